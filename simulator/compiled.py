@@ -1,0 +1,34 @@
+"""Numba with a cache that cannot go stale: it is keyed by the text of every compiled module of the package.
+
+Numba's own key is the file of one function, so an edit of a function that it calls elsewhere would go unnoticed.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import numba
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+SOURCES = ("compiled.py", "scheduler.py", "simulate.py")
+
+
+def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Compile a function on its first call and keep the machine code on disk; NUMBA_DISABLE_JIT=1 leaves it Python."""
+    previous, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_cache_folder())
+    try:
+        result: Callable[Parameters, Result] = numba.njit(cache=True, error_model="numpy", _nrt=False)(function)
+    finally:
+        numba.config.CACHE_DIR = previous
+    return result
+
+
+@cache
+def _cache_folder() -> Path:
+    text = b"".join((Path(__file__).parent / name).read_bytes() for name in SOURCES)
+    home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "infercast" / hashlib.sha256(text).hexdigest()[:16]

@@ -1,0 +1,55 @@
+"""The errors a user can meet. Each says what was given, why it cannot be, and what to do.
+
+InfercastError
+├── ProfileError      a profile that is missing, malformed or contradicts itself
+├── UnitError         a quantity without its unit, or with the wrong one
+├── WorkloadError     a trace or an arrival process that cannot be simulated
+├── DoesNotFitError   a deployment whose weights or cache exceed the memory
+└── NotModelledError  something real that infercast refuses by name rather than guess
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InfercastError(ValueError):
+    """What was given, why it cannot be, what to do: in that order, as one line.
+
+    >>> print(InfercastError("rate 0", "no request ever arrives", "Give a rate above 0"))
+    rate 0: no request ever arrives. Give a rate above 0.
+    """
+
+    def __init__(self, given: str, because: str, remedy: str) -> None:
+        self.given, self.because, self.remedy = given, because, remedy
+        super().__init__(f"{given}: {because.rstrip('.')}. {remedy.rstrip('.')}.")
+
+
+class ProfileError(InfercastError):
+    """A profile that is missing, malformed or contradicts itself."""
+
+
+class UnitError(InfercastError):
+    """A quantity without its unit, or with the wrong one."""
+
+
+class WorkloadError(InfercastError):
+    """A trace or an arrival process that cannot be simulated."""
+
+
+class DoesNotFitError(InfercastError):
+    """A deployment whose weights or cache exceed the memory."""
+
+
+class NotModelledError(InfercastError):
+    """Something real that infercast refuses by name rather than guess."""
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
+    """Return "Nearest: a, b" for the known names closest to `name`, or the whole list when none is close.
+
+    >>> nearest("l40", ["l40s", "l4", "h100-sxm"])
+    'Nearest: l4, l40s'
+    """
+    names = sorted(known)
+    close = get_close_matches(name.lower(), names, n=count, cutoff=0.5)
+    return f"Nearest: {', '.join(sorted(close))}" if close else f"Known: {', '.join(names)}"

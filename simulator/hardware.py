@@ -1,0 +1,141 @@
+"""Every device: data-sheet peaks, achievable fractions of them, and how devices are linked."""
+
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from simulator.errors import ProfileError
+from simulator.profile import (
+    Bytes,
+    BytesPerS,
+    FlopsPerS,
+    Fraction,
+    Number,
+    Profile,
+    Seconds,
+    Strict,
+    Tokens,
+    Watts,
+    find,
+    folders,
+)
+
+KIND = "hardware_profiles"
+PeakName = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
+DeviceClass = Literal["datacenter-gpu", "workstation-gpu", "consumer-gpu", "integrated-gpu", "accelerator", "cpu"]
+
+
+class Gemm(Strict):
+    """Soft roofline of a matrix product: t = ((F/(c P))^p + (B/(m W))^p)^(1/p) + t0; no exponent means the maximum."""
+
+    compute_fraction: Fraction
+    memory_fraction: Fraction
+    launch_s: Seconds
+    exponent: Number | None = None
+
+
+class DecodeAttention(Strict):
+    """Reading the cache for one new token per sequence: t = t0 + bytes / (m W), per layer."""
+
+    memory_fraction: Fraction
+    launch_s: Seconds
+
+
+class PrefillAttention(Strict):
+    """Share of the peak that causal attention over a prompt of S tokens reaches: c S / (S + S_half)."""
+
+    compute_fraction: Fraction
+    half_length_tokens: Tokens
+
+
+class Collective(Strict):
+    """All-reduce over n devices: t = latency + 2 (n-1)/n bytes / bus bandwidth."""
+
+    latency_s: Seconds
+    bus_bytes_per_s: BytesPerS
+
+
+class Achievable(Strict):
+    """What real kernels reach of the peaks; a missing part is looked up in the family, then in the device class."""
+
+    gemm: dict[PeakName, Gemm] = {}
+    decode_attention: DecodeAttention | None = None
+    prefill_attention: PrefillAttention | None = None
+    stream_memory_fraction: Fraction | None = None
+    all_reduce: dict[int, Collective] = {}
+
+    def or_else(self, other: "Achievable") -> "Achievable":
+        """Fill what is missing here from a more general set."""
+        return Achievable(
+            gemm={**other.gemm, **self.gemm},
+            decode_attention=self.decode_attention or other.decode_attention,
+            prefill_attention=self.prefill_attention or other.prefill_attention,
+            stream_memory_fraction=self.stream_memory_fraction or other.stream_memory_fraction,
+            all_reduce=self.all_reduce or other.all_reduce,
+        )
+
+
+class Link(Strict):
+    """The device-to-device link inside one node, per direction."""
+
+    name: str
+    bytes_per_s: BytesPerS
+    devices: int
+
+
+class Hardware(Profile):
+    """One device. Peaks are dense; marketed and reported memory are two figures."""
+
+    name: str
+    vendor: str
+    family: str
+    device_class: DeviceClass
+    aliases: tuple[str, ...] = ()
+    notes: str = ""
+    memory_marketed_bytes: Bytes
+    memory_reported_bytes: Bytes | None = None
+    memory_bytes_per_s: BytesPerS
+    peak_flops_per_s: dict[PeakName, FlopsPerS]
+    l2_cache_bytes: Bytes | None = None
+    link: Link | None = None
+    pcie_bytes_per_s: BytesPerS | None = None
+    tdp_w: Watts | None = None
+    achievable: Achievable = Achievable()
+
+    @property
+    def memory_bytes(self) -> float:
+        """Memory that the driver reports, or the marketed figure where no report was found."""
+        return self.memory_reported_bytes or self.memory_marketed_bytes
+
+
+class Family(Profile):
+    """Achievable fractions shared by an architecture family or a device class."""
+
+    achievable: Achievable
+
+
+@cache
+def load_hardware(name: str) -> Hardware:
+    """Return a device by id, alias or path, its achievable fractions completed from its family and class.
+
+    >>> load_hardware("h100-sxm").peak_flops_per_s["bf16"]
+    989000000000000.0
+    """
+    hardware = Hardware.from_yaml(find(KIND, name))
+    achievable = hardware.achievable
+    for general in (hardware.family, hardware.device_class):
+        path = _family_path(general)
+        if path:
+            achievable = achievable.or_else(Family.from_yaml(path).achievable)
+    return hardware.model_copy(update={"achievable": achievable})
+
+
+def _family_path(name: str) -> Path | None:
+    paths = (folder / "families" / f"{name}.yaml" for folder in folders(KIND))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def require(hardware: Hardware, part: str) -> None:
+    """Refuse a device that lacks a figure which a computation needs."""
+    if getattr(hardware.achievable, part) is None:
+        raise ProfileError(hardware.name, f"it has no achievable {part}, nor has its family or class", "Add the figure")

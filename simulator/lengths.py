@@ -1,0 +1,231 @@
+"""How long prompts and outputs are: fixed, uniform, log-normal, tabulated, or as a trace has them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from simulator.errors import ProfileError, WorkloadError
+from simulator.profile import Strict
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+MAX_TOKENS = 2**31 - 1  # far above any context, low enough that sums over requests stay exact
+
+
+class Distribution(Protocol):
+    """Lengths of one side, prompt or output: whole numbers of tokens, at least 1."""
+
+    def draw(self, count: int, rng: Generator) -> IntArray:
+        """Return `count` lengths; the first n of them are the same whatever `count` is."""
+        ...
+
+
+class Lengths(Protocol):
+    """Lengths of both sides, each from its own random stream so that changing one leaves the other."""
+
+    def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[IntArray, IntArray]:
+        """Return `count` prompt lengths and `count` output lengths, request by request."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Every request has the same length (`--isl`, `--osl`)."""
+
+    tokens: int
+
+    def __post_init__(self) -> None:
+        _check_tokens("length", self.tokens)
+
+    def draw(self, count: int, _rng: Generator) -> IntArray:
+        """Return the same length `count` times."""
+        return np.full(count, self.tokens, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Every whole number from low to high is equally likely, both ends included."""
+
+    low_tokens: int
+    high_tokens: int
+
+    def __post_init__(self) -> None:
+        _check_tokens("low", self.low_tokens)
+        _check_tokens("high", self.high_tokens)
+        if self.low_tokens > self.high_tokens:
+            given = f"lengths from {self.low_tokens} to {self.high_tokens}"
+            raise WorkloadError(given, "the low end is above the high end", "Swap them")
+
+    @classmethod
+    def around(cls, nominal_tokens: int, range_ratio: float) -> Self:
+        """Spread a nominal length the way vLLM's random dataset does (`--random-range-ratio`, 0 <= r < 1).
+
+        From floor(nominal (1 - r)) to ceil(nominal (1 + r)), at least 1. InferenceMAX's ratio is another one
+        ([r nominal, nominal]): write those two ends out as `Uniform(low, high)`.
+
+        Source: vLLM `RandomDataset.get_sampling_params`.
+
+        >>> Uniform.around(1024, 0.1)
+        Uniform(low_tokens=921, high_tokens=1127)
+        """
+        _check_tokens("length", nominal_tokens)
+        if not 0 <= range_ratio < 1:
+            raise WorkloadError(f"range ratio {range_ratio}", "it is not within 0 <= r < 1", "Give 0.2 for ±20 %")
+        low, high = math.floor(nominal_tokens * (1 - range_ratio)), math.ceil(nominal_tokens * (1 + range_ratio))
+        return cls(max(low, 1), high)
+
+    def draw(self, count: int, rng: Generator) -> IntArray:
+        """Draw `count` independent lengths."""
+        return rng.integers(self.low_tokens, self.high_tokens, size=count, endpoint=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormal:
+    """Lengths whose logarithm is normal, given by their mean and coefficient of variation (deviation / mean).
+
+    sigma² = ln(1 + cv²), mu = ln(mean) - sigma²/2; rounded, at least 1, cut at `max_tokens` (a cut lowers the mean).
+    """
+
+    mean_tokens: float
+    cv: float
+    max_tokens: int = MAX_TOKENS
+
+    def __post_init__(self) -> None:
+        _check_tokens("longest length", self.max_tokens)
+        if not 1 <= self.mean_tokens <= self.max_tokens:
+            because = f"it is not between 1 and {self.max_tokens} tokens"
+            raise WorkloadError(f"mean length {self.mean_tokens}", because, "Correct the mean or the maximum")
+        if not 0 <= self.cv < math.inf:
+            raise WorkloadError(f"coefficient of variation {self.cv}", "it is not finite and >= 0", "Give, say, 1.2")
+
+    def draw(self, count: int, rng: Generator) -> IntArray:
+        """Draw `count` independent lengths."""
+        variance = math.log1p(self.cv**2)
+        normal = math.log(self.mean_tokens) - variance / 2 + math.sqrt(variance) * rng.standard_normal(count)
+        return _whole(np.exp(np.minimum(normal, math.log(self.max_tokens))))
+
+
+class Quantiles(Strict):
+    """A measured distribution as a table of its quantiles, straight lines in between.
+
+    `tokens[i]` is the length that a share `levels[i]` of the requests does not exceed. Two levels with the same
+    length make an atom, so any histogram can be written this way.
+    """
+
+    levels: tuple[float, ...]
+    tokens: tuple[int, ...]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        levels, tokens = self.levels, self.tokens
+        if len(levels) != len(tokens) or len(levels) < 2 or (levels[0], levels[-1]) != (0, 1):
+            because = "they are not two lists of one size, with levels from 0 to 1"
+            raise ProfileError("levels and tokens", because, "Correct them")
+        if not all(low < high for low, high in pairwise(levels)):
+            raise ProfileError(f"levels {list(levels)}", "they do not rise", "Sort them")
+        if not all(low <= high for low, high in pairwise(tokens)) or not 1 <= tokens[0] <= tokens[-1] <= MAX_TOKENS:
+            raise ProfileError(f"tokens {list(tokens)}", f"they fall, or leave 1 to {MAX_TOKENS}", "Correct them")
+        return self
+
+    def at(self, level: FloatArray | Sequence[float]) -> IntArray:
+        """Return the quantile at each level.
+
+        >>> Quantiles(levels=(0, 0.5, 1), tokens=(1, 101, 1101)).at([0.25, 0.5, 0.9])
+        array([ 51, 101, 901])
+        """
+        return _whole(np.interp(level, self.levels, self.tokens))
+
+    def draw(self, count: int, rng: Generator) -> IntArray:
+        """Draw `count` independent lengths."""
+        return self.at(rng.random(count))
+
+
+@dataclass(frozen=True, slots=True)
+class Independent:
+    """Prompt and output lengths that know nothing of each other."""
+
+    prompt: Distribution
+    output: Distribution
+
+    def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[IntArray, IntArray]:
+        """Draw the two sides separately."""
+        return self.prompt.draw(count, prompt_rng), self.output.draw(count, output_rng)
+
+
+class Banded(Strict):
+    """Output lengths that depend on the prompt: one table per band of prompts, from shortest to longest.
+
+    With k tables, the first holds the outputs of the shortest 1/k of the prompts, and so on. An output that would take
+    its request beyond `max_total_tokens`, the context that the trace was cut to, ends there.
+    """
+
+    prompt: Quantiles
+    output_by_prompt_band: tuple[Quantiles, ...] = Field(min_length=1)
+    max_total_tokens: int = MAX_TOKENS
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.max_total_tokens <= self.prompt.tokens[-1]:
+            given, least = f"max_total_tokens {self.max_total_tokens}", self.prompt.tokens[-1]
+            raise ProfileError(given, "it leaves the longest prompt no output", f"Give more than {least}")
+        return self
+
+    def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[IntArray, IntArray]:
+        """Draw prompts, then each output from the table of its prompt's band."""
+        prompt_level, output_level = prompt_rng.random(count), output_rng.random(count)
+        band = (prompt_level * len(self.output_by_prompt_band)).astype(np.int64)
+        output_tokens = np.empty(count, dtype=np.int64)
+        for index, table in enumerate(self.output_by_prompt_band):
+            inside = band == index
+            output_tokens[inside] = table.at(output_level[inside])
+        prompt_tokens = self.prompt.at(prompt_level)
+        return prompt_tokens, np.minimum(output_tokens, self.max_total_tokens - prompt_tokens)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """The pairs of a trace, in its order."""
+
+    prompt_tokens: IntArray
+    output_tokens: IntArray
+
+    def draw(self, count: int, _prompt_rng: Generator, _output_rng: Generator) -> tuple[IntArray, IntArray]:
+        """Return the first `count` pairs; a WorkloadError if there are fewer."""
+        require_recorded(count, len(self.prompt_tokens))
+        return self.prompt_tokens[:count], self.output_tokens[:count]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resampled:
+    """Pairs drawn from a trace with replacement, so that its correlation of prompt and output survives."""
+
+    prompt_tokens: IntArray
+    output_tokens: IntArray
+
+    def draw(self, count: int, prompt_rng: Generator, _output_rng: Generator) -> tuple[IntArray, IntArray]:
+        """Draw `count` pairs; the prompt's stream alone picks both sides."""
+        row = prompt_rng.integers(len(self.prompt_tokens), size=count)
+        return self.prompt_tokens[row], self.output_tokens[row]
+
+
+def require_recorded(count: int, recorded: int) -> None:
+    """Refuse to take more requests from a trace than it holds."""
+    if count > recorded:
+        raise WorkloadError(f"{count:,} requests", f"the trace has {recorded:,}", f"Ask for at most {recorded:,}")
+
+
+def _check_tokens(what: str, tokens: int) -> None:
+    if not isinstance(tokens, int) or not 1 <= tokens <= MAX_TOKENS:
+        because = f"it is not a whole number from 1 to {MAX_TOKENS}"
+        raise WorkloadError(f"{what} {tokens}", because, "Give a count of tokens")
+
+
+def _whole(tokens: NDArray[np.float64]) -> IntArray:
+    return np.maximum(np.rint(tokens), 1).astype(np.int64)

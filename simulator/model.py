@@ -1,0 +1,189 @@
+"""One model: blocks of layers, embeddings and head, summed into weights, cache and ops."""
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from simulator.errors import NotModelledError, ProfileError, nearest
+from simulator.layers import SINGLE, FeedForward, Mixer, MixtureOfExperts, Ops, Positive, elementwise, linear
+from simulator.profile import Number, Profile, Strict, find
+from simulator.work import Counts, Layout, Op, Weights
+
+KIND = "model_profiles"
+NORM_TRAFFIC = 4  # a fused add and norm reads and writes both the residual and its input
+
+
+class Block(Strict):
+    """One decoder block; either part may be missing, `norms` counts its normalisations over the hidden width."""
+
+    mixer: Mixer | None = None
+    ffn: FeedForward | None = None
+    norms: Annotated[int, Field(ge=0)] = 2
+
+    def weights(self, model: "Model", layout: Layout) -> Weights:
+        """Numbers of the block on one device."""
+        parts = [part.weights(model.hidden, layout) for part in (self.mixer, self.ffn) if part is not None]
+        return sum(parts, Weights(other=self.norms * model.norm_parameters))
+
+    def ops(self, hidden: int, layout: Layout) -> Ops:
+        """Norms and both parts."""
+        norm = elementwise("norms and residual", NORM_TRAFFIC * self.norms * hidden, layout)
+        return (norm, *(op for part in (self.mixer, self.ffn) if part is not None for op in part.ops(hidden, layout)))
+
+
+class Repeat(Strict):
+    """A run of blocks, in order, that is repeated."""
+
+    repeat: Positive = 1
+    of: tuple[str, ...]
+
+
+class Model(Profile):
+    """A decoder-only transformer, as its published configuration states it."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    notes: str = ""
+    hidden: Positive
+    vocab: Positive
+    max_context_tokens: Positive
+    tied_embeddings: bool = False
+    learned_positions: Annotated[int, Field(ge=0)] = 0
+    norm_bias: bool = False
+    norm_weights: bool = True
+    head_bias: bool = False
+    dtype: str = "bf16"
+    weight_dtype: str = "bf16"
+    blocks: dict[str, Block]
+    layers: tuple[Repeat, ...]
+    published_parameters: Number | None = None
+    published_cache_bytes_per_token: Number | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> "Model":
+        for name in self.layer_names:
+            if name not in self.blocks:
+                because = "layers: names it and blocks: lacks it"
+                raise ProfileError(f"block {name!r}", because, nearest(name, self.blocks))
+        windows = {block.mixer.window for block in self.blocks.values() if block.mixer} - {None}
+        if len(windows) > 1:
+            because = "one window size per model is modelled"
+            raise NotModelledError(f"windows {sorted(windows, key=str)}", because, "Give one")
+        return self
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """Names of the blocks, first layer first."""
+        return tuple(name for run in self.layers for _ in range(run.repeat) for name in run.of)
+
+    @property
+    def norm_parameters(self) -> int:
+        """Numbers of one normalisation over the hidden width."""
+        return self.hidden * (self.norm_weights + self.norm_bias)
+
+    @property
+    def _blocks(self) -> list[tuple[Block, int]]:
+        return [(self.blocks[name], times) for name, times in Counter(self.layer_names).items()]
+
+    @property
+    def window(self) -> int | None:
+        """Tokens that the windowed layers see, None where every layer sees all."""
+        windows = {block.mixer.window for block, _ in self._blocks if block.mixer and block.mixer.window}
+        return next(iter(windows), None)
+
+    @property
+    def attention_layers(self) -> tuple[int, int]:
+        """Layers that attend to every token, and layers with a sliding window."""
+        attending = [(block.mixer, times) for block, times in self._blocks if block.mixer is not None]
+        windowed = sum(times for mixer, times in attending if mixer.window is not None)
+        return sum(times for _, times in attending) - windowed, windowed
+
+    def weights(self, layout: Layout = SINGLE) -> Weights:
+        """Numbers on the fullest device: its share of the layers, the embeddings and the head.
+
+        Pipeline stages are taken to hold even shares of the layers; the first holds the embeddings, the last the head.
+        """
+        layers = sum((block.weights(self, layout) * times for block, times in self._blocks), Weights())
+        ends = [Weights(other=self._vocab_share(layout) * self.hidden + self.learned_positions * self.hidden)]
+        head = self._vocab_share(layout) * (0 if self.tied_embeddings else self.hidden) + self.vocab * self.head_bias
+        ends.append(Weights(other=head + self.norm_parameters))
+        if layout.pp == 1:
+            return layers + ends[0] + ends[1]
+        share = Weights(*(-(-each // layout.pp) for each in (layers.linear, layers.experts, layers.other)))
+        return share + max(ends, key=lambda end: end.total)
+
+    def _vocab_share(self, layout: Layout) -> int:
+        return -(-self.vocab // layout.tp)
+
+    @property
+    def parameters(self) -> int:
+        """All numbers of the checkpoint.
+
+        >>> from simulator.model import load_model
+        >>> load_model("llama-3.1-8b").parameters
+        8030261248
+        """
+        return self.weights().total
+
+    @property
+    def active_parameters(self) -> int:
+        """Numbers that take part in one token: all but the experts that its routers leave out."""
+        idle = (
+            times * block.ffn.idle_parameters(self.hidden)
+            for block, times in self._blocks
+            if isinstance(block.ffn, MixtureOfExperts)
+        )
+        return self.parameters - sum(idle)
+
+    def cache_bytes(self, tokens: int, layout: Layout = SINGLE) -> float:
+        """Bytes that one sequence of `tokens` needs on one device; windowed layers hold no more than their window.
+
+        >>> from simulator.model import load_model
+        >>> load_model("llama-3.1-8b").cache_bytes(1)
+        131072.0
+        """
+        return sum(
+            times * block.mixer.cache_bytes_per_token(layout) * min(tokens, block.mixer.window or tokens)
+            for block, times in self._blocks
+            if block.mixer is not None
+        ) / layout.pp
+
+    def ops(self, layout: Layout = SINGLE) -> Ops:
+        """Everything one step does on the devices of one copy, stage after stage."""
+        local_vocab = self._vocab_share(layout)
+        head = linear("output head", (self.hidden, local_vocab), layout, part="other", per="logits")
+        blocks = (
+            replace(op, repeats=op.repeats * times)
+            for block, times in self._blocks
+            for op in block.ops(self.hidden, layout)
+        )
+        embedding = elementwise("embedding and final norm", (1 + NORM_TRAFFIC) * self.hidden, layout)
+        return (embedding, *blocks, head, *self._exchanges(layout))
+
+    def _exchanges(self, layout: Layout) -> Ops:
+        """Return what crosses links outside the blocks: partial embeddings, logits, activations between stages."""
+        size = self.hidden * layout.activation_bytes
+        stages = Op(
+            name="send to next stage",
+            rate="send",
+            link_bytes=Counts(tokens=size),
+            link_devices=2,
+            repeats=layout.pp - 1,
+        )
+        if layout.tp == 1:
+            return (stages,) if layout.pp > 1 else ()
+        gathered = Counts(logits=self.vocab * layout.activation_bytes / 2)  # an all-gather is half an all-reduce
+        collectives = (
+            Op("all-reduce of embeddings", "all_reduce", link_bytes=Counts(tokens=size), link_devices=layout.tp),
+            Op("all-gather of logits", "all_reduce", link_bytes=gathered, link_devices=layout.tp),
+        )
+        return (*collectives, stages) if layout.pp > 1 else collectives
+
+
+@cache
+def load_model(name: str) -> Model:
+    """Return a model by name, alias or path of a YAML profile."""
+    return Model.from_yaml(find(KIND, name))

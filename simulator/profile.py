@@ -1,0 +1,247 @@
+"""Strict YAML profiles, found by name, every figure with its unit and its source."""
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, ValidationInfo, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from simulator.errors import InfercastError, ProfileError, nearest
+from simulator.units import UNITS, parse
+
+Evidence = Literal["datasheet", "measured", "fitted", "derived", "family", "guess"]
+MAX_PROFILE_BYTES, MAX_DEPTH = 1_000_000, 20
+
+
+class Strict(BaseModel):
+    """A frozen value read from YAML: an unknown key is an error that names the nearest known one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, raw: object) -> object:
+        if not isinstance(raw, Mapping):
+            return raw
+        for key in raw:
+            if key not in cls.model_fields:
+                raise ProfileError(f"key {key!r}", "nothing has that name here", nearest(str(key), cls.model_fields))
+        return raw
+
+
+class Source(Strict):
+    """Where a figure comes from, when that was looked up, and what kind of evidence it is."""
+
+    text: str
+    date: str
+    evidence: Evidence
+
+
+class Figure(float):
+    """A float in SI that remembers its source; arithmetic on it gives plain floats.
+
+    >>> bandwidth = Figure(864e9, Source(text="data sheet", date="2026-11", evidence="datasheet"))
+    >>> bandwidth / 2, bandwidth.source.evidence
+    (432000000000.0, 'datasheet')
+    """
+
+    __slots__ = ("source",)
+    source: Source
+
+    def __new__(cls, value: float, source: Source) -> Self:
+        """Attach a source to a value that is in SI already."""
+        figure = super().__new__(cls, value)
+        figure.source = source
+        return figure
+
+    def __getnewargs__(self) -> tuple[float, Source]:  # type: ignore[override]
+        return float(self), self.source
+
+
+class _Quantity:
+    """Pydantic's reader of `{value: 864 GB/s, source: key}`, or `{value: ..., guess: reason}`, into a Figure."""
+
+    def __init__(self, dimension: str, maximum: float | None = None) -> None:
+        self.dimension, self.maximum = dimension, maximum
+
+    def read(self, raw: object, info: ValidationInfo) -> Figure:
+        if isinstance(raw, Figure):
+            return raw
+        if not isinstance(raw, Mapping):
+            unit = list(UNITS[self.dimension])[-1]
+            example = "{value: " + f"{raw} {unit}".strip() + ", source: datasheet}"
+            raise ProfileError(f"{raw!r}", "it has no unit and no source", f"Write {example}, or guess: with a reason")
+        for key in raw:
+            if key not in ("value", "source", "guess"):
+                raise ProfileError(f"key {key!r}", "a figure has no such part", "Parts: value, source or guess")
+        value = parse(raw.get("value"), self.dimension)
+        if self.maximum is not None and value > self.maximum:
+            raise ProfileError(f"{raw['value']!r}", f"it is above {self.maximum:g}", "Correct the number")
+        return Figure(value, self._source(raw, (info.context or {}).get("sources", {})))
+
+    @staticmethod
+    def _source(raw: Mapping[str, Any], sources: Mapping[str, Source]) -> Source:
+        if ("source" in raw) == ("guess" in raw):
+            raise ProfileError(f"{dict(raw)}", "a figure has one source or is one guess", "Give source: or guess:")
+        if "guess" in raw:
+            return Source(text=str(raw["guess"]), date="", evidence="guess")
+        if raw["source"] not in sources:
+            raise ProfileError(f"source {raw['source']!r}", "it is not in sources:", nearest(str(raw["source"]), sources))
+        return sources[raw["source"]]
+
+    def __get_pydantic_core_schema__(self, _source_type: object, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_plain_validator_function(
+            self.read, serialization=core_schema.plain_serializer_function_ser_schema(float)
+        )
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: object) -> JsonSchemaValue:
+        units = [unit for unit in UNITS[self.dimension] if unit]
+        value = {"type": "string", "pattern": f" ({'|'.join(units)})$".replace("$/", r"\$/")} if units else {"type": "number"}
+        properties = {"value": value, "source": {"type": "string"}, "guess": {"type": "string"}}
+        return {"type": "object", "properties": properties, "required": ["value"], "additionalProperties": False}
+
+
+Bytes = Annotated[Figure, _Quantity("bytes")]
+BytesPerS = Annotated[Figure, _Quantity("bytes_per_s")]
+FlopsPerS = Annotated[Figure, _Quantity("flops_per_s")]
+Seconds = Annotated[Figure, _Quantity("s")]
+Watts = Annotated[Figure, _Quantity("w")]
+UsdPerHour = Annotated[Figure, _Quantity("usd_per_hour")]
+Tokens = Annotated[Figure, _Quantity("tokens")]
+Fraction = Annotated[Figure, _Quantity("fraction", maximum=1.0)]
+Number = Annotated[Figure, _Quantity("count")]
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read one YAML file of plain values: no tags, no anchors, no key twice.
+
+    Raises ProfileError for anything else, and for a file that is missing, no mapping or over `MAX_PROFILE_BYTES`.
+    """
+    try:
+        if path.stat().st_size > MAX_PROFILE_BYTES:
+            raise ProfileError(str(path), f"it is larger than {MAX_PROFILE_BYTES} bytes", "Give a profile, not data")
+        text = path.read_text(encoding="utf-8")
+        _refuse_anchors_and_depth(text, str(path))
+        node = yaml.compose(text, Loader=yaml.CSafeLoader)
+        value = _plain(node, str(path)) if node else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProfileError(str(path), f"it cannot be read ({error})", "Check the path and the encoding") from error
+    except yaml.YAMLError as error:
+        raise ProfileError(str(path), f"it is not YAML ({str(error).replace(chr(10), ' ')})", "Mend the file") from error
+    if not isinstance(value, dict):
+        raise ProfileError(str(path), "a profile is a mapping of keys to values", "See the shipped ones for the form")
+    return value
+
+
+_SCALARS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null")}
+_CONSTRUCTOR = yaml.constructor.SafeConstructor()
+
+
+def _refuse_anchors_and_depth(text: str, where: str) -> None:
+    """Refuse what makes composing explode: an anchor that multiplies, nesting that exhausts the C stack."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise ProfileError(where, f"it is nested deeper than {MAX_DEPTH}", "Flatten it")
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise ProfileError(where, "it uses a YAML anchor", "Write the value out in both places")
+
+
+def _plain(node: yaml.Node, where: str) -> Any:
+    """Turn composed nodes into frozen values; a date stays text, and nothing is constructed."""
+    if isinstance(node, yaml.MappingNode) and node.tag.endswith(":map"):
+        result: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = _plain(key_node, where)
+            if isinstance(key, dict | tuple) or key in result:
+                raise ProfileError(f"{where}: key {key!r}", "it is given twice or is no name", "Keep one plain key")
+            result[key] = _plain(value_node, where)
+        return result
+    if isinstance(node, yaml.SequenceNode) and node.tag.endswith(":seq"):
+        return tuple(_plain(item, where) for item in node.value)
+    if node.tag.endswith(":timestamp"):
+        return node.value
+    if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
+        return _CONSTRUCTOR.construct_document(node)
+    raise ProfileError(f"{where}: tag {node.tag!r}", "a profile holds plain values only", "Remove the tag")
+
+
+class Profile(Strict):
+    """A profile file: its name is the file's name, and its figures refer to its `sources`."""
+
+    sources: dict[str, Source] = {}
+
+    @classmethod
+    def from_yaml(cls, path: Path) -> Self:
+        """Read and check one file; every mistake is a ProfileError that names the file and the key."""
+        return cls.from_mapping(read_yaml(path), str(path))
+
+    @classmethod
+    def from_mapping(cls, raw: Mapping[str, Any], where: str) -> Self:
+        """Check a mapping that a YAML file or a program made; `where` stands in front of every error."""
+        try:
+            sources = {key: Source.model_validate(value) for key, value in dict(raw.get("sources") or {}).items()}
+            return cls.model_validate(raw, context={"sources": sources})
+        except ValidationError as error:
+            raise _in_three_parts(error, where) from error
+
+
+def _in_three_parts(error: ValidationError, where: str) -> ProfileError:
+    first = error.errors(include_url=False)[0]
+    place = ": ".join([where, ".".join(str(part) for part in first["loc"])]).rstrip(": ")
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, InfercastError):
+        return ProfileError(f"{place}: {cause.given}", cause.because, cause.remedy)
+    if first["type"] == "missing":
+        return ProfileError(place, "this key is required and missing", "Add it")
+    return ProfileError(f"{place}: {first['input']!r}", first["msg"], "Correct the value")
+
+
+def folders(kind: str) -> tuple[Path, ...]:
+    """Return where profiles of a kind ("hardware_profiles", ...) are looked for, the user's own folder first."""
+    package = Path(__file__).parent
+    shipped = next(path for path in (package / "profiles" / kind, package.parent / kind, package / kind) if path.is_dir())
+    own = os.environ.get("INFERCAST_PROFILES")
+    return (Path(own) / kind, shipped) if own else (shipped,)
+
+
+def names(kind: str) -> list[str]:
+    """Return the names of all profiles of a kind, sorted."""
+    return sorted({path.stem for folder in folders(kind) for path in folder.glob("*.yaml")})
+
+
+def find(kind: str, name: str) -> Path:
+    """Return the file of a profile, by its name, one of its aliases, or its path ending in .yaml.
+
+    Raises ProfileError with the nearest names.
+    """
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    for folder in folders(kind):
+        path = folder / f"{name}.yaml"
+        if path.is_file():
+            return path
+    aliases = dict(_aliases(kind, os.environ.get("INFERCAST_PROFILES")))
+    if name.lower() in aliases:
+        return aliases[name.lower()]
+    what = kind.removesuffix("_profiles").rstrip("s")
+    where = f"Profiles: {folders(kind)[-1]}/*.yaml"
+    raise ProfileError(f"no {what} profile {name!r}", "no file and no alias has that name", f"{nearest(name, names(kind))}. {where}")
+
+
+@cache
+def _aliases(kind: str, _own: str | None) -> tuple[tuple[str, Path], ...]:
+    return tuple(_read_aliases(kind))
+
+
+def _read_aliases(kind: str) -> Iterator[tuple[str, Path]]:
+    for folder in reversed(folders(kind)):
+        for path in sorted(folder.glob("*.yaml")):
+            for alias in read_yaml(path).get("aliases") or []:
+                yield str(alias).lower(), path

@@ -1,0 +1,86 @@
+"""Text with a unit to SI numbers and back; the only place where 10^9 and 2^30 are told apart."""
+
+import math
+import re
+from collections.abc import Mapping
+
+from simulator.errors import UnitError, nearest
+
+KIB, MIB, GIB = 2.0**10, 2.0**20, 2.0**30
+KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
+
+_BYTES = {"B": 1.0, "kB": KB, "KB": KB, "MB": MB, "GB": GB, "TB": TB, "KiB": KIB, "MiB": MIB, "GiB": GIB}
+_FLOPS = {"GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15, "TOP/s": 1e12}
+UNITS: Mapping[str, Mapping[str, float]] = {
+    "bytes": _BYTES,
+    "bytes_per_s": {f"{unit}/s": size for unit, size in _BYTES.items()},
+    "flops_per_s": _FLOPS,
+    "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9},
+    "w": {"W": 1.0, "kW": 1e3},
+    "usd_per_hour": {"USD/h": 1.0, "$/h": 1.0},
+    "hz": {"MHz": 1e6, "GHz": 1e9},
+    "tokens": {"tokens": 1.0},
+    "fraction": {"": 1.0},
+    "count": {"": 1.0},
+}
+_QUANTITY = re.compile(r"\s*([+-]?\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?)\s*([A-Za-zµ$/]*)\s*")
+
+
+def parse(given: object, dimension: str) -> float:
+    """Read a quantity of a known dimension into SI.
+
+    `dimension` is a key of `UNITS` and the suffix of the quantity's name.
+
+    Raises UnitError for a bare number where a unit is due, a foreign unit, and a negative, infinite or NaN number.
+
+    >>> parse("864 GB/s", "bytes_per_s")
+    864000000000.0
+    >>> parse("80 GiB", "bytes")
+    85899345920.0
+    """
+    units = UNITS[dimension]
+    example = f"{given} {list(units)[-1]}".strip()
+    if isinstance(given, bool) or not isinstance(given, int | float | str):
+        raise UnitError(f"{given!r}", f"it is not a quantity in {dimension}", "Write a number with its unit")
+    match = _QUANTITY.fullmatch(str(given))
+    if match is None:
+        raise UnitError(f"{given!r}", "it is not a finite, non-negative number", f"Write one with a unit: {_some(units)}")
+    number, unit = float(match[1].replace("_", "")), match[2]
+    if unit not in units:
+        because = "it has no unit" if not unit else f"{unit!r} is no unit of {dimension}"
+        hint = f"Write it with one, e.g. '{example}'" if not unit else nearest(unit, [u for u in units if u])
+        raise UnitError(f"{given!r}", because, hint)
+    if number < 0 or not math.isfinite(number):
+        raise UnitError(f"{given!r}", "a quantity here is finite and not negative", "Correct the number")
+    return number * units[unit]
+
+
+def _some(units: Mapping[str, float]) -> str:
+    return ", ".join(unit or "a bare number" for unit in units)
+
+
+def scaled(value: float, unit: str, digits: int = 3) -> str:
+    """Print a number with the decimal prefix that keeps it between 1 and 1000.
+
+    >>> scaled(3.35e12, "B/s")
+    '3.35 TB/s'
+    >>> scaled(0.0125, "s")
+    '12.5 ms'
+    """
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g} {unit}"
+    prefixes = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
+    lowest = -9 if unit == "s" else 0
+    power = min(max(3 * math.floor(math.log10(abs(value)) / 3 + 1e-12), lowest), 0 if unit == "s" else 15)
+    return f"{value / 10.0**power:.{digits}g} {prefixes[power]}{unit}" if abs(value) / 10.0**power < 1000 else (
+        f"{value / 10.0**power:,.0f} {prefixes[power]}{unit}"
+    )
+
+
+def gibibytes(value_bytes: float, digits: int = 2) -> str:
+    """Print bytes the way drivers and engines report memory.
+
+    >>> gibibytes(85899345920)
+    '80.00 GiB'
+    """
+    return f"{value_bytes / GIB:,.{digits}f} GiB"

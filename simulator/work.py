@@ -1,0 +1,236 @@
+"""What a batch asks of a device: counts of the batch, operations linear in them, number formats, layouts."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.errors import NotModelledError, ProfileError, nearest
+
+Array = float | npt.NDArray[np.float64]
+Part = Literal["linear", "experts", "other"]
+Rate = Literal["gemm", "decode_attention", "prefill_attention", "stream", "all_reduce", "send"]
+
+
+class Counts(NamedTuple):
+    """What one step of an engine processes; every op is linear in these (or in the experts that they touch).
+
+    The same type holds an op's coefficients, so that `counts.dot(op.flops)` is the op's work. Values may be arrays.
+    """
+
+    steps: Array = 0.0  # one per step: weights are read once
+    tokens: Array = 0.0  # new tokens computed
+    logits: Array = 0.0  # sequences that need a next-token distribution
+    decode_reads: Array = 0.0  # cached tokens that decoding sequences attend to
+    decode_reads_windowed: Array = 0.0  # the same in layers with a sliding window
+    prefill_tokens: Array = 0.0  # new tokens that belong to prompts
+    prefill_pairs: Array = 0.0  # causal query-key pairs of prompts
+    prefill_pairs_windowed: Array = 0.0  # the same in layers with a sliding window
+
+    def dot(self, coefficients: "Counts") -> Array:
+        """Return the sum of count x coefficient."""
+        return sum((count * each for count, each in zip(self, coefficients, strict=True) if _given(each)), start=0.0)
+
+
+NOTHING = Counts()
+
+
+def _given(coefficient: Array) -> bool:
+    return isinstance(coefficient, np.ndarray) or coefficient != 0.0
+
+
+class Sequence(NamedTuple):
+    """One sequence of a batch: its new tokens and the tokens that its cache already holds."""
+
+    new_tokens: int
+    past_tokens: int
+
+
+def pairs(new_tokens: int, past_tokens: int, window: int | None = None) -> int:
+    """Count the keys that causal queries attend to, over all new tokens; query i sees past + i + 1 keys.
+
+    >>> pairs(4, 0), pairs(1, 10), pairs(4, 0, window=2)
+    (10, 11, 7)
+    """
+    if window is None:
+        return new_tokens * past_tokens + new_tokens * (new_tokens + 1) // 2
+    growing = max(0, min(new_tokens, window - past_tokens))
+    return pairs(growing, past_tokens) + (new_tokens - growing) * window
+
+
+def count(batch: list[Sequence], window: int | None = None) -> Counts:
+    """Count what a batch asks for; a sequence of one new token with a past is a decode, any other a prefill chunk.
+
+    Every sequence is taken to need a logit: a chunk that does not end its prompt costs one row too much.
+    """
+    decodes = [each for each in batch if each.new_tokens == 1 and each.past_tokens > 0]
+    prompts = [each for each in batch if not (each.new_tokens == 1 and each.past_tokens > 0)]
+    return Counts(
+        steps=1.0,
+        tokens=float(sum(each.new_tokens for each in batch)),
+        logits=float(len(batch)),
+        decode_reads=float(sum(pairs(*each) for each in decodes)),
+        decode_reads_windowed=float(sum(pairs(*each, window) for each in decodes)),
+        prefill_tokens=float(sum(each.new_tokens for each in prompts)),
+        prefill_pairs=float(sum(pairs(*each) for each in prompts)),
+        prefill_pairs_windowed=float(sum(pairs(*each, window) for each in prompts)),
+    )
+
+
+class Experts(NamedTuple):
+    """A router that sends each token to `chosen` of `total` experts, uniformly."""
+
+    total: int
+    chosen: int
+
+    def touched(self, tokens: Array) -> Array:
+        """Return the expected number of distinct experts: E (1 - (1 - k/E)^n).
+
+        >>> round(float(Experts(8, 2).touched(1)), 6), round(float(Experts(8, 2).touched(1000)), 6)
+        (2.0, 8.0)
+        """
+        missed: Array = (1.0 - self.chosen / self.total) ** tokens
+        return self.total * (1.0 - missed)
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One kernel per layer on one device: how its FLOPs and bytes grow with the counts of a batch."""
+
+    name: str
+    rate: Rate
+    format: str = "bf16"
+    flops: Counts = NOTHING
+    weight_bytes: float = 0.0
+    expert_bytes: float = 0.0
+    experts: Experts | None = None
+    cache_bytes: Counts = NOTHING
+    activation_bytes: Counts = NOTHING
+    link_bytes: Counts = NOTHING
+    link_devices: int = 1
+    repeats: int = 1
+
+    def bytes_read(self, counts: Counts) -> Array:
+        """Return all bytes moved between the device and its memory: weights, cache and activations."""
+        weights = self.weight_bytes * counts.steps
+        if self.experts is not None:
+            weights = weights + self.expert_bytes * self.experts.touched(counts.tokens)
+        return weights + counts.dot(self.cache_bytes) + counts.dot(self.activation_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How numbers are stored: bits per weight with their scales, which weights it covers, what it computes in."""
+
+    bits: float
+    covers: Literal["all", "linear", "experts"]
+    compute: tuple[str, ...]
+    source: str
+
+    @property
+    def size_bytes(self) -> float:
+        """Bytes per stored number."""
+        return self.bits / 8
+
+
+_BITS = "the type's width"
+_GGUF = "ggml block layouts: scales counted"
+FORMATS: dict[str, Format] = {
+    "fp32": Format(32, "all", ("fp32",), _BITS),
+    "bf16": Format(16, "all", ("bf16", "fp16", "fp32"), _BITS),
+    "fp16": Format(16, "all", ("fp16", "bf16", "fp32"), _BITS),
+    "fp8": Format(8, "linear", ("fp8", "bf16", "fp16", "fp32"), _BITS),
+    "fp8-block": Format(8 + 32 / 128**2, "linear", ("fp8", "bf16", "fp16", "fp32"), "one fp32 scale per 128 x 128"),
+    "int8": Format(8, "linear", ("int8", "bf16", "fp16", "fp32"), _BITS),
+    "int4": Format(4 + 20 / 128, "linear", ("bf16", "fp16", "fp32"), "AWQ, GPTQ: fp16 scale + 4-bit zero per 128"),
+    "mxfp4": Format(4 + 8 / 32, "experts", ("fp4", "bf16", "fp16", "fp32"), "OCP MX: an 8-bit scale per 32"),
+    "nvfp4": Format(4 + 8 / 16, "linear", ("fp4", "bf16", "fp16", "fp32"), "an fp8 scale per 16"),
+    "q8_0": Format(8.5, "all", ("fp16", "bf16", "fp32"), _GGUF),
+    "q4_0": Format(4.5, "all", ("fp16", "bf16", "fp32"), _GGUF),
+    "q4_K_M": Format(4.85, "all", ("fp16", "bf16", "fp32"), "guess: a mix of q4_K and q6_K, 4.83 to 4.90 by model"),
+}
+
+
+def number_format(name: str) -> Format:
+    """Return a format by name; ProfileError with the nearest names."""
+    if name not in FORMATS:
+        raise ProfileError(f"number format {name!r}", "it is not known", nearest(name, FORMATS))
+    return FORMATS[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Numbers of a layer on one device: projections, routed experts, and what stays in the model's own type."""
+
+    linear: int = 0
+    experts: int = 0
+    other: int = 0
+
+    def __add__(self, more: "Weights") -> "Weights":
+        return Weights(self.linear + more.linear, self.experts + more.experts, self.other + more.other)
+
+    def __mul__(self, times: int) -> "Weights":
+        return Weights(self.linear * times, self.experts * times, self.other * times)
+
+    @property
+    def total(self) -> int:
+        """All numbers."""
+        return self.linear + self.experts + self.other
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How one copy of a model lies on its devices, and in which number formats.
+
+    `ep` is 1 (experts are split like any other layer) or `tp` (each device holds whole experts), as in vLLM
+    with one data-parallel rank. A device multiplies in the first type of `Format.compute` that it has.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+    weight_dtype: str = "bf16"
+    cache_dtype: str = "bf16"
+    model_dtype: str = "bf16"
+
+    def __post_init__(self) -> None:
+        for name in (self.weight_dtype, self.cache_dtype, self.model_dtype):
+            number_format(name)
+        for name, degree in (("tp", self.tp), ("pp", self.pp), ("ep", self.ep)):
+            if degree < 1:
+                raise ProfileError(f"{name} {degree}", "a parallel degree is at least 1", f"Give {name} 1 or more")
+        if self.ep not in (1, self.tp):
+            given = f"ep {self.ep} with tp {self.tp}"
+            raise NotModelledError(given, "experts lie on 1 or on tp devices", f"Give ep 1 or {self.tp}")
+
+    @property
+    def devices(self) -> int:
+        """Devices of one copy."""
+        return self.tp * self.pp
+
+    @property
+    def cache_bytes(self) -> float:
+        """Bytes per cached number."""
+        return number_format(self.cache_dtype).size_bytes
+
+    @property
+    def activation_bytes(self) -> float:
+        """Bytes per activation."""
+        return number_format(self.model_dtype).size_bytes
+
+    def format_of(self, part: Part) -> str:
+        """Return the number format that a part of the weights is stored in."""
+        covered = {"all": ("linear", "experts", "other"), "linear": ("linear", "experts"), "experts": ("experts",)}
+        return self.weight_dtype if part in covered[number_format(self.weight_dtype).covers] else self.model_dtype
+
+    def weight_bytes(self, weights: Weights) -> float:
+        """Bytes of a layer's weights on one device."""
+        parts: dict[Part, int] = {"linear": weights.linear, "experts": weights.experts, "other": weights.other}
+        return sum(number * number_format(self.format_of(part)).size_bytes for part, number in parts.items())
+
+    def share(self, heads: int, what: str) -> int:
+        """Split heads evenly over tp; NotModelledError where they do not divide."""
+        if heads % self.tp:
+            raise NotModelledError(f"tp {self.tp}", f"{heads} {what} do not divide by it", f"Give a divisor of {heads}")
+        return heads // self.tp

@@ -1,0 +1,294 @@
+"""What users send: when requests arrive, how long they are, and presets fitted to published traces."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.random import Generator
+from pydantic import model_validator
+
+from simulator.errors import ProfileError, WorkloadError, nearest
+from simulator.lengths import Banded, FloatArray, IntArray, Lengths, Recorded, require_recorded
+from simulator.profile import Number, Profile, Strict, find
+
+if TYPE_CHECKING:
+    from simulator.traces import Trace
+
+KIND = "workloads"
+MAX_REQUESTS = 100_000_000
+MIN_RATE_PER_S, MIN_BURSTINESS = 1e-9, 1e-3  # one request in 30 years; gaps with a coefficient of variation of 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requests:
+    """A table of n requests: contiguous, read-only arrays in the order of arrival.
+
+    `arrival_s` float64[n], rising from 0 or later; `prompt_tokens` and `output_tokens` int64[n], at least 1.
+    `concurrency` 0: each request arrives at its time. k > 0: a closed loop, all times are 0, the first k requests are
+    in flight at once and each completion releases the next.
+    """
+
+    arrival_s: FloatArray
+    prompt_tokens: IntArray
+    output_tokens: IntArray
+    concurrency: int = 0
+
+    def __post_init__(self) -> None:
+        for name, kind in (("arrival_s", np.float64), ("prompt_tokens", np.int64), ("output_tokens", np.int64)):
+            array = np.array(getattr(self, name), dtype=kind, order="C")  # a copy: nobody else can write to it
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        if not len(self.arrival_s) == len(self.prompt_tokens) == len(self.output_tokens) > 0:
+            raise WorkloadError("requests", "their columns differ in length or are empty", "Give one value per request")
+        if not (np.isfinite(self.arrival_s).all() and self.arrival_s[0] >= 0 and (np.diff(self.arrival_s) >= 0).all()):
+            raise WorkloadError("arrivals", "they are not finite, rising times from 0 on", "Sort and check them")
+        if min(self.prompt_tokens.min(), self.output_tokens.min()) < 1:
+            raise WorkloadError("lengths", "a request has at least one token each way", "Remove empty requests")
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    @property
+    def max_prompt_tokens(self) -> int:
+        """The longest prompt."""
+        return int(self.prompt_tokens.max())
+
+    @property
+    def max_total_tokens(self) -> int:
+        """The most tokens, prompt and output together, that one request comes to."""
+        return int((self.prompt_tokens + self.output_tokens).max())
+
+
+class Arrivals(Protocol):
+    """When requests arrive."""
+
+    @property
+    def concurrency(self) -> int:
+        """Requests in flight in a closed loop, 0 for an open one."""
+        ...
+
+    def times_s(self, count: int, rng: Generator) -> FloatArray:
+        """Return `count` rising times; the first n of them are the same whatever `count` is."""
+        ...
+
+    def at_rate(self, rate_per_s: float) -> Self:
+        """Return the same arrivals at another rate: the same gaps, stretched."""
+        ...
+
+    def describe(self) -> str:
+        """Say it in a few words."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLoop:
+    """Independent gaps around a mean rate: `burstiness` 1 is Poisson, below 1 bursty, infinity evenly spaced.
+
+    gap ~ gamma(shape=burstiness, scale=1/(rate burstiness)), so the gaps' coefficient of variation is
+    1/sqrt(burstiness); vLLM's `--request-rate` and `--burstiness`. The first request arrives at 0. Gaps are drawn for
+    rate 1 and divided by the rate, so that two rates of one seed are compared on the same arrivals.
+
+    Raises WorkloadError for a rate or burstiness that is 0, negative or NaN, and for an infinite rate.
+
+    >>> OpenLoop(4, burstiness=math.inf).times_s(3, np.random.default_rng(0))
+    array([0.  , 0.25, 0.5 ])
+    """
+
+    rate_per_s: float
+    burstiness: float = 1.0
+    concurrency: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate_per_s)
+        if not self.burstiness >= MIN_BURSTINESS:
+            because = f"it is not a number from {MIN_BURSTINESS} on"
+            raise WorkloadError(f"burstiness {self.burstiness}", because, "1 is Poisson, 0.5 is bursty")
+
+    def times_s(self, count: int, rng: Generator) -> FloatArray:
+        """Return `count` arrival times."""
+        times = np.zeros(count)
+        regular = math.isinf(self.burstiness)
+        gaps = np.ones(count - 1) if regular else rng.standard_gamma(self.burstiness, count - 1) / self.burstiness
+        np.cumsum(gaps, out=times[1:])
+        return times / self.rate_per_s
+
+    def at_rate(self, rate_per_s: float) -> Self:
+        """Return the same process at another rate."""
+        return replace(self, rate_per_s=rate_per_s)
+
+    def describe(self) -> str:
+        """Name the process and its rate."""
+        names = {1.0: "Poisson arrivals", math.inf: "evenly spaced"}
+        name = names.get(self.burstiness, f"gamma arrivals of burstiness {self.burstiness:g}")
+        return f"{name} at {self.rate_per_s:g}/s"
+
+
+def _check_rate(rate_per_s: float) -> None:
+    if rate_per_s == math.inf:
+        remedy = "Give a concurrency instead; as many as there are requests sends all at once"
+        raise WorkloadError("request rate inf", "an open loop has a finite rate", remedy)
+    if not rate_per_s >= MIN_RATE_PER_S:
+        because = f"it is not a number from {MIN_RATE_PER_S} on"
+        raise WorkloadError(f"request rate {rate_per_s}", because, "Give requests per second, say 2")
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedLoop:
+    """A fixed number of requests in flight; each completion sends the next (vLLM's `--max-concurrency`)."""
+
+    concurrency: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.concurrency, int) or self.concurrency < 1:
+            raise WorkloadError(f"concurrency {self.concurrency}", "it is not a whole number above 0", "Give, say, 16")
+
+    def times_s(self, count: int, _rng: Generator) -> FloatArray:
+        """Return zeros: the event loop decides when each request is sent."""
+        return np.zeros(count)
+
+    def at_rate(self, rate_per_s: float) -> Self:
+        """Refuse: the rate of a closed loop is an outcome."""
+        given = f"rate {rate_per_s:g}/s for {self.describe()}"
+        raise WorkloadError(given, "the rate of a closed loop is an outcome", "Give a rate or a concurrency, not both")
+
+    def describe(self) -> str:
+        """Say how many are in flight."""
+        return f"{self.concurrency:,} in flight"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedArrivals:
+    """The times of a trace, `speed` times as fast as they were."""
+
+    name: str
+    arrival_s: FloatArray
+    speed: float = 1.0
+    concurrency: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        if not MIN_RATE_PER_S <= self.speed < math.inf:
+            because = f"it is not a finite number from {MIN_RATE_PER_S} on"
+            raise WorkloadError(f"trace speed {self.speed}", because, "Give 2 for twice as fast")
+
+    @property
+    def rate_per_s(self) -> float:
+        """Mean rate over the whole trace at its speed: (n - 1) gaps over their sum; infinite if all arrive at once."""
+        span_s = float(self.arrival_s[-1] - self.arrival_s[0])
+        return (len(self.arrival_s) - 1) / span_s * self.speed if span_s else math.inf
+
+    def times_s(self, count: int, _rng: Generator) -> FloatArray:
+        """Return the first `count` times; a WorkloadError if there are fewer."""
+        require_recorded(count, len(self.arrival_s))
+        return self.arrival_s[:count] / self.speed
+
+    def at_rate(self, rate_per_s: float) -> Self:
+        """Return the trace stretched so that its mean rate over all of it is this one."""
+        if math.isinf(self.rate_per_s):
+            raise WorkloadError(self.name, "its requests all arrive at once, at no rate", "Give other arrivals")
+        _check_rate(rate_per_s)
+        return replace(self, speed=self.speed * rate_per_s / self.rate_per_s)
+
+    def describe(self) -> str:
+        """Name the trace, its rate and its speed."""
+        speed = "" if self.speed == 1 else f" ({self.speed:.3g} times its own speed)"
+        return f"arrivals of {self.name} at {self.rate_per_s:.3g}/s{speed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Arrivals, lengths, how many and one seed: everything about the users, as one value.
+
+    The seed is spawned into three streams (arrivals, prompts, outputs), so that changing one part leaves the others.
+    Fewer requests are the first of more.
+
+    >>> from simulator.lengths import Fixed, Independent
+    >>> load = Workload(OpenLoop(rate_per_s=2.0), Independent(Fixed(512), Fixed(128)), request_count=1000)
+    >>> print(load.describe())
+    1,000 requests, Poisson arrivals at 2/s: prompts mean 512 (p95 512), outputs mean 128 (p95 128) tokens
+    """
+
+    arrivals: Arrivals
+    lengths: Lengths
+    request_count: int = 1000
+    seed: int = 0
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.request_count, int) or not 1 <= self.request_count <= MAX_REQUESTS:
+            because = f"it is not a whole number from 1 to {MAX_REQUESTS:,}"
+            raise WorkloadError(f"{self.request_count} requests", because, "Give, say, 1000")
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise WorkloadError(f"seed {self.seed}", "it is not a whole number from 0 on", "Give, say, 0")
+
+    @classmethod
+    def from_trace(cls, trace: "Trace", request_count: int | None = None, speed: float = 1.0) -> Self:
+        """Replay a trace as recorded: its first `request_count` requests (all, if None), `speed` times as fast."""
+        arrivals = RecordedArrivals(trace.name, trace.arrival_s, speed)
+        lengths = Recorded(trace.prompt_tokens, trace.output_tokens)
+        return cls(arrivals, lengths, len(trace) if request_count is None else request_count)
+
+    def at_rate(self, rate_per_s: float) -> Self:
+        """Return the same requests at another rate: same lengths, same gaps stretched."""
+        return replace(self, arrivals=self.arrivals.at_rate(rate_per_s))
+
+    def requests(self) -> Requests:
+        """Draw the requests; the same value always draws the same ones."""
+        arrival_rng, prompt_rng, output_rng = map(np.random.default_rng, np.random.SeedSequence(self.seed).spawn(3))
+        prompt_tokens, output_tokens = self.lengths.draw(self.request_count, prompt_rng, output_rng)
+        arrival_s = self.arrivals.times_s(self.request_count, arrival_rng)
+        return Requests(arrival_s, prompt_tokens, output_tokens, self.arrivals.concurrency)
+
+    def describe(self) -> str:
+        """Say in one plain sentence what is asked."""
+        requests = self.requests()
+        sides = (("prompts", requests.prompt_tokens), ("outputs", requests.output_tokens))
+        lengths = ", ".join(f"{side} mean {t.mean():,.0f} (p95 {np.percentile(t, 95):,.0f})" for side, t in sides)
+        kind = f"{self.name} requests".strip()
+        return f"{self.request_count:,} {kind}, {self.arrivals.describe()}: {lengths} tokens"
+
+
+class PresetLengths(Banded):
+    """Lengths with the key of the source that they were fitted to."""
+
+    source: str
+
+
+class Agreement(Strict):
+    """One statistic of the trace, and of the requests that the preset draws."""
+
+    trace: float
+    preset: float
+
+
+class WorkloadPreset(Profile):
+    """A kind of use, fitted to a published trace: lengths and burstiness, never a rate."""
+
+    description: str
+    notes: str = ""
+    burstiness: Number
+    lengths: PresetLengths
+    fit: dict[str, Agreement]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.lengths.source not in self.sources:
+            hint = nearest(self.lengths.source, self.sources)
+            raise ProfileError(f"source {self.lengths.source!r}", "it is not in sources:", hint)
+        self.arrivals(rate_per_s=1.0)  # refuses a burstiness that no arrivals can have
+        return self
+
+    def arrivals(self, rate_per_s: float) -> OpenLoop:
+        """Return arrivals as bursty as the trace's, at a rate of your own."""
+        return OpenLoop(rate_per_s, float(self.burstiness))
+
+
+@cache
+def load_workload(name: str) -> WorkloadPreset:
+    """Return a preset by name or path.
+
+    >>> load_workload("chat").fit["output_p95_tokens"]
+    Agreement(trace=451.0, preset=456.0)
+    """
+    return WorkloadPreset.from_yaml(find(KIND, name))
