@@ -63,6 +63,7 @@ class Engine(Profile):
     max_num_seqs: tuple[Default, ...]
     max_num_batched_tokens: tuple[Default, ...]
     admit_full_prompt: bool = False
+    async_scheduling: bool = False
     memory: MemoryRule
     overheads: Overheads
 

@@ -4,241 +4,308 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from simulator.checkpoint_formats import weight_dtype
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.model import Model
+from simulator.model_types import HEADS, HIDDEN, KV_HEADS, MODEL_TYPES, WIDTH, Fields, ModelType
 from simulator.profile import MAX_PROFILE_BYTES
 
+LAYERS = ("num_hidden_layers", "n_layer")
+EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
+CHOSEN = ("num_experts_per_tok", "experts_per_token", "top_k_experts", "moe_topk")
+SHARED = ("shared_expert_intermediate_size", "shared_intermediate_size")
+PREDICTION_LAYERS = ("num_nextn_predict_layers", "num_mtp_modules", "num_mtp_layers")
 MAX_LAYERS = 1000
-_LAYERS = ("num_hidden_layers", "n_layer")
-_HIDDEN = ("hidden_size", "n_embd", "n_embed")
-_HEADS = ("num_attention_heads", "n_head")
-_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "num_attention_groups")
-_WIDTH = ("intermediate_size", "ffn_hidden_size")
-_EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
-_CHOSEN = ("num_experts_per_tok", "experts_per_token", "top_k_experts", "moe_topk")
+LONGEST_PATTERN = 16
 
-# Fields that change what a layer does; each is refused wherever it is set.
-_REFUSED = {
+# Fields that change what layers do or hold; each is refused wherever it is set.
+REFUSED = {
     "attention_chunk_size": "chunked attention",
     "index_topk": "sparse attention with an indexer",
     "linear_num_value_heads": "linear attention",
     "full_attention_interval": "linear attention",
-    "hybrid_override_pattern": "a Mamba hybrid",
+    "linear_attn_config": "linear attention",
+    "hybrid_override_pattern": "Mamba layers",
     "mamba_d_state": "Mamba layers",
     "mamba_num_heads": "Mamba layers",
     "ssm_cfg": "state-space layers",
     "num_kv_shared_layers": "layers that share a cache",
-    "is_encoder_decoder": "an encoder",
-    "use_bidirectional_attention": "bidirectional attention",
     "cross_attention_layers": "cross attention",
-    "quantization": "MLX's own quantisation",
+    "use_bidirectional_attention": "bidirectional attention",
+    "is_encoder_decoder": "an encoder",
+    "quantization": "the quantisation of MLX",
 }
-_EXTRA_HEADS = ("num_nextn_predict_layers", "num_mtp_modules", "num_mtp_layers")
-_WINDOWED = {"sliding_attention": True, "full_attention": False}
-_DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "bf16"}
-# Parts that stay in the model's own type in every format but GGUF's: heads, embeddings, norms, routers, vision.
-_UNCONVERTED = re.compile(r"(lm_head|embed\w*|\w*norm\w*|(mlp\.)?(shared_expert_)?(gate|router)|e_score\w*|vis\w+)(\.weight)?$")
+DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "bf16"}
 
 
-class Fields:
-    """Checked reading of a config: every error names the file and the field."""
+def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+    """Return the mapping of a model profile for a config; `where` stands in front of every error.
 
-    def __init__(self, raw: Mapping[str, Any], where: str) -> None:
-        self.raw, self.where = raw, where
+    The total and the cache bytes are not in a config, so `published_` figures and `sources` are missing here.
 
-    def maybe(self, *names: str) -> int | None:
-        """Return the first of these fields that is neither missing nor null, a whole number from 0 up."""
-        for name in names:
-            value = self.raw.get(name)
-            if value is not None:
-                if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                    raise self.error(name, f"{value!r} is no count", "Correct the number")
-                return value
-        return None
-
-    def count(self, *names: str) -> int:
-        """Return the first of these fields that is there, from 1 up; ProfileError when none is."""
-        value = self.maybe(*names)
-        if value is None:
-            others = f" (or {', '.join(names[1:])})" if names[1:] else ""
-            raise self.error(names[0], "this field is required and missing", f"Add it{others}")
-        if value == 0:
-            raise self.error(names[0], "it is 0", "Correct the number")
-        return value
-
-    def flag(self, name: str) -> bool:
-        """Return a yes-or-no field; missing and null are no."""
-        value = self.raw.get(name)
-        if value not in (None, True, False):
-            raise self.error(name, f"{value!r} is neither true nor false", "Correct it")
-        return bool(value)
-
-    def table(self, name: str) -> Mapping[str, Any]:
-        """Return a nested object; missing and null are empty."""
-        value = self.raw.get(name) or {}
-        if not isinstance(value, Mapping):
-            raise self.error(name, f"{value!r} is no object", "Correct it")
-        return value
-
-    def error(self, name: str, because: str, remedy: str) -> ProfileError:
-        """Return a ProfileError about one field."""
-        return ProfileError(f"{self.where}: {name}", because, remedy)
-
-    def refuse(self, name: str, because: str) -> NotModelledError:
-        """Return a NotModelledError about one field."""
-        return NotModelledError(f"{self.where}: {name} {self.raw.get(name)!r}", because, "Write the profile by hand")
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """What a model_type implies beyond its config.json.
-
-    `defaults` are the class defaults that published configs rely on; a KV-head default of None means "as many as
-    heads". A bias is true, false, or the field that says so. Source: configuration and modelling files of
-    transformers 5.23.0; the totals of the shipped profiles check it.
+    Raises NotModelledError for what infercast does not model, ProfileError for a field that is missing or malformed.
     """
-
-    defaults: Mapping[str, Any]
-    windowed: Callable[[int, Fields], bool] = lambda _layer, _fields: False
-    norms: int = 2
-    norm_bias: bool = False
-    gated: bool = True
-    qkv_bias: bool | str = False
-    output_bias: bool | str = False
-    ffn_bias: bool | str = False
-    head_bias: bool = False
-    qk_norm: str | None = None
-    sinks: bool = False
-    latent: bool = False
-    router_bias: bool = False
-    expert_bias: bool = False
-    shared_gate: bool = False
-    refused: tuple[str, ...] = ()
-    adapt: Callable[["Family", Fields], "Family"] = lambda family, _fields: family
-
-
-def _always(_layer: int, fields: Fields) -> bool:
-    return fields.maybe("sliding_window") is not None
-
-
-def _alternate(layer: int, _fields: Fields) -> bool:
-    return layer % 2 == 0
-
-
-def _pattern(layer: int, fields: Fields) -> bool:
-    return (layer + 1) % fields.count("sliding_window_pattern", "_sliding_window_pattern") != 0
-
-
-def _late(layer: int, fields: Fields) -> bool:
-    return fields.flag("use_sliding_window") and layer >= fields.count("max_window_layers")
-
-
-def _falcon(family: Family, fields: Fields) -> Family:
-    """Falcon's older models share one KV head; the newer ones have groups, and two norms beside each other."""
-    new = fields.flag("new_decoder_architecture")
-    kv_heads = fields.maybe(*_KV_HEADS) if new else 1 if fields.flag("multi_query") else None
-    parallel_norms = fields.maybe("num_ln_in_parallel_attn") or (2 if new else 1)
-    derived = {
-        "num_key_value_heads": kv_heads,
-        "intermediate_size": fields.maybe(*_WIDTH) or 4 * fields.count(*_HIDDEN),
+    fields, model_type = _resolved(config, where)
+    layers, context_tokens = fields.count(*LAYERS), fields.count("max_position_embeddings", "n_positions")
+    if layers > MAX_LAYERS:
+        raise fields.error(LAYERS[0], f"{layers} layers are more than {MAX_LAYERS}", "Correct the number")
+    windows, sparse = _windows(fields, model_type, layers, context_tokens), _sparse(fields, layers)
+    names = _block_names(windows, sparse)
+    norms = {} if model_type.norms == 2 else {"norms": model_type.norms}
+    blocks = {
+        block: {"mixer": _mixer(fields, model_type, window), "ffn": _ffn(fields, model_type, routed), **norms}
+        for block, window, routed in dict.fromkeys(zip(names, windows, sparse, strict=True))
     }
-    norms = parallel_norms if fields.flag("parallel_attn") else 2
-    return replace(family, defaults={**fields.raw, **derived}, norms=norms)
+    dtype, notes = _dtype(fields)
+    return _given(
+        name=name,
+        notes=" ".join([*notes, *_left_out(fields)]),
+        hidden=fields.count(*HIDDEN),
+        vocab=fields.count("vocab_size"),
+        max_context_tokens=context_tokens,
+        tied_embeddings=fields.flag("tie_word_embeddings"),
+        norm_bias=model_type.norm_bias,
+        head_bias=model_type.head_bias,
+        dtype=dtype,
+        weight_dtype=weight_dtype(fields.part("quantization_config")) or dtype,
+        blocks=blocks,
+        layers=_runs(names),
+    )
 
 
-_MHA: Mapping[str, Any] = {"num_key_value_heads": None}
-_LLAMA = Family(_MHA, qkv_bias="attention_bias", output_bias="attention_bias", ffn_bias="mlp_bias")
-_QWEN = Family({}, _late, qkv_bias=True)
-_QWEN3 = Family({"head_dim": 128}, _late, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="head")
-_GEMMA = Family(
-    {"head_dim": 256, "tie_word_embeddings": True}, norms=2, qkv_bias="attention_bias", output_bias="attention_bias"
-)
-_GEMMA3 = replace(
-    _GEMMA,
-    defaults={
-        **_GEMMA.defaults,
-        "vocab_size": 262208,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "max_position_embeddings": 131072,
-        "sliding_window_pattern": 6,
-        "sliding_window": 4096,
-    },
-    windowed=_pattern,
-    norms=4,
-    qk_norm="head",
-)
-_DEEPSEEK = Family({"first_k_dense_replace": 0, "moe_layer_freq": 1}, latent=True, refused=("attention_bias",))
-FAMILIES: dict[str, Family] = {
-    "llama": _LLAMA,
-    "mistral": Family({"num_key_value_heads": 8, "sliding_window": 4096}, _always),
-    "mixtral": Family({"num_key_value_heads": 8}, _always),
-    "qwen2": _QWEN,
-    "qwen2_moe": replace(_QWEN, shared_gate=True, refused=("use_sliding_window",)),
-    "qwen3": _QWEN3,
-    "qwen3_moe": replace(_QWEN3, defaults={}, refused=("use_sliding_window",)),
-    "gemma": _GEMMA,
-    "gemma2": replace(_GEMMA, defaults={**_GEMMA.defaults, "sliding_window": 4096}, windowed=_alternate, norms=4),
-    "gemma3": _GEMMA3,
-    "gemma3_text": _GEMMA3,
-    "phi": Family(
-        _MHA,
-        norms=1,
-        norm_bias=True,
-        gated=False,
-        qkv_bias=True,
-        output_bias=True,
-        ffn_bias=True,
-        head_bias=True,
-        refused=("qk_layernorm",),
-    ),
-    "phi3": Family(_MHA, _always),
-    "falcon": Family(
-        {"tie_word_embeddings": True, "multi_query": True, "parallel_attn": True, "max_position_embeddings": 2048},
-        norm_bias=True,
-        gated=False,
-        qkv_bias="bias",
-        output_bias="bias",
-        ffn_bias="bias",
-        adapt=_falcon,
-    ),
-    "gpt_neox": Family(
-        {"num_key_value_heads": None, "attention_bias": True},
-        norm_bias=True,
-        gated=False,
-        qkv_bias="attention_bias",
-        output_bias="attention_bias",
-        ffn_bias=True,
-    ),
-    "starcoder2": Family(
-        {"tie_word_embeddings": True, "use_bias": True},
-        _always,
-        norm_bias=True,
-        gated=False,
-        qkv_bias="use_bias",
-        output_bias="use_bias",
-        ffn_bias="use_bias",
-    ),
-    "olmo2": Family(_MHA, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="full"),
-    "deepseek_v2": _DEEPSEEK,
-    "deepseek_v3": replace(_DEEPSEEK, router_bias=True),
-    "kimi_k2": replace(_DEEPSEEK, router_bias=True),
-    "gpt_oss": Family(
-        {"head_dim": 64, "attention_bias": True},
-        _alternate,
-        qkv_bias="attention_bias",
-        output_bias="attention_bias",
-        sinks=True,
-        router_bias=True,
-        expert_bias=True,
-    ),
-    "minimax_m2": Family({"head_dim": 128, "use_qk_norm": True}, qk_norm="full", router_bias=True),
-}
+def write_profile(config_json_path: Path, target_folder: Path, name: str, force: bool = False) -> Path:
+    """Write `name`.yaml for a config.json; nothing is written unless the whole profile is sound.
+
+    Raises ProfileError when it exists already and `force` is not given, and for anything unreadable.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
+        raise ProfileError(f"profile name {name!r}", "it is the name of a file", "Use a-z, 0-9, '.', '_' and '-'")
+    target = target_folder / f"{name}.yaml"
+    if target.exists() and not force:
+        raise ProfileError(str(target), "this profile exists already", "Choose another name, or force")
+    where = str(config_json_path)
+    config = _read_json(config_json_path)
+    separate = config_json_path.with_name("hf_quant_config.json")
+    if "quantization_config" not in config and separate.is_file():
+        config["quantization_config"] = {"quant_method": "modelopt", **_read_json(separate)}
+    profile = model_from_config(config, name, where)
+    today = datetime.now(tz=UTC).date().isoformat()
+    profile["sources"] = {"config": {"text": where, "date": today, "evidence": "datasheet"}}
+    Model.from_mapping(profile, where)
+    body = yaml.safe_dump(profile, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
+    _write_whole(target, "# yaml-language-server: $schema=schema.json\n" + body)
+    return target
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > MAX_PROFILE_BYTES:
+            raise ProfileError(str(path), f"it is larger than {MAX_PROFILE_BYTES} bytes", "Give a config.json")
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ProfileError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise ProfileError(str(path), f"it is no readable JSON ({error})", "Give a model's config.json") from error
+    if not isinstance(value, dict):
+        raise ProfileError(str(path), "it holds no object", "Give a model's config.json")
+    return value
+
+
+def _write_whole(target: Path, text: str) -> None:
+    """Write a file so that nobody ever sees half of it."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".tmp")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(target)
+    except OSError as error:
+        raise ProfileError(str(target), f"it cannot be written ({error})", "Check the folder") from error
+
+
+def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]:
+    """Return the text part of a config completed with its class defaults, and what its model_type implies."""
+    raw = {**config, **Fields(config, where).part("text_config").raw}
+    fields = Fields(raw, where)
+    for name, what in REFUSED.items():
+        if raw.get(name):
+            raise fields.refusal(name, f"{what}: not modelled")
+    heads = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+    architectures = fields.each("architectures")
+    if architectures and not any(str(each).endswith(heads) for each in architectures):
+        raise fields.refusal("architectures", "only models that generate text are modelled")
+    if "model_type" not in raw:
+        raise fields.error("model_type", "this field is required and missing", "Add it")
+    model_type = MODEL_TYPES.get(str(raw["model_type"]))
+    if model_type is None:
+        given = str(raw["model_type"])
+        because = "this architecture is not modelled"
+        raise NotModelledError(f"{where}: model_type {given!r}", because, nearest(given, MODEL_TYPES))
+    for name in model_type.refused:
+        if raw.get(name):
+            raise fields.refusal(name, "not modelled in this architecture")
+    fields = Fields({**model_type.defaults, **raw}, where)
+    if model_type.derive is not None:
+        derived, norms = model_type.derive(fields)
+        fields, model_type = Fields({**fields.raw, **derived}, where), replace(model_type, norms=norms)
+    return fields, model_type
+
+
+def _given(**parts: Any) -> dict[str, Any]:
+    """Return the parts that say something: a profile leaves out what is none, false or empty."""
+    return {name: part for name, part in parts.items() if part}
+
+
+def _bias(fields: Fields, rule: bool | str) -> bool:
+    return fields.flag(rule) if isinstance(rule, str) else rule
+
+
+def _mixer(fields: Fields, model_type: ModelType, window: int | None) -> dict[str, Any]:
+    heads = fields.count(*HEADS)
+    if model_type.latent:
+        return _given(
+            kind="latent",
+            heads=heads,
+            q_lora=fields.maybe("q_lora_rank"),
+            kv_lora=fields.count("kv_lora_rank"),
+            rope_dim=fields.count("qk_rope_head_dim"),
+            nope_dim=fields.count("qk_nope_head_dim"),
+            v_dim=fields.count("v_head_dim"),
+        )
+    as_many_as_heads = any(name in fields.raw for name in KV_HEADS) and fields.maybe(*KV_HEADS) is None
+    return _given(
+        kind="attention",
+        heads=heads,
+        kv_heads=heads if as_many_as_heads else fields.count(*KV_HEADS),
+        head_dim=_head_dim(fields, heads),
+        qkv_bias=_bias(fields, model_type.qkv_bias),
+        output_bias=_bias(fields, model_type.output_bias),
+        qk_norm=model_type.qk_norm,
+        sinks=model_type.sinks,
+        window=window,
+    )
+
+
+def _head_dim(fields: Fields, heads: int) -> int:
+    hidden, stated = fields.count(*HIDDEN), fields.maybe("head_dim")
+    if not stated and hidden % heads:
+        raise fields.error("head_dim", f"it is missing, and {heads} heads do not divide {hidden}", "Add it")
+    return stated or hidden // heads
+
+
+def _ffn(fields: Fields, model_type: ModelType, routed: bool) -> dict[str, Any]:
+    if not routed:
+        plain = {} if model_type.gated else {"gated": False}
+        bias = _bias(fields, model_type.ffn_bias)
+        return {**_given(kind="dense", intermediate=fields.count(*WIDTH), bias=bias), **plain}
+    width = fields.maybe("moe_intermediate_size") or fields.count(*WIDTH)
+    shared = fields.maybe(*SHARED) or (fields.maybe("n_shared_experts") or 0) * width
+    return _given(
+        kind="experts",
+        experts=fields.count(*EXPERTS),
+        chosen=fields.count(*CHOSEN),
+        intermediate=width,
+        shared_intermediate=shared,
+        shared_gate=bool(shared) and model_type.shared_gate,
+        router_bias=model_type.router_bias,
+        expert_bias=model_type.expert_bias,
+    )
+
+
+def _windows(fields: Fields, model_type: ModelType, layers: int, context_tokens: int) -> list[int | None]:
+    """Return the window of each layer; one that covers the whole context is none."""
+    known = {"sliding_attention": True, "full_attention": False}
+    windowed = _per_layer(fields, "layer_types", known, layers)
+    if any(kind != 1 for kind in fields.each("attn_type_list") or ()):
+        raise fields.refusal("attn_type_list", "linear attention: not modelled")
+    if windowed is None:
+        windowed = [model_type.windowed(layer, fields) for layer in range(layers)]
+    if not any(windowed) or (window := fields.count("sliding_window")) >= context_tokens:
+        return [None] * layers
+    return [window if each else None for each in windowed]
+
+
+def _sparse(fields: Fields, layers: int) -> list[bool]:
+    """Return which layers route their tokens to experts."""
+    if not fields.maybe(*EXPERTS):
+        return [False] * layers
+    stated = _per_layer(fields, "mlp_layer_types", {"sparse": True, "dense": False}, layers)
+    if stated is not None:
+        return stated
+    first, only = fields.maybe("first_k_dense_replace") or 0, fields.each("mlp_only_layers") or ()
+    step = fields.maybe("decoder_sparse_step", "interleave_moe_layer_step") or 1
+    every = fields.maybe("moe_layer_freq") or 1
+    return [
+        layer >= first and layer not in only and (layer + 1) % step == 0 and layer % every == 0
+        for layer in range(layers)
+    ]
+
+
+def _per_layer(fields: Fields, name: str, known: Mapping[str, bool], layers: int) -> list[bool] | None:
+    kinds = fields.each(name)
+    if kinds is None:
+        return None
+    unknown = [kind for kind in kinds if str(kind) not in known]
+    if unknown:
+        raise NotModelledError(f"{fields.where}: {name} {unknown[0]!r}", "not modelled", f"Known: {', '.join(known)}")
+    if len(kinds) != layers:
+        raise fields.error(name, f"it names {len(kinds)} of {layers} layers", "Correct one of the two")
+    return [known[kind] for kind in kinds]
+
+
+def _block_names(windows: Sequence[int | None], sparse: Sequence[bool]) -> list[str]:
+    """Name each layer's block by what tells it from the others."""
+    spans = [("local" if window else "global") if len(set(windows)) > 1 else "" for window in windows]
+    parts = [("experts" if routed else "dense") if len(set(sparse)) > 1 else "" for routed in sparse]
+    return ["-".join(filter(None, each)) or "decoder" for each in zip(spans, parts, strict=True)]
+
+
+def _runs(names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the shortest-patterned runs of equal layers; run after run, take the pattern that covers the most.
+
+    >>> _runs(["local", "local", "global"] * 2 + ["local"])
+    [{'repeat': 2, 'of': ['local', 'local', 'global']}, {'repeat': 1, 'of': ['local']}]
+    """
+    runs, start = [], 0
+    while start < len(names):
+        length, repeats = max(
+            ((length, _repeats(names[start:], length)) for length in range(1, LONGEST_PATTERN + 1)),
+            key=lambda run: (run[0] * run[1] if run[1] > 1 or run[0] == 1 else 0, -run[0]),
+        )
+        runs.append({"repeat": repeats, "of": list(names[start : start + length])})
+        start += length * repeats
+    return runs
+
+
+def _repeats(names: Sequence[str], length: int) -> int:
+    count = 1
+    while list(names[count * length : (count + 1) * length]) == list(names[:length]):
+        count += 1
+    return count
+
+
+def _dtype(fields: Fields) -> tuple[str, list[str]]:
+    """Return the type of what is not quantised, and what the config left to convention about it."""
+    stated = fields.raw.get("torch_dtype") or fields.raw.get("dtype")
+    if stated is None:
+        return "bf16", ["config.json states no dtype; bf16 is a guess."]
+    if str(stated) not in DTYPES:
+        raise NotModelledError(f"{fields.where}: torch_dtype {stated!r}", "not modelled", f"Known: {', '.join(DTYPES)}")
+    note = "config.json states float32; engines serve it in 16 bits (vLLM's dtype auto)."
+    return DTYPES[stated], [note] if stated == "float32" else []
+
+
+def _left_out(fields: Fields) -> list[str]:
+    """Say which parts of the checkpoint are no part of the text model that is served."""
+    extra = [f"{name} {fields.maybe(name)}" for name in PREDICTION_LAYERS if fields.maybe(name)]
+    note = f"The multi-token-prediction layers ({', '.join(extra)}) are left out: they serve speculative decoding only."
+    return [*([note] if extra else []), *(["Text part only."] if fields.raw.get("vision_config") else [])]

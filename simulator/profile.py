@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -173,14 +181,22 @@ def _plain(node: yaml.Node, where: str) -> Any:
 
 
 class Profile(Strict):
-    """A profile file: its name is the file's name, and its figures refer to its `sources`."""
+    """A profile file: its id is the file's name, and its figures refer to its `sources`."""
 
     sources: dict[str, Source] = {}
+    _id: str = PrivateAttr("")
+
+    @property
+    def id(self) -> str:
+        """The name of the file, by which a profile is asked for."""
+        return self._id
 
     @classmethod
     def from_yaml(cls, path: Path) -> Self:
         """Read and check one file; every mistake is a ProfileError that names the file and the key."""
-        return cls.from_mapping(read_yaml(path), str(path))
+        profile = cls.from_mapping(read_yaml(path), str(path))
+        profile._id = path.stem
+        return profile
 
     @classmethod
     def from_mapping(cls, raw: Mapping[str, Any], where: str) -> Self:

@@ -8,7 +8,7 @@ All decoding sequences advance in lockstep, so nothing is updated per token: a s
 tokens, its end is the tick `last_tick[j]`, and sums over the batch move by additions. Rules: docs/vllm-rules.md.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +89,7 @@ SLOT = np.dtype(
         ("open_blocks", np.int64),  # 1 while its windowed blocks still grow
     ]
 )
-Table = "np.recarray[tuple[int], np.dtype[np.record]]"
+Table = np.recarray[Any, Any]  # rows are records: row.field reads and writes
 
 
 class State(NamedTuple):

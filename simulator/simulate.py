@@ -8,13 +8,14 @@ import numpy.typing as npt
 
 from simulator.compiled import compiled
 from simulator.roofline import StepTable
-from simulator.scheduler import Floats, Limits, State, complete, new_state, schedule, waiting
+from simulator.scheduler import Floats, Limits, State, Table, complete, new_state, schedule, waiting
 from simulator.workload import Requests
 
 STEP = np.dtype(
     [
         ("start_s", np.float64),
         ("seconds", np.float64),
+        ("prompt_s", np.float64),  # of these, what its prompts add to a step of its decodes alone
         ("decodes", np.int32),  # sequences that decode
         ("prompts", np.int32),  # sequences that compute tokens of their prompt
         ("prompt_tokens", np.int32),
@@ -38,7 +39,7 @@ class Run:
     finished_s: Floats
     stalled_s: Floats
     preemptions: npt.NDArray[np.int64]
-    steps: "np.recarray[tuple[int], np.dtype[np.record]]"
+    steps: Table
 
     @property
     def busy_s(self) -> float:
@@ -53,21 +54,31 @@ class Run:
 
 
 @compiled
-def step_seconds(s: State, table: StepTable) -> float:
-    """Return how long the scheduled step takes: two look-ups and the attention that its sequences need."""
+def decode_seconds(s: State, table: StepTable) -> float:
+    """Return how long the scheduled step would take without its prompts, 0 where nothing decodes."""
     book = s.book[0]
+    if book.decode_now == 0:
+        return 0.0
+    reads, windowed = book.base_sum + book.decoding * (book.tick + 1), 0
+    if s.limits.window > 0:
+        closed = book.decoding - book.open_reads
+        windowed = book.open_base_sum + book.open_reads * (book.tick + 1) + closed * s.limits.window
+    alone = table.token_s[book.decoding] + table.logit_s[book.decoding]
+    return alone + table.slopes[0] * reads + table.slopes[1] * windowed
+
+
+@compiled
+def prompt_seconds(s: State, table: StepTable) -> float:
+    """Return what the scheduled prompts add to the step: more tokens, more logits, attention over the prompts."""
+    book = s.book[0]
+    if book.prompt_tokens == 0:
+        return 0.0
     decodes = book.decoding * book.decode_now
-    reads, windowed = 0, 0
+    added = _token_seconds(table.token_s, decodes + book.prompt_tokens) + table.logit_s[book.scheduled]
     if decodes > 0:
-        reads = book.base_sum + decodes * (book.tick + 1)
-        if s.limits.window > 0:
-            closed = decodes - book.open_reads
-            windowed = book.open_base_sum + book.open_reads * (book.tick + 1) + closed * s.limits.window
+        added -= table.token_s[decodes] + table.logit_s[decodes]
     return (
-        _token_seconds(table.token_s, decodes + book.prompt_tokens)
-        + table.logit_s[min(book.scheduled, len(table.logit_s) - 1)]
-        + table.slopes[0] * reads
-        + table.slopes[1] * windowed
+        added
         + table.slopes[2] * book.prompt_tokens
         + table.slopes[3] * book.prompt_pairs
         + table.slopes[4] * book.prompt_pairs_windowed
@@ -101,10 +112,12 @@ def _burst(s: State, table: StepTable, arrival_s: Floats, clock: Floats, steps: 
             while book.arrived < requests and arrival_s[book.arrived] <= clock[1]:
                 book.arrived += 1
             scheduled = schedule(s, clock[0])
-        seconds = step_seconds(s, table)
+        prompt_s = prompt_seconds(s, table)
+        seconds = decode_seconds(s, table) + prompt_s
         step = steps[index]
         step.start_s = clock[0]
         step.seconds = seconds
+        step.prompt_s = prompt_s
         step.decodes = book.decoding * book.decode_now
         step.prompts = scheduled - step.decodes
         step.prompt_tokens = book.prompt_tokens
