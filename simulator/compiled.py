@@ -14,9 +14,9 @@ import numba
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-# No reference counting: the compiled functions neither make nor keep an array, and the counters cost two thirds of the time.
+# No reference counting: the compiled functions neither make nor keep arrays, and counting took two thirds of the time.
 OPTIONS = {"cache": True, "error_model": "numpy", "_nrt": False}
-SOURCES = ("compiled.py", "scheduler.py", "simulate.py")
+SOURCES = ("compiled.py", "state.py", "scheduler.py", "simulate.py")
 
 
 def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

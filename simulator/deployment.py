@@ -91,7 +91,7 @@ def deploy(
     hardware: str,
     engine: str = "vllm",
     layout: Layout | None = None,
-    settings: Settings = Settings(),  # noqa: B008  frozen
+    settings: Settings = Settings(),
 ) -> Deployment:
     """Look three profiles up by name; without a layout, one device and the checkpoint's own number formats.
 
@@ -103,7 +103,9 @@ def deploy(
     return Deployment(loaded, load_hardware(hardware), load_engine(engine), layout, settings)
 
 
-def default_layout(model: Model, *, tp: int = 1, pp: int = 1, ep: int = 1, dtypes: tuple[str, str] = ("", "")) -> Layout:
+def default_layout(
+    model: Model, *, tp: int = 1, pp: int = 1, ep: int = 1, dtypes: tuple[str, str] = ("", "")
+) -> Layout:
     """Return a layout whose (weight, cache) formats are the checkpoint's where they are not given."""
     weights, cached = dtypes
     return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype)

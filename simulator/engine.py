@@ -72,7 +72,9 @@ class Engine(Profile):
         for rule in getattr(self, setting):
             if rule.holds(hardware):
                 return int(rule.value)
-        raise ProfileError(f"{self.engine} {setting}", f"no default covers {hardware.name}", "Add a rule without conditions")
+        raise ProfileError(
+            f"{self.engine} {setting}", f"no default covers {hardware.name}", "Add a rule without conditions"
+        )
 
 
 @cache

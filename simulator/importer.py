@@ -269,21 +269,22 @@ def _block_names(windows: Sequence[int | None], sparse: Sequence[bool]) -> list[
     return ["-".join(filter(None, each)) or "decoder" for each in zip(spans, parts, strict=True)]
 
 
-def _runs(names: Sequence[str]) -> list[dict[str, Any]]:
+def _runs(names: Sequence[str]) -> tuple[dict[str, Any], ...]:
     """Return the shortest-patterned runs of equal layers; run after run, take the pattern that covers the most.
 
     >>> _runs(["local", "local", "global"] * 2 + ["local"])
-    [{'repeat': 2, 'of': ['local', 'local', 'global']}, {'repeat': 1, 'of': ['local']}]
+    ({'repeat': 2, 'of': ('local', 'local', 'global')}, {'repeat': 1, 'of': ('local',)})
     """
-    runs, start = [], 0
+    runs: list[dict[str, Any]] = []
+    start = 0
     while start < len(names):
         length, repeats = max(
             ((length, _repeats(names[start:], length)) for length in range(1, LONGEST_PATTERN + 1)),
             key=lambda run: (run[0] * run[1] if run[1] > 1 or run[0] == 1 else 0, -run[0]),
         )
-        runs.append({"repeat": repeats, "of": list(names[start : start + length])})
+        runs.append({"repeat": repeats, "of": tuple(names[start : start + length])})
         start += length * repeats
-    return runs
+    return tuple(runs)
 
 
 def _repeats(names: Sequence[str], length: int) -> int:

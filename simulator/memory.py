@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from simulator.deployment import Deployment
-from simulator.errors import DoesNotFitError, InfercastError, WorkloadError
+from simulator.errors import DoesNotFitError, InfercastError
 from simulator.hardware import load_hardware
-from simulator.scheduler import CONTINUOUS, POLICIES, Limits
 from simulator.units import gibibytes
 from simulator.work import Layout
-from simulator.workload import Requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,15 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     cache = share * (total - used) if rule.convention == "of_free" else share * total - used
     groups = _groups(deployment)
     return MemoryPlan(
-        deployment, total, weights, workspace, graphs, total - used - cache, cache, _block_bytes(deployment, groups), groups
+        deployment,
+        total,
+        weights,
+        workspace,
+        graphs,
+        total - used - cache,
+        cache,
+        _block_bytes(deployment, groups),
+        groups,
     )
 
 
@@ -110,25 +116,6 @@ def _block_bytes(deployment: Deployment, groups: Groups) -> float:
     layers = sum(deployment.model.attention_layers)
     per_token = deployment.model.cache_bytes(1, deployment.layout)
     return float(deployment.engine.block_size) * per_token * groups.layers / max(layers, 1)
-
-
-def limits(deployment: Deployment) -> Limits:
-    """Return what the scheduler may do; DoesNotFitError where not even one short sequence fits."""
-    plan = memory_plan(deployment)
-    refuse_misfit(plan)
-    return Limits(
-        policy=POLICIES[deployment.engine.policy],
-        max_num_seqs=deployment.max_num_seqs,
-        max_num_batched_tokens=deployment.max_num_batched_tokens,
-        num_blocks=plan.num_blocks,
-        block_size=int(deployment.engine.block_size),
-        admit_full_prompt=deployment.engine.admit_full_prompt,
-        async_scheduling=deployment.engine.async_scheduling and POLICIES[deployment.engine.policy] == CONTINUOUS,
-        window=deployment.model.window or 0,
-        full_groups=plan.groups.full,
-        window_groups=plan.groups.windowed,
-        window_blocks=plan.window_blocks,
-    )
 
 
 def refuse_misfit(plan: MemoryPlan) -> None:
@@ -177,15 +164,3 @@ def _alternative(deployment: Deployment, **changes: int | str) -> MemoryPlan | N
 def _fits(deployment: Deployment) -> MemoryPlan | None:
     plan = memory_plan(deployment)
     return plan if plan.cache_bytes > 0 and plan.num_blocks >= 1 else None
-
-
-def refuse_too_long(plan: MemoryPlan, requests: Requests) -> None:
-    """Refuse a workload with a request longer than the model, the setting or the cache allows."""
-    longest, allowed = requests.max_total_tokens, plan.max_context_tokens
-    if longest <= allowed:
-        return
-    totals = requests.prompt_tokens + requests.output_tokens
-    row = int((totals > allowed).argmax())
-    given = f"request {row} of {int(totals[row])} tokens"
-    because = f"{plan.deployment} takes {allowed} at most; {int((totals > allowed).sum())} of {len(totals)} are longer"
-    raise WorkloadError(given, because, "Give --max-total-tokens to cut them, or choose a model or device with room")

@@ -145,11 +145,14 @@ class Model(Profile):
         >>> load_model("llama-3.1-8b").cache_bytes(1)
         131072.0
         """
-        return sum(
-            times * block.mixer.cache_bytes_per_token(layout) * min(tokens, block.mixer.window or tokens)
-            for block, times in self._blocks
-            if block.mixer is not None
-        ) / layout.pp
+        return (
+            sum(
+                times * block.mixer.cache_bytes_per_token(layout) * min(tokens, block.mixer.window or tokens)
+                for block, times in self._blocks
+                if block.mixer is not None
+            )
+            / layout.pp
+        )
 
     def ops(self, layout: Layout = SINGLE) -> Ops:
         """Everything one step does on the devices of one copy, stage after stage."""

@@ -99,7 +99,9 @@ class _Quantity:
         if "guess" in raw:
             return Source(text=str(raw["guess"]), date="", evidence="guess")
         if raw["source"] not in sources:
-            raise ProfileError(f"source {raw['source']!r}", "it is not in sources:", nearest(str(raw["source"]), sources))
+            raise ProfileError(
+                f"source {raw['source']!r}", "it is not in sources:", nearest(str(raw["source"]), sources)
+            )
         return sources[raw["source"]]
 
     def __get_pydantic_core_schema__(self, _source_type: object, _handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -109,7 +111,11 @@ class _Quantity:
 
     def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: object) -> JsonSchemaValue:
         units = [unit for unit in UNITS[self.dimension] if unit]
-        value = {"type": "string", "pattern": f" ({'|'.join(units)})$".replace("$/", r"\$/")} if units else {"type": "number"}
+        value = (
+            {"type": "string", "pattern": f" ({'|'.join(units)})$".replace("$/", r"\$/")}
+            if units
+            else {"type": "number"}
+        )
         properties = {"value": value, "source": {"type": "string"}, "guess": {"type": "string"}}
         return {"type": "object", "properties": properties, "required": ["value"], "additionalProperties": False}
 
@@ -140,7 +146,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ProfileError(str(path), f"it cannot be read ({error})", "Check the path and the encoding") from error
     except yaml.YAMLError as error:
-        raise ProfileError(str(path), f"it is not YAML ({str(error).replace(chr(10), ' ')})", "Mend the file") from error
+        raise ProfileError(
+            str(path), f"it is not YAML ({str(error).replace(chr(10), ' ')})", "Mend the file"
+        ) from error
     if not isinstance(value, dict):
         raise ProfileError(str(path), "a profile is a mapping of keys to values", "See the shipped ones for the form")
     return value
@@ -222,7 +230,9 @@ def _in_three_parts(error: ValidationError, where: str) -> ProfileError:
 def folders(kind: str) -> tuple[Path, ...]:
     """Return where profiles of a kind ("hardware_profiles", ...) are looked for, the user's own folder first."""
     package = Path(__file__).parent
-    shipped = next(path for path in (package / "profiles" / kind, package.parent / kind, package / kind) if path.is_dir())
+    shipped = next(
+        path for path in (package / "profiles" / kind, package.parent / kind, package / kind) if path.is_dir()
+    )
     own = os.environ.get("INFERCAST_PROFILES")
     return (Path(own) / kind, shipped) if own else (shipped,)
 
@@ -248,7 +258,9 @@ def find(kind: str, name: str) -> Path:
         return aliases[name.lower()]
     what = kind.removesuffix("_profiles").rstrip("s")
     where = f"Profiles: {folders(kind)[-1]}/*.yaml"
-    raise ProfileError(f"no {what} profile {name!r}", "no file and no alias has that name", f"{nearest(name, names(kind))}. {where}")
+    raise ProfileError(
+        f"no {what} profile {name!r}", "no file and no alias has that name", f"{nearest(name, names(kind))}. {where}"
+    )
 
 
 @cache

@@ -75,7 +75,7 @@ class Rates:
         """Return the type a device multiplies a format in, and its dense peak in FLOP/s."""
         for name in FORMATS[number_format].compute:
             if name in self.hardware.peak_flops_per_s:
-                return name, self.hardware.peak_flops_per_s[name]  # type: ignore[return-value, index]
+                return name, self.hardware.peak_flops_per_s[name]
         raise ProfileError(f"{self.hardware.name} with {number_format}", "the profile has no peak for it", "Add one")
 
     def _gemm(self, op: Op, counts: Counts) -> Cost:
@@ -84,7 +84,7 @@ class Rates:
         compute_s = counts.dot(op.flops) / (gemm.compute * peak)
         memory_s = op.bytes_read(counts) / (gemm.memory * self.hardware.memory_bytes_per_s)
         kernel_s = soft_maximum(compute_s, memory_s, gemm.exponent)
-        return _cost(op, counts, compute_s=compute_s, memory_s=memory_s, launch_s=gemm.launch_s, kernel_s=kernel_s)
+        return _cost(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
 
     def _achieved_gemm(self, name: PeakName) -> "_Gemm":
         gemm: Gemm | None = self.hardware.achievable.gemm.get(name)
@@ -94,7 +94,7 @@ class Rates:
         return _Gemm(gemm.compute_fraction, gemm.memory_fraction, gemm.launch_s, exponent)
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
-        """t = t0 + max(F / (c P), B / (m W)); linear in the tokens read, so that steps can be added up."""
+        """T = t0 + max(F / (c P), B / (m W)); linear in the tokens read, so that steps can be added up."""
         compute, memory, launch_s = 1.0, 1.0, 0.0
         if not self.light:
             require(self.hardware, "decode_attention")
@@ -103,10 +103,10 @@ class Rates:
         compute_s = counts.dot(op.flops) / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / (memory * self.hardware.memory_bytes_per_s)
         kernel_s = soft_maximum(compute_s, memory_s, float("inf"))
-        return _cost(op, counts, compute_s=compute_s, memory_s=memory_s, launch_s=launch_s, kernel_s=kernel_s)
+        return _cost(op, counts, kernel_s, launch_s, compute_s=compute_s, memory_s=memory_s)
 
     def _prefill_attention(self, op: Op, counts: Counts) -> Cost:
-        """t = f (pairs + tokens S_half / 2) / (c P): the share c S / (S + S_half) of the peak over S tokens.
+        """T = f (pairs + tokens S_half / 2) / (c P): the share c S / (S + S_half) of the peak over S tokens.
 
         A chunk with a long past has many pairs per token and so reaches a higher share, as measured.
         """
@@ -115,7 +115,7 @@ class Rates:
         flops = counts.dot(op.flops)
         compute_s = (flops + per_pair * counts.prefill_tokens * half_tokens / 2) / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
-        return _cost(op, counts, compute_s=compute_s, memory_s=memory_s, kernel_s=compute_s)
+        return _cost(op, counts, compute_s, compute_s=compute_s, memory_s=memory_s)
 
     def _prefill_rates(self) -> tuple[float, float]:
         require(self.hardware, "prefill_attention")
@@ -128,14 +128,14 @@ class Rates:
             require(self.hardware, "stream_memory_fraction")
             fraction = float(self.hardware.achievable.stream_memory_fraction)  # type: ignore[arg-type]
         memory_s = op.bytes_read(counts) / (fraction * self.hardware.memory_bytes_per_s)
-        return _cost(op, counts, memory_s=memory_s, kernel_s=memory_s)
+        return _cost(op, counts, memory_s, memory_s=memory_s)
 
     def _all_reduce(self, op: Op, counts: Counts) -> Cost:
-        """t = latency + 2 (n-1)/n bytes / bus bandwidth."""
+        """T = latency + 2 (n-1)/n bytes / bus bandwidth."""
         devices = op.link_devices
         latency_s, bus_bytes_per_s = self._collective(devices)
         link_s = counts.dot(op.link_bytes) * 2 * (devices - 1) / devices / bus_bytes_per_s
-        return _cost(op, counts, link_s=link_s, launch_s=latency_s, kernel_s=link_s)
+        return _cost(op, counts, link_s, latency_s, link_s=link_s)
 
     def _collective(self, devices: int) -> tuple[float, float]:
         link = self.hardware.link
@@ -156,11 +156,13 @@ class Rates:
             return self.hardware.link.bytes_per_s
         if self.hardware.pcie_bytes_per_s:
             return self.hardware.pcie_bytes_per_s
-        raise NotModelledError(f"several {self.hardware.name}", "the profile has no link between devices", "Use one device")
+        raise NotModelledError(
+            f"several {self.hardware.name}", "the profile has no link between devices", "Use one device"
+        )
 
     def _send(self, op: Op, counts: Counts) -> Cost:
         link_s = counts.dot(op.link_bytes) / self._link_bytes_per_s()
-        return _cost(op, counts, link_s=link_s, launch_s=0.0 if self.light else SEND_LATENCY_S, kernel_s=link_s)
+        return _cost(op, counts, link_s, 0.0 if self.light else SEND_LATENCY_S, link_s=link_s)
 
 
 class _Gemm(NamedTuple):
@@ -173,25 +175,17 @@ class _Gemm(NamedTuple):
 _IDEAL_GEMM = _Gemm(1.0, 1.0, 0.0, float("inf"))
 
 
-def _cost(
-    op: Op,
-    counts: Counts,
-    *,
-    kernel_s: Array,
-    compute_s: Array = 0.0,
-    memory_s: Array = 0.0,
-    link_s: Array = 0.0,
-    launch_s: float = 0.0,
-) -> Cost:
+def _cost(op: Op, counts: Counts, kernel_s: Array, launch_s: float = 0.0, **alone_s: Array) -> Cost:
+    """Put a cost together; `alone_s` are the seconds of each resource on its own (compute_s, memory_s, link_s)."""
     overhead_s = launch_s * counts.steps
     return Cost(
         name=op.name,
         flops=counts.dot(op.flops),
         moved_bytes=op.bytes_read(counts),
         link_bytes=counts.dot(op.link_bytes),
-        compute_s=compute_s,
-        memory_s=memory_s,
-        link_s=link_s,
+        compute_s=alone_s.get("compute_s", 0.0),
+        memory_s=alone_s.get("memory_s", 0.0),
+        link_s=alone_s.get("link_s", 0.0),
         overhead_s=overhead_s,
         seconds=kernel_s + overhead_s,
     )

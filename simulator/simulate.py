@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from simulator.compiled import compiled
 from simulator.roofline import StepTable
-from simulator.scheduler import Floats, Limits, State, Table, complete, new_state, schedule, waiting
+from simulator.scheduler import complete, schedule
+from simulator.state import Floats, Limits, State, Table, new_state, waiting
 from simulator.workload import Requests
 
 STEP = np.dtype(

@@ -44,7 +44,9 @@ def parse(given: object, dimension: str) -> float:
         raise UnitError(f"{given!r}", f"it is not a quantity in {dimension}", "Write a number with its unit")
     match = _QUANTITY.fullmatch(str(given))
     if match is None:
-        raise UnitError(f"{given!r}", "it is not a finite, non-negative number", f"Write one with a unit: {_some(units)}")
+        raise UnitError(
+            f"{given!r}", "it is not a finite, non-negative number", f"Write one with a unit: {_some(units)}"
+        )
     number, unit = float(match[1].replace("_", "")), match[2]
     if unit not in units:
         because = "it has no unit" if not unit else f"{unit!r} is no unit of {dimension}"
@@ -72,8 +74,10 @@ def scaled(value: float, unit: str, digits: int = 3) -> str:
     prefixes = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
     lowest = -9 if unit == "s" else 0
     power = min(max(3 * math.floor(math.log10(abs(value)) / 3 + 1e-12), lowest), 0 if unit == "s" else 15)
-    return f"{value / 10.0**power:.{digits}g} {prefixes[power]}{unit}" if abs(value) / 10.0**power < 1000 else (
-        f"{value / 10.0**power:,.0f} {prefixes[power]}{unit}"
+    return (
+        f"{value / 10.0**power:.{digits}g} {prefixes[power]}{unit}"
+        if abs(value) / 10.0**power < 1000
+        else (f"{value / 10.0**power:,.0f} {prefixes[power]}{unit}")
     )
 
 

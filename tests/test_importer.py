@@ -108,7 +108,11 @@ SHIPPED: dict[str, Config] = {
     "mistral-nemo": sized("mistral", "40 5120 32 8 14336 131072 128000", head_dim=128, sliding_window=None),
     "mixtral-8x7b": sized("mixtral", "32 4096 32 8 14336 32000 32768", num_local_experts=8, num_experts_per_tok=2),
     "qwen2.5-7b": sized(
-        "qwen2", "28 3584 28 4 18944 152064 131072", use_sliding_window=False, sliding_window=131072, max_window_layers=28
+        "qwen2",
+        "28 3584 28 4 18944 152064 131072",
+        use_sliding_window=False,
+        sliding_window=131072,
+        max_window_layers=28,
     ),
     "qwen3-0.6b": sized("qwen3", "28 1024 16 8 3072 151936 40960", head_dim=128, tie_word_embeddings=True),
     "qwen3-30b-a3b": sized(
@@ -306,18 +310,25 @@ REFUSED: list[tuple[Config, str]] = [
     ({"is_encoder_decoder": True}, "an encoder"),
     ({"torch_dtype": "float8_e4m3fn"}, "torch_dtype"),
     ({"quantization": {"group_size": 64, "bits": 4}}, "MLX"),
-    ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, "quant_method"),
-    ({"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32}}, "group_size"),
-    ({"quantization_config": {"quant_method": "gptq", "bits": 8, "group_size": 128}}, "bits"),
-    ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [1, 128]}}, "weight_block_size"),
-    ({"quantization_config": {"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.gate_proj"]}}, "mlp"),
-    ({"quantization_config": {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}}, "quant_algo"),
-    ({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["self_attn*"]}}, "self_attn"),
-    ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {}}}, "config_groups"),
+]
+REFUSED_FORMATS: list[tuple[Config, str]] = [
+    ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "quant_method"),
+    ({"quant_method": "gptq", "bits": 4, "group_size": 32}, "group_size"),
+    ({"quant_method": "gptq", "bits": 8, "group_size": 128}, "bits"),
+    ({"quant_method": "fp8", "weight_block_size": [1, 128]}, "weight_block_size"),
+    ({"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.gate_proj"]}, "gate_proj"),
+    ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "quant_algo"),
+    ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["self_attn*"]}, "self_attn"),
+    ({"quant_method": "modelopt", "quantization": {"quant_algo": "FP8", "exclude_modules": ["q_proj"]}}, "q_proj"),
+    ({"quant_method": "compressed-tensors", "config_groups": {}}, "config_groups"),
+    ({"quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["re:.*experts.*"]}}}, "targets"),
+    ({"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 3}}}}, "None 3 None"),
 ]
 
 
-@pytest.mark.parametrize(("patch", "named"), REFUSED)
+@pytest.mark.parametrize(
+    ("patch", "named"), [*REFUSED, *(({"quantization_config": each}, named) for each, named in REFUSED_FORMATS)]
+)
 def test_what_is_not_modelled_is_refused_by_name(patch: Config, named: str) -> None:
     with pytest.raises(NotModelledError, match=named) as caught:
         model_from_config(LLAMA | patch, "test", "some/config.json")
@@ -325,18 +336,28 @@ def test_what_is_not_modelled_is_refused_by_name(patch: Config, named: str) -> N
     assert caught.value.remedy
 
 
-def test_what_is_not_modelled_in_one_architecture() -> None:
-    for name, field in (("deepseek-v3", "attention_bias"), ("phi-2", "qk_layernorm"), ("qwen3-30b-a3b", "use_sliding_window")):
-        with pytest.raises(NotModelledError, match=field):
-            imported(SHIPPED[name] | {field: True})
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("deepseek-v3", "attention_bias"), ("phi-2", "qk_layernorm"), ("qwen3-30b-a3b", "use_sliding_window")],
+)
+def test_what_is_not_modelled_in_one_architecture(name: str, field: str) -> None:
+    with pytest.raises(NotModelledError, match=field):
+        imported(SHIPPED[name] | {field: True})
 
 
 @pytest.mark.parametrize(
     ("name", "field"),
     [
-        *(("llama-3.1-8b", field) for field in LLAMA if field.startswith(("model", "hidden", "num_att", "num_hid"))),
-        *(("llama-3.1-8b", field) for field in ("intermediate_size", "vocab_size", "max_position_embeddings")),
-        *(("deepseek-v3", field) for field in ("kv_lora_rank", "qk_rope_head_dim", "v_head_dim", "num_experts_per_tok")),
+        ("llama-3.1-8b", "model_type"),
+        ("llama-3.1-8b", "num_hidden_layers"),
+        ("llama-3.1-8b", "hidden_size"),
+        ("llama-3.1-8b", "num_attention_heads"),
+        ("llama-3.1-8b", "intermediate_size"),
+        ("llama-3.1-8b", "vocab_size"),
+        ("llama-3.1-8b", "max_position_embeddings"),
+        ("deepseek-v3", "kv_lora_rank"),
+        ("deepseek-v3", "v_head_dim"),
+        ("mixtral-8x7b", "num_experts_per_tok"),
         ("qwen2.5-7b", "num_key_value_heads"),
         ("gpt-oss-120b", "sliding_window"),
     ],
@@ -384,7 +405,8 @@ JUNK = st.recursive(
 @given(st.sampled_from(list(SHIPPED)), st.data())
 def test_no_config_breaks_the_importer(name: str, data: st.DataObject) -> None:
     config = SHIPPED[name]
-    keys = st.sampled_from([*config, "text_config", "layer_types", "head_dim", "quantization_config", "mlp_only_layers"])
+    more = ["text_config", "layer_types", "head_dim", "quantization_config", "mlp_only_layers", "architectures"]
+    keys = st.sampled_from([*config, *more])
     patch = data.draw(st.dictionaries(keys, JUNK, max_size=3))
     try:
         assert imported({**config, **patch}).parameters > 0

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import OracleLimits, OracleResult, run_oracle
 
-from simulator import scheduler, work
+from simulator import state, work
 from simulator.roofline import StepTable
-from simulator.scheduler import Limits
+from simulator.state import Limits
 from simulator.simulate import Run, simulate
 from simulator.workload import Requests
 
@@ -25,7 +25,7 @@ TABLE = StepTable(
 def limits(**changes: int) -> Limits:
     """Small limits without a window."""
     values = {
-        "policy": scheduler.CONTINUOUS,
+        "policy": state.CONTINUOUS,
         "max_num_seqs": 4,
         "max_num_batched_tokens": 32,
         "num_blocks": 20,
@@ -88,7 +88,7 @@ def test_equals_the_oracle(rows, max_num_seqs, extra_tokens, extra_blocks, block
         rows = [(0.0, prompt, output) for _, prompt, output in rows]
     num_blocks = max(-(-(prompt + output - 1) // block_size) for _, prompt, output in rows) + extra_blocks
     ours = limits(
-        policy=scheduler.STATIC if static else scheduler.CONTINUOUS,
+        policy=state.STATIC if static else state.CONTINUOUS,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_seqs + extra_tokens,
         num_blocks=num_blocks,
@@ -110,7 +110,7 @@ def test_equals_the_oracle(rows, max_num_seqs, extra_tokens, extra_blocks, block
 
 def test_a_short_request_waits_for_its_static_batch_only_in_that_policy():
     rows = [(0.0, 4, 100), (0.0, 4, 10), (0.001, 4, 10)]
-    static = simulate(limits(policy=scheduler.STATIC, max_num_seqs=2, num_blocks=100), TABLE, table_of(rows))
+    static = simulate(limits(policy=state.STATIC, max_num_seqs=2, num_blocks=100), TABLE, table_of(rows))
     mixed = simulate(limits(max_num_seqs=2, num_blocks=100), TABLE, table_of(rows))
     assert static.first_token_s[2] > static.finished_s[0]
     assert mixed.finished_s[2] < mixed.finished_s[0]

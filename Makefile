@@ -1,0 +1,37 @@
+# Everything runs in a virtual environment of this checkout; python3 and make are all that is needed.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint unit slow bench clean
+
+demo: .venv/ready ## the main job: what does a million tokens cost, and on which device?
+	@mkdir -p out
+	$(BIN)/infercast cost --model llama-3.1-8b --hardware l4,l40s,a100-sxm-80,h100-sxm --workload chat --rate 2 \
+		--slo ttft:500ms,tpot:50ms --plot out/cost.png
+	$(BIN)/infercast estimate --model llama-3.1-8b --hardware h100-sxm --batch 1,8,64 --isl 1024 --osl 128 \
+		--plot out/roofline.png
+	@echo "plots: out/cost.png out/roofline.png"
+
+test: lint unit slow ## what CI runs
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: .venv/ready
+	$(BIN)/python -m pytest -m "not slow"
+
+slow: .venv/ready ## README commands, notebooks, the wheel, long traces
+	$(BIN)/python -m pytest -m slow
+
+bench: .venv/ready
+	$(BIN)/python benchmarks/speed.py
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv out dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
