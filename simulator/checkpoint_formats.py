@@ -8,9 +8,7 @@ from simulator.model_types import Fields
 from simulator.work import number_format
 
 # What stays in the model's own type in any format: heads, embeddings, norms, routers; a vision part is left out.
-_UNCONVERTED = re.compile(
-    r"(lm_head|embed\w*|norm\w*|(?<![a-z])gate|router|e_score_correction_bias)$|vis(ion|ual)|projector"
-)
+_UNCONVERTED = re.compile(r"(lm_head|embed\w*|norm\w*|gate|router|e_score_correction_bias)$|vis(ion|ual)|projector")
 _EXCLUSIONS = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules")
 
 

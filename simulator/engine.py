@@ -1,6 +1,5 @@
 """Every serving engine: its scheduling rules, its defaults by device, its memory convention, its overheads."""
 
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -64,6 +63,7 @@ class Engine(Profile):
     max_num_batched_tokens: tuple[Default, ...]
     admit_full_prompt: bool = False
     async_scheduling: bool = False
+    scheduler_not_modelled: str = ""  # what no policy here follows; `infercast simulate` then refuses the engine
     memory: MemoryRule
     overheads: Overheads
 
@@ -77,7 +77,6 @@ class Engine(Profile):
         )
 
 
-@cache
 def load_engine(name: str) -> Engine:
     """Return an engine's preset: "vllm-0.33" by its file, or "vllm" for the newest version."""
     versions = [each for each in names(KIND) if each.rpartition("-")[0] == name]

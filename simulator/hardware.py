@@ -1,6 +1,5 @@
 """Every device: data-sheet peaks, achievable fractions of them, and how devices are linked."""
 
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -114,7 +113,6 @@ class Family(Profile):
     achievable: Achievable
 
 
-@cache
 def load_hardware(name: str) -> Hardware:
     """Return a device by id, alias or path, its achievable fractions completed from its family and class.
 
@@ -124,9 +122,9 @@ def load_hardware(name: str) -> Hardware:
     hardware = Hardware.from_yaml(find(KIND, name))
     achievable = hardware.achievable
     for general in (hardware.family, hardware.device_class):
-        path = _family_path(general)
-        if path:
-            achievable = achievable.or_else(Family.from_yaml(path).achievable)
+        shared = _family_path(general)
+        if shared:
+            achievable = achievable.or_else(Family.from_yaml(shared).achievable)
     return hardware.model_copy(update={"achievable": achievable})
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,9 +13,9 @@ import yaml
 
 from simulator.checkpoint_formats import weight_dtype
 from simulator.errors import NotModelledError, ProfileError, nearest
-from simulator.model import Model
+from simulator.model import KIND, Model
 from simulator.model_types import HEADS, HIDDEN, KV_HEADS, MODEL_TYPES, WIDTH, Fields, ModelType
-from simulator.profile import MAX_PROFILE_BYTES
+from simulator.profile import MAX_PROFILE_BYTES, folders
 
 LAYERS = ("num_hidden_layers", "n_layer")
 EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
@@ -57,7 +56,7 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
     layers, context_tokens = fields.count(*LAYERS), fields.count("max_position_embeddings", "n_positions")
     if layers > MAX_LAYERS:
         raise fields.error(LAYERS[0], f"{layers} layers are more than {MAX_LAYERS}", "Correct the number")
-    windows, sparse = _windows(fields, model_type, layers, context_tokens), _sparse(fields, layers)
+    windows, sparse = _windows(fields, model_type, layers, context_tokens), _sparse(fields, model_type, layers)
     names = _block_names(windows, sparse)
     norms = {} if model_type.norms == 2 else {"norms": model_type.norms}
     blocks = {
@@ -101,17 +100,15 @@ def write_profile(config_json_path: Path, target_folder: Path, name: str, force:
     profile["sources"] = {"config": {"text": where, "date": today, "evidence": "datasheet"}}
     Model.from_mapping(profile, where)
     body = yaml.safe_dump(profile, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
-    _write_whole(target, "# yaml-language-server: $schema=schema.json\n" + body)
+    schema = Path(os.path.relpath(folders(KIND)[-1] / "schema.json", target_folder)).as_posix()
+    _write_whole(target, f"# yaml-language-server: $schema={schema}\n{body}")
     return target
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > MAX_PROFILE_BYTES:
-            raise ProfileError(str(path), f"it is larger than {MAX_PROFILE_BYTES} bytes", "Give a config.json")
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ProfileError:
-        raise
+        with path.open(encoding="utf-8") as file:
+            value = json.loads(file.read(MAX_PROFILE_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise ProfileError(str(path), f"it is no readable JSON ({error})", "Give a model's config.json") from error
     if not isinstance(value, dict):
@@ -121,13 +118,14 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _write_whole(target: Path, text: str) -> None:
     """Write a file so that nobody ever sees half of it."""
+    temporary = target.with_name(f".{target.name}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(target)
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise ProfileError(str(target), f"it cannot be written ({error})", "Check the folder") from error
 
@@ -189,7 +187,7 @@ def _mixer(fields: Fields, model_type: ModelType, window: int | None) -> dict[st
         head_dim=_head_dim(fields, heads),
         qkv_bias=_bias(fields, model_type.qkv_bias),
         output_bias=_bias(fields, model_type.output_bias),
-        qk_norm=model_type.qk_norm,
+        qk_norm=None if fields.raw.get("use_qk_norm") is False else model_type.qk_norm,
         sinks=model_type.sinks,
         window=window,
     )
@@ -207,7 +205,7 @@ def _ffn(fields: Fields, model_type: ModelType, routed: bool) -> dict[str, Any]:
         plain = {} if model_type.gated else {"gated": False}
         bias = _bias(fields, model_type.ffn_bias)
         return {**_given(kind="dense", intermediate=fields.count(*WIDTH), bias=bias), **plain}
-    width = fields.maybe("moe_intermediate_size") or fields.count(*WIDTH)
+    width = fields.count(*model_type.expert_width)
     shared = fields.maybe(*SHARED) or (fields.maybe("n_shared_experts") or 0) * width
     return _given(
         kind="experts",
@@ -234,13 +232,16 @@ def _windows(fields: Fields, model_type: ModelType, layers: int, context_tokens:
     return [window if each else None for each in windowed]
 
 
-def _sparse(fields: Fields, layers: int) -> list[bool]:
-    """Return which layers route their tokens to experts."""
-    if not fields.maybe(*EXPERTS):
+def _sparse(fields: Fields, model_type: ModelType, layers: int) -> list[bool]:
+    """Return which layers route their tokens to experts; a null or 0 of them says none."""
+    stated = next((name for name in EXPERTS if name in fields.raw), None)
+    if stated and fields.maybe(*EXPERTS) and not model_type.expert_width:
+        raise fields.refusal(stated, "experts are not modelled in this architecture")
+    if not model_type.expert_width or (stated and not fields.maybe(*EXPERTS)):
         return [False] * layers
-    stated = _per_layer(fields, "mlp_layer_types", {"sparse": True, "dense": False}, layers)
-    if stated is not None:
-        return stated
+    listed = _per_layer(fields, "mlp_layer_types", {"sparse": True, "dense": False}, layers)
+    if listed is not None:
+        return listed
     first, only = fields.maybe("first_k_dense_replace") or 0, fields.each("mlp_only_layers") or ()
     step = fields.maybe("decoder_sparse_step", "interleave_moe_layer_step") or 1
     every = fields.maybe("moe_layer_freq") or 1
@@ -307,6 +308,11 @@ def _dtype(fields: Fields) -> tuple[str, list[str]]:
 
 def _left_out(fields: Fields) -> list[str]:
     """Say which parts of the checkpoint are no part of the text model that is served."""
-    extra = [f"{name} {fields.maybe(name)}" for name in PREDICTION_LAYERS if fields.maybe(name)]
-    note = f"The multi-token-prediction layers ({', '.join(extra)}) are left out: they serve speculative decoding only."
-    return [*([note] if extra else []), *(["Text part only."] if fields.raw.get("vision_config") else [])]
+    left_out = [f"{name} {fields.maybe(name)}" for name in PREDICTION_LAYERS if fields.maybe(name)]
+    notes = []
+    if left_out:
+        what = f"The multi-token-prediction layers ({', '.join(left_out)})"
+        notes.append(f"{what} are left out: they serve speculative decoding only.")
+    if fields.raw.get("vision_config"):
+        notes.append("Text part only.")
+    return notes

@@ -3,7 +3,7 @@
 from simulator.deployment import Deployment
 from simulator.errors import NotModelledError, WorkloadError
 from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
-from simulator.scheduler import CONTINUOUS, POLICIES, Limits
+from simulator.state import CONTINUOUS, POLICIES, Limits
 from simulator.workload import Requests
 
 

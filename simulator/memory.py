@@ -7,7 +7,7 @@ from simulator.deployment import Deployment
 from simulator.errors import DoesNotFitError, InfercastError
 from simulator.hardware import load_hardware
 from simulator.units import gibibytes
-from simulator.work import Layout
+from simulator.work import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,9 @@ class MemoryPlan:
     deployment: Deployment
     total_bytes: float
     weight_bytes: float
-    workspace_bytes: float
+    activation_bytes: float  # of a full step
+    sampler_bytes: float  # of the sampler after it; the larger of the two peaks counts
+    context_bytes: float
     graph_bytes: float
     unused_bytes: float  # what the engine leaves alone
     cache_bytes: float
@@ -34,10 +36,25 @@ class MemoryPlan:
     groups: Groups
 
     @property
+    def workspace_bytes(self) -> float:
+        """What a step needs beside the weights: its activations or its sampler, whichever peaks."""
+        return max(self.activation_bytes, self.sampler_bytes)
+
+    @property
     def num_blocks(self) -> int:
         """Blocks for cached tokens; one block of the pool stays empty, as in vLLM."""
         override = self.deployment.settings.num_blocks
-        return override if override is not None else max(0, int(self.cache_bytes // self.block_bytes) - 1)
+        return override if override is not None else self.blocks_that_fit
+
+    @property
+    def blocks_that_fit(self) -> int:
+        """Blocks that the memory has room for, whatever number a user asks for."""
+        return max(0, int(self.cache_bytes // self.block_bytes) - 1)
+
+    @property
+    def cache_tokens(self) -> int:
+        """Tokens in all blocks, cached for sequences that are inside their window."""
+        return self.num_blocks // (self.groups.full + self.groups.windowed) * int(self.deployment.engine.block_size)
 
     @property
     def window_blocks(self) -> int:
@@ -68,31 +85,33 @@ class MemoryPlan:
 def memory_plan(deployment: Deployment) -> MemoryPlan:
     """Share out the memory of one device.
 
-    `of_total`: cache = fraction x total - weights - workspace - graphs (vLLM; docs/vllm-rules.md). `of_free`: cache =
-    fraction x (total - weights - workspace - graphs) (TensorRT-LLM). `reserved`: all that is left (llama.cpp).
+    `of_total`: cache = fraction x total - used (vLLM; docs/vllm-rules.md). `of_free`: cache = fraction x (total - used)
+    (TensorRT-LLM). `reserved`: as `of_total`, the fraction being what the driver gives (llama.cpp). Used are weights,
+    workspace, the driver's context and graphs.
     """
     rule, total = deployment.engine.memory, deployment.hardware.memory_bytes
     weights = deployment.layout.weight_bytes(deployment.model.weights(deployment.layout))
-    workspace = rule.context_bytes + max(_forward_bytes(deployment), _sampler_bytes(deployment))
-    graphs = float(rule.graph_bytes)
-    used = weights + workspace + graphs
+    activations, sampler = _activation_bytes(deployment), _sampler_bytes(deployment)
+    used = weights + max(activations, sampler) + rule.context_bytes + rule.graph_bytes
     share = deployment.memory_fraction
     cache = share * (total - used) if rule.convention == "of_free" else share * total - used
     groups = _groups(deployment)
     return MemoryPlan(
-        deployment,
-        total,
-        weights,
-        workspace,
-        graphs,
-        total - used - cache,
-        cache,
-        _block_bytes(deployment, groups),
-        groups,
+        deployment=deployment,
+        total_bytes=total,
+        weight_bytes=weights,
+        activation_bytes=activations,
+        sampler_bytes=sampler,
+        context_bytes=float(rule.context_bytes),
+        graph_bytes=float(rule.graph_bytes),
+        unused_bytes=total - used - cache,
+        cache_bytes=cache,
+        block_bytes=_block_bytes(deployment, groups),
+        groups=groups,
     )
 
 
-def _forward_bytes(deployment: Deployment) -> float:
+def _activation_bytes(deployment: Deployment) -> float:
     """Activations alive at once in the widest op of a full step, with the residual beside them."""
     widest = max(float(op.activation_bytes.tokens) for op in deployment.ops)
     residual = 2 * deployment.model.hidden * deployment.layout.activation_bytes
@@ -119,48 +138,85 @@ def _block_bytes(deployment: Deployment, groups: Groups) -> float:
 
 
 def refuse_misfit(plan: MemoryPlan) -> None:
-    """Raise DoesNotFitError, with what would make it fit, where no cache is left."""
-    if plan.num_blocks >= 1 and plan.cache_bytes > 0:
-        return
-    fixed = plan.weight_bytes + plan.workspace_bytes + plan.graph_bytes
-    usable = plan.total_bytes - plan.unused_bytes
-    because = (
-        f"{gibibytes(plan.weight_bytes)} weights + {gibibytes(fixed - plan.weight_bytes)} workspace leave no cache in "
-        f"{gibibytes(usable)} usable"
-    )
-    remedies = list(remedies_for(plan.deployment))
-    raise DoesNotFitError(f"{plan.deployment}", because, f"It fits with {', or '.join(remedies)}" if remedies else
-                          "No layout, format or device of the library makes it fit")  # fmt: skip
+    """Raise DoesNotFitError, with what would make it fit, where the cache has no room for what is asked."""
+    deployment, settings = plan.deployment, plan.deployment.settings
+    if plan.blocks_that_fit < 1:
+        raise DoesNotFitError(str(deployment), _shortage(plan), _advice(deployment))
+    if plan.num_blocks > plan.blocks_that_fit:
+        given, because = f"{deployment} with {plan.num_blocks} cache blocks", f"{plan.blocks_that_fit} fit"
+        raise DoesNotFitError(given, because, f"Give --num-gpu-blocks-override {plan.blocks_that_fit} or less")
+    if settings.max_model_len is not None and plan.max_context_tokens < settings.max_model_len:
+        given = f"{deployment} with max_model_len {settings.max_model_len}"
+        because = f"the cache holds one sequence of {plan.max_context_tokens} tokens at most"
+        raise DoesNotFitError(given, because, f"Give --max-model-len {plan.max_context_tokens}. {_advice(deployment)}")
 
 
-LARGER = ("l40s", "a100-sxm-80", "h100-sxm", "h200-sxm", "mi300x", "b200-sxm")
+def _shortage(plan: MemoryPlan) -> str:
+    others = plan.workspace_bytes + plan.context_bytes + plan.graph_bytes
+    needed = f"{gibibytes(plan.weight_bytes)} weights + {gibibytes(others)} workspace, context and graphs"
+    return f"{needed} leave no cache in {gibibytes(plan.total_bytes - plan.unused_bytes)} usable"
+
+
+def _advice(deployment: Deployment) -> str:
+    remedies = ", or ".join(remedies_for(deployment))
+    return f"It fits with {remedies}" if remedies else "No layout, number format or device of the library makes it fit"
+
+
+LARGER = ("l40s", "a100-sxm-80", "h100-sxm", "h200-sxm", "b200-sxm", "b300-sxm")
+DEGREES = (1, 2, 4, 8, 16)
 
 
 def remedies_for(deployment: Deployment) -> Iterator[str]:
-    """Say what would make a misfit fit: more devices, smaller numbers, a larger device."""
-    for tp in (2, 4, 8, 16):
-        if tp > deployment.layout.tp and (plan := _alternative(deployment, tp=tp)):
-            yield f"--tp {tp} ({gibibytes(plan.weight_bytes, 1)} weights each)"
-            break
+    """Say what would make a misfit fit: more devices, smaller numbers, smaller steps, a larger device.
+
+    Each remedy is tried: it fits, its layout divides the model, and its devices are linked.
+    """
+    if plan := _smallest(deployment, above=deployment.layout.tp):
+        yield f"{_degree(plan)} ({gibibytes(plan.weight_bytes, 1)} weights each)"
     for dtype in ("fp8", "int4"):
-        if plan := _alternative(deployment, weight_dtype=dtype):
-            yield f"--weight-dtype {dtype} ({gibibytes(plan.weight_bytes, 1)} weights)"
+        smaller = replace(deployment, layout=replace(deployment.layout, weight_dtype=dtype))
+        if plan := _smallest(smaller):
+            size = f"({gibibytes(plan.weight_bytes, 1)} weights each)"
+            yield f"--weight-dtype {dtype}{_degree(plan, deployment)} {size}"
+            break
+    for budget in (2048, 512):
+        settings = replace(deployment.settings, max_num_seqs=min(deployment.max_num_seqs, 64), max_num_batched_tokens=budget)
+        if budget < deployment.max_num_batched_tokens and _fits(replace(deployment, settings=settings)):
+            yield f"--max-num-batched-tokens {budget} --max-num-seqs {settings.max_num_seqs}"
             break
     for name in LARGER:
         larger = load_hardware(name)
-        if larger.memory_bytes > deployment.hardware.memory_bytes and _fits(replace(deployment, hardware=larger)):
-            yield f"--hardware {name} ({gibibytes(larger.memory_bytes, 0)})"
+        if larger.memory_bytes <= deployment.hardware.memory_bytes:
+            continue
+        if plan := _smallest(replace(deployment, hardware=larger)):
+            yield f"--hardware {name}{_degree(plan, deployment)} ({gibibytes(larger.memory_bytes, 0)})"
             break
 
 
-def _alternative(deployment: Deployment, **changes: int | str) -> MemoryPlan | None:
-    layout: Layout = replace(deployment.layout, ep=1, **changes)  # type: ignore[arg-type]
-    try:
-        return _fits(replace(deployment, layout=layout))
-    except InfercastError:  # a layout that does not divide the model is no remedy
-        return None
+def _degree(plan: MemoryPlan, before: Deployment | None = None) -> str:
+    tp = plan.deployment.layout.tp
+    if before is None:
+        return f"--tp {tp}"
+    return f" --tp {tp}" if tp != before.layout.tp else ""
+
+
+def _smallest(deployment: Deployment, above: int = 0) -> MemoryPlan | None:
+    """Return the plan of the lowest tensor-parallel degree that fits, not below the one that was asked for."""
+    for tp in DEGREES:
+        if tp <= above or tp < deployment.layout.tp:
+            continue
+        layout = replace(deployment.layout, tp=tp, ep=tp if deployment.layout.ep > 1 else 1)
+        try:
+            plan = _fits(replace(deployment, layout=layout))
+        except InfercastError:  # a layout that does not divide the model, or devices without a link, are no remedy
+            continue
+        if plan:
+            return plan
+    return None
 
 
 def _fits(deployment: Deployment) -> MemoryPlan | None:
     plan = memory_plan(deployment)
-    return plan if plan.cache_bytes > 0 and plan.num_blocks >= 1 else None
+    deployment.step_model(light=True).seconds(Counts(steps=1.0, tokens=1.0))  # refuses devices without a link
+    enough = plan.max_context_tokens >= (deployment.settings.max_model_len or 1)
+    return plan if plan.blocks_that_fit >= max(1, deployment.settings.num_blocks or 1) and enough else None

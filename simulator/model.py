@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from functools import cache
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -186,7 +185,6 @@ class Model(Profile):
         return (*collectives, stages) if layout.pp > 1 else collectives
 
 
-@cache
 def load_model(name: str) -> Model:
     """Return a model by name, alias or path of a YAML profile."""
     return Model.from_yaml(find(KIND, name))

@@ -14,6 +14,7 @@ HIDDEN = ("hidden_size", "n_embd", "n_embed")
 HEADS = ("num_attention_heads", "n_head")
 KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "num_attention_groups")
 WIDTH = ("intermediate_size", "ffn_hidden_size")
+MOE_WIDTH = ("moe_intermediate_size",)
 
 
 class Fields:
@@ -98,7 +99,8 @@ class ModelType:
 
     `defaults` are those class defaults that published configs rely on; None for KV heads means as many as heads.
     `windowed` says which layers have the sliding window where the config has no `layer_types`. A bias is there, is
-    not, or depends on the field that is named. Any of the `refused` fields, if set, is not modelled.
+    not, or depends on the field that is named. `expert_width` names the field of a routed expert's width, nothing
+    where there are no experts. Any of the `refused` fields, if set, is not modelled.
     """
 
     defaults: Mapping[str, Any]
@@ -116,6 +118,7 @@ class ModelType:
     router_bias: bool = False
     expert_bias: bool = False
     shared_gate: bool = False
+    expert_width: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     derive: Callable[[Fields], tuple[Mapping[str, Any], int]] | None = None
 
@@ -146,8 +149,17 @@ _GEMMA3_DEFAULTS: dict[str, Any] = _GEMMA | {
 _GEMMA1 = ModelType(_GEMMA, qkv_bias="attention_bias", output_bias="attention_bias")
 _GEMMA2 = replace(_GEMMA1, defaults=_GEMMA | {"sliding_window": 4096}, windowed=_alternate, norms=4)
 _GEMMA3 = replace(_GEMMA2, defaults=_GEMMA3_DEFAULTS, windowed=_pattern, qk_norm="head")
-_DEEPSEEK2 = ModelType({}, latent=True, refused=("attention_bias", "mlp_bias"))
-_DEEPSEEK3 = replace(_DEEPSEEK2, router_bias=True)
+_DEEPSEEK2 = ModelType(
+    {"q_lora_rank": 1536, "n_shared_experts": 2, "first_k_dense_replace": 0},
+    latent=True,
+    expert_width=MOE_WIDTH,
+    refused=("attention_bias", "mlp_bias"),
+)
+_DEEPSEEK3 = replace(
+    _DEEPSEEK2,
+    defaults={"q_lora_rank": 1536, "n_shared_experts": 1, "first_k_dense_replace": 3},
+    router_bias=True,
+)
 _FALCON: dict[str, Any] = {
     "tie_word_embeddings": True,
     "multi_query": True,
@@ -178,12 +190,13 @@ MODEL_TYPES: dict[str, ModelType] = {
         sinks=True,
         router_bias=True,
         expert_bias=True,
+        expert_width=WIDTH,
     ),
     "kimi_k2": _DEEPSEEK3,
     "llama": ModelType(_MHA, qkv_bias="attention_bias", output_bias="attention_bias", ffn_bias="mlp_bias"),
-    "minimax_m2": ModelType({"head_dim": 128}, qk_norm="full", router_bias=True),
+    "minimax_m2": ModelType({"head_dim": 128}, qk_norm="full", router_bias=True, expert_width=WIDTH),
     "mistral": ModelType({"num_key_value_heads": 8, "sliding_window": 4096}, _always),
-    "mixtral": ModelType({"num_key_value_heads": 8}, _always),
+    "mixtral": ModelType({"num_key_value_heads": 8}, _always, expert_width=WIDTH),
     "olmo2": ModelType(_MHA, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="full"),
     "phi": replace(
         _PLAIN,
@@ -197,9 +210,15 @@ MODEL_TYPES: dict[str, ModelType] = {
     ),
     "phi3": ModelType(_MHA, _always),
     "qwen2": _QWEN2,
-    "qwen2_moe": replace(_QWEN2, shared_gate=True, refused=("use_sliding_window",)),
+    "qwen2_moe": replace(
+        _QWEN2,
+        defaults={"shared_expert_intermediate_size": 5632},
+        shared_gate=True,
+        expert_width=MOE_WIDTH,
+        refused=("use_sliding_window",),
+    ),
     "qwen3": _QWEN3,
-    "qwen3_moe": replace(_QWEN3, defaults={}, refused=("use_sliding_window",)),
+    "qwen3_moe": replace(_QWEN3, defaults={}, expert_width=MOE_WIDTH, refused=("use_sliding_window",)),
     "starcoder2": replace(
         _PLAIN,
         defaults={"tie_word_embeddings": True, "use_bias": True},

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import (
@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema, core_schema
 from simulator.errors import InfercastError, ProfileError, nearest
 from simulator.units import UNITS, parse
 
+ProfileT = TypeVar("ProfileT", bound="Profile")
 Evidence = Literal["datasheet", "measured", "fitted", "derived", "family", "guess"]
 MAX_PROFILE_BYTES, MAX_DEPTH = 1_000_000, 20
 
@@ -202,9 +203,7 @@ class Profile(Strict):
     @classmethod
     def from_yaml(cls, path: Path) -> Self:
         """Read and check one file; every mistake is a ProfileError that names the file and the key."""
-        profile = cls.from_mapping(read_yaml(path), str(path))
-        profile._id = path.stem
-        return profile
+        return _read(cls, path, path.stat().st_mtime_ns if path.is_file() else 0)
 
     @classmethod
     def from_mapping(cls, raw: Mapping[str, Any], where: str) -> Self:
@@ -214,6 +213,13 @@ class Profile(Strict):
             return cls.model_validate(raw, context={"sources": sources})
         except ValidationError as error:
             raise _in_three_parts(error, where) from error
+
+
+@cache
+def _read(cls: type[ProfileT], path: Path, _changed_ns: int) -> ProfileT:
+    profile = cls.from_mapping(read_yaml(path), str(path))
+    profile._id = path.stem
+    return profile
 
 
 def _in_three_parts(error: ValidationError, where: str) -> ProfileError:
@@ -250,7 +256,7 @@ def find(kind: str, name: str) -> Path:
     if name.endswith((".yaml", ".yml")):
         return Path(name)
     for folder in folders(kind):
-        path = folder / f"{name}.yaml"
+        path = folder / f"{name.lower()}.yaml"
         if path.is_file():
             return path
     aliases = dict(_aliases(kind, os.environ.get("INFERCAST_PROFILES")))

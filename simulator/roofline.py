@@ -13,6 +13,7 @@ from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware import Collective, Gemm, Hardware, PeakName, require
 from simulator.work import FORMATS, Array, Counts, Op
 
+NODE_DEVICES = 8  # reached over PCIe where no link goes further
 SEND_LATENCY_S = 10e-6  # point to point; aiconfigurator-core 0.12.0 default
 
 
@@ -139,7 +140,7 @@ class Rates:
 
     def _collective(self, devices: int) -> tuple[float, float]:
         link = self.hardware.link
-        reach = link.devices if link else 8
+        reach = max(NODE_DEVICES, link.devices if link else 0)
         if devices > reach:
             given = f"{devices} devices of {self.hardware.name}"
             raise NotModelledError(given, f"a tensor-parallel group beyond {reach} crosses nodes", "Lower tp; use pp")

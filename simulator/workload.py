@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
@@ -284,7 +283,6 @@ class WorkloadPreset(Profile):
         return OpenLoop(rate_per_s, float(self.burstiness))
 
 
-@cache
 def load_workload(name: str) -> WorkloadPreset:
     """Return a preset by name or path.
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.importer import _runs, model_from_config, write_profile
-from simulator.model import Model, load_model
+from simulator.model import KIND, Model, load_model
 from simulator.model_types import MODEL_TYPES
+from simulator.profile import folders
 
 Config = dict[str, Any]
 
@@ -308,6 +309,7 @@ REFUSED: list[tuple[Config, str]] = [
     ({"attn_type_list": [0] * 32}, "linear attention"),
     ({"architectures": ["LlamaForSequenceClassification"]}, "architectures"),
     ({"is_encoder_decoder": True}, "an encoder"),
+    ({"num_local_experts": 8, "num_experts_per_tok": 2}, "num_local_experts"),
     ({"torch_dtype": "float8_e4m3fn"}, "torch_dtype"),
     ({"quantization": {"group_size": 64, "bits": 4}}, "MLX"),
 ]
@@ -358,6 +360,8 @@ def test_what_is_not_modelled_in_one_architecture(name: str, field: str) -> None
         ("deepseek-v3", "kv_lora_rank"),
         ("deepseek-v3", "v_head_dim"),
         ("mixtral-8x7b", "num_experts_per_tok"),
+        ("mixtral-8x7b", "num_local_experts"),
+        ("qwen3-30b-a3b", "moe_intermediate_size"),
         ("qwen2.5-7b", "num_key_value_heads"),
         ("gpt-oss-120b", "sliding_window"),
     ],
@@ -384,7 +388,7 @@ def test_a_missing_field_is_named(name: str, field: str) -> None:
         {"layer_types": ["full_attention"] * 31},
         {"text_config": [1]},
         {"quantization_config": "fp8"},
-        {"num_local_experts": 4, "num_experts_per_tok": 8},
+        {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 8},
     ],
 )
 def test_a_malformed_field_is_an_error_in_three_parts(patch: Config) -> None:
@@ -430,7 +434,10 @@ def test_write_profile_writes_what_loads(tmp_path: Path) -> None:
     path = write_profile(stored(tmp_path, DEEPSEEK), tmp_path / "models", "my-model")
     assert path == tmp_path / "models" / "my-model.yaml"
     assert [each.name for each in path.parent.iterdir()] == ["my-model.yaml"]
-    assert path.read_text().startswith("# yaml-language-server: $schema=schema.json\nname: my-model\n")
+    first, second, *_ = path.read_text().splitlines()
+    schema = path.parent / first.removeprefix("# yaml-language-server: $schema=")
+    assert schema.resolve() == (folders(KIND)[-1] / "schema.json").resolve()
+    assert second == "name: my-model"
     model = load_model(str(path))
     assert structure(model) == structure(load_model("deepseek-v3"))
     assert model.sources["config"].text == str(tmp_path / "config.json")
@@ -462,6 +469,23 @@ def test_write_profile_writes_nothing_for_a_bad_config(tmp_path: Path, text: str
     with pytest.raises(ProfileError, match="no readable JSON"):
         write_profile(tmp_path / "missing.json", tmp_path / "models", "mine")
     assert not (tmp_path / "models").exists()
+
+
+def test_write_profile_writes_nothing_that_would_not_load(tmp_path: Path) -> None:
+    config = SHIPPED["mixtral-8x7b"] | {"num_experts_per_tok": 9}
+    with pytest.raises(ProfileError, match="chosen 9"):
+        write_profile(stored(tmp_path, config), tmp_path / "models", "mine")
+    assert not (tmp_path / "models").exists()
+
+
+def test_write_profile_leaves_nothing_behind_when_it_cannot_write(tmp_path: Path) -> None:
+    config = stored(tmp_path, LLAMA)
+    (tmp_path / "mine.yaml").mkdir()
+    with pytest.raises(ProfileError, match="it cannot be written"):
+        write_profile(config, tmp_path, "mine", force=True)
+    with pytest.raises(ProfileError, match="it cannot be written"):
+        write_profile(config, config, "mine")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["config.json", "mine.yaml"]
 
 
 def test_write_profile_reads_the_separate_file_of_modelopt(tmp_path: Path) -> None:
