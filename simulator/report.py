@@ -209,9 +209,9 @@ class Report:
     def queue_growth_per_s(self) -> float:
         """Requests per second by which the queue grew over the second half of the arrivals; 0 in a closed loop."""
         arrival_s, steps = self.run.requests.arrival_s, self.run.steps
-        if self.run.requests.concurrency or arrival_s[-1] <= arrival_s[0]:
-            return 0.0
         ends = arrival_s[[len(arrival_s) // 2, -1]]
+        if self.run.requests.concurrency or ends[1] <= ends[0]:
+            return 0.0
         at = np.minimum(np.searchsorted(steps.start_s, ends), len(steps) - 1)
         return float(steps.waiting[at[1]] - steps.waiting[at[0]]) / float(ends[1] - ends[0])
 

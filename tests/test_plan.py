@@ -1,0 +1,69 @@
+"""Plans: the capacity search finds the edge of the SLO, copies carry the load, misfits are kept with their reason."""
+
+from dataclasses import replace
+
+import pytest
+
+import simulator
+from simulator import Scenario, Workload, compare, deploy, load_workload, own_offer, parse_slo
+from simulator.plan import answer, capacity
+
+CHAT = load_workload("chat")
+SLO = parse_slo("ttft:500ms,tpot:50ms")
+
+
+def scenario(hardware: str = "l40s", model: str = "llama-3.1-8b", **changes: object) -> Scenario:
+    workload = Workload(CHAT.arrivals(2.0), CHAT.lengths, 2000, 0, "chat")
+    return replace(Scenario(deploy(model, hardware), workload, SLO, own_offer(hardware, 2.0)), **changes)
+
+
+def test_capacity_is_the_edge_of_the_slo():
+    found = capacity(scenario())
+    probe = replace(scenario().workload, request_count=len(found.report.run.requests))
+    assert found.report.meets_slo
+    assert scenario().report(probe.at_rate(found.rate_per_s * 0.98)).meets_slo
+    assert not scenario().report(probe.at_rate(found.rate_per_s * 1.02)).meets_slo
+
+
+def test_a_tighter_slo_carries_no_more():
+    loose, tight = (capacity(scenario(slo=parse_slo(text))).rate_per_s for text in ("ttft:2s", "ttft:400ms"))
+    assert 0 < tight <= loose
+
+
+def test_copies_carry_what_one_cannot():
+    one = answer(scenario(), 1.0)
+    many = answer(scenario(), 3.5 * one.capacity.rate_per_s)
+    assert one.copies == 1
+    assert many.copies == 4
+    assert many.report.meets_slo
+    assert many.at_load.usd_per_hour == pytest.approx(8.0)
+
+
+def test_an_impossible_slo_says_what_breaks():
+    found = answer(scenario("l4"), 1.0)
+    assert found.capacity.rate_per_s == 0
+    assert found.at_load is None
+    assert "TPOT is above 50 ms" in found.why
+
+
+def test_without_an_slo_the_queue_is_the_limit():
+    found = capacity(scenario(slo=simulator.Slo()))
+    assert found.rate_per_s > capacity(scenario()).rate_per_s
+    assert "queue" in found.breaks
+
+
+def test_compare_ranks_by_price_and_keeps_misfits():
+    scenarios = [
+        scenario("l4"),
+        scenario("h100-sxm", offer=own_offer("h100-sxm", 9.0)),
+        scenario("l40s", offer=own_offer("l40s", 1.0)),
+        scenario("l4", model="llama-3.1-70b"),
+    ]
+    answers, refused = compare(scenarios, 1.0)
+    assert [each.scenario.deployment.hardware.id for each in answers] == ["l40s", "h100-sxm", "l4"]
+    assert "does not fit" in str(refused[0]) or "leave no cache" in str(refused[0])
+
+
+def test_the_public_face_is_complete():
+    for name in simulator.__all__:
+        assert getattr(simulator, name) is not None
