@@ -19,13 +19,18 @@ OPTIONS = {"cache": True, "error_model": "numpy", "_nrt": False}
 SOURCES = ("compiled.py", "state.py", "scheduler.py", "simulate.py")
 
 
-def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def inlined(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Compile a function into its callers, where handing over the whole state costs more than what it does."""
+    return compiled(function, inline="always")
+
+
+def compiled(function: Callable[Parameters, Result], **options: str) -> Callable[Parameters, Result]:
     """Compile a function on its first call and keep the machine code on disk; NUMBA_DISABLE_JIT=1 leaves it Python."""
     settings: Any = numba.config
     previous, settings.CACHE_DIR = settings.CACHE_DIR, str(_cache_folder())
     try:
         jit: Any = numba.njit
-        result: Callable[Parameters, Result] = jit(**OPTIONS)(function)
+        result: Callable[Parameters, Result] = jit(**OPTIONS, **options)(function)
     finally:
         settings.CACHE_DIR = previous
     return result

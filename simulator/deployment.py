@@ -73,7 +73,8 @@ class Deployment:
 
     def step_model(self, *, light: bool = False) -> StepModel:
         """Return the seconds of its steps, or the speed of light that no kernel can beat."""
-        return StepModel(self.ops, self.hardware, self.engine.overheads, light=light)
+        kernels = self.engine.kernels_on(self.hardware)
+        return StepModel(self.ops, self.hardware, self.engine.overheads, light=light, kernels=kernels)
 
     def refuse_pipelines(self) -> None:
         """Refuse what needs several batches in flight."""

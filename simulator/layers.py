@@ -14,6 +14,7 @@ from simulator.profile import Strict
 from simulator.work import Counts, Experts, Layout, Op, Part, Weights, number_format
 
 SINGLE = Layout()
+EXPERT_LAUNCHES = 6  # choose experts, sort tokens, two grouped products with the activation between, sum
 Ops = tuple[Op, ...]
 Positive = Annotated[int, Field(gt=0)]
 
@@ -270,6 +271,7 @@ class MixtureOfExperts(Strict):
             expert_bytes=3 * hidden * width * number_format(stored).size_bytes * experts / self.experts,
             experts=Experts(self.experts, self.chosen),
             activation_bytes=Counts(tokens=per_token * 2 * (hidden + 2 * width) * layout.activation_bytes),
+            launches=EXPERT_LAUNCHES,
         )
         router = linear("router", (hidden, self.experts + self.shared_gate), layout, part="other")
         return (

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from simulator.deployment import Deployment
 from simulator.errors import DoesNotFitError, InfercastError
@@ -93,8 +94,8 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     weights = deployment.layout.weight_bytes(deployment.model.weights(deployment.layout))
     activations, sampler = _activation_bytes(deployment), _sampler_bytes(deployment)
     used = weights + max(activations, sampler) + rule.context_bytes + rule.graph_bytes
-    share = deployment.memory_fraction
-    cache = share * (total - used) if rule.convention == "of_free" else share * total - used
+    share, free = deployment.memory_fraction, total - used
+    cache = min(share * free, free) if rule.convention == "of_free" else share * total - used
     groups = _groups(deployment)
     return MemoryPlan(
         deployment=deployment,
@@ -162,61 +163,52 @@ def _advice(deployment: Deployment) -> str:
     return f"It fits with {remedies}" if remedies else "No layout, number format or device of the library makes it fit"
 
 
-LARGER = ("l40s", "a100-sxm-80", "h100-sxm", "h200-sxm", "b200-sxm", "b300-sxm")
+LARGER = ("l40s", "a100-sxm-80", "h200-sxm", "b200-sxm", "b300-sxm")
 DEGREES = (1, 2, 4, 8, 16)
+LAYOUT_FLAGS = {"--tp": "tp", "--ep": "ep", "--weight-dtype": "weight_dtype", "--cache-dtype": "cache_dtype"}
+SETTING_FLAGS = {"--max-num-batched-tokens": "max_num_batched_tokens", "--max-num-seqs": "max_num_seqs"}
+Flags = dict[str, Any]
 
 
 def remedies_for(deployment: Deployment) -> Iterator[str]:
-    """Say what would make a misfit fit: more devices, smaller numbers, smaller steps, a larger device.
+    """Say what would make a misfit fit, as flags: more devices, smaller numbers, smaller steps, a larger device.
 
-    Each remedy is tried: it fits, its layout divides the model, and its devices are linked.
+    Each is tried: it fits, its layout divides the model, and its devices are linked.
     """
-    if plan := _smallest(deployment, above=deployment.layout.tp):
-        yield f"{_degree(plan)} ({gibibytes(plan.weight_bytes, 1)} weights each)"
-    for dtype in ("fp8", "int4"):
-        smaller = replace(deployment, layout=replace(deployment.layout, weight_dtype=dtype))
-        if plan := _smallest(smaller):
-            size = f"({gibibytes(plan.weight_bytes, 1)} weights each)"
-            yield f"--weight-dtype {dtype}{_degree(plan, deployment)} {size}"
-            break
-    for budget in (2048, 512):
-        settings = replace(deployment.settings, max_num_seqs=min(deployment.max_num_seqs, 64), max_num_batched_tokens=budget)
-        if budget < deployment.max_num_batched_tokens and _fits(replace(deployment, settings=settings)):
-            yield f"--max-num-batched-tokens {budget} --max-num-seqs {settings.max_num_seqs}"
-            break
-    for name in LARGER:
-        larger = load_hardware(name)
-        if larger.memory_bytes <= deployment.hardware.memory_bytes:
-            continue
-        if plan := _smallest(replace(deployment, hardware=larger)):
-            yield f"--hardware {name}{_degree(plan, deployment)} ({gibibytes(larger.memory_bytes, 0)})"
-            break
-
-
-def _degree(plan: MemoryPlan, before: Deployment | None = None) -> str:
-    tp = plan.deployment.layout.tp
-    if before is None:
-        return f"--tp {tp}"
-    return f" --tp {tp}" if tp != before.layout.tp else ""
-
-
-def _smallest(deployment: Deployment, above: int = 0) -> MemoryPlan | None:
-    """Return the plan of the lowest tensor-parallel degree that fits, not below the one that was asked for."""
-    for tp in DEGREES:
-        if tp <= above or tp < deployment.layout.tp:
-            continue
-        layout = replace(deployment.layout, tp=tp, ep=tp if deployment.layout.ep > 1 else 1)
-        try:
-            plan = _fits(replace(deployment, layout=layout))
-        except InfercastError:  # a layout that does not divide the model, or devices without a link, are no remedy
-            continue
+    for alternatives in _alternatives(deployment):
+        tried = ((flags, _plan_with(deployment, flags)) for flags in alternatives)
+        flags, plan = next((each for each in tried if each[1]), ({}, None))
         if plan:
-            return plan
-    return None
+            words = " ".join(f"{flag} {value}" for flag, value in flags.items())
+            yield f"{words} ({gibibytes(plan.weight_bytes, 1)} weights, {plan.cache_tokens:,} tokens of cache)"
 
 
-def _fits(deployment: Deployment) -> MemoryPlan | None:
-    plan = memory_plan(deployment)
-    deployment.step_model(light=True).seconds(Counts(steps=1.0, tokens=1.0))  # refuses devices without a link
-    enough = plan.max_context_tokens >= (deployment.settings.max_model_len or 1)
-    return plan if plan.blocks_that_fit >= max(1, deployment.settings.num_blocks or 1) and enough else None
+def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
+    """Yield what may help, kind by kind, the smallest change of each kind first."""
+    layout, seqs = deployment.layout, min(deployment.max_num_seqs, 64)
+    degrees: list[Flags] = [{"--tp": tp, **({"--ep": tp} if layout.ep > 1 else {})} for tp in DEGREES if tp > layout.tp]
+    larger = [name for name in LARGER if load_hardware(name).memory_bytes > 1.1 * deployment.hardware.memory_bytes]
+    yield degrees
+    yield [{"--cache-dtype": "fp8"}]
+    yield [{"--weight-dtype": dtype, **more} for more in ({}, *degrees) for dtype in ("fp8", "int4")]
+    yield [{"--max-num-batched-tokens": tokens, "--max-num-seqs": seqs} for tokens in (2048, 512)]
+    yield [{"--hardware": name, **more} for more in ({}, *degrees) for name in larger]
+
+
+def _plan_with(deployment: Deployment, flags: Flags) -> MemoryPlan | None:
+    """Return the plan once some flags are changed, None where that does not fit either."""
+    layout = {name: flags[flag] for flag, name in LAYOUT_FLAGS.items() if flag in flags}
+    settings = {name: flags[flag] for flag, name in SETTING_FLAGS.items() if flag in flags}
+    try:
+        changed = replace(
+            deployment,
+            hardware=load_hardware(flags["--hardware"]) if "--hardware" in flags else deployment.hardware,
+            layout=replace(deployment.layout, **layout),
+            settings=replace(deployment.settings, **settings),
+        )
+        changed.step_model(light=True).seconds(Counts(steps=1.0, tokens=1.0))
+    except InfercastError:  # a layout that does not divide the model, or devices without a link, are no remedy
+        return None
+    plan = memory_plan(changed)
+    enough = plan.max_context_tokens >= (changed.settings.max_model_len or 1)
+    return plan if plan.blocks_that_fit >= max(1, changed.settings.num_blocks or 1) and enough else None

@@ -93,7 +93,7 @@ class Answer:
         """Say in one sentence what decides the place of this answer among others."""
         where = binding(self.scenario.deployment, self.report)
         if self.capacity.rate_per_s == 0:
-            return f"cannot keep the SLO: {self.capacity.breaks}; {where}"
+            return f"cannot keep the SLO at any load: {self.capacity.breaks} even of requests almost alone; {where}"
         carries = f"one copy carries {self.capacity.rate_per_s:.3g}/s until {self.capacity.breaks}"
         return f"{carries}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
 
@@ -178,11 +178,15 @@ def _breaks(report: Report) -> str:
 
 
 def answer(scenario: Scenario, rate_per_s: float) -> Answer:
-    """Find how many copies carry a rate within the SLO, and simulate one of them at its share of it."""
+    """Find how many copies carry a rate within the SLO, and simulate one of them at its share of it.
+
+    Where no load keeps the SLO, the report is the one of the lightest load: what a request sees almost alone.
+    """
     found = capacity(scenario)
-    copies = max(1, -(-rate_per_s // found.rate_per_s)) if found.rate_per_s else 1
-    report = scenario.report(scenario.workload.at_rate(rate_per_s / copies))
-    return Answer(scenario, rate_per_s, found, int(copies), report)
+    if found.rate_per_s == 0:
+        return Answer(scenario, rate_per_s, found, 0, found.report)
+    copies = int(-(-rate_per_s // found.rate_per_s))
+    return Answer(scenario, rate_per_s, found, copies, scenario.report(scenario.workload.at_rate(rate_per_s / copies)))
 
 
 def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> tuple[list[Answer], list[InfercastError]]:
@@ -196,7 +200,12 @@ def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> tuple[list[Answ
             answers.append(answer(scenario, rate_per_s))
         except InfercastError as error:
             refused.append(error)
-    return sorted(answers, key=_rank), refused
+    return ranked(answers), refused
+
+
+def ranked(answers: Iterable[Answer]) -> list[Answer]:
+    """Sort answers: the cheapest at the asked load first, those that cannot keep the SLO last."""
+    return sorted(answers, key=_rank)
 
 
 def _rank(found: Answer) -> tuple[bool, float, float]:

@@ -1,6 +1,7 @@
 """Strict YAML profiles, found by name, every figure with its unit and its source."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from simulator.errors import InfercastError, ProfileError, nearest
 from simulator.units import UNITS, parse
@@ -111,14 +112,17 @@ class _Quantity:
         )
 
     def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: object) -> JsonSchemaValue:
-        units = [unit for unit in UNITS[self.dimension] if unit]
-        value = (
-            {"type": "string", "pattern": f" ({'|'.join(units)})$".replace("$/", r"\$/")}
-            if units
-            else {"type": "number"}
-        )
-        properties = {"value": value, "source": {"type": "string"}, "guess": {"type": "string"}}
-        return {"type": "object", "properties": properties, "required": ["value"], "additionalProperties": False}
+        units = "|".join(re.escape(unit) for unit in UNITS[self.dimension] if unit)
+        value: JsonSchemaValue = {"type": "string", "pattern": rf"^[0-9][0-9_.]*([eE][+-]?[0-9]+)? ?({units})$"}
+        if not units:
+            value = {"type": "number", "minimum": 0} | ({} if self.maximum is None else {"maximum": self.maximum})
+        return {
+            "type": "object",
+            "properties": {"value": value, "source": {"type": "string"}, "guess": {"type": "string"}},
+            "required": ["value"],
+            "oneOf": [{"required": ["source"]}, {"required": ["guess"]}],
+            "additionalProperties": False,
+        }
 
 
 Bytes = Annotated[Figure, _Quantity("bytes")]
@@ -203,7 +207,8 @@ class Profile(Strict):
     @classmethod
     def from_yaml(cls, path: Path) -> Self:
         """Read and check one file; every mistake is a ProfileError that names the file and the key."""
-        return _read(cls, path, path.stat().st_mtime_ns if path.is_file() else 0)
+        profile: Self = _read(cls, path, path.stat().st_mtime_ns if path.is_file() else 0)
+        return profile
 
     @classmethod
     def from_mapping(cls, raw: Mapping[str, Any], where: str) -> Self:
@@ -212,7 +217,7 @@ class Profile(Strict):
             sources = {key: Source.model_validate(value) for key, value in dict(raw.get("sources") or {}).items()}
             return cls.model_validate(raw, context={"sources": sources})
         except ValidationError as error:
-            raise _in_three_parts(error, where) from error
+            raise problems(error, where)[0] from error
 
 
 @cache
@@ -222,15 +227,19 @@ def _read(cls: type[ProfileT], path: Path, _changed_ns: int) -> ProfileT:
     return profile
 
 
-def _in_three_parts(error: ValidationError, where: str) -> ProfileError:
-    first = error.errors(include_url=False)[0]
-    place = ": ".join([where, ".".join(str(part) for part in first["loc"])]).rstrip(": ")
-    cause = first.get("ctx", {}).get("error")
+def problems(error: ValidationError, where: str) -> list[ProfileError]:
+    """Return every mistake that pydantic found in one file, each in three parts."""
+    return [_in_three_parts(each, where) for each in error.errors(include_url=False)]
+
+
+def _in_three_parts(mistake: ErrorDetails, where: str) -> ProfileError:
+    place = ": ".join([where, ".".join(str(part) for part in mistake["loc"])]).rstrip(": ")
+    cause = mistake.get("ctx", {}).get("error")
     if isinstance(cause, InfercastError):
         return ProfileError(f"{place}: {cause.given}", cause.because, cause.remedy)
-    if first["type"] == "missing":
+    if mistake["type"] == "missing":
         return ProfileError(place, "this key is required and missing", "Add it")
-    return ProfileError(f"{place}: {first['input']!r}", first["msg"], "Correct the value")
+    return ProfileError(f"{place}: {mistake['input']!r}", mistake["msg"], "Correct the value")
 
 
 def folders(kind: str) -> tuple[Path, ...]:

@@ -1,14 +1,14 @@
 """From a batch to seconds: every op over the rates that a device achieves, summed; and what binds it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.engine import Overheads
+from simulator.engine import Kernels, Overheads
 from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware import Collective, Gemm, Hardware, PeakName, require
 from simulator.work import FORMATS, Array, Counts, Op
@@ -56,8 +56,9 @@ def _unboxed(value: npt.NDArray[np.float64]) -> Array:
 class Rates:
     """The rates that kernels reach on a device; `light` replaces them with the data sheet's peaks and no overhead."""
 
-    def __init__(self, hardware: Hardware, *, light: bool = False) -> None:
+    def __init__(self, hardware: Hardware, kernels: Kernels | None = None, *, light: bool = False) -> None:
         self.hardware, self.light = hardware, light
+        self.kernels = kernels or Kernels()
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
             "gemm": self._gemm,
             "decode_attention": self._decode_attention,
@@ -81,18 +82,22 @@ class Rates:
 
     def _gemm(self, op: Op, counts: Counts) -> Cost:
         name, peak = self.peak(op.format)
-        gemm = _IDEAL_GEMM if self.light else self._achieved_gemm(name)
+        gemm = _IDEAL_GEMM if self.light else self._achieved_gemm(name, op)
         compute_s = counts.dot(op.flops) / (gemm.compute * peak)
         memory_s = op.bytes_read(counts) / (gemm.memory * self.hardware.memory_bytes_per_s)
         kernel_s = soft_maximum(compute_s, memory_s, gemm.exponent)
         return _cost(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
 
-    def _achieved_gemm(self, name: PeakName) -> "_Gemm":
+    def _achieved_gemm(self, name: PeakName, op: Op) -> "_Gemm":
         gemm: Gemm | None = self.hardware.achievable.gemm.get(name)
         if gemm is None:
             raise ProfileError(f"{self.hardware.name} {name}", "no achievable gemm rates are known", "Add them")
         exponent = float("inf") if gemm.exponent is None else float(gemm.exponent)
-        return _Gemm(gemm.compute_fraction, gemm.memory_fraction, gemm.launch_s, exponent)
+        ours, stored = self.kernels, FORMATS[op.format]
+        compute = gemm.compute_fraction * ours.compute * (ours.experts if op.experts else 1.0)
+        compute *= ours.unpacked if stored.is_packed else 1.0
+        memory = gemm.memory_fraction * ours.memory * (ours.packed if stored.is_packed else 1.0)
+        return _Gemm(compute, memory, gemm.launch_s * ours.launch * op.launches, exponent)
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
         """T = t0 + max(F / (c P), B / (m W)); linear in the tokens read, so that steps can be added up."""
@@ -100,7 +105,8 @@ class Rates:
         if not self.light:
             require(self.hardware, "decode_attention")
             rates = self.hardware.achievable.decode_attention
-            compute, memory, launch_s = self._prefill_rates()[0], rates.memory_fraction, rates.launch_s  # type: ignore[union-attr]
+            compute, memory = self._prefill_rates()[0], rates.memory_fraction * self.kernels.cache  # type: ignore[union-attr]
+            launch_s = rates.launch_s * self.kernels.launch  # type: ignore[union-attr]
         compute_s = counts.dot(op.flops) / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / (memory * self.hardware.memory_bytes_per_s)
         kernel_s = soft_maximum(compute_s, memory_s, float("inf"))
@@ -121,7 +127,7 @@ class Rates:
     def _prefill_rates(self) -> tuple[float, float]:
         require(self.hardware, "prefill_attention")
         rates = self.hardware.achievable.prefill_attention
-        return rates.compute_fraction, rates.half_length_tokens  # type: ignore[union-attr]
+        return rates.compute_fraction * self.kernels.attention, rates.half_length_tokens  # type: ignore[union-attr]
 
     def _stream(self, op: Op, counts: Counts) -> Cost:
         fraction = 1.0
@@ -150,7 +156,7 @@ class Rates:
         size = min((each for each in known if each >= devices), default=max(known, default=0))
         if not size:
             raise ProfileError(self.hardware.name, "no achievable all_reduce is known", "Add one")
-        return known[size].latency_s, known[size].bus_bytes_per_s
+        return known[size].latency_s * self.kernels.link, known[size].bus_bytes_per_s / self.kernels.link
 
     def _link_bytes_per_s(self) -> float:
         if self.hardware.link:
@@ -211,10 +217,11 @@ class StepModel:
     hardware: Hardware
     overheads: Overheads
     light: bool = False
+    kernels: Kernels = Kernels()
 
     @cached_property
     def _rates(self) -> Rates:
-        return Rates(self.hardware, light=self.light)
+        return Rates(self.hardware, self.kernels, light=self.light)
 
     def explain(self, counts: Counts) -> list[Cost]:
         """Return one row per op, in the order of execution, and one for the engine's host time."""
@@ -244,4 +251,4 @@ class StepModel:
         )
 
     def _only(self, ops: list[Op]) -> "StepModel":
-        return StepModel(tuple(ops), self.hardware, self.overheads, light=self.light)
+        return replace(self, ops=tuple(ops))

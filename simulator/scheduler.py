@@ -9,7 +9,7 @@ tokens, its end is the tick `last_tick[j]`, and sums over the batch move by addi
 """
 
 from simulator.compiled import compiled
-from simulator.state import NEVER, STATIC, State, blocks, pairs, waiting
+from simulator.state import NEVER, PROMPTS_FIRST, STATIC, State, blocks, pairs, waiting
 
 
 @compiled
@@ -131,8 +131,15 @@ def _continuous(s: State, now_s: float) -> None:
         _decode_under_pressure(s, now_s)
     budget = limits.max_num_batched_tokens - book.decoding
     book.scheduled = book.decoding
+    budget = _prompts_under_way(s, budget, now_s)
+    if book.running == running:  # no admission in a step that preempted
+        _admissions(s, budget, now_s)
 
-    j = book.decoding
+
+@compiled
+def _prompts_under_way(s: State, budget: int, now_s: float) -> int:
+    """Give prompts that have begun their next tokens, in order of admission; return what is left of the budget."""
+    book, limits, j = s.book[0], s.limits, s.book[0].decoding
     while j < book.running:
         slot, request = s.slots[j], s.requests[s.slots[j].request]
         take = min(request.prompt_tokens + request.emitted - slot.cached, budget)
@@ -140,9 +147,14 @@ def _continuous(s: State, now_s: float) -> None:
             _compute_prompt(s, j, take)
             budget -= take
         j += 1
+    return budget
 
-    preempting = book.running < running
-    while not preempting and budget > 0 and book.running < limits.max_num_seqs and waiting(s) > 0:
+
+@compiled
+def _admissions(s: State, budget: int, now_s: float) -> None:
+    """Admit from the head of the queue while tokens, places and blocks last."""
+    book, limits = s.book[0], s.limits
+    while budget > 0 and book.running < limits.max_num_seqs and waiting(s) > 0:
         request = s.requests[_head(s)]
         tokens = request.prompt_tokens + request.emitted
         take = min(tokens, budget)
@@ -151,6 +163,25 @@ def _continuous(s: State, now_s: float) -> None:
         book.free_blocks -= blocks(limits, take)
         budget -= take
         _admit(s, take, now_s)
+
+
+@compiled
+def _prompts_first(s: State, now_s: float) -> None:
+    """SGLang and vLLM V0: steps of prompts alone while there are any that fit, then steps of decodes alone."""
+    book, limits, running = s.book[0], s.limits, s.book[0].running
+    book.scheduled = 0
+    budget = _prompts_under_way(s, limits.max_num_batched_tokens, now_s)
+    if book.running == running:
+        _admissions(s, budget, now_s)
+    if book.scheduled > 0:
+        book.decode_now = 0
+        return
+    need = s.growth[-book.tick % limits.block_size]
+    if need <= book.free_blocks:
+        book.free_blocks -= need
+    else:
+        _decode_under_pressure(s, now_s)
+    book.scheduled = book.decoding
 
 
 @compiled
@@ -175,11 +206,15 @@ def schedule(s: State, now_s: float) -> int:
     """
     book = s.book[0]
     book.prompt_tokens = book.prompt_pairs = book.prompt_pairs_windowed = 0
+    book.decode_now = 1
     if s.limits.policy == STATIC:
         _static(s, now_s)
+    elif s.limits.policy == PROMPTS_FIRST:
+        _prompts_first(s, now_s)
     else:
         _continuous(s, now_s)
-    book.decode_now = 1 if book.decoding > 0 else 0
+    if book.decoding == 0:
+        book.decode_now = 0
     return book.scheduled
 
 

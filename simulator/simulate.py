@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from simulator.compiled import compiled
+from simulator.compiled import compiled, inlined
 from simulator.roofline import StepTable
 from simulator.scheduler import complete, schedule
 from simulator.state import Floats, Limits, State, Table, new_state, waiting
@@ -95,45 +95,89 @@ def _token_seconds(token_s: Floats, tokens: int) -> float:
     return token_s[last] + (tokens - last) * (token_s[last] - token_s[last - 1])
 
 
+@inlined
+def _arrive(s: State, arrival_s: Floats, seen_until_s: float) -> None:
+    """Let every request in that has arrived by a time."""
+    book = s.book[0]
+    while book.arrived < len(arrival_s) and arrival_s[book.arrived] <= seen_until_s:
+        book.arrived += 1
+
+
+@inlined
+def begin(s: State, arrival_s: Floats, clock: Floats) -> int:
+    """Decide the next step at the time on the clock, after a jump to the next arrival where there is nothing to do.
+
+    `clock` is the time now, and the time up to which the scheduler has seen arrivals. Return how many sequences take
+    part; 0 when everything is done.
+    """
+    _arrive(s, arrival_s, clock[1])
+    scheduled = schedule(s, clock[0])
+    if scheduled == 0 and s.book[0].arrived < len(arrival_s):
+        clock[0] = clock[1] = max(clock[0], arrival_s[s.book[0].arrived])
+        _arrive(s, arrival_s, clock[1])
+        scheduled = schedule(s, clock[0])
+    return scheduled
+
+
+@inlined
+def end(s: State, arrival_s: Floats, clock: Floats, seconds: float) -> None:
+    """Complete the step that was begun, so many seconds after its start, and set the clock to its end."""
+    book, end_s = s.book[0], clock[0] + seconds
+    finished = complete(s, end_s)
+    if book.released > 0:  # closed loop: each completion sends the next request
+        for request in range(book.released, min(book.released + finished, len(arrival_s))):
+            arrival_s[request] = end_s
+        book.released += finished
+    clock[1] = clock[0] if s.limits.async_scheduling else end_s
+    clock[0] = end_s
+
+
+@inlined
+def note(s: State, steps: npt.NDArray[np.void], index: int, start_s: float, seconds: float, prompt_s: float) -> None:
+    """Write down what the step that was begun consists of, and how long it takes."""
+    book, step = s.book[0], steps[index]
+    step.start_s = start_s
+    step.seconds = seconds
+    step.prompt_s = prompt_s
+    step.decodes = book.decoding * book.decode_now
+    step.prompts = book.scheduled - step.decodes
+    step.prompt_tokens = book.prompt_tokens
+    step.running = book.running
+    step.waiting = waiting(s)
+    step.blocks = s.limits.num_blocks - book.free_blocks
+
+
 @compiled
 def _burst(s: State, table: StepTable, arrival_s: Floats, clock: Floats, steps: npt.NDArray[np.void]) -> int:
-    """Run until the table of steps is full or nothing is left; return how many rows were filled.
-
-    `clock` is the time now, and the time up to which the scheduler has seen arrivals.
-    """
-    book, requests = s.book[0], len(arrival_s)
+    """Run until the table of steps is full or nothing is left; return how many rows were filled."""
     for index in range(len(steps)):
-        while book.arrived < requests and arrival_s[book.arrived] <= clock[1]:
-            book.arrived += 1
-        scheduled = schedule(s, clock[0])
-        if scheduled == 0:
-            if book.arrived == requests:
-                return index
-            clock[0] = clock[1] = max(clock[0], arrival_s[book.arrived])
-            while book.arrived < requests and arrival_s[book.arrived] <= clock[1]:
-                book.arrived += 1
-            scheduled = schedule(s, clock[0])
+        if begin(s, arrival_s, clock) == 0:
+            return index
         prompt_s = prompt_seconds(s, table)
         seconds = decode_seconds(s, table) + prompt_s
-        step = steps[index]
-        step.start_s = clock[0]
-        step.seconds = seconds
-        step.prompt_s = prompt_s
-        step.decodes = book.decoding * book.decode_now
-        step.prompts = scheduled - step.decodes
-        step.prompt_tokens = book.prompt_tokens
-        step.running = book.running
-        step.waiting = waiting(s)
-        step.blocks = s.limits.num_blocks - book.free_blocks
-        end_s = clock[0] + seconds
-        finished = complete(s, end_s)
-        if book.released > 0:  # closed loop: each completion sends the next request
-            for request in range(book.released, min(book.released + finished, requests)):
-                arrival_s[request] = end_s
-            book.released += finished
-        clock[1] = clock[0] if s.limits.async_scheduling else end_s
-        clock[0] = end_s
+        note(s, steps, index, clock[0], seconds, prompt_s)
+        end(s, arrival_s, clock, seconds)
     return len(steps)
+
+
+def opening(limits: Limits, requests: Requests) -> tuple[State, Floats]:
+    """Return the state before the first step, and the arrivals: in a closed loop, all but the first are to come."""
+    state = new_state(limits, requests.prompt_tokens, requests.output_tokens)
+    arrival_s = np.array(requests.arrival_s)
+    if requests.concurrency:
+        arrival_s[requests.concurrency :] = np.inf
+        state.book[0].released = min(requests.concurrency, len(arrival_s))
+    return state, arrival_s
+
+
+def closing(s: State, arrival_s: Floats, requests: Requests, steps: npt.NDArray[np.void]) -> Run:
+    """Return what happened, after the last step."""
+    columns = {
+        name: np.ascontiguousarray(s.requests[name])
+        for name in ("scheduled_s", "first_token_s", "finished_s", "stalled_s", "preemptions")
+    }
+    sent = Requests(arrival_s, requests.prompt_tokens, requests.output_tokens, requests.concurrency)
+    return Run(limits=s.limits, requests=sent, steps=steps.view(np.recarray), **columns)
 
 
 def simulate(limits: Limits, table: StepTable, requests: Requests, progress: Progress | None = None) -> Run:
@@ -142,27 +186,14 @@ def simulate(limits: Limits, table: StepTable, requests: Requests, progress: Pro
     `progress` is called with (requests finished, all requests) after every burst of steps. The caller has refused
     requests that can never fit: see `Deployment.check`.
     """
-    state = new_state(limits, requests.prompt_tokens, requests.output_tokens)
-    arrival_s = np.array(requests.arrival_s)
-    if requests.concurrency:
-        arrival_s[requests.concurrency :] = np.inf
-        state.book[0].released = min(requests.concurrency, len(arrival_s))
+    state, arrival_s = opening(limits, requests)
     clock, bursts = np.zeros(2), []
     while True:
-        steps = np.zeros(BURST, STEP)
+        steps = np.zeros(BURST, STEP).view(np.recarray)  # so that plain Python, too, reads fields as attributes
         count = _burst(state, table, arrival_s, clock, steps)
         bursts.append(steps if count == BURST else steps[:count].copy())
         if progress is not None:
             progress(int(state.book[0].finished), len(arrival_s))
         if count < BURST:
             break
-    return Run(
-        limits=limits,
-        requests=Requests(arrival_s, requests.prompt_tokens, requests.output_tokens, requests.concurrency),
-        scheduled_s=np.ascontiguousarray(state.requests.scheduled_s),
-        first_token_s=np.ascontiguousarray(state.requests.first_token_s),
-        finished_s=np.ascontiguousarray(state.requests.finished_s),
-        stalled_s=np.ascontiguousarray(state.requests.stalled_s),
-        preemptions=np.ascontiguousarray(state.requests.preemptions),
-        steps=np.concatenate(bursts).view(np.recarray),
-    )
+    return closing(state, arrival_s, requests, np.concatenate(bursts))

@@ -10,8 +10,8 @@ from simulator.compiled import compiled
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-CONTINUOUS, STATIC = 0, 1
-POLICIES = {"continuous": CONTINUOUS, "static": STATIC}
+CONTINUOUS, STATIC, PROMPTS_FIRST = 0, 1, 2
+POLICIES = {"continuous": CONTINUOUS, "static": STATIC, "prompts-first": PROMPTS_FIRST}
 NEVER = 2**62
 
 BOOK = np.dtype(

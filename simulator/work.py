@@ -110,6 +110,7 @@ class Op:
     link_bytes: Counts = NOTHING
     link_devices: int = 1
     repeats: int = 1
+    launches: int = 1  # kernels that follow one another
 
     def bytes_read(self, counts: Counts) -> Array:
         """Return all bytes moved between the device and its memory: weights, cache and activations."""
@@ -133,9 +134,15 @@ class Format:
         """Bytes per stored number."""
         return self.bits / 8
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether its weights are unpacked before they are multiplied in a wider type."""
+        return self.bits < 16 and self.compute[0] in ("bf16", "fp16")
+
 
 _BITS = "the type's width"
 _GGUF = "ggml block layouts: scales counted"
+_MIXED = "file size over parameters of GGUF files of 7B to 120B models, as their publishers and benchmarks list them"
 FORMATS: dict[str, Format] = {
     "fp32": Format(32, "all", ("fp32",), _BITS),
     "bf16": Format(16, "all", ("bf16", "fp16", "fp32"), _BITS),
@@ -149,6 +156,14 @@ FORMATS: dict[str, Format] = {
     "q8_0": Format(8.5, "all", ("fp16", "bf16", "fp32"), _GGUF),
     "q4_0": Format(4.5, "all", ("fp16", "bf16", "fp32"), _GGUF),
     "q4_K_M": Format(4.85, "all", ("fp16", "bf16", "fp32"), "guess: a mix of q4_K and q6_K, 4.83 to 4.90 by model"),
+    **{
+        name: Format(bits, "all", ("fp16", "bf16", "fp32"), _MIXED)
+        for name, bits in {
+            **{"q2_K_S": 2.75, "q3_K_S": 3.5, "q3_K_XL": 3.55, "q4_1": 5.0, "q4_K_S": 4.6, "q4_K_XL": 4.75, "q5_0": 5.5},
+            **{"q5_1": 6.0, "q5_K_S": 5.52, "q5_K_M": 5.67, "q5_K_XL": 5.9, "q6_K": 6.56, "q8_K_XL": 9.0},
+            **{"iq2_XXS": 2.2, "iq2_XS": 2.4, "iq2_M": 2.8, "iq3_XXS": 3.1, "iq3_S": 3.5, "iq4_XS": 4.3, "iq4_NL": 4.54},
+        }.items()
+    },
 }
 
 

@@ -13,3 +13,8 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("../shared is not beside this checkout")
     return SHARED
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--refresh` rewrites golden outputs instead of comparing with them."""
+    parser.addoption("--refresh", action="store_true", help="rewrite golden outputs (README)")

@@ -1,0 +1,64 @@
+"""The command line: flags in, text, csv or json out. Only the command that is asked for is imported."""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+import simulator
+from simulator.errors import InfercastError
+
+COMMANDS = {
+    "estimate": "Predict the latency and throughput of one batch alone, and say what binds.",
+    "memory": "Show where the memory goes, how many blocks, tokens and sequences the cache holds.",
+    "simulate": "Simulate requests on one copy of a model, step by step, with the engine's own scheduling rules.",
+    "cost": "Compare what deployments cost per million tokens at a load, and at the highest load within the SLO.",
+    "profiles": "List, show and check the profiles of devices, models, engines, prices and workloads.",
+    "import-model": "Write a model profile from a Hugging Face config.json.",
+}
+
+
+def build(arguments: Sequence[str]) -> typer.Typer:
+    """Return the application for some arguments: every command by name, the one that is asked for in full."""
+    app = typer.Typer(
+        rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False, no_args_is_help=True
+    )
+    app.callback()(_group)
+    asked = next((each for each in arguments if not each.startswith("-")), "")
+    for name, summary in COMMANDS.items():
+        app.command(name, short_help=summary)(_command(name) if name == asked else _not_asked)
+    return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"infercast {simulator.__version__}")
+        raise typer.Exit
+
+
+def _group(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Forecast the speed, capacity and cost of LLM inference before renting a GPU."""
+
+
+def _not_asked() -> None:
+    """Stand for a command that this run does not call."""
+
+
+def _command(name: str) -> Callable[..., None]:
+    command: Callable[..., None] = import_module(f"simulator.cli.{name.replace('-', '_')}").command
+    return command
+
+
+def main() -> None:
+    """Run the command line; a mistake of the user is one line on stderr and exit code 2."""
+    try:
+        build(sys.argv[1:])(prog_name="infercast")
+    except InfercastError as error:
+        sys.stderr.write(f"infercast: error: {error}\n")
+        sys.exit(2)

@@ -1,0 +1,5 @@
+"""`python -m simulator.cli` is `infercast`."""
+
+from simulator.cli import main
+
+main()

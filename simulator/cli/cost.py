@@ -1,0 +1,170 @@
+"""`infercast cost`: what a million tokens costs at a load, and on which devices it costs least."""
+
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped
+from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
+from simulator.cli.simulate import load_row
+from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
+from simulator.deployment import Deployment
+from simulator.errors import WorkloadError
+from simulator.plan import Answer, Scenario, answer, ranked
+from simulator.prices import Offer, OfferKind, cheapest, own_offer
+from simulator.workload import Workload
+
+NOTES = (
+    "Always on: idle hours cost what busy hours cost. $/M out, in and all divide the whole bill by one kind of token; "
+    "the split charges prompts with the share of busy time that they added, and generated tokens with the rest.",
+    "Copies are as many as carry the rate within the SLO; each is simulated at its even share of it.",
+)
+
+
+@grouped
+def command(
+    asked: DeploymentOptions,
+    users: WorkloadOptions,
+    accepted: SloOptions,
+    price: Annotated[
+        OfferKind, typer.Option("--price", help="Which offers count: the cheapest per device.")
+    ] = "on-demand",
+    usd_per_hour: Annotated[
+        float | None, typer.Option("--usd-per-hour", help="Your own price of one device, instead of the price lists.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the comparison (.png, .svg).")
+    ] = None,
+    form: OutputFormat = Format.TEXT,
+) -> None:
+    """Compare what deployments cost per million tokens at a load, and at the highest load within the SLO.
+
+    The cheapest comes first; those that cannot keep the SLO come last, with what breaks.
+    """
+    slo = accepted.value()
+    rate, workload = _one_rate(users)
+
+    def case(choice: Any) -> Answer:
+        deployment: Deployment = choice()
+        offer = (
+            own_offer(deployment.hardware.id, usd_per_hour) if usd_per_hour else cheapest(deployment.hardware.id, price)
+        )
+        return answer(Scenario(deployment, workload, slo, offer), rate)
+
+    with progress_bar("deployments") as progress:
+        choices = asked.choices()
+        cases = [
+            partial(_counted, partial(case, choice), index, len(choices), progress)
+            for index, choice in enumerate(choices)
+        ]
+        found, refused = sweep(cases)
+    found = ranked(found)
+    if plot is not None:
+        from simulator.plan_plots import costs  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.plots import save  # noqa: PLC0415
+
+        save(costs(found), plot)
+    rows = [_row(each) for each in found]
+    views = [_table(rows, f"{workload.describe()}; {slo}"), _reasons(rows)]
+    used = evidence(each.scenario.deployment for each in found)
+    emit(Result({"answers": rows}, views, [*NOTES, *_prices(found)], used, refused), form)
+
+
+def _counted(case: Any, index: int, total: int, progress: Any) -> Answer:
+    progress(index, total)
+    result: Answer = case()
+    return result
+
+
+def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
+    loads = users.workloads()
+    rate, workload = loads[0]
+    if len(loads) > 1:
+        raise WorkloadError("several rates", "costs are compared at one", "Give one --rate")
+    if rate is None:
+        raise WorkloadError("a closed loop", "its rate is an outcome, so no number of copies follows", "Give --rate")
+    return rate, workload
+
+
+def _row(found: Answer) -> Row:
+    offer, scenario = found.scenario.offer, found.scenario
+    assert offer is not None  # noqa: S101  every scenario of this command has one
+    at_load = asdict(found.at_load) if found.at_load else dict.fromkeys(BILL)
+    at_capacity = asdict(found.at_capacity) if found.at_capacity else dict.fromkeys(BILL)
+    return {
+        **load_row(scenario, found.rate_per_s / max(found.copies, 1), found.report),
+        "asked_rate_per_s": found.rate_per_s,
+        "slo": str(scenario.slo),
+        "meets_slo": found.capacity.rate_per_s > 0,
+        "copies": found.copies,
+        "capacity_per_s": found.capacity.rate_per_s,
+        "load_of_capacity": found.rate_per_s / found.copies / found.capacity.rate_per_s if found.copies else None,
+        **at_load,
+        **{f"at_capacity_{name}": value for name, value in at_capacity.items()},
+        "usd_per_device_hour": offer.usd_per_device_hour,
+        **_offer(offer),
+        "breaks": found.capacity.breaks,
+        "why": found.why,
+    }
+
+
+BILL = (
+    "usd_per_hour",
+    "usd_per_million_output_tokens",
+    "usd_per_million_input_tokens",
+    "usd_per_million_total_tokens",
+    "split_usd_per_million_input_tokens",
+    "split_usd_per_million_output_tokens",
+    "prompt_share",
+    "idle_share",
+)
+
+
+def _offer(offer: Offer) -> Row:
+    return {
+        "price_provider": offer.provider,
+        "price_kind": offer.kind,
+        "price_date": offer.date,
+        "price_source": offer.usd_per_hour.source.text,
+        "price_evidence": offer.usd_per_hour.source.evidence,
+    }
+
+
+def _table(rows: list[Row], load: str) -> View:
+    title, varying = common(rows)
+    dollars = number(3)
+    columns = [
+        *varying,
+        Column("copies", "copies", lambda copies: count(copies) if copies else "-"),
+        Column("usd_per_hour", "$/h", number(3)),
+        Column("usd_per_million_output_tokens", "$/M out", dollars),
+        Column("usd_per_million_input_tokens", "$/M in", dollars),
+        Column("usd_per_million_total_tokens", "$/M all", dollars),
+        Column("split_usd_per_million_input_tokens", "split: in", dollars),
+        Column("split_usd_per_million_output_tokens", "out", dollars),
+        Column("p95_ttft_ms", "TTFT p95 ms", number(3)),
+        Column("p95_tpot_ms", "TPOT p95 ms", number(3)),
+        Column("capacity_per_s", "carries /s", number(3)),
+        Column("load_of_capacity", "load", percent),
+        Column("at_capacity_usd_per_million_output_tokens", "full: $/M out", dollars),
+        Column("at_capacity_usd_per_million_total_tokens", "all", dollars),
+    ]
+    return View(f"{title}: {load}", columns, rows)
+
+
+def _reasons(rows: list[Row]) -> View:
+    varying = common(rows)[1] or [Column("hardware", "hardware", left=True)]
+    return View("Why", [*varying, Column("why", "", left=True)], rows)
+
+
+def _prices(found: list[Answer]) -> list[str]:
+    offers = {each.scenario.deployment.hardware.id: each.scenario.offer for each in found}
+    listed = [
+        f"{name} {offer.usd_per_device_hour:.3g} $/h ({offer.provider}, {offer.date})"
+        for name, offer in offers.items()
+        if offer is not None
+    ]
+    return [f"Prices per device: {', '.join(listed)}."]

@@ -1,0 +1,225 @@
+"""`infercast estimate`: one batch alone, prefill and decode, beside the speed of light."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, whole
+from simulator.cli.output import (
+    Column,
+    Result,
+    Row,
+    View,
+    common,
+    count,
+    emit,
+    evidence,
+    identity,
+    milliseconds,
+    number,
+    percent,
+    seconds,
+    sweep,
+)
+from simulator.deployment import Deployment
+from simulator.estimate import Batch, Estimate, OpCost, Phase, estimate
+from simulator.units import scaled
+
+LIGHT = "light: the speed of light, at the data sheet's peaks without any overhead; ratio: predicted over light."
+PIPELINE = "PP above 1 is the latency of one batch in flight: the stages work one after the other and idle in between."
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """Sizes and lengths of batches; comma lists make every combination."""
+
+    batch: Annotated[str, typer.Option("--batch", metavar="N,..", help="Requests that start together.")] = "1"
+    input_len: Annotated[str, typer.Option("--input-len", "--isl", metavar="N,..", help="Prompt tokens.")] = "1024"
+    output_len: Annotated[str, typer.Option("--output-len", "--osl", metavar="N,..", help="Output tokens.")] = "128"
+
+    def batches(self) -> list[Batch]:
+        """Return every combination."""
+        return [
+            Batch(size, prompt, output)
+            for prompt in whole(self.input_len, "--input-len")
+            for output in whole(self.output_len, "--output-len")
+            for size in whole(self.batch, "--batch")
+        ]
+
+
+@grouped
+def command(
+    asked: DeploymentOptions,
+    sizes: BatchOptions,
+    explain: Annotated[bool, typer.Option("--explain", help="One table per phase: every op.")] = False,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the roofline (.png, .svg).")] = None,
+    form: OutputFormat = Format.TEXT,
+) -> None:
+    """Predict the latency and throughput of one batch alone, and say what binds.
+
+    TTFT is the time until every request of the batch has its first token, TPOT the mean decode step after it, E2EL the
+    time until the last token; tok/s counts output tokens over the whole time, prefill included.
+    """
+    batches = sizes.batches()
+    cases = [partial(_case, choice, batch) for choice in asked.choices() for batch in batches]
+    found, refused = sweep(cases)
+    if plot is not None:
+        from simulator.plots import roofline, save  # noqa: PLC0415  matplotlib takes half a second
+
+        save(roofline(found), plot)
+    rows = [_row(each) for each in found]
+    views = [_latencies(rows), _binding(rows)]
+    sections: dict[str, list[Row]] = {"estimates": rows}
+    if explain:
+        sections["ops"] = [row for each in found for row in _ops(each)]
+        views += [view for each in found for view in _explained(each)]
+    notes = [LIGHT, *([PIPELINE] if asked.pp > 1 else [])]
+    emit(Result(sections, views, notes, evidence(each.deployment for each in found), refused), form)
+
+
+def _case(choice: Any, batch: Batch) -> Estimate:
+    deployment: Deployment = choice()
+    found = estimate(deployment, batch)
+    found.expected.e2el_s  # noqa: B018  a figure that is missing is met here, so that the sweep can go on without it
+    return found
+
+
+def _row(found: Estimate) -> Row:
+    batch, expected, light = found.batch, found.expected, found.light
+    return {
+        **identity(found.deployment),
+        "batch": batch.size,
+        "input_tokens": batch.prompt_tokens,
+        "output_tokens": batch.output_tokens,
+        "ttft_s": expected.ttft_s,
+        "light_ttft_s": light.ttft_s,
+        "tpot_s": expected.tpot_s,
+        "light_tpot_s": light.tpot_s,
+        "e2el_s": expected.e2el_s,
+        "light_e2el_s": light.e2el_s,
+        "tokens_per_s_user": found.tokens_per_s_user,
+        "output_tokens_per_s": found.output_tokens_per_s,
+        "cache_share": found.cache_share,
+        **_phase("prefill", found.prefill),
+        **_phase("decode", found.decode),
+        "decode_context_tokens": batch.middle_tokens,
+    }
+
+
+def _phase(name: str, phase: Phase) -> Row:
+    op, (resource, share) = phase.binding, phase.mostly
+    return {
+        f"{name}_steps": phase.steps,
+        f"{name}_s": phase.seconds,
+        f"light_{name}_s": phase.light_s,
+        f"{name}_mostly": resource,
+        f"{name}_mostly_share": share,
+        f"{name}_op": op.cost.name,
+        f"{name}_op_share": phase.share(op),
+        f"{name}_bound": op.cost.bound,
+        f"{name}_margin": op.margin,
+        f"{name}_runner_up": op.runner_up,
+    }
+
+
+def _with_light(key: str, heading: str, show: Any) -> tuple[Column, Column, Column]:
+    return Column(key, heading, show), Column(f"light_{key}", "light", show), Column(f"{key}_ratio", "ratio", number(3))
+
+
+SIZES = (Column("batch", "batch", count), Column("input_tokens", "ISL", count), Column("output_tokens", "OSL", count))
+
+
+def _latencies(rows: list[Row]) -> View:
+    title, varying = common(rows)
+    columns = (
+        *varying,
+        *SIZES,
+        *_with_light("ttft_s", "TTFT ms", milliseconds),
+        *_with_light("tpot_s", "TPOT ms", milliseconds),
+        *_with_light("e2el_s", "E2EL s", seconds),
+        Column("tokens_per_s_user", "tok/s/user", number()),
+        Column("output_tokens_per_s", "tok/s", number()),
+    )
+    ratios = [{f"{key}_ratio": _ratio(row, key) for key in ("ttft_s", "tpot_s", "e2el_s")} for row in rows]
+    return View(f"One batch alone: {title}", columns, [{**a, **b} for a, b in zip(rows, ratios, strict=True)])
+
+
+def _ratio(row: Row, key: str) -> float | None:
+    value: float | None = row[key]
+    return None if value is None else value / float(row[f"light_{key}"])
+
+
+def _binding(rows: list[Row]) -> View:
+    columns = (
+        *common(rows)[1],
+        *SIZES,
+        Column("phase", "phase", left=True),
+        *_with_light("s", "ms", milliseconds),
+        Column("mostly", "mostly bound by", left=True),
+        Column("op", "longest op", left=True),
+        Column("op_share", "share", percent),
+        Column("bound", "its bound", left=True),
+    )
+    return View("What binds", columns, [bound for row in rows for bound in _bounds(row)])
+
+
+def _bounds(row: Row) -> Iterator[Row]:
+    steps = f"prefill, {row['prefill_steps']} steps" if row["prefill_steps"] > 1 else "prefill"
+    for name, phase in (("prefill", steps), ("decode", f"decode step at {row['decode_context_tokens']:,}")):
+        own = {key.replace(f"{name}_", ""): value for key, value in row.items() if f"{name}_" in key}
+        mostly = f"{own['mostly']} {percent(own['mostly_share'])}"
+        by = f", {number(2)(own['margin'])} x its {own['runner_up']} time" if own["margin"] else ""
+        yield {**row, **own, "phase": phase, "s_ratio": _ratio(own, "s"), "mostly": mostly, "bound": own["bound"] + by}
+
+
+def _ops(found: Estimate) -> Iterator[Row]:
+    batch = found.batch
+    sizes = {"batch": batch.size, "input_tokens": batch.prompt_tokens, "output_tokens": batch.output_tokens}
+    for name, phase in (("prefill", found.prefill), ("decode", found.decode)):
+        for op in phase.ops:
+            yield {**identity(found.deployment), **sizes, "phase": name, **_op(phase, op)}
+
+
+def _op(phase: Phase, op: OpCost) -> Row:
+    cost = op.cost._asdict()
+    return {
+        "op": cost.pop("name"),
+        "repeats": op.repeats,
+        **cost,
+        "light_s": op.light_s,
+        "share": phase.share(op),
+        "bound": op.cost.bound,
+    }
+
+
+OP_COLUMNS = (
+    Column("op", "op", left=True),
+    Column("repeats", "runs"),
+    Column("flops", "FLOPs", lambda value: scaled(value, "")),
+    Column("moved_bytes", "bytes", lambda value: scaled(value, "B")),
+    Column("compute_s", "compute ms", milliseconds),
+    Column("memory_s", "memory ms", milliseconds),
+    Column("link_s", "link ms", milliseconds),
+    Column("overhead_s", "overhead ms", milliseconds),
+    Column("seconds", "total ms", milliseconds),
+    Column("share", "share", percent),
+    Column("bound", "bound", left=True),
+    Column("light_s", "light ms", milliseconds),
+)
+
+
+def _explained(found: Estimate) -> Iterator[View]:
+    each = ", each device" if found.deployment.layout.devices > 1 else ""
+    subject = f"{found.batch} on {found.deployment}, {found.deployment.engine.id}{each}"
+    for name, phase in (("Prefill", found.prefill), ("Decode step", found.decode)):
+        steps = f" in {phase.steps} steps" if phase.steps > 1 else ""
+        yield View(f"{name}{steps}: {subject}", OP_COLUMNS, [*(_op(phase, op) for op in phase.ops), _total(phase)])
+
+
+def _total(phase: Phase) -> Row:
+    sums = {name: sum(float(getattr(op.cost, name)) for op in phase.ops) for name in phase.ops[0].cost._fields[1:]}
+    return {"op": "sum", "repeats": None, **sums, "share": 1.0, "bound": None, "light_s": phase.light_s}

@@ -1,0 +1,143 @@
+"""The headline figures of each kind of profile, for the lists of `infercast profiles`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from simulator.cli.output import Column, Row, count, number
+from simulator.engine import Engine
+from simulator.evidence import figures
+from simulator.hardware import Family, Hardware
+from simulator.model import Model
+from simulator.prices import PriceList
+from simulator.profile import Profile
+from simulator.roofline import Rates
+from simulator.units import gibibytes, scaled
+from simulator.workload import WorkloadPreset
+
+
+def _guesses(profile: Profile) -> str:
+    """Say how many of the figures are guesses or those of a relative."""
+    every = [figure.source.evidence for _, figure in figures(profile)]
+    return f"{sum(each in ('guess', 'family') for each in every)} of {len(every)}"
+
+
+def _hardware(device: Hardware) -> Row:
+    half, peak = Rates(device).peak("bf16")
+    kernels = device.achievable.gemm.get(half)
+    fp8 = device.peak_flops_per_s.get("fp8")
+    return {
+        "name": device.name,
+        "memory_bytes": float(device.memory_bytes),
+        "memory_bytes_per_s": float(device.memory_bytes_per_s),
+        "half_flops_per_s": float(peak),
+        "fp8_flops_per_s": float(fp8) if fp8 else None,
+        "link_bytes_per_s": float(device.link.bytes_per_s) if device.link else None,
+        "tdp_w": float(device.tdp_w) if device.tdp_w else None,
+        "kernels": kernels.compute_fraction.source.evidence if kernels else None,
+    }
+
+
+def _model(model: Model) -> Row:
+    return {
+        "name": model.name,
+        "parameters": model.parameters,
+        "active_parameters": model.active_parameters,
+        "layers": len(model.layer_names),
+        "hidden": model.hidden,
+        "max_context_tokens": model.max_context_tokens,
+        "cache_bytes_per_token": model.cache_bytes(1),
+        "window_tokens": model.window,
+        "weight_dtype": model.weight_dtype,
+    }
+
+
+def _engine(engine: Engine) -> Row:
+    return {
+        "policy": engine.policy,
+        "block_tokens": int(engine.block_size),
+        "memory_convention": engine.memory.convention,
+        "memory_fraction": float(engine.memory.fraction),
+        "guesses": _guesses(engine),
+        "not_modelled": engine.scheduler_not_modelled or None,
+    }
+
+
+def _prices(prices: PriceList) -> Row:
+    dates = sorted({offer.usd_per_hour.source.date for offer in prices.offers})
+    return {
+        "provider": prices.provider,
+        "offers": len(prices.offers),
+        "devices": len({offer.hardware for offer in prices.offers}),
+        "from": dates[0] if dates else None,
+        "to": dates[-1] if dates else None,
+    }
+
+
+def _workload(preset: WorkloadPreset) -> Row:
+    return {"description": preset.description, "burstiness": float(preset.burstiness), "guesses": _guesses(preset)}
+
+
+def _family(family: Family) -> Row:
+    parts = {path.split(".")[1] for path, _ in figures(family)}
+    return {"parts": ", ".join(sorted(parts)), "guesses": _guesses(family)}
+
+
+def _short(unit: str) -> Callable[[float], str]:
+    return lambda value: scaled(value, unit)
+
+
+GUESSES = Column("guesses", "guesses")
+HEADLINES: Mapping[type[Profile], tuple[Callable[[Any], Row], tuple[Column, ...]]] = {
+    Hardware: (
+        _hardware,
+        (
+            Column("name", "name", left=True),
+            Column("memory_bytes", "memory", lambda value: gibibytes(value, 1)),
+            Column("memory_bytes_per_s", "bandwidth", _short("B/s")),
+            Column("half_flops_per_s", "16-bit", _short("FLOP/s")),
+            Column("fp8_flops_per_s", "fp8", _short("FLOP/s")),
+            Column("link_bytes_per_s", "link", _short("B/s")),
+            Column("tdp_w", "TDP W", count),
+            Column("kernels", "kernels", left=True),
+        ),
+    ),
+    Model: (
+        _model,
+        (
+            Column("name", "name", left=True),
+            Column("parameters", "parameters, G", number(3, 1e-9)),
+            Column("active_parameters", "active, G", number(3, 1e-9)),
+            Column("layers", "layers"),
+            Column("max_context_tokens", "context", count),
+            Column("cache_bytes_per_token", "cache per token", _short("B")),
+            Column("window_tokens", "window", count),
+            Column("weight_dtype", "weights", left=True),
+        ),
+    ),
+    Engine: (
+        _engine,
+        (
+            Column("policy", "policy", left=True),
+            Column("block_tokens", "block"),
+            Column("memory_convention", "memory", left=True),
+            Column("memory_fraction", "fraction", number(2)),
+            GUESSES,
+            Column("not_modelled", "not modelled under load", left=True),
+        ),
+    ),
+    PriceList: (
+        _prices,
+        (
+            Column("provider", "provider", left=True),
+            Column("offers", "offers"),
+            Column("devices", "devices"),
+            Column("from", "from", left=True),
+            Column("to", "to", left=True),
+        ),
+    ),
+    WorkloadPreset: (
+        _workload,
+        (Column("description", "what", left=True), Column("burstiness", "burstiness", number(2)), GUESSES),
+    ),
+    Family: (_family, (Column("parts", "parts", left=True), GUESSES)),
+}

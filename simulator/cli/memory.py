@@ -1,0 +1,142 @@
+"""`infercast memory`: where the memory of a device goes, and what the cache holds."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, whole
+from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, identity, number, sweep
+from simulator.deployment import Deployment
+from simulator.errors import DoesNotFitError
+from simulator.evidence import memory_basis
+from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
+from simulator.units import MIB, gibibytes
+
+CONVENTIONS = {
+    "of_total": "cache = {fraction:g} x memory - all else",
+    "of_free": "cache = {fraction:g} x (memory - all else)",
+    "reserved": "cache = memory - all else, of which a slot reserves its context",
+}
+
+
+@dataclass(frozen=True)
+class ContextOptions:
+    """Lengths of sequences that should fit side by side."""
+
+    context: Annotated[str, typer.Option("--context", metavar="N,..", help="Tokens of one sequence.")] = ""
+    input_len: Annotated[str, typer.Option("--input-len", "--isl", metavar="N,..", help="Prompt tokens.")] = ""
+    output_len: Annotated[
+        str, typer.Option("--output-len", "--osl", metavar="N,..", help="Output tokens, with --input-len.")
+    ] = ""
+
+    def contexts(self, plan: MemoryPlan) -> list[int]:
+        """Return the lengths asked for, or powers of eight up to the longest that is possible."""
+        asked = whole(self.context, "--context") if self.context else []
+        if self.input_len or self.output_len:
+            prompts = whole(self.input_len or "1024", "--input-len")
+            asked += [a + b for a in prompts for b in whole(self.output_len or "128", "--output-len")]
+        longest = plan.deployment.settings.max_model_len or plan.deployment.model.max_context_tokens
+        return asked or sorted({*(each for each in (1024, 8192, 65536) if each < longest), longest})
+
+
+@grouped
+def command(asked: DeploymentOptions, lengths: ContextOptions, form: OutputFormat = Format.TEXT) -> None:
+    """Show where the memory goes, how many blocks, tokens and sequences the cache holds.
+
+    Exit code 2 when anything does not fit; the plan is printed all the same, with what would make it fit.
+    """
+    deployments, refused = sweep(asked.choices())
+    plans = [memory_plan(each) for each in deployments]
+    misfits = [error for error in map(_misfit, plans) if error]
+    ledger = [_ledger(plan) for plan in plans]
+    contexts = [_contexts(plan, lengths) for plan in plans]
+    rows: list[Row] = [{**plan, **each} for plan, some in zip(ledger, contexts, strict=True) for each in some]
+    title, varying = common(ledger)
+    heads = [{**row, "name": "\n".join(str(row[each.key]) for each in varying)} for row in ledger]
+    views = [View(f"Memory of each device: {title}", (Column("name", ""), *LEDGER), heads, upright=True)]
+    if fitting := [row for row in rows if row["fits"]]:
+        views.append(View("Sequences side by side", (*varying, *SEQUENCES), fitting))
+    notes = [*dict.fromkeys(_convention(each) for each in deployments)]
+    rests_on = evidence(deployments, memory_basis)
+    emit(Result({"plans": rows}, views, notes, rests_on, refused), form)
+    for error in misfits:
+        typer.echo(f"infercast: error: {error}", err=True)
+    if misfits:
+        raise typer.Exit(2)
+
+
+def _misfit(plan: MemoryPlan) -> DoesNotFitError | None:
+    try:
+        refuse_misfit(plan)
+    except DoesNotFitError as error:
+        return DoesNotFitError(error.given, error.because, f"{error.remedy}. Offloading to the host is not modelled")
+    return None
+
+
+def _ledger(plan: MemoryPlan) -> dict[str, Any]:
+    deployment = plan.deployment
+    return {
+        **identity(deployment),
+        "fits": _misfit(plan) is None,
+        "memory_bytes": plan.total_bytes,
+        "weight_bytes": plan.weight_bytes,
+        "workspace_bytes": plan.workspace_bytes,
+        "workspace_peak": "sampler" if plan.sampler_bytes > plan.activation_bytes else "activations",
+        "context_bytes": plan.context_bytes,
+        "graph_bytes": plan.graph_bytes,
+        "unused_bytes": plan.unused_bytes,
+        "cache_bytes": plan.cache_bytes,
+        "block_bytes": plan.block_bytes,
+        "block_tokens": int(deployment.engine.block_size),
+        "blocks": plan.num_blocks,
+        "cache_tokens": plan.cache_tokens,
+        "max_context_tokens": plan.max_context_tokens,
+        "max_num_seqs": deployment.max_num_seqs,
+        "max_num_batched_tokens": deployment.max_num_batched_tokens,
+        "memory_fraction": deployment.memory_fraction,
+        "convention": deployment.engine.memory.convention,
+    }
+
+
+def _contexts(plan: MemoryPlan, lengths: ContextOptions) -> list[Row]:
+    return [
+        {
+            "sequence_tokens": tokens,
+            "sequence_blocks": plan.blocks(tokens),
+            "concurrency": plan.concurrency(tokens),
+            "running": min(int(plan.concurrency(tokens)), plan.deployment.max_num_seqs),
+        }
+        for tokens in lengths.contexts(plan)
+    ]
+
+
+def _convention(deployment: Deployment) -> str:
+    rule = CONVENTIONS[deployment.engine.memory.convention].format(fraction=deployment.memory_fraction)
+    return f"{deployment.engine.id}: {rule}."
+
+
+LEDGER = (
+    Column("memory_bytes", "memory", gibibytes),
+    Column("weight_bytes", "weights", gibibytes),
+    Column("workspace_bytes", "workspace of a step", gibibytes),
+    Column("workspace_peak", "  which peaks in the"),
+    Column("context_bytes", "driver context", gibibytes),
+    Column("graph_bytes", "captured graphs", gibibytes),
+    Column("unused_bytes", "left alone", gibibytes),
+    Column("cache_bytes", "KV cache", gibibytes),
+    Column("block_bytes", "one block", lambda value: f"{value / MIB:,.2f} MiB"),
+    Column("block_tokens", "  tokens in it", count),
+    Column("blocks", "blocks", count),
+    Column("cache_tokens", "tokens in the cache", count),
+    Column("max_context_tokens", "longest sequence, tokens", count),
+    Column("max_num_seqs", "max_num_seqs", count),
+    Column("max_num_batched_tokens", "max_num_batched_tokens", count),
+    Column("fits", "fits", lambda value: "yes" if value else "NO"),
+)
+SEQUENCES = (
+    Column("sequence_tokens", "tokens each", count),
+    Column("sequence_blocks", "blocks each", count),
+    Column("concurrency", "fit", number()),
+    Column("running", "run at once", count),
+)

@@ -1,0 +1,185 @@
+"""Options that commands share, each declared once: a command takes a whole group of them as one value."""
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import StrEnum
+from functools import partial, wraps
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from simulator.deployment import Deployment, Settings, default_layout
+from simulator.engine import load_engine
+from simulator.errors import InfercastError
+from simulator.hardware import load_hardware
+from simulator.model import load_model
+
+Option = typer.Option
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Let typer see the fields of the options dataclasses that a command takes as options of their own."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
+        command(**given)
+
+    seen: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        group = groups.get(parameter.name)
+        seen.extend(_parameters(group) if group else [parameter.replace(annotation=hints[parameter.name])])
+    ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in seen]
+    call.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in ordered}
+    return call
+
+
+def _parameters(group: Any) -> list[inspect.Parameter]:
+    kinds = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=kinds[each.name],
+            default=inspect.Parameter.empty if each.default is MISSING else each.default,
+        )
+        for each in fields(group)
+    ]
+
+
+def use_profiles(folder: Path | None) -> None:
+    """Search a folder of the user before the shipped profiles."""
+    if folder is None:
+        return
+    if not folder.is_dir():
+        remedy = "Give a folder that holds hardware_profiles/, model_profiles/ or engines/"
+        raise InfercastError(f"--profiles {folder}", "there is no such folder", remedy)
+    os.environ["INFERCAST_PROFILES"] = str(folder)
+
+
+def split(text: str, option: str) -> list[str]:
+    """Return the parts of a comma list."""
+    parts = [each.strip() for each in text.split(",")]
+    if not all(parts):
+        raise InfercastError(f"{option} {text!r}", "a part of the list is empty", "Give values with commas between")
+    return parts
+
+
+def whole(text: str, option: str) -> list[int]:
+    """Return the whole numbers of a comma list, each at least 1.
+
+    >>> whole("1,8,64", "--batch")
+    [1, 8, 64]
+    """
+    parts = split(text, option)
+    for each in parts:
+        if not each.isdecimal() or int(each) < 1:
+            raise InfercastError(f"{option} {each}", "it is not a whole number above 0", f"Give, say, {option} 8")
+    return [int(each) for each in parts]
+
+
+Profiles = Annotated[
+    Path | None,
+    Option(
+        "--profiles",
+        metavar="DIR",
+        envvar="INFERCAST_PROFILES",
+        help="Folder of your own profiles, searched before the shipped ones.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class DeploymentOptions:
+    """Which models on which devices under which engines; comma lists make every combination."""
+
+    model: Annotated[str, Option("--model", metavar="NAME,..", help="Models: names, aliases or paths of profiles.")]
+    hardware: Annotated[str, Option("--hardware", metavar="NAME,..", help="Devices: names, aliases or paths.")]
+    engine: Annotated[str, Option("--engine", metavar="NAME,..", help="Engines; the newest version of each.")] = "vllm"
+    tp: Annotated[str, Option("--tp", metavar="N,..", help="Tensor parallelism: devices that share each layer.")] = "1"
+    pp: Annotated[int, Option("--pp", min=1, help="Pipeline parallelism: stages of layers.")] = 1
+    ep: Annotated[int, Option("--ep", min=1, help="Expert parallelism: 1, or as --tp.")] = 1
+    weight_dtype: Annotated[
+        str,
+        Option("--weight-dtype", metavar="NAME,..", help="Number format of the weights.", show_default="checkpoint's"),
+    ] = ""
+    cache_dtype: Annotated[
+        str, Option("--cache-dtype", metavar="NAME,..", help="Number format of the KV cache.", show_default="model's")
+    ] = ""
+    max_num_seqs: Annotated[
+        int | None, Option("--max-num-seqs", help="Sequences in one step at most.", show_default="engine's")
+    ] = None
+    max_num_batched_tokens: Annotated[
+        int | None, Option("--max-num-batched-tokens", help="New tokens in one step at most.", show_default="engine's")
+    ] = None
+    max_model_len: Annotated[
+        int | None,
+        Option(
+            "--max-model-len", help="Tokens of one sequence at most; the cache must hold one.", show_default="model's"
+        ),
+    ] = None
+    gpu_memory_utilization: Annotated[
+        float | None,
+        Option(
+            "--gpu-memory-utilization",
+            help="Share of memory, of total or free as the engine means it.",
+            show_default="engine's",
+        ),
+    ] = None
+    num_gpu_blocks_override: Annotated[
+        int | None,
+        Option("--num-gpu-blocks-override", help="Cache blocks, instead of as many as fit.", show_default="all"),
+    ] = None
+    profiles: Profiles = None
+
+    def deployments(self) -> list[Deployment]:
+        """Return every combination, in the order of the lists; InfercastError for the first that cannot be."""
+        return [each() for each in self.choices()]
+
+    def choices(self) -> list[Callable[[], Deployment]]:
+        """Return every combination as a call that makes it or raises, so that a sweep can go on without it."""
+        use_profiles(self.profiles)
+        lists = (
+            [load_model(each) for each in split(self.model, "--model")],
+            [load_hardware(each) for each in split(self.hardware, "--hardware")],
+            [load_engine(each) for each in split(self.engine, "--engine")],
+            whole(self.tp, "--tp"),
+            split(self.weight_dtype, "--weight-dtype") if self.weight_dtype else [""],
+            split(self.cache_dtype, "--cache-dtype") if self.cache_dtype else [""],
+        )
+        return [partial(self._deployment, chosen) for chosen in product(*lists)]
+
+    def _deployment(self, chosen: tuple[Any, ...]) -> Deployment:
+        model, hardware, engine, tp, weight_dtype, cache_dtype = chosen
+        layout = default_layout(model, tp=tp, pp=self.pp, ep=self.ep, dtypes=(weight_dtype, cache_dtype))
+        return Deployment(model, hardware, engine, layout, self.settings)
+
+    @property
+    def settings(self) -> Settings:
+        """The engine's settings that were given."""
+        return Settings(
+            self.max_num_seqs,
+            self.max_num_batched_tokens,
+            self.max_model_len,
+            self.gpu_memory_utilization,
+            self.num_gpu_blocks_override,
+        )
+
+
+class Format(StrEnum):
+    """How a result is printed."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
+
+
+OutputFormat = Annotated[Format, Option("--format", help="How to print the result.")]

@@ -1,0 +1,250 @@
+"""One result, three forms: tables for people, csv and json from the same rows, all written at once."""
+
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from simulator.cli.options import Format
+from simulator.deployment import Deployment
+from simulator.errors import InfercastError
+from simulator.evidence import Basis, basis, rests_on
+
+Row = Mapping[str, Any]
+Value = TypeVar("Value")
+UNLIMITED = 100_000  # columns: nothing is cut or folded where the output is no terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: the key of its value in a row, its heading, and how to print it."""
+
+    key: str
+    heading: str
+    show: Callable[[Any], str] = str
+    left: bool = False
+
+    def cell(self, row: Row) -> str:
+        """Print a value; a dash for none."""
+        value = row[self.key]
+        return "-" if value is None else self.show(value)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A table for people over some rows; `upright` makes each row a column, for few rows of many figures."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    upright: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a command has found.
+
+    `sections` are the rows by name, raw SI numbers under keys that end in their unit: json has them all, csv the last,
+    the most detailed. `views` and `notes` are for people; json has the notes too. `refused` are the cases of a sweep
+    that cannot be: they are always named, on stderr beside csv.
+    """
+
+    sections: Mapping[str, Sequence[Row]]
+    views: Sequence[View]
+    notes: Sequence[str] = ()
+    rests_on: Sequence[Basis] = ()
+    refused: Sequence[InfercastError] = ()
+
+    def render(self, form: Format, width: int | None = None) -> str:
+        """Return the result as text that ends in a line feed; `width` is the terminal's, None for no terminal."""
+        if form is Format.JSON:
+            return _json(self)
+        if form is Format.CSV:
+            return _csv(list(self.sections.values())[-1])
+        return _text(self, width)
+
+
+def emit(result: Result, form: Format) -> None:
+    """Write a result to stdout, in one piece."""
+    terminal = sys.stdout.isatty()
+    sys.stdout.write(result.render(form, Console().width if terminal else None))
+    sys.stdout.flush()
+    if form is Format.CSV:
+        sys.stderr.writelines(f"infercast: left out: {error}\n" for error in result.refused)
+
+
+def sweep(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:
+    """Return what each call returns, and the errors of the others; where none succeeds the first error is raised."""
+    values, refused = [], []
+    for call in calls:
+        try:
+            values.append(call())
+        except InfercastError as error:
+            refused.append(error)
+    if refused and not values:
+        raise refused[0]
+    return values, refused
+
+
+IDENTITY = (
+    Column("model", "model", left=True),
+    Column("hardware", "hardware", left=True),
+    Column("engine", "engine", left=True),
+    Column("tp", "TP"),
+    Column("pp", "PP"),
+    Column("ep", "EP"),
+    Column("weight_dtype", "weights", left=True),
+    Column("cache_dtype", "cache", left=True),
+)
+
+
+def identity(deployment: Deployment) -> dict[str, Any]:
+    """Return the part of a row that says which deployment it is about."""
+    layout = deployment.layout
+    return {
+        "model": deployment.model.id,
+        "hardware": deployment.hardware.id,
+        "engine": deployment.engine.id,
+        "devices": layout.devices,
+        "tp": layout.tp,
+        "pp": layout.pp,
+        "ep": layout.ep,
+        "weight_dtype": layout.weight_dtype,
+        "cache_dtype": layout.cache_dtype,
+    }
+
+
+def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:
+    """Return what the deployments of all rows share, as words for a title, and columns for what varies."""
+    varying = [each for each in IDENTITY if len({row[each.key] for row in rows}) > 1]
+    form = {"weight_dtype": "{} weights", "cache_dtype": "{} cache", "tp": "TP {}", "pp": "PP {}", "ep": "EP {}"}
+    words = [
+        form.get(each.key, "{}").format(rows[0][each.key])
+        for each in IDENTITY
+        if each not in varying and not (each.key in ("tp", "pp", "ep") and rows[0][each.key] == 1)
+    ]
+    return ", ".join(words), varying
+
+
+def evidence(deployments: Iterable[Deployment], of: Callable[[Deployment], Iterable[Basis]] = basis) -> list[Basis]:
+    """Return what the answers for some deployments rest on, each figure once."""
+    return list(dict.fromkeys(each for deployment in deployments for each in of(deployment)))
+
+
+def _json(result: Result) -> str:
+    whole: dict[str, Any] = {name: [_finite(row) for row in rows] for name, rows in result.sections.items()}
+    whole["refused"] = [{"given": e.given, "because": e.because, "remedy": e.remedy} for e in result.refused]
+    whole["notes"] = list(result.notes)
+    whole["rests_on"] = [
+        {"profile": each.profile, "figure": each.figure, "value": each.value, **each.source.model_dump()}
+        for each in result.rests_on
+    ]
+    return json.dumps(whole, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _finite(row: Row) -> dict[str, Any]:
+    """Replace what json cannot say by null."""
+    return {key: None if isinstance(each, float) and not math.isfinite(each) else each for key, each in row.items()}
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def _text(result: Result, width: int | None) -> str:
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer,
+        width=width or UNLIMITED,
+        force_terminal=width is not None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    for index, view in enumerate(result.views):
+        if index:
+            console.print()
+        table = _table(view)
+        least = Measurement.get(console, console.options, table).minimum
+        console.print(Text(view.title, style="bold"), soft_wrap=True)
+        console.print(table, width=max(least, console.width), crop=False)
+    guesses, general = (rests_on(result.rests_on, kind) for kind in ("guess", "family"))
+    notes = [*(f"Left out: {error}" for error in result.refused), *result.notes]
+    notes += [f"Rests on guesses: {guesses}."] if guesses else []
+    notes += [f"Rests on figures of the family: {general}."] if general else []
+    if result.views and notes:
+        console.print()
+    for note in notes:
+        console.print(Text(note))
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+
+
+def _table(view: View) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    if view.upright:
+        head, *others = view.columns
+        table.add_column(head.heading, overflow="fold")
+        for row in view.rows:
+            table.add_column(head.cell(row), justify="right", overflow="fold")
+        for column in others:
+            table.add_row(column.heading, *(column.cell(row) for row in view.rows))
+        return table
+    for column in view.columns:
+        table.add_column(column.heading, justify="left" if column.left else "right", overflow="fold")
+    for row in view.rows:
+        table.add_row(*(column.cell(row) for column in view.columns))
+    return table
+
+
+def number(digits: int = 3, factor: float = 1.0) -> Callable[[float], str]:
+    """Return a printer of so many significant digits, and all digits before the point.
+
+    >>> number(3, 1e3)(0.0123456), number()(123456.7)
+    ('12.3', '123,457')
+    """
+
+    def show(value: float) -> str:
+        scaled = value * factor
+        if scaled == 0 or not math.isfinite(scaled):
+            return "0" if scaled == 0 else "-"
+        decimals = max(0, digits - 1 - math.floor(math.log10(abs(scaled)) + 1e-9))
+        return f"{scaled:,.{decimals}f}"
+
+    return show
+
+
+milliseconds = number(3, 1e3)
+seconds = number(3)
+
+
+def percent(value: float) -> str:
+    """Print a share.
+
+    >>> percent(0.4142)
+    '41 %'
+    """
+    return f"{100 * value:.0f} %"
+
+
+def count(value: float) -> str:
+    """Print a whole number.
+
+    >>> count(28298)
+    '28,298'
+    """
+    return f"{value:,.0f}"

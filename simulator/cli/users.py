@@ -1,0 +1,144 @@
+"""Options that say what users send and what they accept, shared by the commands that simulate."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich.console import Console
+from rich.progress import Progress as Bar
+from typer import Option
+
+from simulator.cli.options import split
+from simulator.errors import InfercastError, WorkloadError
+from simulator.lengths import Fixed, Independent, Lengths, Uniform
+from simulator.simulate import Progress
+from simulator.slo import Slo, parse_slo
+from simulator.workload import Arrivals, ClosedLoop, OpenLoop, Workload, load_workload
+
+
+@dataclass(frozen=True)
+class WorkloadOptions:
+    """What users send: a preset, a trace or plain lengths, at a rate or a concurrency."""
+
+    workload: Annotated[
+        str, Option("--workload", metavar="NAME", help="Preset: chat, code, rag, reasoning, summarize.")
+    ] = ""
+    trace: Annotated[
+        Path | None,
+        Option("--trace", metavar="FILE", help="Requests to replay: CSV (Azure, BurstGPT, ours) or Mooncake."),
+    ] = None
+    input_len: Annotated[int | None, Option("--input-len", "--isl", help="Prompt tokens of every request.")] = None
+    output_len: Annotated[int | None, Option("--output-len", "--osl", help="Output tokens of every request.")] = None
+    range_ratio: Annotated[float, Option("--range-ratio", help="Spread lengths evenly by this share around them.")] = (
+        0.0
+    )
+    rate: Annotated[
+        str, Option("--rate", "--request-rate", metavar="N,..", help="Requests per second; a trace is stretched to it.")
+    ] = ""
+    burstiness: Annotated[
+        float | None,
+        Option("--burstiness", help="1 Poisson, below 1 bursty, inf even.", show_default="the preset's, or 1"),
+    ] = None
+    max_concurrency: Annotated[
+        int | None, Option("--max-concurrency", help="Closed loop: requests in flight, instead of a rate.")
+    ] = None
+    num_prompts: Annotated[
+        int | None, Option("--num-prompts", help="Requests to simulate.", show_default="10000, or the whole trace")
+    ] = None
+    seed: Annotated[int, Option("--seed", help="Seed of arrivals and lengths.")] = 0
+
+    def workloads(self) -> list[tuple[float | None, Workload]]:
+        """Return one workload per rate, or the one of a closed loop or of a trace at its own rate."""
+        self._refuse_contradictions()
+        if self.trace is not None:
+            return self._replays(self.trace)
+        count = self.num_prompts if self.num_prompts is not None else 10_000
+        lengths, burstiness, name = self._lengths()
+        if self.max_concurrency is not None:
+            return [(None, Workload(ClosedLoop(self.max_concurrency), lengths, count, self.seed, name))]
+        rates = self.rates()
+        if not rates:
+            raise WorkloadError("neither --rate nor --max-concurrency", "nobody sends anything", "Give, say, --rate 2")
+        arrivals: list[Arrivals] = [OpenLoop(rate, burstiness) for rate in rates]
+        return [
+            (rate, Workload(each, lengths, count, self.seed, name)) for rate, each in zip(rates, arrivals, strict=True)
+        ]
+
+    def rates(self) -> list[float]:
+        """Return the rates that were asked for."""
+        return [_number(each, "--rate") for each in split(self.rate, "--rate")] if self.rate else []
+
+    def _refuse_contradictions(self) -> None:
+        plain = self.input_len is not None or self.output_len is not None
+        given = [name for name, is_given in (
+            ("--workload", bool(self.workload)), ("--trace", self.trace is not None), ("--isl and --osl", plain),
+        ) if is_given]  # fmt: skip
+        if len(given) != 1:
+            because = "they say different things" if given else "the lengths of the requests are not known"
+            raise WorkloadError(
+                " with ".join(given) or "no workload", because, "Give one of --workload, --trace, or --isl and --osl"
+            )
+        if plain and (self.input_len is None or self.output_len is None):
+            raise WorkloadError(
+                f"{given[0]} in part", "a request has a prompt and an output", "Give both --isl and --osl"
+            )
+        if self.rate and self.max_concurrency is not None:
+            because = "the rate of a closed loop is an outcome"
+            raise WorkloadError("--rate with --max-concurrency", because, "Give one of the two")
+
+    def _lengths(self) -> tuple[Lengths, float, str]:
+        if self.workload:
+            preset = load_workload(self.workload)
+            return preset.lengths, self.burstiness or float(preset.burstiness), self.workload
+        assert self.input_len is not None  # noqa: S101  for the type checker; refused above
+        assert self.output_len is not None  # noqa: S101
+        return Independent(self._side(self.input_len), self._side(self.output_len)), self.burstiness or 1.0, ""
+
+    def _side(self, tokens: int) -> Fixed | Uniform:
+        return Uniform.around(tokens, self.range_ratio) if self.range_ratio else Fixed(tokens)
+
+    def _replays(self, path: Path) -> list[tuple[float | None, Workload]]:
+        from simulator.traces import read_trace  # noqa: PLC0415  pandas takes half a second
+
+        replay = Workload.from_trace(read_trace(path), self.num_prompts)
+        if self.max_concurrency is not None:
+            return [(None, replace(replay, arrivals=ClosedLoop(self.max_concurrency)))]
+        own: Any = replay.arrivals
+        return [(rate, replay.at_rate(rate)) for rate in self.rates()] or [(own.rate_per_s, replay)]
+
+
+@dataclass(frozen=True)
+class SloOptions:
+    """What users accept."""
+
+    slo: Annotated[
+        str, Option("--slo", metavar="BOUNDS", help="Say ttft:500ms,tpot:50ms (ttft, tpot, e2el, queue).")
+    ] = ""
+    slo_share: Annotated[float, Option("--slo-share", help="Share of requests that must keep every bound.")] = 0.95
+
+    def value(self) -> Slo:
+        """Return the bounds."""
+        return parse_slo(self.slo, self.slo_share)
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InfercastError(f"{option} {text!r}", "it is not a number", f"Give, say, {option} 2") from None
+    if not 0 < value < math.inf:
+        remedy = "Give requests per second above 0, or --max-concurrency for a closed loop"
+        raise WorkloadError(f"{option} {text}", "an open loop has a finite rate above 0", remedy)
+    return value
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Progress]:
+    """Show on stderr how many requests are finished, while a run lasts and where stderr is a terminal."""
+    console = Console(stderr=True)
+    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda finished, requests: bar.update(task, completed=finished, total=requests)

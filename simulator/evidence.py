@@ -1,0 +1,143 @@
+"""What an answer rests on: every figure of a deployment's profiles that it uses, with its source; the guesses named."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+from simulator.deployment import Deployment
+from simulator.engine import UNITY
+from simulator.profile import Evidence, Figure, Profile, Source
+from simulator.roofline import Rates
+from simulator.units import GIB, gibibytes, scaled
+
+UNUSED = ("overheads.request_s",)  # the API server is its own process: no answer counts it yet
+
+
+class Basis(NamedTuple):
+    """One figure of one profile, in SI, and where it comes from."""
+
+    profile: str
+    figure: str
+    value: float
+    source: Source
+
+
+def figures(value: object, path: str = "") -> Iterator[tuple[str, Figure]]:
+    """Yield every sourced figure inside a profile with its dotted path.
+
+    >>> from simulator.hardware import load_hardware
+    >>> next(figures(load_hardware("h100-sxm").link, "link"))
+    ('link.bytes_per_s', 450000000000.0)
+    """
+    if isinstance(value, Figure):
+        yield path, value
+        return
+    parts: Iterable[tuple[object, object]] = ()
+    if isinstance(value, BaseModel):
+        parts = ((name, getattr(value, name)) for name in type(value).model_fields)
+    elif isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, tuple):
+        parts = enumerate(value)
+    for name, part in parts:
+        yield from figures(part, f"{path}.{name}".lstrip("."))
+
+
+def basis(deployment: Deployment) -> list[Basis]:
+    """Return the figures behind the step times and the memory plan of a deployment."""
+    hardware, engine = deployment.hardware, deployment.engine
+    speeds = [Basis(hardware.id, path, float(figure), figure.source) for path, figure in _speeds(deployment)]
+    kernels = (pair for pair in figures(engine.kernels_on(hardware), "kernels") if pair[1].source != UNITY.source)
+    host = (pair for pair in figures(engine.overheads, "overheads") if pair[0] not in UNUSED)
+    speeds += [Basis(engine.id, path, float(figure), figure.source) for path, figure in (*kernels, *host)]
+    return speeds + memory_basis(deployment)
+
+
+def memory_basis(deployment: Deployment) -> list[Basis]:
+    """Return the figures behind the memory plan alone; a setting that the user gives is no figure of a profile."""
+    hardware, engine, settings = deployment.hardware, deployment.engine, deployment.settings
+    name = "memory_reported_bytes" if hardware.memory_reported_bytes else "memory_marketed_bytes"
+    used = [Basis(hardware.id, path, float(figure), figure.source) for path, figure in _of(hardware, name)]
+    rules = [*figures(engine.memory, "memory"), *_of(engine, "block_size")]
+    for setting in ("max_num_seqs", "max_num_batched_tokens"):
+        if getattr(settings, setting) is None:
+            rule = next(rule for rule in getattr(engine, setting) if rule.holds(hardware))
+            rules += figures(rule.value, setting)
+    if settings.memory_fraction is not None:
+        rules = [(path, figure) for path, figure in rules if path != "memory.fraction"]
+    return used + [Basis(engine.id, path, float(figure), figure.source) for path, figure in rules]
+
+
+def _of(profile: Profile, *names: str) -> Iterator[tuple[str, Figure]]:
+    for name in names:
+        yield from figures(getattr(profile, name), name)
+
+
+def _speeds(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
+    hardware, rates = deployment.hardware, Rates(deployment.hardware)
+    kinds = {op.rate for op in deployment.ops}
+    multiplied = {rates.peak(op.format)[0]: None for op in deployment.ops if op.rate == "gemm"}  # in order, once each
+    attended = {rates.peak(op.format)[0]: None for op in deployment.ops if op.rate.endswith("attention")}
+    yield from _of(hardware, "memory_bytes_per_s")
+    for peak in multiplied | attended:
+        yield from figures(hardware.peak_flops_per_s[peak], f"peak_flops_per_s.{peak}")
+    for peak in multiplied:
+        yield from figures(hardware.achievable.gemm.get(peak), f"achievable.gemm.{peak}")
+    for part in ("decode_attention", "prefill_attention", "stream", "all_reduce"):
+        if part in kinds:
+            name = "stream_memory_fraction" if part == "stream" else part
+            yield from figures(getattr(hardware.achievable, name), f"achievable.{name}")
+    if "send" in kinds or "all_reduce" in kinds:
+        yield from _of(hardware, "link" if hardware.link else "pcie_bytes_per_s")
+
+
+def rests_on(used: Iterable[Basis], evidence: Evidence) -> str:
+    """Name the figures of one kind of evidence in a line, parts of the same kernel together; "" for none.
+
+    >>> guess = Source(text="", date="", evidence="guess")
+    >>> gemm = [Basis("l4", f"achievable.gemm.bf16.{part}", 0.7, guess) for part in ("launch_s", "exponent")]
+    >>> rests_on(gemm, "guess")
+    'l4: gemm.bf16'
+    """
+    named: dict[str, dict[str, None]] = {}
+    for each in used:
+        if each.source.evidence == evidence:
+            named.setdefault(each.profile, {})[_part(each.figure)] = None
+    return "; ".join(f"{profile}: {', '.join(parts)}" for profile, parts in named.items())
+
+
+def _part(figure: str) -> str:
+    """Shorten the path of a figure to the key of the profile under which it is found."""
+    names = figure.split(".")
+    if names[0] == "achievable":
+        return ".".join(names[1:3] if names[1] == "gemm" else names[1:2])
+    return names[-1] if names[0] in ("memory", "overheads") else figure
+
+
+UNITS = {
+    "flops_per_s": "FLOP/s",
+    "bytes_per_s": "B/s",
+    "usd_per_hour": "USD/h",
+    "bytes": "B",
+    "tokens": "tokens",
+    "s": "s",
+    "w": "W",
+}
+
+
+def readable(path: str, value: float) -> str:
+    """Print a figure in the unit that its dotted path ends in.
+
+    >>> readable("peak_flops_per_s.bf16", 989e12), readable("memory_reported_bytes", 80 * 2**30)
+    ('989 TFLOP/s', '85.9 GB = 80.00 GiB')
+    """
+    for name in reversed(path.split(".")):
+        unit = next((unit for suffix, unit in UNITS.items() if name == suffix or name.endswith(f"_{suffix}")), "")
+        if unit:
+            break
+    if unit == "B" and value >= GIB:
+        return f"{scaled(value, unit)} = {gibibytes(value)}"
+    if unit in ("tokens", "USD/h", "W"):
+        return f"{value:,.10g} {unit}"
+    return scaled(value, unit) if unit and value else f"{value:,.10g} {unit}".rstrip()

@@ -1,0 +1,166 @@
+"""Published measurements as a table: one row is one figure of one metric, with the setup that it was measured on.
+
+The columns are those of the measurement files (docs/measurements.md); `.csv` and `.csv.gz` are read.
+"""
+
+import csv
+import gzip
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from simulator.errors import ProfileError, nearest
+
+Regime = Literal["fixed_batch", "closed_loop", "open_loop", "offline", "single"]
+NEEDED = ("hardware", "model", "metric", "value")
+COLUMNS = (
+    *("id", "source", "source_date", "hardware", "hw_class", "n_gpus", "tp", "pp", "ep", "dp", "model"),
+    *("weight_dtype", "kv_dtype", "engine", "engine_version", "input_len", "output_len", "batch", "concurrency"),
+    *("request_rate", "load", "metric", "stat", "value", "quality", "notes"),
+)
+SECONDS = {"prefill_ms", "ttft_ms", "tpot_ms", "itl_ms", "e2e_latency_ms"}
+RATES = {"decode_tok_s_per_user", "throughput_out_tok_s", "throughput_total_tok_s", "throughput_in_tok_s", "req_s"}
+METRICS = SECONDS | RATES | {"pp_tok_s", "tg_tok_s"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What was measured: devices, model, engine and load. 0 or "" stands for what the source does not state."""
+
+    source: str
+    date: str
+    hardware: str
+    hardware_class: str
+    devices: int
+    tp: int
+    pp: int
+    ep: int
+    dp: int
+    model: str
+    weight_dtype: str
+    cache_dtype: str
+    engine: str
+    engine_version: str
+    input_tokens: float
+    output_tokens: float
+    batch: int
+    concurrency: int
+    rate_per_s: float
+    load: str
+    notes: str
+
+    @property
+    def regime(self) -> Regime | None:
+        """How requests come: None where the source does not say."""
+        load = self.load.lower()
+        if load.startswith("fixed"):
+            return "fixed_batch"
+        if load.startswith("single"):
+            return "single"
+        if load.startswith("closed") or (not load and self.concurrency):
+            return "closed_loop"
+        if load.startswith("max throughput") or "offline" in load or math.isinf(self.rate_per_s):
+            return "offline"
+        if load.startswith(("open", "mlperf")) or (not load and self.rate_per_s):
+            return "open_loop"
+        return "fixed_batch" if self.batch else None
+
+    def noted(self, pattern: str) -> float | None:
+        """Return the number that a pattern finds in the load or the notes.
+
+        >>> Setup(*[""] * 4, 1, *[1] * 4, *[""] * 5, 1.0, 1.0, 1, 0, 0.0, "500 requests", "").noted(r"(\\d+) requests")
+        500.0
+        """
+        found = re.search(pattern, f"{self.load}; {self.notes}")
+        return float(found.group(1)) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One published figure, in the unit that its metric ends in."""
+
+    id: str
+    setup: Setup
+    metric: str
+    stat: str
+    value: float
+    quality: str
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        """Source, device and model: what errors are averaged by, so that large sources do not dominate."""
+        return self.setup.source, self.setup.hardware, self.setup.model
+
+
+def read_measurements(path: Path) -> list[Measurement]:
+    """Read a table of measurements; a ProfileError names the file and the line of a mistake."""
+    try:
+        opened = gzip.open(path, "rt", encoding="utf-8", newline="") if path.suffix == ".gz" else path.open(newline="")
+        with opened as lines:
+            return list(_read(csv.DictReader(lines), path))
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise ProfileError(str(path), f"it cannot be read ({error})", "Give a .csv or .csv.gz of measurements") from error
+
+
+def _read(table: "csv.DictReader[str]", path: Path) -> Iterator[Measurement]:
+    columns = tuple(table.fieldnames or ())
+    for name in NEEDED:
+        if name not in columns:
+            raise ProfileError(str(path), f"it has no column {name!r}", f"Its columns: {', '.join(columns) or 'none'}")
+    for line, row in enumerate(table, start=2):
+        try:
+            yield _measurement(row, line)
+        except (ValueError, TypeError) as error:
+            raise ProfileError(f"{path} line {line}", str(error), "Correct the cell") from error
+
+
+def _measurement(row: Mapping[str, str | None], line: int) -> Measurement:
+    cell = {name: (row.get(name) or "").strip() for name in COLUMNS}
+    if cell["metric"] not in METRICS:
+        raise ValueError(f"metric {cell['metric']!r} is not known. {nearest(cell['metric'], METRICS)}")
+    value = _number(cell, "value")
+    if not 0 < value < math.inf:
+        raise ValueError(f"value {cell['value']!r} is not a number above 0")
+    return Measurement(
+        cell["id"] or f"line {line}", _setup(cell), cell["metric"], cell["stat"] or "mean", value, cell["quality"]
+    )
+
+
+def _setup(cell: Mapping[str, str]) -> Setup:
+    return Setup(
+        source=cell["source"],
+        date=cell["source_date"],
+        hardware=cell["hardware"],
+        hardware_class=cell["hw_class"],
+        devices=_whole(cell, "n_gpus") or max(1, _whole(cell, "tp")) * max(1, _whole(cell, "pp")),
+        tp=_whole(cell, "tp"),
+        pp=_whole(cell, "pp"),
+        ep=_whole(cell, "ep"),
+        dp=_whole(cell, "dp"),
+        model=cell["model"],
+        weight_dtype=cell["weight_dtype"].rstrip("?"),
+        cache_dtype=cell["kv_dtype"].rstrip("?"),
+        engine=cell["engine"],
+        engine_version=cell["engine_version"],
+        input_tokens=_number(cell, "input_len"),
+        output_tokens=_number(cell, "output_len"),
+        batch=_whole(cell, "batch"),
+        concurrency=_whole(cell, "concurrency"),
+        rate_per_s=_number(cell, "request_rate"),
+        load=cell["load"],
+        notes=cell["notes"],
+    )
+
+
+def _number(cell: Mapping[str, str], name: str) -> float:
+    try:
+        return float(cell[name] or 0)
+    except ValueError as error:
+        raise ValueError(f"{name} {cell[name]!r} is not a number") from error
+
+
+def _whole(cell: Mapping[str, str], name: str) -> int:
+    return int(_number(cell, name))

@@ -1,0 +1,315 @@
+"""Predict what a setup was measured at: one batch by the roofline in closed form, a load by simulation.
+
+Every metric of a setup comes from one `Outcome`, in SI; `value` turns it into the metric's own unit and definition.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.deployment import Deployment, Settings
+from simulator.engine import Engine
+from simulator.errors import InfercastError, NotModelledError
+from simulator.lengths import Fixed, Independent, LogNormal, Uniform
+from simulator.limits import limits
+from simulator.measurements import Measurement, Setup
+from simulator.memory import memory_plan
+from simulator.report import Report, summarize
+from simulator.roofline import StepModel, StepTable
+from simulator.setups import Adjust, Placed, place
+from simulator.simulate import simulate
+from simulator.work import Counts, pairs
+from simulator.workload import ClosedLoop, Lengths, OpenLoop, Workload
+
+IMX_RATIO = 0.8  # InferenceMAX draws both lengths from [0.8, 1] x nominal (shared/measurements/README.md, pitfall 1)
+SPREAD = 0.8  # guess: the coefficient of variation of lengths of data sets of which only means are known
+DEFAULT_LENGTHS = (8, 128)  # guess: single streams whose source states no lengths start from a short question
+JITTER = 0.002  # clients with equal requests drift apart by milliseconds; outputs that differ by a token stand for it
+ROUNDS = 10  # requests per place of a closed loop, as InferenceMAX and most load generators use
+MLPERF_INPUT_TOKENS = {  # mean prompt of each MLPerf data set: recalled from mlcommons/inference's reference pages
+    **{"llama-2-70b": 294.0, "mixtral-8x7b": 145.0, "llama-3.1-405b": 9428.0, "llama-3.1-8b": 778.0},
+    **{"deepseek-r1": 800.0, "gpt-j-6b": 778.0},
+}
+OFFLINE_REQUESTS, OPEN_REQUESTS = 3_000, 2_000
+MAX_STEPS_TOKENS = 12_000_000  # output tokens of one simulation: fewer requests where they are very long
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a setup comes to, per device group that serves it; `copies` of it share the load."""
+
+    copies: int
+    devices: int
+    output_tokens_per_s: float
+    total_tokens_per_s: float
+    ttft_s: dict[str, float]
+    tpot_s: dict[str, float]
+    itl_s: dict[str, float]
+    e2el_s: dict[str, float]
+    prompt_tokens_per_s: float = float("nan")
+    decode_tokens_per_s: float = float("nan")
+
+    def value(self, metric: str, stat: str) -> float:
+        """Return a metric in its own unit, by the definition of the measurement files."""
+        times = {"ttft_ms": self.ttft_s, "prefill_ms": self.ttft_s, "tpot_ms": self.tpot_s, "itl_ms": self.itl_s}
+        if metric in times or metric == "e2e_latency_ms":
+            of = times.get(metric, self.e2el_s)
+            return 1e3 * of[_statistic(stat)]
+        rates = {
+            "throughput_out_tok_s": self.output_tokens_per_s * self.copies,
+            "throughput_total_tok_s": self.total_tokens_per_s * self.copies,
+            "throughput_in_tok_s": self.prompt_tokens_per_s * self.copies,
+            "pp_tok_s": self.prompt_tokens_per_s,
+            "tg_tok_s": self.decode_tokens_per_s,
+            "decode_tok_s_per_user": 1 / (self.tpot_s["mean"] or float("inf")),
+        }
+        if metric not in rates:
+            raise NotModelledError(f"metric {metric}", "it is not predicted for this load", "Leave the row out")
+        return rates[metric]
+
+
+def _statistic(stat: str) -> str:
+    for name in ("p99", "p95", "p90"):
+        if name in stat:
+            return name
+    return "median" if "p50" in stat or stat.startswith("median") else "mean"
+
+
+def outcome(setup: Setup, adjust: Adjust | None = None, *, light: bool = False) -> Outcome:
+    """Predict a setup; `light` at the speed of light, `adjust` with other rates than the profiles'.
+
+    InfercastError where it cannot be predicted.
+    """
+    regime = setup.regime
+    if regime is None:
+        raise NotModelledError("the load", "the source does not say how requests came", "State batch or concurrency")
+    placed = place(setup, adjust)
+    if regime in ("fixed_batch", "single"):
+        return _one_batch(setup, placed, light=light)
+    return _under_load(setup, placed, light=light, keep=adjust is None)
+
+
+def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
+    """Prompts in chunks of the engine's budget, then decode along the growing context."""
+    deployment, size = placed.deployment, max(1, round(max(1, setup.batch) / placed.copies))
+    depth = int(setup.noted(r"depth (\d+)") or 0) if setup.output_tokens == 0 else 0
+    prompt, output = round(setup.input_tokens), round(setup.output_tokens)
+    if not prompt and not output:
+        prompt, output = DEFAULT_LENGTHS
+    if not setup.input_tokens and setup.notes and "prompt" in setup.notes and output:
+        prompt = DEFAULT_LENGTHS[0]
+    overfull = output > 1 and deployment.engine.policy == "continuous" and not deployment.engine.memory.is_reserved
+    if overfull and not light and size * (depth + prompt + output) > _cache_tokens(deployment):
+        return _under_load(replace(setup, concurrency=size * placed.copies), placed, light=light)
+    model = deployment.step_model(light=light)
+    ttft_s = _prefill_s(deployment, model, size, prompt, depth) if prompt else 0.0
+    decode_s = _decode_s(deployment, model, size, prompt, output) if output else 0.0
+    steps = max(1, output - 1)
+    request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
+    e2el_s = request_s + ttft_s + decode_s * (output - 1) / max(output, 1)
+    return Outcome(
+        copies=placed.copies,
+        devices=deployment.layout.devices,
+        output_tokens_per_s=size * output / e2el_s if output else float("nan"),
+        total_tokens_per_s=size * (prompt + output) / e2el_s,
+        ttft_s=_same(request_s + ttft_s),
+        tpot_s=_same(decode_s / max(output, 1)),
+        itl_s=_same(decode_s / max(output, 1)),
+        e2el_s=_same(e2el_s if steps else ttft_s),
+        prompt_tokens_per_s=size * prompt / ttft_s if prompt else float("nan"),
+        decode_tokens_per_s=size * output / decode_s if output else float("nan"),
+    )
+
+
+def _same(seconds: float) -> dict[str, float]:
+    return dict.fromkeys(("mean", "median", "p90", "p95", "p99"), seconds)
+
+
+def _cache_tokens(deployment: Deployment) -> int:
+    return memory_plan(deployment).cache_tokens
+
+
+def _prefill_s(deployment: Deployment, model: StepModel, size: int, prompt: int, past: int) -> float:
+    """Sum the steps that compute the prompts, which lie end to end and are cut at the engine's budget."""
+    total = size * prompt
+    budget = total if deployment.engine.policy == "static" else deployment.max_num_batched_tokens
+    ends = np.minimum(np.arange(budget, total + budget, budget), total)
+    tokens = np.diff(ends, prepend=0)
+    window = deployment.model.window
+    before = [_pairs_before(int(end), prompt, past, None) for end in ends]
+    windowed = [_pairs_before(int(end), prompt, past, window) for end in ends] if window else before
+    logits = np.maximum(ends // prompt - (ends - tokens) // prompt, 1)
+    counts = Counts(
+        steps=np.ones(len(ends)),
+        tokens=tokens.astype(np.float64),
+        logits=logits.astype(np.float64),
+        prefill_tokens=tokens.astype(np.float64),
+        prefill_pairs=np.diff(before, prepend=0).astype(np.float64),
+        prefill_pairs_windowed=np.diff(windowed, prepend=0).astype(np.float64),
+    )
+    seconds = np.broadcast_to(model.seconds(counts), ends.shape)
+    stages = deployment.layout.pp if deployment.engine.pipelines_prompts else 1
+    return float(seconds.sum()) * (len(ends) + stages - 1) / (len(ends) * stages)
+
+
+def _pairs_before(token: int, prompt: int, past: int, window: int | None) -> int:
+    whole, rest = divmod(token, prompt)
+    return whole * pairs(prompt, past, window) + pairs(rest, past, window)
+
+
+POINTS = 33  # of the context at which decode steps are evaluated; they are straight lines but for a window's end
+
+
+def _decode_s(deployment: Deployment, model: StepModel, size: int, prompt: int, output: int) -> float:
+    """Integrate the decode steps from the first to the last generated token."""
+    attended = np.linspace(prompt + 1, prompt + output, POINTS)
+    window = deployment.model.window
+    counts = Counts(
+        steps=np.ones(POINTS),
+        tokens=float(size),
+        logits=float(size),
+        decode_reads=size * attended,
+        decode_reads_windowed=size * (np.minimum(attended, window) if window else attended),
+    )
+    return float(np.trapezoid(np.broadcast_to(model.seconds(counts), attended.shape), dx=1 / (POINTS - 1))) * output
+
+
+def _under_load(setup: Setup, placed: Placed, *, light: bool, keep: bool = False) -> Outcome:
+    deployment = _that_holds(setup, placed)
+    requests = _workload(setup, deployment, placed.copies).requests()
+    engine = deployment.engine.model_copy(update={"scheduler_not_modelled": ""})  # the continuous policy stands for it
+    allowed = limits(replace(deployment, engine=engine))
+    table = _table(deployment, light) if keep else _fresh_table(deployment, light)
+    run = simulate(allowed, table, requests)
+    return _reported(summarize(run, steady=False), placed.copies, deployment, light=light)
+
+
+_TABLES: dict[tuple[object, ...], StepTable] = {}  # those of the last setups: neighbours in a file often share one
+
+
+def _table(deployment: Deployment, light: bool) -> StepTable:
+    model, hardware, engine = deployment.model, deployment.hardware, deployment.engine
+    key = (model.id, hardware.id, hardware.memory_bytes, engine.id, deployment.layout, deployment.settings, light)
+    if key not in _TABLES:
+        if len(_TABLES) > 64:
+            _TABLES.clear()
+        _TABLES[key] = _fresh_table(deployment, light)
+    return _TABLES[key]
+
+
+def _fresh_table(deployment: Deployment, light: bool) -> StepTable:
+    return deployment.step_model(light=light).table(deployment.max_num_batched_tokens, deployment.max_num_seqs)
+
+
+class _Load(NamedTuple):
+    lengths: Lengths
+    output_tokens: float
+
+
+def _that_holds(setup: Setup, placed: Placed) -> Deployment:
+    """Let an engine take at least as many sequences as the load keeps in flight: whoever measures sets it so."""
+    deployment, share = placed.deployment, -(-setup.concurrency // placed.copies)
+    if share <= deployment.max_num_seqs:
+        return deployment
+    settings = deployment.settings
+    tokens = max(deployment.max_num_batched_tokens, share)
+    wider = Settings(share, tokens, settings.max_model_len, settings.memory_fraction, settings.num_blocks)
+    return replace(deployment, settings=wider)
+
+
+def _lengths(setup: Setup, model: str, engine: Engine) -> _Load:
+    prompt = setup.input_tokens or MLPERF_INPUT_TOKENS.get(model, 0.0)
+    output = setup.output_tokens
+    if not prompt or not output:
+        raise NotModelledError("lengths", "the source does not state them", "State input_len and output_len")
+    if "IMX workload" in setup.notes:
+        low = [max(1, round(IMX_RATIO * each)) for each in (prompt, output)]
+        return _Load(Independent(Uniform(low[0], round(prompt)), Uniform(low[1], round(output))), 0.9 * output)
+    if "dataset" in setup.notes or "ShareGPT" in setup.load or setup.load.startswith("MLPerf"):
+        longest = 8 * round(max(prompt, output))
+        return _Load(Independent(LogNormal(prompt, SPREAD, longest), LogNormal(output, SPREAD, longest)), output)
+    if setup.regime == "closed_loop" and engine.policy == "continuous":  # prompts-first keeps the waves together
+        return _Load(Independent(Fixed(round(prompt)), Uniform.around(round(output), JITTER)), output)
+    return _Load(Independent(Fixed(max(1, round(prompt))), Fixed(max(1, round(output)))), output)
+
+
+def _workload(setup: Setup, deployment: Deployment, copies: int) -> Workload:
+    load = _lengths(setup, deployment.model.id, deployment.engine)
+    stated = setup.noted(r"(\d+) (?:[A-Za-z]+ )?(?:requests|prompts)")
+    most = max(64, int(MAX_STEPS_TOKENS / load.output_tokens))
+    if setup.regime == "closed_loop" or (setup.concurrency and setup.regime == "fixed_batch"):
+        share = max(1, -(-setup.concurrency // copies))
+        rounds = 1 if setup.regime == "fixed_batch" else ROUNDS
+        count = int(stated / copies) if stated else rounds * share
+        return Workload(ClosedLoop(share), load.lengths, max(share, min(count, most)))
+    if setup.regime == "open_loop" and setup.rate_per_s:  # without a rate only the saturated throughput is known
+        count = min(int(stated or OPEN_REQUESTS), most)
+        return Workload(OpenLoop(setup.rate_per_s / copies), load.lengths, count)
+    count = min(int((stated or OFFLINE_REQUESTS * copies) / copies), most)
+    return Workload(ClosedLoop(count), load.lengths, count)
+
+
+def _reported(report: Report, copies: int, deployment: Deployment, *, light: bool) -> Outcome:
+    request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
+    stats = {name: dict(stat.values) for name, stat in report.metrics.items()}
+    for name in ("ttft", "e2el"):
+        stats[name] = {key: value + request_s for key, value in stats[name].items()}
+    return Outcome(
+        copies=copies,
+        devices=deployment.layout.devices,
+        output_tokens_per_s=report.output_tokens_per_s,
+        total_tokens_per_s=report.total_tokens_per_s,
+        ttft_s=stats["ttft"],
+        tpot_s=stats["tpot"],
+        itl_s=stats["tpot"],  # the files hold each request's mean gap
+        e2el_s=stats["e2el"],
+        decode_tokens_per_s=report.output_tokens_per_s,
+    )
+
+
+class Prediction(NamedTuple):
+    """A measurement with what is predicted for it, or the reason why nothing is."""
+
+    measurement: Measurement
+    value: float | None
+    light: float | None
+    reason: str = ""
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def error(self) -> float:
+        """Relative error, (predicted - measured) / measured."""
+        assert self.value is not None  # noqa: S101  callers have filtered
+        return self.value / self.measurement.value - 1
+
+
+def predict(rows: list[Measurement], *, light: bool = False) -> list[Prediction]:
+    """Predict each row; rows of one setup share its outcome."""
+    known: dict[Setup, Outcome | InfercastError] = {}
+    ideal: dict[Setup, Outcome | InfercastError] = {}
+    found = []
+    for row in rows:
+        value, reason = _value(row, known, light=False)
+        best = _value(row, ideal, light=True)[0] if light and value is not None else None
+        found.append(Prediction(row, value, best, reason))
+    return found
+
+
+def _value(
+    row: Measurement, known: dict[Setup, Outcome | InfercastError], *, light: bool
+) -> tuple[float | None, str]:
+    if row.setup not in known:
+        try:
+            known[row.setup] = outcome(row.setup, light=light)
+        except InfercastError as error:
+            known[row.setup] = error
+    outcome_or_error = known[row.setup]
+    if isinstance(outcome_or_error, InfercastError):
+        return None, str(outcome_or_error)
+    try:
+        value = outcome_or_error.value(row.metric, row.stat)
+    except InfercastError as error:
+        return None, str(error)
+    return (value, "") if np.isfinite(value) else (None, f"{row.metric} is not defined for this load")

@@ -1,0 +1,127 @@
+"""From a published setup to deployments: names mapped to profiles, layouts and settings filled in where not stated."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+from simulator.deployment import Deployment, Settings
+from simulator.engine import Engine, engine_of
+from simulator.errors import InfercastError, NotModelledError
+from simulator.hardware import Hardware, load_hardware
+from simulator.measurements import Setup
+from simulator.model import Model, load_model
+from simulator.work import FORMATS, Layout, number_format
+
+FORMAT_NAMES = {
+    **{name.lower(): name for name in FORMATS},
+    **{"f16": "fp16", "fp4": "nvfp4", "int8_sq": "int8", "exl2-5.0-bpw": "q4_1", "exl2-2.5-bpw": "q2_K_S"},
+    **{"exl2-4.0-bpw": "int4", "exl2-3.0-bpw": "iq3_XXS", "bfp8/bfp4 mixed": "q5_1", "bfp8": "q8_0"},
+    **{name: "int4" for name in ("int4-awq", "int4-gptq", "int4-awq (w4a16)", "int4 (mlc q4f16)")},
+}
+ROOMY = 0.6  # of the memory: a layout that is not stated leaves the rest to the cache
+DEGREES = (1, 2, 4, 8, 16, 32, 64)
+
+
+class Placed(NamedTuple):
+    """A deployment, how many copies of it share the load, and the pooling that was needed (1 is none)."""
+
+    deployment: Deployment
+    copies: int
+
+
+Adjust = Callable[[Deployment], Deployment]
+
+
+def place(setup: Setup, adjust: Adjust | None = None) -> Placed:
+    """Return what a setup runs on; `adjust` puts other rates in, to fit them.
+
+    InfercastError where a profile is missing or the setup is not modelled.
+    """
+    hardware, model = load_hardware(setup.hardware), load_model(setup.model)
+    engine = _engine(setup.engine or "vllm", setup.engine_version or setup.date)
+    layout = Layout(1, 1, 1, *_formats(setup, model, hardware, engine), model.dtype)
+    tp, pp = _degrees(setup, model, hardware, layout)
+    ep = tp if setup.ep > 1 and tp > 1 else 1
+    hardware, tp = _pooled(hardware, model, tp)
+    deployment = Deployment(model, hardware, engine, replace(layout, tp=tp, pp=pp, ep=min(ep, tp)), _settings(setup))
+    if adjust is not None:
+        deployment = adjust(deployment)
+    return Placed(deployment, max(1, setup.devices // (max(1, _stated_tp(setup, tp)) * pp)))
+
+
+@cache
+def _engine(name: str, version: str) -> Engine:
+    return engine_of(name, version)
+
+
+def _formats(setup: Setup, model: Model, hardware: Hardware, engine: Engine) -> tuple[str, str]:
+    """Weights and cache; where not stated, the smallest float type that the device multiplies, as MLPerf runs choose."""
+    weights = _format(setup.weight_dtype)
+    if not weights and setup.load.startswith("MLPerf"):
+        weights = "fp8" if "fp8" in hardware.peak_flops_per_s else model.weight_dtype
+    weights = weights or model.weight_dtype
+    cached = _format(setup.cache_dtype)
+    small = number_format(weights).compute[0] in ("fp8", "fp4")
+    if not cached and small and engine.fp8_cache:
+        cached = "fp8"
+    return weights, cached or model.dtype
+
+
+def _format(name: str) -> str:
+    if not name:
+        return ""
+    known = FORMAT_NAMES.get(name.lower())
+    if known is None:
+        raise NotModelledError(f"number format {name!r}", "it is not known", "Known: " + ", ".join(FORMAT_NAMES))
+    return known
+
+
+def _stated_tp(setup: Setup, tp: int) -> int:
+    return min(setup.tp, setup.devices) if setup.tp else tp
+
+
+def _degrees(setup: Setup, model: Model, hardware: Hardware, layout: Layout) -> tuple[int, int]:
+    pp = max(1, setup.pp)
+    if setup.dp > 1 and setup.ep > 1:  # attention is copied and experts are spread: as one group
+        return setup.devices // pp, pp
+    if setup.tp:
+        return min(setup.tp, setup.devices), pp
+    need = layout.weight_bytes(model.weights(layout))
+    fitting = (tp for tp in DEGREES if tp <= setup.devices and need / tp <= ROOMY * hardware.memory_bytes)
+    return next(fitting, setup.devices), pp
+
+
+def _pooled(hardware: Hardware, model: Model, tp: int) -> tuple[Hardware, int]:
+    """Where heads do not divide by the devices, let fewer, faster devices stand for them, as engines pad heads."""
+    fit = next(each for each in (tp, *reversed(DEGREES)) if each <= tp and _divides(model.id, each))
+    if fit == tp:
+        return hardware, tp
+    share = tp / fit
+    return hardware.model_copy(
+        update={
+            "memory_bytes_per_s": hardware.memory_bytes_per_s * share,
+            "memory_marketed_bytes": hardware.memory_marketed_bytes * share,
+            "memory_reported_bytes": hardware.memory_bytes * share,
+            "peak_flops_per_s": {name: peak * share for name, peak in hardware.peak_flops_per_s.items()},
+        }
+    ), fit
+
+
+@cache
+def _divides(model: str, tp: int) -> bool:
+    try:
+        load_model(model).ops(Layout(tp))
+    except InfercastError:
+        return False
+    return True
+
+
+def _settings(setup: Setup) -> Settings:
+    seqs = setup.noted(r"max_num_seqs (\d+)")
+    tokens = setup.noted(r"max_num_batched_tokens (\d+)") or setup.noted(r"n_ubatch (\d+)")
+    return Settings(
+        max_num_seqs=int(seqs) if seqs else None,
+        max_num_batched_tokens=int(max(tokens, seqs or 1)) if tokens else None,
+        memory_fraction=setup.noted(r"gpu_mem_util ([\d.]+)"),
+    )

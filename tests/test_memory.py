@@ -1,0 +1,217 @@
+"""Memory plans: nothing is lost, nothing is accepted that cannot fit, and every remedy works."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.deployment import Deployment, Settings, default_layout, deploy
+from simulator.engine import load_engine
+from simulator.errors import DoesNotFitError, InfercastError, NotModelledError
+from simulator.hardware import KIND as HARDWARE
+from simulator.hardware import load_hardware
+from simulator.limits import limits, refuse_too_long
+from simulator.memory import Groups, MemoryPlan, memory_plan, refuse_misfit, remedies_for
+from simulator.model import KIND as MODELS
+from simulator.model import load_model
+from simulator.profile import names
+from simulator.units import GIB, MIB
+from simulator.workload import Requests
+
+ENGINES = ("vllm", "tensorrt-llm", "llama.cpp", "static")
+
+
+def plan(
+    model: str, hardware: str, engine: str = "vllm", settings_: Settings = Settings(), **layout: int
+) -> MemoryPlan:
+    return memory_plan(deploy(model, hardware, engine, default_layout(load_model(model), **layout), settings_))
+
+
+# --------------------------------------------------------------------------------------------------------- by hand
+
+
+def test_vllms_convention_by_hand():
+    """0.92 of the total; the sampler's five fp32 copies of 1,024 rows of 128,256 logits peak above the activations."""
+    found = plan("llama-3.1-8b", "h100-sxm")
+    total, weights = 81_559 * MIB, 2 * 8_030_261_248
+    sampler = 1024 * 128_256 * 4 * 5
+    assert found.workspace_bytes == found.sampler_bytes == sampler
+    assert found.cache_bytes == pytest.approx(0.92 * total - weights - sampler - 0.6 * GIB)
+    assert found.block_bytes == 16 * 131_072
+    assert found.num_blocks == int(found.cache_bytes // found.block_bytes) - 1
+    assert found.cache_tokens == 16 * found.num_blocks
+
+
+def test_tensorrt_llms_convention_by_hand():
+    found = plan("llama-3.1-8b", "h100-sxm", "tensorrt-llm")
+    free = 81_559 * MIB - 2 * 8_030_261_248 - 1 * GIB - 0.6 * GIB - 2048 * 128_256 * 4 * 2
+    assert found.cache_bytes == pytest.approx(0.9 * free)
+    assert found.unused_bytes == pytest.approx(0.1 * free)
+
+
+def test_llama_cpps_convention_by_hand():
+    """All that the driver gives is cache, in cells of one token."""
+    found = plan("llama-3.1-8b", "m4-max", "llama.cpp")
+    assert found.activation_bytes > found.sampler_bytes
+    used = 2 * 8_030_261_248 + found.activation_bytes + 0.5 * GIB
+    assert found.cache_bytes == pytest.approx(98_304 * MIB - used)
+    assert found.block_bytes == 131_072
+    assert found.unused_bytes == pytest.approx(0)
+
+
+def test_a_window_bounds_the_blocks_of_its_layers():
+    """Gemma 3 27B: 52 layers see 1,024 tokens, 10 see all, so a group has 10 layers: 1 full and 6 windowed groups."""
+    found = plan("gemma-3-27b", "h100-sxm")
+    assert found.groups == Groups(layers=10, full=1, windowed=6)
+    assert found.block_bytes == 16 * 507_904 * 10 / 62
+    assert found.blocks(512) == 7 * 32
+    assert found.blocks(16_384) == 1024 + 6 * 65  # ceil(1,024 / 16) + 1: a window need not begin at a block
+
+
+def test_the_longest_sequence_is_the_longest():
+    found = plan("llama-3.1-70b", "h100-sxm", tp=2)
+    longest = found.max_context_tokens
+    assert longest < 131_072
+    assert found.blocks(longest) <= found.num_blocks < found.blocks(longest + 1)
+    assert found.concurrency(longest) == pytest.approx(1, abs=0.01)
+
+
+# ------------------------------------------------------------------------------------------------------------ laws
+
+LAYOUTS = st.fixed_dictionaries({"tp": st.sampled_from([1, 2, 4, 8]), "pp": st.sampled_from([1, 2])})
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(names(MODELS)), st.sampled_from(names(HARDWARE)), st.sampled_from(ENGINES), LAYOUTS,
+    st.integers(1, 131_072),
+)  # fmt: skip
+def test_memory_is_shared_out_to_the_last_byte_and_never_twice(model, hardware, engine, layout, tokens):
+    try:
+        found = plan(model, hardware, engine, **layout)
+    except NotModelledError:  # heads that do not divide
+        return
+    fixed = found.weight_bytes + found.workspace_bytes + found.context_bytes + found.graph_bytes
+    assert fixed + found.unused_bytes + found.cache_bytes == pytest.approx(found.total_bytes)
+    try:
+        refuse_misfit(found)
+    except DoesNotFitError as error:
+        assert found.blocks_that_fit == 0
+        assert "leave no cache" in error.because
+        return
+    assert found.num_blocks >= 1
+    assert fixed + (found.num_blocks + 1) * found.block_bytes <= found.total_bytes
+    assert found.blocks(tokens) <= found.blocks(tokens + 1)
+    assert found.blocks(found.max_context_tokens) <= found.num_blocks
+
+
+def test_more_memory_or_smaller_numbers_never_hold_less():
+    for model in ("llama-3.1-8b", "gemma-3-27b", "deepseek-v2-lite"):
+        layout = default_layout(load_model(model))
+        smaller = replace(layout, weight_dtype="int4"), replace(layout, cache_dtype="fp8"), replace(layout, tp=2)
+        base = memory_plan(deploy(model, "h100-sxm", layout=layout))
+        for each in smaller:
+            assert memory_plan(deploy(model, "h100-sxm", layout=each)).cache_tokens > base.cache_tokens
+        assert plan(model, "h200-sxm").cache_tokens > base.cache_tokens
+
+
+# ------------------------------------------------------------------------------------------------------- misfits
+
+
+def changed(deployment: Deployment, flags: str) -> Deployment:
+    """Apply flags as a user would."""
+    words = flags.split()
+    given_flags = dict(zip(words[::2], words[1::2], strict=True))
+    hardware = load_hardware(given_flags.pop("--hardware", deployment.hardware.id))
+    budget = {"max_num_batched_tokens": given_flags.pop("--max-num-batched-tokens", None),
+              "max_num_seqs": given_flags.pop("--max-num-seqs", None)}  # fmt: skip
+    layout = {flag.removeprefix("--").replace("-", "_"): value for flag, value in given_flags.items()}
+    return replace(
+        deployment,
+        hardware=hardware,
+        settings=replace(deployment.settings, **{name: int(value) for name, value in budget.items() if value}),
+        layout=replace(deployment.layout, **{k: int(v) if v.isdigit() else v for k, v in layout.items()}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware"),
+    [("llama-3.1-70b", "h100-sxm"), ("llama-3.1-405b", "l4"), ("gemma-3-27b", "rtx-5090"), ("deepseek-v3", "h200-sxm")],
+)
+def test_every_remedy_makes_it_fit(model, hardware):
+    misfit = deploy(model, hardware)
+    with pytest.raises(DoesNotFitError, match="weights"):
+        refuse_misfit(memory_plan(misfit))
+    remedies = list(remedies_for(misfit))
+    assert remedies
+    for remedy in remedies:
+        better = changed(misfit, remedy.partition(" (")[0])
+        refuse_misfit(memory_plan(better))
+        better.step_model()
+
+
+def test_a_workspace_that_is_too_large_can_be_made_smaller():
+    """13.5 GB of weights fit into 16 GB, but not beside the sampler and graphs of 256 sequences."""
+    misfit = deploy("llama-2-7b", "rtx-4080", settings=Settings(max_num_seqs=8192, max_num_batched_tokens=32_768))
+    found = [each for each in remedies_for(misfit) if each.startswith("--max-num-batched-tokens")]
+    assert found
+    refuse_misfit(memory_plan(changed(misfit, found[0].partition(" (")[0])))
+
+
+def test_a_context_that_does_not_fit_is_refused_with_the_longest_that_does():
+    wanted = plan("llama-3.1-8b", "rtx-4090", settings_=Settings(max_model_len=131_072))
+    with pytest.raises(DoesNotFitError, match="--max-model-len") as error:
+        refuse_misfit(wanted)
+    longest = int(re.search(r"--max-model-len (\d+)", error.value.remedy)[1])
+    assert longest == wanted.max_context_tokens
+    refuse_misfit(plan("llama-3.1-8b", "rtx-4090", settings_=Settings(max_model_len=longest)))
+    with pytest.raises(DoesNotFitError):
+        refuse_misfit(plan("llama-3.1-8b", "rtx-4090", settings_=Settings(max_model_len=longest + 16)))
+
+
+def test_more_blocks_than_fit_are_refused():
+    fit = plan("llama-3.1-8b", "l4").num_blocks
+    refuse_misfit(plan("llama-3.1-8b", "l4", settings_=Settings(num_blocks=fit)))
+    with pytest.raises(DoesNotFitError, match=f"--num-gpu-blocks-override {fit} or less"):
+        refuse_misfit(plan("llama-3.1-8b", "l4", settings_=Settings(num_blocks=fit + 1)))
+
+
+def test_blocks_do_not_save_what_has_no_room():
+    with pytest.raises(DoesNotFitError, match="leave no cache"):
+        refuse_misfit(plan("llama-3.1-70b", "l4", settings_=Settings(num_blocks=1)))
+
+
+def test_devices_without_a_link_are_no_remedy():
+    assert not [each for each in remedies_for(deploy("llama-3.1-70b", "m2")) if each.startswith("--tp")]
+
+
+# ------------------------------------------------------------------------------------------- what the scheduler gets
+
+
+def test_limits_are_those_of_the_plan_and_the_engine():
+    one = deploy("gemma-3-27b", "h100-sxm")
+    found, ours = limits(one), memory_plan(one)
+    assert (found.num_blocks, found.block_size, found.window) == (ours.num_blocks, 16, 1024)
+    assert (found.full_groups, found.window_groups, found.window_blocks) == (1, 6, 65)
+    assert (found.max_num_seqs, found.max_num_batched_tokens) == (1024, 8192)
+
+
+@pytest.mark.parametrize("engine", ["tensorrt-llm", "llama.cpp"])
+def test_an_engine_whose_scheduler_is_not_modelled_is_refused_by_name(engine):
+    with pytest.raises(NotModelledError, match=load_engine(engine).id):
+        limits(deploy("llama-3.1-8b", "h100-sxm", engine))
+
+
+def test_a_misfit_has_no_limits():
+    with pytest.raises(DoesNotFitError):
+        limits(deploy("llama-3.1-70b", "l4"))
+
+
+def test_requests_that_are_too_long_are_counted():
+    found = plan("llama-3.1-8b", "h100-sxm")
+    fine = Requests([0.0, 1.0], [100, 131_000], [100, 72])
+    refuse_too_long(found, fine)
+    with pytest.raises(InfercastError, match=r"request 1 of 131073 tokens.*1 of 2 are longer"):
+        refuse_too_long(found, Requests([0.0, 1.0], [100, 131_000], [100, 73]))
