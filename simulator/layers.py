@@ -184,7 +184,6 @@ def _attention_ops(
             rate="prefill_attention",
             format=layout.model_dtype,
             flops=Counts(**{pairs: flops_per_pair}),
-            cache_bytes=Counts(prefill_tokens=cache_bytes),
         ),
     )
 

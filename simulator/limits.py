@@ -43,4 +43,4 @@ def refuse_too_long(plan: MemoryPlan, requests: Requests) -> None:
     row = int((totals > allowed).argmax())
     given = f"request {row} of {int(totals[row])} tokens"
     because = f"{plan.deployment} takes {allowed} at most; {int((totals > allowed).sum())} of {len(totals)} are longer"
-    raise WorkloadError(given, because, "Give --max-total-tokens to cut them, or choose a model or device with room")
+    raise WorkloadError(given, because, "Leave such requests out, or choose a model or a device with room")

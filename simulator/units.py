@@ -66,19 +66,17 @@ def scaled(value: float, unit: str, digits: int = 3) -> str:
 
     >>> scaled(3.35e12, "B/s")
     '3.35 TB/s'
-    >>> scaled(0.0125, "s")
-    '12.5 ms'
+    >>> scaled(0.0125, "s"), scaled(999.9e6, "B"), scaled(3600, "s")
+    ('12.5 ms', '1 GB', '3,600 s')
     """
     if value == 0 or not math.isfinite(value):
         return f"{value:g} {unit}"
     prefixes = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
-    lowest = -9 if unit == "s" else 0
-    power = min(max(3 * math.floor(math.log10(abs(value)) / 3 + 1e-12), lowest), 0 if unit == "s" else 15)
-    return (
-        f"{value / 10.0**power:.{digits}g} {prefixes[power]}{unit}"
-        if abs(value) / 10.0**power < 1000
-        else (f"{value / 10.0**power:,.0f} {prefixes[power]}{unit}")
-    )
+    smallest, largest = (-9, 0) if unit == "s" else (0, 15)
+    rounded = float(f"{value:.{digits}g}")  # first, so that 999.9 becomes 1.00 k and not 1e+03
+    power = min(max(3 * math.floor(math.log10(abs(rounded)) / 3 + 1e-12), smallest), largest)
+    number = rounded / 10.0**power
+    return f"{number:.{digits}g} {prefixes[power]}{unit}" if abs(number) < 1000 else f"{value / 10.0**power:,.0f} {unit}"
 
 
 def gibibytes(value_bytes: float, digits: int = 2) -> str:

@@ -24,7 +24,8 @@ PEAK_COLUMNS = [
     f"{d}_vector_tflops" if d == "fp32" else f"{d}_dense_t{'op' if d == 'int8' else 'flop'}s" for d in DTYPES
 ]
 # hardware.csv carries aiconfigurator's nominal GiB here; nvidia-smi shows less, and the cache lives in what is there.
-NVIDIA_SMI_MIB = {"h100-sxm": 81559, "h100-pcie": 81559, "h200-sxm": 143771, "b200-sxm": 183359, "l4": 23034}
+REPORTED_MIB = {"h100-pcie": 81559, "h200-sxm": 143771, "b200-sxm": 183359, "l4": 23034}
+REPORTED_MIB |= {"h100-sxm": 79.22 * 1024, "a100-sxm-80": 79.25 * 1024, "rtx-pro-6000-server": 97252.7}
 # What the vendors' pages print with 2:4 sparsity, or with fp16 accumulation on GeForce.
 NOT_DENSE = {
     "a100-sxm-80": {"bf16": 624e12, "int8": 1248e12},
@@ -77,8 +78,9 @@ def test_figures_equal_the_facts(facts):
 def test_reported_memory_is_the_facts_or_what_the_driver_shows(facts):
     for device, row in facts.items():
         hardware = load_hardware(device)
-        if device in NVIDIA_SMI_MIB:
-            assert hardware.memory_bytes == NVIDIA_SMI_MIB[device] * 2**20 < float(row["memory_bytes_reported"])
+        if device in REPORTED_MIB:
+            assert hardware.memory_bytes == pytest.approx(REPORTED_MIB[device] * 2**20)
+            assert hardware.memory_bytes < float(row["memory_bytes_reported"])
         elif row["memory_bytes_reported"]:
             assert hardware.memory_bytes == float(row["memory_bytes_reported"]), device
 

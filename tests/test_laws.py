@@ -177,7 +177,7 @@ def test_no_step_exceeds_peak_times_time(model, hardware, layout, batch):
         for op, cost in zip(step.ops, step.explain(counts), strict=False):
             flops_s = cost.flops / step._rates.peak(op.format)[1]
             # The keys and values of a prompt were just written: they come out of the on-chip cache and are not charged.
-            bytes_s = 0.0 if op.rate == "prefill_attention" else cost.moved_bytes / hardware.memory_bytes_per_s
+            bytes_s = cost.moved_bytes / hardware.memory_bytes_per_s
             assert at_most(max(flops_s, bytes_s), cost.seconds)
             total_flops_s, total_bytes_s = total_flops_s + flops_s, total_bytes_s + bytes_s
         assert at_most(max(total_flops_s, total_bytes_s), step.seconds(counts))
@@ -234,14 +234,13 @@ def test_the_table_of_shipped_models_equals_the_sum_of_ops(name):
 
 @pytest.mark.parametrize("device", names("hardware_profiles"))
 def test_no_shipped_engine_beats_light_on_a_shipped_device(device):
-    layouts = [Layout(weight_dtype=weights) for weights in ("bf16", "fp8", "int4", "mxfp4", "q4_K_M")]
-    counts = [count([Sequence(1, 1000)]), count([Sequence(1, 1000)] * 200), count([Sequence(4000, 0)])]
-    for engine, layout in product(names("engines"), layouts):
-        deployment = deploy("mixtral-8x7b", device, engine, layout)
-        expected, light = deployment.step_model(), deployment.step_model(light=True)
-        for batch in counts:
-            for slow, fast in zip(expected.explain(batch), light.explain(batch), strict=True):
-                assert at_most(fast.seconds, slow.seconds), (engine, layout.weight_dtype, slow.name)
+    batches_of = ([Sequence(1, 1000)], [Sequence(1, 1000)] * 200, [Sequence(4000, 0)])
+    counts = Counts(*map(np.array, zip(*map(count, batches_of), strict=True)))
+    for engine, weights in product(names("engines"), ("bf16", "int4")):
+        deployment = deploy("mixtral-8x7b", device, engine, Layout(weight_dtype=weights))
+        light = deployment.step_model(light=True).explain(counts)
+        for slow, fast in zip(deployment.step_model().explain(counts), light, strict=True):
+            assert np.all(fast.seconds <= slow.seconds * (1 + 1e-9)), (engine, weights, slow.name)
 
 
 @pytest.mark.parametrize("name", names("model_profiles"))

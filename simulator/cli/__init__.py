@@ -22,9 +22,7 @@ COMMANDS = {
 
 def build(arguments: Sequence[str]) -> typer.Typer:
     """Return the application for some arguments: every command by name, the one that is asked for in full."""
-    app = typer.Typer(
-        rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False, no_args_is_help=True
-    )
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False, no_args_is_help=True)
     app.callback()(_group)
     asked = next((each for each in arguments if not each.startswith("-")), "")
     for name, summary in COMMANDS.items():

@@ -70,7 +70,7 @@ def command(
     rows = [_row(each) for each in found]
     views = [_table(rows, f"{workload.describe()}; {slo}"), _reasons(rows)]
     used = evidence(each.scenario.deployment for each in found)
-    emit(Result({"answers": rows}, views, [*NOTES, *_prices(found)], used, refused), form)
+    emit(Result({"answers": rows}, views, [*NOTES, *_prices(found)], used, refused, flat=True), form)
 
 
 def _counted(case: Any, index: int, total: int, progress: Any) -> Answer:

@@ -170,7 +170,9 @@ class DeploymentOptions:
             self.max_num_batched_tokens,
             self.max_model_len,
             self.gpu_memory_utilization,
-            self.num_gpu_blocks_override,
+            None
+            if self.num_gpu_blocks_override is None
+            else self.num_gpu_blocks_override - 1,  # one is vLLM's null block
         )
 
 

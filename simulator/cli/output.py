@@ -56,7 +56,8 @@ class Result:
 
     `sections` are the rows by name, raw SI numbers under keys that end in their unit: json has them all, csv the last,
     the most detailed. `views` and `notes` are for people; json has the notes too. `refused` are the cases of a sweep
-    that cannot be: they are always named, on stderr beside csv.
+    that cannot be: they are always named, on stderr beside csv. A `flat` result of one row has its keys at the top of the
+    json too, as result files of benchmarks do.
     """
 
     sections: Mapping[str, Sequence[Row]]
@@ -64,6 +65,7 @@ class Result:
     notes: Sequence[str] = ()
     rests_on: Sequence[Basis] = ()
     refused: Sequence[InfercastError] = ()
+    flat: bool = False
 
     def render(self, form: Format, width: int | None = None) -> str:
         """Return the result as text that ends in a line feed; `width` is the terminal's, None for no terminal."""
@@ -143,6 +145,8 @@ def evidence(deployments: Iterable[Deployment], of: Callable[[Deployment], Itera
 
 def _json(result: Result) -> str:
     whole: dict[str, Any] = {name: [_finite(row) for row in rows] for name, rows in result.sections.items()}
+    if result.flat and all(len(rows) == 1 for rows in result.sections.values()):
+        whole = {**next(iter(whole.values()))[0], **whole}
     whole["refused"] = [{"given": e.given, "because": e.because, "remedy": e.remedy} for e in result.refused]
     whole["notes"] = list(result.notes)
     whole["rests_on"] = [

@@ -64,7 +64,7 @@ def command(
     views = [_latencies(*found[0])] if len(found) == 1 else [_summary(rows)]
     notes = [note for each in found for note in _notes(*each)] + [DEFINITIONS]
     used = evidence(scenario.deployment for scenario, _, _ in found)
-    emit(Result({"simulations": rows}, views, list(dict.fromkeys(notes)), used, refused), form)
+    emit(Result({"simulations": rows}, views, list(dict.fromkeys(notes)), used, refused, flat=True), form)
 
 
 def load_row(scenario: Scenario, rate: float | None, report: Report) -> Row:

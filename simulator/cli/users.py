@@ -92,10 +92,15 @@ class WorkloadOptions:
     def _lengths(self) -> tuple[Lengths, float, str]:
         if self.workload:
             preset = load_workload(self.workload)
-            return preset.lengths, self.burstiness or float(preset.burstiness), self.workload
+            shape = float(preset.burstiness) if self.burstiness is None else self.burstiness
+            return preset.lengths, shape, self.workload
         assert self.input_len is not None  # noqa: S101  for the type checker; refused above
         assert self.output_len is not None  # noqa: S101
-        return Independent(self._side(self.input_len), self._side(self.output_len)), self.burstiness or 1.0, ""
+        return (
+            Independent(self._side(self.input_len), self._side(self.output_len)),
+            1.0 if self.burstiness is None else self.burstiness,
+            "",
+        )
 
     def _side(self, tokens: int) -> Fixed | Uniform:
         return Uniform.around(tokens, self.range_ratio) if self.range_ratio else Fixed(tokens)
