@@ -33,7 +33,7 @@ def test_holds_every_profile(wheel):
 @pytest.mark.slow
 def test_works_where_it_is_installed(wheel, tmp_path):
     subprocess.run([*PIP, "install", "--no-deps", "--target", tmp_path, wheel], check=True)
-    command = ["cost", "--model", "llama-3.2-1b", "--hardware", "t4", "--isl", "100", "--osl", "10", "--rate", "1"]
+    command = ["cost", "--model", "llama-3.2-1b", "--hardware", "l4", "--isl", "100", "--osl", "10", "--rate", "1"]
     done = subprocess.run(
         [
             sys.executable,
