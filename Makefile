@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint unit slow bench clean
+.PHONY: demo test lint unit slow bench check check-vllm clean
 
 demo: .venv/ready ## the main job: what does a million tokens cost, and on which device?
 	@mkdir -p out
@@ -14,19 +14,33 @@ demo: .venv/ready ## the main job: what does a million tokens cost, and on which
 
 test: lint unit slow ## what CI runs
 
-lint: .venv/ready
+lint: .venv/reference
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: .venv/ready
+unit: .venv/reference
 	$(BIN)/python -m pytest -m "not slow"
 
-slow: .venv/ready ## README commands, notebooks, the wheel, long traces
+slow: .venv/reference ## README commands, notebooks, the wheel, long traces
 	$(BIN)/python -m pytest -m slow
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/speed.py
+
+check: .venv/reference ## predictions against the reference engine on this machine, about five minutes
+	$(BIN)/infercast check --device cpu --plot out/check.png
+
+check-vllm: ## the schedule of real vLLM on this CPU, in an environment of its own: docs/reference.md says how to make it
+	@test -x vllmvenv/bin/python || { echo "make vllmvenv first: docs/reference.md, Other engines"; exit 2; }
+	PYTHONPATH=. VLLM_CPU_OMP_THREADS_BIND=0-1 vllmvenv/bin/python -m simulator.reference.vllm_cpu \
+		out/smollm2 out/steps-vllm.json 2 15
+
+# torch by its exact version first: a range would fetch the newest build, with gigabytes of CUDA.
+.venv/reference: .venv/ready
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable '.[dev,reference]' 'transformers>=5'
+	@touch $@
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -116,25 +116,25 @@ def step_table(tables: OpTables, model: Model, max_tokens: int, max_sequences: i
 
 def decode_line(tables: OpTables) -> tuple[float, float, float]:
     """Fit seconds = a + b sequences + c tokens read to decode attention, each row by its relative error."""
-    rows = np.array(tables.decode_attention)
-    columns = np.stack([np.ones(len(rows)), rows[:, 0], rows[:, 0] * rows[:, 1]], axis=1)
-    return tuple(_positive_fit(columns, rows[:, 2]).tolist())  # type: ignore[return-value]
+    sequences, context, seconds = np.array(tables.decode_attention).T
+    columns = np.stack([np.ones(len(seconds)), sequences, sequences * context], axis=1)
+    per_step, per_sequence, per_read = _positive_fit(columns, seconds, seconds).tolist()
+    return per_step, per_sequence, per_read
 
 
 def prefill_line(tables: OpTables, fixed_s: float) -> tuple[float, float]:
-    """Fit seconds - fixed = a tokens + b pairs to prompt attention; `fixed_s` is charged per sequence elsewhere."""
-    rows = np.array(tables.prefill_attention)
-    new, past = rows[:, 0], rows[:, 1]
+    """Fit seconds = fixed + a tokens + b pairs to prompt attention; `fixed_s` is charged per sequence elsewhere."""
+    new, past, seconds = np.array(tables.prefill_attention).T
     columns = np.stack([new, new * past + new * (new + 1) / 2], axis=1)
-    return tuple(_positive_fit(columns, np.maximum(rows[:, 2] - fixed_s, 1e-7)).tolist())  # type: ignore[return-value]
+    per_token, per_pair = _positive_fit(columns, seconds - fixed_s, seconds).tolist()
+    return per_token, per_pair
 
 
-def _positive_fit(columns: Floats, seconds: Floats) -> Floats:
-    """Least squares of relative errors with no coefficient below 0: the negative ones are dropped, one at a time."""
+def _positive_fit(columns: Floats, aims: Floats, scale: Floats) -> Floats:
+    """Least squares of errors over `scale` with no coefficient below 0: negative ones are dropped, one at a time."""
     kept = list(range(columns.shape[1]))
-    scaled = columns / seconds[:, None]
     while True:
-        found = np.linalg.lstsq(scaled[:, kept], np.ones(len(seconds)), rcond=None)[0]
+        found = np.linalg.lstsq(columns[:, kept] / scale[:, None], aims / scale, rcond=None)[0]
         if (found >= 0).all() or len(kept) == 1:
             break
         kept.pop(int(found.argmin()))

@@ -46,6 +46,9 @@ def test_anchors(name: str, parameters: int, cache_bytes_per_token: int) -> None
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_model_equals_its_published_figures(name: str) -> None:
     model = load_model(name)
+    if model.published_parameters is None:  # only a shape that was recalled may lack its published total
+        assert model.sources["config"].evidence == "guess"
+        return
     assert model.parameters == model.published_parameters
     assert model.cache_bytes(1) == model.published_cache_bytes_per_token
     assert model.published_parameters.source.text
@@ -308,7 +311,7 @@ def test_cache_reads_by_hand() -> None:
 def test_a_token_costs_two_flops_per_weight_that_it_meets(name: str) -> None:
     model = load_model(name)
     flops = total(model.ops(), "flops")
-    lookup = 0 if model.tied_embeddings else model.vocab * model.hidden
+    lookup = ((0 if model.tied_embeddings else model.vocab) + model.learned_positions) * model.hidden
     met = model.active_parameters - lookup
     # What is left over are vectors: norms, biases, sinks.
     assert 0 <= met - (flops.tokens + flops.logits) / 2 < 0.002 * met

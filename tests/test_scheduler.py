@@ -8,8 +8,8 @@ from oracle import OracleLimits, OracleResult, run_oracle
 
 from simulator import state, work
 from simulator.roofline import StepTable
-from simulator.state import Limits
 from simulator.simulate import Run, simulate
+from simulator.state import Limits
 from simulator.workload import Requests
 
 # Multiples of a power of two: every sum is exact, so the order of adding cannot blur a comparison to the bit. A key

@@ -56,8 +56,8 @@ class Result:
 
     `sections` are the rows by name, raw SI numbers under keys that end in their unit: json has them all, csv the last,
     the most detailed. `views` and `notes` are for people; json has the notes too. `refused` are the cases of a sweep
-    that cannot be: they are always named, on stderr beside csv. A `flat` result of one row has its keys at the top of the
-    json too, as result files of benchmarks do.
+    that cannot be: they are always named, on stderr beside csv. A `flat` result of one row has its keys at the top of
+    the json too, as result files of benchmarks do.
     """
 
     sections: Mapping[str, Sequence[Row]]

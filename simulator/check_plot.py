@@ -1,0 +1,35 @@
+"""The figure of `infercast check`: predicted over measured steps, one panel per way of predicting."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.figure import Figure
+
+COLOURS = {"prefill": "#d95f02", "decode": "#1b6ca8", "mixed": "#4d9221"}
+
+
+def draw_check(found: Mapping[str, Any]) -> Figure:
+    """Draw what `Check.as_dict` returns; hollow marks are cells during which others used the cores."""
+    cells = found["cells"]
+    tiers = list(cells[0]["predicted_s"])
+    figure = Figure(figsize=(3.4 * len(tiers), 3.8), layout="constrained")
+    panels = figure.subplots(1, len(tiers), sharex=True, sharey=True, squeeze=False)[0]
+    ends = [min(each["measured_s"] for each in cells) * 400, max(each["measured_s"] for each in cells) * 2500]
+    for panel, tier in zip(panels, tiers, strict=True):
+        panel.plot(ends, ends, color="#666666", linewidth=0.8)
+        for kind, colour in COLOURS.items():
+            for hollow in (False, True):
+                some = [c for c in cells if c["kind"] == kind and (c["others_cores"] > 0.1) == hollow]
+                panel.scatter(
+                    [1e3 * each["measured_s"] for each in some],
+                    [1e3 * each["predicted_s"][tier] for each in some],
+                    s=22,
+                    facecolors="none" if hollow else colour,
+                    edgecolors=colour,
+                    label=None if hollow else kind,
+                )
+        panel.set(title=tier, xscale="log", yscale="log", xlabel="measured ms")
+    panels[0].set_ylabel("predicted ms")
+    panels[0].legend(frameon=False)
+    figure.suptitle("{model}, {dtype}, {device}".format(**found["about"]), fontsize=9)
+    return figure

@@ -1,0 +1,74 @@
+"""`infercast calibrate`: measure a device, write its hardware profile."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from simulator.calibrate import Bench, describe, engine_preset, fit_products, hardware_profile, write_profiles
+from simulator.cli.enginerun import EngineOptions, status
+from simulator.cli.options import Format, OutputFormat, grouped
+from simulator.cli.output import Column, Result, Row, View, emit, number, percent
+from simulator.hardware import load_hardware
+from simulator.optables import OpTables
+from simulator.reference.check import Checker, Plan
+
+
+@grouped
+def command(
+    engine: EngineOptions,
+    name: Annotated[str, Option("--name", help="Name of the profile to write.")] = "this-machine",
+    out: Annotated[Path, Option("--out", metavar="DIR", help="Folder of your own profiles.")] = Path("profiles"),
+    like: Annotated[
+        str, Option("--like", metavar="NAME", help="Device whose data-sheet peaks stand in place of measured ceilings.")
+    ] = "",
+    form: OutputFormat = Format.TEXT,
+) -> None:
+    """Measure ceilings, single ops and host overheads of this machine with the engine's kernels; write profiles.
+
+    Takes one to two minutes. Use them with `infercast simulate --profiles DIR --hardware NAME --engine reference`.
+    """
+    base = load_hardware(like) if like else None
+    with status("calibrate") as progress:
+        checkpoint, build = engine.load()
+        checker = Checker(checkpoint, build, Plan(requests=0), progress)
+        bench, tables = checker.calibrate(name, base)
+        model = checker.model
+        profiles = {
+            f"hardware_profiles/{name}": hardware_profile(bench, tables, model, base),
+            "engines/reference-0.1": engine_preset(bench, tables, model),
+        }
+        written = write_profiles(out, bench, tables, profiles)
+    row = _row(bench, tables)
+    notes = [describe(bench), "Wrote " + ", ".join(str(path) for path in written)]
+    if bench.contended > TOLERATED_SHARE:
+        notes.append("Other work used the cores: repeat this on a quiet machine before relying on it.")
+    emit(Result({"calibration": [row]}, [View("Calibration", COLUMNS, [row], upright=True)], notes), form)
+
+
+def _row(bench: Bench, tables: OpTables) -> Row:
+    products = fit_products(bench, tables)
+    return {
+        "device": bench.device,
+        "read_bytes_per_s": bench.read_bytes_per_s,
+        **{f"{kind}_flops_per_s": value for kind, value in bench.flops_per_s.items()},
+        "product_compute_fraction": products.compute_fraction,
+        "product_memory_fraction": products.memory_fraction,
+        "product_median_error": products.median_error,
+        "step_s": tables.host_s,
+        "spread": bench.spread,
+        "contended": bench.contended,
+    }
+
+
+TOLERATED_SHARE = 0.1  # of measurements during which others used the cores
+COLUMNS = (
+    Column("device", "", left=True),
+    Column("read_bytes_per_s", "reads GB/s", number(3, 1e-9)),
+    Column("product_compute_fraction", "products reach of the peak", percent),
+    Column("product_memory_fraction", "of the bandwidth", percent),
+    Column("product_median_error", "fit, median error", percent),
+    Column("step_s", "host time per step ms", number(3, 1e3)),
+    Column("spread", "spread of repeats", percent),
+    Column("contended", "measurements that others disturbed", percent),
+)

@@ -1,0 +1,115 @@
+"""`infercast validate`: published measurements against predictions."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simulator.cli.options import Format, OutputFormat, Profiles, split, use_profiles
+from simulator.cli.output import Column, Result, Row, View, count, emit, percent
+from simulator.measurements import read_measurements
+from simulator.prediction import Prediction, predict
+from simulator.validate import KEYS, Score, as_json, beating_light, by, not_covered, scored
+
+SHOWN = 12  # rows of the longer tables
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Measurements, .csv or .csv.gz (docs/measurements.md).")],
+    grades: Annotated[str, typer.Option("--grades", metavar="A,..", help="Grades that are scored.")] = "A,B",
+    every: Annotated[bool, typer.Option("--all", help="Long tables in full.")] = False,
+    interval: Annotated[float, typer.Option("--interval", min=0.05, max=0.95, help="Share that intervals hold.")] = 0.8,
+    light: Annotated[
+        bool, typer.Option("--light", help="List rows that beat the speed of light; takes longer.")
+    ] = False,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Predicted over measured.")] = None,
+    profiles: Profiles = None,
+    form: OutputFormat = Format.TEXT,
+) -> None:
+    """Predict every measurement of a file by what its load calls for, and show the errors.
+
+    Fixed batches and single streams by the roofline; closed loops, open loops and offline runs by simulation with the
+    stated concurrency or rate, lengths and number of requests. Errors are averaged by (source, device, model) first.
+    """
+    use_profiles(profiles)
+    wanted = split(grades, "--grades")
+    predictions = predict(read_measurements(file), light=light, level=interval)
+    if plot is not None:
+        from simulator.plots import save  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.scatter import scatter  # noqa: PLC0415
+
+        save(scatter(scored(predictions, wanted)), plot)
+    if form is Format.JSON:
+        sys.stdout.write(json.dumps(as_json(predictions, wanted), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    elif form is Format.CSV:
+        sys.stdout.write(_csv(predictions))
+    else:
+        emit(_result(predictions, wanted, every), form)
+
+
+CSV_COLUMNS = (
+    *("id", "source", "hardware", "model", "engine", "regime", "metric", "stat", "quality"),
+    *("measured", "predicted", "low", "high", "light", "error", "reason"),
+)
+
+
+def _csv(predictions: Sequence[Prediction]) -> str:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for each in predictions:
+        row, setup = each.measurement, each.measurement.setup
+        named = [row.id, setup.source, setup.hardware, setup.model, setup.engine, setup.regime or ""]
+        figures = [each.value, each.low, each.high, each.light, each.error if each.value is not None else None]
+        shown = ["" if value is None else f"{value:.6g}" for value in figures]
+        writer.writerow([*named, row.metric, row.stat, row.quality, f"{row.value:.6g}", *shown, each.reason])
+    return buffer.getvalue()
+
+
+SCORES = (
+    Column("rows", "rows", count),
+    Column("groups", "groups", count),
+    Column("median_ape", "median", percent),
+    Column("p90_ape", "p90", percent),
+    Column("bias", "bias", percent),
+    Column("row_median_ape", "by row", percent),
+    Column("row_p90_ape", "p90", percent),
+    Column("row_bias", "bias", percent),
+    Column("interval_coverage", "in interval", percent),
+)
+
+
+def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -> Result:
+    kept = scored(predictions, grades)
+    views = [_view(kept, ("metric", "regime"), every=True)]
+    views += [_view(kept, ("metric", key), every) for key in KEYS if key not in ("metric", "regime")]
+    predicted = sum(each.value is not None for each in kept)
+    notes = [
+        f"{predicted:,} of {len(kept):,} rows graded {', '.join(grades)} are predicted, {len(predictions):,} in all.",
+        "Errors are shares of the measured value: the mean |error| of each (source, device, model), then over groups.",
+        *(f"Not covered, {number:,} rows: {reason}" for reason, number in not_covered(kept).items()),
+        *(
+            f"Beats the speed of light: {each.measurement.id} {each.measurement.metric} {each.measurement.value:g}, "
+            f"light {each.light:g}"
+            for each in beating_light(kept)
+        ),
+    ]
+    return Result({}, views, notes)
+
+
+def _view(kept: Sequence[Prediction], keys: tuple[str, ...], every: bool) -> View:
+    found = by(kept, *keys)
+    shown = list(found.items())[: None if every else SHOWN]
+    heads = tuple(Column(key, key, left=True) for key in keys)
+    left_out = f", the first {SHOWN} of {len(found)}" if len(shown) < len(found) else ""
+    return View(f"Errors by {' and '.join(keys)}{left_out}", (*heads, *SCORES), [_row(keys, *each) for each in shown])
+
+
+def _row(keys: tuple[str, ...], values: tuple[str, ...], found: Score) -> Row:
+    figures = {name: None if value != value else value for name, value in found._asdict().items()}  # noqa: PLR0124  NaN
+    return {**dict(zip(keys, values, strict=True)), **figures}

@@ -1,0 +1,63 @@
+"""Attention over a paged cache: prompts by torch's fused kernel, decodes block by block.
+
+The decodes of a batch have different lengths. Padding them to the longest costs batch x longest; here each cached
+block is one small product, and the blocks of a sequence are put together by a running softmax (Dao et al. 2023,
+Flash-Decoding), so that the work is the sum of the lengths, which is what the simulator counts.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from simulator.reference.batch import Batch, Chunk, Reads
+from simulator.reference.cache import LayerCache
+
+
+def attend(queries: Tensor, cache: LayerCache, batch: Batch, window: int) -> Tensor:
+    """Return [T, heads x width] for queries [T, heads, width]; new keys and values are in the cache already."""
+    rows = []
+    if batch.decodes:
+        rows.append(attend_decodes(queries[: batch.decodes], cache, batch.reads[window]))
+    rows.extend(attend_chunk(queries[chunk.start : chunk.end], cache, chunk, window) for chunk in batch.chunks)
+    return rows[0] if len(rows) == 1 else torch.cat(rows)
+
+
+def attend_decodes(queries: Tensor, cache: LayerCache, reads: Reads) -> Tensor:
+    """Return [B, heads x width] for one query per sequence.
+
+    out = sum_blocks exp(s - m) V / sum_blocks exp(s - m) with m the largest score of the sequence.
+    """
+    sequences, heads, width = queries.shape
+    kv_heads, size = cache.keys.shape[1:3]
+    shared, count = heads // kv_heads, len(reads.blocks)
+    keys = cache.keys.index_select(0, reads.blocks).view(count * kv_heads, size, width)
+    values = cache.values.index_select(0, reads.blocks).view(count * kv_heads, size, width)
+    grouped = (queries * width**-0.5).view(sequences, kv_heads, shared, width)
+    asked = grouped.index_select(0, reads.owners).view(count * kv_heads, shared, width)
+    scores = torch.bmm(asked, keys.transpose(1, 2)).view(count, kv_heads, shared, size).float() + reads.mask
+    highest = scores.new_full((sequences, kv_heads, shared), -torch.inf)
+    index = reads.owners[:, None, None].expand(-1, kv_heads, shared)
+    highest = highest.scatter_reduce(0, index, scores.amax(-1), "amax")
+    weights = torch.exp(scores - highest.index_select(0, reads.owners)[..., None])
+    total = torch.zeros_like(highest).index_add_(0, reads.owners, weights.sum(-1))
+    weighted = torch.bmm(weights.to(values.dtype).view(count * kv_heads, shared, size), values)
+    summed = total.new_zeros((sequences, kv_heads, shared, width))
+    summed.index_add_(0, reads.owners, weighted.view(count, kv_heads, shared, width).float())
+    return (summed / total[..., None]).to(queries.dtype).view(sequences, heads * width)
+
+
+def attend_chunk(queries: Tensor, cache: LayerCache, chunk: Chunk, window: int) -> Tensor:
+    """Return [new, heads x width] for a stretch of a prompt after its cached tokens."""
+    new, heads, width = queries.shape
+    past, whole = chunk.past_tokens, chunk.past_tokens + new
+    keys, values = cache.read(chunk.blocks, whole)
+    asked = queries.transpose(0, 1)[None]
+    mask, causal = None, past == 0 and not 0 < window < whole
+    if not causal:
+        position = torch.arange(past, whole, device=queries.device)[:, None]
+        key = torch.arange(whole, device=queries.device)[None]
+        mask = (key <= position) & (key > position - (window or 2**40))
+    found = functional.scaled_dot_product_attention(
+        asked, keys, values, attn_mask=mask, is_causal=causal, enable_gqa=heads != keys.shape[1]
+    )
+    return found[0].transpose(0, 1).reshape(new, heads * width)

@@ -1,0 +1,42 @@
+"""A name to a checkpoint: SmolLM2, a preset, a model profile with random weights, a folder or a GGUF file."""
+
+from pathlib import Path
+
+from simulator.errors import InfercastError, nearest
+from simulator.model import KIND, Model, load_model
+from simulator.profile import names
+from simulator.reference.checkpoint import Checkpoint, folder_checkpoint, random_checkpoint
+from simulator.reference.gguf_file import gguf_checkpoint, smollm2_path
+
+PRESETS = Path(__file__).parent / "presets"
+SMOLLM2 = "smollm2-135m"
+
+
+def load_checkpoint(name: str, profile: str = "", seed: int = 0) -> Checkpoint:
+    """Return a model with weights; `profile` replaces the profile that its own configuration gives.
+
+    `name`: "smollm2-135m"; a folder with config.json and *.safetensors; a .gguf file; a preset ("random-250m",
+    "random-moe") or any model profile, with random weights of that shape.
+    """
+    model = load_model(profile) if profile else None
+    path = Path(name)
+    if name == SMOLLM2:
+        return gguf_checkpoint(smollm2_path(), model)
+    if path.is_dir():
+        return folder_checkpoint(path, model)
+    if path.suffix == ".gguf":
+        return gguf_checkpoint(path, model)
+    return random_checkpoint(model or shape(name), seed)
+
+
+def shape(name: str) -> Model:
+    """Return the model profile of a preset or of the library."""
+    preset = PRESETS / f"{name}.yaml"
+    if preset.is_file():
+        return Model.from_yaml(preset)
+    try:
+        return load_model(name)
+    except InfercastError as error:
+        known = [SMOLLM2, *(each.stem for each in PRESETS.glob("*.yaml")), *names(KIND)]
+        given, because = f"checkpoint {name!r}", "no folder, GGUF file, preset or model profile has that name"
+        raise InfercastError(given, because, nearest(name, known)) from error

@@ -1,0 +1,92 @@
+"""Steps of a given composition on the real engine: the grid on which predictions are checked."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from simulator.reference.engine import Executor
+from simulator.reference.guard import Timing, timed
+from simulator.steplog import Part
+from simulator.work import Counts, count
+from simulator.work import Sequence as Row
+
+
+class Cell(NamedTuple):
+    """`decodes` sequences of `context` cached tokens, and a prompt chunk of `new` tokens after `past`."""
+
+    decodes: int = 0
+    context: int = 0
+    new: int = 0
+    past: int = 0
+
+    @property
+    def kind(self) -> str:
+        """prefill, decode or mixed."""
+        return "mixed" if self.decodes and self.new else "decode" if self.decodes else "prefill"
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens in the cache after the step."""
+        return self.decodes * (self.context + 1) + self.new + self.past
+
+    def parts(self) -> list[Part]:
+        """Return the step."""
+        rows = [Part(index, 1, self.context) for index in range(self.decodes)]
+        return [*rows, Part(self.decodes, self.new, self.past)] if self.new else rows
+
+    def counts(self, window: int | None = None) -> Counts:
+        """Count its work as the simulator does."""
+        return count([Row(part.new_tokens, part.past_tokens) for part in self.parts()], window)
+
+
+CALIBRATION = (
+    *(Cell(decodes=each, context=64) for each in (1, 2, 4, 8, 16, 32)),
+    Cell(decodes=4, context=1000),
+    Cell(decodes=16, context=500),
+    Cell(decodes=32, context=250),
+    *(Cell(new=each) for each in (16, 64, 256, 1000)),
+    Cell(new=128, past=512),
+    Cell(decodes=8, context=200, new=100),
+)
+HELD_OUT = (
+    *(Cell(new=each) for each in (24, 48, 100, 180, 400, 700)),
+    Cell(new=90, past=300),
+    *(Cell(each, context) for each in (1, 3, 6, 12, 24) for context in (40, 150, 380)),
+    Cell(2, 900),
+    Cell(6, 800),
+    Cell(decodes=3, context=100, new=50),
+    Cell(decodes=5, context=300, new=200),
+    Cell(decodes=12, context=150, new=116),
+    Cell(decodes=20, context=80, new=30),
+    Cell(decodes=7, context=350, new=64, past=256),
+    Cell(decodes=14, context=90, new=240),
+)
+
+
+def fitting(cells: Iterable[Cell], executor: Executor) -> list[Cell]:
+    """Return the cells that the cache and the model have room for."""
+    build, model = executor.transformer.build, executor.transformer.model
+    room = build.num_blocks * build.block_size // 2  # the last block of each sequence is part empty
+    return [
+        cell
+        for cell in cells
+        if cell.cached_tokens <= room and max(cell.context + 1, cell.new + cell.past) <= model.max_context_tokens
+    ]
+
+
+def measure_cell(executor: Executor, cell: Cell, repeats: int = 5) -> Timing:
+    """Time whole steps, the choice of tokens included; everything is released afterwards."""
+    parts, vocab = cell.parts(), executor.transformer.model.vocab
+    lengths = [part.past_tokens + part.new_tokens for part in parts]
+    known = [[(17 * place + 31 * row) % vocab for place in range(length)] for row, length in enumerate(lengths)]
+    order = sorted(range(len(parts)), key=lambda row: (7 * row) % max(1, len(parts)))
+    for row in order:
+        executor.pool.grow(row, lengths[row])
+
+    def step() -> None:
+        executor.known = [list(each) for each in known]
+        executor.execute(parts)
+
+    try:
+        return timed(step, executor.transformer.build.device, repeats=repeats, least_s=0.1)
+    finally:
+        executor.pool.keep(set())

@@ -1,0 +1,255 @@
+"""Predict, then run: the simulator's tiers against the engine on the same machine, with the noise floor.
+
+The tiers: "roofline" (measured or data-sheet ceilings, nothing else), "profile" (the constants that `calibrate`
+writes), "op tables" (steps composed of measured ops), "calibrated" (these corrected by a few steps).
+Every prediction is made before the held-out run starts.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+
+from simulator.calibrate import Bench, engine_preset, hardware_profile, with_peaks_of
+from simulator.comparison import latencies
+from simulator.engine import Engine
+from simulator.errors import InfercastError
+from simulator.hardware import Hardware
+from simulator.lengths import Independent, Uniform
+from simulator.optables import OpTables, corrected, step_table, table_seconds
+from simulator.reference.cells import CALIBRATION, HELD_OUT, Cell, fitting, measure_cell
+from simulator.reference.checkpoint import Checkpoint
+from simulator.reference.clock import WallClock
+from simulator.reference.device import Device
+from simulator.reference.engine import Executor, engine_limits, random_prompts, serve
+from simulator.reference.guard import Guard, Timing
+from simulator.reference.probe import Probe, ceilings
+from simulator.reference.transformer import Build, Transformer
+from simulator.roofline import StepModel, StepTable
+from simulator.simulate import simulate
+from simulator.state import Limits
+from simulator.steplog import StepLog
+from simulator.work import Layout
+from simulator.workload import ClosedLoop, OpenLoop, Workload
+
+Progress = Callable[[str], None]
+TIERS = ("roofline", "profile", "op tables", "calibrated")
+LENGTHS = Independent(Uniform(32, 300), Uniform(8, 64))
+MAX_TOKENS = 2048  # of a cell
+ROUNDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to check: the load as a share of what the engine can carry, how many requests, the limits."""
+
+    load: float = 0.6
+    requests: int = 100
+    max_num_seqs: int = 16
+    max_num_batched_tokens: int = 256
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.load < 1:
+            raise InfercastError(f"load {self.load}", "above 1 every queue grows", "Give a share, say 0.6")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCell:
+    """One held-out cell: what each tier said before, what it took, and in the second process."""
+
+    cell: Cell
+    predicted_s: dict[str, float]
+    measured: Timing
+    again: Timing | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedLoad:
+    """One Poisson run: predicted and measured latencies, and the log."""
+
+    rate_per_s: float
+    predicted: dict[str, dict[str, float]]
+    measured: dict[str, float]
+    others_cores: float
+    log: StepLog
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Everything that was predicted and measured."""
+
+    bench: Bench
+    tables: OpTables
+    calibration: list[CheckedCell]
+    cells: list[CheckedCell]
+    load: CheckedLoad | None
+    about: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        cells = {name: [_row(each) for each in getattr(self, name)] for name in ("calibration", "cells")}
+        load = None
+        if self.load is not None:
+            load = {
+                "rate_per_s": self.load.rate_per_s,
+                "predicted": self.load.predicted,
+                "measured": self.load.measured,
+                "others_cores": self.load.others_cores,
+            }
+        tables = asdict(self.tables)
+        return {"about": self.about, "bench": asdict(self.bench), "tables": tables, **cells, "load": load}
+
+
+def _row(checked: CheckedCell) -> dict[str, Any]:
+    again = checked.again
+    return {
+        **checked.cell._asdict(),
+        "kind": checked.cell.kind,
+        "predicted_s": checked.predicted_s,
+        "measured_s": checked.measured.seconds,
+        "spread_s": checked.measured.spread_s,
+        "others_cores": checked.measured.others_cores,
+        "again_s": again.seconds if again else None,
+        "again_others_cores": again.others_cores if again else None,
+    }
+
+
+def bench_of(name: str, device: Device, progress: Progress = lambda _: None) -> Bench:
+    """Measure the ceilings of a device."""
+    progress("ceilings")
+    guard, found = Guard(), ceilings(device)
+    memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    if device.kind == "cuda":
+        memory = float(torch.cuda.mem_get_info()[1])
+    return Bench(
+        name=name,
+        device=device.name,
+        kind=device.kind,
+        dtype=device.dtype_name,
+        memory_bytes=memory,
+        read_bytes_per_s=found.read_bytes_per_s,
+        flops_per_s=found.flops_per_s,
+        spread=found.spread,
+        contended=float(guard.others_cores > 0.1),
+        software=f"torch {torch.__version__}, {torch.get_num_threads()} threads",
+    )
+
+
+class Checker:
+    """One engine on one device: calibrates it, predicts, runs."""
+
+    def __init__(self, checkpoint: Checkpoint, build: Build, plan: Plan, progress: Progress) -> None:
+        self.model, self.build, self.plan, self._progress = checkpoint.model, build, plan, progress
+        progress("loading the weights")
+        self.executor = Executor(Transformer(checkpoint, build))
+        self._windowed = self.model.window
+
+    def measure_held_out(self) -> list[tuple[Cell, Timing]]:
+        """Time the held-out cells."""
+        return self._measured(fitting(HELD_OUT, self.executor))
+
+    def _measured(self, cells: Sequence[Cell]) -> list[tuple[Cell, Timing]]:
+        """Time each cell in rounds far apart and keep its fastest: others can only slow it down."""
+        found: dict[Cell, Timing] = {}
+        for _ in range(ROUNDS):
+            for cell in cells:
+                self._progress(f"{cell.kind} step {tuple(cell)}")
+                timing = measure_cell(self.executor, cell)
+                found[cell] = min(timing, found.get(cell, timing))
+        return list(found.items())
+
+    def calibrate(self, name: str, like: Hardware | None = None) -> tuple[Bench, OpTables]:
+        """Measure ceilings and op tables; the share of measurements that others disturbed is in the bench."""
+        bench = with_peaks_of(bench_of(name, self.build.device, self._progress), like)
+        probe = Probe(self.model, self.build, self._progress)
+        tables = probe.tables()
+        shares = [each.contended for each in probe.timings]
+        return replace(bench, contended=sum(shares) / len(shares)), tables
+
+    def check(self, name: str, like: Hardware | None = None, again: Sequence[Timing] = ()) -> Check:
+        """Calibrate, freeze the predictions, then run the held-out cells and the load.
+
+        `again` are timings of the same held-out cells in another process.
+        """
+        bench, tables = self.calibrate(name, like)
+        steps = self._measured(fitting(CALIBRATION, self.executor))
+        tiers = self._tiers(bench, tables, steps, like)
+        held_out = fitting(HELD_OUT, self.executor)
+        predicted = [self._predicted(tiers, cell) for cell in held_out]
+        load = self._predicted_load(tiers) if self.plan.requests else None
+        measured = self.measure_held_out()
+        twins: Sequence[Timing | None] = again or [None] * len(measured)
+        cells = [
+            CheckedCell(cell, said, timing, twin)
+            for said, (cell, timing), twin in zip(predicted, measured, twins, strict=True)
+        ]
+        return Check(
+            bench=bench,
+            tables=tables,
+            calibration=[CheckedCell(cell, self._predicted(tiers, cell), timing, None) for cell, timing in steps],
+            cells=cells,
+            load=self._run_load(*load) if load else None,
+            about={"model": self.model.name, "device": bench.device, "dtype": bench.dtype, "software": bench.software},
+        )
+
+    def _tiers(
+        self, bench: Bench, tables: OpTables, steps: Sequence[tuple[Cell, Timing]], like: Hardware | None
+    ) -> dict[str, StepTable]:
+        sizes = MAX_TOKENS, max(64, self.plan.max_num_seqs)
+        hardware = Hardware.from_mapping(hardware_profile(bench, tables, self.model, like), bench.name)
+        engine = Engine.from_mapping(engine_preset(bench, tables, self.model), "reference")
+        dtype = self.build.device.dtype_name
+        ops = self.model.ops(Layout(weight_dtype=dtype, cache_dtype=dtype, model_dtype=dtype))
+        profile = StepModel(ops, hardware, engine.overheads)
+        composed = step_table(tables, self.model, *sizes)
+        measured = [(cell.counts(self._windowed), timing.seconds) for cell, timing in steps]
+        return {
+            "roofline": replace(profile, light=True).table(*sizes),
+            "profile": profile.table(*sizes),
+            "op tables": composed,
+            "calibrated": corrected(composed, measured),
+        }
+
+    def _predicted(self, tiers: dict[str, StepTable], cell: Cell) -> dict[str, float]:
+        return {name: table_seconds(table, cell.counts(self._windowed)) for name, table in tiers.items()}
+
+    @property
+    def limits(self) -> Limits:
+        """What the scheduler may do."""
+        return engine_limits(self.executor.transformer, self.plan.max_num_seqs, self.plan.max_num_batched_tokens)
+
+    def _predicted_load(self, tiers: dict[str, StepTable]) -> tuple[Workload, dict[str, dict[str, float]]]:
+        """Choose a rate by what the best tier says that the engine can carry, and predict."""
+        self._progress("predicting the load")
+        full = Workload(ClosedLoop(2 * self.plan.max_num_seqs), LENGTHS, 300, self.plan.seed).requests()
+        saturated = simulate(self.limits, tiers[TIERS[-1]], full)
+        rate_per_s = self.plan.load * len(full) / saturated.end_s
+        workload = Workload(OpenLoop(rate_per_s), LENGTHS, self.plan.requests, self.plan.seed)
+        requests = workload.requests()
+        runs = {name: latencies(simulate(self.limits, table, requests)) for name, table in tiers.items()}
+        return workload, runs
+
+    def _run_load(self, workload: Workload, predicted: dict[str, dict[str, float]]) -> CheckedLoad:
+        requests, guard = workload.requests(), Guard()
+        prompts = random_prompts(requests, self.model.vocab, self.plan.seed)
+        self._progress(f"{len(requests)} requests in real time, about {requests.arrival_s[-1]:.0f} s")
+        served = serve(self.executor, self.limits, requests, prompts, WallClock())
+        log = served.log({"engine": "reference", "model": self.model.name, "device": self.build.device.name})
+        rate_per_s = float(getattr(workload.arrivals, "rate_per_s", float("nan")))
+        return CheckedLoad(rate_per_s, predicted, latencies(served.run), guard.others_cores, log)
+
+
+def second_process(arguments: Sequence[str]) -> list[Timing]:
+    """Time the held-out cells in a fresh process: what differs between two processes is the noise floor."""
+    command = [sys.executable, "-m", "simulator.cli", "check", *arguments, "--only-cells"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own command
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise InfercastError("the second process", f"it failed: {last}", "Run it again, or with --once")
+    return [Timing(*row) for row in json.loads(done.stdout)]

@@ -1,0 +1,86 @@
+"""Where the engine computes: the device, its number type, its free memory; what is not there is refused."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from simulator.errors import DoesNotFitError, InfercastError, nearest
+from simulator.units import gibibytes
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+MEMINFO, CPUINFO = Path("/proc/meminfo"), Path("/proc/cpuinfo")
+RESERVE_BYTES = 1 << 30  # left for activations and everybody else
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A torch device and the type that weights, activations and cache have there."""
+
+    kind: str = "cpu"
+    dtype_name: str = "fp32"
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("cpu", "cuda", "meta"):
+            raise InfercastError(f"device {self.kind!r}", "it is not known", nearest(self.kind, ("cpu", "cuda")))
+        if self.kind == "cuda" and not torch.cuda.is_available():
+            raise InfercastError("device 'cuda'", "torch sees no CUDA device here", "Give --device cpu")
+        if self.dtype_name not in DTYPES:
+            raise InfercastError(f"dtype {self.dtype_name!r}", "it is not known", nearest(self.dtype_name, DTYPES))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number type in torch."""
+        return DTYPES[self.dtype_name]
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory that nobody uses."""
+        if self.kind == "cuda":
+            return int(torch.cuda.mem_get_info()[0])
+        return _available_bytes()
+
+    def require(self, needed_bytes: float, what: str) -> None:
+        """Refuse what does not fit: DoesNotFitError."""
+        room = self.free_bytes - RESERVE_BYTES
+        if self.kind != "meta" and needed_bytes > room:
+            because = f"it needs {gibibytes(needed_bytes)}, {gibibytes(max(0, room))} are free on {self.kind}"
+            raise DoesNotFitError(what, because, "Give a smaller model, or --dtype bf16, or fewer cache blocks")
+
+    def synchronize(self) -> None:
+        """Wait until everything that was launched is done."""
+        if self.kind == "cuda":
+            torch.cuda.synchronize()
+
+    @property
+    def name(self) -> str:
+        """What the machine calls it."""
+        if self.kind == "cuda":
+            return str(torch.cuda.get_device_name())
+        return _processor_name()
+
+
+CPU = Device()
+
+
+def _available_bytes() -> int:
+    """Return what programs can still take, files in the page cache included."""
+    if MEMINFO.is_file():
+        for line in MEMINFO.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _processor_name() -> str:
+    lines = CPUINFO.read_text(encoding="utf-8").splitlines() if CPUINFO.is_file() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "CPU")
+
+
+def use_threads(count: int | None) -> None:
+    """Compute on so many CPU threads, all cores without a number."""
+    cores = os.cpu_count() or 1
+    if count is not None and count > cores:
+        raise InfercastError(f"{count} threads", f"there are {cores} cores", f"Give {cores} or less")
+    torch.set_num_threads(count or cores)

@@ -1,0 +1,136 @@
+"""The engine: the simulator's scheduler around a real forward pass."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from simulator.errors import WorkloadError
+from simulator.reference.batch import Layout, make_batch
+from simulator.reference.cache import BlockPool
+from simulator.reference.clock import Clock
+from simulator.reference.graphs import DecodeGraphs
+from simulator.reference.transformer import Transformer
+from simulator.simulate import STEP, Run, begin, closing, end, note, opening
+from simulator.state import CONTINUOUS, Limits, State, Table
+from simulator.steplog import LoggedRequest, LoggedStep, Part, StepLog, parts_of
+from simulator.workload import Requests
+
+Tokens = list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What came of a workload: the same tables as of a simulation, each step's composition, and the tokens."""
+
+    run: Run
+    steps: tuple[LoggedStep, ...]
+    outputs: tuple[Tokens, ...]
+
+    def log(self, about: dict[str, str]) -> StepLog:
+        """Return it in the schema that all engines share."""
+        run = self.run
+        columns = (run.requests.arrival_s, run.requests.prompt_tokens, run.requests.output_tokens)
+        rows = zip(*(each.tolist() for each in (*columns, run.first_token_s, run.finished_s)), strict=True)
+        chosen = ("max_num_seqs", "max_num_batched_tokens", "num_blocks", "block_size", "admit_full_prompt")
+        limits = {name: int(getattr(run.limits, name)) for name in chosen}
+        return StepLog(about, limits, self.steps, tuple(LoggedRequest(*row) for row in rows))
+
+
+class Executor:
+    """Runs scheduled sequences through a transformer: holds their tokens and their cache blocks."""
+
+    def __init__(self, transformer: Transformer, *, shuffled: bool = True, graphs: bool = True) -> None:
+        build = transformer.build
+        self.transformer = transformer
+        self.pool = BlockPool(build.num_blocks, build.block_size, shuffled=shuffled)
+        self.layout = Layout(build.block_size, transformer.windows, build.device.kind)
+        self._graphs = DecodeGraphs(transformer, self.layout) if graphs and build.device.kind == "cuda" else None
+        self.known: list[Tokens] = []
+
+    def logits(self, parts: Sequence[Part]) -> torch.Tensor:
+        """Compute a step and return the logits of each sequence's last new token."""
+        tables = [self.pool.grow(part.request, part.past_tokens + part.new_tokens) for part in parts]
+        tokens = [token for request, new, past in parts for token in self.known[request][past : past + new]]
+        if self._graphs is not None and self._graphs.takes(parts):
+            return self._graphs.forward(parts, tokens, tables)
+        return self.transformer.forward(make_batch(parts, tokens, tables, self.layout))
+
+    def execute(self, parts: Sequence[Part]) -> None:
+        """Compute a step; a sequence whose known tokens are all computed gets its next one, the likeliest."""
+        best: list[int] = self.logits(parts).argmax(-1).tolist()  # waits for the device
+        for (request, new, past), token in zip(parts, best, strict=True):
+            if past + new == len(self.known[request]):
+                self.known[request].append(token)
+
+
+def engine_limits(transformer: Transformer, max_num_seqs: int, max_num_batched_tokens: int) -> Limits:
+    """Return what the engine's scheduler may do: vLLM's rules; windowed layers cache every token, too."""
+    build = transformer.build
+    return Limits(
+        policy=CONTINUOUS,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+        num_blocks=build.num_blocks,
+        block_size=build.block_size,
+        admit_full_prompt=True,
+        async_scheduling=False,
+        window=transformer.model.window or 0,
+        full_groups=1,
+        window_groups=0,
+        window_blocks=0,
+    )
+
+
+def serve(
+    executor: Executor,
+    limits: Limits,
+    requests: Requests,
+    prompts: Sequence[Tokens],
+    clock: Clock,
+) -> Served:
+    """Serve a workload to its end; `clock` says how long each step takes, while the executor computes it."""
+    _refuse(executor, limits, requests)
+    executor.known = [list(prompt) for prompt in prompts]
+    state, arrival_s = opening(limits, requests)
+    clock_s, rows, steps = np.zeros(2), list[Table](), list[LoggedStep]()
+    while begin(state, arrival_s, clock_s):
+        parts = parts_of(state)
+        start_s = float(clock_s[0])
+        seconds = clock(state, start_s, _work(executor, state, parts))
+        rows.append(_row(state, start_s, seconds))
+        steps.append(LoggedStep(start_s, seconds, parts))
+        end(state, arrival_s, clock_s, seconds)
+    executor.pool.keep(set())
+    run = closing(state, arrival_s, requests, np.concatenate(rows))
+    outputs = (known[len(prompt) :] for known, prompt in zip(executor.known, prompts, strict=True))
+    return Served(run, tuple(steps), tuple(outputs))
+
+
+def _work(executor: Executor, s: State, parts: Sequence[Part]) -> Callable[[], None]:
+    def work() -> None:
+        executor.pool.keep({int(slot.request) for slot in s.slots[: s.book[0].running]})
+        executor.execute(parts)
+
+    return work
+
+
+def _row(s: State, start_s: float, seconds: float) -> Table:
+    row = np.zeros(1, STEP).view(np.recarray)
+    note(s, row, 0, start_s, seconds, 0.0)
+    return row
+
+
+def _refuse(executor: Executor, limits: Limits, requests: Requests) -> None:
+    """Refuse a request that is longer than the model or the cache."""
+    allowed = min(limits.num_blocks * limits.block_size + 1, executor.transformer.model.max_context_tokens)
+    if requests.max_total_tokens > allowed:
+        given = f"a request of {requests.max_total_tokens} tokens"
+        raise WorkloadError(given, f"the model and its cache take {allowed}", "Give shorter ones or more blocks")
+
+
+def random_prompts(requests: Requests, vocab: int, seed: int = 0) -> list[Tokens]:
+    """Return seeded random tokens of the prompts' lengths."""
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, vocab, int(count)).tolist() for count in requests.prompt_tokens]

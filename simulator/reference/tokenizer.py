@@ -1,0 +1,72 @@
+"""Text to tokens and back, without a network."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers
+
+from simulator.errors import InfercastError, NotModelledError
+
+CONTROL = 3  # token_type of GGUF
+SPLITS: dict[str, list[Any]] = {
+    "smollm": [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)],
+    "gpt-2": [pre_tokenizers.ByteLevel(add_prefix_space=False)],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
+    """A byte-pair tokenizer and the tokens that end a text."""
+
+    codec: tokenizers.Tokenizer
+    end_tokens: frozenset[int]
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text; a WorkloadError for none."""
+        return list(self.codec.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens, up to the first that ends a text."""
+        end = next((place for place, token in enumerate(tokens) if token in self.end_tokens), len(tokens))
+        return str(self.codec.decode(list(tokens[:end]), skip_special_tokens=True))
+
+
+def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
+    """Build the tokenizer that a GGUF file describes; NotModelledError for other than byte-level BPE."""
+    kind, split = metadata.get("tokenizer.ggml.model"), str(metadata.get("tokenizer.ggml.pre", "gpt-2"))
+    if kind != "gpt2" or split not in SPLITS:
+        given = f"the tokenizer {kind!r} with splitting {split!r}"
+        raise NotModelledError(given, f"known is 'gpt2' with {', '.join(SPLITS)}", "Give a Hugging Face folder")
+    words: list[str] = list(metadata["tokenizer.ggml.tokens"])
+    merges = [tuple(each.split(" ")) for each in metadata["tokenizer.ggml.merges"]]
+    codec = tokenizers.Tokenizer(models.BPE({word: place for place, word in enumerate(words)}, merges))
+    codec.pre_tokenizer = pre_tokenizers.Sequence(SPLITS[split])
+    codec.decoder = decoders.ByteLevel()
+    types: list[int] = list(metadata["tokenizer.ggml.token_type"])
+    codec.add_special_tokens([word for word, kind in zip(words, types, strict=True) if kind == CONTROL])
+    ends = {metadata.get("tokenizer.ggml.eos_token_id")}
+    ends |= {place for place, word in enumerate(words) if word == "<|endoftext|>"}
+    return Tokenizer(codec, frozenset(int(str(each)) for each in ends if each is not None))
+
+
+def from_folder(folder: Path) -> Tokenizer | None:
+    """Read tokenizer.json of a Hugging Face folder; None where there is none."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        return None
+    codec = tokenizers.Tokenizer.from_file(str(path))
+    names = ("<|endoftext|>", "<|im_end|>", "</s>", "<|end_of_text|>", "<|eot_id|>")
+    ends = (codec.token_to_id(name) for name in names)
+    return Tokenizer(codec, frozenset(each for each in ends if each is not None))
+
+
+def require(tokenizer: Tokenizer | None, what: str) -> Tokenizer:
+    """Refuse a text for a model that has no tokenizer."""
+    if tokenizer is None:
+        raise InfercastError(
+            what, "it has no tokenizer, so no text goes in or out", "Give smollm2-135m or a checkpoint"
+        )
+    return tokenizer

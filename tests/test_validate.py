@@ -1,0 +1,339 @@
+"""Measurements: the reader, the names, what each load is predicted by, the scores, the intervals, the command."""
+
+import csv
+import gzip
+import io
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from simulator.cli import build
+from simulator.deployment import deploy
+from simulator.engine import engine_of
+from simulator.errors import ProfileError
+from simulator.estimate import Batch, estimate
+from simulator.intervals import LEVELS, Residual, bounds, shipped, table
+from simulator.measurements import read_measurements
+from simulator.prediction import outcome, predict
+from simulator.setups import place
+from simulator.validate import as_json, beating_light, by, not_covered, score, scored
+
+COLUMNS = (
+    *("id", "source", "source_date", "hardware", "n_gpus", "tp", "pp", "ep", "dp", "model", "weight_dtype", "kv_dtype"),
+    *("engine", "engine_version", "input_len", "output_len", "batch", "concurrency", "request_rate", "load"),
+    *("metric", "stat", "value", "quality", "notes"),
+)
+PLAIN = {
+    **{"source": "me", "hardware": "H100 SXM 80GB", "n_gpus": 1, "tp": 1, "model": "Llama-3.1-8B", "engine": "vLLM"},
+    **{"engine_version": "0.33.0", "weight_dtype": "bf16", "input_len": 1024, "output_len": 128, "quality": "A"},
+    **{"stat": "mean", "value": 10.0},
+}
+FIXED = {"load": "fixed-batch", "batch": 4}
+CLOSED = {"load": "closed-loop concurrency", "concurrency": 8}
+
+
+def write(path: Path, *rows: dict[str, object]) -> Path:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, COLUMNS)
+    writer.writeheader()
+    writer.writerows({"id": f"row-{index}", **PLAIN, **row} for index, row in enumerate(rows))
+    data = text.getvalue().encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def setup(tmp_path: Path, **row: object):
+    return read_measurements(write(tmp_path / "one.csv", {"metric": "tpot_ms", **row}))[0].setup
+
+
+# ------------------------------------------------------------------------------------------------------- reading
+
+
+def test_plain_and_compressed_files_are_the_same(tmp_path):
+    row = {"metric": "tpot_ms", **FIXED}
+    assert read_measurements(write(tmp_path / "a.csv", row)) == read_measurements(write(tmp_path / "a.csv.gz", row))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"metric": "tpt_ms"}, "line 2: metric 'tpt_ms' is not known. Nearest: "),
+        ({"metric": "tpot_ms", "value": "fast"}, "line 2: value 'fast' is not a number"),
+        ({"metric": "tpot_ms", "value": 0}, "line 2: value '0' is not a number above 0"),
+        ({"metric": "tpot_ms", "batch": "four"}, "line 2: batch 'four' is not a number"),
+    ],
+)
+def test_a_bad_cell_names_its_line(tmp_path, row, message):
+    with pytest.raises(ProfileError) as error:
+        read_measurements(write(tmp_path / "bad.csv", row))
+    assert message in str(error.value)
+
+
+def test_a_missing_column_and_a_broken_file_are_three_part_errors(tmp_path):
+    path = tmp_path / "short.csv"
+    path.write_text("model,metric,value\n")
+    with pytest.raises(ProfileError, match="no column 'hardware'"):
+        read_measurements(path)
+    broken = tmp_path / "broken.csv.gz"
+    broken.write_bytes(b"not gzip")
+    for each in (broken, tmp_path / "none.csv"):
+        with pytest.raises(ProfileError, match="cannot be read"):
+            read_measurements(each)
+
+
+@pytest.mark.parametrize(
+    ("row", "regime"),
+    [
+        (FIXED, "fixed_batch"),
+        ({"load": "single stream"}, "single"),
+        (CLOSED, "closed_loop"),
+        ({"load": "open loop, 500 requests at QPS 4", "request_rate": 4}, "open_loop"),
+        ({"load": "open loop, 500 requests at QPS INF", "request_rate": "inf"}, "offline"),
+        ({"load": "MLPerf Offline"}, "offline"),
+        ({"load": "MLPerf Server (Poisson arrivals at target_qps)", "request_rate": 2}, "open_loop"),
+        ({"load": "max throughput (all requests queued)"}, "offline"),
+        ({"concurrency": 4}, "closed_loop"),
+        ({"batch": 4}, "fixed_batch"),
+        ({}, None),
+    ],
+)
+def test_the_load_says_the_regime(tmp_path, row, regime):
+    assert setup(tmp_path, **row).regime == regime
+
+
+# ------------------------------------------------------------------------------------------------------- setups
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "preset"),
+    [
+        ("vLLM", "0.33.0", "vllm-0.33"),
+        ("vLLM", "0.19.0", "vllm-0.19"),
+        ("vLLM", "vLLM ~0.5-0.6", "vllm-0.5"),
+        ("vLLM", "2023", "vllm-0.2"),
+        ("vLLM 0.6.5.dev964+mlperf50, Pytorch 2.7.0a0", "2025-04", "vllm-0.5"),
+        ("TensorRT-LLM + Triton", "0.14.0", "tensorrt-llm-0.5"),
+        ("TensorRT 10.11, CUDA 12.9", "2025-09", "tensorrt-llm-1.0"),
+        ("llama.cpp Vulkan", "b7361", "llama.cpp-b6000"),
+        ("ik_llama.cpp CPU (iqk_mul_mat)", "2024-07", "ik-llama.cpp-b3441"),
+    ],
+)
+def test_sources_names_lead_to_an_engine_generation(name, version, preset):
+    assert engine_of(name, version).id == preset
+
+
+def test_an_engine_nobody_knows_is_named():
+    with pytest.raises(ProfileError, match="no engine preset for 'sambaflow'"):
+        engine_of("sambaflow", "")
+
+
+def test_copies_share_the_devices(tmp_path):
+    assert place(setup(tmp_path, n_gpus=8, tp=2, **CLOSED)).copies == 4
+    copied = place(setup(tmp_path, n_gpus=4, tp=1, ep=4, dp=4, model="Qwen3-235B-A22B", weight_dtype="nvfp4", **CLOSED))
+    assert copied.copies * copied.deployment.layout.devices == 4
+
+
+def test_heads_that_do_not_divide_are_pooled_onto_fewer_devices_of_the_same_sum(tmp_path):
+    row = {
+        "hardware": "AWS Inferentia2 (inf2.48xlarge, 12 chips/24 cores)",
+        "n_gpus": 12,
+        "tp": 24,
+        "model": "Llama-3-8B",
+    }
+    placed = place(setup(tmp_path, **row, engine="Transformers-NeuronX", engine_version="2.18", **FIXED))
+    hardware, tp = placed.deployment.hardware, placed.deployment.layout.tp
+    assert (tp, placed.copies) == (8, 1)
+    assert hardware.memory_bytes_per_s * tp == pytest.approx(12 * 820e9, rel=0.01)
+
+
+# ------------------------------------------------------------------------------------------------------- prediction
+
+
+def test_a_fixed_batch_is_the_closed_form_of_the_roofline(tmp_path):
+    found = outcome(setup(tmp_path, **FIXED))
+    alone = estimate(deploy("llama-3.1-8b", "h100-sxm", "vllm-0.33"), Batch(4, 1024, 128)).expected
+    assert found.ttft_s["mean"] == pytest.approx(alone.ttft_s, rel=1e-6)
+    assert found.tpot_s["mean"] == pytest.approx(alone.tpot_s, rel=0.002)
+    assert found.e2el_s["mean"] == pytest.approx(alone.e2el_s, rel=0.002)
+
+
+def test_blended_throughput_counts_both_sides_over_the_whole_time(tmp_path):
+    found = outcome(setup(tmp_path, **FIXED))
+    assert found.value("throughput_total_tok_s", "mean") == pytest.approx(4 * 1152 / found.e2el_s["mean"])
+    assert found.value("throughput_out_tok_s", "mean") == pytest.approx(4 * 128 / found.e2el_s["mean"])
+    assert found.value("e2e_latency_ms", "mean") == pytest.approx(1e3 * found.e2el_s["mean"])
+
+
+def test_llama_bench_rates(tmp_path):
+    row = {"hardware": "RTX 4090", "engine": "llama.cpp", "engine_version": "b6000", "weight_dtype": "F16", "batch": 1}
+    prompts = outcome(setup(tmp_path, **row, load="single stream", input_len=512, output_len=0))
+    empty = outcome(setup(tmp_path, **row, load="single stream", input_len=0, output_len=128))
+    deep = outcome(setup(tmp_path, **row, load="single stream", input_len=8192, output_len=128))
+    assert prompts.value("pp_tok_s", "mean") > 20 * empty.value("tg_tok_s", "mean")
+    assert deep.value("tg_tok_s", "mean") < empty.value("tg_tok_s", "mean")
+    assert empty.value("tg_tok_s", "mean") < 1008e9 / 16e9  # 16 GB of weights cross the memory once a token
+
+
+def test_a_closed_loop_is_simulated_with_ten_rounds(tmp_path):
+    found = outcome(setup(tmp_path, **CLOSED))
+    in_flight = found.output_tokens_per_s * found.e2el_s["mean"] / 128  # Little's law, less the ramp at both ends
+    assert 7.0 < in_flight < 8.2
+    assert found.ttft_s["p99"] > found.ttft_s["median"]
+
+
+def test_copies_multiply_throughput_and_share_the_load(tmp_path):
+    one = outcome(setup(tmp_path, **CLOSED))
+    four = outcome(setup(tmp_path, n_gpus=4, load="closed-loop concurrency", concurrency=32))
+    assert four.value("throughput_out_tok_s", "mean") == pytest.approx(4 * one.value("throughput_out_tok_s", "mean"))
+    assert four.value("tpot_ms", "mean") == pytest.approx(one.value("tpot_ms", "mean"))
+
+
+def test_prompts_first_holds_decodes_back(tmp_path):
+    mixed = outcome(setup(tmp_path, engine="vLLM", concurrency=64, load="closed-loop concurrency"))
+    first = outcome(
+        setup(tmp_path, engine="SGLang", engine_version="0.5.6", concurrency=64, load="closed-loop concurrency")
+    )
+    assert first.ttft_s["mean"] > 1.5 * mixed.ttft_s["mean"]  # equal requests stay together in waves
+
+
+def test_nothing_beats_the_speed_of_light(tmp_path):
+    rows = [{"metric": "tpot_ms", **FIXED, "value": 3.0}, {"metric": "tpot_ms", **FIXED, "value": 10.0}]
+    found = predict(read_measurements(write(tmp_path / "two.csv", *rows)), light=True)
+    assert all(each.value > each.light for each in found)
+    assert [each.measurement.id for each in beating_light(found)] == ["row-0"]  # 16 GB in 3 ms is 5.3 TB/s
+
+
+# ------------------------------------------------------------------------------------------------------- scores
+
+
+def test_errors_are_averaged_by_group_first(tmp_path):
+    rows = [{"metric": "tpot_ms", **FIXED} for _ in range(3)] + [{"metric": "tpot_ms", **FIXED, "source": "you"}]
+    found = predict(read_measurements(write(tmp_path / "four.csv", *rows)))
+    value = found[0].value
+    shifted = [
+        each._replace(value=each.measurement.value * factor)
+        for each, factor in zip(found, (1.1, 1.2, 1.3, 0.6), strict=True)
+    ]
+    assert value is not None
+    got = score(shifted)
+    assert (got.rows, got.groups) == (4, 2)
+    assert got.median_ape == pytest.approx(np.median([0.2, 0.4]))
+    assert got.bias == pytest.approx(np.median([0.2, -0.4]))
+    assert got.row_median_ape == pytest.approx(0.25)
+
+
+def test_what_is_not_covered_is_counted_with_its_reason(tmp_path):
+    rows = [
+        {"metric": "tpot_ms", **FIXED},
+        {"metric": "tpot_ms", **FIXED, "model": "Nobody-7B"},
+        {"metric": "tpot_ms", **FIXED, "hardware": "SN40L"},
+        {"metric": "tpot_ms"},
+        {"metric": "tpot_ms", **FIXED, "weight_dtype": "int3-odd"},
+        {"metric": "req_s", **FIXED},
+    ]
+    found = predict(read_measurements(write(tmp_path / "many.csv", *rows)))
+    reasons = list(not_covered(found))
+    assert sum(not_covered(found).values()) == 5
+    for part in ("Nobody-7B", "SN40L", "does not say how requests came", "int3-odd", "metric req_s"):
+        assert any(part in reason for reason in reasons), part
+    summary = as_json(found, ["A"])
+    assert (summary["rows"], summary["rows_predicted"]) == (6, 1)
+    assert sum(summary["not_covered"].values()) == 5
+    assert set(summary["metrics"]["tpot_ms"]["fixed_batch"]) == {
+        *("rows", "groups", "median_ape", "p90_ape", "bias", "interval_coverage")
+    }
+
+
+def test_grades_choose_what_is_scored(tmp_path):
+    rows = [{"metric": "tpot_ms", **FIXED, "quality": grade} for grade in "ABC"] + [
+        {"metric": "tpot_ms", **FIXED, "quality": ""}
+    ]
+    found = predict(read_measurements(write(tmp_path / "grades.csv", *rows)))
+    assert [each.measurement.quality for each in scored(found, ["A", "B"])] == ["A", "B", ""]
+    assert by(found, "metric")[("tpot_ms",)].rows == 4
+
+
+# ------------------------------------------------------------------------------------------------------- intervals
+
+
+def test_an_interval_holds_its_share_of_groups_like_those_it_was_made_of():
+    rng = np.random.default_rng(1)
+    made = [Residual("tpot_ms", "closed_loop", (str(g), "", ""), x) for g in range(2000) for x in rng.normal(0, 0.2, 3)]
+    low, high = bounds(table(made), "tpot_ms", "closed_loop", 0.8)
+    fresh = np.exp(rng.normal(0, 0.2, 10_000))
+    assert 0.78 < np.mean((fresh > low) & (fresh < high)) < 0.82
+    assert bounds(table(made), "pp_tok_s", "single") == bounds(
+        table(made), "tpot_ms", "closed_loop"
+    )  # falls back to all
+
+
+def test_groups_weigh_alike_in_an_interval():
+    many = [Residual("tpot_ms", "open_loop", ("big", "", ""), 0.0)] * 1000
+    others = [Residual("tpot_ms", "open_loop", (str(g), "", ""), 1.0) for g in range(9)]
+    assert table([*many, *others])["tpot_ms open_loop"][LEVELS.index(0.5)] > 0.8
+
+
+def test_shipped_intervals_are_ordered_and_widen_with_the_level():
+    for kind, values in shipped().items():
+        assert list(values) == sorted(values), kind
+        assert len(values) == len(LEVELS)
+        narrow, wide = (bounds(shipped(), *kind.partition(" ")[::2], level) for level in (0.5, 0.9))
+        assert wide[0] <= narrow[0] <= narrow[1] <= wide[1]
+
+
+# ------------------------------------------------------------------------------------------------------- command
+
+
+def call(*arguments: str):
+    return CliRunner().invoke(build(["validate"]), ["validate", *arguments])
+
+
+def test_the_command_prints_json_csv_and_text(tmp_path):
+    rows = [{"metric": "tpot_ms", **FIXED}, {"metric": "ttft_ms", **FIXED, "model": "Nobody-7B"}]
+    path = str(write(tmp_path / "two.csv", *rows))
+    summary = json.loads(call(path, "--format", "json").stdout)
+    assert (summary["rows"], summary["rows_predicted"]) == (2, 1)
+    lines = list(csv.DictReader(call(path, "--format", "csv").stdout.splitlines()))
+    assert len(lines) == 2
+    assert float(lines[0]["low"]) < float(lines[0]["predicted"]) < float(lines[0]["high"])
+    assert float(lines[0]["error"]) == pytest.approx(float(lines[0]["predicted"]) / 10 - 1, abs=1e-4)
+    assert lines[1]["predicted"] == "" and "Nobody-7B" in lines[1]["reason"]
+    text = call(path).stdout
+    assert "Errors by metric and regime" in text
+    assert "Not covered, 1 rows" in text
+
+
+def test_the_command_draws_predicted_over_measured(tmp_path):
+    path = write(tmp_path / "one.csv", {"metric": "tpot_ms", **FIXED})
+    picture = tmp_path / "out.png"
+    assert call(str(path), "--format", "json", "--plot", str(picture)).exit_code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+# ------------------------------------------------------------------------------------------------------- the whole file
+
+
+@pytest.mark.slow
+def test_the_published_measurements_are_covered_and_close(shared):
+    """Most of the rows graded A and B are predicted; the errors are where docs/log.md says, with a margin."""
+    rows = [
+        row for row in read_measurements(shared / "measurements" / "measurements.csv.gz") if row.quality in ("A", "B")
+    ]
+    found = predict(rows, level=0.8)
+    assert sum(each.value is not None for each in found) >= 0.95 * len(rows)
+    errors = by(found, "metric", "regime")
+    for (metric, regime), most in {
+        ("tpot_ms", "fixed_batch"): 0.12,
+        ("tpot_ms", "closed_loop"): 0.18,
+        ("throughput_total_tok_s", "fixed_batch"): 0.20,
+        ("throughput_out_tok_s", "fixed_batch"): 0.18,
+        ("throughput_out_tok_s", "offline"): 0.25,
+        ("tg_tok_s", "single"): 0.12,
+        ("ttft_ms", "fixed_batch"): 0.30,
+    }.items():
+        assert errors[(metric, regime)].median_ape < most, (metric, regime)
+    assert math.isfinite(score(found).interval_coverage)
