@@ -56,7 +56,7 @@ def _label(answer: Answer) -> str:
 
 
 def latency_curves(rates_per_s: Sequence[float], reports: Sequence[Report]) -> "Figure":
-    """Draw median and p95 of TTFT and TPOT over the rate, with the bounds of the SLO and the overloaded rates marked."""
+    """Draw median and p95 of TTFT and TPOT over the rate, with the bounds of the SLO and the overloaded rates."""
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
 
     figure, panels = plt.subplots(1, 2, figsize=(11, 3.9), layout="constrained")

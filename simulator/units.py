@@ -76,7 +76,9 @@ def scaled(value: float, unit: str, digits: int = 3) -> str:
     rounded = float(f"{value:.{digits}g}")  # first, so that 999.9 becomes 1.00 k and not 1e+03
     power = min(max(3 * math.floor(math.log10(abs(rounded)) / 3 + 1e-12), smallest), largest)
     number = rounded / 10.0**power
-    return f"{number:.{digits}g} {prefixes[power]}{unit}" if abs(number) < 1000 else f"{value / 10.0**power:,.0f} {unit}"
+    if abs(number) >= 1000:
+        return f"{value / 10.0**power:,.0f} {prefixes[power]}{unit}"
+    return f"{number:.{digits}g} {prefixes[power]}{unit}"
 
 
 def gibibytes(value_bytes: float, digits: int = 2) -> str:

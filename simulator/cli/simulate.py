@@ -29,7 +29,7 @@ from simulator.workload import ClosedLoop, Workload
 
 DEFINITIONS = (
     "TTFT: request sent to first token; E2EL: to last token. TPOT: (E2EL - TTFT) / (n - 1) per request. ITL: every gap "
-    "between tokens, pooled. Percentiles are numpy's linear ones, ± is the half-width of a 95 % interval (batch means); "
+    "between tokens, pooled. Percentiles are numpy's, linear; ± is the half-width of a 95 % interval (batch means), "
     "none where a section of the run has too few values."
 )
 
