@@ -28,14 +28,13 @@ def bill(report: Report, usd_per_hour: float, copies: int = 1) -> Bill:
 
     dollars per million = dollars per hour / (tokens per second x 3600) x 10^6
     """
-    input_per_s = report.input_tokens / report.duration_s
-    output_per_s, total_per_s = report.output_tokens_per_s, report.total_tokens_per_s
+    input_per_s, output_per_s = report.input_tokens / report.billed_s, report.output_tokens / report.billed_s
     share = report.prompt_share
     return Bill(
         usd_per_hour=usd_per_hour * copies,
         usd_per_million_output_tokens=usd_per_million(usd_per_hour, output_per_s),
         usd_per_million_input_tokens=usd_per_million(usd_per_hour, input_per_s),
-        usd_per_million_total_tokens=usd_per_million(usd_per_hour, total_per_s),
+        usd_per_million_total_tokens=usd_per_million(usd_per_hour, input_per_s + output_per_s),
         split_usd_per_million_input_tokens=usd_per_million(usd_per_hour * share, input_per_s),
         split_usd_per_million_output_tokens=usd_per_million(usd_per_hour * (1 - share), output_per_s),
         prompt_share=share,

@@ -2,18 +2,20 @@
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from simulator.errors import ProfileError, nearest
-from simulator.hardware import DeviceClass, Hardware
-from simulator.profile import Bytes, Figure, Fraction, Number, Profile, Seconds, Source, Strict, find, names
+from simulator.hardware import DeviceClass, Hardware, PeakName
+from simulator.profile import Bytes, Figure, Fraction, Number, Profile, Seconds, Source, Strict, Whole, find, names
 
 KIND = "engines"
 UNITY = Figure(1.0, Source(text="the kernels that the device was measured with", date="", evidence="derived"))
 EXPERTS = Figure(
     0.65,
     Source(
-        text="aiconfigurator-core 0.12.0 kernel tables: experts reach 0.5 to 0.75 of the share of plain products at 4,096 tokens",
+        text="aiconfigurator-core 0.12.0 kernel tables: 0.5 to 0.75 of the share of plain products at 4,096 tokens",
         date="2026-11",
         evidence="derived",
     ),
@@ -36,16 +38,22 @@ class Kernels(Strict):
     unpacked: Number = UNITY
     packed: Number = UNITY
     experts: Number = EXPERTS
+    quantized_experts: Number | None = None  # the same where they are multiplied in fp8 or fp4, if it differs
     cache: Number = UNITY
     attention: Number = UNITY
     launch: Number = UNITY
     link: Number = UNITY
 
+    def experts_share(self, peak: PeakName) -> float:
+        """Return the share of the compute rate that routed experts reach when multiplied in a type."""
+        own = self.quantized_experts if peak in ("fp8", "fp4") else None
+        return self.experts if own is None else own
+
 
 class Default(Strict):
     """A setting's default on the devices that the conditions name; the first that holds wins."""
 
-    value: Number
+    value: Whole
     memory_at_least_bytes: Bytes | None = None
     device_classes: tuple[DeviceClass, ...] = ()
     except_families: tuple[str, ...] = ()
@@ -95,13 +103,16 @@ class Engine(Profile):
     aliases: tuple[str, ...] = ()
     notes: str = ""
     policy: Policy
-    block_size: Number
+    block_size: Whole
     max_num_seqs: tuple[Default, ...]
     max_num_batched_tokens: tuple[Default, ...]
     admit_full_prompt: bool = False
+    admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
     async_scheduling: bool = False
     scheduler_not_modelled: str = ""  # what no policy here follows; `infercast simulate` then refuses the engine
-    pipelines_prompts: bool = False  # stages work on several chunks of a prompt at once
+    prompt_chunks_in_flight: Annotated[int, Field(ge=1)] = (
+        1  # chunks of a prompt that follow one another through stages
+    )
     fp8_cache: bool = False  # the cache is fp8 where the weights are fp8 or fp4
     memory: MemoryRule
     overheads: Overheads

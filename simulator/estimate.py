@@ -89,7 +89,7 @@ class Phase:
 
     @property
     def light_s(self) -> float:
-        """Seconds at the data sheet's peaks, without overhead: no kernel can beat them."""
+        """Seconds of these ops at the data sheet's peaks, without overhead."""
         return sum(op.light_s for op in self.ops)
 
     @property
@@ -136,7 +136,7 @@ class Estimate:
 
     @cached_property
     def prefill(self) -> Phase:
-        """All steps that compute the prompts; TTFT is their sum."""
+        """All steps that compute the prompts; TTFT is their sum and the engine's time per request."""
         return self._phase(prefill_counts(self.deployment, self.batch))
 
     @cached_property
@@ -157,11 +157,11 @@ class Estimate:
     @cached_property
     def expected(self) -> Latency:
         """What is predicted."""
-        return self._latency(self._models[0], self.prefill.seconds)
+        return self._latency(self._models[0], self.prefill.seconds + self.deployment.engine.overheads.request_s)
 
     @cached_property
     def light(self) -> Latency:
-        """What no kernel can beat."""
+        """At the data sheet's peaks."""
         return self._latency(self._models[1], self.prefill.light_s)
 
     def _latency(self, model: StepModel, ttft_s: float) -> Latency:

@@ -10,8 +10,7 @@ from simulator.engine import UNITY
 from simulator.profile import Evidence, Figure, Profile, Source
 from simulator.roofline import Rates
 from simulator.units import GIB, gibibytes, scaled
-
-UNUSED = ("overheads.request_s",)  # the API server is its own process: no answer counts it yet
+from simulator.work import FORMATS
 
 
 class Basis(NamedTuple):
@@ -48,10 +47,24 @@ def basis(deployment: Deployment) -> list[Basis]:
     """Return the figures behind the step times and the memory plan of a deployment."""
     hardware, engine = deployment.hardware, deployment.engine
     speeds = [Basis(hardware.id, path, float(figure), figure.source) for path, figure in _speeds(deployment)]
-    kernels = (pair for pair in figures(engine.kernels_on(hardware), "kernels") if pair[1].source != UNITY.source)
-    host = (pair for pair in figures(engine.overheads, "overheads") if pair[0] not in UNUSED)
+    kernels = _kernels(deployment)
+    host = figures(engine.overheads, "overheads")
     speeds += [Basis(engine.id, path, float(figure), figure.source) for path, figure in (*kernels, *host)]
     return speeds + memory_basis(deployment)
+
+
+def _kernels(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
+    """Yield what an engine's kernels reach of the device's rates, where an op of the model rests on it."""
+    ops = deployment.ops
+    idle = {
+        "kernels.link": all(op.rate != "all_reduce" for op in ops),
+        "kernels.experts": all(op.experts is None for op in ops),
+        "kernels.packed": not any(FORMATS[op.format].is_packed for op in ops),
+        "kernels.unpacked": not any(FORMATS[op.format].is_packed for op in ops),
+    }
+    for path, figure in figures(deployment.engine.kernels_on(deployment.hardware), "kernels"):
+        if figure.source != UNITY.source and not idle.get(path, False):
+            yield path, figure
 
 
 def memory_basis(deployment: Deployment) -> list[Basis]:

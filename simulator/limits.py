@@ -31,6 +31,7 @@ def limits(deployment: Deployment) -> Limits:
         full_groups=plan.groups.full,
         window_groups=plan.groups.windowed,
         window_blocks=plan.window_blocks,
+        admit_full_output=engine.admit_full_output,
     )
 
 

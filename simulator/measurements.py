@@ -5,6 +5,7 @@ The columns are those of the measurement files (docs/measurements.md); `.csv` an
 
 import csv
 import gzip
+import io
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -69,9 +70,9 @@ class Setup:
         return "fixed_batch" if self.batch else None
 
     def noted(self, pattern: str) -> float | None:
-        """Return the number that a pattern finds in the load or the notes.
+        r"""Return the number that a pattern finds in the load or the notes.
 
-        >>> Setup(*[""] * 4, 1, *[1] * 4, *[""] * 5, 1.0, 1.0, 1, 0, 0.0, "500 requests", "").noted(r"(\\d+) requests")
+        >>> Setup(*[""] * 4, 1, *[1] * 4, *[""] * 5, 1.0, 1.0, 1, 0, 0.0, "500 requests", "").noted(r"(\d+) requests")
         500.0
         """
         found = re.search(pattern, f"{self.load}; {self.notes}")
@@ -98,11 +99,13 @@ class Measurement:
 def read_measurements(path: Path) -> list[Measurement]:
     """Read a table of measurements; a ProfileError names the file and the line of a mistake."""
     try:
-        opened = gzip.open(path, "rt", encoding="utf-8", newline="") if path.suffix == ".gz" else path.open(newline="")
-        with opened as lines:
-            return list(_read(csv.DictReader(lines), path))
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+        return list(_read(csv.DictReader(io.StringIO(text, newline="")), path))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise ProfileError(str(path), f"it cannot be read ({error})", "Give a .csv or .csv.gz of measurements") from error
+        raise ProfileError(
+            str(path), f"it cannot be read ({error})", "Give a .csv or .csv.gz of measurements"
+        ) from error
 
 
 def _read(table: "csv.DictReader[str]", path: Path) -> Iterator[Measurement]:

@@ -146,6 +146,11 @@ def refuse_misfit(plan: MemoryPlan) -> None:
     if plan.num_blocks > plan.blocks_that_fit:
         given, because = f"{deployment} with {plan.num_blocks} cache blocks", f"{plan.blocks_that_fit} fit"
         raise DoesNotFitError(given, because, f"Give --num-gpu-blocks-override {plan.blocks_that_fit} or less")
+    slots = deployment.max_num_seqs * plan.blocks(settings.max_model_len or 1)
+    if deployment.engine.memory.is_reserved and slots > plan.num_blocks:
+        given = f"{deployment} with {deployment.max_num_seqs} slots of {settings.max_model_len or 1:,} tokens"
+        because = f"each slot reserves its context, and the cache holds {plan.cache_tokens:,} tokens"
+        raise DoesNotFitError(given, because, "Give a smaller --max-num-seqs or --max-model-len")
     if settings.max_model_len is not None and plan.max_context_tokens < settings.max_model_len:
         given = f"{deployment} with max_model_len {settings.max_model_len}"
         because = f"the cache holds one sequence of {plan.max_context_tokens} tokens at most"

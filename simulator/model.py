@@ -36,8 +36,8 @@ class Block(Strict):
 class Repeat(Strict):
     """A run of blocks, in order, that is repeated."""
 
-    repeat: Positive = 1
-    of: tuple[str, ...]
+    repeat: Annotated[int, Field(gt=0, le=1_000)] = 1
+    of: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class Model(Profile):
@@ -57,7 +57,7 @@ class Model(Profile):
     dtype: str = "bf16"
     weight_dtype: str = "bf16"
     blocks: dict[str, Block]
-    layers: tuple[Repeat, ...]
+    layers: Annotated[tuple[Repeat, ...], Field(min_length=1)]
     published_parameters: Number | None = None
     published_cache_bytes_per_token: Number | None = None
 

@@ -80,7 +80,7 @@ class _Point(NamedTuple):
 def _points(each: Estimate) -> Iterator[_Point]:
     for name, phase in zip(COLOURS, (each.prefill, each.decode), strict=True):
         for op in phase.ops:
-            if op.cost.flops:
+            if op.cost.flops and op.cost.moved_bytes:  # prompts' attention is given no bytes, so no intensity
                 flops, moved, seconds = (float(part) for part in (op.cost.flops, op.cost.moved_bytes, op.cost.seconds))
                 yield _Point(name, op.cost.name, each.batch, flops / moved, flops / seconds)
 

@@ -11,16 +11,17 @@ import numpy as np
 from simulator.deployment import Deployment, Settings
 from simulator.engine import Engine
 from simulator.errors import InfercastError, NotModelledError
-from simulator.lengths import Fixed, Independent, LogNormal, Uniform
+from simulator.intervals import bounds, shipped
+from simulator.lengths import Fixed, Independent, Lengths, LogNormal, Uniform
 from simulator.limits import limits
 from simulator.measurements import Measurement, Setup
 from simulator.memory import memory_plan
 from simulator.report import Report, summarize
 from simulator.roofline import StepModel, StepTable
-from simulator.setups import Adjust, Placed, place
+from simulator.setups import Placed, place
 from simulator.simulate import simulate
 from simulator.work import Counts, pairs
-from simulator.workload import ClosedLoop, Lengths, OpenLoop, Workload
+from simulator.workload import ClosedLoop, OpenLoop, Workload
 
 IMX_RATIO = 0.8  # InferenceMAX draws both lengths from [0.8, 1] x nominal (shared/measurements/README.md, pitfall 1)
 SPREAD = 0.8  # guess: the coefficient of variation of lengths of data sets of which only means are known
@@ -31,7 +32,8 @@ MLPERF_INPUT_TOKENS = {  # mean prompt of each MLPerf data set: recalled from ml
     **{"llama-2-70b": 294.0, "mixtral-8x7b": 145.0, "llama-3.1-405b": 9428.0, "llama-3.1-8b": 778.0},
     **{"deepseek-r1": 800.0, "gpt-j-6b": 778.0},
 }
-OFFLINE_REQUESTS, OPEN_REQUESTS = 3_000, 2_000
+LONGEST = 4  # guess: data sets cut at so many times their mean
+OFFLINE_REQUESTS, MLPERF_REQUESTS, OPEN_REQUESTS = 3_000, 12_000, 2_000  # MLPerf runs take ten minutes at least
 MAX_STEPS_TOKENS = 12_000_000  # output tokens of one simulation: fewer requests where they are very long
 
 
@@ -76,18 +78,18 @@ def _statistic(stat: str) -> str:
     return "median" if "p50" in stat or stat.startswith("median") else "mean"
 
 
-def outcome(setup: Setup, adjust: Adjust | None = None, *, light: bool = False) -> Outcome:
-    """Predict a setup; `light` at the speed of light, `adjust` with other rates than the profiles'.
+def outcome(setup: Setup, given: Placed | None = None, *, light: bool = False) -> Outcome:
+    """Predict a setup; `light` at the speed of light, `given` on another deployment than its names lead to.
 
     InfercastError where it cannot be predicted.
     """
     regime = setup.regime
     if regime is None:
         raise NotModelledError("the load", "the source does not say how requests came", "State batch or concurrency")
-    placed = place(setup, adjust)
+    placed = given or place(setup)
     if regime in ("fixed_batch", "single"):
         return _one_batch(setup, placed, light=light)
-    return _under_load(setup, placed, light=light, keep=adjust is None)
+    return _under_load(setup, placed, light=light, keep=given is None)
 
 
 def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
@@ -103,7 +105,8 @@ def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
     if overfull and not light and size * (depth + prompt + output) > _cache_tokens(deployment):
         return _under_load(replace(setup, concurrency=size * placed.copies), placed, light=light)
     model = deployment.step_model(light=light)
-    ttft_s = _prefill_s(deployment, model, size, prompt, depth) if prompt else 0.0
+    together = 1 if "ttft of one user" in setup.notes else size
+    ttft_s = _prefill_s(deployment, model, together, prompt, depth) if prompt else 0.0
     decode_s = _decode_s(deployment, model, size, prompt, output) if output else 0.0
     steps = max(1, output - 1)
     request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
@@ -149,8 +152,9 @@ def _prefill_s(deployment: Deployment, model: StepModel, size: int, prompt: int,
         prefill_pairs_windowed=np.diff(windowed, prepend=0).astype(np.float64),
     )
     seconds = np.broadcast_to(model.seconds(counts), ends.shape)
-    stages = deployment.layout.pp if deployment.engine.pipelines_prompts else 1
-    return float(seconds.sum()) * (len(ends) + stages - 1) / (len(ends) * stages)
+    chunks = min(len(ends), deployment.engine.prompt_chunks_in_flight)
+    stages = deployment.layout.pp
+    return float(seconds.sum()) * (chunks + stages - 1) / (chunks * stages)
 
 
 def _pairs_before(token: int, prompt: int, past: int, window: int | None) -> int:
@@ -227,7 +231,7 @@ def _lengths(setup: Setup, model: str, engine: Engine) -> _Load:
         low = [max(1, round(IMX_RATIO * each)) for each in (prompt, output)]
         return _Load(Independent(Uniform(low[0], round(prompt)), Uniform(low[1], round(output))), 0.9 * output)
     if "dataset" in setup.notes or "ShareGPT" in setup.load or setup.load.startswith("MLPerf"):
-        longest = 8 * round(max(prompt, output))
+        longest = LONGEST * round(max(prompt, output))
         return _Load(Independent(LogNormal(prompt, SPREAD, longest), LogNormal(output, SPREAD, longest)), output)
     if setup.regime == "closed_loop" and engine.policy == "continuous":  # prompts-first keeps the waves together
         return _Load(Independent(Fixed(round(prompt)), Uniform.around(round(output), JITTER)), output)
@@ -246,7 +250,8 @@ def _workload(setup: Setup, deployment: Deployment, copies: int) -> Workload:
     if setup.regime == "open_loop" and setup.rate_per_s:  # without a rate only the saturated throughput is known
         count = min(int(stated or OPEN_REQUESTS), most)
         return Workload(OpenLoop(setup.rate_per_s / copies), load.lengths, count)
-    count = min(int((stated or OFFLINE_REQUESTS * copies) / copies), most)
+    usual = MLPERF_REQUESTS if setup.load.startswith("MLPerf") else OFFLINE_REQUESTS
+    count = min(int((stated or usual * copies) / copies), most)
     return Workload(ClosedLoop(count), load.lengths, count)
 
 
@@ -285,21 +290,26 @@ class Prediction(NamedTuple):
         return self.value / self.measurement.value - 1
 
 
-def predict(rows: list[Measurement], *, light: bool = False) -> list[Prediction]:
-    """Predict each row; rows of one setup share its outcome."""
+def predict(rows: list[Measurement], *, light: bool = False, level: float | None = None) -> list[Prediction]:
+    """Predict each row; rows of one setup share its outcome. `level` asks for intervals, 0.8 for those of 80 %."""
     known: dict[Setup, Outcome | InfercastError] = {}
     ideal: dict[Setup, Outcome | InfercastError] = {}
     found = []
     for row in rows:
         value, reason = _value(row, known, light=False)
         best = _value(row, ideal, light=True)[0] if light and value is not None else None
-        found.append(Prediction(row, value, best, reason))
+        found.append(Prediction(row, value, best, reason, *_interval(row, value, level)))
     return found
 
 
-def _value(
-    row: Measurement, known: dict[Setup, Outcome | InfercastError], *, light: bool
-) -> tuple[float | None, str]:
+def _interval(row: Measurement, value: float | None, level: float | None) -> tuple[float | None, float | None]:
+    if value is None or level is None:
+        return None, None
+    low, high = bounds(shipped(), row.metric, row.setup.regime or "", level)
+    return value * low, value * high
+
+
+def _value(row: Measurement, known: dict[Setup, Outcome | InfercastError], *, light: bool) -> tuple[float | None, str]:
     if row.setup not in known:
         try:
             known[row.setup] = outcome(row.setup, light=light)

@@ -97,7 +97,7 @@ def own_offer(hardware: str, usd_per_hour: float, devices: int = 1) -> Offer:
         "kind": "on-demand",
         "usd_per_hour": {"value": f"{usd_per_hour} USD/h", "source": "given"},
     }
-    given = {"text": "given by the user", "date": "", "evidence": "datasheet"}
+    given = {"text": "given by the user", "date": "", "evidence": "given"}
     raw = {"provider": "own price", "sources": {"given": given}, "offers": (row,)}
     return _offers(PriceList.from_mapping(raw, "--usd-per-hour"))[0]
 

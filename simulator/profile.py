@@ -24,7 +24,7 @@ from simulator.errors import InfercastError, ProfileError, nearest
 from simulator.units import UNITS, parse
 
 ProfileT = TypeVar("ProfileT", bound="Profile")
-Evidence = Literal["datasheet", "measured", "fitted", "derived", "family", "guess"]
+Evidence = Literal["datasheet", "measured", "fitted", "derived", "family", "guess", "given"]
 MAX_PROFILE_BYTES, MAX_DEPTH = 1_000_000, 20
 
 
@@ -76,8 +76,10 @@ class Figure(float):
 class _Quantity:
     """Pydantic's reader of `{value: 864 GB/s, source: key}`, or `{value: ..., guess: reason}`, into a Figure."""
 
-    def __init__(self, dimension: str, maximum: float | None = None) -> None:
-        self.dimension, self.maximum = dimension, maximum
+    def __init__(
+        self, dimension: str, maximum: float | None = None, *, positive: bool = False, whole: bool = False
+    ) -> None:
+        self.dimension, self.maximum, self.positive, self.whole = dimension, maximum, positive, whole
 
     def read(self, raw: object, info: ValidationInfo) -> Figure:
         if isinstance(raw, Figure):
@@ -92,6 +94,10 @@ class _Quantity:
         value = parse(raw.get("value"), self.dimension)
         if self.maximum is not None and value > self.maximum:
             raise ProfileError(f"{raw['value']!r}", f"it is above {self.maximum:g}", "Correct the number")
+        if self.positive and value == 0:
+            raise ProfileError(f"{raw['value']!r}", "nothing works at a rate or size of 0", "Give a number above 0")
+        if self.whole and not value.is_integer():
+            raise ProfileError(f"{raw['value']!r}", "it is counted whole", "Give a whole number")
         return Figure(value, self._source(raw, (info.context or {}).get("sources", {})))
 
     @staticmethod
@@ -126,14 +132,15 @@ class _Quantity:
 
 
 Bytes = Annotated[Figure, _Quantity("bytes")]
-BytesPerS = Annotated[Figure, _Quantity("bytes_per_s")]
-FlopsPerS = Annotated[Figure, _Quantity("flops_per_s")]
+BytesPerS = Annotated[Figure, _Quantity("bytes_per_s", positive=True)]
+FlopsPerS = Annotated[Figure, _Quantity("flops_per_s", positive=True)]
 Seconds = Annotated[Figure, _Quantity("s")]
 Watts = Annotated[Figure, _Quantity("w")]
 UsdPerHour = Annotated[Figure, _Quantity("usd_per_hour")]
 Tokens = Annotated[Figure, _Quantity("tokens")]
-Fraction = Annotated[Figure, _Quantity("fraction", maximum=1.0)]
+Fraction = Annotated[Figure, _Quantity("fraction", maximum=1.0, positive=True)]
 Number = Annotated[Figure, _Quantity("count")]
+Whole = Annotated[Figure, _Quantity("count", positive=True, whole=True)]
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -265,9 +272,10 @@ def find(kind: str, name: str) -> Path:
     if name.endswith((".yaml", ".yml")):
         return Path(name)
     for folder in folders(kind):
-        path = folder / f"{name.lower()}.yaml"
-        if path.is_file():
-            return path
+        for spelling in (name, name.lower()):
+            path = folder / f"{spelling}.yaml"
+            if path.is_file():
+                return path
     aliases = dict(_aliases(kind, os.environ.get("INFERCAST_PROFILES")))
     if name.lower() in aliases:
         return aliases[name.lower()]

@@ -58,7 +58,8 @@ def _half_width(values: Floats, measure: Callable[[Floats], float], share: float
     if len(values) * (1 - share) < SECTIONS * MIN_TAIL:
         return float("nan")
     parts = [measure(part) for part in np.array_split(values, SECTIONS)]
-    return float(T_95 * np.std(parts, ddof=1) / np.sqrt(SECTIONS))
+    spread = float(np.std(parts, ddof=1))
+    return T_95 * spread / SECTIONS**0.5 if spread > 1e-9 * abs(parts[0]) else 0.0  # less is rounding
 
 
 def warm_up(values: Floats) -> int:
@@ -78,11 +79,15 @@ def warm_up(values: Floats) -> int:
 
 @dataclass(frozen=True)
 class Report:
-    """A run's numbers. Requests that arrived before `skipped` are left out of latencies and rates, and said so."""
+    """A run's numbers. The first `skipped` requests are left out of latencies and rates, and this is said.
+
+    `request_s` is the engine's own time per request outside the steps; every latency from the arrival includes it.
+    """
 
     run: Run
     slo: Slo
     skipped: int
+    request_s: float = 0.0
 
     @cached_property
     def _kept(self) -> slice:
@@ -99,9 +104,9 @@ class Report:
         first, last, outputs = run.first_token_s[kept], run.finished_s[kept], run.requests.output_tokens[kept]
         gaps = np.where(outputs > 1, outputs - 1, 1)
         return {
-            "ttft": first - arrival,
+            "ttft": first - arrival + self.request_s,
             "tpot": np.where(outputs > 1, (last - first) / gaps, np.nan),
-            "e2el": last - arrival,
+            "e2el": last - arrival + self.request_s,
             "queue": run.scheduled_s[kept] - arrival,
         }
 
@@ -152,6 +157,18 @@ class Report:
     def duration_s(self) -> float:
         """From the first counted arrival to the end of the last step."""
         return self.run.end_s - float(self.run.requests.arrival_s[self.skipped])
+
+    @property
+    def billed_s(self) -> float:
+        """The time that the counted requests stand for: of a stable open loop their n mean gaps, else the duration.
+
+        The duration ends with the last answer, so it holds an idle tail that a service around the clock does not have.
+        """
+        arrival_s = self.run.requests.arrival_s[self._kept]
+        span_s = float(arrival_s[-1] - arrival_s[0])
+        if self.run.requests.concurrency or self.overloaded or not span_s:
+            return self.duration_s
+        return span_s * len(arrival_s) / (len(arrival_s) - 1)
 
     @property
     def completed(self) -> int:
@@ -244,7 +261,8 @@ class Report:
                 result[f"{measure}_{name}_ms_half_width"] = _number(stat.half_widths[measure] * 1e3)
             result[f"std_{name}_ms"] = _number(stat.std * 1e3)
         return result | {
-            "slo_attainment": self.within if self.slo.bounds_s else None,
+            "slo_attainment": self.within["all"] if self.slo.bounds_s else None,
+            **{f"slo_attainment_{name}": self.within[name] for name in self.slo.bounds_s},
             "warm_up_requests": self.skipped,
             "overloaded": self.overloaded,
             "queue_growth_per_s": self.queue_growth_per_s,
@@ -262,7 +280,7 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def summarize(run: Run, slo: Slo | None = None, *, steady: bool = True) -> Report:
+def summarize(run: Run, slo: Slo | None = None, *, steady: bool = True, request_s: float = 0.0) -> Report:
     """Summarise a run; `steady` drops the warm-up of a process that has a steady state (a replayed trace has none)."""
-    slo = slo or Slo()
-    return Report(run, slo, warm_up(run.finished_s - run.requests.arrival_s) if steady else 0)
+    skipped = warm_up(run.finished_s - run.requests.arrival_s) if steady else 0
+    return Report(run, slo or Slo(), skipped, request_s)

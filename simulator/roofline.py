@@ -94,10 +94,10 @@ class Rates:
             raise ProfileError(f"{self.hardware.name} {name}", "no achievable gemm rates are known", "Add them")
         exponent = float("inf") if gemm.exponent is None else float(gemm.exponent)
         ours, stored = self.kernels, FORMATS[op.format]
-        compute = gemm.compute_fraction * ours.compute * (ours.experts if op.experts else 1.0)
+        compute = gemm.compute_fraction * ours.compute * (ours.experts_share(name) if op.experts else 1.0)
         compute *= ours.unpacked if stored.is_packed else 1.0
         memory = gemm.memory_fraction * ours.memory * (ours.packed if stored.is_packed else 1.0)
-        return _Gemm(compute, memory, gemm.launch_s * ours.launch * op.launches, exponent)
+        return _Gemm(min(compute, 1.0), min(memory, 1.0), gemm.launch_s * ours.launch * op.launches, exponent)
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
         """T = t0 + max(F / (c P), B / (m W)); linear in the tokens read, so that steps can be added up."""
@@ -105,7 +105,8 @@ class Rates:
         if not self.light:
             require(self.hardware, "decode_attention")
             rates = self.hardware.achievable.decode_attention
-            compute, memory = self._prefill_rates()[0], rates.memory_fraction * self.kernels.cache  # type: ignore[union-attr]
+            compute = self._prefill_rates()[0]
+            memory = min(rates.memory_fraction * self.kernels.cache, 1.0)  # type: ignore[union-attr]
             launch_s = rates.launch_s * self.kernels.launch  # type: ignore[union-attr]
         compute_s = counts.dot(op.flops) / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / (memory * self.hardware.memory_bytes_per_s)
@@ -127,7 +128,7 @@ class Rates:
     def _prefill_rates(self) -> tuple[float, float]:
         require(self.hardware, "prefill_attention")
         rates = self.hardware.achievable.prefill_attention
-        return rates.compute_fraction * self.kernels.attention, rates.half_length_tokens  # type: ignore[union-attr]
+        return min(rates.compute_fraction * self.kernels.attention, 1.0), rates.half_length_tokens  # type: ignore[union-attr]
 
     def _stream(self, op: Op, counts: Counts) -> Cost:
         fraction = 1.0
@@ -217,7 +218,7 @@ class StepModel:
     hardware: Hardware
     overheads: Overheads
     light: bool = False
-    kernels: Kernels = Kernels()
+    kernels: Kernels | None = None
 
     @cached_property
     def _rates(self) -> Rates:

@@ -160,6 +160,11 @@ def _admissions(s: State, budget: int, now_s: float) -> None:
         take = min(tokens, budget)
         if blocks(limits, tokens if limits.admit_full_prompt else take) > book.free_blocks:
             break
+        if limits.admit_full_output:
+            promise = blocks(limits, request.prompt_tokens + request.output_tokens - 1)
+            if book.promised + promise > limits.num_blocks:
+                break
+            book.promised += promise
         book.free_blocks -= blocks(limits, take)
         budget -= take
         _admit(s, take, now_s)
@@ -226,6 +231,8 @@ def _finish(s: State, request: int, tokens: int, end_s: float) -> None:
     book.finished += 1
     if s.limits.policy != STATIC:
         book.free_blocks += blocks(s.limits, tokens)
+    if s.limits.admit_full_output:
+        book.promised -= blocks(s.limits, s.requests[request].prompt_tokens + s.requests[request].output_tokens - 1)
 
 
 @compiled

@@ -1,6 +1,5 @@
 """From a published setup to deployments: names mapped to profiles, layouts and settings filled in where not stated."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -17,7 +16,7 @@ FORMAT_NAMES = {
     **{name.lower(): name for name in FORMATS},
     **{"f16": "fp16", "fp4": "nvfp4", "int8_sq": "int8", "exl2-5.0-bpw": "q4_1", "exl2-2.5-bpw": "q2_K_S"},
     **{"exl2-4.0-bpw": "int4", "exl2-3.0-bpw": "iq3_XXS", "bfp8/bfp4 mixed": "q5_1", "bfp8": "q8_0"},
-    **{name: "int4" for name in ("int4-awq", "int4-gptq", "int4-awq (w4a16)", "int4 (mlc q4f16)")},
+    **dict.fromkeys(("int4-awq", "int4-gptq", "int4-awq (w4a16)", "int4 (mlc q4f16)"), "int4"),
 }
 ROOMY = 0.6  # of the memory: a layout that is not stated leaves the rest to the cache
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
@@ -30,24 +29,17 @@ class Placed(NamedTuple):
     copies: int
 
 
-Adjust = Callable[[Deployment], Deployment]
-
-
-def place(setup: Setup, adjust: Adjust | None = None) -> Placed:
-    """Return what a setup runs on; `adjust` puts other rates in, to fit them.
-
-    InfercastError where a profile is missing or the setup is not modelled.
-    """
+def place(setup: Setup) -> Placed:
+    """Return what a setup runs on. InfercastError where a profile is missing or the setup is not modelled."""
     hardware, model = load_hardware(setup.hardware), load_model(setup.model)
     engine = _engine(setup.engine or "vllm", setup.engine_version or setup.date)
     layout = Layout(1, 1, 1, *_formats(setup, model, hardware, engine), model.dtype)
     tp, pp = _degrees(setup, model, hardware, layout)
     ep = tp if setup.ep > 1 and tp > 1 else 1
+    copies = max(1, setup.devices // (tp * pp))
     hardware, tp = _pooled(hardware, model, tp)
     deployment = Deployment(model, hardware, engine, replace(layout, tp=tp, pp=pp, ep=min(ep, tp)), _settings(setup))
-    if adjust is not None:
-        deployment = adjust(deployment)
-    return Placed(deployment, max(1, setup.devices // (max(1, _stated_tp(setup, tp)) * pp)))
+    return Placed(deployment, copies)
 
 
 @cache
@@ -56,7 +48,7 @@ def _engine(name: str, version: str) -> Engine:
 
 
 def _formats(setup: Setup, model: Model, hardware: Hardware, engine: Engine) -> tuple[str, str]:
-    """Weights and cache; where not stated, the smallest float type that the device multiplies, as MLPerf runs choose."""
+    """Weights and cache; where not stated, MLPerf runs take fp8 where the device multiplies it."""
     weights = _format(setup.weight_dtype)
     if not weights and setup.load.startswith("MLPerf"):
         weights = "fp8" if "fp8" in hardware.peak_flops_per_s else model.weight_dtype
@@ -77,15 +69,11 @@ def _format(name: str) -> str:
     return known
 
 
-def _stated_tp(setup: Setup, tp: int) -> int:
-    return min(setup.tp, setup.devices) if setup.tp else tp
-
-
 def _degrees(setup: Setup, model: Model, hardware: Hardware, layout: Layout) -> tuple[int, int]:
+    """Tensor and pipeline degree; with attention copied, or nothing stated, the fewest devices that leave a cache."""
     pp = max(1, setup.pp)
-    if setup.dp > 1 and setup.ep > 1:  # attention is copied and experts are spread: as one group
-        return setup.devices // pp, pp
-    if setup.tp:
+    attention_is_copied = setup.dp > 1 or "attention_dp enabled" in setup.notes
+    if setup.tp and not attention_is_copied:
         return min(setup.tp, setup.devices), pp
     need = layout.weight_bytes(model.weights(layout))
     fitting = (tp for tp in DEGREES if tp <= setup.devices and need / tp <= ROOMY * hardware.memory_bytes)

@@ -1,5 +1,6 @@
 """What a user will accept: bounds on each request's latencies, and the share of requests that must keep them."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -43,6 +44,6 @@ def parse_slo(text: str, share: float = 0.95) -> Slo:
         metric, colon, value = part.partition(":")
         if not colon or metric in bounds_s:
             raise InfercastError(f"SLO {part!r}", "it is not one metric:bound", "Write, say, ttft:500ms,tpot:50ms")
-        bare = value.replace(".", "", 1).isdigit()
+        bare = re.fullmatch(r"[+-]?[\d.]+([eE][+-]?\d+)?", value)
         bounds_s[metric.lower()] = parse(f"{value} ms" if bare else value, "s")
     return Slo(bounds_s, share)

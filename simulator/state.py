@@ -37,6 +37,7 @@ BOOK = np.dtype(
             "prompt_pairs",
             "prompt_pairs_windowed",
             "scheduled",  # this step: sequences
+            "promised",  # blocks that running requests hold at their end, where only such are admitted as fit to it
         )
     ]
 )
@@ -56,6 +57,7 @@ class Limits(NamedTuple):
     full_groups: int
     window_groups: int
     window_blocks: int
+    admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
 
 
 REQUEST = np.dtype(

@@ -61,7 +61,7 @@ def test_cost_ranks_and_gives_reasons():
     assert [each["meets_slo"] for each in answers] == [True, True, False]
     assert answers[0]["usd_per_hour"] < answers[1]["usd_per_hour"]
     assert answers[0]["price_date"]
-    assert "TPOT is above 50 ms" in answers[2]["why"]
+    assert "miss TPOT <= 50 ms" in answers[2]["why"]
     assert answers[2]["usd_per_million_output_tokens"] is None
 
 
@@ -105,9 +105,9 @@ def test_bad_traces_are_refused(name, tmp_path):
         (["--workload", "chat", "--rate", "1", "--max-concurrency", "2"], "Give one of the two"),
         (["--workload", "chat", "--isl", "5", "--osl", "5", "--rate", "1"], "different things"),
         (["--workload", "chatt", "--rate", "1"], "Nearest: chat"),
-        (["--workload", "chat", "--rate", "1", "--burstiness", "0"], "not above 0"),
+        (["--workload", "chat", "--rate", "1", "--burstiness", "0"], "burstiness 0"),
         (["--workload", "chat", "--rate", "1", "--num-prompts", "0"], "0 requests"),
-        (["--workload", "chat", "--rate", "1", "--slo", "ttfb:1s"], "Nearest: ttft"),
+        (["--workload", "chat", "--rate", "1", "--slo", "ttfb:1s"], "Nearest: tpot, ttft"),
         (["--isl", "0", "--osl", "5", "--rate", "1"], "length 0"),
         (["--isl", "5", "--rate", "1"], "both --isl and --osl"),
         (["--workload", "chat", "--rate", "1", "--pp", "2"], "pp 2 under load"),

@@ -43,7 +43,7 @@ def test_an_impossible_slo_says_what_breaks():
     found = answer(scenario("l4"), 1.0)
     assert found.capacity.rate_per_s == 0
     assert found.at_load is None
-    assert "TPOT is above 50 ms" in found.why
+    assert "miss TPOT <= 50 ms" in found.why
 
 
 def test_without_an_slo_the_queue_is_the_limit():

@@ -114,11 +114,12 @@ def test_overload_is_seen_and_load_is_not():
 
 
 def test_bill_by_hand():
+    # Two requests 0.10 s apart stand for 0.20 s of a stable load, whenever the last answer ends.
     report = summarize(run([0.0, 0.10], [100, 50], [4, 1]), steady=False)
     cost = bill(report, usd_per_hour=3.6, copies=2)
     assert cost.usd_per_hour == 7.2
-    assert cost.usd_per_million_output_tokens == pytest.approx(3.6 / 3600 * 0.190 / 5 * 1e6)
-    assert cost.usd_per_million_input_tokens == pytest.approx(3.6 / 3600 * 0.190 / 150 * 1e6)
+    assert cost.usd_per_million_output_tokens == pytest.approx(3.6 / 3600 * 0.20 / 5 * 1e6)
+    assert cost.usd_per_million_input_tokens == pytest.approx(3.6 / 3600 * 0.20 / 150 * 1e6)
     both = 150 * cost.split_usd_per_million_input_tokens + 5 * cost.split_usd_per_million_output_tokens
     assert both == pytest.approx(155 * cost.usd_per_million_total_tokens)
 

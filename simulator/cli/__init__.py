@@ -16,9 +16,11 @@ COMMANDS = {
     "simulate": "Simulate requests on one copy of a model, step by step, with the engine's own scheduling rules.",
     "cost": "Compare what deployments cost per million tokens at a load, and at the highest load within the SLO.",
     "validate": "Predict every measurement of a file by what its load calls for, and show the errors.",
-    "reference": "Run the reference engine: a small real one in torch (extra `reference`).",
-    "calibrate": "Measure this machine and write its hardware profile (extra `reference`).",
-    "check": "Predict the reference engine, then run it, and show both (extra `reference`).",
+    "reference": "Generate text with the reference engine: greedy, paged cache, continuous batching.",
+    "calibrate": (
+        "Measure ceilings, single ops and host overheads of this machine with the engine's kernels; write profiles."
+    ),
+    "check": "Calibrate, predict steps and a Poisson load, then run both on the reference engine and compare.",
     "profiles": "List, show and check the profiles of devices, models, engines, prices and workloads.",
     "import-model": "Write a model profile from a Hugging Face config.json.",
 }

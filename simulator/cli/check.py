@@ -28,7 +28,7 @@ def command(
     log: Annotated[Path | None, Option("--log", metavar="FILE", help="Write the step log of the run as JSON.")] = None,
     plot: Annotated[Path | None, Option("--plot", metavar="FILE", help="Draw predicted over measured steps.")] = None,
     once: Annotated[bool, Option("--once", help="No second process, so no noise floor.")] = False,
-    only_cells: Annotated[bool, Option("--only-cells", hidden=True)] = False,
+    only_cells: Annotated[bool, Option("--only-cells", hidden=True, help="Time the cells alone.")] = False,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Calibrate, predict steps and a Poisson load, then run both on the reference engine and compare.

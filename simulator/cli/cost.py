@@ -20,7 +20,8 @@ from simulator.workload import Workload
 NOTES = (
     "Always on: idle hours cost what busy hours cost. $/M out, in and all divide the whole bill by one kind of token; "
     "the split charges prompts with the share of busy time that they added, and generated tokens with the rest.",
-    "Copies are as many as carry the rate within the SLO; each is simulated at its even share of it.",
+    "carries: the highest rate of one copy within the SLO; full: the price there. Copies are as many as carry the asked "
+    "rate, each simulated at its even share of it.",
 )
 
 
@@ -44,18 +45,16 @@ def command(
 
     The cheapest comes first; those that cannot keep the SLO come last, with what breaks.
     """
-    slo = accepted.value()
+    slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
     rate, workload = _one_rate(users)
 
     def case(choice: Any) -> Answer:
         deployment: Deployment = choice()
-        offer = (
-            own_offer(deployment.hardware.id, usd_per_hour) if usd_per_hour else cheapest(deployment.hardware.id, price)
-        )
+        device = deployment.hardware.id
+        offer = cheapest(device, price) if usd_per_hour is None else own_offer(device, usd_per_hour)
         return answer(Scenario(deployment, workload, slo, offer), rate)
 
     with progress_bar("deployments") as progress:
-        choices = asked.choices()
         cases = [
             partial(_counted, partial(case, choice), index, len(choices), progress)
             for index, choice in enumerate(choices)
@@ -70,7 +69,7 @@ def command(
     rows = [_row(each) for each in found]
     views = [_table(rows, f"{workload.describe()}; {slo}"), _reasons(rows)]
     used = evidence(each.scenario.deployment for each in found)
-    emit(Result({"answers": rows}, views, [*NOTES, *_prices(found)], used, refused, flat=True), form)
+    emit(Result({"answers": rows}, views, [*_headline(found), *NOTES, *_prices(found)], used, refused, flat=True), form)
 
 
 def _counted(case: Any, index: int, total: int, progress: Any) -> Answer:
@@ -158,6 +157,15 @@ def _table(rows: list[Row], load: str) -> View:
 def _reasons(rows: list[Row]) -> View:
     varying = common(rows)[1] or [Column("hardware", "hardware", left=True)]
     return View("Why", [*varying, Column("why", "", left=True)], rows)
+
+
+def _headline(found: list[Answer]) -> list[str]:
+    best, bill = found[0], found[0].at_load
+    if bill is None:
+        return ["None of these keeps the SLO."]
+    copies = f"{best.copies} copies of " if best.copies > 1 else ""
+    price = f"${bill.usd_per_million_output_tokens:.3g} per million output tokens at {best.rate_per_s:g} requests/s"
+    return [f"Cheapest: {copies}{best.scenario.deployment}, ${bill.usd_per_hour:.3g} per hour, {price}."]
 
 
 def _prices(found: list[Answer]) -> list[str]:

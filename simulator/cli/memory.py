@@ -121,7 +121,7 @@ LEDGER = (
     Column("weight_bytes", "weights", gibibytes),
     Column("workspace_bytes", "workspace of a step", gibibytes),
     Column("workspace_peak", "  which peaks in the"),
-    Column("context_bytes", "driver context", gibibytes),
+    Column("context_bytes", "other buffers", gibibytes),
     Column("graph_bytes", "captured graphs", gibibytes),
     Column("unused_bytes", "left alone", gibibytes),
     Column("cache_bytes", "KV cache", gibibytes),

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from rich import box
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -183,10 +182,8 @@ def _text(result: Result, width: int | None) -> str:
     for index, view in enumerate(result.views):
         if index:
             console.print()
-        table = _table(view)
-        least = Measurement.get(console, console.options, table).minimum
         console.print(Text(view.title, style="bold"), soft_wrap=True)
-        console.print(table, width=max(least, console.width), crop=False)
+        console.print(_table(view), crop=False)
     guesses, general = (rests_on(result.rests_on, kind) for kind in ("guess", "family"))
     notes = [*(f"Left out: {error}" for error in result.refused), *result.notes]
     notes += [f"Rests on guesses: {guesses}."] if guesses else []
@@ -209,7 +206,9 @@ def _table(view: View) -> Table:
             table.add_row(column.heading, *(column.cell(row) for row in view.rows))
         return table
     for column in view.columns:
-        table.add_column(column.heading, justify="left" if column.left else "right", overflow="fold")
+        words = " ".join([column.heading, *(column.cell(row) for row in view.rows)]).split()
+        longest = max(map(len, words), default=0)  # a narrow terminal breaks between words, never inside a figure
+        table.add_column(column.heading, justify="left" if column.left else "right", min_width=longest)
     for row in view.rows:
         table.add_row(*(column.cell(row) for column in view.columns))
     return table

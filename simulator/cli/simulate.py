@@ -29,7 +29,7 @@ from simulator.workload import ClosedLoop, Workload
 
 DEFINITIONS = (
     "TTFT: request sent to first token; E2EL: to last token. TPOT: (E2EL - TTFT) / (n - 1) per request. ITL: every gap "
-    "between tokens, pooled. Percentiles are numpy's, linear; ± is the half-width of a 95 % interval (batch means), "
+    "between tokens, pooled over requests. ± is the half-width of a 95 % interval (batch means), "
     "none where a section of the run has too few values."
 )
 
@@ -49,8 +49,8 @@ def command(
     Comma lists of deployments and rates make every combination.
     """
     slo = accepted.value()
+    choices = asked.choices()  # first: it opens the user's own profiles, of workloads too
     workloads = users.workloads()
-    choices = asked.choices()
 
     def case(choice: Any, rate: float | None, workload: Workload) -> tuple[Scenario, float | None, Report]:
         deployment: Deployment = choice()
@@ -121,8 +121,8 @@ def _summary(rows: list[Row]) -> View:
         Column("mean_kv_cache_usage", "cache", percent),
         Column("num_preemptions", "preempted", count),
     ]
-    if any(row["slo_attainment"] for row in rows):
-        columns.append(Column("slo_attainment", "in SLO", lambda within: percent(within["all"])))
+    if any(row["slo_attainment"] is not None for row in rows):
+        columns.append(Column("slo_attainment", "in SLO", percent))
     return View(f"Under load: {title}", columns, rows)
 
 

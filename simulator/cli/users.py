@@ -85,6 +85,11 @@ class WorkloadOptions:
             raise WorkloadError(
                 f"{given[0]} in part", "a request has a prompt and an output", "Give both --isl and --osl"
             )
+        if self.range_ratio and not plain:
+            raise WorkloadError(f"--range-ratio with {given[0]}", "its lengths are its own", "Leave --range-ratio out")
+        if self.burstiness is not None and (self.trace is not None or self.max_concurrency is not None):
+            because = "only requests at a rate of your own have gaps to draw"
+            raise WorkloadError("--burstiness with --trace or --max-concurrency", because, "Leave --burstiness out")
         if self.rate and self.max_concurrency is not None:
             because = "the rate of a closed loop is an outcome"
             raise WorkloadError("--rate with --max-concurrency", because, "Give one of the two")
