@@ -20,7 +20,7 @@ from simulator.workload import Workload
 NOTES = (
     "Always on: idle hours cost what busy hours cost. $/M out, in and all divide the whole bill by one kind of token; "
     "the split charges prompts with the share of busy time that they added, and generated tokens with the rest.",
-    "carries: the highest rate of one copy within the SLO; full: the price there. Copies are as many as carry the asked "
+    "carries: the highest rate of one copy within the SLO; full: the price there. Copies: as many as carry the asked "
     "rate, each simulated at its even share of it.",
 )
 
