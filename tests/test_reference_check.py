@@ -24,7 +24,7 @@ from simulator.reference.guard import Guard, timed  # noqa: E402
 from simulator.reference.transformer import Build, Transformer  # noqa: E402
 
 torch.set_num_threads(1)
-pytestmark = pytest.mark.filterwarnings("ignore")  # of torch's beta operators
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of torch's beta operators
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,10 @@ from simulator.steplog import Part  # noqa: E402
 from simulator.workload import Requests  # noqa: E402
 
 torch.set_num_threads(1)  # two threads on a shared machine wait for each other
-pytestmark = pytest.mark.filterwarnings("ignore")  # those of transformers and of torch's beta operators
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),
+]  # those of transformers and of torch's beta operators
 
 SMALL = {
     "vocab_size": 128,
