@@ -1,7 +1,6 @@
 """Every serving engine: its scheduling rules, its defaults by device, its memory convention, its overheads."""
 
 import re
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -136,7 +135,7 @@ class Engine(Profile):
 def load_engine(name: str) -> Engine:
     """Return an engine's preset: "vllm-0.33" by its file, or "vllm" for the newest version."""
     versions = [each for each in names(KIND) if each.rpartition("-")[0] == name]
-    newest = max(versions, key=_version, default=name)
+    newest = max(versions, key=lambda each: _numbers(each.rpartition("-")[2]), default=name)
     return Engine.from_yaml(find(KIND, newest))
 
 
@@ -167,7 +166,3 @@ def engine_of(name: str, version: str) -> Engine:
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(each) for each in re.findall(r"\d+", text))
-
-
-def _version(name: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in Path(name).name.rpartition("-")[2].split(".") if part.isdigit())

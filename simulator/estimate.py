@@ -10,7 +10,7 @@ import numpy as np
 from simulator.deployment import Deployment
 from simulator.errors import DoesNotFitError, InfercastError, WorkloadError
 from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
-from simulator.roofline import Cost, StepModel
+from simulator.roofline import Cost, StepModel, mostly_bound
 from simulator.work import Array, Counts, pairs
 
 
@@ -100,11 +100,7 @@ class Phase:
     @property
     def mostly(self) -> tuple[str, float]:
         """The resource that binds the ops that take most of the time, and their share."""
-        seconds: dict[str, float] = {}
-        for op in self.ops:
-            seconds[op.cost.bound] = seconds.get(op.cost.bound, 0.0) + float(op.cost.seconds)
-        resource = max(seconds, key=lambda name: seconds[name])
-        return resource, seconds[resource] / self.seconds
+        return mostly_bound(op.cost for op in self.ops)
 
     def share(self, op: OpCost) -> float:
         """Return the part of the phase that an op takes."""

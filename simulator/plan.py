@@ -13,7 +13,7 @@ from simulator.limits import limits, refuse_too_long
 from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
 from simulator.prices import Offer
 from simulator.report import Report, summarize
-from simulator.roofline import StepTable
+from simulator.roofline import StepTable, mostly_bound
 from simulator.simulate import Progress, simulate
 from simulator.slo import Slo
 from simulator.work import Counts
@@ -112,11 +112,8 @@ def binding(deployment: Deployment, report: Report) -> str:
         decode_reads=running * context,
         decode_reads_windowed=running * min(context, window),
     )
-    seconds: dict[str, float] = {}
-    for cost in deployment.step_model().explain(counts):
-        seconds[cost.bound] = seconds.get(cost.bound, 0.0) + float(cost.seconds)
-    resource = max(seconds, key=lambda name: seconds[name])
-    return f"decoding is {seconds[resource] / sum(seconds.values()):.0%} {resource}-bound at {running:.0f} at once"
+    resource, share = mostly_bound(deployment.step_model().explain(counts))
+    return f"decoding is {share:.0%} {resource}-bound at {running:.0f} at once"
 
 
 def capacity(scenario: Scenario) -> Capacity:

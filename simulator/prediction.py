@@ -186,7 +186,8 @@ def _under_load(setup: Setup, placed: Placed, *, light: bool, keep: bool = False
     allowed = limits(replace(deployment, engine=engine))
     table = _table(deployment, light) if keep else _fresh_table(deployment, light)
     run = simulate(allowed, table, requests)
-    return _reported(summarize(run, steady=False), placed.copies, deployment, light=light)
+    request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
+    return _reported(summarize(run, steady=False, request_s=request_s), placed.copies, deployment)
 
 
 _TABLES: dict[tuple[object, ...], StepTable] = {}  # those of the last setups: neighbours in a file often share one
@@ -255,11 +256,8 @@ def _workload(setup: Setup, deployment: Deployment, copies: int) -> Workload:
     return Workload(ClosedLoop(count), load.lengths, count)
 
 
-def _reported(report: Report, copies: int, deployment: Deployment, *, light: bool) -> Outcome:
-    request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
-    stats = {name: dict(stat.values) for name, stat in report.metrics.items()}
-    for name in ("ttft", "e2el"):
-        stats[name] = {key: value + request_s for key, value in stats[name].items()}
+def _reported(report: Report, copies: int, deployment: Deployment) -> Outcome:
+    stats = {name: stat.values for name, stat in report.metrics.items()}
     return Outcome(
         copies=copies,
         devices=deployment.layout.devices,

@@ -1,6 +1,6 @@
 """From a batch to seconds: every op over the rates that a device achieves, summed; and what binds it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -34,6 +34,15 @@ class Cost(NamedTuple):
     def bound(self) -> str:
         """The resource that takes longest: compute, memory, link or overhead."""
         return max(("compute", "memory", "link", "overhead"), key=lambda name: float(getattr(self, f"{name}_s")))
+
+
+def mostly_bound(costs: Iterable[Cost]) -> tuple[str, float]:
+    """Return the resource that binds the ops that take most of the time, and the share of the time that they take."""
+    seconds: dict[str, float] = {}
+    for cost in costs:
+        seconds[cost.bound] = seconds.get(cost.bound, 0.0) + float(cost.seconds)
+    resource = max(seconds, key=lambda name: seconds[name])
+    return resource, seconds[resource] / sum(seconds.values())
 
 
 def soft_maximum(first: Array, second: Array, exponent: float) -> Array:
