@@ -31,10 +31,12 @@ bench: .venv/ready
 check: .venv/reference ## predictions against the reference engine on this machine, about five minutes
 	$(BIN)/infercast check --device cpu --plot out/check.png
 
-check-vllm: ## the schedule of real vLLM on this CPU, in an environment of its own: docs/reference.md says how to make it
+check-vllm: .venv/reference ## schedule and times of real vLLM on this CPU, in an environment of its own: docs/reference.md says how to make it
 	@test -x vllmvenv/bin/python || { echo "make vllmvenv first: docs/reference.md, Other engines"; exit 2; }
-	PYTHONPATH=. VLLM_CPU_OMP_THREADS_BIND=0-1 vllmvenv/bin/python -m simulator.reference.vllm_cpu \
-		out/smollm2 out/steps-vllm.json 2 15
+	$(BIN)/python -m simulator.reference.export out/smollm2
+	PYTHONPATH=. VLLM_CPU_OMP_THREADS_BIND=1 vllmvenv/bin/python -m simulator.reference.vllm_cpu \
+		out/smollm2 out/vllm bfloat16 0.6 100
+	$(BIN)/infercast check-log out/vllm --model smollm2-135m --hardware xeon-8480 --dtype bf16
 
 # torch by its exact version first: a range would fetch the newest build, with gigabytes of CUDA.
 .venv/reference: .venv/ready

@@ -2,19 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.report import Report, summarize
+from simulator.optables import table_seconds
+from simulator.roofline import StepTable
 from simulator.simulate import Run, begin, end, opening
 from simulator.state import Limits
 from simulator.steplog import LoggedStep, StepLog, parts_of
 from simulator.workload import Requests
 
 Floats = npt.NDArray[np.float64]
+KINDS = ("prefill", "decode", "mixed")
 METRICS = ("ttft", "tpot", "e2el")
-QUANTILES = {"p50": "median", "p95": "p95"}
+QUANTILES = {"p50": 0.5, "p95": 0.95}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,45 @@ def step_errors(predicted_s: Sequence[float], measured_s: Sequence[float]) -> St
     return StepErrors(len(ratio), low, high, float(error.max()), float(np.median(ratio)))
 
 
+def errors_by_kind(
+    tiers: Mapping[str, StepTable], steps: Sequence[LoggedStep], window: int | None = None
+) -> dict[str, dict[str, StepErrors]]:
+    """Compare every step of a run with what each tier says for it, by kind of step: {"decode": {tier: errors}}."""
+    found: dict[str, dict[str, StepErrors]] = {}
+    for kind in KINDS:
+        some = [(step.counts(window), step.seconds) for step in steps if step.kind == kind]
+        if some:
+            seconds = [each for _, each in some]
+            found[kind] = {
+                tier: step_errors([table_seconds(table, counts) for counts, _ in some], seconds)
+                for tier, table in tiers.items()
+            }
+    return found
+
+
 def latencies(run: Run) -> dict[str, float]:
-    """Return TTFT, TPOT and E2EL of a run, simulated or measured, as {"ttft_p50_s": ...}."""
-    report: Report = summarize(run, steady=False)
+    """Return TTFT, TPOT and E2EL of a simulated run as {"ttft_p50_s": ...}."""
+    outputs = run.requests.output_tokens
+    return _quantiles(run.requests.arrival_s, run.first_token_s, run.finished_s, outputs)
+
+
+def logged_latencies(log: StepLog) -> dict[str, float]:
+    """Return the same figures of a log."""
+    rows = [(each.arrival_s, each.first_token_s, each.finished_s, each.output_tokens) for each in log.requests]
+    return _quantiles(*np.array(rows).T)
+
+
+def _quantiles(arrival_s: Floats, first_s: Floats, last_s: Floats, outputs: npt.NDArray[Any]) -> dict[str, float]:
+    several = outputs > 1  # a request of one token has no TPOT
+    metrics = {
+        "ttft": first_s - arrival_s,
+        "tpot": (last_s - first_s)[several] / (outputs[several] - 1),
+        "e2el": last_s - arrival_s,
+    }
     return {
-        f"{metric}_{name}_s": report.metrics[metric][quantile]
-        for metric in METRICS
-        for name, quantile in QUANTILES.items()
+        f"{name}_{label}_s": float(np.quantile(values, share))
+        for name, values in metrics.items()
+        for label, share in QUANTILES.items()
     }
 
 
@@ -102,13 +137,13 @@ def replay(log: StepLog) -> Replay:
     When the recorded times run out the last one is used again.
     """
     requests = requests_of(log)
-    state, arrival_s = opening(limits_of(log), requests)
+    state = opening(limits_of(log), requests)
     clock_s, steps = np.zeros(2), list[LoggedStep]()
     clock_s[:] = log.steps[0].start_s
-    while begin(state, arrival_s, clock_s):
+    while begin(state, clock_s):
         seconds = log.steps[min(len(steps), len(log.steps) - 1)].seconds
         steps.append(LoggedStep(float(clock_s[0]), seconds, parts_of(state)))
-        end(state, arrival_s, clock_s, seconds)
+        end(state, clock_s, seconds)
     pairs = zip(steps, log.steps, strict=False)
     different = (index for index, (ours, theirs) in enumerate(pairs) if sorted(ours.parts) != sorted(theirs.parts))
     return Replay(tuple(steps), next(different, min(len(steps), len(log.steps))))

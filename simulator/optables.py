@@ -156,13 +156,15 @@ def table_seconds(table: StepTable, counts: Counts) -> float:
     return float(table.token_s[int(counts.tokens)] + table.logit_s[int(counts.logits)] + attention)
 
 
-def corrected(table: StepTable, measured: Sequence[tuple[Counts, float]]) -> StepTable:
-    """Correct a table by a few measured steps.
+def fitted(table: StepTable, measured: Sequence[tuple[Counts, float]]) -> StepTable:
+    """Fit a table of the right shape to measured steps: first one factor for all of it, then its parts.
 
     token_s is scaled by a curve over tokens (straight between `KNOTS` in the logarithm), logit_s by one factor, the
     decode slopes by one, the prompt slopes by one: a linear least-squares fit of relative errors, held to factors of 1
     by `STIFFNESS`, and to factors of neighbours by the same.
     """
+    overall = float(np.median([seconds / table_seconds(table, counts) for counts, seconds in measured]))
+    table = StepTable(overall * table.token_s, overall * table.logit_s, overall * table.slopes)
     tokens = np.arange(len(table.token_s), dtype=np.float64)
     knots = np.array([each for each in KNOTS if each < len(tokens)] or [1], dtype=np.float64)
     shares = _shares(tokens, knots)

@@ -1,10 +1,13 @@
 """What an engine did, step by step: one schema for ours, for vLLM and for OpenVINO, as a table and as JSON."""
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from simulator.errors import ProfileError
 from simulator.work import Counts, count
@@ -26,7 +29,8 @@ def parts_of(s: "State") -> tuple[Part, ...]:
     """List what `schedule` decided, decodes first, in the order of the running list."""
     book, slots = s.book[0], s.slots[: s.book[0].running]
     tick, decoding = int(book.tick), int(book.decoding)
-    parts = [Part(int(slot.request), 1, int(slot.cached) + tick) for slot in slots[:decoding] if book.decode_now]
+    new = 1 + int(s.limits.draft_tokens)
+    parts = [Part(int(slot.request), new, int(slot.cached) + tick) for slot in slots[:decoding] if book.decode_now]
     chunks = (Part(int(slot.request), int(slot.chunk), int(slot.cached)) for slot in slots[decoding:])
     return (*parts, *(part for part in chunks if part.new_tokens > 0))
 
@@ -38,6 +42,12 @@ class LoggedStep:
     start_s: float
     seconds: float
     parts: tuple[Part, ...]
+
+    @property
+    def kind(self) -> str:
+        """prefill, decode or mixed; a chunk of one token after a past is a decode, as in `work.count`."""
+        decodes = sum(part.new_tokens == 1 and part.past_tokens > 0 for part in self.parts)
+        return "prefill" if not decodes else "decode" if decodes == len(self.parts) else "mixed"
 
     def counts(self, window: int | None = None) -> Counts:
         """Count its work as the simulator does."""
@@ -85,3 +95,19 @@ def read_log(path: Path) -> StepLog:
 
 def _parts(rows: Sequence[Sequence[int]]) -> tuple[Part, ...]:
     return tuple(Part(*row) for row in rows)
+
+
+def typical_steps(runs: Iterable[Sequence[LoggedStep]], window: int | None = None) -> list[tuple[Counts, float]]:
+    """Return the work and the median seconds of steps that are alike: the same numbers of sequences and of new tokens.
+
+    `runs` are the steps of one load each; the work is the mean over steps that are alike.
+    """
+    alike: dict[tuple[int, int, int], list[LoggedStep]] = defaultdict(list)
+    for index, steps in enumerate(runs):
+        for step in steps:
+            alike[index, len(step.parts), sum(part.new_tokens for part in step.parts)].append(step)
+    return [(_mean(steps, window), float(np.median([step.seconds for step in steps]))) for steps in alike.values()]
+
+
+def _mean(steps: Sequence[LoggedStep], window: int | None) -> Counts:
+    return Counts(*(float(np.mean(column)) for column in zip(*(step.counts(window) for step in steps), strict=True)))

@@ -15,8 +15,8 @@ from simulator.hardware import load_hardware
 from simulator.model import Model, load_model
 from simulator.optables import (
     OpTables,
-    corrected,
     decode_line,
+    fitted,
     gemm_shapes,
     prefill_line,
     read_tables,
@@ -95,7 +95,7 @@ def test_a_correction_meets_steps_that_are_slower_by_phase():
 
     decodes = [count([Sequence(1, context)] * n) for n in (1, 2, 4, 8, 16, 32) for context in (64, 500)]
     prompts = [count([Sequence(n, 0)]) for n in (64, 128, 256, 512, 1000)]
-    better = corrected(table, [(each, truth(each)) for each in (*decodes, *prompts)])
+    better = fitted(table, [(each, truth(each)) for each in (*decodes, *prompts)])
     for each in (count([Sequence(1, 200)] * 6), count([Sequence(1, 90)] * 12), count([Sequence(180, 0)])):
         before = abs(table_seconds(table, each) / truth(each) - 1)
         after = abs(table_seconds(better, each) / truth(each) - 1)
@@ -105,7 +105,7 @@ def test_a_correction_meets_steps_that_are_slower_by_phase():
 def test_a_correction_of_nothing_changes_little():
     table = step_table(tables(), MODEL, 1024, 64)
     steps = [count([Sequence(1, 64)] * n) for n in (1, 4, 16)] + [count([Sequence(256, 0)])]
-    same = corrected(table, [(each, table_seconds(table, each)) for each in steps])
+    same = fitted(table, [(each, table_seconds(table, each)) for each in steps])
     np.testing.assert_allclose(same.token_s, table.token_s, rtol=1e-6)
     np.testing.assert_allclose(same.slopes, table.slopes, rtol=1e-6)
 
@@ -189,12 +189,16 @@ def cell_counts(row: dict) -> Counts:
     return count([*batch, Sequence(row["new"], row["past"])] if row["new"] else batch)
 
 
+def steps_of(recorded: dict) -> list[tuple[dict, float]]:
+    return [({name: row[name] for name in Counts._fields}, row["measured_s"]) for row in recorded["calibration"]]
+
+
 def test_recorded_predictions_are_made_again(recorded, smollm2, tmp_path):
     """Composing, fitting and predicting are deterministic: the same tables and steps give the same seconds."""
     path = tmp_path / "tables.json"
     path.write_text(json.dumps(recorded["tables"]))
     composed = step_table(read_tables(path), smollm2, 2048, 64)
-    better = corrected(composed, [(cell_counts(row), row["measured_s"]) for row in recorded["calibration"]])
+    better = fitted(composed, [(Counts(**row), seconds) for row, seconds in steps_of(recorded)])
     assert len(recorded["cells"]) == 29
     for row in recorded["cells"]:
         counts = cell_counts(row)

@@ -1,7 +1,6 @@
 """`infercast check`: predict, then run the reference engine, and show both."""
 
 import json
-import math
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +9,12 @@ from typer import Option
 
 from simulator.cli.enginerun import EngineOptions, status
 from simulator.cli.options import Format, OutputFormat, grouped
-from simulator.cli.output import Column, Result, Row, View, emit, number, percent
-from simulator.comparison import METRICS, relative_errors, step_errors
+from simulator.cli.output import Result, Row, emit
+from simulator.cli.steperrors import error_row, latency_rows, latency_view, load_step_rows, step_view
+from simulator.comparison import KINDS, step_errors
 from simulator.hardware import load_hardware
 from simulator.reference.check import Check, Checker, Plan, second_process
 from simulator.reference.guard import Timing
-
-KINDS = ("prefill", "decode", "mixed")
 
 
 @grouped
@@ -58,26 +56,35 @@ def command(
 
 
 def _result(found: Check) -> Result:
-    steps, latencies = _step_rows(found), _latency_rows(found)
-    tiers = list(found.cells[0].predicted_s)
-    views = [View("Held-out steps: error of the prediction", STEP_COLUMNS, steps)]
-    if latencies:
-        columns = [Column("metric", "", left=True), Column("measured_s", "measured ms", number(3, 1e3))]
-        columns += [Column(tier, tier, lambda value: f"{value:+.0%}") for tier in tiers]
-        views.append(View(f"Poisson load, {found.load.rate_per_s:.3g}/s", columns, latencies))  # type: ignore[union-attr]
-    disturbed = [each for each in found.cells if each.measured.contended]
+    cells = _cell_rows(found)
+    views = [step_view("Held-out steps: error of the prediction", cells)]
     notes = [f"{found.about['device']}, {found.about['software']}, {found.about['model']} in {found.about['dtype']}."]
+    disturbed = [each for each in found.cells if each.measured.contended]
     if disturbed:
         share = len(disturbed) / len(found.cells)
         notes.append(f"Other work used the cores during {share:.0%} of the cells: not a measurement of this machine.")
-    if found.load is not None and found.load.others_cores > 0.1:
-        notes.append(f"Others used {found.load.others_cores:.1f} cores during the load.")
+    notes.append(f"The machine's own speed changed by {found.drift:.0%} meanwhile: no error below that means anything.")
+    steps, latencies = list[Row](), list[Row]()
+    if found.load is not None:
+        steps = load_step_rows(found.load.step_errors)
+        latencies = latency_rows(found.load.predicted, found.load.measured)
+        views.append(step_view("Steps of the load", steps))
+        views.append(latency_view(f"Poisson load, {found.load.rate_per_s:.3g}/s", latencies))
+        if found.load.others_cores > 0.1:
+            notes.append(f"Others used {found.load.others_cores:.1f} cores during the load.")
     plain = found.as_dict()
-    sections = {"latencies": latencies, "calibration": plain["calibration"], "cells": plain["cells"], "steps": steps}
+    sections = {
+        "latencies": latencies,
+        "load_steps": steps,
+        "calibration": plain["calibration"],
+        "pulses": plain["pulses"],
+        "cells": plain["cells"],
+        "steps": cells,
+    }
     return Result(sections, views, notes)
 
 
-def _step_rows(found: Check) -> list[Row]:
+def _cell_rows(found: Check) -> list[Row]:
     rows: list[Row] = []
     for kind in KINDS:
         cells = [each for each in found.cells if each.cell.kind == kind]
@@ -85,43 +92,8 @@ def _step_rows(found: Check) -> list[Row]:
             continue
         measured = [each.measured.seconds for each in cells]
         for tier in cells[0].predicted_s:
-            errors = step_errors([each.predicted_s[tier] for each in cells], measured)
-            rows.append({"kind": kind, "tier": tier, **_fields(errors)})
+            rows.append(error_row(kind, tier, step_errors([each.predicted_s[tier] for each in cells], measured)))
         again = [each.again.seconds for each in cells if each.again]
         if again:
-            rows.append({"kind": kind, "tier": "noise floor", **_fields(step_errors(again, measured))})
+            rows.append(error_row(kind, "noise floor", step_errors(again, measured)))
     return rows
-
-
-def _fields(errors: object) -> dict[str, float]:
-    return {name: getattr(errors, name) for name in ("count", "median", "p90", "largest", "bias")}
-
-
-def _latency_rows(found: Check) -> list[Row]:
-    if found.load is None:
-        return []
-    errors = {tier: relative_errors(said, found.load.measured) for tier, said in found.load.predicted.items()}
-    return [
-        {
-            "metric": f"{metric.upper()} {share}",
-            "measured_s": found.load.measured[f"{metric}_{share}_s"],
-            **{tier: each[f"{metric}_{share}_s"] for tier, each in errors.items()},
-        }
-        for metric in METRICS
-        for share in ("p50", "p95")
-    ]
-
-
-def _signed(value: float) -> str:
-    return "-" if math.isnan(value) else f"x{value:.2f}"
-
-
-STEP_COLUMNS = (
-    Column("kind", "steps", left=True),
-    Column("tier", "predicted from", left=True),
-    Column("count", "cells"),
-    Column("median", "median error", percent),
-    Column("p90", "p90", percent),
-    Column("largest", "largest", percent),
-    Column("bias", "bias", _signed),
-)

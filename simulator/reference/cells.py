@@ -38,15 +38,6 @@ class Cell(NamedTuple):
         return count([Row(part.new_tokens, part.past_tokens) for part in self.parts()], window)
 
 
-CALIBRATION = (
-    *(Cell(decodes=each, context=64) for each in (1, 2, 4, 8, 16, 32)),
-    Cell(decodes=4, context=1000),
-    Cell(decodes=16, context=500),
-    Cell(decodes=32, context=250),
-    *(Cell(new=each) for each in (16, 64, 256, 1000)),
-    Cell(new=128, past=512),
-    Cell(decodes=8, context=200, new=100),
-)
 HELD_OUT = (
     *(Cell(new=each) for each in (24, 48, 100, 180, 400, 700)),
     Cell(new=90, past=300),

@@ -1,7 +1,7 @@
 """Predict, then run: the simulator's tiers against the engine on the same machine, with the noise floor.
 
 The tiers: "roofline" (measured or data-sheet ceilings, nothing else), "profile" (the constants that `calibrate`
-writes), "op tables" (steps composed of measured ops), "calibrated" (these corrected by a few steps).
+writes), "op tables" (steps composed of measured ops), "calibrated" (these fitted to the steps of small loads).
 Every prediction is made before the held-out run starts.
 """
 
@@ -16,30 +16,29 @@ from typing import Any
 import torch
 
 from simulator.calibrate import Bench, engine_preset, hardware_profile, with_peaks_of
-from simulator.comparison import latencies
+from simulator.comparison import StepErrors, errors_by_kind, latencies
 from simulator.engine import Engine
 from simulator.errors import InfercastError
 from simulator.hardware import Hardware
-from simulator.lengths import Independent, Uniform
-from simulator.optables import OpTables, corrected, step_table, table_seconds
-from simulator.reference.cells import CALIBRATION, HELD_OUT, Cell, fitting, measure_cell
+from simulator.optables import OpTables, fitted, step_table, table_seconds
+from simulator.reference.cells import HELD_OUT, Cell, fitting, measure_cell
 from simulator.reference.checkpoint import Checkpoint
 from simulator.reference.clock import WallClock
 from simulator.reference.device import Device
 from simulator.reference.engine import Executor, engine_limits, random_prompts, serve
-from simulator.reference.guard import Guard, Timing
+from simulator.reference.guard import Guard, Pulse, Timing, drift
+from simulator.reference.miniloads import LENGTHS, mini_loads
 from simulator.reference.probe import Probe, ceilings
 from simulator.reference.transformer import Build, Transformer
 from simulator.roofline import StepModel, StepTable
 from simulator.simulate import simulate
 from simulator.state import Limits
-from simulator.steplog import StepLog
-from simulator.work import Layout
+from simulator.steplog import StepLog, typical_steps
+from simulator.work import Counts, Layout
 from simulator.workload import ClosedLoop, OpenLoop, Workload
 
 Progress = Callable[[str], None]
 TIERS = ("roofline", "profile", "op tables", "calibrated")
-LENGTHS = Independent(Uniform(32, 300), Uniform(8, 64))
 MAX_TOKENS = 2048  # of a cell
 ROUNDS = 2
 
@@ -77,6 +76,7 @@ class CheckedLoad:
     predicted: dict[str, dict[str, float]]
     measured: dict[str, float]
     others_cores: float
+    step_errors: dict[str, dict[str, StepErrors]]  # by kind of step and tier
     log: StepLog
 
 
@@ -86,14 +86,19 @@ class Check:
 
     bench: Bench
     tables: OpTables
-    calibration: list[CheckedCell]
+    calibration: list[tuple[Counts, float]]
     cells: list[CheckedCell]
     load: CheckedLoad | None
+    pulses: list[Pulse]  # before calibrating, before predicting, before the load, at the end
     about: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def drift(self) -> float:
+        """How much the machine's own speed changed meanwhile: no claim below it."""
+        return drift(self.pulses)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        cells = {name: [_row(each) for each in getattr(self, name)] for name in ("calibration", "cells")}
         load = None
         if self.load is not None:
             load = {
@@ -101,9 +106,20 @@ class Check:
                 "predicted": self.load.predicted,
                 "measured": self.load.measured,
                 "others_cores": self.load.others_cores,
+                "step_errors": {
+                    kind: {tier: asdict(each) for tier, each in tiers.items()}
+                    for kind, tiers in self.load.step_errors.items()
+                },
             }
-        tables = asdict(self.tables)
-        return {"about": self.about, "bench": asdict(self.bench), "tables": tables, **cells, "load": load}
+        return {
+            "about": self.about,
+            "bench": asdict(self.bench),
+            "tables": asdict(self.tables),
+            "calibration": [{**counts._asdict(), "measured_s": seconds} for counts, seconds in self.calibration],
+            "cells": [_row(each) for each in self.cells],
+            "load": load,
+            "pulses": [each._asdict() for each in self.pulses],
+        }
 
 
 def _row(checked: CheckedCell) -> dict[str, Any]:
@@ -177,29 +193,48 @@ class Checker:
 
         `again` are timings of the same held-out cells in another process.
         """
+        pulses = [Pulse.take(self.build.device)]
         bench, tables = self.calibrate(name, like)
-        steps = self._measured(fitting(CALIBRATION, self.executor))
+        steps = self._mini_steps()
+        pulses.append(Pulse.take(self.build.device))
         tiers = self._tiers(bench, tables, steps, like)
         held_out = fitting(HELD_OUT, self.executor)
         predicted = [self._predicted(tiers, cell) for cell in held_out]
         load = self._predicted_load(tiers) if self.plan.requests else None
         measured = self.measure_held_out()
+        pulses.append(Pulse.take(self.build.device))
         twins: Sequence[Timing | None] = again or [None] * len(measured)
         cells = [
             CheckedCell(cell, said, timing, twin)
             for said, (cell, timing), twin in zip(predicted, measured, twins, strict=True)
         ]
+        checked = self._run_load(*load, tiers) if load else None
+        pulses.append(Pulse.take(self.build.device))
         return Check(
             bench=bench,
             tables=tables,
-            calibration=[CheckedCell(cell, self._predicted(tiers, cell), timing, None) for cell, timing in steps],
+            calibration=steps,
             cells=cells,
-            load=self._run_load(*load) if load else None,
+            load=checked,
+            pulses=pulses,
             about={"model": self.model.name, "device": bench.device, "dtype": bench.dtype, "software": bench.software},
         )
 
+    def _mini_steps(self) -> list[tuple[Counts, float]]:
+        """Serve the small loads with the engine's own scheduler, and return their typical steps."""
+        runs = []
+        for requests in mini_loads(self._max_tokens):
+            self._progress(f"small load: {len(requests)} prompts of {requests.max_prompt_tokens} tokens")
+            prompts = random_prompts(requests, self.model.vocab, self.plan.seed)
+            runs.append(serve(self.executor, self.limits, requests, prompts, WallClock()).steps)
+        return typical_steps(runs, self._windowed)
+
+    @property
+    def _max_tokens(self) -> int:
+        return min(self.limits.num_blocks * self.limits.block_size // 2, self.model.max_context_tokens)
+
     def _tiers(
-        self, bench: Bench, tables: OpTables, steps: Sequence[tuple[Cell, Timing]], like: Hardware | None
+        self, bench: Bench, tables: OpTables, steps: Sequence[tuple[Counts, float]], like: Hardware | None
     ) -> dict[str, StepTable]:
         sizes = MAX_TOKENS, max(64, self.plan.max_num_seqs)
         hardware = Hardware.from_mapping(hardware_profile(bench, tables, self.model, like), bench.name)
@@ -208,12 +243,11 @@ class Checker:
         ops = self.model.ops(Layout(weight_dtype=dtype, cache_dtype=dtype, model_dtype=dtype))
         profile = StepModel(ops, hardware, engine.overheads)
         composed = step_table(tables, self.model, *sizes)
-        measured = [(cell.counts(self._windowed), timing.seconds) for cell, timing in steps]
         return {
             "roofline": replace(profile, light=True).table(*sizes),
             "profile": profile.table(*sizes),
             "op tables": composed,
-            "calibrated": corrected(composed, measured),
+            "calibrated": fitted(composed, steps),
         }
 
     def _predicted(self, tiers: dict[str, StepTable], cell: Cell) -> dict[str, float]:
@@ -235,14 +269,17 @@ class Checker:
         runs = {name: latencies(simulate(self.limits, table, requests)) for name, table in tiers.items()}
         return workload, runs
 
-    def _run_load(self, workload: Workload, predicted: dict[str, dict[str, float]]) -> CheckedLoad:
+    def _run_load(
+        self, workload: Workload, predicted: dict[str, dict[str, float]], tiers: dict[str, StepTable]
+    ) -> CheckedLoad:
         requests, guard = workload.requests(), Guard()
         prompts = random_prompts(requests, self.model.vocab, self.plan.seed)
         self._progress(f"{len(requests)} requests in real time, about {requests.arrival_s[-1]:.0f} s")
         served = serve(self.executor, self.limits, requests, prompts, WallClock())
         log = served.log({"engine": "reference", "model": self.model.name, "device": self.build.device.name})
         rate_per_s = float(getattr(workload.arrivals, "rate_per_s", float("nan")))
-        return CheckedLoad(rate_per_s, predicted, latencies(served.run), guard.others_cores, log)
+        errors = errors_by_kind(tiers, served.steps, self._windowed)
+        return CheckedLoad(rate_per_s, predicted, latencies(served.run), guard.others_cores, errors, log)
 
 
 def second_process(arguments: Sequence[str]) -> list[Timing]:

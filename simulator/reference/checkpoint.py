@@ -15,7 +15,8 @@ from safetensors import safe_open
 
 from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.importer import model_from_config
-from simulator.layers import Attention, Dense, LatentAttention
+from simulator.latent import LatentAttention
+from simulator.layers import Attention, Dense
 from simulator.model import Block, Model
 from simulator.reference.tokenizer import Tokenizer, from_folder
 

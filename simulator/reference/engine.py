@@ -93,17 +93,17 @@ def serve(
     """Serve a workload to its end; `clock` says how long each step takes, while the executor computes it."""
     _refuse(executor, limits, requests)
     executor.known = [list(prompt) for prompt in prompts]
-    state, arrival_s = opening(limits, requests)
+    state = opening(limits, requests)
     clock_s, rows, steps = np.zeros(2), list[Table](), list[LoggedStep]()
-    while begin(state, arrival_s, clock_s):
+    while begin(state, clock_s):
         parts = parts_of(state)
         start_s = float(clock_s[0])
         seconds = clock(state, start_s, _work(executor, state, parts))
         rows.append(_row(state, start_s, seconds))
         steps.append(LoggedStep(start_s, seconds, parts))
-        end(state, arrival_s, clock_s, seconds)
+        end(state, clock_s, seconds)
     executor.pool.keep(set())
-    run = closing(state, arrival_s, requests, np.concatenate(rows))
+    run = closing(state, requests, np.concatenate(rows))
     outputs = (known[len(prompt) :] for known, prompt in zip(executor.known, prompts, strict=True))
     return Served(run, tuple(steps), tuple(outputs))
 

@@ -1,12 +1,14 @@
 """A checkpoint as a Hugging Face folder, for engines that read nothing else."""
 
 import json
+import sys
 from pathlib import Path
 
 from safetensors.torch import save_file
 
 from simulator.errors import NotModelledError
 from simulator.layers import Attention, Dense
+from simulator.reference.catalogue import load_checkpoint
 from simulator.reference.checkpoint import Checkpoint, shapes
 
 
@@ -43,3 +45,7 @@ def export_folder(checkpoint: Checkpoint, folder: Path) -> Path:
     if checkpoint.tokenizer is not None:
         checkpoint.tokenizer.codec.save(str(folder / "tokenizer.json"))
     return folder
+
+
+if __name__ == "__main__":
+    export_folder(load_checkpoint("smollm2-135m"), Path(sys.argv[1]))

@@ -2,11 +2,12 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from simulator.reference.device import Device
 
@@ -25,6 +26,33 @@ class Timing(NamedTuple):
     def contended(self) -> bool:
         """Whether other work used the cores meanwhile."""
         return self.others_cores > TOLERATED_CORES
+
+
+class Pulse(NamedTuple):
+    """Seconds of a fixed product that stays in the caches, and of a fixed read that does not: the machine's own speed.
+
+    What changes between two pulses is the machine (its clock, its neighbours on the host), not the engine.
+    """
+
+    compute_s: float
+    read_s: float
+
+    @classmethod
+    def take(cls, device: Device) -> "Pulse":
+        """Measure for about a second."""
+        square = torch.ones(512, 512, device=device.kind)
+        numbers = torch.ones(1 << 26, device=device.kind)
+        product = timed(lambda: [square @ square for _ in range(8)], device, least_s=0.5)
+        return cls(product.seconds, timed(numbers.sum, device, least_s=0.5).seconds)
+
+
+def drift(pulses: Sequence[Pulse]) -> float:
+    """Return how much slower the slowest pulse was than the fastest, the larger of computing and reading.
+
+    >>> drift([Pulse(1.0, 4.0), Pulse(1.1, 5.0)])
+    0.25
+    """
+    return max(max(each) / min(each) - 1 for each in zip(*pulses, strict=True))
 
 
 class Guard:
@@ -55,12 +83,20 @@ def _busy_and_own_s() -> tuple[float, float] | None:
     return busy, own.user + own.system + own.children_user + own.children_system
 
 
-def timed(work: Callable[[], object], device: Device, least_s: float = 0.05, repeats: int = 5) -> Timing:
-    """Run work once to warm up, then `repeats` times or more until `least_s` have passed."""
+def timed(
+    work: Callable[[], object],
+    device: Device,
+    least_s: float = 0.05,
+    repeats: int = 5,
+    before: Callable[[], object] = lambda: None,
+) -> Timing:
+    """Run work once to warm up, then `repeats` times or more until `least_s` have passed; `before` is not timed."""
     work()
     device.synchronize()
     guard, found, start_s = Guard(), list[float](), time.perf_counter()
     while len(found) < repeats or (time.perf_counter() - start_s < least_s and len(found) < 1000):
+        before()
+        device.synchronize()
         before_s = time.perf_counter()
         work()
         device.synchronize()

@@ -21,7 +21,8 @@ from simulator.reference.linear import Linear, make_linear
 from simulator.reference.transformer import Build, Transformer
 from simulator.steplog import Part
 
-COLD_BYTES = 160_000_000  # weights in turn come from memory, not from a cache: five times the largest L3 seen
+COLD_BYTES = 160_000_000  # of weights or cache in turn, of which each call finds its own gone from the caches
+FLUSH_BYTES = 1 << 29  # read before each timing: as much as a step reads between two uses of a weight
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 DECODES = ((1, 64), (1, 512), (1, 1500), (4, 64), (4, 400), (8, 150), (16, 64), (16, 400), (32, 64), (32, 250))
 PROMPTS = ((16, 0), (64, 0), (256, 0), (512, 0), (1000, 0), (64, 400), (128, 512))
@@ -59,6 +60,7 @@ class Probe:
     def __init__(self, model: Model, build: Build, progress: Progress = lambda _: None) -> None:
         self.model, self.build, self._progress = model, build, progress
         self.timings: list[Timing] = []
+        self._others = torch.ones(FLUSH_BYTES // 4, device=build.device.kind)
 
     @torch.inference_mode()
     def tables(self) -> OpTables:
@@ -78,7 +80,7 @@ class Probe:
 
     def _time(self, work: Callable[[], object], what: str) -> float:
         self._progress(what)
-        timing = timed(work, self.build.device, least_s=0.03, repeats=3)
+        timing = timed(work, self.build.device, least_s=0.03, repeats=3, before=self._others.sum)
         self.timings.append(timing)
         return timing.seconds
 

@@ -20,22 +20,22 @@ ENVIRONMENT = {
 }
 os.environ.update({name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()})
 
-import numpy as np  # noqa: E402
 import vllm  # noqa: E402
 from vllm import LLM, SamplingParams  # noqa: E402
 
-from simulator.lengths import Independent, Uniform  # noqa: E402
+from simulator.reference.miniloads import record  # noqa: E402
 from simulator.steplog import LoggedRequest, LoggedStep, Part, StepLog  # noqa: E402
-from simulator.workload import OpenLoop, Requests, Workload  # noqa: E402
+from simulator.workload import Requests  # noqa: E402
 
 
 class VllmCpu:
     """A vLLM engine whose every scheduling decision is written down."""
 
-    def __init__(self, folder: Path, max_num_seqs: int, max_num_batched_tokens: int, max_model_len: int = 2048) -> None:
+    def __init__(self, folder: Path, dtype: str, max_num_seqs: int = 16, max_num_batched_tokens: int = 256) -> None:
+        max_model_len, self._dtype = 2048, dtype
         self._llm = LLM(
             model=str(folder),
-            dtype="float32",
+            dtype=dtype,
             enforce_eager=True,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
@@ -87,7 +87,7 @@ class VllmCpu:
         columns = (requests.arrival_s, requests.prompt_tokens, requests.output_tokens)
         rows = zip(*(each.tolist() for each in columns), first_s, last_s, strict=True)
         return StepLog(
-            {"engine": "vllm", "version": vllm.__version__},
+            {"engine": "vllm", "version": vllm.__version__, "dtype": self._dtype},
             self._limits,
             tuple(steps),
             tuple(LoggedRequest(*row) for row in rows),
@@ -109,14 +109,9 @@ def _parts(decision: Any) -> tuple[Part, ...]:
     )
 
 
-def main(folder: str, log: str, rate_per_s: str, count: str) -> None:
-    """Serve a Poisson load of random tokens and write its step log; a few requests warm up."""
-    engine, lengths = VllmCpu(Path(folder), 16, 256), Independent(Uniform(32, 300), Uniform(8, 64))
-    rng = np.random.default_rng(0)
-    for rate, requests_sent in ((50.0, 4), (float(rate_per_s), int(count))):
-        requests = Workload(OpenLoop(rate), lengths, requests_sent).requests()
-        prompts = [rng.integers(0, 1000, int(length)).tolist() for length in requests.prompt_tokens]
-        engine.serve(requests, prompts).write(Path(log))
+def main(folder: str, logs: str, dtype: str, load: str, count: str) -> None:
+    """Write the logs of the small loads and of a Poisson load into a folder: `infercast check-log` reads them."""
+    record(VllmCpu(Path(folder), dtype).serve, Path(logs), float(load), int(count))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,59 @@
+"""Tables of predicted against measured steps and latencies, for engines that really run."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from simulator.cli.output import Column, Row, View, number, percent
+from simulator.comparison import METRICS, StepErrors, relative_errors
+
+
+def error_row(kind: str, tier: str, errors: StepErrors) -> Row:
+    """Return the row of one kind of step under one way of predicting."""
+    fields = {name: getattr(errors, name) for name in ("count", "median", "p90", "largest", "bias")}
+    return {"kind": kind, "tier": tier, **fields}
+
+
+def load_step_rows(by_kind: Mapping[str, Mapping[str, StepErrors]]) -> list[Row]:
+    """Return a row for each kind of step and each tier."""
+    return [error_row(kind, tier, each) for kind, tiers in by_kind.items() for tier, each in tiers.items()]
+
+
+def latency_rows(predicted: Mapping[str, Mapping[str, float]], measured: Mapping[str, float]) -> list[Row]:
+    """Return a row for each metric and quantile: what was measured, and the relative error of each tier."""
+    errors = {tier: relative_errors(said, measured) for tier, said in predicted.items()}
+    return [
+        {
+            "metric": f"{metric.upper()} {share}",
+            "measured_s": measured[f"{metric}_{share}_s"],
+            **{tier: each[f"{metric}_{share}_s"] for tier, each in errors.items()},
+        }
+        for metric in METRICS
+        for share in ("p50", "p95")
+    ]
+
+
+def step_view(title: str, rows: Sequence[Row]) -> View:
+    """Show errors of steps."""
+    return View(title, STEP_COLUMNS, rows)
+
+
+def latency_view(title: str, rows: Sequence[Row]) -> View:
+    """Show errors of latencies: one column for each tier."""
+    tiers = [key for key in rows[0] if key not in ("metric", "measured_s")]
+    columns = [Column("metric", "", left=True), Column("measured_s", "measured ms", number(3, 1e3))]
+    return View(title, [*columns, *(Column(tier, tier, lambda value: f"{value:+.1%}") for tier in tiers)], rows)
+
+
+def _factor(value: float) -> str:
+    return "-" if math.isnan(value) else f"x{value:.2f}"
+
+
+STEP_COLUMNS = (
+    Column("kind", "steps", left=True),
+    Column("tier", "predicted from", left=True),
+    Column("count", "steps"),
+    Column("median", "median error", percent),
+    Column("p90", "p90", percent),
+    Column("largest", "largest", percent),
+    Column("bias", "bias", _factor),
+)

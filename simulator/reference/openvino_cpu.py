@@ -1,0 +1,119 @@
+"""openvino-genai's continuous batching on a CPU, in an environment of its own, as a step log in our schema.
+
+Run with that environment's Python and this repository on PYTHONPATH (docs/reference.md). The pipeline does not say what
+a step consists of; it is worked out from the tokens that come (`Progress`), and a run that contradicts it is refused.
+4-bit weights stay as they are and activations are int8, so its steps are its own, not those of the other engines.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino
+import openvino_genai as genai
+
+from simulator.errors import InfercastError
+from simulator.reference.miniloads import record
+from simulator.steplog import LoggedRequest, LoggedStep, Part, StepLog
+from simulator.workload import Requests
+
+CACHE_GIB, BLOCK_SIZE = 1, 32  # openvino-genai's block size on a CPU
+BLOCKS = 2452  # that 1 GiB holds of SmolLM2-135M in u8 with scales, as the library says
+
+
+class Progress:
+    """What the rules of dynamic split-fuse say: decodes take one token each, prompts in order share what is left."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self.left: dict[int, list[int]] = {}  # request -> [tokens computed, tokens known]
+
+    def next_step(self) -> list[Part]:
+        """Return what the next step computes."""
+        parts, budget = list[Part](), self._budget
+        for decoding in (True, False):
+            for request, (computed, known) in self.left.items():
+                if (known - computed == 1 and computed > 0) == decoding and budget > 0:
+                    parts.append(Part(request, min(known - computed, budget), computed))
+                    budget -= parts[-1].new_tokens
+        return parts
+
+    def advance(self, parts: list[Part]) -> set[int]:
+        """Advance by a step; return the requests that must have produced a token."""
+        produced = set()
+        for request, new, past in parts:
+            state = self.left[request]
+            state[0] = past + new
+            if state[0] == state[1]:
+                state[1] += 1
+                produced.add(request)
+        return produced
+
+
+class OpenvinoCpu:
+    """A continuous batching pipeline whose every step is timed."""
+
+    def __init__(self, weights: Path, threads: int, max_num_batched_tokens: int = 256) -> None:
+        scheduler = genai.SchedulerConfig()
+        scheduler.cache_size = CACHE_GIB
+        scheduler.max_num_batched_tokens = max_num_batched_tokens  # split-fuse heeds no number of sequences
+        scheduler.dynamic_split_fuse, scheduler.enable_prefix_caching = True, False
+        properties = {"INFERENCE_NUM_THREADS": threads}
+        self._pipeline: Any = genai.ContinuousBatchingPipeline(str(weights), scheduler, "CPU", properties)
+        self._budget = max_num_batched_tokens
+
+    def serve(self, requests: Requests, prompts: list[list[int]]) -> StepLog:
+        """Serve a workload in real time."""
+        first_s, last_s = np.zeros(len(requests)), np.zeros(len(requests))
+        steps, handles, progress = list[LoggedStep](), dict[int, Any](), Progress(self._budget)
+        sent, origin_s = 0, time.perf_counter()
+        while sent < len(requests) or handles:
+            now_s = time.perf_counter() - origin_s
+            while sent < len(requests) and requests.arrival_s[sent] <= now_s:
+                handles[sent] = self._send(sent, prompts[sent], int(requests.output_tokens[sent]))
+                progress.left[sent] = [0, len(prompts[sent])]
+                sent += 1
+            if not handles:
+                time.sleep(max(0.0, float(requests.arrival_s[sent]) - now_s))
+                continue
+            parts = progress.next_step()
+            self._pipeline.step()
+            end_s = time.perf_counter() - origin_s
+            steps.append(LoggedStep(now_s, end_s - now_s, tuple(parts)))
+            came = {row for row, handle in handles.items() if handle.can_read() and handle.read()}
+            if came != progress.advance(parts):
+                because = f"step {len(steps)} produced tokens for {sorted(came)}"
+                raise InfercastError("openvino-genai's schedule", because, "Its rules differ from the adapter's")
+            for row in came:
+                first_s[row] = first_s[row] or end_s
+                last_s[row] = end_s
+                if progress.left[row][1] == len(prompts[row]) + requests.output_tokens[row]:
+                    del handles[row], progress.left[row]
+        columns = (requests.arrival_s, requests.prompt_tokens, requests.output_tokens, first_s, last_s)
+        rows = zip(*(each.tolist() for each in columns), strict=True)
+        about = {"engine": "openvino-genai", "version": genai.__version__}
+        limits = {
+            "max_num_seqs": self._budget,
+            "max_num_batched_tokens": self._budget,
+            "num_blocks": BLOCKS,
+            "block_size": BLOCK_SIZE,
+            "admit_full_prompt": 0,
+        }
+        return StepLog(about, limits, tuple(steps), tuple(LoggedRequest(*row) for row in rows))
+
+    def _send(self, row: int, prompt: list[int], output_tokens: int) -> Any:
+        wanted = genai.GenerationConfig()
+        wanted.max_new_tokens, wanted.ignore_eos, wanted.do_sample = output_tokens, True, False
+        tokens = openvino.Tensor(np.array([prompt], dtype=np.int64))
+        return self._pipeline.add_request(row, tokens, wanted)
+
+
+def main(weights: str, logs: str, threads: str, load: str, count: str) -> None:
+    """Write the logs of the small loads and of a Poisson load into a folder: `infercast check-log` reads them."""
+    record(OpenvinoCpu(Path(weights), int(threads)).serve, Path(logs), float(load), int(count))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
