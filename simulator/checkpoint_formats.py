@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable
 
+from simulator.config_fields import Fields
 from simulator.errors import NotModelledError
-from simulator.model_types import Fields
 from simulator.work import number_format
 
 # What stays in the model's own type in any format: heads, embeddings, norms, routers; a vision part is left out.

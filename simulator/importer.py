@@ -3,29 +3,33 @@
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from simulator.checkpoint_formats import weight_dtype
+from simulator.config_fields import HEADS, HIDDEN, KV_HEADS, Fields
 from simulator.errors import NotModelledError, ProfileError, nearest
+from simulator.layer_names import block_names, runs
 from simulator.model import KIND, Model
-from simulator.model_types import HEADS, HIDDEN, KV_HEADS, MODEL_TYPES, WIDTH, Fields, ModelType
+from simulator.model_types import MODEL_TYPES, ModelType
 from simulator.profile import MAX_PROFILE_BYTES, folders
+from simulator.type_rules import LayerKind
 
-LAYERS = ("num_hidden_layers", "n_layer")
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
 EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
 CHOSEN = ("num_experts_per_tok", "experts_per_token", "top_k_experts", "moe_topk")
 SHARED = ("shared_expert_intermediate_size", "shared_intermediate_size")
 PREDICTION_LAYERS = ("num_nextn_predict_layers", "num_mtp_modules", "num_mtp_layers")
+T = TypeVar("T")
 MAX_LAYERS = 1000
-LONGEST_PATTERN = 16
 
-# Fields that change what layers do or hold; each is refused wherever it is set.
+# Fields that change what layers do or hold; each is refused wherever it is set and its model_type does not handle it.
 REFUSED = {
     "attention_chunk_size": "chunked attention",
     "index_topk": "sparse attention with an indexer",
@@ -53,30 +57,25 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
     Raises NotModelledError for what infercast does not model, ProfileError for a field that is missing or malformed.
     """
     fields, model_type = _resolved(config, where)
-    layers, context_tokens = fields.count(*LAYERS), fields.count("max_position_embeddings", "n_positions")
-    if layers > MAX_LAYERS:
-        raise fields.error(LAYERS[0], f"{layers} layers are more than {MAX_LAYERS}", "Correct the number")
-    windows, sparse = _windows(fields, model_type, layers, context_tokens), _sparse(fields, model_type, layers)
-    names = _block_names(windows, sparse)
-    norms = {} if model_type.norms == 2 else {"norms": model_type.norms}
-    blocks = {
-        block: {"mixer": _mixer(fields, model_type, window), "ffn": _ffn(fields, model_type, routed), **norms}
-        for block, window, routed in dict.fromkeys(zip(names, windows, sparse, strict=True))
-    }
+    kinds = _kinds(fields, model_type)
+    names = block_names(kinds)
+    blocks = {name: _block(fields, model_type, kind) for name, kind in dict(zip(names, kinds, strict=True)).items()}
     dtype, notes = _dtype(fields)
     return _given(
         name=name,
         notes=" ".join([*notes, *_left_out(fields)]),
         hidden=fields.count(*HIDDEN),
         vocab=fields.count("vocab_size"),
-        max_context_tokens=context_tokens,
+        max_context_tokens=fields.count(*CONTEXT),
         tied_embeddings=fields.flag("tie_word_embeddings"),
+        learned_positions=model_type.learned_positions(fields) if model_type.learned_positions else 0,
+        embedding_norm=model_type.embedding_norm,
         norm_bias=model_type.norm_bias,
         head_bias=model_type.head_bias,
         dtype=dtype,
         weight_dtype=weight_dtype(fields.part("quantization_config")) or dtype,
         blocks=blocks,
-        layers=_runs(names),
+        layers=runs(names),
     )
 
 
@@ -134,8 +133,9 @@ def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]
     """Return the text part of a config completed with its class defaults, and what its model_type implies."""
     raw = {**config, **Fields(config, where).part("text_config").raw}
     fields = Fields(raw, where)
+    model_type = MODEL_TYPES.get(str(raw.get("model_type")))
     for name, what in REFUSED.items():
-        if raw.get(name):
+        if raw.get(name) and not (model_type and name in model_type.handled):
             raise fields.refusal(name, f"{what}: not modelled")
     heads = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
     architectures = fields.each("architectures")
@@ -143,7 +143,6 @@ def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]
         raise fields.refusal("architectures", "only models that generate text are modelled")
     if "model_type" not in raw:
         raise fields.error("model_type", "this field is required and missing", "Add it")
-    model_type = MODEL_TYPES.get(str(raw["model_type"]))
     if model_type is None:
         given = str(raw["model_type"])
         because = "this architecture is not modelled"
@@ -153,8 +152,8 @@ def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]
             raise fields.refusal(name, "not modelled in this architecture")
     fields = Fields({**model_type.defaults, **raw}, where)
     if model_type.derive is not None:
-        derived, norms = model_type.derive(fields)
-        fields, model_type = Fields({**fields.raw, **derived}, where), replace(model_type, norms=norms)
+        derived, changes = model_type.derive(fields)
+        fields, model_type = Fields({**fields.raw, **derived}, where), replace(model_type, **changes)
     return fields, model_type
 
 
@@ -167,7 +166,20 @@ def _bias(fields: Fields, rule: bool | str) -> bool:
     return fields.flag(rule) if isinstance(rule, str) else rule
 
 
-def _mixer(fields: Fields, model_type: ModelType, window: int | None) -> dict[str, Any]:
+def _block(fields: Fields, model_type: ModelType, kind: LayerKind) -> dict[str, Any]:
+    mixer, ffn = kind
+    norms = model_type.expert_norms if ffn == "experts" and model_type.expert_norms else model_type.norms
+    return {
+        **({} if mixer == "none" else {"mixer": _mixer(fields, model_type, mixer)}),
+        **({} if ffn == "none" else {"ffn": _ffn(fields, model_type, ffn == "experts")}),
+        **({} if norms == 2 else {"norms": norms}),
+        **({"parallel": True} if model_type.parallel else {}),
+    }
+
+
+def _mixer(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
+    if kind == "linear" and model_type.recurrent:
+        return model_type.recurrent(fields)
     heads = fields.count(*HEADS)
     if model_type.latent:
         return _given(
@@ -178,19 +190,23 @@ def _mixer(fields: Fields, model_type: ModelType, window: int | None) -> dict[st
             rope_dim=fields.count("qk_rope_head_dim"),
             nope_dim=fields.count("qk_nope_head_dim"),
             v_dim=fields.count("v_head_dim"),
+            indexer=model_type.indexer(fields) if model_type.indexer else None,
         )
     as_many_as_heads = any(name in fields.raw for name in KV_HEADS) and fields.maybe(*KV_HEADS) is None
-    return _given(
-        kind="attention",
-        heads=heads,
-        kv_heads=heads if as_many_as_heads else fields.count(*KV_HEADS),
-        head_dim=_head_dim(fields, heads),
-        qkv_bias=_bias(fields, model_type.qkv_bias),
-        output_bias=_bias(fields, model_type.output_bias),
-        qk_norm=None if fields.raw.get("use_qk_norm") is False else model_type.qk_norm,
-        sinks=model_type.sinks,
-        window=window,
-    )
+    special = model_type.global_shape(fields) if model_type.global_shape and kind == "global" else {}
+    stated = {
+        "kind": "attention",
+        "heads": heads,
+        "kv_heads": heads if as_many_as_heads else fields.count(*KV_HEADS),
+        "head_dim": _head_dim(fields, heads),
+        "qkv_bias": _bias(fields, model_type.qkv_bias),
+        "output_bias": _bias(fields, model_type.output_bias),
+        "qk_norm": None if fields.raw.get("use_qk_norm") is False else model_type.qk_norm,
+        "sinks": model_type.sinks,
+        "gate": model_type.gate and fields.raw.get("attn_output_gate") is not False,
+        "window": fields.count(model_type.span) if kind == "local" else None,
+    }
+    return _given(**{**stated, **special})
 
 
 def _head_dim(fields: Fields, heads: int) -> int:
@@ -201,35 +217,57 @@ def _head_dim(fields: Fields, heads: int) -> int:
 
 
 def _ffn(fields: Fields, model_type: ModelType, routed: bool) -> dict[str, Any]:
+    plain = {} if model_type.gated else {"gated": False}
     if not routed:
-        plain = {} if model_type.gated else {"gated": False}
         bias = _bias(fields, model_type.ffn_bias)
-        return {**_given(kind="dense", intermediate=fields.count(*WIDTH), bias=bias), **plain}
+        return {**_given(kind="dense", intermediate=fields.count(*model_type.dense_width), bias=bias), **plain}
     width = fields.count(*model_type.expert_width)
-    shared = fields.maybe(*SHARED) or (fields.maybe("n_shared_experts") or 0) * width
-    return _given(
+    shared = fields.maybe(model_type.shared or SHARED[0], *SHARED) or (fields.maybe("n_shared_experts") or 0) * width
+    block = _given(
         kind="experts",
         experts=fields.count(*EXPERTS),
         chosen=fields.count(*CHOSEN),
         intermediate=width,
         shared_intermediate=shared,
         shared_gate=bool(shared) and model_type.shared_gate,
+        latent=fields.maybe("moe_latent_size"),
         router_bias=model_type.router_bias,
+        router_scale=model_type.router_scale,
         expert_bias=model_type.expert_bias,
     )
+    return {**block, **plain}
 
 
-def _windows(fields: Fields, model_type: ModelType, layers: int, context_tokens: int) -> list[int | None]:
-    """Return the window of each layer; one that covers the whole context is none."""
-    known = {"sliding_attention": True, "full_attention": False}
-    windowed = _per_layer(fields, "layer_types", known, layers)
+def _kinds(fields: Fields, model_type: ModelType) -> list[LayerKind]:
+    """Return what each layer is; a layer whose window covers the whole context is global."""
+    layers = fields.maybe(*LAYERS) or len(fields.each("layers_block_type") or ()) or fields.count(*LAYERS)
+    if layers > MAX_LAYERS:
+        raise fields.error(LAYERS[0], f"{layers} layers are more than {MAX_LAYERS}", "Correct the number")
+    if model_type.layers:
+        return model_type.layers(fields, layers)
+    sparse = ["experts" if routed else "dense" for routed in _sparse(fields, model_type, layers)]
+    return list(zip(_mixer_kinds(fields, model_type, layers), sparse, strict=True))
+
+
+def _mixer_kinds(fields: Fields, model_type: ModelType, layers: int) -> list[str]:
+    local = "chunked_attention" if model_type.span == "attention_chunk_size" else "sliding_attention"
+    known = {local: "local", "full_attention": "global"}
+    known |= {"linear_attention": "linear"} if model_type.recurrent else {}
+    known |= {"indexed_attention": "global"} if model_type.indexer else {}
+    kinds = _per_layer(fields, "layer_types", known, layers)
     if any(kind != 1 for kind in fields.each("attn_type_list") or ()):
         raise fields.refusal("attn_type_list", "linear attention: not modelled")
-    if windowed is None:
-        windowed = [model_type.windowed(layer, fields) for layer in range(layers)]
-    if not any(windowed) or (window := fields.count("sliding_window")) >= context_tokens:
-        return [None] * layers
-    return [window if each else None for each in windowed]
+    if kinds is None:
+        kinds = [_mixer_kind(layer, fields, model_type) for layer in range(layers)]
+    if "local" in kinds and fields.count(model_type.span) >= fields.count(*CONTEXT):
+        kinds = ["global" if kind == "local" else kind for kind in kinds]
+    return kinds
+
+
+def _mixer_kind(layer: int, fields: Fields, model_type: ModelType) -> str:
+    if model_type.linear(layer, fields):
+        return "linear"
+    return "local" if model_type.windowed(layer, fields) else "global"
 
 
 def _sparse(fields: Fields, model_type: ModelType, layers: int) -> list[bool]:
@@ -240,6 +278,8 @@ def _sparse(fields: Fields, model_type: ModelType, layers: int) -> list[bool]:
     if not model_type.expert_width or (stated and not fields.maybe(*EXPERTS)):
         return [False] * layers
     listed = _per_layer(fields, "mlp_layer_types", {"sparse": True, "dense": False}, layers)
+    if fields.each("moe_layers") is not None:
+        return [layer in (fields.each("moe_layers") or ()) for layer in range(layers)]
     if listed is not None:
         return listed
     first, only = fields.maybe("first_k_dense_replace") or 0, fields.each("mlp_only_layers") or ()
@@ -251,7 +291,7 @@ def _sparse(fields: Fields, model_type: ModelType, layers: int) -> list[bool]:
     ]
 
 
-def _per_layer(fields: Fields, name: str, known: Mapping[str, bool], layers: int) -> list[bool] | None:
+def _per_layer(fields: Fields, name: str, known: Mapping[str, T], layers: int) -> list[T] | None:
     kinds = fields.each(name)
     if kinds is None:
         return None
@@ -261,38 +301,6 @@ def _per_layer(fields: Fields, name: str, known: Mapping[str, bool], layers: int
     if len(kinds) != layers:
         raise fields.error(name, f"it names {len(kinds)} of {layers} layers", "Correct one of the two")
     return [known[kind] for kind in kinds]
-
-
-def _block_names(windows: Sequence[int | None], sparse: Sequence[bool]) -> list[str]:
-    """Name each layer's block by what tells it from the others."""
-    spans = [("local" if window else "global") if len(set(windows)) > 1 else "" for window in windows]
-    parts = [("experts" if routed else "dense") if len(set(sparse)) > 1 else "" for routed in sparse]
-    return ["-".join(filter(None, each)) or "decoder" for each in zip(spans, parts, strict=True)]
-
-
-def _runs(names: Sequence[str]) -> tuple[dict[str, Any], ...]:
-    """Return the shortest-patterned runs of equal layers; run after run, take the pattern that covers the most.
-
-    >>> _runs(["local", "local", "global"] * 2 + ["local"])
-    ({'repeat': 2, 'of': ('local', 'local', 'global')}, {'repeat': 1, 'of': ('local',)})
-    """
-    runs: list[dict[str, Any]] = []
-    start = 0
-    while start < len(names):
-        length, repeats = max(
-            ((length, _repeats(names[start:], length)) for length in range(1, LONGEST_PATTERN + 1)),
-            key=lambda run: (run[0] * run[1] if run[1] > 1 or run[0] == 1 else 0, -run[0]),
-        )
-        runs.append({"repeat": repeats, "of": tuple(names[start : start + length])})
-        start += length * repeats
-    return tuple(runs)
-
-
-def _repeats(names: Sequence[str], length: int) -> int:
-    count = 1
-    while list(names[count * length : (count + 1) * length]) == list(names[:length]):
-        count += 1
-    return count
 
 
 def _dtype(fields: Fields) -> tuple[str, list[str]]:

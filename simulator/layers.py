@@ -1,8 +1,9 @@
-"""Every architecture: each layer states its weights, its cache and its work on one device of a layout.
+"""Attention over all heads, feed-forward blocks, and the unions of every layer that is modelled.
 
-A mixer moves information between tokens (attention); a feed-forward block does not. Both answer one protocol,
-`weights(hidden, layout)`, `cache_bytes_per_token(layout)` and `ops(hidden, layout)`; a new architecture is one
-more class here.
+A mixer moves information between tokens (attention, a recurrence); a feed-forward block does not. Both answer one
+protocol, `weights(hidden, layout)` and `ops(hidden, layout)`; a mixer also `cache_bytes_per_token(layout)` and
+`state_bytes(layout)`, what it keeps per sequence whatever its length. A new architecture is one more class, here,
+in latent.py or in recurrent.py, and its name in a union.
 """
 
 from typing import Annotated, Literal, Self
@@ -10,51 +11,30 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from simulator.errors import ProfileError
+from simulator.latent import LatentAttention
+from simulator.primitives import (
+    SINGLE,
+    Ops,
+    Positive,
+    all_reduce,
+    attention,
+    elementwise,
+    linear,
+    to_experts,
+    whole_experts,
+)
 from simulator.profile import Strict
-from simulator.work import Counts, Experts, Layout, Op, Part, Weights, number_format
+from simulator.recurrent import GatedDeltaNet, Mamba, Mamba2
+from simulator.work import Counts, Experts, Layout, Op, Weights, number_format
 
-SINGLE = Layout()
 EXPERT_LAUNCHES = 6  # choose experts, sort tokens, two grouped products with the activation between, sum
-Ops = tuple[Op, ...]
-Positive = Annotated[int, Field(gt=0)]
-
-
-def linear(
-    name: str,
-    shape: tuple[int, int],
-    layout: Layout,
-    part: Part = "linear",
-    per: Literal["tokens", "logits"] = "tokens",
-) -> Op:
-    """Return the op of a projection (inputs, outputs): 2 FLOPs per weight and token, weights read once per step."""
-    inputs, outputs = shape
-    activations = (inputs + outputs) * layout.activation_bytes
-    stored = layout.format_of(part)
-    return Op(
-        name=name,
-        rate="gemm",
-        format=stored,
-        flops=Counts(**{per: 2.0 * inputs * outputs}),
-        weight_bytes=inputs * outputs * number_format(stored).size_bytes,
-        activation_bytes=Counts(**{per: activations}),
-    )
-
-
-def all_reduce(name: str, hidden: int, layout: Layout) -> Ops:
-    """Return the sum of partial results over tp devices; nothing for one device."""
-    if layout.tp == 1:
-        return ()
-    size = Counts(tokens=hidden * layout.activation_bytes)
-    return (Op(name=name, rate="all_reduce", link_bytes=size, link_devices=layout.tp),)
-
-
-def elementwise(name: str, width: int, layout: Layout) -> Op:
-    """Return an op that only moves `width` activations per token through memory."""
-    return Op(name=name, rate="stream", activation_bytes=Counts(tokens=width * layout.activation_bytes))
 
 
 class Attention(Strict):
-    """Grouped-query attention; `window` is the number of tokens a query sees, none for all."""
+    """Grouped-query attention; `window` is the number of tokens a query sees, none for all.
+
+    `gate`: a second query-wide projection gates the output. `shared_kv`: values are keys before their norm.
+    """
 
     kind: Literal["attention"] = "attention"
     heads: Positive
@@ -64,6 +44,8 @@ class Attention(Strict):
     output_bias: bool = False
     qk_norm: Literal["none", "head", "full"] = "none"
     sinks: bool = False
+    gate: bool = False
+    shared_kv: bool = False
     window: Positive | None = None
 
     @model_validator(mode="after")
@@ -79,113 +61,45 @@ class Attention(Strict):
         replicated = layout.tp > self.kv_heads and layout.tp % self.kv_heads == 0
         return heads, 1 if replicated else layout.share(self.kv_heads, "KV heads")
 
-    def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
-        """Numbers on one device: q, k, v, output projections, biases, norms and sinks."""
+    def _widths(self, layout: Layout) -> tuple[int, int, int]:
+        """Columns on one device: of all queries, of all keys, and of the projection into queries, keys and values."""
         heads, kv_heads = self._local(layout)
         width, kv_width = heads * self.head_dim, kv_heads * self.head_dim
+        return width, kv_width, (1 + self.gate) * width + (2 - self.shared_kv) * kv_width
+
+    def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
+        """Numbers on one device: q, k, v, output projections, biases, norms and sinks."""
+        width, kv_width, projected = self._widths(layout)
         norm = {"none": 0, "head": 2 * self.head_dim, "full": width + kv_width}[self.qk_norm]
-        bias = (width + 2 * kv_width) * self.qkv_bias + hidden * self.output_bias
-        return Weights(linear=hidden * (2 * width + 2 * kv_width), other=norm + bias + heads * self.sinks)
+        bias = projected * self.qkv_bias + hidden * self.output_bias
+        sinks = width // self.head_dim * self.sinks
+        return Weights(linear=hidden * (projected + width), other=norm + bias + sinks)
 
     def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
         """Bytes of keys and values of one token on one device: 2 n_kv d."""
         return 2 * self._local(layout)[1] * self.head_dim * layout.cache_bytes
 
+    def state_bytes(self, _layout: Layout = SINGLE) -> float:
+        """Bytes that a sequence keeps whatever its length: none."""
+        return 0.0
+
     def ops(self, hidden: int, layout: Layout) -> Ops:
         """Projections, attention over cached and new tokens, output projection, all-reduce."""
-        heads, kv_heads = self._local(layout)
-        width, kv_width = heads * self.head_dim, kv_heads * self.head_dim
+        width, kv_width, projected = self._widths(layout)
         return (
-            linear("qkv projection", (hidden, width + 2 * kv_width), layout),
+            linear("qkv projection", (hidden, projected), layout),
             elementwise("rope and cache write", 2 * (width + 2 * kv_width), layout),
-            *_attention_ops(
+            *attention(
                 layout,
                 flops_per_read=4.0 * width,
                 flops_per_pair=4.0 * width,
                 cache_bytes=self.cache_bytes_per_token(layout),
                 windowed=self.window is not None,
             ),
+            *((elementwise("output gate", 3 * width, layout),) if self.gate else ()),
             linear("output projection", (width, hidden), layout),
             *all_reduce("all-reduce after attention", hidden, layout),
         )
-
-
-class LatentAttention(Strict):
-    """Multi-head latent attention: one compressed key-value vector per token, shared by all heads.
-
-    Decode works in the compressed space (the up-projection is absorbed into query and output); source: DeepSeek-V2,
-    arXiv:2405.04434, section 2.1.
-    """
-
-    kind: Literal["latent"]
-    heads: Positive
-    q_lora: Positive | None = None
-    kv_lora: Positive
-    rope_dim: Positive
-    nope_dim: Positive
-    v_dim: Positive
-    window: None = None
-
-    def _projections(self, hidden: int, layout: Layout) -> dict[str, tuple[int, int]]:
-        heads = layout.share(self.heads, "attention heads")
-        q_width = heads * (self.nope_dim + self.rope_dim)
-        query = {"query projection": (hidden, q_width)}
-        if self.q_lora is not None:
-            query = {"query down": (hidden, self.q_lora), "query up": (self.q_lora, q_width)}
-        return query | {
-            "kv down": (hidden, self.kv_lora + self.rope_dim),
-            "kv up": (self.kv_lora, heads * (self.nope_dim + self.v_dim)),
-            "output projection": (heads * self.v_dim, hidden),
-        }
-
-    def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
-        """Numbers on one device; the down-projections are replicated over tp."""
-        matrices = sum(rows * columns for rows, columns in self._projections(hidden, layout).values())
-        return Weights(linear=matrices, other=(self.q_lora or 0) + self.kv_lora)
-
-    def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
-        """Bytes of one compressed vector with its rotary part; every device of a layout holds all of it."""
-        return (self.kv_lora + self.rope_dim) * layout.cache_bytes
-
-    def ops(self, hidden: int, layout: Layout) -> Ops:
-        """Down- and up-projections, attention in the latent space, output projection, all-reduce."""
-        heads = layout.share(self.heads, "attention heads")
-        *before, output = (linear(name, shape, layout) for name, shape in self._projections(hidden, layout).items())
-        return (
-            *before,
-            elementwise("rope and cache write", 2 * heads * (self.nope_dim + self.rope_dim), layout),
-            *_attention_ops(
-                layout,
-                flops_per_read=2.0 * heads * (2 * self.kv_lora + self.rope_dim),
-                flops_per_pair=2.0 * heads * (self.nope_dim + self.rope_dim + self.v_dim),
-                cache_bytes=self.cache_bytes_per_token(layout),
-                windowed=False,
-            ),
-            output,
-            *all_reduce("all-reduce after attention", hidden, layout),
-        )
-
-
-def _attention_ops(
-    layout: Layout, *, flops_per_read: float, flops_per_pair: float, cache_bytes: float, windowed: bool
-) -> Ops:
-    suffix = "_windowed" if windowed else ""
-    reads, pairs = f"decode_reads{suffix}", f"prefill_pairs{suffix}"
-    return (
-        Op(
-            name="decode attention",
-            rate="decode_attention",
-            format=layout.model_dtype,
-            flops=Counts(**{reads: flops_per_read}),
-            cache_bytes=Counts(**{reads: cache_bytes}),
-        ),
-        Op(
-            name="prefill attention",
-            rate="prefill_attention",
-            format=layout.model_dtype,
-            flops=Counts(**{pairs: flops_per_pair}),
-        ),
-    )
 
 
 class Dense(Strict):
@@ -215,7 +129,11 @@ class Dense(Strict):
 
 
 class MixtureOfExperts(Strict):
-    """Routed experts, `chosen` of `experts` per token, beside shared ones that see every token."""
+    """Routed experts, `chosen` of `experts` per token, beside shared ones that see every token.
+
+    `latent`: routed experts work on vectors of that width, between two projections that all tokens pass; source:
+    Nemotron 3 (NVIDIA, 2025), as transformers 5.23.0 has it.
+    """
 
     kind: Literal["experts"]
     experts: Positive
@@ -223,7 +141,10 @@ class MixtureOfExperts(Strict):
     intermediate: Positive
     shared_intermediate: Annotated[int, Field(ge=0)] = 0
     shared_gate: bool = False
+    gated: bool = True
+    latent: Positive | None = None
     router_bias: bool = False
+    router_scale: bool = False
     expert_bias: bool = False
 
     @model_validator(mode="after")
@@ -235,25 +156,31 @@ class MixtureOfExperts(Strict):
     def _local(self, layout: Layout) -> tuple[int, int]:
         """Experts on one device and the width of each there."""
         if layout.ep > 1:
-            return layout.share(self.experts, "experts"), self.intermediate
+            return whole_experts(self.experts, layout), self.intermediate
         return self.experts, layout.share(self.intermediate, "expert columns")
 
     @property
     def _shared(self) -> Dense | None:
-        return Dense(intermediate=self.shared_intermediate) if self.shared_intermediate else None
+        return Dense(intermediate=self.shared_intermediate, gated=self.gated) if self.shared_intermediate else None
+
+    def _expert(self, hidden: int, width: int) -> int:
+        """Numbers of one expert: 2 or 3 h m."""
+        return (3 if self.gated else 2) * (self.latent or hidden) * width
 
     def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
         """Numbers on one device: E 3 h m, router E h with its bias, shared experts and their gate."""
         experts, width = self._local(layout)
         shared = self._shared
-        router = self.experts * (hidden + self.router_bias) + hidden * self.shared_gate
+        router = self.experts * (hidden + self.router_bias) + hidden * (self.shared_gate + self.router_scale)
         bias = experts * (2 * width + hidden) * self.expert_bias
-        own = Weights(experts=experts * 3 * hidden * width, other=router + bias)
+        latent = 2 * hidden * (self.latent or 0)
+        own = Weights(linear=latent, experts=experts * self._expert(hidden, width), other=router + bias)
         return own + (shared.weights(hidden, layout) if shared else Weights())
 
     def idle_parameters(self, hidden: int) -> int:
         """Numbers of the experts that one token does not reach."""
-        expert = 3 * hidden * self.intermediate + (2 * self.intermediate + hidden) * self.expert_bias
+        bias = (2 * self.intermediate + hidden) * self.expert_bias
+        expert = self._expert(hidden, self.intermediate) + bias
         return (self.experts - self.chosen) * expert
 
     def ops(self, hidden: int, layout: Layout) -> Ops:
@@ -261,25 +188,27 @@ class MixtureOfExperts(Strict):
         experts, width = self._local(layout)
         per_token = self.chosen * experts / self.experts
         stored = layout.format_of("experts")
-        shared = self._shared
+        narrow, shared = self.latent or hidden, self._shared
         routed = Op(
             name="routed experts",
             rate="gemm",
             format=stored,
-            flops=Counts(tokens=2.0 * per_token * 3 * hidden * width),
-            expert_bytes=3 * hidden * width * number_format(stored).size_bytes * experts / self.experts,
-            experts=Experts(self.experts, self.chosen),
-            activation_bytes=Counts(tokens=per_token * 2 * (hidden + 2 * width) * layout.activation_bytes),
+            flops=Counts(tokens=2.0 * per_token * self._expert(hidden, width)),
+            expert_bytes=self._expert(hidden, width) * number_format(stored).size_bytes * experts / self.experts,
+            experts=Experts(self.experts, self.chosen, layout.ep),
+            activation_bytes=Counts(tokens=per_token * 2 * (narrow + 2 * width) * layout.activation_bytes),
             launches=EXPERT_LAUNCHES,
         )
         router = linear("router", (hidden, self.experts + self.shared_gate), layout, part="other")
         return (
             router,
-            routed,
+            *((linear("down to experts", (hidden, narrow), layout),) if self.latent else ()),
+            *to_experts(routed, narrow, layout),
+            *((linear("up from experts", (narrow, hidden), layout),) if self.latent else ()),
             *(op for op in (shared.ops(hidden, layout) if shared else ()) if op.rate != "all_reduce"),
             *all_reduce("all-reduce after feed-forward", hidden, layout),
         )
 
 
-Mixer = Annotated[Attention | LatentAttention, Field(discriminator="kind")]
+Mixer = Annotated[Attention | LatentAttention | GatedDeltaNet | Mamba | Mamba2, Field(discriminator="kind")]
 FeedForward = Annotated[Dense | MixtureOfExperts, Field(discriminator="kind")]

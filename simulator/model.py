@@ -1,13 +1,17 @@
 """One model: blocks of layers, embeddings and head, summed into weights, cache and ops."""
 
+import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from simulator.errors import NotModelledError, ProfileError, nearest
-from simulator.layers import SINGLE, FeedForward, Mixer, MixtureOfExperts, Ops, Positive, elementwise, linear
+from simulator.layers import Attention, FeedForward, Mixer, MixtureOfExperts
+from simulator.primitives import SINGLE, Ops, Positive, elementwise, linear
 from simulator.profile import Number, Profile, Strict, find
 from simulator.work import Counts, Layout, Op, Weights
 
@@ -16,11 +20,15 @@ NORM_TRAFFIC = 4  # a fused add and norm reads and writes both the residual and 
 
 
 class Block(Strict):
-    """One decoder block; either part may be missing, `norms` counts its normalisations over the hidden width."""
+    """One decoder block; either part may be missing, `norms` counts its normalisations over the hidden width.
+
+    `parallel`: both parts read the same input, and engines add their outputs before one sum over devices.
+    """
 
     mixer: Mixer | None = None
     ffn: FeedForward | None = None
     norms: Annotated[int, Field(ge=0)] = 2
+    parallel: bool = False
 
     def weights(self, model: "Model", layout: Layout) -> Weights:
         """Numbers of the block on one device."""
@@ -30,7 +38,10 @@ class Block(Strict):
     def ops(self, hidden: int, layout: Layout) -> Ops:
         """Norms and both parts."""
         norm = elementwise("norms and residual", NORM_TRAFFIC * self.norms * hidden, layout)
-        return (norm, *(op for part in (self.mixer, self.ffn) if part is not None for op in part.ops(hidden, layout)))
+        mixed = self.mixer.ops(hidden, layout) if self.mixer else ()
+        if self.parallel and self.ffn:
+            mixed = tuple(op for op in mixed if op.rate != "all_reduce")
+        return (norm, *mixed, *(self.ffn.ops(hidden, layout) if self.ffn else ()))
 
 
 class Repeat(Strict):
@@ -41,7 +52,7 @@ class Repeat(Strict):
 
 
 class Model(Profile):
-    """A decoder-only transformer, as its published configuration states it."""
+    """A decoder-only language model, as its published configuration states it."""
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -51,6 +62,7 @@ class Model(Profile):
     max_context_tokens: Positive
     tied_embeddings: bool = False
     learned_positions: Annotated[int, Field(ge=0)] = 0
+    embedding_norm: bool = False
     norm_bias: bool = False
     norm_weights: bool = True
     head_bias: bool = False
@@ -89,16 +101,21 @@ class Model(Profile):
 
     @property
     def window(self) -> int | None:
-        """Tokens that the windowed layers see, None where every layer sees all."""
+        """Tokens that a query of the layers with a limit attends to at most, None where every layer sees all."""
         windows = {block.mixer.window for block, _ in self._blocks if block.mixer and block.mixer.window}
         return next(iter(windows), None)
 
     @property
     def attention_layers(self) -> tuple[int, int]:
-        """Layers that attend to every token, and layers with a sliding window."""
-        attending = [(block.mixer, times) for block, times in self._blocks if block.mixer is not None]
-        windowed = sum(times for mixer, times in attending if mixer.window is not None)
-        return sum(times for _, times in attending) - windowed, windowed
+        """Layers whose cache holds every token, and layers whose cache holds a sliding window.
+
+        >>> from simulator.model import load_model
+        >>> load_model("gpt-oss-20b").attention_layers, load_model("qwen3.5-27b").attention_layers
+        ((12, 12), (16, 0))
+        """
+        caching = [(block.mixer, times) for block, times in self._blocks if block.mixer and _caches(block.mixer)]
+        windowed = sum(times for mixer, times in caching if _held(mixer) is not None)
+        return sum(times for _, times in caching) - windowed, windowed
 
     def weights(self, layout: Layout = SINGLE) -> Weights:
         """Numbers on the fullest device: its share of the layers, the embeddings and the head.
@@ -106,7 +123,8 @@ class Model(Profile):
         Pipeline stages are taken to hold even shares of the layers; the first holds the embeddings, the last the head.
         """
         layers = sum((block.weights(self, layout) * times for block, times in self._blocks), Weights())
-        ends = [Weights(other=self._vocab_share(layout) * self.hidden + self.learned_positions * self.hidden)]
+        embeddings = (self._vocab_share(layout) + self.learned_positions) * self.hidden
+        ends = [Weights(other=embeddings + self.embedding_norm * self.norm_parameters)]
         head = self._vocab_share(layout) * (0 if self.tied_embeddings else self.hidden) + self.vocab * self.head_bias
         ends.append(Weights(other=head + self.norm_parameters))
         if layout.pp == 1:
@@ -144,14 +162,23 @@ class Model(Profile):
         >>> load_model("llama-3.1-8b").cache_bytes(1)
         131072.0
         """
-        return (
-            sum(
-                times * block.mixer.cache_bytes_per_token(layout) * min(tokens, block.mixer.window or tokens)
-                for block, times in self._blocks
-                if block.mixer is not None
-            )
-            / layout.pp
-        )
+        return sum(
+            times * block.mixer.cache_bytes_per_token(layout) * min(tokens, _held(block.mixer) or tokens)
+            for block, times in self._blocks
+            if block.mixer is not None
+        ) / (layout.pp * layout.dp)
+
+    def state_bytes(self, layout: Layout = SINGLE) -> float:
+        """Bytes that one sequence of any length needs on one device for the states of recurrent layers.
+
+        48 layers of 48 heads with 128 x 128 numbers in fp32, and 3 x 10,240 inputs of a convolution in bf16:
+
+        >>> from simulator.model import load_model
+        >>> load_model("qwen3.5-27b").state_bytes() == 48 * (48 * 128 * 128 * 4 + 3 * 10240 * 2)
+        True
+        """
+        states = (times * block.mixer.state_bytes(layout) for block, times in self._blocks if block.mixer)
+        return sum(states, 0.0) / (layout.pp * layout.dp)
 
     def ops(self, layout: Layout = SINGLE) -> Ops:
         """Everything one step does on the devices of one copy, stage after stage."""
@@ -163,7 +190,7 @@ class Model(Profile):
             for op in block.ops(self.hidden, layout)
         )
         embedding = elementwise("embedding and final norm", (1 + NORM_TRAFFIC) * self.hidden, layout)
-        return (embedding, *blocks, head, *self._exchanges(layout))
+        return layout.of_one_rank((embedding, *blocks, head, *self._exchanges(layout)))
 
     def _exchanges(self, layout: Layout) -> Ops:
         """Return what crosses links outside the blocks: partial embeddings, logits, activations between stages."""
@@ -172,7 +199,7 @@ class Model(Profile):
             name="send to next stage",
             rate="send",
             link_bytes=Counts(tokens=size),
-            link_devices=2,
+            link_devices=layout.devices,
             repeats=layout.pp - 1,
         )
         if layout.tp == 1:
@@ -185,6 +212,32 @@ class Model(Profile):
         return (*collectives, stages) if layout.pp > 1 else collectives
 
 
+def _caches(mixer: Mixer) -> bool:
+    return mixer.cache_bytes_per_token() > 0
+
+
+def _held(mixer: Mixer) -> int | None:
+    """Return the tokens that a cache holds at most; a layer whose index chooses tokens holds all of them."""
+    return mixer.window if isinstance(mixer, Attention) else None
+
+
+TUNED = re.compile(r"-(instruct|chat|it|hf|base)(?=-|$)")
+
+
 def load_model(name: str) -> Model:
-    """Return a model by name, alias or path of a YAML profile."""
-    return Model.from_yaml(find(KIND, name))
+    """Return a model by name, alias or path of a YAML profile; a tuned checkpoint has the shape of its base.
+
+    >>> load_model("Qwen/Qwen2.5-7B-Instruct").id
+    'qwen2.5-7b'
+    """
+    return Model.from_yaml(_find(name))
+
+
+def _find(name: str) -> Path:
+    try:
+        return find(KIND, name)
+    except ProfileError:
+        plain = TUNED.sub("", name.rpartition("/")[2].lower())
+        with suppress(ProfileError):
+            return find(KIND, plain)
+        raise

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.errors import InfercastError, NotModelledError, ProfileError
-from simulator.importer import _runs, model_from_config, write_profile
+from simulator.importer import model_from_config, write_profile
+from simulator.layer_names import runs
 from simulator.model import KIND, Model, load_model
 from simulator.model_types import MODEL_TYPES
 from simulator.profile import folders
-
-Config = dict[str, Any]
+from tests.model_configs import CONFIGS, Config, sized
 
 LLAMA: Config = {
     "architectures": ["LlamaForCausalLM"],
@@ -90,14 +90,6 @@ GPT_OSS: Config = {
     "attention_bias": True,
     "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]},
 }
-
-
-def sized(model_type: str, sizes: str, **more: Any) -> Config:
-    """A config from "layers hidden heads kv_heads width vocab context"."""
-    names = "num_hidden_layers hidden_size num_attention_heads num_key_value_heads intermediate_size vocab_size"
-    numbers = (int(each) for each in sizes.split())
-    shape = dict(zip([*names.split(), "max_position_embeddings"], numbers, strict=True))
-    return {"model_type": model_type, **shape, "torch_dtype": "bfloat16", **more}
 
 
 MOE = {"num_experts": 128, "num_experts_per_tok": 8, "decoder_sparse_step": 1, "mlp_only_layers": []}
@@ -204,6 +196,9 @@ SHIPPED: dict[str, Config] = {
 }
 
 
+SHIPPED |= {name: config for name, config in CONFIGS.items() if name != "gpt2-xl"}  # measured in its own fp32
+
+
 def imported(config: Config) -> Model:
     return Model.from_mapping(model_from_config(config, "test", "config.json"), "config.json")
 
@@ -224,17 +219,16 @@ def test_importing_the_config_of_a_shipped_model_gives_its_profile(name: str) ->
 
 
 def test_every_model_type_is_imported_somewhere_here() -> None:
-    tested = {config["model_type"] for config in SHIPPED.values()} | {"gemma", "gemma3_text", "qwen2_moe"}
-    assert tested == set(MODEL_TYPES)
+    outer = {"gemma3_text", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe"}  # the same by another name
+    tested = {config["model_type"] for config in [*SHIPPED.values(), CONFIGS["gpt2-xl"]]} | {"gemma"}
+    assert tested | outer == set(MODEL_TYPES)
 
 
 def test_types_without_a_shipped_profile() -> None:
-    # Recalled checkpoint totals: google/gemma-7b, Qwen/Qwen1.5-MoE-A2.7B (a shared expert with its gate).
+    # A recalled checkpoint total: google/gemma-7b.
     gemma = sized("gemma", "28 3072 16 16 24576 256000 8192", head_dim=256)
     assert imported(gemma).parameters == 8_537_680_896
-    qwen = sized("qwen2_moe", "24 2048 16 16 5632 151936 8192", **{**MOE, "num_experts": 60, "num_experts_per_tok": 4})
-    qwen |= {"moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632}
-    assert imported(qwen).parameters == 14_315_784_192
+    assert imported(CONFIGS["gpt2-xl"]).parameters == load_model("gpt2-xl").published_parameters
 
 
 def test_layer_types_say_the_same_as_the_pattern() -> None:
@@ -243,6 +237,21 @@ def test_layer_types_say_the_same_as_the_pattern() -> None:
     assert structure(imported(stated)) == structure(load_model("gemma-3-27b"))
     other = {**GEMMA3, "text_config": GEMMA3["text_config"] | {"sliding_window_pattern": 2}}
     assert imported(other).attention_layers == (31, 31)
+
+
+def test_hybrids_by_list_and_by_rule() -> None:
+    listed = ["linear_attention"] * 3 + ["full_attention"]
+    qwen = {key: value for key, value in CONFIGS["qwen3.5-4b"].items() if key != "full_attention_interval"}
+    assert structure(imported(qwen | {"layer_types": listed * 8})) == structure(load_model("qwen3.5-4b"))
+    with pytest.raises(ProfileError, match="hybrid_override_pattern"):
+        imported(CONFIGS["nemotron-h-8b"] | {"hybrid_override_pattern": "M?" * 26})
+    blocks = ["mamba", "moe", "attention", "mlp"]
+    nemotron = CONFIGS["nemotron-3-nano-30b-a3b"] | {"hybrid_override_pattern": None, "layers_block_type": blocks}
+    assert imported(nemotron | {"num_hidden_layers": None}).layer_names == ("linear", "experts", "global", "dense")
+    scout = CONFIGS["llama-4-scout"] | {"no_rope_layers": [1, 0] * 24}
+    assert imported(scout).attention_layers == (24, 24)
+    routed = CONFIGS["llama-4-scout"] | {"moe_layers": [1], "no_rope_layers": [0] * 48}
+    assert imported(routed).layer_names[:3] == ("dense", "experts", "dense")
 
 
 def test_windows_that_start_late_and_experts_on_every_other_layer() -> None:
@@ -298,11 +307,17 @@ def test_quantization_config_becomes_a_weight_format(quantization: Config, store
 
 
 REFUSED: list[tuple[Config, str]] = [
-    ({"model_type": "llama4_text", "attention_chunk_size": 8192}, "chunked attention"),
-    ({"model_type": "deepseek_v32", "index_topk": 2048}, "indexer"),
-    ({"model_type": "qwen3_next", "full_attention_interval": 4}, "linear attention"),
-    ({"model_type": "nemotron_h", "hybrid_override_pattern": "M-M*"}, "Mamba"),
-    ({"model_type": "gemma4_text"}, "'gemma4_text'"),
+    ({"attention_chunk_size": 8192}, "chunked attention"),
+    ({"index_topk": 2048}, "indexer"),
+    ({"full_attention_interval": 4}, "linear attention"),
+    ({"hybrid_override_pattern": "M-M*"}, "Mamba"),
+    ({"model_type": "gemma4_text", "hidden_size_per_layer_input": 256}, "hidden_size_per_layer_input"),
+    ({"model_type": "gemma4_text", "num_kv_shared_layers": 20}, "share a cache"),
+    ({"model_type": "gemma4_text", "use_bidirectional_attention": "all"}, "bidirectional"),
+    ({"model_type": "hunyuan_v1_moe", "moe_topk": [8, 4]}, "moe_topk"),
+    ({"model_type": "opt", "word_embed_proj_dim": 512}, "word_embed_proj_dim"),
+    ({"model_type": "deepseek_v4"}, "'deepseek_v4'"),
+    ({"model_type": "gemma3n"}, "'gemma3n'"),
     ({"model_type": "mamba"}, "'mamba'"),
     ({"layer_types": ["linear_attention"] * 32}, "'linear_attention'"),
     ({"layer_types": ["chunked_attention"] * 32}, "'chunked_attention'"),
@@ -364,6 +379,10 @@ def test_what_is_not_modelled_in_one_architecture(name: str, field: str) -> None
         ("qwen3-30b-a3b", "moe_intermediate_size"),
         ("qwen2.5-7b", "num_key_value_heads"),
         ("gpt-oss-120b", "sliding_window"),
+        ("qwen3.5-27b", "linear_num_value_heads"),
+        ("nemotron-3-nano-30b-a3b", "mamba_num_heads"),
+        ("jamba-v0.1", "mamba_d_state"),
+        ("llama-4-maverick", "intermediate_size_mlp"),
     ],
 )
 def test_a_missing_field_is_named(name: str, field: str) -> None:
@@ -420,8 +439,7 @@ def test_no_config_breaks_the_importer(name: str, data: st.DataObject) -> None:
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=60))
 def test_runs_unroll_to_the_layers(names: list[str]) -> None:
-    runs = _runs(names)
-    assert [name for run in runs for _ in range(run["repeat"]) for name in run["of"]] == names
+    assert [name for run in runs(names) for _ in range(run["repeat"]) for name in run["of"]] == names
 
 
 def stored(folder: Path, config: Config) -> Path:

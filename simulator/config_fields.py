@@ -1,0 +1,68 @@
+"""Checked reading of a Hugging Face config.json: errors name the file and the field."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from simulator.errors import NotModelledError, ProfileError
+
+HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
+HEADS = ("num_attention_heads", "n_head", "n_heads", "attention_heads")
+KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "num_attention_groups")
+WIDTH = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
+MOE_WIDTH = ("moe_intermediate_size",)
+
+
+class Fields:
+    """A config whose every reading is checked; errors name the file and the field."""
+
+    def __init__(self, raw: Mapping[str, Any], where: str) -> None:
+        self.raw, self.where = raw, where
+
+    def maybe(self, *names: str) -> int | None:
+        """Return the first of these fields that is neither missing nor null: a whole number from 0 up."""
+        for name in names:
+            value = self.raw.get(name)
+            if value is not None:
+                if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                    raise self.error(name, f"{value!r} is no count", "Correct the number")
+                return value
+        return None
+
+    def count(self, *names: str) -> int:
+        """Return the first of these fields that is there, from 1 up; ProfileError when none is."""
+        value = self.maybe(*names)
+        if value is None:
+            others = f" (or {', '.join(names[1:])})" if names[1:] else ""
+            raise self.error(names[0], "this field is required and missing", f"Add it{others}")
+        if value == 0:
+            raise self.error(names[0], "it is 0", "Correct the number")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """Return a yes-or-no field; missing and null are no."""
+        value = self.raw.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise self.error(name, f"{value!r} is neither true nor false", "Correct it")
+        return bool(value)
+
+    def each(self, name: str) -> list[Any] | None:
+        """Return a list field; None when it is missing or null."""
+        value = self.raw.get(name)
+        if value is not None and not isinstance(value, list):
+            raise self.error(name, f"{value!r} is no list", "Correct it")
+        return value
+
+    def part(self, name: str) -> "Fields":
+        """Return a nested object; missing and null are empty."""
+        value = self.raw.get(name)
+        if value is not None and not isinstance(value, Mapping):
+            raise self.error(name, f"{value!r} is no object", "Correct it")
+        return Fields(value or {}, f"{self.where}: {name}")
+
+    def error(self, name: str, because: str, remedy: str) -> ProfileError:
+        """Return a ProfileError about one field."""
+        return ProfileError(f"{self.where}: {name}", because, remedy)
+
+    def refusal(self, name: str, because: str) -> NotModelledError:
+        """Return a NotModelledError about one field."""
+        return NotModelledError(f"{self.where}: {name} {self.raw.get(name)!r}", because, "Write the profile by hand")
