@@ -16,7 +16,21 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 # No reference counting: the compiled functions neither make nor keep arrays, and counting took two thirds of the time.
 OPTIONS = {"cache": True, "error_model": "numpy", "_nrt": False}
-SOURCES = ("compiled.py", "state.py", "scheduler.py", "simulate.py")
+SOURCES = (
+    "compiled.py",
+    "state.py",
+    "queues.py",
+    "prefix.py",
+    "speculation.py",
+    "mechanics.py",
+    "scheduler.py",
+    "simulate.py",
+    "world.py",
+    "routers.py",
+    "clients.py",
+    "autoscaler.py",
+    "fleetloop.py",
+)
 
 
 def inlined(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

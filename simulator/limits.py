@@ -3,45 +3,87 @@
 from simulator.deployment import Deployment
 from simulator.errors import NotModelledError, WorkloadError
 from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
-from simulator.state import CONTINUOUS, POLICIES, Limits
+from simulator.state import CONTINUOUS, MAX_DRAFT_TOKENS, POLICIES, STATIC, UNCACHED, Limits
 from simulator.workload import Requests
 
 
-def limits(deployment: Deployment) -> Limits:
-    """Return what the scheduler may do.
+def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
+    """Return what the scheduler may do with a workload; the units of a prefix cache are the workload's.
 
     Raises DoesNotFitError where not even one short sequence fits, NotModelledError for an engine that schedules in a
     way that no policy here follows.
     """
-    engine = deployment.engine
-    if engine.scheduler_not_modelled:
-        because = f"its scheduler is not modelled: {engine.scheduler_not_modelled}"
-        raise NotModelledError(f"{engine.id} under load", because, "Ask `infercast estimate` or `memory`, or use vllm")
-    plan = memory_plan(deployment)
+    engine, plan = deployment.engine, memory_plan(deployment)
+    policy, unit_tokens = POLICIES[engine.policy], _unit_tokens(plan, requests)
+    _refuse_rules(deployment)
     refuse_misfit(plan)
     return Limits(
-        policy=POLICIES[engine.policy],
-        max_num_seqs=deployment.max_num_seqs,
+        policy=policy,
+        max_num_seqs=plan.max_num_seqs,
         max_num_batched_tokens=deployment.max_num_batched_tokens,
         num_blocks=plan.num_blocks,
-        block_size=int(engine.block_size),
+        block_size=plan.block_size,
         admit_full_prompt=engine.admit_full_prompt,
-        async_scheduling=engine.async_scheduling and POLICIES[engine.policy] == CONTINUOUS,
+        async_scheduling=engine.async_scheduling and policy == CONTINUOUS,
         window=deployment.model.window or 0,
         full_groups=plan.groups.full,
         window_groups=plan.groups.windowed,
         window_blocks=plan.window_blocks,
         admit_full_output=engine.admit_full_output,
+        long_prefill_tokens=engine.long_prefill_tokens,
+        chunked_prefill=engine.chunked_prefill,
+        by_priority=engine.by_priority,
+        batch_size=int(engine.batch_size),
+        batch_wait_s=float(engine.batch_wait_s),
+        prefix_unit_tokens=unit_tokens,
+        host_units=plan.host_units(unit_tokens) if unit_tokens else 0,
+        draft_tokens=deployment.draft_tokens,
+        expected_acceptance=deployment.expected_acceptance,
     )
 
 
+def _refuse_rules(deployment: Deployment) -> None:
+    engine = deployment.engine
+    if engine.scheduler_not_modelled:
+        because = f"its scheduler is not modelled: {engine.scheduler_not_modelled}"
+        raise NotModelledError(f"{engine.id} under load", because, "Ask `infercast estimate` or `memory`, or use vllm")
+    if POLICIES[engine.policy] in (STATIC, UNCACHED) and (engine.long_prefill_tokens or engine.admit_full_output):
+        because = f"{engine.policy} batches compute whole prompts and reserve their output"
+        raise NotModelledError(f"{engine.id} with limits of other policies", because, "Leave these settings alone")
+    if deployment.draft_tokens > MAX_DRAFT_TOKENS:
+        because = f"{MAX_DRAFT_TOKENS} per step is the most that is simulated"
+        raise NotModelledError(f"{deployment.draft_tokens} draft tokens", because, "Give fewer")
+
+
+def _unit_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
+    """Return the tokens of a unit of the prefix cache, 0 without one."""
+    engine = plan.deployment.engine
+    shared = requests is not None and len(requests.prefixes) > 0
+    if not (shared and engine.prefix_caching) or POLICIES[engine.policy] in (STATIC, UNCACHED):
+        return 0
+    if plan.state_bytes:
+        given = f"{plan.deployment.model.id} with prefix caching"
+        because = "its recurrent states at the end of a prefix are not modelled"
+        raise NotModelledError(given, because, "Switch prefix_caching off")
+    unit_tokens = requests.prefixes.unit_tokens or plan.block_size
+    if unit_tokens % plan.block_size:
+        given = f"prefixes in units of {unit_tokens} tokens"
+        because = f"{engine.id} has blocks of {plan.block_size}, which do not divide them"
+        raise NotModelledError(given, because, "Switch prefix_caching off, or choose another block size")
+    return unit_tokens
+
+
 def refuse_too_long(plan: MemoryPlan, requests: Requests) -> None:
-    """Refuse a workload with a request longer than the model, the setting or the cache allows."""
-    longest, allowed = requests.max_total_tokens, plan.max_context_tokens
-    if longest <= allowed:
+    """Refuse a workload with a request longer than the model, the setting, the cache or one step allows."""
+    deployment, allowed, drafts = plan.deployment, plan.max_context_tokens, plan.deployment.draft_tokens
+    while drafts and allowed and plan.blocks(allowed + drafts) > plan.num_blocks:
+        allowed -= 1
+    if not deployment.engine.chunked_prefill:
+        allowed = min(allowed, deployment.max_num_batched_tokens + 1)
+    if requests.max_total_tokens <= allowed:
         return
     totals = requests.prompt_tokens + requests.output_tokens
     row = int((totals > allowed).argmax())
     given = f"request {row} of {int(totals[row])} tokens"
-    because = f"{plan.deployment} takes {allowed} at most; {int((totals > allowed).sum())} of {len(totals)} are longer"
+    because = f"{deployment} takes {allowed} at most; {int((totals > allowed).sum())} of {len(totals)} are longer"
     raise WorkloadError(given, because, "Leave such requests out, or choose a model or a device with room")

@@ -1,192 +1,168 @@
 """Every scheduling policy, compiled: who computes how many tokens in the next step, and what a finished step changes.
 
 One `State` drives the simulator and the reference engine alike. `schedule` decides a step, something takes the time for
-it (a prediction or a forward pass), `complete` advances. The running list is in order of admission: first the sequences
-that decode, then those whose prompt is still being computed.
-
-All decoding sequences advance in lockstep, so nothing is updated per token: a sequence holds `cached[j] + tick`
-tokens, its end is the tick `last_tick[j]`, and sums over the batch move by additions. Rules: docs/vllm-rules.md.
+it (a prediction or a forward pass), `complete` advances. The running list: first the sequences that decode, in order of
+their beginning to, then those whose prompt is still being computed, in order of admission. Rules:
+docs/serving-rules.md, docs/vllm-rules.md.
 """
 
-from simulator.compiled import compiled
-from simulator.state import NEVER, PROMPTS_FIRST, STATIC, State, blocks, pairs, waiting
+import numpy as np
+
+from simulator.compiled import compiled, inlined
+from simulator.mechanics import (
+    begin_decoding,
+    begin_request,
+    close_windows,
+    compute_prompt,
+    finish,
+    free,
+    make_room,
+    next_event,
+    promise,
+    take,
+    track,
+)
+from simulator.prefix import blocks_per_unit, hold, leading_run, shared_units
+from simulator.speculation import produced
+from simulator.state import NEVER, NOBODY, PROMPTS_FIRST, STATIC, UNCACHED, State, blocks, clear
 
 
-@compiled
-def _track(s: State, j: int, sign: int) -> None:
-    """Add a decoding sequence to the running sums, or take it out."""
-    limits, book, slot = s.limits, s.book[0], s.slots[j]
-    book.base_sum += sign * slot.cached
-    if limits.window > 0:
-        book.open_reads += sign * slot.open_reads
-        book.open_base_sum += sign * slot.open_reads * slot.cached
-    s.growth[slot.cached % limits.block_size] += sign * (limits.full_groups + limits.window_groups * slot.open_blocks)
-
-
-@compiled
-def _next_event(s: State, j: int) -> int:
-    """Return the tick at which a decoding sequence ends or stops growing in its windowed layers."""
-    limits, slot = s.limits, s.slots[j]
-    event = slot.last_tick
-    if limits.window > 0:
-        if slot.open_reads:
-            event = min(event, limits.window - 1 - slot.cached)
-        if slot.open_blocks:
-            event = min(event, limits.window_blocks * limits.block_size - slot.cached)
-    return event
-
-
-@compiled
-def _close_windows(s: State, j: int) -> None:
-    """Note what a decoding sequence of cached + tick tokens has outgrown."""
-    limits, slot = s.limits, s.slots[j]
-    tokens = slot.cached + s.book[0].tick
-    slot.open_reads = 1 if tokens + 1 < limits.window else 0
-    slot.open_blocks = 1 if tokens < limits.window_blocks * limits.block_size else 0
-
-
-@compiled
-def _preempt_last(s: State, now_s: float) -> None:
-    """Free the newest running sequence and put it at the head of the queue; all its tokens will be recomputed."""
+@inlined
+def _decodes(s: State, now_s: float) -> None:
+    """Let every decoding sequence compute its next token; it may have to preempt for the block."""
     book = s.book[0]
-    j = book.running - 1
-    slot = s.slots[j]
-    request, tokens = s.requests[slot.request], slot.cached
-    if j < book.decoding:
-        tokens += book.tick
-        request.emitted = request.output_tokens - (slot.last_tick - book.tick)
-        request.stalled_s -= now_s
-        _track(s, j, -1)
-        book.decoding -= 1
-        book.unfinished -= 1
-    book.free_blocks += blocks(s.limits, tokens)
-    book.running -= 1
-    request.preemptions += 1
-    s.preempted[book.preempted] = slot.request
-    book.preempted += 1
-
-
-@compiled
-def _make_room(s: State, j: int, need: int, now_s: float) -> bool:
-    """Take blocks for the sequence at a position, preempting from the end; False if it had to go itself."""
-    book = s.book[0]
-    while need > book.free_blocks and book.running > j:
-        _preempt_last(s, now_s)
-    if book.running > j:
-        book.free_blocks -= need
-    return book.running > j
-
-
-@compiled
-def _decode_under_pressure(s: State, now_s: float) -> None:
-    """Give each decoding sequence its block in order of admission."""
-    book, j = s.book[0], 0
-    while j < book.decoding:
-        tokens = s.slots[j].cached + book.tick
-        _make_room(s, j, blocks(s.limits, tokens + 1) - blocks(s.limits, tokens), now_s)
-        j += 1
-
-
-@compiled
-def _compute_prompt(s: State, j: int, take: int) -> None:
-    """Let the prompt at a position compute its next tokens in this step."""
-    book, limits, slot = s.book[0], s.limits, s.slots[j]
-    slot.chunk = take
-    book.prompt_tokens += take
-    book.prompt_pairs += pairs(take, slot.cached, 0)
-    if limits.window > 0:
-        book.prompt_pairs_windowed += pairs(take, slot.cached, limits.window)
-    book.scheduled += 1 if take > 0 else 0
-
-
-@compiled
-def _head(s: State) -> int:
-    """Return the request at the head of the queue."""
-    book = s.book[0]
-    return s.preempted[book.preempted - 1] if book.preempted > 0 else book.fresh
-
-
-@compiled
-def _admit(s: State, take: int, now_s: float) -> None:
-    """Move the head of the queue to the end of the running list, with the first tokens of its prompt."""
-    book, slot = s.book[0], s.slots[s.book[0].running]
-    slot.request, slot.cached = _head(s), 0
-    if book.preempted > 0:
-        book.preempted -= 1
-    else:
-        s.requests[book.fresh].scheduled_s = now_s
-        book.fresh += 1
-    _compute_prompt(s, book.running, take)
-    book.running += 1
-
-
-@compiled
-def _continuous(s: State, now_s: float) -> None:
-    """VLLM V1: decodes first, then prompts under way, then the queue, within one budget of tokens."""
-    book, limits, running = s.book[0], s.limits, s.book[0].running
-    need = s.growth[-book.tick % limits.block_size]
-    if need <= book.free_blocks:
-        book.free_blocks -= need
-    else:
-        _decode_under_pressure(s, now_s)
-    budget = limits.max_num_batched_tokens - book.decoding
+    need = s.growth[-book.tick % s.limits.block_size]
+    if s.limits.draft_tokens > 0 or need > book.free_blocks:
+        _decode_one_by_one(s, now_s)
+        return
+    take(s, need)
+    book.budget -= book.decoding
     book.scheduled = book.decoding
-    budget = _prompts_under_way(s, budget, now_s)
-    if book.running == running:  # no admission in a step that preempted
-        _admissions(s, budget, now_s)
 
 
 @compiled
-def _prompts_under_way(s: State, budget: int, now_s: float) -> int:
-    """Give prompts that have begun their next tokens, in order of admission; return what is left of the budget."""
+def _decode_one_by_one(s: State, now_s: float) -> None:
+    """Give each decoding sequence its blocks in order, those for draft tokens too, which it then keeps."""
+    book, new, j = s.book[0], 1 + s.limits.draft_tokens, 0
+    while j < book.decoding:
+        tokens, fits = s.slots[j].cached + book.tick, True
+        held = s.slots[j].room if s.limits.draft_tokens > 0 else tokens
+        need = blocks(s.limits, tokens + new) - blocks(s.limits, held)
+        if need > book.free_blocks:
+            j, fits = make_room(s, j, need, now_s)
+        if fits:
+            take(s, need)
+            s.slots[j].room = tokens + new
+            book.budget -= new
+            book.scheduled += 1
+            j += 1
+
+
+@compiled
+def _most_new(s: State, lacking: int) -> int:
+    """Return how many of the tokens that a prompt lacks it may compute in this step."""
+    limits, book = s.limits, s.book[0]
+    if limits.long_prefill_tokens > 0 and limits.chunked_prefill and book.running + book.waiting > 1:
+        lacking = min(lacking, limits.long_prefill_tokens)
+    return min(lacking, book.budget)
+
+
+@compiled
+def _prompts_under_way(s: State, now_s: float) -> None:
+    """Give prompts that have begun their next tokens, in order of admission."""
     book, limits, j = s.book[0], s.limits, s.book[0].decoding
     while j < book.running:
-        slot, request = s.slots[j], s.requests[s.slots[j].request]
-        take = min(request.prompt_tokens + request.emitted - slot.cached, budget)
-        if _make_room(s, j, blocks(limits, slot.cached + take) - blocks(limits, slot.cached), now_s):
-            _compute_prompt(s, j, take)
-            budget -= take
-        j += 1
-    return budget
+        past, request, fits = s.slots[j].cached, s.requests[s.slots[j].request], True
+        new = _most_new(s, request.prompt_tokens + request.emitted - past)
+        need = blocks(limits, past + new) - blocks(limits, past)
+        if need > book.free_blocks:
+            j, fits = make_room(s, j, need, now_s)
+        if fits:
+            take(s, need)
+            compute_prompt(s, j, new)
+            j += 1
 
 
 @compiled
-def _admissions(s: State, budget: int, now_s: float) -> None:
+def _admit_head(s: State, now_s: float) -> bool:
+    """Admit the head of the queue if its tokens and blocks are there."""
+    book, limits, request = s.book[0], s.limits, s.requests[s.book[0].head]
+    known, past, units, saved = request.prompt_tokens + request.emitted, 0, 0, 0
+    if request.given:
+        past = request.prompt_tokens
+    elif limits.prefix_unit_tokens > 0:
+        units = leading_run(s, book.head, known)
+        past = units * limits.prefix_unit_tokens
+        saved = shared_units(s, book.head, units) * blocks_per_unit(s)
+    new = _most_new(s, known - past)
+    if not limits.chunked_prefill and new < known - past:
+        return False
+    if blocks(limits, known if limits.admit_full_prompt else past + new) - saved > book.free_blocks:
+        return False
+    if limits.admit_full_output:
+        if book.promised + promise(s, book.head) > limits.num_blocks:
+            return False
+        book.promised += promise(s, book.head)
+    if units > 0:
+        hold(s, book.head, units)
+    take(s, blocks(limits, past + new) - saved)
+    begin_request(s, past, units, new, now_s)
+    return True
+
+
+@inlined
+def _admissions(s: State, now_s: float) -> None:
     """Admit from the head of the queue while tokens, places and blocks last."""
     book, limits = s.book[0], s.limits
-    while budget > 0 and book.running < limits.max_num_seqs and waiting(s) > 0:
-        request = s.requests[_head(s)]
-        tokens = request.prompt_tokens + request.emitted
-        take = min(tokens, budget)
-        if blocks(limits, tokens if limits.admit_full_prompt else take) > book.free_blocks:
+    places = min(limits.max_num_seqs, limits.max_num_batched_tokens // (1 + limits.draft_tokens))
+    while book.budget > 0 and book.running < places and book.waiting > 0:
+        if not _admit_head(s, now_s):
             break
-        if limits.admit_full_output:
-            promise = blocks(limits, request.prompt_tokens + request.output_tokens - 1)
-            if book.promised + promise > limits.num_blocks:
-                break
-            book.promised += promise
-        book.free_blocks -= blocks(limits, take)
-        budget -= take
-        _admit(s, take, now_s)
+
+
+@inlined
+def _prompts(s: State, now_s: float, running: int) -> None:
+    """Compute prompts: those under way, and new ones unless something of so many running has been preempted."""
+    _prompts_under_way(s, now_s)
+    if s.book[0].running == running:
+        _admissions(s, now_s)
+
+
+@inlined
+def _continuous(s: State, now_s: float) -> None:
+    """VLLM V1: decodes first, then prompts under way, then the queue, within one budget of tokens."""
+    running = s.book[0].running
+    _decodes(s, now_s)
+    _prompts(s, now_s, running)
 
 
 @compiled
 def _prompts_first(s: State, now_s: float) -> None:
     """SGLang and vLLM V0: steps of prompts alone while there are any that fit, then steps of decodes alone."""
-    book, limits, running = s.book[0], s.limits, s.book[0].running
-    book.scheduled = 0
-    budget = _prompts_under_way(s, limits.max_num_batched_tokens, now_s)
-    if book.running == running:
-        _admissions(s, budget, now_s)
-    if book.scheduled > 0:
-        book.decode_now = 0
-        return
-    need = s.growth[-book.tick % limits.block_size]
-    if need <= book.free_blocks:
-        book.free_blocks -= need
-    else:
-        _decode_under_pressure(s, now_s)
-    book.scheduled = book.decoding
+    book = s.book[0]
+    book.decode_now = 0
+    _prompts(s, now_s, book.running)
+    if book.scheduled == 0:
+        book.decode_now = 1
+        _decodes(s, now_s)
+
+
+@compiled
+def wake_s(s: State, now_s: float) -> float:
+    """Return when an engine that found nothing to do, though requests wait, is to be asked again; infinity: never."""
+    if s.limits.policy != STATIC or s.book[0].waiting == 0:
+        return np.inf
+    due_s = s.requests[s.book[0].head].arrival_s + s.limits.batch_wait_s
+    return due_s if due_s > now_s else np.inf
+
+
+@compiled
+def _is_due(s: State, now_s: float) -> bool:
+    """Whether an idle engine starts a static batch: enough requests, or one that has waited, or no more to come."""
+    book, limits = s.book[0], s.limits
+    if book.waiting >= min(limits.batch_size, limits.max_num_seqs) or book.last_call:
+        return True
+    return book.waiting > 0 and now_s >= s.requests[book.head].arrival_s + limits.batch_wait_s
 
 
 @compiled
@@ -194,28 +170,44 @@ def _static(s: State, now_s: float) -> None:
     """Fill an empty engine with a batch that keeps its slots and its reserved cache until its last token."""
     book, limits = s.book[0], s.limits
     book.scheduled = book.decoding
-    while book.decoding == 0 and book.running < limits.max_num_seqs and waiting(s) > 0:
-        request = s.requests[book.fresh]
-        reserved = blocks(limits, request.prompt_tokens + request.output_tokens - 1)
+    if book.decoding > 0 or not _is_due(s, now_s):
+        return
+    while book.running < limits.max_num_seqs and book.waiting > 0:
+        reserved = promise(s, book.head)
         if reserved > book.free_blocks:
             break
         book.free_blocks -= reserved
-        _admit(s, request.prompt_tokens, now_s)
+        begin_request(s, 0, 0, s.requests[book.head].prompt_tokens, now_s)
+
+
+@compiled
+def _uncached(s: State, now_s: float) -> None:
+    """Compute all tokens of one request again for each next one."""
+    book = s.book[0]
+    if book.running > 0:
+        request = s.requests[s.slots[0].request]
+        compute_prompt(s, 0, request.prompt_tokens + request.emitted)
+    elif book.waiting > 0:
+        begin_request(s, 0, 0, s.requests[book.head].prompt_tokens, now_s)
 
 
 @compiled
 def schedule(s: State, now_s: float) -> int:
     """Decide the next step and return how many sequences take part; 0 means that there is nothing to do.
 
-    Slots below `book.decoding` compute one token each if `book.decode_now`, the others `chunk` tokens of their prompt.
+    Slots below `book.decoding` compute their next token (and draft tokens) if `book.decode_now`, the others `chunk`
+    tokens of their prompt.
     """
     book = s.book[0]
-    book.prompt_tokens = book.prompt_pairs = book.prompt_pairs_windowed = 0
+    book.prompt_tokens = book.prompt_pairs = book.prompt_pairs_windowed = book.loaded_tokens = book.scheduled = 0
+    book.budget = s.limits.max_num_batched_tokens
     book.decode_now = 1
     if s.limits.policy == STATIC:
         _static(s, now_s)
     elif s.limits.policy == PROMPTS_FIRST:
         _prompts_first(s, now_s)
+    elif s.limits.policy == UNCACHED:
+        _uncached(s, now_s)
     else:
         _continuous(s, now_s)
     if book.decoding == 0:
@@ -224,15 +216,18 @@ def schedule(s: State, now_s: float) -> int:
 
 
 @compiled
-def _finish(s: State, request: int, tokens: int, end_s: float) -> None:
-    """Record the last token of a request; a static batch keeps its blocks until its end."""
+def _keep_drafts(s: State) -> None:
+    """Advance each decoding sequence by the draft tokens that were accepted: as if it had begun so much further on."""
     book = s.book[0]
-    s.requests[request].finished_s = end_s
-    book.finished += 1
-    if s.limits.policy != STATIC:
-        book.free_blocks += blocks(s.limits, tokens)
-    if s.limits.admit_full_output:
-        book.promised -= blocks(s.limits, s.requests[request].prompt_tokens + s.requests[request].output_tokens - 1)
+    for j in range(book.decoding):
+        slot = s.slots[j]
+        extra = min(produced(s, j), slot.last_tick - book.tick + 1) - 1
+        if extra > 0:
+            track(s, j, -1)
+            slot.cached += extra
+            slot.last_tick -= extra
+            track(s, j, 1)
+    book.next_event_tick = book.tick  # look at all of them
 
 
 @compiled
@@ -243,19 +238,22 @@ def _retire_decodes(s: State, end_s: float) -> int:
     for j in range(book.decoding):
         slot = s.slots[j]
         if slot.last_tick == book.tick:
-            _finish(s, slot.request, slot.cached + book.tick, end_s)
+            finish(s, slot.request, end_s)
             book.unfinished -= 1
             if s.limits.policy != STATIC:
-                _track(s, j, -1)
+                tokens = slot.cached + book.tick
+                free(s, j, tokens, slot.room if s.limits.draft_tokens > 0 else tokens)
+                track(s, j, -1)
                 continue
+            book.padding += book.tick
             slot.last_tick = NEVER
         if kept < j:
             s.slots[kept] = slot
         if s.limits.window > 0:
-            _track(s, kept, -1)
-            _close_windows(s, kept)
-            _track(s, kept, 1)
-        book.next_event_tick = min(book.next_event_tick, _next_event(s, kept))
+            track(s, kept, -1)
+            close_windows(s, kept)
+            track(s, kept, 1)
+        book.next_event_tick = min(book.next_event_tick, next_event(s, kept))
         kept += 1
     return kept
 
@@ -269,17 +267,15 @@ def _end_prompt(s: State, j: int, end_s: float) -> bool:
         request.first_token_s = end_s
     else:
         request.stalled_s += end_s
+    book.prompt_cached -= slot.cached
     left = request.output_tokens - request.emitted - 1
     if left == 0:
-        _finish(s, slot.request, slot.cached, end_s)
+        finish(s, slot.request, end_s)
         if s.limits.policy != STATIC:
+            free(s, j, slot.cached, slot.cached)
             return False
-    slot.cached -= book.tick
-    slot.last_tick = book.tick + left if left > 0 else NEVER
-    book.unfinished += 1 if left > 0 else 0
-    _close_windows(s, j)
-    _track(s, j, 1)
-    book.next_event_tick = min(book.next_event_tick, _next_event(s, j))
+        book.padding += book.tick
+    begin_decoding(s, j, left)
     return True
 
 
@@ -293,34 +289,58 @@ def _advance_prompts(s: State, first: int, end_s: float) -> int:
             s.slots[kept] = s.slots[j]
         slot, request = s.slots[kept], s.requests[s.slots[j].request]
         slot.cached += slot.chunk
+        book.prompt_cached += slot.chunk
         if slot.cached == request.prompt_tokens + request.emitted:
             if not _end_prompt(s, kept, end_s):
                 continue
+            if kept > book.decoding:
+                _move_up(s, kept)
             book.decoding += 1
         kept += 1
     return kept
 
 
 @compiled
+def _move_up(s: State, j: int) -> None:
+    """Move a sequence that has begun to decode before the prompts that are still under way."""
+    spare = len(s.slots) - 1
+    s.slots[spare] = s.slots[j]
+    for place in range(j, s.book[0].decoding, -1):
+        s.slots[place] = s.slots[place - 1]
+    s.slots[s.book[0].decoding] = s.slots[spare]
+
+
+@compiled
+def _complete_uncached(s: State, end_s: float) -> None:
+    """Note the token that all of this step was for."""
+    slot, request = s.slots[0], s.requests[s.slots[0].request]
+    if request.emitted == 0:
+        request.first_token_s = end_s
+    request.emitted += 1
+    if request.emitted == request.output_tokens:
+        finish(s, slot.request, end_s)
+        s.book[0].running = 0
+
+
+@compiled
 def complete(s: State, end_s: float) -> int:
-    """Advance every sequence of the step that ended at `end_s`; return how many requests finished."""
+    """Advance every sequence of the step that ended at `end_s`; return how many requests finished.
+
+    These are chained by `next` from `book.first_done`, in the order of the running list.
+    """
     book = s.book[0]
     finished, first = book.finished, book.decoding
+    book.first_done = NOBODY
+    if s.limits.policy == UNCACHED:
+        _complete_uncached(s, end_s)
+        return book.finished - finished
     book.tick += book.decode_now
+    if s.limits.draft_tokens > 0 and book.decode_now:
+        _keep_drafts(s)
     if book.tick >= book.next_event_tick:
         book.decoding = _retire_decodes(s, end_s)
     if book.decoding < first or book.running > first:
         book.running = _advance_prompts(s, first, end_s)
     if s.limits.policy == STATIC and book.unfinished == 0:
-        _clear(s)
+        clear(s)
     return book.finished - finished
-
-
-@compiled
-def _clear(s: State) -> None:
-    """End a static batch."""
-    book = s.book[0]
-    book.running = book.decoding = book.base_sum = book.open_base_sum = book.open_reads = 0
-    book.free_blocks = s.limits.num_blocks
-    book.next_event_tick = NEVER
-    s.growth[:] = 0

@@ -1,15 +1,28 @@
 """The event loop: arrivals, steps and completions of one engine, as two flat tables."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled, inlined
+from simulator.queues import enqueue
 from simulator.roofline import StepTable
-from simulator.scheduler import complete, schedule
-from simulator.state import Floats, Limits, State, Table, new_state, waiting
+from simulator.scheduler import complete, schedule, wake_s
+from simulator.state import (
+    UNCACHED,
+    Engines,
+    Floats,
+    Limits,
+    Shared,
+    State,
+    Table,
+    engine_state,
+    new_engines,
+    new_requests,
+    unpacked,
+)
 from simulator.workload import Requests
 
 STEP = np.dtype(
@@ -23,10 +36,13 @@ STEP = np.dtype(
         ("running", np.int32),
         ("waiting", np.int32),
         ("blocks", np.int32),  # cache blocks held
+        ("cached_tokens", np.int32),  # tokens in these; blocks of shared tokens, and the tokens, count once
+        ("loaded_tokens", np.int32),  # tokens whose cache came back from the host's tier
     ]
 )
 BURST = 65_536  # steps between two looks at the clock on the wall
 Progress = Callable[[int, int], None]
+Acceptance = Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +56,18 @@ class Run:
     finished_s: Floats
     stalled_s: Floats
     preemptions: npt.NDArray[np.int64]
+    hit_tokens: npt.NDArray[np.int64]  # of each prompt, what the prefix cache had when it was first admitted
     steps: Table
 
     @property
     def busy_s(self) -> float:
         """Seconds in which a step ran."""
         return float(self.steps.seconds.sum())
+
+    @property
+    def engines(self) -> int:
+        """How many steps may run at once."""
+        return 1
 
     @property
     def end_s(self) -> float:
@@ -57,14 +79,17 @@ class Run:
 @compiled
 def decode_seconds(s: State, table: StepTable) -> float:
     """Return how long the scheduled step would take without its prompts, 0 where nothing decodes."""
-    book = s.book[0]
+    book, drafts = s.book[0], s.limits.draft_tokens
     if book.decode_now == 0:
         return 0.0
-    reads, windowed = book.base_sum + book.decoding * (book.tick + 1), 0
+    ahead = book.tick + 1 + drafts
+    reads, windowed, new = book.base_sum + book.decoding * ahead, 0, book.decoding * (1 + drafts)
     if s.limits.window > 0:
         closed = book.decoding - book.open_reads
-        windowed = book.open_base_sum + book.open_reads * (book.tick + 1) + closed * s.limits.window
-    alone = table.token_s[book.decoding] + table.logit_s[book.decoding]
+        windowed = book.open_base_sum + book.open_reads * ahead + closed * s.limits.window
+    alone = table.token_s[new] + _look_up(table.logit_s, new)
+    if drafts > 0:
+        alone += table.draft_s[book.decoding]
     return alone + table.slopes[0] * reads + table.slopes[1] * windowed
 
 
@@ -75,61 +100,88 @@ def prompt_seconds(s: State, table: StepTable) -> float:
     if book.prompt_tokens == 0:
         return 0.0
     decodes = book.decoding * book.decode_now
-    added = _token_seconds(table.token_s, decodes + book.prompt_tokens) + table.logit_s[book.scheduled]
+    new = decodes * (1 + s.limits.draft_tokens)
+    added = _look_up(table.token_s, new + book.prompt_tokens)
+    added += _look_up(table.logit_s, new + book.scheduled - decodes)
     if decodes > 0:
-        added -= table.token_s[decodes] + table.logit_s[decodes]
-    return (
+        added -= table.token_s[new] + _look_up(table.logit_s, new)
+    added = (
         added
         + table.slopes[2] * book.prompt_tokens
         + table.slopes[3] * book.prompt_pairs
         + table.slopes[4] * book.prompt_pairs_windowed
     )
+    return added + table.loaded_s * book.loaded_tokens if book.loaded_tokens > 0 else added
 
 
 @compiled
-def _token_seconds(token_s: Floats, tokens: int) -> float:
-    """Look up, and go on with the last slope for the large prompts of a static batch."""
-    last = len(token_s) - 1
-    if tokens <= last:
-        return token_s[tokens]
-    return token_s[last] + (tokens - last) * (token_s[last] - token_s[last - 1])
+def _look_up(seconds: Floats, count: int) -> float:
+    """Look up, and go on with the last slope: a static batch has more tokens, drafts more logits than are tabulated."""
+    last = len(seconds) - 1
+    if count <= last:
+        return seconds[count]
+    return seconds[last] + (count - last) * (seconds[last] - seconds[last - 1])
 
 
 @inlined
-def _arrive(s: State, arrival_s: Floats, seen_until_s: float) -> None:
+def _arrive(s: State, seen_until_s: float) -> None:
     """Let every request in that has arrived by a time."""
     book = s.book[0]
-    while book.arrived < len(arrival_s) and arrival_s[book.arrived] <= seen_until_s:
+    while book.arrived < len(s.requests) and s.requests[book.arrived].arrival_s <= seen_until_s:
+        enqueue(s, book.arrived)
         book.arrived += 1
 
 
 @inlined
-def begin(s: State, arrival_s: Floats, clock: Floats) -> int:
+def _next_arrival_s(s: State) -> float:
+    """Return when the next request arrives; infinity where none is on its way."""
+    return s.requests[s.book[0].arrived].arrival_s if s.book[0].arrived < len(s.requests) else np.inf
+
+
+@inlined
+def begin(s: State, clock: Floats) -> int:
     """Decide the next step at the time on the clock, after a jump to the next arrival where there is nothing to do.
 
     `clock` is the time now, and the time up to which the scheduler has seen arrivals. Return how many sequences take
     part; 0 when everything is done.
     """
-    _arrive(s, arrival_s, clock[1])
-    scheduled = schedule(s, clock[0])
-    if scheduled == 0 and s.book[0].arrived < len(arrival_s):
-        clock[0] = clock[1] = max(clock[0], arrival_s[s.book[0].arrived])
-        _arrive(s, arrival_s, clock[1])
+    moment_s = clock[1]
+    while True:
+        _arrive(s, moment_s)
+        s.book[0].last_call = 1 if _next_arrival_s(s) == np.inf else 0
         scheduled = schedule(s, clock[0])
-    return scheduled
+        if scheduled > 0:
+            return scheduled
+        moment_s = min(_next_arrival_s(s), wake_s(s, clock[0]))
+        if moment_s == np.inf:
+            return 0
+        moment_s = clock[0] = clock[1] = max(clock[0], moment_s)
 
 
 @inlined
-def end(s: State, arrival_s: Floats, clock: Floats, seconds: float) -> None:
+def end(s: State, clock: Floats, seconds: float) -> None:
     """Complete the step that was begun, so many seconds after its start, and set the clock to its end."""
     book, end_s = s.book[0], clock[0] + seconds
     finished = complete(s, end_s)
     if book.released > 0:  # closed loop: each completion sends the next request
-        for request in range(book.released, min(book.released + finished, len(arrival_s))):
-            arrival_s[request] = end_s
+        for request in range(book.released, min(book.released + finished, len(s.requests))):
+            s.requests[request].arrival_s = end_s
+            if s.requests[request].given:
+                s.requests[request].first_token_s = end_s
         book.released += finished
     clock[1] = clock[0] if s.limits.async_scheduling else end_s
     clock[0] = end_s
+
+
+@inlined
+def cached_tokens(s: State) -> int:
+    """Return the tokens that the cache holds in the step that was scheduled, its own included, shared ones once."""
+    book = s.book[0]
+    if s.limits.policy == UNCACHED:
+        return 0
+    decoded = book.base_sum + book.unfinished * (book.tick + book.decode_now) + book.padding
+    shared = book.duplicates * s.limits.prefix_unit_tokens
+    return decoded + book.prompt_cached + book.prompt_tokens - shared
 
 
 @inlined
@@ -143,57 +195,83 @@ def note(s: State, steps: npt.NDArray[np.void], index: int, start_s: float, seco
     step.prompts = book.scheduled - step.decodes
     step.prompt_tokens = book.prompt_tokens
     step.running = book.running
-    step.waiting = waiting(s)
+    step.waiting = book.waiting
     step.blocks = s.limits.num_blocks - book.free_blocks
+    step.cached_tokens = cached_tokens(s)
+    step.loaded_tokens = book.loaded_tokens
 
 
 @compiled
-def _burst(s: State, table: StepTable, arrival_s: Floats, clock: Floats, steps: npt.NDArray[np.void]) -> int:
+def _burst(s: State, table: StepTable, clock: Floats, steps: npt.NDArray[np.void]) -> int:
     """Run until the table of steps is full or nothing is left; return how many rows were filled."""
     for index in range(len(steps)):
-        if begin(s, arrival_s, clock) == 0:
+        if begin(s, clock) == 0:
             return index
         prompt_s = prompt_seconds(s, table)
         seconds = decode_seconds(s, table) + prompt_s
         note(s, steps, index, clock[0], seconds, prompt_s)
-        end(s, arrival_s, clock, seconds)
+        end(s, clock, seconds)
     return len(steps)
 
 
-def opening(limits: Limits, requests: Requests) -> tuple[State, Floats]:
-    """Return the state before the first step, and the arrivals: in a closed loop, all but the first are to come."""
-    state = new_state(limits, requests.prompt_tokens, requests.output_tokens)
+def request_table(requests: Requests) -> Table:
+    """Return the scheduler's table of a workload; in a closed loop all but the first requests are still to be sent."""
     arrival_s = np.array(requests.arrival_s)
-    if requests.concurrency:
-        arrival_s[requests.concurrency :] = np.inf
-        state.book[0].released = min(requests.concurrency, len(arrival_s))
-    return state, arrival_s
+    arrival_s[requests.concurrency or len(arrival_s) :] = np.inf
+    table = new_requests(arrival_s, requests.prompt_tokens, requests.output_tokens)
+    table.priority, table.given = requests.priority, requests.given
+    table.first_token_s[requests.given] = arrival_s[requests.given]
+    table.emitted = requests.given
+    if len(requests.prefixes):
+        table.first_unit, table.units = requests.prefixes.first, requests.prefixes.count
+    return table
 
 
-def closing(s: State, arrival_s: Floats, requests: Requests, steps: npt.NDArray[np.void]) -> Run:
+def engines(limits: Limits, requests: Requests, count: int = 1, acceptance: Acceptance = ()) -> Engines:
+    """Return idle engines that share the table of a workload."""
+    table = request_table(requests)
+    if limits.prefix_unit_tokens:
+        most = (table.prompt_tokens + table.output_tokens - 1) // limits.prefix_unit_tokens
+        table.units = np.minimum(table.units, most)
+    shared = Shared(requests.prefixes.ids, requests.prefixes.distinct, tuple(acceptance))
+    return new_engines(limits, table, count, shared)
+
+
+def opening(limits: Limits, requests: Requests, acceptance: Acceptance = ()) -> State:
+    """Return the state before the first step."""
+    state = engine_state(engines(limits, requests, 1, acceptance), 0)
+    state.book[0].released = min(requests.concurrency, len(requests))
+    return state
+
+
+def closing(s: State, requests: Requests, steps: npt.NDArray[np.void]) -> Run:
     """Return what happened, after the last step."""
-    columns = {
-        name: np.ascontiguousarray(s.requests[name])
-        for name in ("scheduled_s", "first_token_s", "finished_s", "stalled_s", "preemptions")
-    }
-    sent = Requests(arrival_s, requests.prompt_tokens, requests.output_tokens, requests.concurrency)
-    return Run(limits=s.limits, requests=sent, steps=steps.view(np.recarray), **columns)
+    names = ("scheduled_s", "first_token_s", "finished_s", "stalled_s", "preemptions", "hit_tokens")
+    columns = {name: np.ascontiguousarray(s.requests[name]) for name in names}
+    sent = replace(requests, arrival_s=s.requests.arrival_s)
+    return Run(limits=unpacked(s.limits), requests=sent, steps=steps.view(np.recarray), **columns)
 
 
-def simulate(limits: Limits, table: StepTable, requests: Requests, progress: Progress | None = None) -> Run:
+def simulate(
+    limits: Limits,
+    table: StepTable,
+    requests: Requests,
+    progress: Progress | None = None,
+    acceptance: Acceptance = (),
+) -> Run:
     """Run a workload to its end under an engine's limits, each step taking the time that the table says.
 
-    `progress` is called with (requests finished, all requests) after every burst of steps. The caller has refused
-    requests that can never fit: see `Deployment.check`.
+    `progress` is called with (requests finished, all requests) after every burst of steps; `acceptance` are the
+    probabilities that the 1st, 2nd, ... draft token is accepted if all before it are. The caller has refused requests
+    that can never fit: see `refuse_too_long`.
     """
-    state, arrival_s = opening(limits, requests)
-    clock, bursts = np.zeros(2), []
+    state, clock, bursts = opening(limits, requests, acceptance), np.zeros(2), []
     while True:
         steps = np.zeros(BURST, STEP).view(np.recarray)  # so that plain Python, too, reads fields as attributes
-        count = _burst(state, table, arrival_s, clock, steps)
+        count = _burst(state, table, clock, steps)
         bursts.append(steps if count == BURST else steps[:count].copy())
         if progress is not None:
-            progress(int(state.book[0].finished), len(arrival_s))
+            progress(int(state.book[0].finished), len(requests))
         if count < BURST:
             break
-    return closing(state, arrival_s, requests, np.concatenate(bursts))
+    return closing(state, requests, np.concatenate(bursts))

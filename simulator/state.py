@@ -1,46 +1,21 @@
-"""What a scheduler knows: limits, one book, a table of requests and the running list, as arrays for compiled code."""
+"""What a scheduler knows: limits, a book, a table of requests, the running list and a cache, as arrays for numba."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.compiled import compiled
+from simulator.compiled import compiled, inlined
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Table = np.recarray[Any, Any]  # rows are records: row.field reads and writes
 
-CONTINUOUS, STATIC, PROMPTS_FIRST = 0, 1, 2
-POLICIES = {"continuous": CONTINUOUS, "static": STATIC, "prompts-first": PROMPTS_FIRST}
+CONTINUOUS, STATIC, PROMPTS_FIRST, UNCACHED = 0, 1, 2, 3
+POLICIES = {"continuous": CONTINUOUS, "static": STATIC, "prompts-first": PROMPTS_FIRST, "uncached": UNCACHED}
 NEVER = 2**62
-
-BOOK = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            "tick",  # decode steps so far
-            "running",  # sequences in the running list
-            "decoding",  # of these, the first so many decode
-            "free_blocks",
-            "arrived",  # requests 0 .. arrived-1 have arrived
-            "fresh",  # requests 0 .. fresh-1 have been admitted at least once
-            "preempted",  # size of the stack of preempted requests; they go first
-            "next_event_tick",  # no decoding sequence ends or outgrows its window before it
-            "base_sum",  # of `cached` over decoding sequences
-            "open_base_sum",  # the same over those still inside their window
-            "open_reads",  # number of those
-            "unfinished",  # decoding sequences that have tokens to produce (static batches pad the others)
-            "finished",  # requests finished so far
-            "released",  # closed loop: requests 0 .. released-1 have been sent
-            "decode_now",  # this step: decoding sequences advance
-            "prompt_tokens",  # this step: tokens of prompts
-            "prompt_pairs",
-            "prompt_pairs_windowed",
-            "scheduled",  # this step: sequences
-            "promised",  # blocks that running requests hold at their end, where only such are admitted as fit to it
-        )
-    ]
-)
+NOBODY = -1
+ABSENT, ON_DEVICE, ON_HOST = 0, 1, 2  # where a unit of the prefix cache is
 
 
 class Limits(NamedTuple):
@@ -58,12 +33,80 @@ class Limits(NamedTuple):
     window_groups: int
     window_blocks: int
     admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
+    long_prefill_tokens: int = 0  # most tokens of one prompt in a step; 0: no such limit
+    chunked_prefill: bool = True  # off: a prompt is computed in one step
+    by_priority: bool = False  # the queue and the victims of preemption go by priority, not by arrival
+    batch_size: int = 1  # static: requests that an idle engine waits for,
+    batch_wait_s: float = 0.0  # and how long the first of them waits at most
+    prefix_unit_tokens: int = 0  # tokens of a unit of the prefix cache; 0: none
+    host_units: int = 0  # units that a second tier in host memory holds
+    draft_tokens: int = 0  # tokens that are proposed for each sequence and step
+    expected_acceptance: bool = False  # produce the expected number of tokens instead of drawing it
 
+
+MAX_DRAFT_TOKENS = 32
+PACKED = np.dtype(
+    [
+        *((name, np.dtype(kind)) for name, kind in Limits.__annotations__.items()),
+        ("acceptance", np.float64, (MAX_DRAFT_TOKENS,)),
+        ("tokens_per_step", np.float64),
+    ],
+    align=True,
+)
+
+BOOK = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "tick",  # decode steps so far
+            "running",  # sequences in the running list
+            "decoding",  # of these, the first so many decode
+            "free_blocks",
+            "waiting",  # requests in the queue
+            "head",  # the first and the last of them
+            "tail",
+            "waiting_blocks",  # blocks that the prompts of these need
+            "next_event_tick",  # no decoding sequence ends or outgrows its window before it
+            "base_sum",  # of `cached` over decoding sequences
+            "open_base_sum",  # the same over those still inside their window
+            "open_reads",  # number of those
+            "unfinished",  # decoding sequences that have tokens to produce (static batches pad the others)
+            "finished",  # requests finished so far
+            "first_done",  # of those of the last step, chained by `next`; NOBODY: there is none
+            "last_done",
+            "arrived",  # the loop of one engine: requests 0 .. arrived-1 have arrived
+            "released",  # its closed loop: requests 0 .. released-1 have been sent
+            "last_call",  # 1: no arrival lies ahead
+            "decode_now",  # this step: decoding sequences advance
+            "budget",  # this step: tokens that may still be scheduled
+            "prompt_tokens",  # this step: tokens of prompts
+            "prompt_pairs",
+            "prompt_pairs_windowed",
+            "loaded_tokens",  # this step: tokens that come back from the host's tier
+            "scheduled",  # this step: sequences
+            "promised",  # blocks that running requests hold at their end, where only such are admitted as fit to it
+            "prompt_cached",  # sum of `cached` over prompts under way
+            "padding",  # cached tokens of finished sequences in a static batch, less their bases
+            "idle_units",  # units of the prefix cache that nobody holds
+            "host_units",  # units in the host's tier
+            "duplicates",  # holders of units beyond the first of each
+        )
+    ]
+)
 
 REQUEST = np.dtype(
     [
         ("prompt_tokens", np.int64),
         ("output_tokens", np.int64),
+        ("arrival_s", np.float64),  # infinite while a closed loop has not sent it
+        ("next", np.int64),  # the one behind in the queue; by priority: to the right in a heap
+        ("previous", np.int64),  # the one before; in a heap: to the left, or the parent of the leftmost
+        ("child", np.int64),  # in a heap: the leftmost child
+        ("priority", np.int64),  # smaller goes first
+        ("first_unit", np.int64),  # its ids stand in unit_ids[first_unit : first_unit + units]
+        ("units", np.int64),
+        ("given", np.int64),  # 1 while it brings the cache of its prompt from elsewhere
+        ("hit_tokens", np.int64),  # found in the prefix cache at its first admission
         ("emitted", np.int64),  # tokens produced before the last preemption
         ("preemptions", np.int64),
         ("scheduled_s", np.float64),
@@ -79,37 +122,131 @@ SLOT = np.dtype(
         ("cached", np.int64),  # tokens in the cache; minus `tick` while decoding
         ("last_tick", np.int64),  # tick at which a decoding sequence has produced everything
         ("chunk", np.int64),  # tokens of its prompt that this step computes
+        ("held_units", np.int64),  # leading units of the prefix cache that it holds
+        ("room", np.int64),  # tokens that a decoding sequence with drafts holds blocks for
+        ("joined_tick", np.int64),  # tick at which it began to decode
         ("open_reads", np.int64),  # 1 while a decoding sequence is shorter than the window
         ("open_blocks", np.int64),  # 1 while its windowed blocks still grow
     ]
 )
-Table = np.recarray[Any, Any]  # rows are records: row.field reads and writes
+
+UNIT = np.dtype(
+    [
+        ("place", np.int64),  # ABSENT, ON_DEVICE or ON_HOST
+        ("holders", np.int64),
+        ("next", np.int64),  # neighbours among the idle units, or among those on the host: the next is more recent
+        ("previous", np.int64),
+    ]
+)
 
 
 class State(NamedTuple):
     """Everything a scheduler knows."""
 
-    limits: Limits
+    limits: Any  # a record of `Limits` and the acceptance: compiled code hands it over as one pointer
     book: Table  # one row
     requests: Table
-    slots: Table  # the running list, in order of admission
-    preempted: Ints  # a stack of requests
+    slots: Table  # the running list, and one place to swap
     growth: Ints  # blocks that decoding sequences need when -tick is this modulo the block size
+    units: Table  # the prefix cache by id, and two ends of lists: of idle units, of the host's
+    unit_ids: Ints  # of all requests
 
 
-def new_state(limits: Limits, prompt_tokens: Ints, output_tokens: Ints) -> State:
-    """Return the state before the first request arrives."""
-    book = np.zeros(1, BOOK).view(np.recarray)
-    book[0].free_blocks = limits.num_blocks
-    book[0].next_event_tick = NEVER
+class Engines(NamedTuple):
+    """Several engines of the same limits that share one table of requests: the State of each is a slice."""
+
+    limits: Any
+    books: Any  # tables with one row, or one row of rows, per engine
+    requests: Table
+    slots: Any
+    growth: Ints
+    units: Any
+    unit_ids: Ints
+
+
+class Shared(NamedTuple):
+    """What the engines of a workload share besides its table; `ids` are 0 .. distinct-1."""
+
+    ids: Ints = np.zeros(0, np.int64)
+    distinct: int = 0
+    acceptance: tuple[float, ...] = ()  # probability that each draft token is accepted if all before it are
+
+
+NOTHING = Shared()
+
+
+def new_requests(arrival_s: Floats, prompt_tokens: Ints, output_tokens: Ints) -> Table:
+    """Return the table of requests that nobody has seen yet."""
     requests = np.zeros(len(prompt_tokens), REQUEST).view(np.recarray)
-    requests.prompt_tokens, requests.output_tokens = prompt_tokens, output_tokens
+    requests.arrival_s, requests.prompt_tokens, requests.output_tokens = arrival_s, prompt_tokens, output_tokens
     for name in ("scheduled_s", "first_token_s", "finished_s"):
         requests[name] = np.nan
-    slots = np.zeros(limits.max_num_seqs, SLOT).view(np.recarray)
-    return State(
-        limits, book, requests, slots, np.zeros(limits.max_num_seqs, np.int64), np.zeros(limits.block_size, np.int64)
-    )
+    return requests
+
+
+def new_engines(limits: Limits, requests: Table, count: int = 1, shared: Shared = NOTHING) -> Engines:
+    """Return idle engines with empty queues and caches."""
+    books = np.zeros(count, BOOK).view(np.recarray)
+    slots = np.zeros((count, limits.max_num_seqs + 1), SLOT).view(np.recarray)
+    growth = np.zeros((count, limits.block_size), np.int64)
+    units = np.zeros((count, shared.distinct + 2 if limits.prefix_unit_tokens else 0), UNIT).view(np.recarray)
+    packed = _packed(limits, shared.acceptance)
+    engines = Engines(packed, books, requests, slots, growth, units, np.array(shared.ids))
+    for index in range(count):
+        reset(engine_state(engines, index))
+    return engines
+
+
+def _packed(limits: Limits, acceptance: tuple[float, ...]) -> Any:
+    """Return a record of the limits, the acceptance, and 1 + a0 + a0 a1 + ..., what a step produces on average."""
+    packed = np.zeros(1, PACKED).view(np.recarray)
+    for name, value in limits._asdict().items():
+        packed[name] = value
+    packed.acceptance[0, : len(acceptance)] = acceptance
+    all_before, packed.tokens_per_step = 1.0, 1.0
+    for chance in acceptance:
+        all_before *= chance
+        packed.tokens_per_step += all_before
+    return packed[0]
+
+
+def unpacked(packed: Any) -> Limits:
+    """Return the limits of a state as they were given."""
+    return Limits(*(packed[name].item() for name in Limits._fields))
+
+
+def engine_state(engines: Engines, index: int) -> State:
+    """Return what the scheduler of one engine knows: views, so that what it changes stays."""
+    e = engines
+    book, slots, growth, units = e.books[index : index + 1], e.slots[index], e.growth[index], e.units[index]
+    return State(e.limits, book, e.requests, slots, growth, units, e.unit_ids)
+
+
+view = inlined(engine_state)  # for compiled code, which must not return what it gives: arrays lose their shape there
+
+
+@compiled
+def clear(s: State) -> None:
+    """End everything that runs at once and free all blocks."""
+    book = s.book[0]
+    book.running = book.decoding = book.unfinished = book.base_sum = book.open_base_sum = book.open_reads = 0
+    book.promised = book.prompt_cached = book.padding = 0
+    book.free_blocks = s.limits.num_blocks
+    book.next_event_tick = NEVER
+    s.growth[:] = 0
+
+
+@compiled
+def reset(s: State) -> None:
+    """Make an engine idle, its queue and its cache empty; the rows of its requests stay as they are."""
+    clear(s)
+    book = s.book[0]
+    book.waiting = book.waiting_blocks = book.idle_units = book.host_units = book.duplicates = 0
+    book.head = book.tail = book.first_done = NOBODY
+    for unit in range(len(s.units)):
+        row = s.units[unit]
+        row.place, row.holders = ABSENT, 0
+        row.next = row.previous = unit
 
 
 @compiled
@@ -124,10 +261,3 @@ def pairs(new: int, past: int, window: int) -> int:
     """Count causal query-key pairs of `new` tokens after `past`; a window of 0 is none (see work.pairs)."""
     growing = new if window == 0 else max(0, min(new, window - past))
     return growing * past + growing * (growing + 1) // 2 + (new - growing) * window
-
-
-@compiled
-def waiting(s: State) -> int:
-    """Count requests that have arrived and are neither running nor finished."""
-    book = s.book[0]
-    return book.preempted + book.arrived - book.fresh

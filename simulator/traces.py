@@ -9,7 +9,7 @@ import json
 import warnings
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from simulator.errors import WorkloadError
 from simulator.lengths import MAX_TOKENS, FloatArray, IntArray
+from simulator.sharing import Prefixes
 
 MAX_TIME_S = 1e10  # 300 years
 _SURPLUS = "a field beyond the header"
@@ -30,7 +31,8 @@ _REMEDY = "Correct or remove such rows"
 class Trace:
     """A recorded workload: `arrival_s` float64[n], sorted; `prompt_tokens` and `output_tokens` int64[n], at least 1.
 
-    `unused_columns` names what the file holds beyond these three.
+    `prefixes`: ids of the units of tokens that each prompt begins with, in whole units; of no length where the file has
+    none. `unused_columns` names what else the file holds.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Trace:
     prompt_tokens: IntArray
     output_tokens: IntArray
     unused_columns: tuple[str, ...] = ()
+    prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))
 
     def __len__(self) -> int:
         return len(self.arrival_s)
@@ -69,11 +72,16 @@ SPELLINGS = (
 )
 
 
+# Mooncake: "hash_ids" of blocks of 512 tokens, each a hash of the block and of all before it; a last partial block too.
+PREFIX_COLUMNS = {"prefix_block_ids_512tok": 512, "hash_ids": 512}
+
+
 def read_trace(path: str | Path) -> Trace:
     """Read a trace from CSV or JSON lines, plain or `.gz`; the column names tell the publisher and so the time unit.
 
-    Dates count from the first row, other times stay as they are; other columns are only named, so shared prefixes
-    (Mooncake's `hash_ids`) are not modelled. Rows are counted from 1, below the header.
+    Dates count from the first row, other times stay as they are. Shared prefixes are read where there are ids of them
+    (Mooncake's `hash_ids`; numbers with spaces between in CSV); other columns are only named. Rows are counted from 1,
+    below the header.
 
     Raises WorkloadError, with file, row and value, for: no such file, no rows, columns of no or of two publishers, a
     row of the wrong size, text or NaN for a number, times that are negative or go back, lengths that are zero,
@@ -95,8 +103,14 @@ def read_trace(path: str | Path) -> Trace:
         raise WorkloadError(f"trace {path}", "it has no rows", "Give a trace with requests in it")
     spelling, rows = _spelling(path.name, header), _Rows(path.name, table)
     arrival_s = rows.times_s(spelling) if spelling.units_per_s else rows.dates_s(spelling.arrival)
-    unused = tuple(column for column in header if column not in spelling.columns)
-    return Trace(path.name, arrival_s, rows.lengths(spelling.prompt), rows.lengths(spelling.output), unused)
+    prompt_tokens, ids = rows.lengths(spelling.prompt), _prefix_column(header)
+    prefixes = rows.prefixes(ids, prompt_tokens) if ids else Prefixes.of([])
+    unused = tuple(column for column in header if column not in (*spelling.columns, ids))
+    return Trace(path.name, arrival_s, prompt_tokens, rows.lengths(spelling.output), unused, prefixes)
+
+
+def _prefix_column(header: Sequence[str]) -> str | None:
+    return next((column for column in header if column in PREFIX_COLUMNS), None)
 
 
 def _open(path: Path) -> TextIO:
@@ -107,9 +121,9 @@ def _open(path: Path) -> TextIO:
 
 def _read_csv(name: str, first_line: str, file: TextIO) -> tuple[list[str], pd.DataFrame]:
     header = [column.strip() for column in next(csv.reader([first_line]), [])]
-    spelling = _spelling(name, header)
+    known = (*_spelling(name, header).columns, _prefix_column(header))
     # One name more than there are columns catches a row with a field too many, which pandas would cut off silently.
-    names = [column if column in spelling.columns else index for index, column in enumerate(header)] + [_SURPLUS]
+    names = [column if column in known else index for index, column in enumerate(header)] + [_SURPLUS]
     options: Any = {"header": None, "names": names, "index_col": False, "keep_default_na": False, "low_memory": False}
     try:
         with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
@@ -125,16 +139,16 @@ def _read_csv(name: str, first_line: str, file: TextIO) -> tuple[list[str], pd.D
 
 
 def _read_json_lines(name: str, first_line: str, file: TextIO) -> tuple[list[str], pd.DataFrame]:
-    header = list(_json_object(name, 1, first_line))
-    spelling = _spelling(name, header)
-    rows = []
+    header, rows = list(_json_object(name, 1, first_line)), []
+    ids = _prefix_column(header)
+    columns = [*_spelling(name, header).columns, *([ids] if ids else [])]
     for number, line in enumerate(filter(str.strip, chain([first_line], file)), start=1):
         entry = _json_object(name, number, line)
-        missing = [column for column in spelling.columns if column not in entry]
+        missing = [column for column in columns if column not in entry]
         if missing:
             raise WorkloadError(f"{name}, row {number}", f"missing {', '.join(missing)}", "Mend or remove this row")
-        rows.append([entry[column] for column in spelling.columns])
-    return header, pd.DataFrame(rows, columns=list(spelling.columns))
+        rows.append([entry[column] for column in columns])
+    return header, pd.DataFrame(rows, columns=columns)
 
 
 def _json_object(name: str, row: int, line: str) -> dict[str, Any]:
@@ -206,6 +220,18 @@ class _Rows:
         self.refuse(numbers != np.floor(numbers), values, "tokens come whole")
         self.refuse(numbers > MAX_TOKENS, values, f"no context has more than {MAX_TOKENS} tokens")
         return numbers.astype(np.int64)
+
+    def prefixes(self, column: str, prompt_tokens: IntArray) -> Prefixes:
+        """Read the ids of the whole units of each prompt."""
+        values, unit_tokens, lists = self.table[column], PREFIX_COLUMNS[column], []
+        for row, (value, tokens) in enumerate(zip(values.tolist(), prompt_tokens.tolist(), strict=True)):
+            given = value if isinstance(value, list) else str(value).split()
+            try:
+                lists.append([int(each) for each in given[: tokens // unit_tokens]])
+            except (TypeError, ValueError):
+                bad = np.arange(len(values)) == row
+                self.refuse(bad, values.astype(str), "it is no list of whole numbers", "Put spaces between them")
+        return Prefixes.of(lists, unit_tokens)
 
     def _sorted(self, arrival_s: FloatArray, column: str) -> FloatArray:
         back = np.diff(arrival_s, prepend=arrival_s[0]) < 0

@@ -1,16 +1,18 @@
 """What users send: when requests arrive, how long they are, and presets fitted to published traces."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 from pydantic import model_validator
 
 from simulator.errors import ProfileError, WorkloadError, nearest
 from simulator.lengths import Banded, FloatArray, IntArray, Lengths, Recorded, require_recorded
 from simulator.profile import Number, Profile, Strict, find
+from simulator.sharing import Prefixes
 
 if TYPE_CHECKING:
     from simulator.traces import Trace
@@ -20,31 +22,51 @@ MAX_REQUESTS = 100_000_000
 MIN_RATE_PER_S, MIN_BURSTINESS = 1e-9, 1e-3  # one request in 30 years; gaps with a coefficient of variation of 32
 
 
+COLUMNS = {
+    "arrival_s": np.float64,
+    "prompt_tokens": np.int64,
+    "output_tokens": np.int64,
+    "priority": np.int64,
+    "given": np.bool_,
+}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Requests:
     """A table of n requests: contiguous, read-only arrays in the order of arrival.
 
     `arrival_s` float64[n], rising from 0 or later; `prompt_tokens` and `output_tokens` int64[n], at least 1.
     `concurrency` 0: each request arrives at its time. k > 0: a closed loop, all times are 0, the first k requests are
-    in flight at once and each completion releases the next.
+    in flight at once and each completion releases the next. For all, or for each: `priority` int64, smaller goes first
+    where the engine asks for it; `given` bool, the cache of its prompt comes from elsewhere, with its first token.
+    `prefixes`: which requests begin with the same tokens; of no length where none do.
     """
 
     arrival_s: FloatArray
     prompt_tokens: IntArray
     output_tokens: IntArray
     concurrency: int = 0
+    priority: IntArray = field(default_factory=lambda: np.zeros(1, np.int64))
+    given: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, np.bool_))
+    prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))
 
     def __post_init__(self) -> None:
-        for name, kind in (("arrival_s", np.float64), ("prompt_tokens", np.int64), ("output_tokens", np.int64)):
+        for name, kind in COLUMNS.items():
             array = np.array(getattr(self, name), dtype=kind, order="C")  # a copy: nobody else can write to it
+            if name in ("priority", "given") and len(array) == 1:
+                array = np.broadcast_to(array, len(self.arrival_s))
             array.setflags(write=False)
             object.__setattr__(self, name, array)
-        if not len(self.arrival_s) == len(self.prompt_tokens) == len(self.output_tokens) > 0:
+        lengths = {len(getattr(self, name)) for name in COLUMNS} | {len(self.prefixes) or len(self.arrival_s)}
+        if lengths != {len(self.arrival_s)} or lengths == {0}:
             raise WorkloadError("requests", "their columns differ in length or are empty", "Give one value per request")
         if not (np.isfinite(self.arrival_s).all() and self.arrival_s[0] >= 0 and (np.diff(self.arrival_s) >= 0).all()):
             raise WorkloadError("arrivals", "they are not finite, rising times from 0 on", "Sort and check them")
         if min(self.prompt_tokens.min(), self.output_tokens.min()) < 1:
             raise WorkloadError("lengths", "a request has at least one token each way", "Remove empty requests")
+        if (self.given & (self.output_tokens < 2)).any():
+            because = "a request that comes with its cache and its first token has a second one to produce"
+            raise WorkloadError("lengths", because, "Leave out those of one output token")
 
     def __len__(self) -> int:
         return len(self.arrival_s)
@@ -125,12 +147,10 @@ class OpenLoop:
 
 
 def _check_rate(rate_per_s: float) -> None:
-    if rate_per_s == math.inf:
-        remedy = "Give a concurrency instead; as many as there are requests sends all at once"
-        raise WorkloadError("request rate inf", "an open loop has a finite rate", remedy)
-    if not rate_per_s >= MIN_RATE_PER_S:
-        because = f"it is not a number from {MIN_RATE_PER_S} on"
-        raise WorkloadError(f"request rate {rate_per_s}", because, "Give requests per second, say 2")
+    if not MIN_RATE_PER_S <= rate_per_s < math.inf:
+        because = f"an open loop has a finite rate above 0 ({MIN_RATE_PER_S} at least)"
+        remedy = "Give requests per second, say 2, or a concurrency to keep the engine busy"
+        raise WorkloadError(f"request rate {rate_per_s}", because, remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +233,7 @@ class Workload:
     request_count: int = 1000
     seed: int = 0
     name: str = ""
+    prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))  # of at least as many requests, or of none
 
     def __post_init__(self) -> None:
         if not isinstance(self.request_count, int) or not 1 <= self.request_count <= MAX_REQUESTS:
@@ -226,7 +247,8 @@ class Workload:
         """Replay a trace as recorded: its first `request_count` requests (all, if None), `speed` times as fast."""
         arrivals = RecordedArrivals(trace.name, trace.arrival_s, speed)
         lengths = Recorded(trace.prompt_tokens, trace.output_tokens)
-        return cls(arrivals, lengths, len(trace) if request_count is None else request_count)
+        count = len(trace) if request_count is None else request_count
+        return cls(arrivals, lengths, count, prefixes=trace.prefixes)
 
     def at_rate(self, rate_per_s: float) -> Self:
         """Return the same requests at another rate: same lengths, same gaps stretched."""
@@ -237,7 +259,8 @@ class Workload:
         arrival_rng, prompt_rng, output_rng = map(np.random.default_rng, np.random.SeedSequence(self.seed).spawn(3))
         prompt_tokens, output_tokens = self.lengths.draw(self.request_count, prompt_rng, output_rng)
         arrival_s = self.arrivals.times_s(self.request_count, arrival_rng)
-        return Requests(arrival_s, prompt_tokens, output_tokens, self.arrivals.concurrency)
+        prefixes = self.prefixes.head(self.request_count)
+        return Requests(arrival_s, prompt_tokens, output_tokens, self.arrivals.concurrency, prefixes=prefixes)
 
     def describe(self) -> str:
         """Say in one plain sentence what is asked."""

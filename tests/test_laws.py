@@ -26,10 +26,12 @@ from simulator.lengths import Independent, LogNormal
 from simulator.limits import limits as limits_of
 from simulator.model import Model, load_model
 from simulator.profile import names
+from simulator.queues import enqueue
 from simulator.roofline import SLOPES, StepModel, StepTable
 from simulator.scheduler import complete, schedule
-from simulator.simulate import Run, simulate
-from simulator.state import POLICIES, STATIC, Limits, State, blocks, new_state, waiting
+from simulator.sharing import Prefixes
+from simulator.simulate import Run, opening, simulate
+from simulator.state import POLICIES, STATIC, UNCACHED, Limits, State, blocks
 from simulator.work import Counts, Layout, Sequence, count
 from simulator.workload import ClosedLoop, OpenLoop, Requests, Workload
 
@@ -349,9 +351,10 @@ def held(s: State) -> int:
 def test_blocks_and_sums_are_what_a_recount_gives(case):
     """Drive the scheduler as the reference engine does, and recount after every step."""
     limits, _, requests = case
-    s = new_state(limits, requests.prompt_tokens, requests.output_tokens)
-    book, now_s = s.book[0], 0.0
-    book.arrived = len(requests)
+    s, now_s = opening(limits, replace(requests, concurrency=0)), 0.0
+    book = s.book[0]
+    for index in range(len(requests)):
+        enqueue(s, index)
     while book.finished < len(requests):
         assert schedule(s, now_s) > 0
         now_s += 1.0
@@ -360,7 +363,7 @@ def test_blocks_and_sums_are_what_a_recount_gives(case):
         assert book.free_blocks + held(s) == limits.num_blocks
         assert book.base_sum == decoding.cached.sum()
         assert (
-            waiting(s)
+            book.waiting
             == len(requests) - book.finished - np.isnan(s.requests.finished_s[s.slots.request[: book.running]]).sum()
         )
         if limits.window:
@@ -368,7 +371,7 @@ def test_blocks_and_sums_are_what_a_recount_gives(case):
             assert book.open_reads == still_open.sum()
             assert book.open_base_sum == decoding.cached[still_open].sum()
     assert book.free_blocks == limits.num_blocks
-    assert book.running == book.decoding == book.base_sum == book.unfinished == book.preempted == 0
+    assert book.running == book.decoding == book.base_sum == book.unfinished == book.waiting == 0
     assert not s.growth.any()
 
 
@@ -389,9 +392,9 @@ def test_a_faster_engine_finishes_a_closed_loop_no_later(case, factor):
 
 def digest(run: Run) -> str:
     """Hash every byte of a run."""
-    parts = [run.requests.arrival_s, run.scheduled_s, run.first_token_s, run.finished_s, run.stalled_s, run.preemptions]
+    times = [run.requests.arrival_s, run.scheduled_s, run.first_token_s, run.finished_s, run.stalled_s]
     hashed = hashlib.sha256()
-    for part in (*parts, np.asarray(run.steps)):
+    for part in (*times, run.preemptions, run.hit_tokens, np.asarray(run.steps)):
         hashed.update(np.ascontiguousarray(part).tobytes())
     return hashed.hexdigest()
 
@@ -402,9 +405,21 @@ def chat(requests: int = 60, *, rate_per_s: float = 200.0, concurrency: int = 0,
 
 
 def simulated(deployment: Deployment, workload: Workload, **changes: int) -> Run:
+    return simulated_requests(deployment, workload.requests(), **changes)
+
+
+def simulated_requests(deployment: Deployment, requests: Requests, **changes: int) -> Run:
     allowed = limits_of(deployment)._replace(**changes)
-    table = deployment.step_model().table(allowed.max_num_batched_tokens, allowed.max_num_seqs)
-    return simulate(allowed, table, workload.requests())
+    drafts = allowed.draft_tokens
+    table = deployment.step_model().table(allowed.max_num_batched_tokens, allowed.max_num_seqs * (1 + drafts))
+    return simulate(allowed, table, requests, acceptance=(0.7,) * drafts)
+
+
+def sharing(requests: Requests) -> Requests:
+    """Give half of the prompts common beginnings, and all of them priorities."""
+    kinds = np.arange(len(requests)) % 4
+    prefixes = Prefixes.of([[place + 1000 * kind for place in range(40)] if kind < 2 else [] for kind in kinds])
+    return replace(requests, priority=kinds, prefixes=prefixes)
 
 
 def digests() -> dict[str, str]:
@@ -421,6 +436,17 @@ def digests() -> dict[str, str]:
         "static": simulated(llama, chat(), policy=STATIC, async_scheduling=False),
         "windowed": simulated(gemma, chat(), num_blocks=3000, window=128, window_blocks=9),
     }
+    shared, tight = sharing(chat().requests()), {"num_blocks": 160, "prefix_unit_tokens": 16}
+    runs |= {
+        "prefixes": simulated_requests(llama, shared, **tight),
+        "host tier": simulated_requests(llama, shared, **tight, host_units=20),
+        "priorities": simulated_requests(llama, shared, **tight, by_priority=True, long_prefill_tokens=64),
+        "drafts": simulated(llama, chat(), draft_tokens=2, async_scheduling=False),
+        "expected drafts": simulated(llama, chat(), draft_tokens=2, expected_acceptance=True),
+        "uncached": simulated(llama, chat(5), policy=UNCACHED, async_scheduling=False),
+        "dynamic": simulated(llama, chat(), policy=STATIC, async_scheduling=False, batch_size=8, batch_wait_s=0.5),
+    }
+    assert runs["prefixes"].hit_tokens.any() and runs["host tier"].steps.loaded_tokens.any()
     assert runs["preempting"].preemptions.any()
     return {name: digest(run) for name, run in runs.items()}
 

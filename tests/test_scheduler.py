@@ -1,4 +1,10 @@
-"""The compiled scheduler and event loop against the independent oracle, step by step and to the last bit."""
+"""The compiled scheduler and event loop against the independent oracle, step by step and to the last bit.
+
+Rules beyond vLLM's own are compared in test_oracle_policies.py; here are their limits and their book-keeping.
+"""
+
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,10 +13,16 @@ from hypothesis import strategies as st
 from oracle import OracleLimits, OracleResult, run_oracle
 
 from simulator import state, work
+from simulator.prefix import blocks_per_unit
+from simulator.queues import dequeue, enqueue
 from simulator.roofline import StepTable
-from simulator.simulate import Run, simulate
-from simulator.state import Limits
-from simulator.workload import Requests
+from simulator.scheduler import complete, schedule
+from simulator.sharing import Prefixes
+from simulator.simulate import Run, opening, simulate
+from simulator.speculation import uniform
+from simulator.state import Limits, State, blocks
+from simulator.traces import read_trace
+from simulator.workload import Requests, Workload
 
 # Multiples of a power of two: every sum is exact, so the order of adding cannot blur a comparison to the bit. A key
 # costs the same for a decode and for a prompt, because the oracle's (new, past) does not tell the two apart.
@@ -149,3 +161,163 @@ def test_async_scheduling_shows_an_arrival_one_step_later():
     lagging = simulate(limits(num_blocks=100, async_scheduling=True), TABLE, table_of(rows))
     step = np.searchsorted(at_once.steps.start_s, at_once.scheduled_s[1])
     assert lagging.scheduled_s[1] == lagging.steps.start_s[step + 1]
+
+
+# ---------------------------------------------------------------- speculation
+
+
+def together(count: int = 4, prompt: int = 20, output: int = 13) -> Requests:
+    return table_of([(0.0, prompt, output)] * count)
+
+
+@pytest.mark.parametrize("drafts", [1, 3])
+def test_drafts_that_are_never_accepted_are_wasted_tokens(drafts):
+    roomy = limits(num_blocks=1000, max_num_batched_tokens=200)
+    plain = simulate(roomy, TABLE, together())
+    wasted = simulate(roomy._replace(draft_tokens=drafts), TABLE, together(), acceptance=(0.0,) * drafts)
+    assert len(plain.steps) == len(wasted.steps) == 13
+    computed = 4 * (1 + drafts)
+    extra_s = TABLE.token_s[computed] - TABLE.token_s[4] + TABLE.logit_s[computed] - TABLE.logit_s[4]
+    assert (wasted.steps.seconds[1:] == plain.steps.seconds[1:] + extra_s + 3 * UNIT_S * 4 * drafts).all()
+
+
+@pytest.mark.parametrize("expected", [False, True])
+@pytest.mark.parametrize("output", [1, 2, 9, 10])
+def test_drafts_that_are_always_accepted_come_k_plus_one_at_a_time(expected, output):
+    allowed = limits(num_blocks=1000, max_num_batched_tokens=200, draft_tokens=3, expected_acceptance=expected)
+    run = simulate(allowed, TABLE, together(output=output), acceptance=(1.0, 1.0, 1.0))
+    assert len(run.steps) == 1 + -(-(output - 1) // 4)
+    assert (run.finished_s == run.end_s).all()
+
+
+def test_sampled_and_expected_acceptance_agree_in_the_mean():
+    allowed = limits(num_blocks=100_000, max_num_batched_tokens=2000, max_num_seqs=64, draft_tokens=3)
+    chances, load = (0.8, 0.6, 0.5), together(64, 10, 400)
+    sampled = simulate(allowed, TABLE, load, acceptance=chances).finished_s.mean()
+    spread = simulate(allowed._replace(expected_acceptance=True), TABLE, load, acceptance=chances).finished_s.mean()
+    assert sampled == pytest.approx(spread, rel=0.02)
+
+
+@given(counts=st.tuples(*[st.integers(0, 2**40)] * 3))
+def test_the_counter_hash_is_its_definition(counts):
+    prime, mixed = 2**31 - 1, 1234567891
+    for count in counts:
+        mixed = pow(mixed + count, 5, prime)
+    assert uniform(*counts) == mixed / prime
+
+
+# ---------------------------------------------------------------- shared prefixes
+
+
+def test_a_prompt_that_is_all_in_the_cache_has_one_token_to_compute():
+    load = replace(table_of([(0.0, 33, 2), (1.0, 33, 2)]), prefixes=Prefixes.of([[5, 6], [5, 6]]))
+    run = simulate(limits(num_blocks=100, max_num_batched_tokens=64, prefix_unit_tokens=16), TABLE, load)
+    assert run.hit_tokens.tolist() == [0, 32]
+    assert run.steps.prompt_tokens.tolist() == [33, 0, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["mooncake_fast25_conversation", "mooncake_fast25_synthetic"])
+def test_an_unlimited_cache_hits_what_a_plain_count_of_repeated_blocks_says(name, shared: Path):
+    load = Workload.from_trace(read_trace(shared / "traces" / f"{name}.csv.gz"), request_count=3000).requests()
+    seen: set[int] = set()
+    counted = []
+    for row, prompt_tokens in enumerate(load.prompt_tokens.tolist()):
+        first, count = int(load.prefixes.first[row]), int(load.prefixes.count[row])
+        ids = load.prefixes.ids[first : first + count].tolist()
+        run_of_hits = next((index for index, unit in enumerate(ids) if unit not in seen), len(ids))
+        counted.append(512 * min(run_of_hits, (prompt_tokens - 1) // 512))
+        seen.update(ids)
+    allowed = limits(max_num_seqs=256, max_num_batched_tokens=4000, num_blocks=10**8, prefix_unit_tokens=512)
+    table = TABLE._replace(logit_s=np.zeros(300))
+    assert simulate(allowed, table, load).hit_tokens.tolist() == counted
+    assert sum(counted) > 0.1 * load.prompt_tokens.sum()
+
+
+def recount(s: State) -> None:
+    """Blocks, units and tokens by a plain count over the running list and the units."""
+    book, holders = s.book[0], s.units.holders[:-2]
+    running = s.slots[: book.running]
+    decodes = np.arange(book.running) < book.decoding
+    tokens = running.cached + book.tick * decodes
+    held = running.room * decodes + tokens * ~decodes if s.limits.draft_tokens else tokens
+    duplicates = int(np.maximum(holders - 1, 0).sum())
+    assert book.duplicates == duplicates
+    assert holders.sum() == running.held_units.sum()
+    in_use = sum(blocks(s.limits, int(each)) for each in held) - duplicates * blocks_per_unit(s)
+    assert book.free_blocks == s.limits.num_blocks - in_use
+    for end, count, place in ((-2, book.idle_units, state.ON_DEVICE), (-1, book.host_units, state.ON_HOST)):
+        assert count == ((s.units.place[:-2] == place) & (holders == 0)).sum()
+        unit, length = s.units[end].next, 0
+        while unit != len(s.units) + end:
+            unit, length = s.units[unit].next, length + 1
+        assert length == count
+    assert book.idle_units * blocks_per_unit(s) <= book.free_blocks
+    assert book.host_units <= s.limits.host_units
+    assert book.base_sum == running.cached[decodes].sum()
+    assert book.prompt_cached == running.cached[~decodes].sum()
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 30), st.integers(0, 9)), min_size=1, max_size=20),
+    drafts=st.sampled_from([0, 0, 2]),
+    extra_blocks=st.integers(0, 20),
+    host_units=st.sampled_from([0, 3]),
+    long=st.sampled_from([0, 5]),
+    by_priority=st.booleans(),
+    prompts_first=st.booleans(),
+)
+def test_blocks_units_and_tokens_are_what_a_recount_gives(
+    rows, drafts, extra_blocks, host_units, long, by_priority, prompts_first
+):
+    tables = [[100 * (kind % 3) + unit + (50 if unit >= kind else 0) for unit in range(20)] for _, _, kind in rows]
+    load = table_of([(0.0, prompt, output) for prompt, output, _ in rows])
+    load = replace(load, prefixes=Prefixes.of(tables), priority=[kind for _, _, kind in rows])
+    allowed = limits(
+        policy=state.PROMPTS_FIRST if prompts_first else state.CONTINUOUS,
+        num_blocks=max(-(-(prompt + output - 1 + drafts) // 2) for prompt, output, _ in rows) + extra_blocks,
+        block_size=2,
+        prefix_unit_tokens=4,
+        host_units=host_units,
+        draft_tokens=drafts,
+        long_prefill_tokens=long,
+        by_priority=by_priority,
+    )
+    s, now_s = opening(allowed, load, (0.5,) * drafts), 0.0
+    for index in range(len(load)):
+        enqueue(s, index)
+    while s.book[0].finished < len(load):
+        assert schedule(s, now_s) > 0
+        now_s += 1.0
+        complete(s, now_s)
+        recount(s)
+    assert s.book[0].free_blocks == allowed.num_blocks
+    assert not s.growth.any()
+    assert not s.units.holders.any()
+
+
+# ---------------------------------------------------------------- the queue
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30),
+    leaving=st.sets(st.integers(0, 29)),
+    by_priority=st.booleans(),
+)
+def test_the_queue_is_in_order_whoever_leaves_it(rows, leaving, by_priority):
+    arrival_s = sorted(float(arrival) for _, arrival in rows)
+    load = replace(table_of([(each, 4, 1) for each in arrival_s]), priority=[urgency for urgency, _ in rows])
+    s = opening(limits(by_priority=by_priority), load)
+    for index in range(len(rows)):
+        enqueue(s, index)
+    leaving = sorted(each for each in leaving if each < len(rows))
+    for index in leaving:
+        dequeue(s, index)
+    left = [index for index in range(len(rows)) if index not in leaving]
+    assert s.book[0].waiting == s.book[0].waiting_blocks == len(left)
+    if by_priority:
+        left.sort(key=lambda index: (rows[index][0], arrival_s[index], index))
+    for index in left:
+        assert s.book[0].head == index
+        dequeue(s, index)
+    assert s.book[0].waiting == s.book[0].waiting_blocks == 0

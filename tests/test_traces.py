@@ -32,7 +32,7 @@ GOOD = {
     '{"timestamp": 250, "input_length": 20, "output_length": 2, "hash_ids": [0, 1]}\n\n'
     '{"timestamp": 1500, "input_length": 30, "output_length": 3, "hash_ids": []}\n',
 }
-UNUSED = {"shared.csv": 1, "burstgpt.csv": 3, "mooncake.jsonl": 1}
+UNUSED = {"shared.csv": 1, "burstgpt.csv": 3}
 
 
 @pytest.mark.parametrize("name", GOOD)

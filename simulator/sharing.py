@@ -1,0 +1,76 @@
+"""Which requests begin with the same tokens."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.errors import WorkloadError
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefixes:
+    """Ids of the leading units of n requests: request i has ids[first[i] : first[i] + count[i]].
+
+    A unit is a fixed number of tokens; an id names all tokens up to the unit's end, so equal ids mean equal prefixes.
+    Any numbers will do for `ids`; they are kept as 0 .. distinct-1. `unit_tokens` is the size of a unit, 0 where the
+    engine's may be taken.
+
+    Raises WorkloadError for columns of different lengths, ids out of range, or one id twice in a request.
+
+    >>> Prefixes.of([[7, 9], [], [7, 8, 5]]).ids
+    array([1, 3, 1, 2, 0])
+    """
+
+    ids: IntArray
+    first: IntArray
+    count: IntArray
+    unit_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        dense = np.unique(np.asarray(self.ids, np.int64), return_inverse=True)[1]
+        for name, given in (("ids", dense), ("first", self.first), ("count", self.count)):
+            column = np.array(given, np.int64)
+            column.setflags(write=False)
+            object.__setattr__(self, name, column)
+        if len(self.first) != len(self.count):
+            raise WorkloadError("prefixes", "first and count differ in length", "Give one of each per request")
+        if len(self) and (min(self.first.min(), self.count.min()) < 0 or (self.first + self.count).max() > len(dense)):
+            raise WorkloadError("prefixes", "a request's ids lie outside of the list", "Check first and count")
+        rows, ids = np.repeat(np.arange(len(self)), self.count), self.flat()
+        if len(np.unique(rows * (self.distinct + 1) + ids)) < len(ids):
+            because = "a request has one id twice, but each unit has other tokens before it"
+            raise WorkloadError("prefixes", because, "Make ids from all tokens up to the unit's end")
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @classmethod
+    def of(cls, lists: "list[list[int]]", unit_tokens: int = 0) -> "Prefixes":
+        """Return the prefixes of requests whose ids are listed one by one."""
+        count = np.array([len(each) for each in lists], np.int64)
+        flat = np.array([unit for each in lists for unit in each], np.int64)
+        return cls(flat, np.cumsum(count) - count, count, unit_tokens)
+
+    @classmethod
+    def none(cls, requests: int) -> "Prefixes":
+        """Return the prefixes of requests that share nothing."""
+        return cls(np.zeros(0, np.int64), np.zeros(requests, np.int64), np.zeros(requests, np.int64))
+
+    @property
+    def distinct(self) -> int:
+        """How many different ids there are."""
+        return int(self.ids.max(initial=-1)) + 1
+
+    def flat(self) -> IntArray:
+        """Return the ids of all requests, one after the other."""
+        ends = np.cumsum(self.count)
+        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.first - (ends - self.count), self.count)
+        flat: IntArray = self.ids[places]
+        return flat
+
+    def head(self, requests: int) -> "Prefixes":
+        """Return those of the first requests."""
+        return Prefixes(self.ids, self.first[:requests], self.count[:requests], self.unit_tokens)
