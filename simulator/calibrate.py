@@ -13,9 +13,10 @@ import yaml
 
 from simulator.errors import ProfileError
 from simulator.hardware import Hardware
-from simulator.layers import SINGLE, Attention
+from simulator.layers import Attention
 from simulator.model import Model
 from simulator.optables import OpTables, decode_line, prefill_line
+from simulator.primitives import SINGLE
 from simulator.units import scaled
 
 Floats = npt.NDArray[np.float64]
@@ -24,7 +25,7 @@ PRODUCTS_PER_LAYER = 4  # the small ops of a layer are charged to its products
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What was measured, on what: `ceilings` in bytes/s and FLOP/s, `spread` the largest relative one."""
+    """What was measured, on what: rates in bytes/s and FLOP/s; `spread`: relative, of repeats and of two processes."""
 
     name: str
     device: str  # as the machine calls it
@@ -137,8 +138,9 @@ def _stream_share(bench: Bench, tables: OpTables, model: Model, size: float) -> 
 
 def _profile(bench: Bench, achievable: dict[str, Any], error: float, like: Hardware | None) -> dict[str, Any]:
     today = datetime.now(tz=UTC).date().isoformat()
-    spread = f"spread of repeats up to {bench.spread:.0%}, others used the cores in {bench.contended:.0%}"
-    text = f"infercast calibrate on {bench.device}, {bench.software}; {spread}"
+    differ = f"repeats and two processes differ by up to {bench.spread:.0%}"
+    disturbed = f"others used the cores in {bench.contended:.0%}"
+    text = f"infercast calibrate on {bench.device}, {bench.software}; {differ}, {disturbed}"
     profile: dict[str, Any] = {
         "name": bench.name,
         "vendor": like.vendor if like else bench.device.split(maxsplit=1)[0],
@@ -209,6 +211,14 @@ def engine_preset(bench: Bench, tables: OpTables, model: Model) -> dict[str, Any
     }
 
 
+def write_profile(path: Path, profile: Mapping[str, Any]) -> Path:
+    """Write one profile, making its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    body = yaml.safe_dump(dict(profile), sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
+    path.write_text(body, encoding="utf-8")
+    return path
+
+
 def write_profiles(
     folder: Path, bench: Bench, tables: OpTables, profiles: Mapping[str, Mapping[str, Any]]
 ) -> list[Path]:
@@ -217,11 +227,7 @@ def write_profiles(
         raise ProfileError(f"profile name {bench.name!r}", "it is the name of a file", "Use a-z, 0-9, '.', '_' and '-'")
     written = []
     for place, profile in profiles.items():
-        path = folder / f"{place}.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        body = yaml.safe_dump(dict(profile), sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
-        path.write_text(body, encoding="utf-8")
-        written.append(path)
+        written.append(write_profile(folder / f"{place}.yaml", profile))
     tables_path = folder / f"{bench.name}.optables.json"
     tables.write(tables_path)
     return [*written, tables_path]

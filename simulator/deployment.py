@@ -1,13 +1,19 @@
 """One model on some devices under one engine: the only place where the three meet, and what cannot work is refused."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
+from simulator.drafting import Draft, Speculation, draft_of
 from simulator.engine import Engine, load_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware import Hardware, load_hardware
+from simulator.links import host_bytes_per_s
 from simulator.model import Model, load_model
+from simulator.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
 from simulator.roofline import StepModel
 from simulator.work import Layout, Op
+
+LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +25,8 @@ class Settings:
     max_model_len: int | None = None
     memory_fraction: float | None = None
     num_blocks: int | None = None
+    speculation: Speculation | None = None
+    offload: Offload = NO_OFFLOAD
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_blocks"):
@@ -48,23 +56,82 @@ class Deployment:
         if self.max_num_seqs > self.max_num_batched_tokens:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", "Raise the token budget")
-        self.ops  # noqa: B018  refuses a layout that does not divide the model
+        self._refuse_drafts()
+        if self.layout.dp > 1 and not any(op.experts for op in self.ops):
+            given, because = f"dp {self.layout.dp} for {self.model.id}", "ranks of a model without experts are copies"
+            raise NotModelledError(given, because, "Leave dp out and ask for copies")
+        self.ops, self.draft  # noqa: B018  refuses a layout that does not divide the model or its draft
+
+    def _refuse_drafts(self) -> None:
+        if not self.draft_tokens:
+            return
+        if self.layout.pp > 1:
+            because = "which stage drafts is not modelled"
+            raise NotModelledError(f"speculation with pp {self.layout.pp}", because, "Use tp")
+        if self.engine.policy not in ("continuous", "prompts-first"):
+            because = f"its policy is {self.engine.policy}"
+            raise NotModelledError(
+                f"speculation in {self.engine.id}", because, "Use an engine that batches continuously"
+            )
+        if 1 + self.draft_tokens > self.max_num_batched_tokens:
+            given = f"{self.draft_tokens} draft tokens with max_num_batched_tokens {self.max_num_batched_tokens}"
+            raise InfercastError(given, "a step verifies all drafts of a sequence", "Raise the token budget")
+
+    @cached_property
+    def ops(self) -> tuple[Op, ...]:
+        """Everything one step does on the devices of one copy, and on the host that helps them."""
+        return offloaded_ops(self.model, self.layout, self.settings.offload)
 
     @property
-    def ops(self) -> tuple[Op, ...]:
-        """Everything one step does on the devices of one copy."""
-        return self.model.ops(self.layout)
+    def device_part(self) -> Model:
+        """The model without the layers that the host computes."""
+        return device_part(self.model, self.settings.offload)
+
+    @cached_property
+    def draft(self) -> Draft:
+        """What drafting adds, nothing without it."""
+        speculation = self.settings.speculation
+        return Draft() if speculation is None else draft_of(speculation, self.model, self.layout)
+
+    @property
+    def draft_tokens(self) -> int:
+        """Tokens drafted per step and sequence; 0 without speculation."""
+        return self.settings.speculation.tokens if self.settings.speculation else 0
+
+    @property
+    def acceptance(self) -> tuple[float, ...]:
+        """Probability that each drafted position is accepted if all before it are."""
+        return self.settings.speculation.rates if self.settings.speculation else ()
+
+    @property
+    def expected_acceptance(self) -> bool:
+        """Whether accepted tokens are spread evenly instead of drawn."""
+        return self.settings.speculation is not None and self.settings.speculation.expected
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Expected tokens that a decode step yields per sequence."""
+        return self.settings.speculation.tokens_per_step if self.settings.speculation else 1.0
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens of one sequence at most, by the user, the engine or the model."""
+        given = self.settings.max_model_len or self.engine.context_tokens(self.hardware)
+        return min(given or self.model.max_context_tokens, self.model.max_context_tokens)
 
     @property
     def max_num_seqs(self) -> int:
-        """Sequences in one step at most."""
-        default = self.engine.default("max_num_seqs", self.hardware)
-        return self.settings.max_num_seqs or min(default, self.max_num_batched_tokens)
+        """Sequences in one step at most; a setting counts for each data-parallel rank."""
+        default = self.engine.default("max_num_seqs", self.hardware) * self.layout.dp
+        return (self.settings.max_num_seqs or 0) * self.layout.dp or min(default, self.max_num_batched_tokens)
 
     @property
     def max_num_batched_tokens(self) -> int:
-        """New tokens in one step at most."""
-        return self.settings.max_num_batched_tokens or self.engine.default("max_num_batched_tokens", self.hardware)
+        """New tokens in one step at most; an engine that does not split prompts makes room for the longest."""
+        default = self.engine.default("max_num_batched_tokens", self.hardware)
+        if not self.engine.chunked_prefill:
+            default = max(default, min(self.context_tokens, LONGEST_WHOLE_PROMPT))
+        return (self.settings.max_num_batched_tokens or default) * self.layout.dp
 
     @property
     def memory_fraction(self) -> float:
@@ -73,14 +140,26 @@ class Deployment:
 
     def step_model(self, *, light: bool = False) -> StepModel:
         """Return the seconds of its steps, or the speed of light that no kernel can beat."""
-        kernels = self.engine.kernels_on(self.hardware)
-        return StepModel(self.ops, self.hardware, self.engine.overheads, light=light, kernels=kernels)
+        offload, engine = self.settings.offload, self.engine
+        by_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
+        return StepModel(
+            self.ops,
+            self.hardware,
+            engine.overheads,
+            light=light,
+            kernels=engine.kernels_on(self.hardware),
+            draft_ops=self.draft.ops,
+            draft_tokens=self.draft_tokens,
+            micro_batch_tokens=engine.micro_batch_tokens,
+            loaded_token_s=self._loaded_token_s(light=light),
+            host_cost=by_host,
+        )
 
-    def refuse_pipelines(self) -> None:
-        """Refuse what needs several batches in flight."""
-        if self.layout.pp > 1:
-            because = "a serving engine keeps pp batches in flight, and their overlap is not modelled"
-            raise NotModelledError(f"pp {self.layout.pp} under load", because, "Use tp, or ask `infercast estimate`")
+    def _loaded_token_s(self, *, light: bool) -> float:
+        """Return the seconds that bringing one token's cache back from the host takes; devices load side by side."""
+        if not self.settings.offload.cache_bytes:
+            return 0.0
+        return self.model.cache_bytes(1, self.layout) / host_bytes_per_s(self.hardware, light=light)
 
     def __str__(self) -> str:
         size = f"{self.layout.devices} x " if self.layout.devices > 1 else ""
@@ -105,8 +184,8 @@ def deploy(
 
 
 def default_layout(
-    model: Model, *, tp: int = 1, pp: int = 1, ep: int = 1, dtypes: tuple[str, str] = ("", "")
+    model: Model, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, dtypes: tuple[str, str] = ("", "")
 ) -> Layout:
     """Return a layout whose (weight, cache) formats are the checkpoint's where they are not given."""
     weights, cached = dtypes
-    return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype)
+    return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype, dp)

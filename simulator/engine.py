@@ -1,9 +1,10 @@
 """Every serving engine: its scheduling rules, its defaults by device, its memory convention, its overheads."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
 from simulator.errors import ProfileError, nearest
 from simulator.hardware import DeviceClass, Hardware, PeakName
@@ -19,7 +20,9 @@ EXPERTS = Figure(
         evidence="derived",
     ),
 )
-Policy = Literal["continuous", "static", "prompts-first"]
+Policy = Literal["continuous", "static", "prompts-first", "uncached"]
+Reservation = Literal["paged", "contiguous"]
+RECALLED = Source(text="rules as documented for the engine, recalled", date="", evidence="guess")
 
 
 class Kernels(Strict):
@@ -27,11 +30,16 @@ class Kernels(Strict):
 
     `compute`, `memory`: matrix products; `unpacked`, `packed`: further shares of the two where weights are unpacked
     before they are multiplied; `experts`: a further share of the compute rate for routed experts; `cache`: reading the
-    cache; `attention`: prompts. `launch`: times the launch of a kernel alone, below 1 inside a captured graph, above 1
-    where a slow host launches; `link`: times the duration of collectives.
+    cache; `attention`: prompts; `half_length`: times the length at which a prompt's attention reaches half of its rate;
+    `widened`: types that weights are unpacked from, though the device could multiply them. `launch`: times the launch
+    of a kernel alone, below 1 inside a captured graph, above 1 where a slow host launches; `link`: times the duration
+    of collectives.
     """
 
     families: tuple[str, ...] = ()  # of devices that it holds for; none is all
+    fitted_on: tuple[str, ...] = ()  # families of the devices whose measurements its figures come from
+    devices: tuple[str, ...] = ()  # the same by id, for what was measured on one
+    residuals: dict[str, tuple[float, ...]] = {}  # "metric regime": ln(measured / predicted) of setups held back
     compute: Number = UNITY
     memory: Number = UNITY
     unpacked: Number = UNITY
@@ -40,8 +48,15 @@ class Kernels(Strict):
     quantized_experts: Number | None = None  # the same where they are multiplied in fp8 or fp4, if it differs
     cache: Number = UNITY
     attention: Number = UNITY
+    half_length: Number = UNITY
+    widened: tuple[PeakName, ...] = ()
     launch: Number = UNITY
     link: Number = UNITY
+
+    def holds(self, hardware: Hardware) -> bool:
+        """Tell whether the rule is for a device."""
+        family, device = hardware.family, hardware.id
+        return family in (self.families or (family,)) and device in (self.devices or (device,))
 
     def experts_share(self, peak: PeakName) -> float:
         """Return the share of the compute rate that routed experts reach when multiplied in a type."""
@@ -69,20 +84,15 @@ class Default(Strict):
 class MemoryRule(Strict):
     """What an engine leaves for the cache.
 
-    `of_total`: fraction x memory - weights - workspace (vLLM, SGLang). `of_free`: fraction x (memory - weights -
-    workspace) (TensorRT-LLM). `reserved`: a fixed context per slot beside the weights (llama.cpp).
+    `of_total`: fraction x memory - weights - workspace (vLLM, SGLang, llama.cpp with all of it). `of_free`: fraction x
+    (memory - weights - workspace) (TensorRT-LLM).
     """
 
-    convention: Literal["of_total", "of_free", "reserved"]
+    convention: Literal["of_total", "of_free"]
     fraction: Fraction
     context_bytes: Bytes  # driver context, libraries, communication buffers
     graph_bytes: Bytes  # captured CUDA graphs
     logit_copies: Number  # fp32 copies of the logits alive at once in the sampler
-
-    @property
-    def is_reserved(self) -> bool:
-        """Whether whole contexts are set aside, so that no batch waits for blocks."""
-        return self.convention == "reserved"
 
 
 class Overheads(Strict):
@@ -93,34 +103,86 @@ class Overheads(Strict):
     request_s: Seconds
 
 
+def _origin(raw: object, info: ValidationInfo) -> object:
+    """Read `{source: key}` or `{guess: reason}`, as figures have it."""
+    if not isinstance(raw, Mapping):
+        return raw
+    sources: Mapping[str, Source] = (info.context or {}).get("sources", {})
+    if "guess" in raw:
+        return Source(text=str(raw["guess"]), date="", evidence="guess")
+    key = str(raw.get("source"))
+    if key not in sources:
+        raise ProfileError(f"source {key!r}", "it is not in sources:", nearest(key, sources))
+    return sources[key]
+
+
+_ORIGIN_SCHEMA = {
+    "type": "object",
+    "properties": {"source": {"type": "string"}, "guess": {"type": "string"}},
+    "oneOf": [{"required": ["source"]}, {"required": ["guess"]}],
+    "additionalProperties": False,
+}
+Origin = Annotated[Source, BeforeValidator(_origin), WithJsonSchema(_ORIGIN_SCHEMA)]
+
+
+class Spelling(Strict):
+    """What one of an engine's own settings sets here; `values` translates where the words differ too."""
+
+    sets: str
+    values: dict[str, str] = {}
+
+
 class Engine(Profile):
-    """One version of a serving engine."""
+    """One version of a serving engine.
+
+    The scheduling rules (docs/serving-rules.md) from `policy` to `micro_batch_tokens` rest on `rules`.
+    """
 
     engine: str
     version: str
     since: str = ""  # the year and month of its release, for sources that state a date and no version
     aliases: tuple[str, ...] = ()
     notes: str = ""
+    rules: Origin = RECALLED
+    spelling: dict[str, Spelling] = {}  # its own names of settings; older versions use the newest one's
     policy: Policy
     block_size: Whole
     max_num_seqs: tuple[Default, ...]
     max_num_batched_tokens: tuple[Default, ...]
+    max_model_len: tuple[Default, ...] = ()  # none: the model's, or what fits where contexts are reserved
     admit_full_prompt: bool = False
     admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
     async_scheduling: bool = False
+    chunked_prefill: bool = True
+    long_prefill_tokens: Annotated[int, Field(ge=0)] = 0  # of one request in a step at most; 0 is no limit
+    by_priority: bool = False
+    prefix_caching: bool = False
+    batch_size: Annotated[int, Field(ge=1)] = 1  # dynamic batches: requests that start a batch at once
+    batch_wait_s: Annotated[float, Field(ge=0.0)] = 0.0  # or once the oldest has waited so long
+    reservation: Reservation = "paged"
+    micro_batch_tokens: Annotated[int, Field(ge=0)] = 0  # a step runs in parts of so many tokens; 0: in one
     scheduler_not_modelled: str = ""  # what no policy here follows; `infercast simulate` then refuses the engine
-    prompt_chunks_in_flight: Annotated[int, Field(ge=1)] = (
-        1  # chunks of a prompt that follow one another through stages
-    )
     fp8_cache: bool = False  # the cache is fp8 where the weights are fp8 or fp4
     memory: MemoryRule
     overheads: Overheads
     kernels: tuple[Kernels, ...] = ()
+    kernels_of: str = ""  # another engine whose kernels it runs
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether whole contexts are set aside, so that no batch waits for blocks."""
+        return self.reservation == "contiguous"
+
+    def context_tokens(self, hardware: Hardware) -> int | None:
+        """Return the context that it gives a sequence by default; None for as long as the model's, or as fits."""
+        return next((int(rule.value) for rule in self.max_model_len if rule.holds(hardware)), None)
 
     def kernels_on(self, hardware: Hardware) -> Kernels:
         """Return what its kernels reach on a device: the first rule that holds, or all of the achievable rates."""
-        rules = (rule for rule in self.kernels if not rule.families or hardware.family in rule.families)
-        return next(rules, Kernels())
+        for rule in self.kernels:
+            if rule.holds(hardware):
+                return rule
+        return load_engine(self.kernels_of).kernels_on(hardware) if self.kernels_of else Kernels()
 
     def default(self, setting: Literal["max_num_seqs", "max_num_batched_tokens"], hardware: Hardware) -> int:
         """Return an engine's default for a device."""

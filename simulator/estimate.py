@@ -1,11 +1,12 @@
 """The latency and throughput of one batch alone: prefill, then decode, op by op, beside the speed of light."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.deployment import Deployment
 from simulator.errors import DoesNotFitError, InfercastError, WorkloadError
@@ -127,7 +128,8 @@ class Estimate:
     plan: MemoryPlan
 
     @cached_property
-    def _models(self) -> tuple[StepModel, StepModel]:
+    def models(self) -> tuple[StepModel, StepModel]:
+        """What is expected of a step, and its speed of light."""
         return self.deployment.step_model(), self.deployment.step_model(light=True)
 
     @cached_property
@@ -141,8 +143,9 @@ class Estimate:
         return self._phase(decode_counts(self.deployment, self.batch, self.batch.middle_tokens))
 
     def _phase(self, counts: Counts) -> Phase:
-        expected, light = (model.explain(counts) for model in self._models)
-        repeats = [op.repeats for op in self.deployment.ops] + [1]  # the engine's host time is the last row
+        expected, light = (model.explain(counts) for model in self.models)
+        model = self.models[0]
+        repeats = [*(op.repeats for op in (*model.ops, *model.draft_ops)), 1]  # the engine's host time is the last row
         merged: dict[str, OpCost] = {}
         for times, cost, ideal in zip(repeats, expected, light, strict=True):
             op = OpCost(times, _summed(cost), float(np.sum(ideal.seconds)))
@@ -153,12 +156,12 @@ class Estimate:
     @cached_property
     def expected(self) -> Latency:
         """What is predicted."""
-        return self._latency(self._models[0], self.prefill.seconds + self.deployment.engine.overheads.request_s)
+        return self._latency(self.models[0], self.prefill.seconds + self.deployment.engine.overheads.request_s)
 
     @cached_property
     def light(self) -> Latency:
         """At the data sheet's peaks."""
-        return self._latency(self._models[1], self.prefill.light_s)
+        return self._latency(self.models[1], self.prefill.light_s)
 
     def _latency(self, model: StepModel, ttft_s: float) -> Latency:
         more = self.batch.output_tokens - 1
@@ -166,6 +169,7 @@ class Estimate:
             return Latency(ttft_s, None, ttft_s)
         attended = self.batch.prompt_tokens + np.arange(1.0, more + 1)
         decode_s = float(np.sum(model.seconds(decode_counts(self.deployment, self.batch, attended))))
+        decode_s /= self.deployment.tokens_per_step
         return Latency(ttft_s, decode_s / more, ttft_s + decode_s)
 
     @property
@@ -177,6 +181,15 @@ class Estimate:
     def tokens_per_s_user(self) -> float | None:
         """Tokens per second that each user sees while decoding, 1 / TPOT."""
         return 1 / self.expected.tpot_s if self.expected.tpot_s else None
+
+    @property
+    def speedup(self) -> float | None:
+        """Time per output token without drafts over that with them: above 1 where drafting pays; None without any."""
+        if not self.deployment.draft_tokens or self.expected.tpot_s is None:
+            return None
+        plain = replace(self.deployment, settings=replace(self.deployment.settings, speculation=None))
+        without = replace(self, deployment=plain).expected.tpot_s
+        return None if without is None else without / self.expected.tpot_s
 
     @property
     def cache_share(self) -> float:
@@ -195,7 +208,7 @@ def estimate(deployment: Deployment, batch: Batch) -> Estimate:
 def _refuse_too_large(plan: MemoryPlan, batch: Batch) -> None:
     deployment, total = plan.deployment, batch.prompt_tokens + batch.output_tokens
     given = f"{batch} on {deployment}"
-    longest = deployment.settings.max_model_len or deployment.model.max_context_tokens
+    longest = min(deployment.context_tokens, plan.block_size if deployment.engine.is_reserved else total)
     if total > longest:
         raise InfercastError(given, f"a sequence has {longest:,} tokens at most", "Give shorter lengths")
     fit = plan.num_blocks // plan.blocks(batch.cached_tokens)
@@ -207,35 +220,71 @@ def _refuse_too_large(plan: MemoryPlan, batch: Batch) -> None:
         )
         remedy = f"Give --batch {fit} or less" if fit else "Give shorter lengths"
         raise DoesNotFitError(given, because, f"{remedy}, or more memory: `infercast memory` shows the plan")
-    if batch.size > deployment.max_num_seqs:
-        because = f"{deployment.engine.id} runs {deployment.max_num_seqs} sequences at once at most"
+    if batch.size > plan.max_num_seqs:
+        because = f"{deployment.engine.id} runs {plan.max_num_seqs} sequences at once at most"
         raise InfercastError(given, because, f"Give --max-num-seqs {batch.size}, or a smaller batch")
-    prompts = batch.size * batch.prompt_tokens
-    if deployment.engine.policy == "static" and prompts > deployment.max_num_batched_tokens:
-        because = f"static batching computes all prompts in one step, of {deployment.max_num_batched_tokens:,} tokens"
-        raise InfercastError(given, because, f"Give --max-num-batched-tokens {prompts}, or a smaller batch")
+    _refuse_too_large_a_step(deployment, batch)
+
+
+def _refuse_too_large_a_step(deployment: Deployment, batch: Batch) -> None:
+    """Refuse what does not fit into the token budget of a step where it cannot be split."""
+    policy, budget = deployment.engine.policy, deployment.max_num_batched_tokens
+    needed, because = 0, ""
+    if policy == "static":
+        needed, because = batch.size * batch.prompt_tokens, "static batching computes all prompts in one step"
+    elif policy == "uncached":
+        needed, because = batch.cached_tokens, "without a cache every step computes all tokens of a sequence"
+    elif not deployment.engine.chunked_prefill:
+        needed, because = batch.prompt_tokens, "without chunked prefill a step computes whole prompts"
+    if needed > budget:
+        remedy = f"Give --max-num-batched-tokens {needed}, or a smaller batch"
+        raise InfercastError(f"{batch} on {deployment}", f"{because}, of {budget:,} tokens", remedy)
+    verified = batch.size * (1 + deployment.draft_tokens)
+    if deployment.draft_tokens and verified > budget:
+        because = f"a step verifies {verified:,} tokens, and takes {budget:,}"
+        raise InfercastError(f"{batch} on {deployment}", because, f"Give --max-num-batched-tokens {verified}")
 
 
 def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array) -> Counts:
-    """Count a decode step in which each request attends to so many tokens, its new one included; arrays are steps."""
-    window = deployment.model.window
-    seen = np.minimum(attended_tokens, window) if window else attended_tokens
+    """Count a decode step in which each request attends to so many tokens, its new one included; arrays are steps.
+
+    With speculation a request computes its drafts too; without a cache it computes all its tokens anew.
+    """
+    window, each = deployment.model.window, 1 + deployment.draft_tokens
+    if deployment.engine.policy == "uncached":
+        return _uncached_counts(batch, np.asarray(attended_tokens), window)
+    read = attended_tokens + deployment.draft_tokens
+    seen = np.minimum(read, window) if window else read
     return Counts(
         steps=np.ones_like(attended_tokens, dtype=np.float64),
-        tokens=float(batch.size),
-        logits=float(batch.size),
-        decode_reads=batch.size * attended_tokens,
+        tokens=float(batch.size * each),
+        logits=float(batch.size * each),
+        decode_reads=batch.size * read,
         decode_reads_windowed=batch.size * seen,
+    )
+
+
+def _uncached_counts(batch: Batch, tokens: npt.NDArray[np.float64], window: int | None) -> Counts:
+    seen = np.minimum(tokens, window or tokens)
+    return Counts(
+        steps=np.ones_like(tokens, dtype=np.float64),
+        tokens=batch.size * tokens,
+        logits=float(batch.size),
+        prefill_tokens=batch.size * tokens,
+        prefill_pairs=batch.size * tokens * (tokens + 1) / 2,
+        prefill_pairs_windowed=batch.size * (seen * (seen + 1) / 2 + (tokens - seen) * seen),
     )
 
 
 def prefill_counts(deployment: Deployment, batch: Batch) -> Counts:
     """Count the steps that compute the prompts one after the other, each step full but the last.
 
-    A static batch computes them in one step.
+    A static batch computes them in one step; without chunked prefill no prompt is cut.
     """
     prompts = batch.size * batch.prompt_tokens
     budget = prompts if deployment.engine.policy == "static" else deployment.max_num_batched_tokens
+    if not deployment.engine.chunked_prefill and budget < prompts:
+        budget = budget // batch.prompt_tokens * batch.prompt_tokens
     ends = [*range(budget, prompts, budget), prompts]
     bounds, each = [0, *ends], batch.prompt_tokens
     past = [_pairs_before(bound, each, None) for bound in bounds]

@@ -6,11 +6,13 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from simulator.deployment import Deployment
-from simulator.engine import UNITY
+from simulator.engine import UNITY, Engine
+from simulator.hardware import Hardware
+from simulator.offload import host_of
 from simulator.profile import Evidence, Figure, Profile, Source
 from simulator.roofline import Rates
 from simulator.units import GIB, gibibytes, scaled
-from simulator.work import FORMATS
+from simulator.work import Op
 
 
 class Basis(NamedTuple):
@@ -46,23 +48,33 @@ def figures(value: object, path: str = "") -> Iterator[tuple[str, Figure]]:
 def basis(deployment: Deployment) -> list[Basis]:
     """Return the figures behind the step times and the memory plan of a deployment."""
     hardware, engine = deployment.hardware, deployment.engine
-    speeds = [Basis(hardware.id, path, float(figure), figure.source) for path, figure in _speeds(deployment)]
+    here, there = (
+        [op for op in (*deployment.ops, *deployment.draft.ops) if op.on_host is away] for away in (False, True)
+    )
+    speeds = [
+        Basis(hardware.id, path, float(figure), figure.source) for path, figure in _speeds(hardware, engine, here)
+    ]
+    if there:
+        host = host_of(hardware, deployment.settings.offload)
+        speeds += [Basis(host.id, path, float(figure), figure.source) for path, figure in _speeds(host, engine, there)]
     kernels = _kernels(deployment)
-    host = figures(engine.overheads, "overheads")
-    speeds += [Basis(engine.id, path, float(figure), figure.source) for path, figure in (*kernels, *host)]
+    overheads = figures(engine.overheads, "overheads")
+    speeds += [Basis(engine.id, path, float(figure), figure.source) for path, figure in (*kernels, *overheads)]
     return speeds + memory_basis(deployment)
 
 
 def _kernels(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
     """Yield what an engine's kernels reach of the device's rates, where an op of the model rests on it."""
-    ops = deployment.ops
+    ops, kernels = deployment.ops, deployment.engine.kernels_on(deployment.hardware)
+    rates = Rates(deployment.hardware, kernels)
     idle = {
         "kernels.link": all(op.rate != "all_reduce" for op in ops),
         "kernels.experts": all(op.experts is None for op in ops),
-        "kernels.packed": not any(FORMATS[op.format].is_packed for op in ops),
-        "kernels.unpacked": not any(FORMATS[op.format].is_packed for op in ops),
+        **dict.fromkeys(
+            ("kernels.packed", "kernels.unpacked"), not any(rates.unpacks(op.format) for op in ops if op.rate == "gemm")
+        ),
     }
-    for path, figure in figures(deployment.engine.kernels_on(deployment.hardware), "kernels"):
+    for path, figure in figures(kernels, "kernels"):
         if figure.source != UNITY.source and not idle.get(path, False):
             yield path, figure
 
@@ -87,11 +99,12 @@ def _of(profile: Profile, *names: str) -> Iterator[tuple[str, Figure]]:
         yield from figures(getattr(profile, name), name)
 
 
-def _speeds(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
-    hardware, rates = deployment.hardware, Rates(deployment.hardware)
-    kinds = {op.rate for op in deployment.ops}
-    multiplied = {rates.peak(op.format)[0]: None for op in deployment.ops if op.rate == "gemm"}  # in order, once each
-    attended = {rates.peak(op.format)[0]: None for op in deployment.ops if op.rate.endswith("attention")}
+def _speeds(hardware: Hardware, engine: Engine, ops: list[Op]) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of a device that some ops rest on."""
+    rates = Rates(hardware, engine.kernels_on(hardware))
+    kinds = {op.rate for op in ops}
+    multiplied = {rates.peak(op.format)[0]: None for op in ops if op.rate == "gemm"}  # in order, once each
+    attended = {rates.peak(op.format)[0]: None for op in ops if op.rate.endswith("attention")}
     yield from _of(hardware, "memory_bytes_per_s")
     for peak in multiplied | attended:
         yield from figures(hardware.peak_flops_per_s[peak], f"peak_flops_per_s.{peak}")
@@ -101,7 +114,13 @@ def _speeds(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
         if part in kinds:
             name = "stream_memory_fraction" if part == "stream" else part
             yield from figures(getattr(hardware.achievable, name), f"achievable.{name}")
-    if "send" in kinds or "all_reduce" in kinds:
+    if "all_reduce" in kinds:
+        yield from figures(hardware.achievable.ring_all_reduce, "achievable.ring_all_reduce")
+    if "all_to_all" in kinds:
+        yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
+    if "host_link" in kinds:
+        yield from _of(hardware, "pcie_bytes_per_s")
+    if kinds & {"send", "all_reduce", "all_to_all"}:
         yield from _of(hardware, "link" if hardware.link else "pcie_bytes_per_s")
 
 

@@ -61,7 +61,9 @@ class Achievable(Strict):
     decode_attention: DecodeAttention | None = None
     prefill_attention: PrefillAttention | None = None
     stream_memory_fraction: Fraction | None = None
+    stream_launch_s: Seconds | None = None  # of one norm, activation or rotation; none is nothing
     all_reduce: dict[int, Collective] = {}
+    ring_all_reduce: dict[int, Collective] = {}  # where a library's ring is faster than `all_reduce` for large messages
 
     def or_else(self, other: "Achievable") -> "Achievable":
         """Fill what is missing here from a more general set."""
@@ -70,7 +72,9 @@ class Achievable(Strict):
             decode_attention=self.decode_attention or other.decode_attention,
             prefill_attention=self.prefill_attention or other.prefill_attention,
             stream_memory_fraction=self.stream_memory_fraction or other.stream_memory_fraction,
+            stream_launch_s=self.stream_launch_s or other.stream_launch_s,
             all_reduce=self.all_reduce or other.all_reduce,
+            ring_all_reduce=self.ring_all_reduce,
         )
 
 
@@ -98,6 +102,7 @@ class Hardware(Profile):
     l2_cache_bytes: Bytes | None = None
     link: Link | None = None
     pcie_bytes_per_s: BytesPerS | None = None
+    network_bytes_per_s: BytesPerS | None = None  # of one device to other nodes, per direction
     tdp_w: Watts | None = None
     achievable: Achievable = Achievable()
 

@@ -1,46 +1,102 @@
-"""How far measurements lie from predictions: quantiles of residuals by metric and regime, and the interval they give.
+"""How far measurements lie from predictions: quantiles of residuals of each kind, and the interval that they give.
 
-A residual is ln(measured / predicted). Rows weigh 1 / size of their (source, device, model) group, so that a large
-source counts once. `tools/fit_intervals.py` makes the table and reports
-the coverage of devices and sources left out of it.
+A residual is ln(measured / predicted) of a row that the fit had not seen; rows weigh 1 / size of their (source, device,
+model) group, so that a large source counts once. What a prediction rests on decides which residuals it gets: `fitted`
+those of a fit without its device and model together, `family` those of a fit without its device, `guess` those of a fit
+without its device or its source. `tools/score.py` makes the residuals, `tools/fit_intervals.py` the table and the
+coverage on devices and sources left out of it.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.profile import read_yaml
+from simulator.deployment import Deployment
+from simulator.profile import Figure, read_yaml
+from simulator.roofline import Rates
 
 LEVELS = (0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 0.75, 0.85, 0.9, 0.95, 0.975)
 ENOUGH = 6  # groups; a rarer kind takes the residuals of its metric, or of all
+GENERAL, GRID = 2.0, 40  # setups that the shipped quantiles are worth beside a user's own; points that stand for them
 Quantiles = tuple[float, ...]
 Group = tuple[str, str, str]
+Basis = Literal["measured", "fitted", "family", "guess"]
+SURER: tuple[Basis, ...] = ("fitted", "family", "guess")
 
 
 class Residual(NamedTuple):
-    """ln(measured / predicted) of one row."""
+    """ln(measured / predicted) of one row, and what the prediction rested on."""
 
     metric: str
     regime: str
     group: Group
     value: float
+    basis: Basis = "fitted"
 
 
-def kinds(metric: str, regime: str) -> tuple[str, str, str]:
-    """Name the kinds that a row belongs to, the narrowest first."""
-    return f"{metric} {regime}", metric, "all"
+class Interval(NamedTuple):
+    """Factors on a prediction between which a share `level` of measurements lies, and what they rest on."""
+
+    low: float
+    high: float
+    level: float
+    basis: Basis
+
+    def around(self, value: float) -> tuple[float, float]:
+        """Return the interval of a prediction, in its unit.
+
+        >>> Interval(0.8, 1.5, 0.8, "fitted").around(20.0)
+        (16.0, 30.0)
+        """
+        return value * self.low, value * self.high
+
+
+def interval(deployment: Deployment, metric: str, regime: str, level: float = 0.8) -> Interval:
+    """Return the interval of a metric (of the measurement files) of a deployment in a regime.
+
+    Regimes: single, fixed_batch, closed_loop, open_loop, offline. Dollars per token are the interval of
+    throughput_out_tok_s turned round.
+
+    >>> from simulator.deployment import deploy
+    >>> found = interval(deploy("llama-3.1-8b", "h100-sxm"), "tpot_ms", "fixed_batch", 0.8)
+    >>> found.low <= 1.0 <= found.high, found.basis
+    (True, 'fitted')
+    """
+    basis = basis_of(deployment)
+    known = "throughput_out_tok_s" if metric == "req_s" else metric
+    own = deployment.engine.kernels_on(deployment.hardware).residuals.get(f"{known} {regime}", ())
+    return Interval(*bounds(with_own(own, known, regime), known, regime, level, basis), level, basis)
+
+
+def basis_of(deployment: Deployment) -> Basis:
+    """Return what the times of a deployment rest on, the weakest of what matters most: its products and its engine."""
+    hardware = deployment.hardware
+    kernels = deployment.engine.kernels_on(hardware)
+    if any(each.source.evidence == "measured" for _, each in kernels if isinstance(each, Figure)):
+        return "measured"
+    if hardware.family in kernels.fitted_on:
+        return "fitted"
+    peak = Rates(hardware, kernels).peak(deployment.layout.weight_dtype)[0]
+    reached = hardware.achievable.gemm.get(peak)
+    return "guess" if reached is None or reached.compute_fraction.source.evidence == "guess" else "family"
+
+
+def kinds(metric: str, regime: str, basis: Basis) -> tuple[str, ...]:
+    """Name the kinds that a row belongs to, the narrowest first; a user's own measurements stand beside the fitted."""
+    name = "fitted" if basis == "measured" else basis
+    return f"{name} {metric} {regime}", f"{name} {metric}", name, "all"
 
 
 def table(residuals: Iterable[Residual]) -> dict[str, Quantiles]:
     """Return the quantiles at LEVELS of every kind that has ENOUGH groups."""
     found: dict[str, list[Residual]] = defaultdict(list)
     for each in residuals:
-        for kind in kinds(each.metric, each.regime):
+        for kind in kinds(each.metric, each.regime, each.basis):
             found[kind].append(each)
     return {
         kind: _quantiles(some)
@@ -57,27 +113,53 @@ def _quantiles(some: list[Residual]) -> Quantiles:
     weights = np.array([1 / sizes[each.group] for each in some])
     order = np.argsort(values)
     middle: npt.NDArray[np.float64] = np.cumsum(weights[order]) - weights[order] / 2
-    at = np.interp(_wider(len(sizes)), middle / weights.sum(), values[order])
+    at = np.interp(_wider(len({group[:2] for group in sizes})), middle / weights.sum(), values[order])
     return tuple(round(float(each), 4) for each in at)
 
 
-def _wider(groups: int) -> npt.NDArray[np.float64]:
-    """Move levels outwards by one group in n, as conformal prediction does for a new one."""
+def _wider(units: int) -> npt.NDArray[np.float64]:
+    """Move levels outwards by one in n, as conformal prediction does for a new one: the next device of a source."""
     levels = np.array(LEVELS)
-    return np.clip(0.5 + (levels - 0.5) * (1 + 1 / groups), 0.0, 1.0)
+    return np.clip(0.5 + (levels - 0.5) * (1 + 1 / units), 0.0, 1.0)
 
 
-def bounds(quantiles: Mapping[str, Quantiles], metric: str, regime: str, level: float = 0.8) -> tuple[float, float]:
-    """Return the factors on a prediction between which a share `level` of measurements lies.
+def bounds(
+    quantiles: Mapping[str, Quantiles], metric: str, regime: str, level: float = 0.8, basis: Basis = "fitted"
+) -> tuple[float, float]:
+    """Return the factors on a prediction between which a share `level` of measurements lies; 1 is between them.
 
     >>> flat = {"all": tuple(level - 0.5 for level in LEVELS)}
     >>> low, high = bounds(flat, "tpot_ms", "closed_loop", 0.8)
     >>> round(low, 3), round(high, 3)
     (0.67, 1.492)
     """
-    known = next(quantiles[kind] for kind in kinds(metric, regime) if kind in quantiles)
-    low, high = np.interp([(1 - level) / 2, (1 + level) / 2], LEVELS, known)
-    return float(np.exp(low)), float(np.exp(high))
+    surer = SURER[: SURER.index(basis) + 1] if basis in SURER else SURER[:1]  # what rests on less is no surer
+    ends = [0.0]
+    for each in surer:
+        known = next(quantiles[kind] for kind in kinds(metric, regime, each) if kind in quantiles)
+        ends += [float(end) for end in np.interp([(1 - level) / 2, (1 + level) / 2], LEVELS, known)]
+    return float(np.exp(min(ends))), float(np.exp(max(ends)))
+
+
+def with_own(residuals: Sequence[float], metric: str, regime: str) -> Mapping[str, Quantiles]:
+    """Return the shipped table with a user's own residuals, one a setup held back, in the place of one kind.
+
+    The shipped quantiles count as GENERAL setups beside them: a few narrow the interval by little, many decide it.
+
+    >>> few, many = (bounds(with_own([0.01, -0.02] * n, "tpot_ms", "single"), "tpot_ms", "single") for n in (1, 20))
+    >>> many[0] > few[0], many[1] < few[1], many[1] < 1.05
+    (True, True, True)
+    """
+    if not residuals:
+        return shipped()
+    kind, *_ = names = kinds(metric, regime, "measured")
+    general = next(shipped()[name] for name in names if name in shipped())
+    spread = np.interp((np.arange(GRID) + 0.5) / GRID, LEVELS, general)
+    values = np.array([*residuals, *spread])
+    weights = np.repeat([1.0, GENERAL / GRID], [len(residuals), GRID])
+    order = np.argsort(values)
+    middle = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
+    return {**shipped(), kind: tuple(float(each) for each in np.interp(LEVELS, middle, values[order]))}
 
 
 @cache

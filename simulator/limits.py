@@ -58,8 +58,9 @@ def _refuse_rules(deployment: Deployment) -> None:
 def _unit_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
     """Return the tokens of a unit of the prefix cache, 0 without one."""
     engine = plan.deployment.engine
-    shared = requests is not None and len(requests.prefixes) > 0
-    if not (shared and engine.prefix_caching) or POLICIES[engine.policy] in (STATIC, UNCACHED):
+    if requests is None or not len(requests.prefixes) or not engine.prefix_caching:
+        return 0
+    if POLICIES[engine.policy] in (STATIC, UNCACHED):
         return 0
     if plan.state_bytes:
         given = f"{plan.deployment.model.id} with prefix caching"

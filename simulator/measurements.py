@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from simulator.errors import ProfileError, nearest
@@ -96,40 +97,43 @@ class Measurement:
         return self.setup.source, self.setup.hardware, self.setup.model
 
 
-def read_measurements(path: Path) -> list[Measurement]:
-    """Read a table of measurements; a ProfileError names the file and the line of a mistake."""
+def read_measurements(path: Path, stated: Mapping[str, object] = MappingProxyType({})) -> list[Measurement]:
+    """Read a table of measurements; a ProfileError names the file and the line of a mistake.
+
+    `stated` fills empty cells, by column.
+    """
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-        return list(_read(csv.DictReader(io.StringIO(text, newline="")), path))
+        return list(_read(csv.DictReader(io.StringIO(text, newline="")), path, stated))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise ProfileError(
             str(path), f"it cannot be read ({error})", "Give a .csv or .csv.gz of measurements"
         ) from error
 
 
-def _read(table: "csv.DictReader[str]", path: Path) -> Iterator[Measurement]:
+def _read(table: "csv.DictReader[str]", path: Path, stated: Mapping[str, object]) -> Iterator[Measurement]:
     columns = tuple(table.fieldnames or ())
+    filled = {name: str(value) for name, value in stated.items()}
     for name in NEEDED:
-        if name not in columns:
+        if name not in (*columns, *filled):
             raise ProfileError(str(path), f"it has no column {name!r}", f"Its columns: {', '.join(columns) or 'none'}")
     for line, row in enumerate(table, start=2):
         try:
-            yield _measurement(row, line)
+            yield measurement_of({**filled, **{name: cell for name, cell in row.items() if cell}}, f"line {line}")
         except (ValueError, TypeError) as error:
             raise ProfileError(f"{path} line {line}", str(error), "Correct the cell") from error
 
 
-def _measurement(row: Mapping[str, str | None], line: int) -> Measurement:
+def measurement_of(row: Mapping[str, str | None], name: str) -> Measurement:
+    """Turn the cells of one row into a measurement, called `name` where it has no id; ValueError for a bad cell."""
     cell = {name: (row.get(name) or "").strip() for name in COLUMNS}
     if cell["metric"] not in METRICS:
         raise ValueError(f"metric {cell['metric']!r} is not known. {nearest(cell['metric'], METRICS)}")
     value = _number(cell, "value")
     if not 0 < value < math.inf:
         raise ValueError(f"value {cell['value']!r} is not a number above 0")
-    return Measurement(
-        cell["id"] or f"line {line}", _setup(cell), cell["metric"], cell["stat"] or "mean", value, cell["quality"]
-    )
+    return Measurement(cell["id"] or name, _setup(cell), cell["metric"], cell["stat"] or "mean", value, cell["quality"])
 
 
 def _setup(cell: Mapping[str, str]) -> Setup:

@@ -20,7 +20,9 @@ def track(s: State, j: int, sign: int) -> None:
     if limits.window > 0:
         book.open_reads += sign * slot.open_reads
         book.open_base_sum += sign * slot.open_reads * slot.cached
-    s.growth[slot.cached % limits.block_size] += sign * (limits.full_groups + limits.window_groups * slot.open_blocks)
+    if limits.draft_tokens == 0:  # else each looks after its blocks itself
+        blocks_each = limits.full_groups + limits.window_groups * slot.open_blocks
+        s.growth[slot.cached % limits.block_size] += sign * blocks_each
 
 
 @inlined
@@ -33,7 +35,7 @@ def next_event(s: State, j: int) -> int:
             event = min(event, limits.window - 1 - slot.cached)
         if slot.open_blocks:
             event = min(event, limits.window_blocks * limits.block_size - slot.cached)
-    return event
+    return int(event)
 
 
 @inlined
@@ -143,7 +145,7 @@ def _victim(s: State) -> int:
         for j in range(s.book[0].running - 1):
             if goes_before(s, s.slots[last].request, s.slots[j].request):
                 last = j
-    return last
+    return int(last)
 
 
 @inlined
@@ -202,7 +204,7 @@ def finish(s: State, request: int, end_s: float) -> None:
 def begin_decoding(s: State, j: int, left: int) -> None:
     """Let a sequence whose prompt is done decode so many more tokens; none, in a static batch, is padding."""
     book, slot = s.book[0], s.slots[j]
-    slot.room = slot.cached
+    slot.room = -(-slot.cached // s.limits.block_size) * s.limits.block_size
     slot.joined_tick = book.tick
     slot.cached -= book.tick
     slot.last_tick = book.tick + left if left > 0 else NEVER

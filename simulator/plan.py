@@ -9,12 +9,13 @@ import numpy as np
 from simulator.cost import Bill, bill
 from simulator.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
+from simulator.fleet import Fleet, Pool, simulate_fleet
 from simulator.limits import limits, refuse_too_long
 from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
 from simulator.prices import Offer
 from simulator.report import Report, summarize
 from simulator.roofline import StepTable, mostly_bound
-from simulator.simulate import Progress, simulate
+from simulator.simulate import Progress, Run, simulate
 from simulator.slo import Slo
 from simulator.work import Counts
 from simulator.workload import ClosedLoop, OpenLoop, RecordedArrivals, Workload
@@ -47,10 +48,13 @@ class Scenario:
 
     def report(self, workload: Workload, progress: Progress | None = None) -> Report:
         """Simulate a workload on one copy of the model; a replayed trace has no warm-up to drop."""
-        self.deployment.refuse_pipelines()
         requests = workload.requests()
         refuse_too_long(self.memory, requests)
-        run = simulate(limits(self.deployment), self.table, requests, progress)
+        allowed, stages = limits(self.deployment, requests), self.deployment.layout.pp
+        if stages > 1:
+            run: Run = simulate_fleet(Fleet(Pool(allowed, self.table, stages=stages)), requests, progress=progress)
+        else:
+            run = simulate(allowed, self.table, requests, progress, self.deployment.acceptance)
         request_s = float(self.deployment.engine.overheads.request_s)
         return summarize(run, self.slo, steady=not isinstance(workload.arrivals, RecordedArrivals), request_s=request_s)
 

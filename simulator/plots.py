@@ -16,7 +16,6 @@ from simulator.errors import InfercastError
 from simulator.estimate import Batch, Estimate
 from simulator.roofline import Rates
 from simulator.units import scaled
-from simulator.work import FORMATS
 
 COLOURS = {"prefill": "#d95f02", "decode step": "#1b6ca8"}
 INK, GREY, DASHES = "#333333", "#666666", (0, (4, 3))
@@ -134,7 +133,7 @@ class _Style(NamedTuple):
 def _ceilings(ax: Axes, deployment: Deployment, points: Sequence[_Point]) -> None:
     """Draw the roof of every number format that the deployment multiplies in, over the intensities on show."""
     hardware, kernels = deployment.hardware, deployment.engine.kernels_on(deployment.hardware)
-    rates, width = Rates(hardware), float(hardware.memory_bytes_per_s)
+    rates, width = Rates(hardware, kernels), float(hardware.memory_bytes_per_s)
     formats = dict.fromkeys(op.format for op in deployment.ops if op.rate == "gemm")
     highest = max(rates.peak(each)[1] for each in formats)
     intensities = [point.intensity for point in points]
@@ -142,7 +141,7 @@ def _ceilings(ax: Axes, deployment: Deployment, points: Sequence[_Point]) -> Non
     for each in formats:
         name, peak = rates.peak(each)
         gemm = hardware.achievable.gemm[name]
-        packed = float(kernels.packed) if FORMATS[each].is_packed else 1.0
+        packed = float(kernels.packed) if rates.unpacks(each) else 1.0
         compute = gemm.compute_fraction * kernels.compute * peak
         memory = gemm.memory_fraction * kernels.memory * packed * width
         ax.plot(x, np.minimum(peak, width * x), color=INK, lw=1.4, zorder=1)

@@ -11,7 +11,7 @@ import numpy as np
 from simulator.deployment import Deployment, Settings
 from simulator.engine import Engine
 from simulator.errors import InfercastError, NotModelledError
-from simulator.intervals import bounds, shipped
+from simulator.intervals import interval
 from simulator.lengths import Fixed, Independent, Lengths, LogNormal, Uniform
 from simulator.limits import limits
 from simulator.measurements import Measurement, Setup
@@ -42,19 +42,21 @@ class Outcome:
     """What a setup comes to, per device group that serves it; `copies` of it share the load."""
 
     copies: int
-    devices: int
+    deployment: Deployment
     output_tokens_per_s: float
     total_tokens_per_s: float
     ttft_s: dict[str, float]
     tpot_s: dict[str, float]
     itl_s: dict[str, float]
+    gaps_s: dict[str, float]  # every gap of every request, pooled
     e2el_s: dict[str, float]
     prompt_tokens_per_s: float = float("nan")
     decode_tokens_per_s: float = float("nan")
 
     def value(self, metric: str, stat: str) -> float:
         """Return a metric in its own unit, by the definition of the measurement files."""
-        times = {"ttft_ms": self.ttft_s, "prefill_ms": self.ttft_s, "tpot_ms": self.tpot_s, "itl_ms": self.itl_s}
+        times = {"ttft_ms": self.ttft_s, "prefill_ms": self.ttft_s, "tpot_ms": self.tpot_s}
+        times["itl_ms"] = self.gaps_s if "pooled" in stat else self.itl_s
         if metric in times or metric == "e2e_latency_ms":
             of = times.get(metric, self.e2el_s)
             return 1e3 * of[_statistic(stat)]
@@ -85,7 +87,9 @@ def outcome(setup: Setup, given: Placed | None = None, *, light: bool = False) -
     """
     regime = setup.regime
     if regime is None:
-        raise NotModelledError("the load", "the source does not say how requests came", "State batch or concurrency")
+        load = f"load {setup.load!r}" if setup.load else "the load"
+        because = "it is none that is predicted" if setup.load else "the source does not say how requests came"
+        raise NotModelledError(load, because, "State batch or concurrency")
     placed = given or place(setup)
     if regime in ("fixed_batch", "single"):
         return _one_batch(setup, placed, light=light)
@@ -95,13 +99,13 @@ def outcome(setup: Setup, given: Placed | None = None, *, light: bool = False) -
 def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
     """Prompts in chunks of the engine's budget, then decode along the growing context."""
     deployment, size = placed.deployment, max(1, round(max(1, setup.batch) / placed.copies))
-    depth = int(setup.noted(r"depth (\d+)") or 0) if setup.output_tokens == 0 else 0
+    depth = int(setup.noted(r"(?:depth |@ d)(\d+)") or 0) if setup.output_tokens == 0 else 0
     prompt, output = round(setup.input_tokens), round(setup.output_tokens)
     if not prompt and not output:
         prompt, output = DEFAULT_LENGTHS
     if not setup.input_tokens and setup.notes and "prompt" in setup.notes and output:
         prompt = DEFAULT_LENGTHS[0]
-    overfull = output > 1 and deployment.engine.policy == "continuous" and not deployment.engine.memory.is_reserved
+    overfull = output > 1 and deployment.engine.policy == "continuous" and not deployment.engine.is_reserved
     if overfull and not light and size * (depth + prompt + output) > _cache_tokens(deployment):
         return _under_load(replace(setup, concurrency=size * placed.copies), placed, light=light)
     model = deployment.step_model(light=light)
@@ -113,12 +117,13 @@ def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
     e2el_s = request_s + ttft_s + decode_s * (output - 1) / max(output, 1)
     return Outcome(
         copies=placed.copies,
-        devices=deployment.layout.devices,
+        deployment=deployment,
         output_tokens_per_s=size * output / e2el_s if output else float("nan"),
         total_tokens_per_s=size * (prompt + output) / e2el_s,
         ttft_s=_same(request_s + ttft_s),
         tpot_s=_same(decode_s / max(output, 1)),
         itl_s=_same(decode_s / max(output, 1)),
+        gaps_s=_same(decode_s / max(output, 1)),
         e2el_s=_same(e2el_s if steps else ttft_s),
         prompt_tokens_per_s=size * prompt / ttft_s if prompt else float("nan"),
         decode_tokens_per_s=size * output / decode_s if output else float("nan"),
@@ -152,7 +157,8 @@ def _prefill_s(deployment: Deployment, model: StepModel, size: int, prompt: int,
         prefill_pairs_windowed=np.diff(windowed, prepend=0).astype(np.float64),
     )
     seconds = np.broadcast_to(model.seconds(counts), ends.shape)
-    chunks = min(len(ends), deployment.engine.prompt_chunks_in_flight)
+    size = deployment.engine.micro_batch_tokens or budget
+    chunks = -(-min(total, budget) // size)  # of a step, which follow one another through the stages
     stages = deployment.layout.pp
     return float(seconds.sum()) * (chunks + stages - 1) / (chunks * stages)
 
@@ -195,7 +201,8 @@ _TABLES: dict[tuple[object, ...], StepTable] = {}  # those of the last setups: n
 
 def _table(deployment: Deployment, light: bool) -> StepTable:
     model, hardware, engine = deployment.model, deployment.hardware, deployment.engine
-    key = (model.id, hardware.id, hardware.memory_bytes, engine.id, deployment.layout, deployment.settings, light)
+    part = engine.micro_batch_tokens
+    key = (model.id, hardware.id, hardware.memory_bytes, engine.id, part, deployment.layout, deployment.settings, light)
     if key not in _TABLES:
         if len(_TABLES) > 64:
             _TABLES.clear()
@@ -250,7 +257,8 @@ def _workload(setup: Setup, deployment: Deployment, copies: int) -> Workload:
         return Workload(ClosedLoop(share), load.lengths, max(share, min(count, most)))
     if setup.regime == "open_loop" and setup.rate_per_s:  # without a rate only the saturated throughput is known
         count = min(int(stated or OPEN_REQUESTS), most)
-        return Workload(OpenLoop(setup.rate_per_s / copies), load.lengths, count)
+        burstiness = setup.noted(r"burstiness ([\d.]+|inf)") or 1.0
+        return Workload(OpenLoop(setup.rate_per_s / copies, burstiness), load.lengths, count)
     usual = MLPERF_REQUESTS if setup.load.startswith("MLPerf") else OFFLINE_REQUESTS
     count = min(int((stated or usual * copies) / copies), most)
     return Workload(ClosedLoop(count), load.lengths, count)
@@ -260,12 +268,13 @@ def _reported(report: Report, copies: int, deployment: Deployment) -> Outcome:
     stats = {name: stat.values for name, stat in report.metrics.items()}
     return Outcome(
         copies=copies,
-        devices=deployment.layout.devices,
+        deployment=deployment,
         output_tokens_per_s=report.output_tokens_per_s,
         total_tokens_per_s=report.total_tokens_per_s,
         ttft_s=stats["ttft"],
         tpot_s=stats["tpot"],
         itl_s=stats["tpot"],  # the files hold each request's mean gap
+        gaps_s=stats["itl"],
         e2el_s=stats["e2el"],
         decode_tokens_per_s=report.output_tokens_per_s,
     )
@@ -280,6 +289,7 @@ class Prediction(NamedTuple):
     reason: str = ""
     low: float | None = None
     high: float | None = None
+    basis: str = ""  # what the interval rests on
 
     @property
     def error(self) -> float:
@@ -296,15 +306,17 @@ def predict(rows: list[Measurement], *, light: bool = False, level: float | None
     for row in rows:
         value, reason = _value(row, known, light=False)
         best = _value(row, ideal, light=True)[0] if light and value is not None else None
-        found.append(Prediction(row, value, best, reason, *_interval(row, value, level)))
+        found.append(_with_interval(Prediction(row, value, best, reason), known[row.setup], level))
     return found
 
 
-def _interval(row: Measurement, value: float | None, level: float | None) -> tuple[float | None, float | None]:
-    if value is None or level is None:
-        return None, None
-    low, high = bounds(shipped(), row.metric, row.setup.regime or "", level)
-    return value * low, value * high
+def _with_interval(made: Prediction, found: Outcome | InfercastError, level: float | None) -> Prediction:
+    if made.value is None or level is None or isinstance(found, InfercastError):
+        return made
+    row = made.measurement
+    of = interval(found.deployment, row.metric, row.setup.regime or "", level)
+    low, high = of.around(made.value)
+    return made._replace(low=low, high=high, basis=of.basis)
 
 
 def _value(row: Measurement, known: dict[Setup, Outcome | InfercastError], *, light: bool) -> tuple[float | None, str]:

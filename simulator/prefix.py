@@ -12,7 +12,7 @@ from simulator.state import ABSENT, ON_DEVICE, ON_HOST, State
 @compiled
 def blocks_per_unit(s: State) -> int:
     """Return the blocks that a unit takes: of every full group, none of windowed ones."""
-    return s.limits.prefix_unit_tokens // s.limits.block_size * s.limits.full_groups
+    return int(s.limits.prefix_unit_tokens // s.limits.block_size * s.limits.full_groups)
 
 
 @compiled

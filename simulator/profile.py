@@ -265,7 +265,7 @@ def names(kind: str) -> list[str]:
 
 
 def find(kind: str, name: str) -> Path:
-    """Return the file of a profile, by its name, one of its aliases, or its path ending in .yaml.
+    """Return the file of a profile, by its id, its name, one of its aliases, or its path ending in .yaml.
 
     Raises ProfileError with the nearest names.
     """
@@ -294,5 +294,6 @@ def _aliases(kind: str, _own: str | None) -> tuple[tuple[str, Path], ...]:
 def _read_aliases(kind: str) -> Iterator[tuple[str, Path]]:
     for folder in reversed(folders(kind)):
         for path in sorted(folder.glob("*.yaml")):
-            for alias in read_yaml(path).get("aliases") or []:
+            profile = read_yaml(path)
+            for alias in (profile.get("name", path.stem), *(profile.get("aliases") or [])):
                 yield str(alias).lower(), path

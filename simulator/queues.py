@@ -71,9 +71,9 @@ def goes_before(s: State, first: int, second: int) -> bool:
     """Whether a request is more urgent than another: by priority, then by arrival, then by index."""
     one, other = s.requests[first], s.requests[second]
     if one.priority != other.priority:
-        return one.priority < other.priority
+        return bool(one.priority < other.priority)
     if one.arrival_s != other.arrival_s:
-        return one.arrival_s < other.arrival_s
+        return bool(one.arrival_s < other.arrival_s)
     return first < second
 
 

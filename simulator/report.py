@@ -1,6 +1,5 @@
 """From a run to numbers: latencies with confidence intervals, throughput, goodput, SLO attainment, what was used."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +15,7 @@ SECTIONS = 10  # consecutive parts of a run whose spread gives the confidence in
 T_95 = 2.262  # Student's t, 9 degrees of freedom, two-sided 95 %
 QUANTILES = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 MIN_TAIL = 4  # a section needs this many values beyond its quantile
+GROWING = ("ttft", "e2el", "queue")  # with the queue; TPOT and ITL of a full engine settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +34,48 @@ class Statistic:
 def statistic(values: Floats) -> Statistic:
     """Summarise values in order of arrival; neighbours depend on each other, so intervals come from sections.
 
-    Half-width = t sqrt(s^2 / k) over k consecutive sections (method of batch means; Law, Simulation Modeling and
-    Analysis, section 9.5.3).
+    Half-width of the mean = t sqrt(s^2 c / k) over the means of k consecutive sections (batch means; Law, Simulation
+    Modeling and Analysis, section 9.5.3), c = (1 + r) / (1 - r) for sections that still depend on each other (r: their
+    lag-1 correlation where positive, as in Skart; Tafazzoli and others, 2011). A quantile of level p lies
+    between those of p - d and p + d, d being the half-width of the mean of "is above it": the farther of the two is its
+    half-width. There is none where p + d reaches 1: the run is too short to tell.
 
     >>> statistic(np.arange(1000.0))["median"]
     499.5
     """
-    measures: dict[str, Callable[[Floats], float]] = {"mean": lambda part: float(part.mean())}
-    for name, share in QUANTILES.items():
-        measures[name] = lambda part, share=share: float(np.quantile(part, share))  # type: ignore[misc]
     if not len(values):
-        nothing = dict.fromkeys(measures, float("nan"))
+        nothing = dict.fromkeys(("mean", *QUANTILES), float("nan"))
         return Statistic(nothing, nothing, float("nan"), 0)
-    return Statistic(
-        {name: measure(values) for name, measure in measures.items()},
-        {name: _half_width(values, measure, QUANTILES.get(name, 0.5)) for name, measure in measures.items()},
-        float(values.std()),
-        len(values),
-    )
+    ordered = np.sort(values)
+    found = {"mean": float(values.mean())}
+    half_widths = {"mean": _half_width(values)}
+    for name, share in QUANTILES.items():
+        found[name] = float(np.quantile(ordered, share))
+        half_widths[name] = _quantile_half_width(values, ordered, share)
+    return Statistic(found, half_widths, float(values.std()), len(values))
 
 
-def _half_width(values: Floats, measure: Callable[[Floats], float], share: float) -> float:
+def _half_width(values: Floats) -> float:
+    if len(values) < 2 * SECTIONS * MIN_TAIL:
+        return float("nan")
+    means = np.array([part.mean() for part in np.array_split(values, SECTIONS)])
+    around = means - means.mean()
+    square = float(around @ around)
+    if square <= SECTIONS * (1e-9 * means[0]) ** 2:
+        return 0.0  # less is rounding
+    correlation = max(0.0, float(around[1:] @ around[:-1]) / square)
+    return T_95 * float((square / (SECTIONS - 1) / SECTIONS * (1 + correlation) / (1 - correlation)) ** 0.5)
+
+
+def _quantile_half_width(values: Floats, ordered: Floats, share: float) -> float:
     if len(values) * (1 - share) < SECTIONS * MIN_TAIL:
         return float("nan")
-    parts = [measure(part) for part in np.array_split(values, SECTIONS)]
-    spread = float(np.std(parts, ddof=1))
-    return T_95 * spread / SECTIONS**0.5 if spread > 1e-9 * abs(parts[0]) else 0.0  # less is rounding
+    quantile = float(np.quantile(ordered, share))
+    levels = _half_width((values > quantile).astype(np.float64))
+    if share + levels >= 1 or share - levels <= 0:
+        return float("nan")
+    low, high = np.quantile(ordered, [share - levels, share + levels])
+    return float(max(quantile - low, high - quantile))
 
 
 def warm_up(values: Floats) -> int:
@@ -81,13 +97,16 @@ def warm_up(values: Floats) -> int:
 class Report:
     """A run's numbers. The first `skipped` requests are left out of latencies and rates, and this is said.
 
-    `request_s` is the engine's own time per request outside the steps; every latency from the arrival includes it.
+    `request_s` is the engine's own time per request outside the steps, `network_s` the round trip; every latency from
+    the sending includes both. `steady`: the users go on like this; a replayed trace has an end.
     """
 
     run: Run
     slo: Slo
     skipped: int
     request_s: float = 0.0
+    network_s: float = 0.0
+    steady: bool = True
 
     @cached_property
     def _kept(self) -> slice:
@@ -102,11 +121,12 @@ class Report:
         run, kept = self.run, self._kept
         arrival = run.requests.arrival_s[kept]
         first, last, outputs = run.first_token_s[kept], run.finished_s[kept], run.requests.output_tokens[kept]
+        outside_s = self.request_s + self.network_s
         gaps = np.where(outputs > 1, outputs - 1, 1)
         return {
-            "ttft": first - arrival + self.request_s,
+            "ttft": first - arrival + outside_s,
             "tpot": np.where(outputs > 1, (last - first) / gaps, np.nan),
-            "e2el": last - arrival + self.request_s,
+            "e2el": last - arrival + outside_s,
             "queue": run.scheduled_s[kept] - arrival,
         }
 
@@ -203,7 +223,7 @@ class Report:
     @property
     def utilisation(self) -> float:
         """Share of the time in which a step ran."""
-        return min(1.0, self.run.busy_s / self.run.end_s) if self.run.end_s else 0.0
+        return min(1.0, self.run.busy_s / (self.run.end_s * self.run.engines)) if self.run.end_s else 0.0
 
     @property
     def prompt_share(self) -> float:
@@ -218,6 +238,20 @@ class Report:
         return mean / self.run.limits.num_blocks, float(steps.blocks.max(initial=0)) / self.run.limits.num_blocks
 
     @property
+    def cache_waste(self) -> float | None:
+        """Share of the held cache, over busy time, without a token in it; None where layers with a window hold less."""
+        steps, limits = self.run.steps, self.run.limits
+        held = float((steps.blocks * steps.seconds).sum()) * limits.block_size
+        if limits.window_groups or not held:
+            return None
+        return 1 - limits.full_groups * float((steps.cached_tokens * steps.seconds).sum()) / held
+
+    @property
+    def prefix_hit_rate(self) -> float:
+        """Share of the counted prompts' tokens that were in the prefix cache."""
+        return float(self.run.hit_tokens[self._kept].sum()) / self.input_tokens
+
+    @property
     def mean_running(self) -> float:
         """Sequences in a step, averaged over busy time."""
         return float(np.average(self.run.steps.running, weights=self.run.steps.seconds)) if self.run.busy_s else 0.0
@@ -225,24 +259,42 @@ class Report:
     @cached_property
     def queue_growth_per_s(self) -> float:
         """Requests per second by which the queue grew over the second half of the arrivals; 0 in a closed loop."""
-        arrival_s, steps = self.run.requests.arrival_s, self.run.steps
-        ends = arrival_s[[len(arrival_s) // 2, -1]]
-        if self.run.requests.concurrency or ends[1] <= ends[0]:
+        begin_s, end_s = self._second_half_s
+        if self.run.requests.concurrency or end_s <= begin_s:
             return 0.0
-        at = np.minimum(np.searchsorted(steps.start_s, ends), len(steps) - 1)
-        return float(steps.waiting[at[1]] - steps.waiting[at[0]]) / float(ends[1] - ends[0])
+        arrived = np.searchsorted(self.run.requests.arrival_s, [begin_s, end_s], side="right")
+        admitted = np.searchsorted(np.sort(self.run.scheduled_s), [begin_s, end_s], side="right")
+        queue = arrived - admitted
+        return float(queue[1] - queue[0]) / (end_s - begin_s)
 
     @property
-    def overloaded(self) -> bool:
-        """Whether the queue grew by more than 2 % of the arrivals in their second half."""
-        half = len(self.run.requests) - len(self.run.requests) // 2
+    def _second_half_s(self) -> tuple[float, float]:
         arrival_s = self.run.requests.arrival_s
-        window_s = float(arrival_s[-1] - arrival_s[len(arrival_s) // 2])
-        return self.queue_growth_per_s * window_s > max(0.02 * half, 10.0)
+        return float(arrival_s[len(arrival_s) // 2]), float(arrival_s[-1])
+
+    @cached_property
+    def overloaded(self) -> bool:
+        """Whether the queue grew by more than 2 % of the arrivals in their second half, and was never empty in it.
+
+        A queue of a stable system grows for a while too, but it empties. A run too short to fill the engine says
+        nothing: it is not called overloaded.
+        """
+        begin_s, end_s = self._second_half_s
+        half = len(self.run.requests) - len(self.run.requests) // 2
+        if self.queue_growth_per_s * (end_s - begin_s) <= max(0.02 * half, 10.0):
+            return False
+        start_s = self.run.steps.start_s
+        return bool((self.run.steps.waiting[(start_s >= begin_s) & (start_s <= end_s)] > 0).all())
+
+    @property
+    def endless(self) -> bool:
+        """Whether latencies depend on how long one looks: then they have no mean and no percentiles."""
+        return self.overloaded and self.steady
 
     def as_vllm(self) -> dict[str, Any]:
         """Return the keys of `vllm bench serve --save-result` (milliseconds) and, beside them, our own."""
         mean_use, peak_use = self.cache_use
+        told = bool(self.slo.bounds_s) and not self.endless
         result: dict[str, Any] = {
             "duration": self.duration_s,
             "completed": self.completed,
@@ -250,25 +302,29 @@ class Report:
             "total_input_tokens": self.input_tokens,
             "total_output_tokens": self.output_tokens,
             "request_throughput": self.requests_per_s,
-            "request_goodput": self.requests_per_s * self.within["all"] if self.slo.bounds_s else None,
+            "request_goodput": self.requests_per_s * self.within["all"] if told else None,
             "output_throughput": self.output_tokens_per_s,
             "total_token_throughput": self.total_tokens_per_s,
             "max_concurrent_requests": int((self.run.steps.running + self.run.steps.waiting).max(initial=0)),
         }
         for name, stat in self.metrics.items():
+            unknown = self.endless and name in GROWING
             for measure, value in stat.values.items():
-                result[f"{measure}_{name}_ms"] = _number(value * 1e3)
-                result[f"{measure}_{name}_ms_half_width"] = _number(stat.half_widths[measure] * 1e3)
-            result[f"std_{name}_ms"] = _number(stat.std * 1e3)
+                half_width = stat.half_widths[measure]
+                result[f"{measure}_{name}_ms"] = None if unknown else _number(value * 1e3)
+                result[f"{measure}_{name}_ms_half_width"] = None if unknown else _number(half_width * 1e3)
+            result[f"std_{name}_ms"] = None if unknown else _number(stat.std * 1e3)
         return result | {
-            "slo_attainment": self.within["all"] if self.slo.bounds_s else None,
-            **{f"slo_attainment_{name}": self.within[name] for name in self.slo.bounds_s},
+            "slo_attainment": self.within["all"] if told else None,
+            **{f"slo_attainment_{name}": self.within[name] if told else None for name in self.slo.bounds_s},
             "warm_up_requests": self.skipped,
             "overloaded": self.overloaded,
             "queue_growth_per_s": self.queue_growth_per_s,
             "mean_num_requests_running": self.mean_running,
             "mean_kv_cache_usage": mean_use,
             "peak_kv_cache_usage": peak_use,
+            "kv_cache_waste": self.cache_waste,
+            "prefix_cache_hit_rate": self.prefix_hit_rate,
             "num_preemptions": int(self.run.preemptions.sum()),
             "utilisation": self.utilisation,
             "prompt_share": self.prompt_share,
@@ -280,7 +336,9 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def summarize(run: Run, slo: Slo | None = None, *, steady: bool = True, request_s: float = 0.0) -> Report:
+def summarize(
+    run: Run, slo: Slo | None = None, *, steady: bool = True, request_s: float = 0.0, network_s: float = 0.0
+) -> Report:
     """Summarise a run; `steady` drops the warm-up of a process that has a steady state (a replayed trace has none)."""
     skipped = warm_up(run.finished_s - run.requests.arrival_s) if steady else 0
-    return Report(run, slo or Slo(), skipped, request_s)
+    return Report(run, slo or Slo(), skipped, request_s, network_s, steady)

@@ -1,6 +1,6 @@
 """From a batch to seconds: every op over the rates that a device achieves, summed; and what binds it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -9,12 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.engine import Kernels, Overheads
-from simulator.errors import NotModelledError, ProfileError
-from simulator.hardware import Collective, Gemm, Hardware, PeakName, require
+from simulator.errors import ProfileError
+from simulator.hardware import Gemm, Hardware, PeakName, require
+from simulator.links import Links
 from simulator.work import FORMATS, Array, Counts, Op
-
-NODE_DEVICES = 8  # reached over PCIe where no link goes further
-SEND_LATENCY_S = 10e-6  # point to point; aiconfigurator-core 0.12.0 default
 
 
 class Cost(NamedTuple):
@@ -68,13 +66,13 @@ class Rates:
     def __init__(self, hardware: Hardware, kernels: Kernels | None = None, *, light: bool = False) -> None:
         self.hardware, self.light = hardware, light
         self.kernels = kernels or Kernels()
+        self._links = Links(hardware, self.kernels.link, light=light)
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
             "gemm": self._gemm,
             "decode_attention": self._decode_attention,
             "prefill_attention": self._prefill_attention,
             "stream": self._stream,
-            "all_reduce": self._all_reduce,
-            "send": self._send,
+            **dict.fromkeys(("all_reduce", "all_to_all", "send", "host_link"), self._linked),
         }
 
     def cost(self, op: Op, counts: Counts) -> Cost:
@@ -83,17 +81,24 @@ class Rates:
         return Cost(cost.name, *(field * op.repeats for field in cost[1:]))
 
     def peak(self, number_format: str) -> tuple[PeakName, float]:
-        """Return the type a device multiplies a format in, and its dense peak in FLOP/s."""
+        """Return the type a format is multiplied in on the device, and its dense peak in FLOP/s."""
         for name in FORMATS[number_format].compute:
-            if name in self.hardware.peak_flops_per_s:
+            if name in self.hardware.peak_flops_per_s and (self.light or name not in self.kernels.widened):
                 return name, self.hardware.peak_flops_per_s[name]
         raise ProfileError(f"{self.hardware.name} with {number_format}", "the profile has no peak for it", "Add one")
+
+    def unpacks(self, number_format: str) -> bool:
+        """Whether weights of a format are unpacked to a wider type before they are multiplied."""
+        return FORMATS[number_format].unpacked_for(self.peak(number_format)[0])
 
     def _gemm(self, op: Op, counts: Counts) -> Cost:
         name, peak = self.peak(op.format)
         gemm = _IDEAL_GEMM if self.light else self._achieved_gemm(name, op)
         compute_s = counts.dot(op.flops) / (gemm.compute * peak)
         memory_s = op.bytes_read(counts) / (gemm.memory * self.hardware.memory_bytes_per_s)
+        if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
+            compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
+            memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
         kernel_s = soft_maximum(compute_s, memory_s, gemm.exponent)
         return _cost(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
 
@@ -104,8 +109,8 @@ class Rates:
         exponent = float("inf") if gemm.exponent is None else float(gemm.exponent)
         ours, stored = self.kernels, FORMATS[op.format]
         compute = gemm.compute_fraction * ours.compute * (ours.experts_share(name) if op.experts else 1.0)
-        compute *= ours.unpacked if stored.is_packed else 1.0
-        memory = gemm.memory_fraction * ours.memory * (ours.packed if stored.is_packed else 1.0)
+        compute *= ours.unpacked if stored.unpacked_for(name) else 1.0
+        memory = gemm.memory_fraction * ours.memory * (ours.packed if stored.unpacked_for(name) else 1.0)
         return _Gemm(min(compute, 1.0), min(memory, 1.0), gemm.launch_s * ours.launch * op.launches, exponent)
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
@@ -136,50 +141,21 @@ class Rates:
 
     def _prefill_rates(self) -> tuple[float, float]:
         require(self.hardware, "prefill_attention")
-        rates = self.hardware.achievable.prefill_attention
-        return min(rates.compute_fraction * self.kernels.attention, 1.0), rates.half_length_tokens  # type: ignore[union-attr]
+        rates, ours = self.hardware.achievable.prefill_attention, self.kernels
+        return min(rates.compute_fraction * ours.attention, 1.0), rates.half_length_tokens * ours.half_length  # type: ignore[union-attr]
 
     def _stream(self, op: Op, counts: Counts) -> Cost:
-        fraction = 1.0
+        fraction, launch_s = 1.0, 0.0
         if not self.light:
             require(self.hardware, "stream_memory_fraction")
             fraction = float(self.hardware.achievable.stream_memory_fraction)  # type: ignore[arg-type]
+            launch_s = float(self.hardware.achievable.stream_launch_s or 0.0) * self.kernels.launch * op.launches
         memory_s = op.bytes_read(counts) / (fraction * self.hardware.memory_bytes_per_s)
-        return _cost(op, counts, memory_s, memory_s=memory_s)
+        return _cost(op, counts, memory_s, launch_s, memory_s=memory_s)
 
-    def _all_reduce(self, op: Op, counts: Counts) -> Cost:
-        """T = latency + 2 (n-1)/n bytes / bus bandwidth."""
-        devices = op.link_devices
-        latency_s, bus_bytes_per_s = self._collective(devices)
-        link_s = counts.dot(op.link_bytes) * 2 * (devices - 1) / devices / bus_bytes_per_s
+    def _linked(self, op: Op, counts: Counts) -> Cost:
+        link_s, latency_s = self._links.transfer(op, counts)
         return _cost(op, counts, link_s, latency_s, link_s=link_s)
-
-    def _collective(self, devices: int) -> tuple[float, float]:
-        link = self.hardware.link
-        reach = max(NODE_DEVICES, link.devices if link else 0)
-        if devices > reach:
-            given = f"{devices} devices of {self.hardware.name}"
-            raise NotModelledError(given, f"a tensor-parallel group beyond {reach} crosses nodes", "Lower tp; use pp")
-        if self.light:
-            return 0.0, self._link_bytes_per_s()
-        known: dict[int, Collective] = self.hardware.achievable.all_reduce
-        size = min((each for each in known if each >= devices), default=max(known, default=0))
-        if not size:
-            raise ProfileError(self.hardware.name, "no achievable all_reduce is known", "Add one")
-        return known[size].latency_s * self.kernels.link, known[size].bus_bytes_per_s / self.kernels.link
-
-    def _link_bytes_per_s(self) -> float:
-        if self.hardware.link:
-            return self.hardware.link.bytes_per_s
-        if self.hardware.pcie_bytes_per_s:
-            return self.hardware.pcie_bytes_per_s
-        raise NotModelledError(
-            f"several {self.hardware.name}", "the profile has no link between devices", "Use one device"
-        )
-
-    def _send(self, op: Op, counts: Counts) -> Cost:
-        link_s = counts.dot(op.link_bytes) / self._link_bytes_per_s()
-        return _cost(op, counts, link_s, 0.0 if self.light else SEND_LATENCY_S, link_s=link_s)
 
 
 class _Gemm(NamedTuple):
@@ -209,11 +185,16 @@ def _cost(op: Op, counts: Counts, kernel_s: Array, launch_s: float = 0.0, **alon
 
 
 class StepTable(NamedTuple):
-    """A step model tabulated for the event loop: seconds = token_s[T] + logit_s[n] + slopes . attention counts."""
+    """A step model tabulated for the event loop.
+
+    seconds = token_s[T] + logit_s[n] + draft_s[decodes] + slopes . attention counts + loaded_s x tokens from the host.
+    """
 
     token_s: npt.NDArray[np.float64]
     logit_s: npt.NDArray[np.float64]
     slopes: npt.NDArray[np.float64]
+    draft_s: npt.NDArray[np.float64] = np.zeros(1)
+    loaded_s: float = 0.0
 
 
 SLOPES = ("decode_reads", "decode_reads_windowed", "prefill_tokens", "prefill_pairs", "prefill_pairs_windowed")
@@ -221,13 +202,18 @@ SLOPES = ("decode_reads", "decode_reads_windowed", "prefill_tokens", "prefill_pa
 
 @dataclass(frozen=True)
 class StepModel:
-    """Seconds of one engine step, as the sum of its ops and the engine's host time."""
+    """Seconds of one engine step, as the sum of its ops, of what drafts for it, and the engine's host time."""
 
     ops: tuple[Op, ...]
     hardware: Hardware
     overheads: Overheads
     light: bool = False
     kernels: Kernels | None = None
+    draft_ops: tuple[Op, ...] = ()  # of one sequential step of what drafts
+    draft_tokens: int = 0
+    micro_batch_tokens: int = 0  # a step runs in parts of so many tokens, one after the other; 0: in one
+    loaded_token_s: float = 0.0  # to bring the cache of a token back from the host
+    host_cost: Callable[[Op, Counts], Cost] | None = None  # of ops that lie on the host
 
     @cached_property
     def _rates(self) -> Rates:
@@ -237,7 +223,30 @@ class StepModel:
         """Return one row per op, in the order of execution, and one for the engine's host time."""
         host_s = 0.0 if self.light else self.overheads.step_s * counts.steps + self.overheads.sequence_s * counts.logits
         host = Cost("engine host time", 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, host_s, host_s)
-        return [*(self._rates.cost(op, counts) for op in self.ops), host]
+        drafting = [self._drafting(op, counts) for op in self.draft_ops]
+        return [*(self._cost(op, counts) for op in self.ops), *drafting, host]
+
+    def _cost(self, op: Op, counts: Counts) -> Cost:
+        """Return the cost of an op, of all micro-batches together; attention is a sum over sequences either way."""
+        cost = self.host_cost if op.on_host and self.host_cost else self._rates.cost
+        size = self.micro_batch_tokens
+        by_token = op.flops.tokens or op.activation_bytes.tokens or op.link_bytes.tokens
+        if not size or not by_token or np.max(counts.tokens) <= size:
+            return cost(op, counts)
+        full, rest = np.divmod(counts.tokens, size)
+        one = cost(op, Counts(steps=1.0, tokens=float(size)))
+        last = cost(op, Counts(steps=np.where(rest > 0, counts.steps, 0.0), tokens=rest))
+        return Cost(op.name, *(full * each + left for each, left in zip(one[1:], last[1:], strict=True)))
+
+    def _drafting(self, op: Op, counts: Counts) -> Cost:
+        """Return an op of the draft: a pass per draft token over the decodes, the prompts at a large step's rate."""
+        decodes = (counts.tokens - counts.prefill_tokens) / (1.0 + self.draft_tokens)
+        reads = counts.decode_reads, counts.decode_reads_windowed
+        each = self._rates.cost(op, Counts(np.minimum(decodes, 1.0), decodes, decodes, *reads))
+        prompts = counts._replace(steps=0.0, tokens=counts.prefill_tokens, logits=0.0, decode_reads=0.0)
+        once = self._rates.cost(replace(op, expert_bytes=0.0), prompts._replace(decode_reads_windowed=0.0))
+        both = zip(each[1:], once[1:], strict=True)
+        return Cost(f"draft: {op.name}", *(self.draft_tokens * first + second for first, second in both))
 
     def seconds(self, counts: Counts) -> Array:
         """Return the seconds of a step."""
@@ -247,18 +256,28 @@ class StepModel:
         """Tabulate what depends on tokens alone and on sequences alone; the rest is linear."""
         tokens = np.arange(max_tokens + 1, dtype=np.float64)
         sequences = np.arange(max_sequences + 1, dtype=np.float64)
+        logits = np.arange(max_sequences * (1 + self.draft_tokens) + 1, dtype=np.float64)
         by_sequence = [op for op in self.ops if op.flops.logits or op.link_bytes.logits]
         by_token = [op for op in self.ops if op not in by_sequence]
         token_s = self._only(by_token).seconds(Counts(steps=np.ones_like(tokens), tokens=tokens))
-        logit_s = self._only(by_sequence).seconds(Counts(steps=np.ones_like(sequences), logits=sequences))
+        logit_s = self._only(by_sequence).seconds(Counts(steps=np.ones_like(logits), logits=logits))
+        draft_s = self._drafting_s(Counts(tokens=sequences * (1.0 + self.draft_tokens))) + np.zeros_like(sequences)
         host_s = 0.0 if self.light else self.overheads.step_s
-        zero = float(self.seconds(Counts()))
-        slopes = [float(self.seconds(Counts(**{name: 1.0}))) - zero for name in SLOPES]
+        verify = self._only(self.ops)
+        zero = float(verify.seconds(Counts()))
+        slopes = [float(verify.seconds(Counts(**{name: 1.0}))) - zero for name in SLOPES]
+        units = [Counts(tokens=float(name == "prefill_tokens"))._replace(**{name: 1.0}) for name in SLOPES]
+        drafting = [float(self._drafting_s(each)) for each in units]
         return StepTable(
             np.ascontiguousarray(token_s - host_s, dtype=np.float64),
             np.ascontiguousarray(logit_s, dtype=np.float64),
-            np.array(slopes, dtype=np.float64),
+            np.array(slopes, dtype=np.float64) + np.array(drafting),
+            draft_s,
+            self.loaded_token_s,
         )
 
-    def _only(self, ops: list[Op]) -> "StepModel":
-        return replace(self, ops=tuple(ops))
+    def _drafting_s(self, counts: Counts) -> Array:
+        return sum((self._drafting(op, counts).seconds for op in self.draft_ops), start=0.0)
+
+    def _only(self, ops: Sequence[Op]) -> "StepModel":
+        return replace(self, ops=tuple(ops), draft_ops=())

@@ -45,14 +45,16 @@ def _decode_one_by_one(s: State, now_s: float) -> None:
     """Give each decoding sequence its blocks in order, those for draft tokens too, which it then keeps."""
     book, new, j = s.book[0], 1 + s.limits.draft_tokens, 0
     while j < book.decoding:
-        tokens, fits = s.slots[j].cached + book.tick, True
-        held = s.slots[j].room if s.limits.draft_tokens > 0 else tokens
-        need = blocks(s.limits, tokens + new) - blocks(s.limits, held)
+        tokens, need, fits = s.slots[j].cached + book.tick, 0, True
+        room = s.slots[j].room if s.limits.draft_tokens > 0 else tokens
+        if tokens + new > room:
+            held, room = room, -(-(tokens + new) // s.limits.block_size) * s.limits.block_size
+            need = blocks(s.limits, room) - blocks(s.limits, held)
         if need > book.free_blocks:
             j, fits = make_room(s, j, need, now_s)
         if fits:
             take(s, need)
-            s.slots[j].room = tokens + new
+            s.slots[j].room = room
             book.budget -= new
             book.scheduled += 1
             j += 1

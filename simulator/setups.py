@@ -33,6 +33,8 @@ def place(setup: Setup) -> Placed:
     """Return what a setup runs on. InfercastError where a profile is missing or the setup is not modelled."""
     hardware, model = load_hardware(setup.hardware), load_model(setup.model)
     engine = _engine(setup.engine or "vllm", setup.engine_version or setup.date)
+    if part := setup.noted(r"n_ubatch (\d+)"):
+        engine = engine.model_copy(update={"micro_batch_tokens": int(part)})
     layout = Layout(1, 1, 1, *_formats(setup, model, hardware, engine), model.dtype)
     tp, pp = _degrees(setup, model, hardware, layout)
     ep = tp if setup.ep > 1 and tp > 1 else 1
@@ -55,9 +57,17 @@ def _formats(setup: Setup, model: Model, hardware: Hardware, engine: Engine) -> 
     weights = weights or model.weight_dtype
     cached = _format(setup.cache_dtype)
     small = number_format(weights).compute[0] in ("fp8", "fp4")
-    if not cached and small and engine.fp8_cache:
+    if not cached and small and (engine.fp8_cache or _carries_fp8_cache(setup, model, hardware)):
         cached = "fp8"
     return weights, cached or model.dtype
+
+
+def _carries_fp8_cache(setup: Setup, model: Model, hardware: Hardware) -> bool:
+    """InferenceMAX runs NVIDIA's quantised checkpoints, which ask vLLM for an fp8 cache; a maker's own do not.
+
+    On Blackwell its scripts ask for one themselves. Recalled, and what its saturated rows need (docs/log.md).
+    """
+    return "IMX workload" in setup.notes and ("fp8" not in model.weight_dtype or hardware.family == "blackwell")
 
 
 def _format(name: str) -> str:
@@ -107,7 +117,7 @@ def _divides(model: str, tp: int) -> bool:
 
 def _settings(setup: Setup) -> Settings:
     seqs = setup.noted(r"max_num_seqs (\d+)")
-    tokens = setup.noted(r"max_num_batched_tokens (\d+)") or setup.noted(r"n_ubatch (\d+)")
+    tokens = setup.noted(r"max_num_batched_tokens (\d+)")
     return Settings(
         max_num_seqs=int(seqs) if seqs else None,
         max_num_batched_tokens=int(max(tokens, seqs or 1)) if tokens else None,

@@ -89,7 +89,7 @@ def decode_seconds(s: State, table: StepTable) -> float:
         windowed = book.open_base_sum + book.open_reads * ahead + closed * s.limits.window
     alone = table.token_s[new] + _look_up(table.logit_s, new)
     if drafts > 0:
-        alone += table.draft_s[book.decoding]
+        alone += table.draft_s[min(book.decoding, len(table.draft_s) - 1)]
     return alone + table.slopes[0] * reads + table.slopes[1] * windowed
 
 

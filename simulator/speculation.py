@@ -2,10 +2,25 @@
 
 import math
 
-from simulator.compiled import compiled
+from simulator.compiled import compiled, inlined
 from simulator.state import State
 
-PRIME = 2**31 - 1
+PRIME, SEED = 2**31 - 1, 1234567891
+
+
+@inlined
+def _mixed(state: int, count: int) -> int:
+    """Return (state + count)^5 modulo the prime, whose remainders are sums of 31-bit digits."""
+    base = (state + count) % PRIME
+    square = _remainder(base * base)
+    return _remainder(_remainder(square * square) * base)
+
+
+@inlined
+def _remainder(product: int) -> int:
+    folded = (product & PRIME) + (product >> 31)
+    folded = (folded & PRIME) + (folded >> 31)
+    return folded - PRIME if folded >= PRIME else folded
 
 
 @compiled
@@ -18,12 +33,7 @@ def uniform(index: int, generated: int, position: int) -> float:
     >>> uniform(0, 0, 0)
     0.14291299234280036
     """
-    mixed = 1234567891
-    for count in (index, generated, position):
-        mixed = (mixed + count) % PRIME
-        squared = mixed * mixed % PRIME
-        mixed = squared * squared % PRIME * mixed % PRIME
-    return mixed / PRIME
+    return _mixed(_mixed(_mixed(SEED, index), generated), position) / PRIME
 
 
 @compiled
@@ -32,9 +42,9 @@ def produced(s: State, j: int) -> int:
     limits, slot, tick = s.limits, s.slots[j], s.book[0].tick
     if limits.expected_acceptance:
         steps, per_step = tick - slot.joined_tick, limits.tokens_per_step
-        return math.floor(steps * per_step + 1e-9) - math.floor((steps - 1) * per_step + 1e-9)
+        return int(math.floor(steps * per_step + 1e-9) - math.floor((steps - 1) * per_step + 1e-9))
     generated = s.requests[slot.request].output_tokens - (slot.last_tick - tick + 1)
-    accepted = 0
-    while accepted < limits.draft_tokens and uniform(slot.request, generated, accepted) < limits.acceptance[accepted]:
+    drawn, accepted = _mixed(_mixed(SEED, slot.request), generated), 0  # `uniform`, but for its last step
+    while accepted < limits.draft_tokens and _mixed(drawn, accepted) / PRIME < limits.acceptance[accepted]:
         accepted += 1
     return 1 + accepted

@@ -123,7 +123,7 @@ SLOT = np.dtype(
         ("last_tick", np.int64),  # tick at which a decoding sequence has produced everything
         ("chunk", np.int64),  # tokens of its prompt that this step computes
         ("held_units", np.int64),  # leading units of the prefix cache that it holds
-        ("room", np.int64),  # tokens that a decoding sequence with drafts holds blocks for
+        ("room", np.int64),  # tokens that the blocks of a decoding sequence with drafts have room for
         ("joined_tick", np.int64),  # tick at which it began to decode
         ("open_reads", np.int64),  # 1 while a decoding sequence is shorter than the window
         ("open_blocks", np.int64),  # 1 while its windowed blocks still grow

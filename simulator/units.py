@@ -15,7 +15,7 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "bytes": _BYTES,
     "bytes_per_s": {f"{unit}/s": size for unit, size in _BYTES.items()},
     "flops_per_s": _FLOPS,
-    "s": {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "s": 1.0, "ms": 1e-3},  # the last stands in examples
+    "s": {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "min": 60.0, "h": 3600.0, "s": 1.0, "ms": 1e-3},  # examples have the last
     "w": {"W": 1.0, "kW": 1e3},
     "usd_per_hour": {"USD/h": 1.0, "$/h": 1.0},
     "hz": {"MHz": 1e6, "GHz": 1e9},

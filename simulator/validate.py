@@ -111,12 +111,20 @@ def as_json(predictions: Sequence[Prediction], grades: Sequence[str]) -> dict[st
         row = found._asdict()
         kept = ("rows", "groups", "median_ape", "p90_ape", "bias", "interval_coverage")
         metrics.setdefault(metric, {})[regime] = {name: _finite(row[name]) for name in kept}
-    return {
+    summary = {
         "rows": len(predictions),
         "rows_predicted": sum(each.value is not None for each in predictions),
         "not_covered": not_covered(predictions),
         "metrics": metrics,
     }
+    if any(each.light is not None for each in predictions):
+        summary["faster_than_light"] = [_light(each) for each in beating_light(scored(predictions, grades))]
+    return summary
+
+
+def _light(each: Prediction) -> dict[str, Any]:
+    row = each.measurement
+    return {"id": row.id, "metric": row.metric, "measured": row.value, "light": each.light, "by": _better(each) - 1}
 
 
 def _finite(value: float) -> float | None:

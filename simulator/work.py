@@ -1,6 +1,8 @@
 """What a batch asks of a device: counts of the batch, operations linear in them, number formats, layouts."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -10,7 +12,9 @@ from simulator.errors import NotModelledError, ProfileError, nearest
 
 Array = float | npt.NDArray[np.float64]
 Part = Literal["linear", "experts", "other"]
-Rate = Literal["gemm", "decode_attention", "prefill_attention", "stream", "all_reduce", "send"]
+Rate = Literal[
+    "gemm", "decode_attention", "prefill_attention", "stream", "all_reduce", "all_to_all", "send", "host_link"
+]
 
 
 class Counts(NamedTuple):
@@ -31,6 +35,10 @@ class Counts(NamedTuple):
     def dot(self, coefficients: "Counts") -> Array:
         """Return the sum of count x coefficient."""
         return sum((count * each for count, each in zip(self, coefficients, strict=True) if _given(each)), start=0.0)
+
+    def over(self, ranks: int) -> "Counts":
+        """Return an even share of it."""
+        return Counts(*(each / ranks for each in self))
 
 
 NOTHING = Counts()
@@ -79,10 +87,11 @@ def count(batch: list[Sequence], window: int | None = None) -> Counts:
 
 
 class Experts(NamedTuple):
-    """A router that sends each token to `chosen` of `total` experts, uniformly."""
+    """A router that sends each token to `chosen` of `total` experts, uniformly; they lie on `ranks` devices."""
 
     total: int
     chosen: int
+    ranks: int = 1
 
     def touched(self, tokens: Array) -> Array:
         """Return the expected number of distinct experts: E (1 - (1 - k/E)^n).
@@ -92,6 +101,33 @@ class Experts(NamedTuple):
         """
         missed: Array = (1.0 - self.chosen / self.total) ** tokens
         return self.total * (1.0 - missed)
+
+    def busiest_tokens(self, tokens: Array) -> Array:
+        """Return the tokens that reach the busiest rank over the mean, where each chooses at random.
+
+        1 + z sqrt((1 - 1/R) / mean): loads are binomial, taken as normal, and z is the expected largest of R normals
+        (Blom's approximation); at most R. Real routers also favour some experts: that is not in it.
+
+        >>> round(float(Experts(256, 8, 8).busiest_tokens(1.0)), 2), float(Experts(8, 2).busiest_tokens(1.0))
+        (2.34, 1.0)
+        """
+        return self._busiest(tokens * self.chosen, 1.0 - 1.0 / self.ranks)
+
+    def busiest_experts(self, tokens: Array) -> Array:
+        """Return the distinct experts on the rank with the most of them over the mean; 1 once all are touched."""
+        touched = self.touched(tokens)
+        return self._busiest(touched, 1.0 - touched / self.total)
+
+    def _busiest(self, load: Array, spread: Array) -> Array:
+        largest = NormalDist().inv_cdf((self.ranks - 0.375) / (self.ranks + 0.25))
+        mean = np.maximum(load, 1e-9) / self.ranks
+        factor: Array = np.minimum(1.0 + largest * np.sqrt(spread / mean), float(self.ranks))
+        return factor
+
+    @property
+    def other_ranks(self) -> float:
+        """Expected ranks other than its own that a token's experts lie on: (R - 1)(1 - (1 - 1/R)^k)."""
+        return (self.ranks - 1) * (1.0 - (1.0 - 1.0 / self.ranks) ** self.chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +147,17 @@ class Op:
     link_devices: int = 1
     repeats: int = 1
     launches: int = 1  # kernels that follow one another
+    on_host: bool = False  # its weights lie in the host's memory, and its CPU computes it (offload.py)
+
+    def of_one_rank(self, ranks: int) -> "Op":
+        """Return it for the share of a batch that one of so many ranks computes with all of its weights."""
+        return replace(
+            self,
+            flops=self.flops.over(ranks),
+            cache_bytes=self.cache_bytes.over(ranks),
+            activation_bytes=self.activation_bytes.over(ranks),
+            link_bytes=self.link_bytes.over(ranks),
+        )
 
     def bytes_read(self, counts: Counts) -> Array:
         """Return all bytes moved between the device and its memory: weights, cache and activations."""
@@ -134,10 +181,9 @@ class Format:
         """Bytes per stored number."""
         return self.bits / 8
 
-    @property
-    def is_packed(self) -> bool:
-        """Whether its weights are unpacked before they are multiplied in a wider type."""
-        return self.bits < 16 and self.compute[0] in ("bf16", "fp16")
+    def unpacked_for(self, peak: str) -> bool:
+        """Whether its weights are unpacked before they are multiplied in a type: fp4 is where no fp4 product exists."""
+        return self.bits < 16 and peak in ("fp32", "tf32", "bf16", "fp16")
 
 
 _BITS = "the type's width"
@@ -214,8 +260,9 @@ class Weights:
 class Layout:
     """How one copy of a model lies on its devices, and in which number formats.
 
-    `ep` is 1 (experts are split like any other layer) or `tp` (each device holds whole experts), as in vLLM
-    with one data-parallel rank. A device multiplies in the first type of `Format.compute` that it has.
+    `ep` is 1 (experts are split like any other layer) or tp x dp (each device holds whole experts), as in vLLM. With
+    `dp` attention and dense layers are copied: each rank of tp devices computes an even share of the batch, and tokens
+    travel to their experts. A device multiplies in the first type of `Format.compute` that it has.
     """
 
     tp: int = 1
@@ -224,21 +271,29 @@ class Layout:
     weight_dtype: str = "bf16"
     cache_dtype: str = "bf16"
     model_dtype: str = "bf16"
+    dp: int = 1
 
     def __post_init__(self) -> None:
         for name in (self.weight_dtype, self.cache_dtype, self.model_dtype):
             number_format(name)
-        for name, degree in (("tp", self.tp), ("pp", self.pp), ("ep", self.ep)):
+        for name, degree in (("tp", self.tp), ("pp", self.pp), ("ep", self.ep), ("dp", self.dp)):
             if degree < 1:
                 raise ProfileError(f"{name} {degree}", "a parallel degree is at least 1", f"Give {name} 1 or more")
-        if self.ep not in (1, self.tp):
+        group = self.tp * self.dp
+        if self.dp > 1 and self.ep != group:
+            given = f"ep {self.ep} with tp {self.tp} and dp {self.dp}"
+            raise NotModelledError(given, "with dp, experts lie on all tp x dp devices", f"Give ep {group}")
+        if self.ep not in (1, group):
             given = f"ep {self.ep} with tp {self.tp}"
             raise NotModelledError(given, "experts lie on 1 or on tp devices", f"Give ep 1 or {self.tp}")
+        if self.dp > 1 and self.pp > 1:
+            given = f"dp {self.dp} with pp {self.pp}"
+            raise NotModelledError(given, "both at once are not modelled", "Give dp 1 or pp 1")
 
     @property
     def devices(self) -> int:
         """Devices of one copy."""
-        return self.tp * self.pp
+        return self.tp * self.pp * self.dp
 
     @property
     def cache_bytes(self) -> float:
@@ -259,6 +314,13 @@ class Layout:
         """Bytes of a layer's weights on one device."""
         parts: dict[Part, int] = {"linear": weights.linear, "experts": weights.experts, "other": weights.other}
         return sum(number * number_format(self.format_of(part)).size_bytes for part, number in parts.items())
+
+    def of_one_rank(self, ops: Iterable[Op]) -> tuple[Op, ...]:
+        """Return what one device does of a batch; experts and the ways to them count all of it already."""
+        if self.dp == 1:
+            return tuple(ops)
+        whole = [(op, op.experts is not None or op.rate == "all_to_all") for op in ops]
+        return tuple(op if counted else op.of_one_rank(self.dp) for op, counted in whole)
 
     def share(self, heads: int, what: str) -> int:
         """Split heads evenly over tp; NotModelledError where they do not divide."""

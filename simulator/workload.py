@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -52,7 +52,7 @@ class Requests:
 
     def __post_init__(self) -> None:
         for name, kind in COLUMNS.items():
-            array = np.array(getattr(self, name), dtype=kind, order="C")  # a copy: nobody else can write to it
+            array: NDArray[Any] = np.array(getattr(self, name), dtype=kind, order="C")  # a copy of our own
             if name in ("priority", "given") and len(array) == 1:
                 array = np.broadcast_to(array, len(self.arrival_s))
             array.setflags(write=False)

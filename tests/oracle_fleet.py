@@ -143,6 +143,7 @@ class OracleFleetResult:
     timeouts: list[int]
     abandoned: list[int]
     events: list[tuple[float, int, str]]  # (time, replica, new status)
+    blocks_left: int  # held when everything is over
 
 
 @dataclass(eq=False)
@@ -175,7 +176,7 @@ class _Fleet:
         self.deadlines: list[tuple[float, int]] = []
         self.queues: dict[bool, list[OracleRequest]] = {False: [], True: []}  # of the first router, of the second
         self.last_chosen = {False: -1, True: -1}
-        self.failures = sorted(asked.failures, key=lambda each: (each.at_s, each.replica))
+        self.failures = sorted(asked.failures, key=lambda each: (each.at_s, each.replica, each.repair_s))
         self.check, self.low_since = 1, None
         self.steps: list[OracleFleetStep] = []
         self.events: list[tuple[float, int, str]] = []
@@ -204,7 +205,14 @@ class _Fleet:
             self._route()
             self._begin_steps()
         return OracleFleetResult(
-            self.steps, self.requests, self.replica, self.retries, self.timeouts, sorted(self.abandoned), self.events
+            self.steps,
+            self.requests,
+            self.replica,
+            self.retries,
+            self.timeouts,
+            sorted(self.abandoned),
+            self.events,
+            sum(engine.blocks_held() for copy in self.copies for engine in copy.engines),
         )
 
     def _next_moment(self) -> float:

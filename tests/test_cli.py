@@ -258,7 +258,7 @@ def test_a_misfit_prints_the_plan_and_what_would_make_it_fit():
     done = infercast("memory", "--model", "llama-3.1-70b", "--hardware", "h100-sxm,l4", "--format", "json")
     assert done.returncode == 2
     assert done.stderr.count("It fits with --tp") == 2
-    assert done.stderr.count("Offloading to the host is not modelled") == 2
+    assert done.stderr.count("or --cpu-offload-gb") == 2
     rows = json.loads(done.stdout)["plans"]
     assert {row["fits"] for row in rows} == {False}
     assert {row["blocks"] for row in rows} == {0}

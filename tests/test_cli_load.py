@@ -14,7 +14,7 @@ COST = ["cost", *CHAT, "--rate", "1", "--slo", "ttft:500ms,tpot:50ms"]
 
 def test_simulate_prints_the_table_of_vllm():
     text = printed("simulate", *CHAT, "--rate", "1", "--slo", "ttft:500ms")
-    rows = [line.split()[0] for line in text.splitlines() if " ms " in line[:10]]
+    rows = [line.split()[0] for line in text.partition("Intervals:")[0].splitlines() if " ms " in line[:10]]
     assert rows == ["TTFT", "TPOT", "ITL", "E2EL", "QUEUE"]
     assert "keep every bound" in text
 
@@ -47,6 +47,21 @@ def test_a_closed_loop_holds_its_concurrency():
     found = json.loads(printed("simulate", *CHAT, "--max-concurrency", "7", "--format", "json"))["simulations"][0]
     assert found["max_concurrent_requests"] == 7
     assert found["request_rate"] == "inf"
+
+
+def test_lengths_may_be_spread():
+    lengths = ["--isl", "lognormal:500:0.5:4000", "--osl", "uniform:50:150"]
+    row = json.loads(
+        printed("simulate", *DEPLOYMENT, *lengths, "--num-prompts", "4000", "--rate", "1", "--format", "json")
+    )
+    assert row["total_input_tokens"] / row["completed"] == pytest.approx(500, rel=0.05)
+    assert row["total_output_tokens"] / row["completed"] == pytest.approx(100, rel=0.05)
+
+
+def test_the_tables_of_cost_fit_a_hundred_columns():
+    text = printed(*COST, "--hardware", "l40s,h100-sxm")
+    first, second, *_ = text.split("\n\n")
+    assert max(len(line) for line in [*first.splitlines()[1:], *second.splitlines()]) <= 100
 
 
 def test_overload_is_said():
@@ -110,8 +125,9 @@ def test_bad_traces_are_refused(name, tmp_path):
         (["--workload", "chat", "--rate", "1", "--slo", "ttfb:1s"], "Nearest: tpot, ttft"),
         (["--isl", "0", "--osl", "5", "--rate", "1"], "length 0"),
         (["--isl", "5", "--rate", "1"], "both --isl and --osl"),
-        (["--workload", "chat", "--rate", "1", "--pp", "2"], "pp 2 under load"),
-        (["--workload", "chat", "--rate", "1", "--engine", "tensorrt-llm"], "not modelled"),
+        (["--isl", "five", "--osl", "5", "--rate", "1"], "whole number of tokens"),
+        (["--isl", "normal:5:2", "--osl", "5", "--rate", "1"], "names no lengths"),
+        (["--isl", "lognormal:500:0.5", "--osl", "5", "--range-ratio", "0.1", "--rate", "1"], "spread of their own"),
     ],
 )
 def test_bad_loads_are_refused(options, told):

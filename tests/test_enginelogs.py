@@ -65,7 +65,7 @@ def test_small_loads_predict_a_load_that_they_do_not_know(recorded, deployment):
 
 
 def test_a_folder_without_logs(tmp_path, deployment):
-    with pytest.raises(ProfileError, match="it holds no mini-00.json and load.json"):
+    with pytest.raises(ProfileError, match=r"it holds no mini-00\.json and load\.json"):
         check_logs(tmp_path, deployment)
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.deployment import Deployment, Settings, default_layout, deploy
+from simulator.drafting import Speculation
 from simulator.engine import load_engine
 from simulator.errors import DoesNotFitError, InfercastError, NotModelledError
 from simulator.hardware import KIND as HARDWARE
@@ -16,6 +17,7 @@ from simulator.limits import limits, refuse_too_long
 from simulator.memory import Groups, MemoryPlan, memory_plan, refuse_misfit, remedies_for
 from simulator.model import KIND as MODELS
 from simulator.model import load_model
+from simulator.offload import Offload
 from simulator.profile import names
 from simulator.units import GIB, MIB
 from simulator.workload import Requests
@@ -52,13 +54,63 @@ def test_tensorrt_llms_convention_by_hand():
 
 
 def test_llama_cpps_convention_by_hand():
-    """All that the driver gives is cache, in cells of one token."""
+    """All that the driver gives is cache; the one slot reserves the model's whole context."""
     found = plan("llama-3.1-8b", "m4-max", "llama.cpp")
     assert found.activation_bytes > found.sampler_bytes
     used = 2 * 8_030_261_248 + found.activation_bytes + 0.5 * GIB
     assert found.cache_bytes == pytest.approx(98_304 * MIB - used)
-    assert found.block_bytes == 131_072
+    assert (found.block_size, found.num_blocks) == (131_072, 1)
+    assert found.block_bytes == 131_072 * 131_072
     assert found.unused_bytes == pytest.approx(0)
+
+
+def test_slots_share_what_fits_or_what_is_asked_for():
+    four = plan("llama-3.1-8b", "rtx-4090", "llama.cpp", Settings(max_num_seqs=4))
+    assert four.num_blocks == 4
+    assert four.block_size == int(four.cache_bytes / 4 // 131_072)  # bytes of a token
+    assert (four.concurrency(four.block_size), four.concurrency(four.block_size + 1)) == (4, 0)
+    asked = plan("llama-3.1-8b", "rtx-4090", "llama.cpp", Settings(max_num_seqs=4, max_model_len=4096))
+    assert (asked.num_blocks, asked.block_size, asked.max_context_tokens) == (4, 4096, 4096)
+    paged = load_engine("vllm").model_copy(update={"reservation": "contiguous"})
+    many = memory_plan(replace(four.deployment, engine=paged, settings=Settings(max_model_len=1024)))
+    assert many.max_num_seqs == many.num_blocks == int(many.cache_bytes // (1024 * 131_072))
+    with pytest.raises(DoesNotFitError, match="3 such slots fit"):
+        refuse_misfit(plan("llama-3.1-8b", "rtx-4090", "llama.cpp", Settings(max_num_seqs=4, max_model_len=20_000)))
+
+
+def test_a_slot_of_windowed_layers_holds_their_windows():
+    found = plan("gemma-3-27b", "h100-sxm", "llama.cpp", Settings(max_model_len=32_768))
+    assert found.block_bytes == load_model("gemma-3-27b").cache_bytes(32_768)
+
+
+def test_ollama_gives_contexts_by_memory():
+    contexts = {
+        device: plan("llama-3.1-8b", device, "ollama").block_size for device in ("rtx-4080", "rtx-4090", "l40s")
+    }
+    assert contexts == {"rtx-4080": 4096, "rtx-4090": 32_768, "l40s": 32_768}  # 48 GB are 44.99 GiB
+
+
+def test_what_drafts_takes_weights_cache_and_rows_of_the_sampler():
+    drafts = Settings(speculation=Speculation("llama-3.2-1b", 3, (0.7,)))
+    found, without = plan("llama-3.1-8b", "h100-sxm", "vllm", drafts), plan("llama-3.1-8b", "h100-sxm")
+    draft = load_model("llama-3.2-1b")
+    assert found.weight_bytes - without.weight_bytes == 2 * draft.parameters
+    assert found.block_bytes - without.block_bytes == 16 * draft.cache_bytes(1)
+    assert found.sampler_bytes == 4 * without.sampler_bytes
+
+
+def test_what_is_offloaded_makes_room():
+    away = 20 * GIB
+    found, without = (
+        plan("llama-3.1-70b", "h200-sxm", settings_=Settings(offload=Offload(away))),
+        plan("llama-3.1-70b", "h200-sxm"),
+    )
+    assert found.cache_bytes - without.cache_bytes == pytest.approx(away)
+    layers = plan("llama-3.1-8b", "rtx-4090", "llama.cpp", Settings(offload=Offload(gpu_layers=8)))
+    assert layers.host_weight_bytes == pytest.approx(24 / 32 * 2 * (8_030_261_248 - 2 * 128_256 * 4096 - 4096))
+    assert layers.block_bytes == layers.block_size * 131_072 / 4
+    with pytest.raises(DoesNotFitError, match="offloaded to xeon-8480"):
+        refuse_misfit(plan("deepseek-v3", "h200-sxm", settings_=Settings(offload=Offload(600 * GIB))))
 
 
 def test_a_window_bounds_the_blocks_of_its_layers():
@@ -94,6 +146,7 @@ def test_memory_is_shared_out_to_the_last_byte_and_never_twice(model, hardware, 
     except NotModelledError:  # heads that do not divide
         return
     fixed = found.weight_bytes + found.workspace_bytes + found.context_bytes + found.graph_bytes
+    fixed += found.max_num_seqs * found.state_bytes
     assert fixed + found.unused_bytes + found.cache_bytes == pytest.approx(found.total_bytes)
     try:
         refuse_misfit(found)
@@ -102,7 +155,8 @@ def test_memory_is_shared_out_to_the_last_byte_and_never_twice(model, hardware, 
         assert "leave no cache" in error.because
         return
     assert found.num_blocks >= 1
-    assert fixed + (found.num_blocks + 1) * found.block_bytes <= found.total_bytes
+    spare = 0 if found.deployment.engine.is_reserved else 1
+    assert fixed + (found.num_blocks + spare) * found.block_bytes <= found.total_bytes
     assert found.blocks(tokens) <= found.blocks(tokens + 1)
     assert found.blocks(found.max_context_tokens) <= found.num_blocks
 
@@ -127,11 +181,14 @@ def changed(deployment: Deployment, flags: str) -> Deployment:
     hardware = load_hardware(given_flags.pop("--hardware", deployment.hardware.id))
     budget = {"max_num_batched_tokens": given_flags.pop("--max-num-batched-tokens", None),
               "max_num_seqs": given_flags.pop("--max-num-seqs", None)}  # fmt: skip
+    away = Offload(GIB * int(given_flags.pop("--cpu-offload-gb", 0)))
     layout = {flag.removeprefix("--").replace("-", "_"): value for flag, value in given_flags.items()}
     return replace(
         deployment,
         hardware=hardware,
-        settings=replace(deployment.settings, **{name: int(value) for name, value in budget.items() if value}),
+        settings=replace(
+            deployment.settings, offload=away, **{name: int(value) for name, value in budget.items() if value}
+        ),
         layout=replace(deployment.layout, **{k: int(v) if v.isdigit() else v for k, v in layout.items()}),
     )
 
@@ -198,10 +255,10 @@ def test_limits_are_those_of_the_plan_and_the_engine():
     assert (found.max_num_seqs, found.max_num_batched_tokens) == (1024, 8192)
 
 
-@pytest.mark.parametrize("engine", ["tensorrt-llm", "llama.cpp"])
-def test_an_engine_whose_scheduler_is_not_modelled_is_refused_by_name(engine):
-    with pytest.raises(NotModelledError, match=load_engine(engine).id):
-        limits(deploy("llama-3.1-8b", "h100-sxm", engine))
+def test_an_engine_whose_scheduler_is_not_modelled_is_refused_by_name():
+    own = load_engine("vllm").model_copy(update={"scheduler_not_modelled": "it asks an oracle"})
+    with pytest.raises(NotModelledError, match="it asks an oracle"):
+        limits(replace(deploy("llama-3.1-8b", "h100-sxm"), engine=own))
 
 
 def test_a_misfit_has_no_limits():

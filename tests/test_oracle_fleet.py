@@ -20,7 +20,7 @@ from oracle_fleet import (
     OracleRouter,
     run_fleet_oracle,
 )
-from test_oracle_policies import MIXING, TABLE, cases, compare_requests, limits_of, requests_of, seconds
+from test_oracle_policies import BATCHES, MIXING, TABLE, cases, compare_requests, limits_of, requests_of, seconds
 
 from simulator.autoscaler import Autoscaler, Failure
 from simulator.clients import Clients
@@ -145,14 +145,14 @@ def clients_for(draw: st.DrawFn, count: int, sessions: bool) -> OracleClients:
 # ---------------------------------------------------------------- one test per rule
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(case=fleets(unit_blocks=3))
 def test_routers(case):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, concurrency=concurrency)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(case=fleets(), router=st.sampled_from(ROUTERS))
 def test_one_replica_is_one_engine(case, router):
     jobs, fleet, concurrency = case
@@ -163,7 +163,7 @@ def test_one_replica_is_one_engine(case, router):
     assert [each.step for each in result.steps] == single.steps
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(case=fleets(unit_blocks=3), data=st.data())
 def test_failures(case, data):
     jobs, fleet, concurrency = case
@@ -171,14 +171,22 @@ def test_failures(case, data):
     compare(jobs, fleet, concurrency=concurrency)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
+@given(case=fleets(policy=st.sampled_from(["static", "uncached"]), **BATCHES), data=st.data())
+def test_dynamic_batches_and_uncached(case, data):
+    jobs, fleet, concurrency = case
+    fleet = replace(fleet, failures=data.draw(failures(fleet.pool.replicas)))
+    compare(jobs, fleet, data.draw(clients_for(len(jobs), sessions=not concurrency)), concurrency)
+
+
+@settings(max_examples=12, deadline=None)
 @given(case=fleets(), scaler=autoscalers)
 def test_autoscaling(case, scaler):
     jobs, fleet, concurrency = case
     compare(jobs, replace(fleet, autoscaler=scaler), concurrency=concurrency)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(case=fleets(unit_blocks=2), data=st.data())
 def test_clients(case, data):
     jobs, fleet, concurrency = case
@@ -196,14 +204,14 @@ def two_pools(draw: st.DrawFn, **fixed: Any) -> tuple[list[OracleJob], OracleFle
     return jobs, replace(fleet, prefill=roomy, link=link), concurrency
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(case=two_pools(unit_blocks=2))
 def test_disaggregation(case):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, concurrency=concurrency)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(case=fleets(stages=2))
 def test_pipelines(case):
     jobs, fleet, concurrency = case
@@ -229,14 +237,14 @@ def everything(data: st.DataObject) -> None:
     compare(jobs, fleet, data.draw(clients_for(len(jobs), sessions=not concurrency)), concurrency)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_everything_together(data):
     everything(data)
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_more_of_everything_together(data):
     everything(data)

@@ -4,6 +4,8 @@ The letters are the rules of docs/serving-rules.md.
 """
 
 import math
+import random
+from itertools import pairwise
 
 import pytest
 from oracle import OracleBatch, OracleJob, OracleLimits, run_oracle
@@ -229,3 +231,37 @@ def test_a_pipeline_of_two_stages() -> None:
     result = run_fleet_oracle([(0.0, 1, 2), (0.0, 1, 2)], OracleFleet(pool))
     assert [(each.step.start_s, each.step.end_s) for each in result.steps] == [(0, 2), (0, 3), (2, 4), (3, 5)]
     assert finish(result) == [4.0, 5.0]
+
+
+# ---------------------------------------------------------------- everything at once
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_lost_with_failures_timeouts_and_autoscaling_together(seed: int) -> None:
+    dice = random.Random(seed)
+    limits = OracleLimits(3, 12, num_blocks=8, block_size=4, prefix_unit_tokens=4, host_units=seed % 3)
+    jobs = [
+        OracleJob(dice.uniform(0, 60), dice.randint(1, 20), dice.randint(1, 9), ids=(dice.randint(0, 2),))
+        for _ in range(60)
+    ]
+    scaler = OracleAutoscaler(target=3, max_replicas=4, interval_s=2.0, down_delay_s=4.0, cold_start_s=3.0)
+    deaths = tuple(OracleFailure(dice.uniform(0, 60), dice.randint(0, 3), dice.uniform(1, 20)) for _ in range(6))
+    fleet = OracleFleet(OraclePool(limits, one_second), OracleRouter("power-of-two"), scaler, deaths)
+    clients = OracleClients(timeout_s=12.0, max_retries=2, retry_delay_s=1.0)
+    result = run_fleet_oracle(sorted(jobs), fleet, clients)
+    assert result.blocks_left == 0
+    assert sum(result.retries) > 0
+    assert sum(result.timeouts) > 0
+    assert {state for _, _, state in result.events} == {"starting", "up", "draining", "off", "failed"}
+    for request in result.requests:
+        assert (request.finished_s is None) == (request.index in result.abandoned)
+        if request.finished_s is None:
+            continue
+        assert request.arrival_s <= request.scheduled_s < request.first_token_s <= request.finished_s
+        mine = [part for each in result.steps for part in each.step.scheduled if part[0] == request.index]
+        if not (result.retries[request.index] or result.timeouts[request.index] or request.preemptions):
+            assert sum(new for _, new, _ in mine) == request.final_tokens - request.hit_tokens
+    for replica in range(4):
+        steps = [each.step for each in result.steps if each.replica == replica]
+        assert all(before.end_s <= after.start_s for before, after in pairwise(steps))
+        assert all(1 <= step.blocks_held <= limits.num_blocks for step in steps)

@@ -226,6 +226,24 @@ def test_a_given_cache_is_registered_but_not_looked_up() -> None:
     assert hits(result) == [0, 0, 8]
 
 
+def test_a_victim_takes_along_what_it_did_not_compute() -> None:
+    # Chunks of 1, 4 blocks of 2. At 3 s A's sixth token would complete its third unit, then B, more urgent, lacks a
+    # block: A goes, and comes back to its first two units alone.
+    limits = OracleLimits(
+        4, 3, 4, block_size=2, by_priority=True, long_prefill_tokens=1, prefix_unit_tokens=2, full_prompt_must_fit=False
+    )
+    jobs = [OracleJob(0.0, 7, 1, priority=1, ids=(1, 2, 3)), OracleJob(0.5, 3, 1, priority=0, ids=(9,))]
+    result = run_oracle(jobs, limits, one_second)
+    assert timetable(result) == [
+        ((0, 3, 0),),
+        ((0, 1, 3), (1, 1, 0)),
+        ((0, 1, 4), (1, 1, 1)),
+        ((1, 1, 2),),
+        ((0, 3, 4),),
+    ]
+    assert held(result) == [2, 3, 4, 2, 4]
+
+
 # ---------------------------------------------------------------- S
 
 

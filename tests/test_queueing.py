@@ -47,7 +47,7 @@ class Theory(NamedTuple):
 
 
 def check(samples: Iterable[Floats], *theories: Theory) -> None:
-    """Independent runs against theory: the mean over runs, and how often a run's own 95 % interval holds the truth.
+    """Independent runs against theory: the mean over runs, and how often a run's own 95 % interval misses.
 
     The first tenth of a run is warm-up, as the queue starts empty. The runs of one load are the same every time.
     """
@@ -56,9 +56,8 @@ def check(samples: Iterable[Floats], *theories: Theory) -> None:
         estimates = np.array([each[name] for each in found])
         error = estimates.std(ddof=1) / math.sqrt(len(found))
         assert abs(estimates.mean() - value) < 3.3 * error < 0.15 * value
-        held = np.mean([abs(each[name] - value) <= each.half_widths[name] for each in found])
-        # At a load of 0.95, 45,000 requests are too few for the interval of a high quantile: it holds 2 in 3 times.
-        assert held >= (0.8 if name == "mean" else 0.6), (name, held)
+        missed = np.mean([abs(each[name] - value) > each.half_widths[name] for each in found])  # NaN: says nothing
+        assert missed <= 0.2, (name, missed)  # see also test_queueing_theory.py
 
 
 def server(load: float, service_ticks: npt.NDArray[np.int64], seed: int) -> Run:

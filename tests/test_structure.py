@@ -3,8 +3,11 @@
 import ast
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+import simulator
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "simulator"
@@ -82,3 +85,9 @@ def test_only_the_command_line_prints():
         if module(path) != "cli":
             calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
             assert not [call for call in calls if getattr(call.func, "id", "") == "print"], path.name
+
+
+def test_no_public_name_is_hidden_by_its_module():
+    """Importing `simulator.simulate` makes that name the module, so its function can not be public under it."""
+    found = {name: getattr(simulator, name) for name in simulator.__all__}  # imports every room
+    assert [name for name in found if isinstance(getattr(simulator, name), ModuleType)] == []

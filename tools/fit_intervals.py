@@ -1,63 +1,67 @@
 """Make simulator/residuals.yaml, the quantiles behind the error bars, and report the coverage of what is left out.
 
-    python -m tools.fit_intervals ../shared/measurements/measurements.csv.gz
+    python -m tools.score ../shared/measurements/measurements.csv.gz left_out.csv
+    python -m tools.fit_intervals left_out.csv
 
-For each (source, device, model) group the table is made again without every group of its device and of its source; an
-80 % interval should hold 75 to 85 % of what it has not seen. Run it after tools/fit_efficiency.py.
+The residuals are of fits that had not seen the row's device and model (`fitted`), its device (`family`), its device or
+its source (`guess`). For the coverage the table is made again without every group of a row's device and of its source;
+an 80 % interval should hold 75 to 85 % of what it has not seen.
 """
 
+import csv
 import math
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from simulator.intervals import LEVELS, Group, Residual, bounds, table
-from simulator.measurements import read_measurements
-from simulator.prediction import predict
+from simulator.intervals import LEVELS, Basis, Group, Residual, bounds, table
+from tools.fitting import EXCLUDED
 
 ROOT = Path(__file__).parents[1]
+RESTS_ON: dict[str, tuple[Basis, ...]] = {
+    "device and model": ("fitted",),
+    "device": ("family", "guess"),
+    "source": ("guess",),
+}
 
 
 def residuals(path: Path) -> list[Residual]:
-    """Predict the rows graded A and B and return their residuals."""
-    rows = [row for row in read_measurements(path) if row.quality in ("A", "B", "")]
-    return [
-        Residual(
-            each.measurement.metric,
-            each.measurement.setup.regime or "",
-            each.measurement.group,
-            -math.log1p(each.error),
-        )
-        for each in predict(rows)
-        if each.value is not None
-    ]
+    """Read the errors of what was left out; rows that no physics explains (EXCLUDED) tell nothing of others."""
+    with path.open(newline="") as file:
+        return [
+            Residual(row["metric"], row["regime"], group, -float(row["error"]), basis)
+            for row in csv.DictReader(file)
+            for basis in RESTS_ON.get(row["left_out"], ())
+            if (group := (row["source"], row["hardware"], row["model"])) not in EXCLUDED
+        ]
 
 
-def coverage(found: list[Residual], level: float = 0.8) -> dict[str, list[float]]:
-    """Return the share inside by metric, one figure per group, each from a table without its device and source."""
-    shares: dict[str, list[float]] = defaultdict(list)
-    by_group: dict[Group, list[Residual]] = defaultdict(list)
+def coverage(residuals: Iterable[Residual], level: float = 0.8) -> dict[str, list[float]]:
+    """Return the share inside by kind, one figure per group, each from a table without its device and source."""
+    found = list(residuals)
+    groups: dict[tuple[str, Group], list[Residual]] = defaultdict(list)
     for each in found:
-        by_group[each.group].append(each)
+        groups[(f"{each.basis} {each.metric} {each.regime}", each.group)].append(each)
     tables: dict[tuple[str, str], dict[str, tuple[float, ...]]] = {}
-    for group, some in by_group.items():
-        left_out = group[:2]
-        if left_out not in tables:
-            tables[left_out] = table(each for each in found if each.group[0] != group[0] and each.group[1] != group[1])
-        inside = defaultdict(list)
-        for each in some:
-            low, high = bounds(tables[left_out], each.metric, each.regime, level)
-            inside[f"{each.metric} {each.regime}"].append(math.log(low) <= each.value <= math.log(high))
-        for kind, hits in inside.items():
-            shares[kind].append(float(np.mean(hits)))
+    shares: dict[str, list[float]] = defaultdict(list)
+    for (kind, group), members in groups.items():
+        if group[:2] not in tables:
+            others = (each for each in found if each.group[0] != group[0] and each.group[1] != group[1])
+            tables[group[:2]] = table(others)
+        one = members[0]
+        low, high = bounds(tables[group[:2]], one.metric, one.regime, level, one.basis)
+        inside = [math.log(low) <= each.value <= math.log(high) for each in members]
+        shares[kind].append(float(np.mean(inside)))
     return shares
 
 
-def say(line: str) -> None:
-    """Print a line."""
-    sys.stdout.write(f"{line}\n")
+def mean_coverage(shares: dict[str, list[float]], basis: str) -> float:
+    """Return the share of a basis' groups and kinds inside, all weighing alike."""
+    return float(np.mean([share for kind, each in shares.items() if kind.startswith(basis) for share in each]))
 
 
 def main() -> None:
@@ -65,16 +69,22 @@ def main() -> None:
     found = residuals(Path(sys.argv[1]))
     shares = coverage(found)
     for kind, each in sorted(shares.items()):
-        say(f"{kind:40s} groups {len(each):3d}  inside 80 %: {np.mean(each):.0%}")
-    say(f"all {np.mean([share for each in shares.values() for share in each]):.0%}")
+        sys.stdout.write(f"{kind:44s} groups {len(each):3d}  inside 80 %: {np.mean(each):.0%}\n")
+    held = {basis: mean_coverage(shares, basis) for basis in ("fitted", "family", "guess")}
+    sys.stdout.write(", ".join(f"{basis} {share:.0%}" for basis, share in held.items()) + "\n")
     lines = [
-        "# Quantiles of ln(measured / predicted) by metric and regime, at the levels of intervals.LEVELS.",
-        f"source: tools/fit_intervals.py, {len(found)} rows graded A and B of {Path(sys.argv[1]).name}, 2026-11-21",
+        "# Quantiles of ln(measured / predicted) by what a prediction rests on, metric and regime; see intervals.py.",
+        f"source: tools/fit_intervals.py, {len(found)} residuals of rows that the fit had not seen, {_today()}",
         f"levels: [{', '.join(map(str, LEVELS))}]",
+        f"coverage: {{{', '.join(f'{basis}: {share:.3f}' for basis, share in held.items())}}}",
         "quantiles:",
         *(f"  {kind}: [{', '.join(map(str, values))}]" for kind, values in table(found).items()),
     ]
     (ROOT / "simulator" / "residuals.yaml").write_text("\n".join(lines) + "\n")
+
+
+def _today() -> str:
+    return datetime.now(tz=UTC).date().isoformat()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ COMMANDS = {
     "estimate": "Predict the latency and throughput of one batch alone, and say what binds.",
     "memory": "Show where the memory goes, how many blocks, tokens and sequences the cache holds.",
     "simulate": "Simulate requests on one copy of a model, step by step, with the engine's own scheduling rules.",
+    "fleet": "Simulate several copies behind a router: autoscaling, failures, pools for prefill and decode, clients.",
     "cost": "Compare what deployments cost per million tokens at a load, and at the highest load within the SLO.",
     "validate": "Predict every measurement of a file by what its load calls for, and show the errors.",
     "reference": "Generate text with the reference engine: greedy, paged cache, continuous batching.",
@@ -21,6 +22,7 @@ COMMANDS = {
         "Measure ceilings, single ops and host overheads of this machine with the engine's kernels; write profiles."
     ),
     "check": "Calibrate, predict steps and a Poisson load, then run both on the reference engine and compare.",
+    "check-log": "Predict the load that another engine has logged, from its own small loads, and compare.",
     "profiles": "List, show and check the profiles of devices, models, engines, prices and workloads.",
     "import-model": "Write a model profile from a Hugging Face config.json.",
 }
@@ -32,7 +34,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(_group)
     asked = next((each for each in arguments if not each.startswith("-")), "")
     for name, summary in COMMANDS.items():
-        app.command(name, short_help=summary)(_command(name) if name == asked else _not_asked)
+        app.command(name, short_help=summary)(_command(_module(name, arguments)) if name == asked else _not_asked)
     return app
 
 
@@ -52,6 +54,12 @@ def _group(
 
 def _not_asked() -> None:
     """Stand for a command that this run does not call."""
+
+
+def _module(name: str, arguments: Sequence[str]) -> str:
+    """Return the module of a command: calibrating to a file needs neither the reference engine nor its options."""
+    measured = any(each.partition("=")[0] == "--measured" for each in arguments)
+    return "overlay" if name == "calibrate" and measured else name
 
 
 def _command(name: str) -> Callable[..., None]:

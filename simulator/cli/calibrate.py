@@ -27,6 +27,7 @@ def command(
     """Measure ceilings, single ops and host overheads of this machine with the engine's kernels; write profiles.
 
     Takes one to two minutes. Use them with `infercast simulate --profiles DIR --hardware NAME --engine reference`.
+    To calibrate to measurements of a serving engine: `infercast calibrate --measured FILE`, which has its own --help.
     """
     base = load_hardware(like) if like else None
     with status("calibrate") as progress:
@@ -69,6 +70,6 @@ COLUMNS = (
     Column("product_memory_fraction", "of the bandwidth", percent),
     Column("product_median_error", "fit, median error", percent),
     Column("step_s", "host time per step ms", number(3, 1e3)),
-    Column("spread", "spread of repeats", percent),
+    Column("spread", "spread of repeats and processes", percent),
     Column("contended", "measurements that others disturbed", percent),
 )

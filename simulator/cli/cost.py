@@ -1,5 +1,6 @@
 """`infercast cost`: what a million tokens costs at a load, and on which devices it costs least."""
 
+import math
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -7,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped
+from simulator.cli.intervals import RESTS, IntervalOptions, Span, intervals, spans
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
 from simulator.cli.simulate import load_row
 from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
@@ -20,8 +22,8 @@ from simulator.workload import Workload
 NOTES = (
     "Always on: idle hours cost what busy hours cost. $/M out, in and all divide the whole bill by one kind of token; "
     "the split charges prompts with the share of busy time that they added, and generated tokens with the rest.",
-    "carries: the highest rate of one copy within the SLO; full: the price there. Copies: as many as carry the asked "
-    "rate, each simulated at its even share of it.",
+    "carries: the highest rate of one copy within the SLO; full: $/M there. Copies: as many as carry the asked rate, "
+    "each simulated at its even share of it.",
 )
 
 
@@ -30,6 +32,7 @@ def command(
     asked: DeploymentOptions,
     users: WorkloadOptions,
     accepted: SloOptions,
+    certain: IntervalOptions,
     price: Annotated[
         OfferKind, typer.Option("--price", help="Which offers count: the cheapest per device.")
     ] = "on-demand",
@@ -66,10 +69,11 @@ def command(
         from simulator.plots import save  # noqa: PLC0415
 
         save(costs(found), plot)
-    rows = [_row(each) for each in found]
-    views = [_table(rows, f"{workload.describe()}; {slo}"), _reasons(rows)]
+    rows = [_row(each, certain.interval) for each in found]
+    views = [_prices_view(rows, f"{workload.describe()}; {slo}"), _service(rows), _within(rows, certain.interval)]
     used = evidence(each.scenario.deployment for each in found)
-    emit(Result({"answers": rows}, views, [*_headline(found), *NOTES, *_prices(found)], used, refused, flat=True), form)
+    notes = [*_headline(found), *NOTES, RESTS, *techniques(each.scenario.deployment for each in found), *_prices(found)]
+    emit(Result({"answers": rows}, [*views, _reasons(rows)], notes, used, refused, flat=True), form)
 
 
 def _counted(case: Any, index: int, total: int, progress: Any) -> Answer:
@@ -88,13 +92,35 @@ def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
     return rate, workload
 
 
-def _row(found: Answer) -> Row:
+def _row(found: Answer, level: float) -> Row:
+    row, deployment = _figures(found, level), found.scenario.deployment
+    full = intervals(deployment, "offline", {"capacity_per_s": "req_s", **dict.fromkeys(FULL, "1/req_s")}, row, level)
+    return {**row, **full, **_copies(found, full), "interval_basis": row["interval_basis"]}
+
+
+FULL = tuple(f"at_capacity_usd_per_million_{kind}_tokens" for kind in ("output", "input", "total"))
+AT_LOAD = ("usd_per_hour", *(f"usd_per_million_{kind}_tokens" for kind in ("output", "input", "total")))
+
+
+def _copies(found: Answer, full: Row) -> Row:
+    """Return the interval of the copies, which follows from that of what one carries, and of their bill."""
+    ends: dict[str, float | None] = {}
+    for end, carried in (("low", full["capacity_per_s_high"]), ("high", full["capacity_per_s_low"])):
+        copies = math.ceil(found.rate_per_s / carried) if found.copies else None
+        ends[f"copies_{end}"] = copies
+        for name in AT_LOAD:
+            value = getattr(found.at_load, name, None)
+            ends[f"{name}_{end}"] = None if value is None or copies is None else value * copies / found.copies
+    return ends
+
+
+def _figures(found: Answer, level: float) -> Row:
     offer, scenario = found.scenario.offer, found.scenario
     assert offer is not None  # noqa: S101  every scenario of this command has one
     at_load = asdict(found.at_load) if found.at_load else dict.fromkeys(BILL)
     at_capacity = asdict(found.at_capacity) if found.at_capacity else dict.fromkeys(BILL)
     return {
-        **load_row(scenario, found.rate_per_s / max(found.copies, 1), found.report),
+        **load_row(scenario, found.rate_per_s / max(found.copies, 1), found.report, level),
         "asked_rate_per_s": found.rate_per_s,
         "slo": str(scenario.slo),
         "meets_slo": found.capacity.rate_per_s > 0,
@@ -132,31 +158,54 @@ def _offer(offer: Offer) -> Row:
     }
 
 
-def _table(rows: list[Row], load: str) -> View:
+def _prices_view(rows: list[Row], load: str) -> View:
     title, varying = common(rows)
     dollars = number(3)
     columns = [
         *varying,
         Column("copies", "copies", lambda copies: count(copies) if copies else "-"),
-        Column("usd_per_hour", "$/h", number(3)),
+        Column("usd_per_hour", "$/h", dollars),
         Column("usd_per_million_output_tokens", "$/M out", dollars),
         Column("usd_per_million_input_tokens", "$/M in", dollars),
         Column("usd_per_million_total_tokens", "$/M all", dollars),
         Column("split_usd_per_million_input_tokens", "split: in", dollars),
         Column("split_usd_per_million_output_tokens", "out", dollars),
-        Column("p95_ttft_ms", "TTFT p95 ms", number(3)),
-        Column("p95_tpot_ms", "TPOT p95 ms", number(3)),
-        Column("capacity_per_s", "carries /s", number(3)),
-        Column("load_of_capacity", "load", percent),
-        Column("at_capacity_usd_per_million_output_tokens", "full: $/M out", dollars),
+        Column("at_capacity_usd_per_million_output_tokens", "full: out", dollars),
         Column("at_capacity_usd_per_million_total_tokens", "all", dollars),
     ]
     return View(f"{title}: {load}", columns, rows)
 
 
+def _service(rows: list[Row]) -> View:
+    columns = [
+        *_varying(rows),
+        Column("p95_ttft_ms", "TTFT p95 ms", number(3)),
+        Column("p95_tpot_ms", "TPOT p95 ms", number(3)),
+        Column("capacity_per_s", "carries /s", number(3)),
+        Column("load_of_capacity", "load", percent),
+    ]
+    return View("What users get", columns, rows)
+
+
+def _within(rows: list[Row], level: float) -> View:
+    dollars = number(3)
+    shown = [
+        Span("copies", "copies", count),
+        Span("usd_per_million_output_tokens", "$/M out", dollars),
+        Span("at_capacity_usd_per_million_output_tokens", "full: $/M out", dollars),
+        Span("p95_ttft_ms", "TTFT p95 ms", number(3)),
+        Span("p95_tpot_ms", "TPOT p95 ms", number(3)),
+        Span("capacity_per_s", "carries /s", number(3)),
+    ]
+    return spans([*_varying(rows), *shown], rows, level)
+
+
+def _varying(rows: list[Row]) -> list[Column]:
+    return common(rows)[1] or [Column("hardware", "hardware", left=True)]
+
+
 def _reasons(rows: list[Row]) -> View:
-    varying = common(rows)[1] or [Column("hardware", "hardware", left=True)]
-    return View("Why", [*varying, Column("why", "", left=True)], rows)
+    return View("Why", [*_varying(rows), Column("why", "", left=True)], rows)
 
 
 def _headline(found: list[Answer]) -> list[str]:

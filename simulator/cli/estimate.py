@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, whole
+from simulator.cli.intervals import RESTS, IntervalOptions, Span, intervals, spans
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques, whole
 from simulator.cli.output import (
     Column,
     Result,
@@ -55,6 +56,7 @@ class BatchOptions:
 def command(
     asked: DeploymentOptions,
     sizes: BatchOptions,
+    certain: IntervalOptions,
     explain: Annotated[bool, typer.Option("--explain", help="One table per phase: every op.")] = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the roofline (.png, .svg).")] = None,
     form: OutputFormat = Format.TEXT,
@@ -71,13 +73,13 @@ def command(
         from simulator.plots import roofline, save  # noqa: PLC0415  matplotlib takes half a second
 
         save(roofline(found), plot)
-    rows = [_row(each) for each in found]
-    views = [_latencies(rows), _binding(rows)]
+    rows = [_row(each, certain.interval) for each in found]
+    views = [_latencies(rows), _within(rows, certain.interval), _binding(rows)]
     sections: dict[str, list[Row]] = {"estimates": rows}
     if explain:
         sections["ops"] = [row for each in found for row in _ops(each)]
         views += [view for each in found for view in _explained(each)]
-    notes = [LIGHT, *([PIPELINE] if asked.pp > 1 else [])]
+    notes = [LIGHT, RESTS, *([PIPELINE] if asked.pp > 1 else []), *techniques(each.deployment for each in found)]
     emit(Result(sections, views, notes, evidence(each.deployment for each in found), refused), form)
 
 
@@ -88,7 +90,18 @@ def _case(choice: Any, batch: Batch) -> Estimate:
     return found
 
 
-def _row(found: Estimate) -> Row:
+PREDICTED = {  # what is predicted here, and the metric of measurements whose errors it has
+    **{"ttft_s": "ttft_ms", "tpot_s": "tpot_ms", "e2el_s": "e2e_latency_ms", "tokens_per_s_user": "1/tpot_ms"},
+    **{"output_tokens_per_s": "throughput_out_tok_s", "prefill_s": "ttft_ms", "decode_s": "tpot_ms"},
+}
+
+
+def _row(found: Estimate, level: float) -> Row:
+    row, regime = _figures(found), "single" if found.batch.size == 1 else "fixed_batch"
+    return {**row, **intervals(found.deployment, regime, PREDICTED, row, level)}
+
+
+def _figures(found: Estimate) -> Row:
     batch, expected, light = found.batch, found.expected, found.light
     return {
         **identity(found.deployment),
@@ -104,6 +117,7 @@ def _row(found: Estimate) -> Row:
         "tokens_per_s_user": found.tokens_per_s_user,
         "output_tokens_per_s": found.output_tokens_per_s,
         "cache_share": found.cache_share,
+        "speculation_speedup": found.speedup,
         **_phase("prefill", found.prefill),
         **_phase("decode", found.decode),
         "decode_context_tokens": batch.middle_tokens,
@@ -130,6 +144,7 @@ def _with_light(key: str, heading: str, show: Any) -> tuple[Column, Column, Colu
     return Column(key, heading, show), Column(f"light_{key}", "light", show), Column(f"{key}_ratio", "ratio", number(3))
 
 
+SPEEDUP = Column("speculation_speedup", "by drafts", lambda value: f"{value:.2f} x")
 SIZES = (Column("batch", "batch", count), Column("input_tokens", "ISL", count), Column("output_tokens", "OSL", count))
 
 
@@ -143,9 +158,21 @@ def _latencies(rows: list[Row]) -> View:
         *_with_light("e2el_s", "E2EL s", seconds),
         Column("tokens_per_s_user", "tok/s/user", number()),
         Column("output_tokens_per_s", "tok/s", number()),
+        *([SPEEDUP] if any(row["speculation_speedup"] for row in rows) else []),
     )
     ratios = [{f"{key}_ratio": _ratio(row, key) for key in ("ttft_s", "tpot_s", "e2el_s")} for row in rows]
     return View(f"One batch alone: {title}", columns, [{**a, **b} for a, b in zip(rows, ratios, strict=True)])
+
+
+def _within(rows: list[Row], level: float) -> View:
+    shown = (
+        Span("ttft_s", "TTFT ms", milliseconds),
+        Span("tpot_s", "TPOT ms", milliseconds),
+        Span("e2el_s", "E2EL s", seconds),
+        Span("tokens_per_s_user", "tok/s/user", number()),
+        Span("output_tokens_per_s", "tok/s", number()),
+    )
+    return spans([*common(rows)[1], *SIZES, *shown], rows, level)
 
 
 def _ratio(row: Row, key: str) -> float | None:

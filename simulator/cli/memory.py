@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, whole
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques, whole
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, identity, number, sweep
 from simulator.deployment import Deployment
 from simulator.errors import DoesNotFitError
@@ -16,8 +16,8 @@ from simulator.units import MIB, gibibytes
 CONVENTIONS = {
     "of_total": "cache = {fraction:g} x memory - all else",
     "of_free": "cache = {fraction:g} x (memory - all else)",
-    "reserved": "cache = memory - all else, of which a slot reserves its context",
 }
+SLOTS = ", of which a slot reserves its context"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ContextOptions:
         if self.input_len or self.output_len:
             prompts = whole(self.input_len or "1024", "--input-len")
             asked += [a + b for a in prompts for b in whole(self.output_len or "128", "--output-len")]
-        longest = plan.deployment.settings.max_model_len or plan.deployment.model.max_context_tokens
+        longest = plan.deployment.context_tokens
         return asked or sorted({*(each for each in (1024, 8192, 65536) if each < longest), longest})
 
 
@@ -54,10 +54,11 @@ def command(asked: DeploymentOptions, lengths: ContextOptions, form: OutputForma
     rows: list[Row] = [{**plan, **each} for plan, some in zip(ledger, contexts, strict=True) for each in some]
     title, varying = common(ledger)
     heads = [{**row, "name": "\n".join(str(row[each.key]) for each in varying)} for row in ledger]
-    views = [View(f"Memory of each device: {title}", (Column("name", ""), *LEDGER), heads, upright=True)]
+    columns = [each for each in LEDGER if each.key not in OPTIONAL or any(row[each.key] for row in ledger)]
+    views = [View(f"Memory of each device: {title}", (Column("name", ""), *columns), heads, upright=True)]
     if fitting := [row for row in rows if row["fits"]]:
         views.append(View("Sequences side by side", (*varying, *SEQUENCES), fitting))
-    notes = [*dict.fromkeys(_convention(each) for each in deployments)]
+    notes = [*dict.fromkeys(_convention(each) for each in deployments), *techniques(deployments)]
     rests_on = evidence(deployments, memory_basis)
     emit(Result({"plans": rows}, views, notes, rests_on, refused), form)
     for error in misfits:
@@ -70,7 +71,7 @@ def _misfit(plan: MemoryPlan) -> DoesNotFitError | None:
     try:
         refuse_misfit(plan)
     except DoesNotFitError as error:
-        return DoesNotFitError(error.given, error.because, f"{error.remedy}. Offloading to the host is not modelled")
+        return error
     return None
 
 
@@ -81,21 +82,24 @@ def _ledger(plan: MemoryPlan) -> dict[str, Any]:
         "fits": _misfit(plan) is None,
         "memory_bytes": plan.total_bytes,
         "weight_bytes": plan.weight_bytes,
+        "draft_bytes": deployment.draft.weight_bytes,
+        "host_bytes": plan.host_weight_bytes,
         "workspace_bytes": plan.workspace_bytes,
         "workspace_peak": "sampler" if plan.sampler_bytes > plan.activation_bytes else "activations",
         "context_bytes": plan.context_bytes,
         "graph_bytes": plan.graph_bytes,
         "unused_bytes": plan.unused_bytes,
+        "state_bytes": plan.max_num_seqs * plan.state_bytes,
         "cache_bytes": plan.cache_bytes,
         "block_bytes": plan.block_bytes,
-        "block_tokens": int(deployment.engine.block_size),
+        "block_tokens": plan.block_size,
         "blocks": plan.num_blocks,
         "cache_tokens": plan.cache_tokens,
         "max_context_tokens": plan.max_context_tokens,
-        "max_num_seqs": deployment.max_num_seqs,
+        "max_num_seqs": plan.max_num_seqs,
         "max_num_batched_tokens": deployment.max_num_batched_tokens,
         "memory_fraction": deployment.memory_fraction,
-        "convention": deployment.engine.memory.convention,
+        "convention": "reserved" if deployment.engine.is_reserved else deployment.engine.memory.convention,
     }
 
 
@@ -105,7 +109,7 @@ def _contexts(plan: MemoryPlan, lengths: ContextOptions) -> list[Row]:
             "sequence_tokens": tokens,
             "sequence_blocks": plan.blocks(tokens),
             "concurrency": plan.concurrency(tokens),
-            "running": min(int(plan.concurrency(tokens)), plan.deployment.max_num_seqs),
+            "running": min(int(plan.concurrency(tokens)), plan.max_num_seqs),
         }
         for tokens in lengths.contexts(plan)
     ]
@@ -113,17 +117,20 @@ def _contexts(plan: MemoryPlan, lengths: ContextOptions) -> list[Row]:
 
 def _convention(deployment: Deployment) -> str:
     rule = CONVENTIONS[deployment.engine.memory.convention].format(fraction=deployment.memory_fraction)
-    return f"{deployment.engine.id}: {rule}."
+    return f"{deployment.engine.id}: {rule}{SLOTS if deployment.engine.is_reserved else ''}."
 
 
 LEDGER = (
     Column("memory_bytes", "memory", gibibytes),
     Column("weight_bytes", "weights", gibibytes),
+    Column("draft_bytes", "  of which draft", gibibytes),
+    Column("host_bytes", "  left on the host", gibibytes),
     Column("workspace_bytes", "workspace of a step", gibibytes),
     Column("workspace_peak", "  which peaks in the"),
     Column("context_bytes", "other buffers", gibibytes),
     Column("graph_bytes", "captured graphs", gibibytes),
     Column("unused_bytes", "left alone", gibibytes),
+    Column("state_bytes", "recurrent states", gibibytes),
     Column("cache_bytes", "KV cache", gibibytes),
     Column("block_bytes", "one block", lambda value: f"{value / MIB:,.2f} MiB"),
     Column("block_tokens", "  tokens in it", count),
@@ -134,6 +141,7 @@ LEDGER = (
     Column("max_num_batched_tokens", "max_num_batched_tokens", count),
     Column("fits", "fits", lambda value: "yes" if value else "NO"),
 )
+OPTIONAL = ("draft_bytes", "state_bytes", "host_bytes")  # shown where there are any
 SEQUENCES = (
     Column("sequence_tokens", "tokens each", count),
     Column("sequence_blocks", "blocks each", count),

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import partial, wraps
@@ -13,10 +13,15 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from simulator.deployment import Deployment, Settings, default_layout
+from simulator.drafting import Speculation
 from simulator.engine import load_engine
 from simulator.errors import InfercastError
 from simulator.hardware import load_hardware
+from simulator.links import PCIE_FRACTION
 from simulator.model import load_model
+from simulator.offload import NO_OFFLOAD, Offload, host_of
+from simulator.spelling import configure
+from simulator.units import GIB
 
 Option = typer.Option
 
@@ -86,6 +91,21 @@ def whole(text: str, option: str) -> list[int]:
     return [int(each) for each in parts]
 
 
+def probability(text: str, option: str) -> float:
+    """Return a number from 0 to 1.
+
+    >>> probability("0.7", "--acceptance-rate")
+    0.7
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not 0 <= value <= 1:
+        raise InfercastError(f"{option} {text}", "it is not a probability", f"Give, say, {option} 0.7")
+    return value
+
+
 Profiles = Annotated[
     Path | None,
     Option(
@@ -106,7 +126,8 @@ class DeploymentOptions:
     engine: Annotated[str, Option("--engine", metavar="NAME,..", help="Engines; the newest version of each.")] = "vllm"
     tp: Annotated[str, Option("--tp", metavar="N,..", help="Tensor parallelism: devices that share each layer.")] = "1"
     pp: Annotated[int, Option("--pp", min=1, help="Pipeline parallelism: stages of layers.")] = 1
-    ep: Annotated[int, Option("--ep", min=1, help="Expert parallelism: 1, or as --tp.")] = 1
+    ep: Annotated[int, Option("--ep", min=1, help="Expert parallelism: 1, or as --tp times --dp.")] = 1
+    dp: Annotated[int, Option("--dp", min=1, help="Data-parallel attention: its copies; experts lie on all.")] = 1
     weight_dtype: Annotated[
         str,
         Option("--weight-dtype", metavar="NAME,..", help="Number format of the weights.", show_default="checkpoint's"),
@@ -138,6 +159,39 @@ class DeploymentOptions:
         int | None,
         Option("--num-gpu-blocks-override", help="Cache blocks, instead of as many as fit.", show_default="all"),
     ] = None
+    changes: Annotated[
+        list[str] | None,
+        Option(
+            "--set", metavar="NAME=VALUE", help="Any setting by the engine's own name (or ours); may be given again."
+        ),
+    ] = None
+    speculative_model: Annotated[
+        str, Option("--speculative-model", metavar="NAME", help="What drafts: a model, ngram or mtp.")
+    ] = ""
+    num_speculative_tokens: Annotated[
+        int | None, Option("--num-speculative-tokens", min=1, help="Tokens drafted per step.")
+    ] = None
+    acceptance_rate: Annotated[
+        str,
+        Option(
+            "--acceptance-rate",
+            metavar="P,..",
+            help="Chance that a drafted token is accepted; one for all, or one per position.",
+        ),
+    ] = ""
+    cpu_offload_gb: Annotated[
+        float, Option("--cpu-offload-gb", min=0.0, help="GiB of weights per device that stream from the host.")
+    ] = 0.0
+    gpu_layers: Annotated[
+        int | None,
+        Option("--gpu-layers", "-ngl", help="Layers on the device; the CPU computes the rest.", show_default="all"),
+    ] = None
+    kv_offloading_size: Annotated[
+        float, Option("--kv-offloading-size", min=0.0, help="GiB of the host's memory for cache per device.")
+    ] = 0.0
+    host: Annotated[
+        str, Option("--host", metavar="NAME", help="CPU of the host, for offloading.", show_default="a guess by class")
+    ] = ""
     profiles: Profiles = None
 
     def deployments(self) -> list[Deployment]:
@@ -159,8 +213,9 @@ class DeploymentOptions:
 
     def _deployment(self, chosen: tuple[Any, ...]) -> Deployment:
         model, hardware, engine, tp, weight_dtype, cache_dtype = chosen
-        layout = default_layout(model, tp=tp, pp=self.pp, ep=self.ep, dtypes=(weight_dtype, cache_dtype))
-        return Deployment(model, hardware, engine, layout, self.settings)
+        layout = default_layout(model, tp=tp, pp=self.pp, ep=self.ep, dp=self.dp, dtypes=(weight_dtype, cache_dtype))
+        engine, settings = configure(engine, self.settings, self.changes or ())
+        return Deployment(model, hardware, engine, layout, settings)
 
     @property
     def settings(self) -> Settings:
@@ -173,7 +228,42 @@ class DeploymentOptions:
             None
             if self.num_gpu_blocks_override is None
             else self.num_gpu_blocks_override - 1,  # one is vLLM's null block
+            self._speculation,
+            Offload(self.cpu_offload_gb * GIB, self.gpu_layers, self.kv_offloading_size * GIB, self.host),
         )
+
+    @property
+    def _speculation(self) -> Speculation | None:
+        parts = {
+            "--speculative-model": self.speculative_model,
+            "--num-speculative-tokens": self.num_speculative_tokens,
+            "--acceptance-rate": self.acceptance_rate,
+        }
+        missing = [option for option, value in parts.items() if not value]
+        if len(missing) == len(parts):
+            return None
+        if missing:
+            because = "no default would be honest: it depends on the draft, the model and the text"
+            raise InfercastError(f"speculation without {missing[0]}", because, f"Give {missing[0]}")
+        rates = tuple(
+            probability(each, "--acceptance-rate") for each in split(self.acceptance_rate, "--acceptance-rate")
+        )
+        return Speculation(self.speculative_model, self.num_speculative_tokens or 1, rates)
+
+
+def techniques(deployments: Iterable[Deployment]) -> list[str]:
+    """Say in a line each what drafts and what is offloaded, and on which guesses that rests."""
+    said: dict[str, None] = {}
+    for each in deployments:
+        drafts, offload = each.settings.speculation, each.settings.offload
+        if drafts is not None:
+            rates = ", ".join(f"{rate:g}" for rate in drafts.acceptance)
+            yields = f"{drafts.tokens_per_step:.2f} tokens per step and sequence"
+            said[f"{drafts.draft} drafts {drafts.tokens} tokens, each accepted with {rates}: {yields} (yours)."] = None
+        if offload != NO_OFFLOAD:
+            host = host_of(each.hardware, offload).id + ("" if offload.host else " (a guess)")
+            said[f"Offloaded to {host}; PCIe at {PCIE_FRACTION:g} of its peak, a guess; nothing is prefetched."] = None
+    return list(said)
 
 
 class Format(StrEnum):

@@ -104,6 +104,7 @@ IDENTITY = (
     Column("tp", "TP"),
     Column("pp", "PP"),
     Column("ep", "EP"),
+    Column("dp", "DP"),
     Column("weight_dtype", "weights", left=True),
     Column("cache_dtype", "cache", left=True),
 )
@@ -120,6 +121,7 @@ def identity(deployment: Deployment) -> dict[str, Any]:
         "tp": layout.tp,
         "pp": layout.pp,
         "ep": layout.ep,
+        "dp": layout.dp,
         "weight_dtype": layout.weight_dtype,
         "cache_dtype": layout.cache_dtype,
     }
@@ -128,11 +130,12 @@ def identity(deployment: Deployment) -> dict[str, Any]:
 def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:
     """Return what the deployments of all rows share, as words for a title, and columns for what varies."""
     varying = [each for each in IDENTITY if len({row[each.key] for row in rows}) > 1]
-    form = {"weight_dtype": "{} weights", "cache_dtype": "{} cache", "tp": "TP {}", "pp": "PP {}", "ep": "EP {}"}
+    degrees = ("tp", "pp", "ep", "dp")
+    form = {"weight_dtype": "{} weights", "cache_dtype": "{} cache", **{name: name.upper() + " {}" for name in degrees}}
     words = [
         form.get(each.key, "{}").format(rows[0][each.key])
         for each in IDENTITY
-        if each not in varying and not (each.key in ("tp", "pp", "ep") and rows[0][each.key] == 1)
+        if each not in varying and not (each.key in degrees and rows[0][each.key] == 1)
     ]
     return ", ".join(words), varying
 

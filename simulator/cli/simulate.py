@@ -6,7 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped
+from simulator.cli.explain import ExplainOptions, queue_note, split_row, split_view
+from simulator.cli.intervals import RESTS, IntervalOptions, Span, intervals, regime_of, spans
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import (
     Column,
     Result,
@@ -23,15 +25,17 @@ from simulator.cli.output import (
 )
 from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
 from simulator.deployment import Deployment
+from simulator.explain import PARTS
 from simulator.plan import Scenario, binding
-from simulator.report import QUANTILES, Report
+from simulator.report import GROWING, QUANTILES, Report
 from simulator.workload import ClosedLoop, Workload
 
 DEFINITIONS = (
     "TTFT: request sent to first token; E2EL: to last token. TPOT: (E2EL - TTFT) / (n - 1) per request. ITL: every gap "
     "between tokens, pooled over requests. ± is the half-width of a 95 % interval (batch means), "
-    "none where a section of the run has too few values."
+    "none where the run is too short for one."
 )
+PARTS_TOLD = "; ".join(f"{part}: {meaning}" for part, meaning in PARTS.items()) + "."
 
 
 @grouped
@@ -39,6 +43,8 @@ def command(
     asked: DeploymentOptions,
     users: WorkloadOptions,
     accepted: SloOptions,
+    told: ExplainOptions,
+    certain: IntervalOptions,
     keep_warm_up: Annotated[
         bool, typer.Option("--keep-warm-up", help="Count the first requests too, that found an empty engine.")
     ] = False,
@@ -51,24 +57,54 @@ def command(
     slo = accepted.value()
     choices = asked.choices()  # first: it opens the user's own profiles, of workloads too
     workloads = users.workloads()
+    told.check(len(choices) * len(workloads))
 
     def case(choice: Any, rate: float | None, workload: Workload) -> tuple[Scenario, float | None, Report]:
         deployment: Deployment = choice()
         scenario = Scenario(deployment, workload, slo)
         with progress_bar(str(deployment)) as progress:
             report = scenario.report(workload, progress)
-        return scenario, rate, replace(report, skipped=0) if keep_warm_up else report
+        report = replace(report, skipped=0) if keep_warm_up else report
+        told.write(scenario, report)
+        return scenario, rate, report
 
     found, refused = sweep([partial(case, choice, rate, load) for choice in choices for rate, load in workloads])
-    rows = [load_row(*each) for each in found]
-    views = [_latencies(*found[0])] if len(found) == 1 else [_summary(rows)]
-    notes = [note for each in found for note in _notes(*each)] + [DEFINITIONS]
+    level = certain.interval
+    rows: list[Row] = [{**load_row(*each, level), **(split_row(each[2]) if told.explain else {})} for each in found]
+    views = (
+        [_latencies(*found[0]), _within(rows[0], level)] if len(found) == 1 else [_summary(rows), _spans(rows, level)]
+    )
+    notes = [note for each in found for note in _notes(*each)] + [DEFINITIONS, RESTS]
+    notes += techniques(scenario.deployment for scenario, _, _ in found)
+    if told.explain:
+        views += [split_view(report) for _, _, report in found]
+        notes += [queue_note(report) for _, _, report in found] + [PARTS_TOLD]
     used = evidence(scenario.deployment for scenario, _, _ in found)
     emit(Result({"simulations": rows}, views, list(dict.fromkeys(notes)), used, refused, flat=True), form)
 
 
-def load_row(scenario: Scenario, rate: float | None, report: Report) -> Row:
-    """Return one run under the keys of a result file of `vllm bench serve`, and ours beside them."""
+METRICS = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2e_latency_ms"}
+THROUGHPUTS = {
+    **{"output_throughput": "throughput_out_tok_s", "total_token_throughput": "throughput_total_tok_s"},
+    "request_throughput": "req_s",
+}
+PREDICTED = {  # what is predicted here, and the metric of measurements whose errors it has
+    **{f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for stat in ("mean", *QUANTILES)},
+    **THROUGHPUTS,
+}
+
+
+def load_row(scenario: Scenario, rate: float | None, report: Report, level: float = 0.8) -> Row:
+    """Return one run under the keys of a result file of `vllm bench serve`, ours and the intervals beside them."""
+    row = _figures(scenario, rate, report)
+    regime = regime_of(scenario.workload.arrivals.concurrency, len(report.run.requests))
+    spread = intervals(scenario.deployment, regime, PREDICTED, row, level)
+    if regime == "open_loop" and not report.overloaded:  # what is served is what was offered: given, not predicted
+        spread = {**spread, **{f"{key}_{end}": None for key in THROUGHPUTS for end in ("low", "high")}}
+    return {**row, **spread}
+
+
+def _figures(scenario: Scenario, rate: float | None, report: Report) -> Row:
     workload = scenario.workload
     return {
         **identity(scenario.deployment),
@@ -88,10 +124,11 @@ def load_row(scenario: Scenario, rate: float | None, report: Report) -> Row:
 def _latencies(scenario: Scenario, _rate: float | None, report: Report) -> View:
     rows = []
     for name, stat in report.metrics.items():
-        values = {key: stat.values[key] * 1e3 for key in ("mean", *QUANTILES)}
-        halves = {f"{key}_half": stat.half_widths[key] * 1e3 for key in values}
+        unknown = report.endless and name in GROWING
+        values = {key: None if unknown else stat.values[key] * 1e3 for key in ("mean", *QUANTILES)}
+        halves = {f"{key}_half": None if unknown else stat.half_widths[key] * 1e3 for key in values}
         bound = report.slo.bounds_s.get(name)
-        kept = f"{report.within[name]:.1%} <= {bound * 1e3:g}" if bound else ""
+        kept = f"{report.within[name]:.1%} <= {bound * 1e3:g}" if bound and not unknown else None if bound else ""
         rows.append({"metric": f"{name.upper()} ms", **values, **halves, "within": kept})
     columns = [Column("metric", "", left=True)]
     for key in ("mean", *QUANTILES):
@@ -103,9 +140,41 @@ def _latencies(scenario: Scenario, _rate: float | None, report: Report) -> View:
     )
 
 
+def _within(row: Row, level: float) -> View:
+    """Return one line per metric, its statistics side by side."""
+    stats = ("mean", *QUANTILES)
+    ends = ("low", "high")
+    lines: list[Row] = [
+        {
+            "metric": f"{name.upper()} ms",
+            **{f"{stat}_{end}": row[f"{stat}_{name}_ms_{end}"] for stat in stats for end in ends},
+            "interval_basis": row["interval_basis"],
+        }
+        for name in METRICS
+    ]
+    for key, heading in (("output_throughput", "out tok/s"), ("request_throughput", "req/s")):
+        blank = {f"{stat}_{end}": None for stat in stats for end in ends}
+        mean = {f"mean_{end}": row[f"{key}_{end}"] for end in ends}
+        if mean["mean_low"] is not None:
+            lines.append({"metric": heading, **blank, **mean, "interval_basis": row["interval_basis"]})
+    return spans([Column("metric", "", left=True), *(Span(stat, stat, number(3)) for stat in stats)], lines, level)
+
+
+LOAD = Column("request_rate", "rate /s", lambda rate: rate if isinstance(rate, str) else f"{rate:g}", left=True)
+
+
+def _spans(rows: list[Row], level: float) -> View:
+    named = {
+        f"{stat}_{name}_ms": f"{name.upper()} {stat} ms" for name in ("ttft", "tpot") for stat in ("median", "p95")
+    }
+    if any(row["output_throughput_low"] for row in rows):
+        named["output_throughput"] = "out tok/s"
+    shown = [Span(key, heading, number(3)) for key, heading in named.items()]
+    return spans([*common(rows)[1], LOAD, *shown], rows, level)
+
+
 def _summary(rows: list[Row]) -> View:
     title, varying = common(rows)
-    loads = Column("request_rate", "rate /s", lambda rate: rate if isinstance(rate, str) else f"{rate:g}", left=True)
     metrics = [
         Column(f"{measure}_{name}_ms", f"{name.upper()} {measure} ms", number(3))
         for name in ("ttft", "tpot", "e2el")
@@ -113,7 +182,7 @@ def _summary(rows: list[Row]) -> View:
     ]
     columns = [
         *varying,
-        loads,
+        LOAD,
         *metrics,
         Column("output_throughput", "out tok/s", number(3)),
         Column("request_throughput", "req/s", number(3)),
@@ -126,18 +195,27 @@ def _summary(rows: list[Row]) -> View:
     return View(f"Under load: {title}", columns, rows)
 
 
+def _held(report: Report) -> str:
+    waste, hits = report.cache_waste, report.prefix_hit_rate
+    empty = f", {waste:.1%} of what is held empty" if waste is not None else ""
+    return empty + (f", {hits:.0%} of the prompts' tokens there before" if hits else "")
+
+
 def _notes(scenario: Scenario, rate: float | None, report: Report) -> list[str]:
     mean_use, peak_use = report.cache_use
     at = f"{scenario.deployment}" + (f" at {rate:g}/s" if rate is not None else "")
-    if report.overloaded:
+    if report.endless:
         grows = f"the queue grows by {report.queue_growth_per_s:.3g} requests per second"
-        return [f"{at}: OVERLOADED, {grows}; percentiles depend on how long it lasts."]
+        return [f"{at}: OVERLOADED, {grows}: TTFT, E2EL and queue time grow with it, and a p95 of them does not exist."]
     said = [
         f"{at}: {report.output_tokens_per_s:,.0f} output and {report.total_tokens_per_s:,.0f} total tokens/s, "
         f"{report.requests_per_s:.3g} requests/s over {report.duration_s:,.0f} s; busy {report.utilisation:.0%}, "
-        f"prompts {report.prompt_share:.0%} of this; cache {mean_use:.0%} full, {peak_use:.0%} at its peak; "
-        f"{int(report.run.preemptions.sum())} preemptions; {binding(scenario.deployment, report)}."
+        f"prompts {report.prompt_share:.0%} of this; cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
+        f"{_held(report)}; {int(report.run.preemptions.sum())} preemptions; {binding(scenario.deployment, report)}."
     ]
+    if report.overloaded:
+        grew = f"in the second half of the trace the queue grew by {report.queue_growth_per_s:.3g} requests per second"
+        said.append(f"{at}: OVERLOADED, {grew}; a longer trace would have other percentiles.")
     if report.slo.bounds_s:
         goodput = report.requests_per_s * report.within["all"]
         said.append(f"{at}: {report.within['all']:.1%} keep every bound: goodput {goodput:.3g} requests/s.")

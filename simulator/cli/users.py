@@ -1,9 +1,9 @@
 """Options that say what users send and what they accept, shared by the commands that simulate."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from typer import Option
 
 from simulator.cli.options import split
 from simulator.errors import InfercastError, WorkloadError
-from simulator.lengths import Fixed, Independent, Lengths, Uniform
+from simulator.lengths import Distribution, Fixed, Independent, Lengths, LogNormal, Uniform
 from simulator.simulate import Progress
 from simulator.slo import Slo, parse_slo
 from simulator.workload import Arrivals, ClosedLoop, OpenLoop, Workload, load_workload
@@ -30,8 +30,15 @@ class WorkloadOptions:
         Path | None,
         Option("--trace", metavar="FILE", help="Requests to replay: CSV (Azure, BurstGPT, ours) or Mooncake."),
     ] = None
-    input_len: Annotated[int | None, Option("--input-len", "--isl", help="Prompt tokens of every request.")] = None
-    output_len: Annotated[int | None, Option("--output-len", "--osl", help="Output tokens of every request.")] = None
+    input_len: Annotated[
+        str,
+        Option(
+            "--input-len", "--isl", metavar="N", help="Prompt tokens; also uniform:LOW:HIGH or lognormal:MEAN:CV[:MAX]."
+        ),
+    ] = ""
+    output_len: Annotated[
+        str, Option("--output-len", "--osl", metavar="N", help="Output tokens, in the same spellings.")
+    ] = ""
     range_ratio: Annotated[float, Option("--range-ratio", help="Spread lengths evenly by this share around them.")] = (
         0.0
     )
@@ -72,7 +79,7 @@ class WorkloadOptions:
         return [_number(each, "--rate") for each in split(self.rate, "--rate")] if self.rate else []
 
     def _refuse_contradictions(self) -> None:
-        plain = self.input_len is not None or self.output_len is not None
+        plain = bool(self.input_len or self.output_len)
         given = [name for name, is_given in (
             ("--workload", bool(self.workload)), ("--trace", self.trace is not None), ("--isl and --osl", plain),
         ) if is_given]  # fmt: skip
@@ -81,7 +88,7 @@ class WorkloadOptions:
             raise WorkloadError(
                 " with ".join(given) or "no workload", because, "Give one of --workload, --trace, or --isl and --osl"
             )
-        if plain and (self.input_len is None or self.output_len is None):
+        if plain and not (self.input_len and self.output_len):
             raise WorkloadError(
                 f"{given[0]} in part", "a request has a prompt and an output", "Give both --isl and --osl"
             )
@@ -99,16 +106,9 @@ class WorkloadOptions:
             preset = load_workload(self.workload)
             shape = float(preset.burstiness) if self.burstiness is None else self.burstiness
             return preset.lengths, shape, self.workload
-        assert self.input_len is not None  # noqa: S101  for the type checker; refused above
-        assert self.output_len is not None  # noqa: S101
-        return (
-            Independent(self._side(self.input_len), self._side(self.output_len)),
-            1.0 if self.burstiness is None else self.burstiness,
-            "",
-        )
-
-    def _side(self, tokens: int) -> Fixed | Uniform:
-        return Uniform.around(tokens, self.range_ratio) if self.range_ratio else Fixed(tokens)
+        sides = (("--isl", self.input_len), ("--osl", self.output_len))
+        prompts, outputs = (_distribution(text, self.range_ratio, option) for option, text in sides)
+        return Independent(prompts, outputs), 1.0 if self.burstiness is None else self.burstiness, ""
 
     def _replays(self, path: Path) -> list[tuple[float | None, Workload]]:
         from simulator.traces import read_trace  # noqa: PLC0415  pandas takes half a second
@@ -136,13 +136,37 @@ class SloOptions:
 
 def _number(text: str, option: str) -> float:
     try:
-        value = float(text)
+        return float(text)
     except ValueError:
         raise InfercastError(f"{option} {text!r}", "it is not a number", f"Give, say, {option} 2") from None
-    if not 0 < value < math.inf:
-        remedy = "Give requests per second above 0, or --max-concurrency for a closed loop"
-        raise WorkloadError(f"{option} {text}", "an open loop has a finite rate above 0", remedy)
-    return value
+
+
+def _distribution(text: str, range_ratio: float, option: str) -> Distribution:
+    """Read the lengths of one side: 512, uniform:256:1024, or lognormal:MEAN:CV[:MAX].
+
+    >>> _distribution("lognormal:512:0.8", 0.0, "--isl")
+    LogNormal(mean_tokens=512.0, cv=0.8, max_tokens=2147483647)
+    """
+    kind, *given = text.split(":")
+    tokens = partial(_tokens, option=option)
+    if not given:
+        return Uniform.around(tokens(text), range_ratio) if range_ratio else Fixed(tokens(text))
+    if range_ratio:
+        raise WorkloadError(f"--range-ratio with {option} {text}", "its lengths have a spread of their own", "Give one")
+    if kind == "uniform" and len(given) == 2:
+        return Uniform(*map(tokens, given))
+    if kind == "lognormal" and len(given) in (2, 3):
+        return LogNormal(_number(given[0], option), _number(given[1], option), *map(tokens, given[2:]))
+    remedy = f"Write {option} 512, uniform:256:1024, or lognormal:512:0.8 (mean, deviation over mean, and a maximum)"
+    raise WorkloadError(f"{option} {text}", "it names no lengths", remedy)
+
+
+def _tokens(text: str, option: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        remedy = f"Give, say, {option} 512"
+        raise WorkloadError(f"{option} {text!r}", "it is not a whole number of tokens", remedy) from None
 
 
 @contextmanager

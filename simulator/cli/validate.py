@@ -10,17 +10,20 @@ from typing import Annotated
 
 import typer
 
-from simulator.cli.options import Format, OutputFormat, Profiles, split, use_profiles
+from simulator.benchfiles import read_results
+from simulator.cli.measured import StatedOptions
+from simulator.cli.options import Format, OutputFormat, Profiles, grouped, split, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, percent
-from simulator.measurements import read_measurements
 from simulator.prediction import Prediction, predict
 from simulator.validate import KEYS, Score, as_json, beating_light, by, not_covered, scored
 
 SHOWN = 12  # rows of the longer tables
 
 
+@grouped
 def command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Measurements, .csv or .csv.gz (docs/measurements.md).")],
+    stated: StatedOptions,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Measurements or results (docs/measurements.md).")],
     grades: Annotated[str, typer.Option("--grades", metavar="A,..", help="Grades that are scored.")] = "A,B",
     every: Annotated[bool, typer.Option("--all", help="Long tables in full.")] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.05, max=0.95, help="Share that intervals hold.")] = 0.8,
@@ -35,10 +38,12 @@ def command(
 
     Fixed batches and single streams by the roofline; closed loops, open loops and offline runs by simulation with the
     stated concurrency or rate, lengths and number of requests. Errors are averaged by (source, device, model) first.
+    FILE is a table of measurements, or what vllm bench serve, latency or throughput, SGLang's bench_serving, GuideLLM,
+    AIPerf, GenAI-Perf or llama-bench wrote; options state what it does not.
     """
     use_profiles(profiles)
     wanted = split(grades, "--grades")
-    predictions = predict(read_measurements(file), light=light, level=interval)
+    predictions = predict(read_results(file, stated.value()), light=light, level=interval)
     if plot is not None:
         from simulator.plots import save  # noqa: PLC0415  matplotlib takes half a second
         from simulator.scatter import scatter  # noqa: PLC0415

@@ -15,7 +15,6 @@ from safetensors import safe_open
 
 from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.importer import model_from_config
-from simulator.latent import LatentAttention
 from simulator.layers import Attention, Dense
 from simulator.model import Block, Model
 from simulator.reference.tokenizer import Tokenizer, from_folder
@@ -84,6 +83,8 @@ def _refuse(model: Model) -> None:
         wrong += [] if block.norms == 2 else [f"{block.norms} norms per block"]
         wrong += [] if isinstance(block.mixer, Attention) else ["attention that is not grouped-query"]
         wrong += ["attention sinks"] if getattr(block.mixer, "sinks", False) else []
+        wrong += ["gated attention"] if getattr(block.mixer, "gate", False) else []
+        wrong += ["values made of keys"] if getattr(block.mixer, "shared_kv", False) else []
         wrong += ["a plain feed-forward block"] if isinstance(block.ffn, Dense) and not block.ffn.gated else []
         for name in ("shared_intermediate", "router_bias", "expert_bias"):
             wrong += [name] if getattr(block.ffn, name, False) else []
@@ -95,7 +96,7 @@ def _refuse(model: Model) -> None:
 
 def _block_shapes(block: Block, hidden: int) -> Shapes:
     mixer, ffn = block.mixer, block.ffn
-    if mixer is None or ffn is None or isinstance(mixer, LatentAttention):  # refused before
+    if not isinstance(mixer, Attention) or ffn is None:  # refused before
         return {}
     wide, narrow = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
     widths = {"q_proj": wide, "k_proj": narrow, "v_proj": narrow}

@@ -1,12 +1,16 @@
 """Ceilings and op tables of a device, measured with the engine's own kernels."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from simulator.errors import InfercastError
 from simulator.layers import Attention
 from simulator.model import Model
 from simulator.optables import OpTables, gemm_shapes
@@ -52,6 +56,28 @@ def ceilings(device: Device, names: Iterable[str] = ("fp32", "bf16")) -> Ceiling
         found[name] = 2.0 * size**3 / timing.seconds
         spreads.append(timing.spread_s / timing.seconds)
     return Ceilings(numbers.nbytes / reading.seconds, found, max(spreads))
+
+
+def ceilings_elsewhere(device: Device) -> Ceilings:
+    """Measure the ceilings in a process of its own: two processes differ by more than two repeats."""
+    words = [device.kind, str(torch.get_num_threads())]
+    command = [sys.executable, "-m", "simulator.reference.probe", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own command
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise InfercastError("the ceilings in a second process", f"it failed: {last}", "Run it again")
+    return Ceilings(**json.loads(done.stdout))
+
+
+def between(first: Ceilings, second: Ceilings) -> float:
+    """Return the largest relative difference between two processes.
+
+    >>> between(Ceilings(4e10, {"fp32": 1e11}, 0.0), Ceilings(5e10, {"fp32": 1e11}, 0.0))
+    0.25
+    """
+    pairs = [(first.read_bytes_per_s, second.read_bytes_per_s)]
+    pairs += [(rate, second.flops_per_s[name]) for name, rate in first.flops_per_s.items()]
+    return max(max(pair) / min(pair) - 1 for pair in pairs)
 
 
 class Probe:
@@ -185,3 +211,9 @@ def _in_turn(calls: Sequence[Callable[[Tensor], Tensor]], x: Tensor) -> Callable
             call(x)
 
     return work
+
+
+if __name__ == "__main__":
+    kind, threads = sys.argv[1:]
+    torch.set_num_threads(int(threads))
+    sys.stdout.write(json.dumps(asdict(ceilings(Device(kind)))))

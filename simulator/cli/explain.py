@@ -1,0 +1,139 @@
+"""What `infercast simulate` says about one run beyond its latencies: the split of the time, and files of the run."""
+
+import csv
+import io
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simulator.cli.output import Column, Row, View, number, percent
+from simulator.errors import InfercastError
+from simulator.explain import PARTS, Explanation
+from simulator.plan import Scenario
+from simulator.report import Report
+
+METRICS = ("ttft", "e2el")
+
+
+@dataclass(frozen=True)
+class ExplainOptions:
+    """Where the time went: a split by request, and files."""
+
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Split TTFT and E2EL into queue, prefill, interference, decode.")
+    ] = False
+    timeline: Annotated[
+        Path | None, typer.Option("--timeline", metavar="FILE", help="Write vLLM's metrics over time (.csv, .json).")
+    ] = None
+    trace_out: Annotated[
+        Path | None, typer.Option("--trace-out", metavar="FILE", help="Write the steps for ui.perfetto.dev (.json).")
+    ] = None
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the run over time (.png, .svg).")
+    ] = None
+
+    def write(self, scenario: Scenario, report: Report) -> None:
+        """Write the files that were asked for."""
+        model = scenario.deployment.step_model()
+        if self.timeline is not None:
+            from simulator.timeline import timeline_of  # noqa: PLC0415
+
+            _write_rows(timeline_of(report.run, model).rows(), self.timeline)
+        if self.trace_out is not None:
+            from simulator.perfetto import write_trace  # noqa: PLC0415
+
+            write_trace(report.run, self.trace_out)
+        if self.plot is not None:
+            from simulator.plots import save  # noqa: PLC0415  matplotlib takes half a second
+            from simulator.run_plots import run_figure  # noqa: PLC0415
+            from simulator.timeline import timeline_of  # noqa: PLC0415
+
+            title = f"{scenario.deployment}, {scenario.deployment.engine.id}\n{scenario.workload.describe()}"
+            save(run_figure(title, timeline_of(report.run, model), Explanation(report)), self.plot)
+
+    def check(self, cases: int) -> None:
+        """Refuse, before anything is computed, files of several simulations and files that cannot be."""
+        files = {"--timeline": self.timeline, "--trace-out": self.trace_out, "--plot": self.plot}
+        asked = {option: path for option, path in files.items() if path is not None}
+        if cases > 1 and asked:
+            because = f"{cases} simulations were asked for, and a file holds one"
+            raise InfercastError(", ".join(asked), because, "Give one value of each option")
+        if self.timeline is not None and self.timeline.suffix.lower() not in (".csv", ".json"):
+            raise InfercastError(f"--timeline {self.timeline}", "its ending names no format", "Use .csv or .json")
+
+
+def _write_rows(rows: list[dict[str, float | str]], path: Path) -> None:
+    buffer = io.StringIO()
+    if path.suffix.lower() == ".json":
+        json.dump(rows, buffer, indent=1)
+        buffer.write("\n")
+    else:
+        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    try:
+        path.write_text(buffer.getvalue(), encoding="utf-8")
+    except OSError as error:
+        given = f"--timeline {path}"
+        raise InfercastError(given, f"it cannot be written ({error.strerror})", "Check the path") from error
+
+
+def split_row(report: Report) -> Row:
+    """Return the means of a split, the split of the request at p95, and the estimates of queueing theory, in ms."""
+    explained = Explanation(report)
+    row: dict[str, float | None] = {}
+    for metric in METRICS:
+        row |= {f"mean_{metric}_{part}_ms": s * 1e3 for part, s in explained.mean_s(metric).items()}
+        row |= {f"p95_request_{metric}_{part}_ms": s * 1e3 for part, s in explained.p95_s(metric).items()}
+        row[f"p95_request_{metric}"] = explained.p95_request(metric)
+    queue = explained.queue
+    row["erlang_c_mean_queue_ms"] = queue.erlang_c_wait_s * 1e3 if queue else None
+    row["m_g_1_mean_queue_ms"] = queue.m_g_1_wait_s * 1e3 if queue else None
+    return row
+
+
+def split_view(report: Report) -> View:
+    """Return a table of the split: a row per part, the mean and the request at p95 of each metric."""
+    explained = Explanation(report)
+    columns, sums = [Column("part", "part", left=True)], {}
+    for metric in METRICS:
+        for of, seconds in (("mean", explained.mean_s(metric)), ("p95", explained.p95_s(metric))):
+            sums[f"{of}_{metric}"] = {**seconds, "sum": sum(seconds.values())}
+            columns += [
+                Column(f"{of}_{metric}", f"{metric.upper()} {of} ms", number(3)),
+                Column(f"{of}_{metric}_share", ""),
+            ]
+    rows = [
+        {"part": part}
+        | {key: parts[part] * 1e3 for key, parts in sums.items()}
+        | {f"{key}_share": percent(parts[part] / parts["sum"]) for key, parts in sums.items()}
+        for part in (*PARTS, "sum")
+    ]
+    at = " and ".join(f"{explained.p95_request(metric):,} ({metric.upper()})" for metric in METRICS)
+    grows = "; the queue grows: more requests would wait longer" if report.endless else ""
+    return View(f"Where the time went; at p95: of the requests {at}{grows}", columns, rows)
+
+
+def _wait(seconds: float) -> str:
+    if seconds == math.inf:
+        return "no steady state"
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-6 else "next to nothing"
+
+
+def queue_note(report: Report) -> str:
+    """Say what queueing theory makes of the same mean service time and slots."""
+    queue = Explanation(report).queue
+    if queue is None:
+        return "No estimate of queueing theory: the requests have no rate."
+    taken = f"{queue.slots} slots, busy {queue.load:.0%}, {queue.service_s:.3g} s (cv² {queue.cv2:.2g}) per request"
+    said = ", ".join(
+        f"{name} {_wait(wait_s)}"
+        for name, wait_s in (("Erlang C (M/M/c)", queue.erlang_c_wait_s), ("M/G/1", queue.m_g_1_wait_s))
+    )
+    simulated = "grows" if report.endless else f"{report.metrics['queue']['mean'] * 1e3:.3g} ms"
+    caution = "for orientation only: a batch is no set of servers, and requests also wait for the step under way"
+    return f"Mean queue: simulated {simulated}. An estimate of queueing theory, with {taken}: {said} ({caution})."

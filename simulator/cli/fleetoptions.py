@@ -1,0 +1,194 @@
+"""Options that say how many copies serve behind what, and how users behave, for `infercast fleet`."""
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+from typer import Option
+
+from simulator.autoscaler import LOAD_BYTES_PER_S, METRICS, Autoscaler, Failure
+from simulator.cli.options import split
+from simulator.clients import Clients
+from simulator.deployment import Deployment
+from simulator.disaggregation import LINK_BYTES_PER_S
+from simulator.errors import InfercastError
+from simulator.rate_curves import RateCurve, daily, read_rate_curve
+from simulator.routers import ROUTERS, Router
+from simulator.service import Service, start_seconds
+from simulator.sessions import sessions
+from simulator.units import parse
+from simulator.workload import OpenLoop, Requests, Workload
+
+
+@dataclass(frozen=True)
+class FleetOptions:
+    """How many copies, and what changes their number."""
+
+    replicas: Annotated[int, Option("--replicas", min=1, help="Copies; with --autoscale, at most.")] = 2
+    router: Annotated[str, Option("--router", metavar="NAME", help=f"One of {', '.join(ROUTERS)}.")] = "round-robin"
+    max_ongoing_requests: Annotated[
+        int, Option("--max-ongoing-requests", help="Per copy; the others wait at the router. 0: no limit.")
+    ] = 0
+    autoscale: Annotated[
+        str, Option("--autoscale", metavar="METRIC:TARGET", help="Say concurrency:16 per copy, or queue:4.")
+    ] = ""
+    min_replicas: Annotated[int, Option("--min-replicas", min=0, help="With --autoscale; 0 scales to zero.")] = 1
+    interval: Annotated[str, Option("--interval", metavar="TIME", help="Between two looks of the autoscaler.")] = "15s"
+    down_delay: Annotated[
+        str, Option("--down-delay", metavar="TIME", help="Fewer copies only after so long of wanting fewer.")
+    ] = "5min"
+    cold_start: Annotated[
+        str, Option("--cold-start", metavar="TIME", help="Of a copy.", show_default="weights / --load-rate + 30 s")
+    ] = ""
+    load_rate: Annotated[str, Option("--load-rate", metavar="RATE", help="Weights per device and second; a guess.")] = (
+        f"{LOAD_BYTES_PER_S / 1e9:g} GB/s"
+    )
+    fail: Annotated[
+        str,
+        Option("--fail", metavar="N@TIME:TIME,..", help="Copy N (from 0) dies at a time, for a time (or for good)."),
+    ] = ""
+    disaggregate: Annotated[
+        str, Option("--disaggregate", metavar="P:D", help="P copies prefill, D decode, instead of --replicas.")
+    ] = ""
+    link_bandwidth: Annotated[
+        str, Option("--link-bandwidth", metavar="RATE", help="Of the caches, per prefill copy; a guess.")
+    ] = f"{LINK_BYTES_PER_S / 1e9:g} GB/s"
+
+    def service(self, deployment: Deployment) -> Service:
+        """Return the copies of a deployment that were asked for."""
+        prefill, replicas = 0, self.replicas
+        if self.disaggregate:
+            match = re.fullmatch(r"(\d+):(\d+)", self.disaggregate)
+            if match is None or not min(int(match[1]), int(match[2])):
+                given = f"--disaggregate {self.disaggregate!r}"
+                raise InfercastError(given, "it is not two numbers of copies above 0", "Give, say, 1:3")
+            prefill, replicas = int(match[1]), int(match[1]) + int(match[2])
+        return Service(
+            deployment,
+            replicas,
+            Router(self.router, max_ongoing_requests=self.max_ongoing_requests),
+            self._autoscaler(deployment),
+            tuple(_failure(each) for each in split(self.fail, "--fail")) if self.fail else (),
+            prefill,
+            parse(self.link_bandwidth, "bytes_per_s"),
+        )
+
+    def _autoscaler(self, deployment: Deployment) -> Autoscaler | None:
+        if not self.autoscale:
+            return None
+        metric, _, target = self.autoscale.partition(":")
+        if not re.fullmatch(r"\d+(\.\d*)?", target):
+            given = f"--autoscale {self.autoscale!r}"
+            raise InfercastError(given, "it is not METRIC:TARGET", f"Give, say, {next(iter(METRICS))}:16")
+        start_s = start_seconds(deployment, parse(self.load_rate, "bytes_per_s"))
+        return Autoscaler(
+            target=float(target),
+            max_replicas=self.replicas,
+            min_replicas=self.min_replicas,
+            metric=metric,
+            interval_s=seconds(self.interval),
+            down_delay_s=seconds(self.down_delay),
+            cold_start_s=seconds(self.cold_start) if self.cold_start else start_s,
+        )
+
+
+def seconds(text: str) -> float:
+    """Read a time; a bare number is in seconds.
+
+    >>> seconds("5min"), seconds("90")
+    (300.0, 90.0)
+    """
+    return parse(f"{text} s" if re.fullmatch(r"[\d.]+", text) else text, "s")
+
+
+def _failure(text: str) -> Failure:
+    match = re.fullmatch(r"(\d+)@([^:]+)(?::(.+))?", text)
+    if match is None:
+        raise InfercastError(f"--fail {text!r}", "it is not COPY@TIME or COPY@TIME:TIME", "Give, say, 1@10min:5min")
+    return Failure(seconds(match[2]), int(match[1]), seconds(match[3]) if match[3] else math.inf)
+
+
+@dataclass(frozen=True)
+class ClientOptions:
+    """How users behave, and how their number changes over the day."""
+
+    rate_curve: Annotated[
+        str,
+        Option(
+            "--rate-curve", metavar="FILE[:NAME]", help="Shape of the rate (ServeGen's CSV), or sine:SWING of a day."
+        ),
+    ] = ""
+    duration: Annotated[
+        str, Option("--duration", metavar="TIME", help="Simulate so long instead of --num-prompts, say 24h.")
+    ] = ""
+    network: Annotated[str, Option("--network", metavar="TIME", help="Round trip to the user.")] = "0s"
+    streaming: Annotated[bool, Option("--streaming/--no-streaming", help="Tokens one by one, or all at the end.")] = (
+        True
+    )
+    timeout: Annotated[
+        str, Option("--timeout", metavar="TIME", help="Users cancel what has no token by then.", show_default="never")
+    ] = ""
+    max_retries: Annotated[int, Option("--max-retries", min=0, help="How often they send it again.")] = 0
+    retry_delay: Annotated[str, Option("--retry-delay", metavar="TIME", help="How long after.")] = "1s"
+    turns: Annotated[int, Option("--turns", min=1, help="Requests of a session, each with all that was said.")] = 1
+    think_time: Annotated[str, Option("--think-time", metavar="TIME", help="Between an answer and the next turn.")] = (
+        "30s"
+    )
+    thinking_tokens: Annotated[
+        int, Option("--thinking-tokens", min=0, help="Output tokens before the visible ones, and besides them.")
+    ] = 0
+    deadline: Annotated[
+        str, Option("--deadline", metavar="TIME", help="Say whether everything is done by then (batch API).")
+    ] = ""
+
+    def asked(self, workload: Workload) -> tuple[Workload, Requests, Clients]:
+        """Return what is sent, and by whom."""
+        workload = self._shaped(workload)
+        clients = Clients(
+            network_s=seconds(self.network),
+            streaming=self.streaming,
+            timeout_s=seconds(self.timeout) if self.timeout else math.inf,
+            max_retries=self.max_retries,
+            retry_delay_s=seconds(self.retry_delay),
+        )
+        if self.turns > 1:
+            requests, clients = sessions(workload, self.turns, seconds(self.think_time), clients)
+        else:
+            requests = workload.requests()
+        if self.thinking_tokens:
+            requests = replace(requests, output_tokens=requests.output_tokens + self.thinking_tokens)
+            clients = replace(clients, thinking_tokens=np.full(len(requests), self.thinking_tokens))
+        return workload, requests, clients
+
+    def _shaped(self, workload: Workload) -> Workload:
+        """Return the workload under the curve and for the duration that were asked for."""
+        if not (self.rate_curve or self.duration):
+            return workload
+        arrivals: OpenLoop | RateCurve
+        if isinstance(workload.arrivals, OpenLoop):
+            arrivals = workload.arrivals
+        else:
+            given = "--rate-curve" if self.rate_curve else "--duration"
+            raise InfercastError(
+                f"{given} for {workload.arrivals.describe()}", "it shapes a rate", "Give --rate and no trace"
+            )
+        if self.rate_curve:
+            arrivals = replace(_curve(self.rate_curve, arrivals.rate_per_s), burstiness=arrivals.burstiness)
+        if self.duration:
+            span_s = seconds(self.duration)
+            due = arrivals.expected(span_s) if isinstance(arrivals, RateCurve) else arrivals.rate_per_s * span_s
+            workload = replace(workload, request_count=max(1, round(due)))
+        return replace(workload, arrivals=arrivals)
+
+
+def _curve(text: str, rate_per_s: float) -> RateCurve:
+    """Read sine, sine:0.8, FILE or FILE:NAME."""
+    path, _, name = text.partition(":")
+    if path != "sine":
+        return read_rate_curve(path, name, rate_per_s)
+    try:
+        return daily(rate_per_s, float(name or 0.8))
+    except ValueError:
+        raise InfercastError(f"--rate-curve {text}", "its swing is not a share from 0 to 1", "Give sine:0.8") from None

@@ -1,0 +1,71 @@
+"""An interval on every predicted number: its columns for json and csv, and a table for people."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from typer import Option
+
+from simulator.cli.output import Column, Row, View
+from simulator.deployment import Deployment
+from simulator.intervals import interval
+
+
+@dataclass(frozen=True)
+class IntervalOptions:
+    """How much an interval holds."""
+
+    interval: Annotated[
+        float, Option("--interval", min=0.5, max=0.95, help="Share of measurements that intervals hold.")
+    ] = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Span(Column):
+    """A column that prints the interval of a value: its ends without repeating their sign or unit."""
+
+    def cell(self, row: Row) -> str:
+        """Print both ends; a dash for none."""
+        low, high = row[f"{self.key}_low"], row[f"{self.key}_high"]
+        return "-" if low is None or high is None else f"{self.show(low)}-{self.show(high)}"
+
+
+def regime_of(concurrency: int, requests: int) -> str:
+    """Return the regime of measurements that a load belongs to: 0 in flight is an open loop, all of them offline.
+
+    >>> regime_of(0, 100), regime_of(8, 100), regime_of(100, 100)
+    ('open_loop', 'closed_loop', 'offline')
+    """
+    if not concurrency:
+        return "open_loop"
+    return "offline" if concurrency >= requests else "closed_loop"
+
+
+def intervals(deployment: Deployment, regime: str, metrics: Mapping[str, str], row: Row, level: float) -> Row:
+    """Return `<key>_low` and `<key>_high` of a row's values, and what they rest on.
+
+    `metrics` gives each key the metric of measurements whose errors it has; "1/" before it: errors turned round.
+    """
+    found: dict[str, float | None] = {}
+    basis = ""
+    for key, metric in metrics.items():
+        spread = interval(deployment, metric.removeprefix("1/"), regime, level)
+        ends = (1 / spread.high, 1 / spread.low) if metric.startswith("1/") else (spread.low, spread.high)
+        value, basis = row[key], spread.basis
+        found[f"{key}_low"], found[f"{key}_high"] = (None if value is None else value * end for end in ends)
+    return {**found, "interval": level, "interval_basis": basis}
+
+
+BASIS = Column("interval_basis", "rests on", left=True)
+
+
+def spans(columns: Sequence[Column], rows: Sequence[Row], level: float) -> View:
+    """Return the table of intervals: what tells the rows apart, then spans, then what they rest on."""
+    return View(f"Intervals: {level:.0%} of measurements lie within", [*columns, BASIS], rows)
+
+
+RESTS = (
+    "Intervals hold that share of published measurements of such a metric and load, none of them seen by the fit. They "
+    "rest on your own measurements (measured), a fit to this device family and engine (fitted), to others (family) or "
+    "guesses."
+)

@@ -1,0 +1,341 @@
+"""A fleet: replicas of one deployment, or of two pools, behind a router, and what happened to it under a load."""
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.autoscaler import METRICS, Autoscaler, Failure
+from simulator.clients import Clients
+from simulator.disaggregation import Link
+from simulator.errors import InfercastError, NotModelledError, WorkloadError
+from simulator.fleetloop import FLEET_STEP, burst
+from simulator.roofline import StepTable
+from simulator.routers import ROUTERS, Router
+from simulator.simulate import BURST, Progress, Run, request_table
+from simulator.state import NOBODY, Floats, Ints, Limits, Shared, Table, blocks, new_engines
+from simulator.workload import Requests
+from simulator.world import (
+    CALL,
+    EVENT,
+    FAILURE,
+    HALL,
+    OFF,
+    PLACE,
+    QUEUE,
+    REPLICA,
+    STARTING,
+    UP,
+    Rules,
+    World,
+    table,
+)
+
+EVENTS = 4096  # rows between two looks of Python at what happened
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Replicas of one deployment; with `stages` > 1 each is a pipeline that keeps so many batches in flight."""
+
+    limits: Limits
+    table: StepTable
+    replicas: int = 1
+    stages: int = 1
+    acceptance: tuple[float, ...] = ()  # of draft tokens, see `simulate`
+
+    def __post_init__(self) -> None:
+        for name in ("replicas", "stages"):
+            if getattr(self, name) < 1:
+                raise InfercastError(f"{name} {getattr(self, name)}", "it is at least 1", "Give, say, 2")
+
+    @property
+    def share(self) -> Limits:
+        """What one of the engines of a pipeline is allowed."""
+        if self.stages == 1:
+            return self.limits
+        seqs, num_blocks = self.limits.max_num_seqs // self.stages, self.limits.num_blocks // self.stages
+        return self.limits._replace(max_num_seqs=max(1, seqs), num_blocks=num_blocks)
+
+    def refuse_too_long(self, requests: Requests) -> None:
+        """Refuse a workload with a request that one engine never has the blocks for."""
+        limits = self.share
+        longest = requests.max_total_tokens - 1 + limits.draft_tokens
+        if blocks(limits, longest) > limits.num_blocks:
+            given = f"a request of {requests.max_total_tokens:,} tokens"
+            because = f"one engine has {limits.num_blocks:,} cache blocks of {limits.block_size} tokens"
+            raise WorkloadError(given, because, "Leave such requests out, or give more memory or fewer stages")
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Replicas behind a router, with what changes their number; `prefill` is a pool of its own, joined by `link`."""
+
+    pool: Pool
+    router: Router = field(default_factory=Router)
+    autoscaler: Autoscaler | None = None
+    failures: tuple[Failure, ...] = ()
+    prefill: Pool | None = None
+    link: Link | None = None
+
+    def __post_init__(self) -> None:
+        if (self.prefill is None) != (self.link is None):
+            given = "a prefill pool and a link, one without the other"
+            raise InfercastError(given, "they belong to each other", "Give both or neither")
+        if self.prefill is not None and self.autoscaler is not None:
+            raise NotModelledError("autoscaling of a prefill and a decode pool", "they scale apart", "Leave one out")
+        if self.prefill is not None and self.prefill.stages != self.pool.stages:
+            given = f"pools of {self.prefill.stages} and {self.pool.stages} stages"
+            raise NotModelledError(given, "both pools have the same number", "Use one pp for both")
+        for each in self.failures:
+            if each.replica >= self.replicas:
+                given = f"a failure of replica {each.replica}"
+                raise InfercastError(given, f"there are {self.replicas}, counted from 0", "Name one of them")
+
+    @property
+    def replicas(self) -> int:
+        """How many there are at most, prefill replicas first."""
+        if self.autoscaler is not None:
+            return self.autoscaler.max_replicas
+        return self.pool.replicas + (self.prefill.replicas if self.prefill else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRun(Run):
+    """What happened to a fleet: as for one engine, requests in the order of arrival, with where and how often.
+
+    Rows are the requests that finished; `row` says which of the asked ones each is, and `abandoned` which were given
+    up. `replica` served (or decoded) it last, `retries` are starts anew after failures, `timeouts` cancellations.
+    Steps have their replica, and `work_s`, the time that they take all stages together. `events` are changes of state.
+    """
+
+    row: Ints
+    replica: Ints
+    retries: Ints
+    timeouts: Ints
+    abandoned: Ints
+    events: Table
+    replicas: int
+    stages: int
+    closed_s: float
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of steps, those of all replicas together."""
+        return float(self.steps.work_s.sum())
+
+    @property
+    def engines(self) -> int:
+        """How many steps may run at once: one in every stage of every replica."""
+        return self.replicas * self.stages
+
+    @property
+    def end_s(self) -> float:
+        """The end of the last step."""
+        return float((self.steps.start_s + self.steps.seconds).max(initial=0.0))
+
+    def intervals(self, state_from: int, *states_to: int) -> list[tuple[int, float, float]]:
+        """Return (replica, start_s, end_s) of the times from an event of one state to the next of others."""
+        found, since = [], dict[int, float]()
+        for event in self.events:
+            replica = int(event.replica)
+            if event.state == state_from:
+                since.setdefault(replica, float(event.time_s))
+            elif event.state in states_to and replica in since:
+                found.append((replica, since.pop(replica), float(event.time_s)))
+        return found + [(replica, start_s, self.closed_s) for replica, start_s in since.items()]
+
+    @property
+    def paid_intervals(self) -> list[tuple[int, float, float]]:
+        """(replica, start_s, end_s) of what is paid for: from each start to the moment of being off, or to the end."""
+        return self.intervals(STARTING, OFF)
+
+    @property
+    def paid_s(self) -> float:
+        """Replica-seconds paid for."""
+        return sum(end_s - start_s for _, start_s, end_s in self.paid_intervals)
+
+
+def simulate_fleet(
+    fleet: Fleet, requests: Requests, clients: Clients | None = None, progress: Progress | None = None
+) -> FleetRun:
+    """Run a workload to its end on a fleet; with one replica and patient clients this is `simulate`, to the bit.
+
+    Raises WorkloadError for requests that no engine can hold, and where no replica is ever up again for what is left.
+    """
+    clients = clients or Clients()
+    clients.check(requests)
+    if fleet.prefill is not None and requests.given.any():
+        because = "the prefill pool makes the caches"
+        raise NotModelledError("requests that bring their cache", because, "Leave the prefill pool out")
+    for pool in filter(None, (fleet.pool, fleet.prefill)):
+        pool.refuse_too_long(requests)
+    w = _world(fleet, requests, clients)
+    hall, steps, events = w.hall[0], [], []
+    while hall.left > 0:
+        rows = table(FLEET_STEP, max(BURST, 2 * len(w.places)))
+        count = burst(w, rows)
+        steps.append(rows if count == len(rows) else rows[:count].copy())
+        events.append(w.events[: hall.events].copy())
+        hall.events = 0
+        if progress is not None:
+            progress(len(requests) - int(hall.left), len(requests))
+        if hall.stuck:
+            because = "no replica is ever up again for them"
+            remedy = "Repair what fails, or let an autoscaler start others"
+            raise WorkloadError(f"{hall.left} requests of {len(requests)}", because, remedy)
+    done = np.delete(np.concatenate(steps), w.lost[: hall.lost])
+    return _run(fleet, requests, w, (done.view(np.recarray), np.concatenate(events).view(np.recarray)))
+
+
+def _world(fleet: Fleet, requests: Requests, clients: Clients) -> World:
+    """Return what the loop knows before the first arrival."""
+    count, prefill = len(requests), fleet.prefill
+    known = np.arange(count) < (requests.concurrency or count)
+    if clients.follows is not None:
+        known &= clients.follows < 0
+    rows = _table(fleet, requests, known)
+    asked = (prefill, fleet.pool) if prefill else (fleet.pool,)
+    numbers = [fleet.replicas] if prefill is None else [prefill.replicas, fleet.pool.replicas]
+    stages = fleet.pool.stages
+    engines = [
+        new_engines(
+            each.share, rows, n * stages, Shared(requests.prefixes.ids, requests.prefixes.distinct, each.acceptance)
+        )
+        for each, n in zip(asked, numbers, strict=True)
+    ]
+    books = np.concatenate([each.books for each in engines]).view(np.recarray)
+    split = numbers[0] * stages
+    engines = [
+        engines[0]._replace(books=books[:split]),
+        engines[-1]._replace(books=books[split:] if prefill else books),
+    ]
+    places = fleet.replicas * stages
+    w = World(
+        rules=_rules(fleet, requests, clients),
+        pools=(engines[0], engines[1]),
+        tables=(asked[0].table, asked[-1].table),
+        hall=table(HALL, 1),
+        places=table(PLACE, places),
+        ends_s=np.full(places, np.inf),
+        stages_free_s=np.zeros((fleet.replicas, stages)),
+        replicas=table(REPLICA, fleet.replicas),
+        books=books,
+        queues=table(QUEUE, 2 + places),
+        calls=_calls(fleet, requests, clients),
+        order=np.flatnonzero(known),
+        heap=np.zeros(count, np.int64),
+        heap_s=np.zeros(count),
+        timers=np.zeros(count, np.int64),
+        failures=_failures(fleet.failures),
+        lost=np.zeros(len(fleet.failures) * stages, np.int64),
+        events=table(EVENT, EVENTS + 4 * fleet.replicas + 2 * len(fleet.failures)),
+    )
+    _open(w, fleet)
+    return w
+
+
+def _table(fleet: Fleet, requests: Requests, known: npt.NDArray[np.bool_]) -> Table:
+    """Return the schedulers' table; arrivals that are not known yet lie at infinity."""
+    rows, unit_tokens = request_table(requests), fleet.pool.limits.prefix_unit_tokens
+    if unit_tokens:
+        rows.units = np.minimum(rows.units, (rows.prompt_tokens + rows.output_tokens - 1) // unit_tokens)
+    rows.arrival_s[~known] = np.inf
+    if fleet.prefill:
+        rows.output_tokens = 1
+    return rows
+
+
+def _open(w: World, fleet: Fleet) -> None:
+    """Set the clocks, and the replicas that are up at 0."""
+    hall = w.hall[0]
+    hall.left, hall.ready_s, hall.check = len(w.calls), np.inf, 1
+    hall.released = min(w.rules.concurrency, len(w.calls))
+    w.queues[0].last = (w.rules.prefill_replicas or w.rules.replicas) - 1
+    w.queues[1].last = w.rules.replicas - 1
+    up = fleet.autoscaler.min_replicas if fleet.autoscaler else fleet.replicas
+    w.replicas.state = np.where(np.arange(fleet.replicas) < up, UP, OFF)
+    for index in range(up):
+        w.events[2 * index] = (0.0, index, STARTING)
+        w.events[2 * index + 1] = (0.0, index, UP)
+    hall.events = 2 * up
+
+
+def _rules(fleet: Fleet, requests: Requests, clients: Clients) -> Rules:
+    scaler = fleet.autoscaler
+    return Rules(
+        places=fleet.pool.stages,
+        prefill_replicas=fleet.prefill.replicas if fleet.prefill else 0,
+        replicas=fleet.replicas,
+        concurrency=requests.concurrency,
+        router=ROUTERS[fleet.router.name],
+        affinity_slack=fleet.router.affinity_slack,
+        max_ongoing_requests=fleet.router.max_ongoing_requests,
+        metric=METRICS[scaler.metric] if scaler else 0,
+        target=float(scaler.target) if scaler else 1.0,
+        min_replicas=scaler.min_replicas if scaler else fleet.replicas,
+        interval_s=float(scaler.interval_s) if scaler else math.inf,
+        down_delay_s=float(scaler.down_delay_s) if scaler else math.inf,
+        cold_start_s=float(scaler.cold_start_s) if scaler else 0.0,
+        network_s=float(clients.network_s),
+        timeout_s=float(clients.timeout_s),
+        max_retries=clients.max_retries,
+        retry_delay_s=float(clients.retry_delay_s),
+    )
+
+
+def _calls(fleet: Fleet, requests: Requests, clients: Clients) -> Table:
+    calls = table(CALL, len(requests))
+    calls.queue = calls.place = NOBODY
+    calls.follower, calls.delay_s = clients.followers(len(requests)), clients.delays_s(len(requests))
+    calls.output_tokens = requests.output_tokens
+    if fleet.link is not None:
+        calls.transfer_s = fleet.link.seconds(len(requests))
+    return calls
+
+
+def _failures(failures: tuple[Failure, ...]) -> Table:
+    rows = table(FAILURE, len(failures))
+    for index, each in enumerate(sorted(failures)):
+        rows[index] = (each.at_s, each.replica, each.repair_s)
+    return rows
+
+
+def _run(fleet: Fleet, requests: Requests, w: World, found: tuple[Table, Table]) -> FleetRun:
+    """Put the run together: requests that finished, in the order of arrival."""
+    rows, calls = w.pools[0].requests, w.calls
+    given_up = np.flatnonzero(calls.abandoned)
+    kept = np.flatnonzero(calls.abandoned == 0)
+    if not len(kept):
+        because = "its first token came for none of them in time"
+        raise WorkloadError(
+            f"all {len(requests)} requests abandoned", because, "Give more replicas or a longer timeout"
+        )
+    kept = kept[np.argsort(rows.arrival_s[kept], kind="stable")]
+    columns = ("scheduled_s", "first_token_s", "finished_s", "stalled_s", "preemptions", "hit_tokens")
+    return FleetRun(
+        limits=fleet.pool.share,
+        requests=_finished(requests, kept, rows.arrival_s[kept]),
+        **{name: rows[name][kept] for name in columns},
+        steps=found[0],
+        row=kept,
+        replica=calls.place[kept] // fleet.pool.stages,
+        retries=calls.retries[kept],
+        timeouts=calls.timeouts[kept],
+        abandoned=given_up,
+        events=found[1],
+        replicas=fleet.replicas,
+        stages=fleet.pool.stages,
+        closed_s=float(w.hall[0].clock_s),
+    )
+
+
+def _finished(requests: Requests, kept: Ints, arrival_s: Floats) -> Requests:
+    """Return some of the requests, at the times at which they were sent."""
+    prefixes = requests.prefixes
+    if len(prefixes):
+        prefixes = replace(prefixes, first=prefixes.first[kept], count=prefixes.count[kept])
+    prompts, outputs = requests.prompt_tokens[kept], requests.output_tokens[kept]
+    more = (requests.concurrency, requests.priority[kept], requests.given[kept], prefixes)
+    return Requests(arrival_s, prompts, outputs, *more)

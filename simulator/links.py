@@ -1,0 +1,115 @@
+"""What devices send: between each other in a node, between nodes, and to and from the memory of their host."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.errors import NotModelledError, ProfileError
+from simulator.hardware import Collective, Hardware
+from simulator.work import Array, Counts, Op
+
+NODE_DEVICES = 8  # reached over PCIe where no link goes further
+SEND_LATENCY_S = 10e-6  # point to point; aiconfigurator-core 0.12.0 default
+NETWORK_BYTES_PER_S = 50e9  # guess: a 400 Gb/s InfiniBand card for each device, as in DGX H100, where no profile says
+PCIE_FRACTION = 0.82  # guess: 26 of 31.5 GB/s, as large pinned copies reach on PCIe 4.0 x16; recalled
+
+
+class Transfer(NamedTuple):
+    """Seconds that the link works, and those before it does."""
+
+    link_s: Array
+    latency_s: float
+
+
+class Links:
+    """The links of a device; an engine takes `slower` times as long for collectives, `light` is their peak."""
+
+    def __init__(self, hardware: Hardware, slower: float, *, light: bool) -> None:
+        self.hardware, self.slower, self.light = hardware, slower, light
+
+    def transfer(self, op: Op, counts: Counts) -> Transfer:
+        """Return what an op sends in a batch, once."""
+        kinds = {
+            "all_reduce": self._all_reduce,
+            "all_to_all": self._all_to_all,
+            "send": self._send,
+            "host_link": self._host_link,
+        }
+        return kinds[op.rate](op, counts)
+
+    def _all_reduce(self, op: Op, counts: Counts) -> Transfer:
+        """T = latency + 2 (n-1)/n bytes / bus bandwidth; by a ring where that is faster."""
+        devices = op.link_devices
+        moved_bytes = counts.dot(op.link_bytes) * 2 * (devices - 1) / devices
+        latency_s, bus_bytes_per_s = self._collective(devices)
+        link_s = moved_bytes / bus_bytes_per_s
+        ring = None if self.light else self.hardware.achievable.ring_all_reduce.get(devices)
+        if ring is not None:
+            more_s = ring.latency_s * self.slower - latency_s
+            link_s = np.minimum(link_s, moved_bytes / self._reached(ring) + more_s)
+        return Transfer(link_s, latency_s)
+
+    def _all_to_all(self, op: Op, counts: Counts) -> Transfer:
+        """T = latency + bytes to other devices / rate; what leaves the node goes over the network at the same time."""
+        devices, inside = op.link_devices, min(op.link_devices, self._reach)
+        latency_s, bytes_per_s = self._collective(inside)
+        sent = counts.dot(op.link_bytes)
+        away = (devices - inside) / (devices - 1)
+        link_s = np.maximum(sent * (1 - away) / bytes_per_s, sent * away / self._network_bytes_per_s)
+        return Transfer(link_s, max(latency_s, SEND_LATENCY_S) if away and not self.light else latency_s)
+
+    def _send(self, op: Op, counts: Counts) -> Transfer:
+        """T = latency + bytes / rate, the mean of all sends: those that leave a node take the network."""
+        stages = op.repeats + 1
+        in_a_node = max(1, self._reach * stages // op.link_devices)
+        away = (op.repeats // in_a_node) / op.repeats if op.link_devices > self._reach else 0.0
+        each_s = away / self._network_bytes_per_s + (1 - away) / self._link_bytes_per_s()
+        return Transfer(counts.dot(op.link_bytes) * each_s, 0.0 if self.light else SEND_LATENCY_S)
+
+    def _host_link(self, op: Op, counts: Counts) -> Transfer:
+        link_s = op.bytes_read(counts) / host_bytes_per_s(self.hardware, light=self.light)
+        return Transfer(link_s, 0.0 if self.light else SEND_LATENCY_S)
+
+    @property
+    def _reach(self) -> int:
+        """Devices of one node."""
+        return max(NODE_DEVICES, self.hardware.link.devices if self.hardware.link else 0)
+
+    @property
+    def _network_bytes_per_s(self) -> float:
+        return float(self.hardware.network_bytes_per_s or NETWORK_BYTES_PER_S)
+
+    def _collective(self, devices: int) -> tuple[float, float]:
+        if devices > self._reach:
+            given, because = f"{devices} devices of {self.hardware.name}", "a tensor-parallel group beyond"
+            raise NotModelledError(given, f"{because} {self._reach} crosses nodes", "Lower tp; use pp")
+        if self.light:
+            return 0.0, self._link_bytes_per_s()
+        known: dict[int, Collective] = self.hardware.achievable.all_reduce
+        size = min((each for each in known if each >= devices), default=max(known, default=0))
+        if not size:
+            raise ProfileError(self.hardware.name, "no achievable all_reduce is known", "Add one")
+        return known[size].latency_s * self.slower, self._reached(known[size])
+
+    def _reached(self, collective: Collective) -> float:
+        """Return the bus bandwidth under the engine, no more than the link's own where it is known."""
+        link, reached = self.hardware.link, collective.bus_bytes_per_s / self.slower
+        most = link.bytes_per_s if link else self.hardware.pcie_bytes_per_s
+        return min(reached, most or reached)
+
+    def _link_bytes_per_s(self) -> float:
+        if self.hardware.link:
+            return self.hardware.link.bytes_per_s
+        if self.hardware.pcie_bytes_per_s:
+            return self.hardware.pcie_bytes_per_s
+        raise NotModelledError(
+            f"several {self.hardware.name}", "the profile has no link between devices", "Use one device"
+        )
+
+
+def host_bytes_per_s(hardware: Hardware, *, light: bool = False) -> float:
+    """Return the rate between a device and the memory of its host; ProfileError without a PCIe link."""
+    if hardware.pcie_bytes_per_s is None:
+        because = "the profile has no link to its host"
+        raise ProfileError(f"offloading from {hardware.name}", because, "Leave offloading out, or add pcie_bytes_per_s")
+    return float(hardware.pcie_bytes_per_s) * (1.0 if light else PCIE_FRACTION)

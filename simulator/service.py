@@ -1,0 +1,175 @@
+"""A service: a deployment, how many copies of it, and everything around them, as one value; what it does and costs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from simulator.autoscaler import Autoscaler, Failure, cold_start_s
+from simulator.clients import Clients
+from simulator.deployment import Deployment
+from simulator.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S, Link, cache_bytes
+from simulator.errors import InfercastError
+from simulator.fleet import Fleet, FleetRun, Pool, simulate_fleet
+from simulator.limits import limits, refuse_too_long
+from simulator.memory import memory_plan
+from simulator.prices import Offer
+from simulator.report import Report, Statistic, statistic, summarize
+from simulator.routers import Router
+from simulator.simulate import Progress
+from simulator.slo import Slo
+from simulator.state import Floats, Ints
+from simulator.workload import Requests
+from simulator.world import DRAINING, FAILED, OFF, STATES, UP
+
+
+@dataclass(frozen=True)
+class Service:
+    """Copies of a deployment behind a router.
+
+    `prefill_replicas` > 0 of them prefill for the others over a link of `link_bytes_per_s` each. An autoscaler brings
+    its own number of copies.
+    """
+
+    deployment: Deployment
+    replicas: int = 1
+    router: Router = field(default_factory=Router)
+    autoscaler: Autoscaler | None = None
+    failures: tuple[Failure, ...] = ()
+    prefill_replicas: int = 0
+    link_bytes_per_s: float = LINK_BYTES_PER_S
+    link_latency_s: float = LINK_LATENCY_S
+
+    def __post_init__(self) -> None:
+        if self.prefill_replicas and not 0 < self.prefill_replicas < self.replicas:
+            given = f"{self.prefill_replicas} of {self.replicas} replicas for prefill"
+            raise InfercastError(given, "each pool needs one", "Give, say, 2 of 4")
+
+    def fleet(self, requests: Requests) -> Fleet:
+        """Return it as the event loop takes it."""
+        deployment = self.deployment
+        allowed, more = limits(deployment, requests), (deployment.layout.pp, deployment.acceptance)
+        table = deployment.step_model().table(deployment.max_num_batched_tokens, deployment.max_num_seqs)
+        pool = Pool(allowed, table, self.replicas - self.prefill_replicas, *more)
+        if not self.prefill_replicas:
+            return Fleet(pool, self.router, self.autoscaler, self.failures)
+        link = Link(self.link_bytes_per_s, self.link_latency_s, cache_bytes(deployment, requests.prompt_tokens))
+        prefill = Pool(allowed, table, self.prefill_replicas, *more)
+        return Fleet(pool, self.router, self.autoscaler, self.failures, prefill, link)
+
+    def report(
+        self,
+        requests: Requests,
+        clients: Clients | None = None,
+        slo: Slo | None = None,
+        progress: Progress | None = None,
+    ) -> "ServiceReport":
+        """Simulate a workload on it."""
+        clients = clients or Clients()
+        refuse_too_long(memory_plan(self.deployment), requests)
+        run = simulate_fleet(self.fleet(requests), requests, clients, progress)
+        request_s = float(self.deployment.engine.overheads.request_s)
+        seen = summarize(run, slo, steady=False, request_s=request_s, network_s=clients.network_s)
+        return ServiceReport(self, run, seen, clients)
+
+
+def start_seconds(deployment: Deployment, load_bytes_per_s: float) -> float:
+    """Return how long a copy takes to start: each device loads its share of the weights, all at once."""
+    return cold_start_s(memory_plan(deployment).weight_bytes, load_bytes_per_s)
+
+
+@dataclass(frozen=True)
+class ServiceReport:
+    """What a service did: latencies as its users see them, hours, dollars, and how its replicas came and went."""
+
+    service: Service
+    run: FleetRun
+    report: Report
+    clients: Clients
+
+    @cached_property
+    def metrics(self) -> dict[str, Statistic]:
+        """Statistics by metric. Without streaming the first token comes with the last, and there is no pace to see."""
+        found = dict(self.report.metrics)
+        if not self.clients.streaming:
+            found = {"ttft": found["e2el"], "e2el": found["e2el"], "queue": found["queue"]}
+        if self.clients.thinking_tokens is not None:
+            found["ttfv"] = statistic(self.first_visible_s)
+        return found
+
+    @property
+    def first_visible_s(self) -> Floats:
+        """Time to the first token that is no thought: TTFT + thinking tokens x TPOT, at each request's mean pace."""
+        seen, thinking = self.report.latencies_s, self.clients.thinking_tokens
+        if thinking is None or not self.clients.streaming:
+            return seen["ttft"] if self.clients.streaming else seen["e2el"]
+        kept = thinking[self.run.row[self.report.skipped :]]
+        return np.asarray(seen["ttft"] + np.where(kept > 0, kept * np.nan_to_num(seen["tpot"]), 0.0))
+
+    @property
+    def replica_hours(self) -> float:
+        """Hours paid for, over all replicas: from each start to each stop, or to the end of the run."""
+        return self.run.paid_s / 3600
+
+    def usd(self, offer: Offer) -> float:
+        """Dollars for the run at an offer: replica-hours x devices of a copy x dollars per device-hour."""
+        return self.replica_hours * self.service.deployment.layout.devices * offer.usd_per_device_hour
+
+    @property
+    def served_share(self) -> float:
+        """Share of the requests that finished; the others were abandoned."""
+        return len(self.run.row) / (len(self.run.row) + len(self.run.abandoned))
+
+    @property
+    def within_share(self) -> float:
+        """Share of all requests, the abandoned ones too, that keep every bound of the SLO."""
+        return self.report.within["all"] * self.served_share
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the paid time in which steps ran, over all stages."""
+        return self.run.busy_s / (self.run.paid_s * self.run.stages) if self.run.paid_s else 0.0
+
+    def describe(self) -> str:
+        """Say in a few words what served."""
+        service = self.service
+        copies = f"{self.run.replicas} copies"
+        if service.prefill_replicas:
+            decoding = self.run.replicas - service.prefill_replicas
+            copies = f"{service.prefill_replicas} copies for prefill and {decoding} for decode"
+        elif service.autoscaler:
+            copies = f"{service.autoscaler.min_replicas} to {self.run.replicas} copies"
+        return f"{copies} of {service.deployment}, {service.deployment.engine.id}, {service.router.name}"
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of the prompts' tokens that the prefix cache held at the first admission."""
+        return float(self.run.hit_tokens.sum() / self.run.requests.prompt_tokens.sum())
+
+    def up(self, times_s: Floats) -> Ints:
+        """Count the replicas that are up at some times."""
+        return _present(times_s, [(start, end) for _, start, end in self.run.intervals(UP, DRAINING, OFF, FAILED)])
+
+    def paid(self, times_s: Floats) -> Ints:
+        """Count the replicas that are paid for at some times."""
+        return _present(times_s, [(start, end) for _, start, end in self.run.paid_intervals])
+
+    def outstanding(self, times_s: Floats) -> Ints:
+        """Count the requests in the service at some times; those that were abandoned are left out."""
+        return _present(times_s, np.column_stack([self.run.requests.arrival_s, self.run.finished_s]))
+
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        """Every change of a replica's state after the start, in order."""
+        events = self.run.events[self.run.events.time_s > 0]
+        return [
+            {"time_s": float(each.time_s), "replica": int(each.replica), "state": STATES[each.state]} for each in events
+        ]
+
+
+def _present(times_s: Floats, spans_s: Sequence[tuple[float, float]] | Floats) -> Ints:
+    """Count the half-open spans that hold each time."""
+    starts, ends = np.sort(np.asarray(spans_s, np.float64).reshape(-1, 2), axis=0).T
+    return np.searchsorted(starts, times_s, "right") - np.searchsorted(ends, times_s, "right")

@@ -1,0 +1,80 @@
+"""Every predicted number of the command line has an interval: in json and csv, and in a table of its own."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from simulator.cli import build
+
+PLACE = ("--model", "llama-3.1-8b", "--hardware", "l40s")
+SHORT = ("--isl", "128", "--osl", "16", "--num-prompts", "100")
+RUNS = {
+    "estimate": ("estimate", *PLACE, "--batch", "4"),
+    "closed": ("simulate", *PLACE, *SHORT, "--max-concurrency", "4"),
+    "open": ("simulate", *PLACE, *SHORT, "--rate", "1"),
+    "cost": ("cost", *PLACE, *SHORT, "--rate", "40", "--slo", "ttft:2s"),
+}
+KEYS = {
+    "estimate": ("ttft_s", "tpot_s", "e2el_s", "tokens_per_s_user", "output_tokens_per_s", "prefill_s", "decode_s"),
+    "closed": (
+        "mean_ttft_ms",
+        "p99_tpot_ms",
+        "median_itl_ms",
+        "p95_e2el_ms",
+        "output_throughput",
+        "request_throughput",
+    ),
+    "open": ("mean_ttft_ms", "p99_tpot_ms", "median_itl_ms", "p95_e2el_ms"),
+    "cost": ("copies", "usd_per_million_output_tokens", "capacity_per_s", "at_capacity_usd_per_million_total_tokens"),
+}
+
+
+def row(name: str, *more: str):
+    arguments = [*RUNS[name], *more, "--format", "json"]
+    result = CliRunner().invoke(build(arguments), arguments, catch_exceptions=False)
+    return next(iter(json.loads(result.stdout).values())) if name == "estimate" else json.loads(result.stdout)
+
+
+def first(name: str, *more: str):
+    found = row(name, *more)
+    return found[0] if isinstance(found, list) else found
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_values_lie_in_their_intervals_and_wider_ones_hold_more(name):
+    usual, wide = first(name), first(name, "--interval", "0.95")
+    assert (usual["interval"], wide["interval"]) == (0.8, 0.95)
+    assert usual["interval_basis"] in ("measured", "fitted", "family", "guess")
+    for key in KEYS[name]:
+        low, high = usual[f"{key}_low"], usual[f"{key}_high"]
+        assert low <= usual[key] <= high, key
+        assert wide[f"{key}_low"] <= low <= high <= wide[f"{key}_high"], key
+
+
+def test_a_rate_that_was_offered_has_no_interval():
+    found = first("open")
+    assert found["output_throughput"] > 0
+    assert found["output_throughput_low"] is None is found["request_throughput_high"]
+
+
+def test_the_bill_at_a_load_moves_with_whole_copies():
+    found = first("cost")
+    assert isinstance(found["copies_low"], int)
+    price = found["usd_per_million_output_tokens"] / found["copies"]
+    assert found["usd_per_million_output_tokens_high"] == pytest.approx(price * found["copies_high"])
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_people_see_them_within_100_columns(name):
+    arguments = RUNS[name]
+    text = CliRunner().invoke(build(arguments), list(arguments), catch_exceptions=False).stdout
+    _, _, rest = text.partition("Intervals: 80% of measurements lie within\n")
+    table = rest.partition("\n\n")[0].splitlines()
+    assert len(table) > 2
+    assert max(map(len, table)) <= 100
+
+
+def test_a_level_out_of_bounds_is_refused():
+    result = CliRunner().invoke(build(RUNS["estimate"]), [*RUNS["estimate"], "--interval", "0.4"])
+    assert result.exit_code == 2

@@ -1,0 +1,143 @@
+"""Degrees of parallelism: what each costs on the links, and that a degree of one costs nothing."""
+
+import numpy as np
+import pytest
+
+from simulator.deployment import Deployment, default_layout, deploy
+from simulator.errors import NotModelledError
+from simulator.hardware import load_hardware
+from simulator.links import NETWORK_BYTES_PER_S, SEND_LATENCY_S
+from simulator.memory import memory_plan
+from simulator.model import load_model
+from simulator.roofline import Rates
+from simulator.work import Counts, Experts, Layout, Op
+
+H100 = load_hardware("h100-sxm")
+MIXTRAL = load_model("mixtral-8x7b")
+STEP = Counts(1.0, 64.0, 64.0, decode_reads=64 * 1000.0)
+
+
+def placed(model: str, hardware: str = "h100-sxm", **degrees: int) -> Deployment:
+    return deploy(model, hardware, layout=default_layout(load_model(model), **degrees))
+
+
+def test_one_device_has_no_links():
+    assert not [op for op in placed("mixtral-8x7b", "b200-sxm").ops if op.link_devices > 1 or any(op.link_bytes)]
+
+
+# --------------------------------------------------------------------------------------------- data-parallel attention
+
+
+def test_a_rank_computes_its_share_of_the_batch_with_all_of_its_weights():
+    one = {op.name: op for op in MIXTRAL.ops(Layout())}
+    rank = {op.name: op for op in MIXTRAL.ops(Layout(ep=4, dp=4))}
+    for name in ("qkv projection", "decode attention", "output head", "router"):
+        assert rank[name].weight_bytes == one[name].weight_bytes
+        assert rank[name].flops == pytest.approx(tuple(each / 4 for each in one[name].flops))
+        assert rank[name].bytes_read(STEP) <= one[name].bytes_read(STEP)
+    routed = rank["routed experts"]
+    assert routed.flops.tokens == one["routed experts"].flops.tokens / 4  # 2 of the 8 experts, all tokens
+    assert routed.expert_bytes * routed.experts.total == one["routed experts"].expert_bytes * 2
+
+
+def test_tokens_travel_once_to_each_rank_of_their_experts_and_back():
+    """2 of 8 experts on 4 ranks: 3 (1 - (3/4)^2) = 1.3125 other ranks; 64 tokens of 4,096 bf16 numbers on 4 devices."""
+    ways = [op for op in MIXTRAL.ops(Layout(ep=4, dp=4)) if op.rate == "all_to_all"]
+    assert [op.name for op in ways] == ["dispatch", "combine"]
+    assert STEP.dot(ways[0].link_bytes) == 64 / 4 * 1.3125 * 4096 * 2
+    reached = H100.achievable.all_reduce[4]
+    each = STEP.dot(ways[0].link_bytes) / reached.bus_bytes_per_s + reached.latency_s
+    assert float(Rates(H100).cost(ways[0], STEP).seconds) == pytest.approx(ways[0].repeats * each)
+
+
+def test_between_nodes_the_slow_link_binds():
+    """16 ranks, 8 in a node: 8 of the 15 others are away."""
+    way = next(op for op in load_model("deepseek-v3").ops(Layout(ep=16, dp=16)) if op.rate == "all_to_all")
+    many = Counts(1.0, 8192.0)
+    sent = many.dot(way.link_bytes) * 8 / 15
+    expected = way.repeats * (sent / NETWORK_BYTES_PER_S + SEND_LATENCY_S)
+    assert float(Rates(H100).cost(way, many).seconds) == pytest.approx(expected)
+
+
+def test_ranks_hold_the_cache_of_their_own_sequences():
+    """Compressed vectors lie whole on each of tp devices, but once on dp ranks."""
+    ranks, split = placed("deepseek-v3", "b200-sxm", dp=8, ep=8), placed("deepseek-v3", "b200-sxm", tp=8, ep=8)
+    assert memory_plan(ranks).block_bytes == memory_plan(split).block_bytes / 8
+    assert ranks.max_num_seqs == 8 * split.max_num_seqs
+    assert ranks.layout.devices == 8
+
+
+@pytest.mark.parametrize("batch", [64, 1024, 16_384])
+@pytest.mark.parametrize(("total", "chosen", "ranks"), [(8, 2, 8), (256, 8, 8), (256, 8, 64)])
+def test_the_busiest_rank_is_as_busy_as_drawing_says(batch, total, chosen, ranks):
+    dice = np.random.default_rng(7)
+    loads = dice.multinomial(batch * chosen, [1 / ranks] * ranks, size=2000)
+    drawn = loads.max(axis=1).mean() / (batch * chosen / ranks)
+    assert float(Experts(total, chosen, ranks).busiest_tokens(float(batch))) == pytest.approx(drawn, rel=0.06)
+
+
+@pytest.mark.parametrize("batch", [8, 64, 512])
+def test_the_rank_with_the_most_experts_has_as_many_as_drawing_says(batch):
+    dice, counts = np.random.default_rng(7), []
+    for _ in range(50):
+        chosen = np.unique([dice.choice(256, 8, replace=False) for _ in range(batch)])
+        counts.append(np.bincount(chosen // 32, minlength=8))
+    drawn = np.max(counts, axis=1).mean() / np.mean(counts)
+    assert float(Experts(256, 8, 8).busiest_experts(float(batch))) == pytest.approx(drawn, rel=0.06)
+
+
+def test_experts_wait_for_the_busiest_rank():
+    routed = next(op for op in MIXTRAL.ops(Layout(tp=8, ep=8)) if op.experts)
+    even = Op(**{name: getattr(routed, name) for name in routed.__slots__} | {"experts": Experts(8, 2)})
+    many = Counts(1.0, 4096.0)
+    slower = float(Rates(H100).cost(routed, many).seconds) / float(Rates(H100).cost(even, many).seconds)
+    assert 1.02 < slower < 1.05
+    assert Rates(H100, light=True).cost(routed, many).seconds == Rates(H100, light=True).cost(even, many).seconds
+
+
+# -------------------------------------------------------------------------------------------------------- collectives
+
+
+def test_small_messages_take_the_custom_all_reduce_and_large_ones_the_ring():
+    """NCCL's 17.1 us and 385 GB/s on eight H100 win once 5.1 us and 285 GB/s take longer; on two devices never."""
+    for devices in (2, 8):
+        ways = H100.achievable.all_reduce[devices], H100.achievable.ring_all_reduce[devices]
+        op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
+        chosen = set()
+        for size in (4096.0, 1e6, 64e6, 1e9):
+            moved = 2 * (devices - 1) / devices * size
+            times = [way.latency_s + moved / way.bus_bytes_per_s for way in ways]
+            assert float(Rates(H100).cost(op, Counts(1.0, size)).seconds) == pytest.approx(min(times))
+            chosen.add(times.index(min(times)))
+        assert chosen == ({0} if devices == 2 else {0, 1})
+
+
+@pytest.mark.parametrize(("tp", "pp", "crossings"), [(4, 4, 1), (8, 2, 1), (8, 4, 3), (2, 4, 0), (1, 16, 1)])
+def test_stages_in_other_nodes_are_reached_over_the_network(tp, pp, crossings):
+    send = next(op for op in load_model("llama-3.1-70b").ops(Layout(tp=tp, pp=pp)) if op.rate == "send")
+    size = 1000 * 8192 * 2
+    expected = size * (crossings / NETWORK_BYTES_PER_S + (pp - 1 - crossings) / 450e9) + (pp - 1) * SEND_LATENCY_S
+    assert float(Rates(H100).cost(send, Counts(1.0, 1000.0)).seconds) == pytest.approx(expected)
+
+
+# ----------------------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("degrees", "said"),
+    [
+        ({"dp": 2}, "Give ep 2"),
+        ({"tp": 2, "dp": 2, "ep": 2}, "Give ep 4"),
+        ({"tp": 4, "ep": 2}, "Give ep 1 or 4"),
+        ({"dp": 2, "ep": 2, "pp": 2}, "dp 2 with pp 2"),
+        ({"dp": 3, "ep": 3}, "8 experts do not divide"),
+    ],
+)
+def test_degrees_that_cannot_be_are_refused(degrees, said):
+    with pytest.raises(NotModelledError, match=said):
+        placed("mixtral-8x7b", **degrees)
+
+
+def test_ranks_of_a_dense_model_are_copies():
+    with pytest.raises(NotModelledError, match="ask for copies"):
+        placed("llama-3.1-8b", dp=2, ep=2)

@@ -1,0 +1,127 @@
+"""Services as users and owners see them: sessions, network, thinking, hours and dollars; and `infercast fleet`."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from simulator.autoscaler import Autoscaler, cold_start_s
+from simulator.clients import Clients
+from simulator.deployment import deploy
+from simulator.errors import InfercastError, WorkloadError
+from simulator.lengths import Fixed, Independent
+from simulator.prices import own_offer
+from simulator.routers import Router
+from simulator.service import Service, start_seconds
+from simulator.sessions import sessions
+from simulator.workload import ClosedLoop, OpenLoop, Workload
+
+DEPLOYMENT = deploy("llama-3.1-8b", "h100-sxm")
+LOAD = Workload(OpenLoop(5.0), Independent(Fixed(500), Fixed(50)), 60)
+
+
+def test_the_network_and_no_streaming_are_added_by_the_client():
+    service = Service(DEPLOYMENT, 2)
+    plain = service.report(LOAD.requests())
+    far = service.report(LOAD.requests(), Clients(network_s=0.2, streaming=False))
+    assert far.metrics["e2el"]["mean"] == pytest.approx(plain.metrics["e2el"]["mean"] + 0.2)
+    assert far.metrics["ttft"]["p95"] == far.metrics["e2el"]["p95"]
+    assert "tpot" not in far.metrics
+
+
+def test_thinking_tokens_come_before_the_first_visible_one():
+    requests = LOAD.requests()
+    report = Service(DEPLOYMENT).report(requests, Clients(thinking_tokens=np.full(len(requests), 49)))
+    # All tokens but the last are thoughts: the first visible one is the last.
+    assert report.first_visible_s == pytest.approx(report.report.latencies_s["e2el"])
+    assert report.metrics["ttfv"]["mean"] > report.metrics["ttft"]["mean"]
+
+
+def test_hours_and_dollars():
+    report = Service(DEPLOYMENT, 3).report(LOAD.requests())
+    assert report.replica_hours == pytest.approx(3 * report.run.closed_s / 3600)
+    assert report.usd(own_offer("h100-sxm", 2.0)) == pytest.approx(2.0 * report.replica_hours)
+    assert report.served_share == 1.0
+    times = np.array([0.0, report.run.closed_s / 2, report.run.closed_s + 1])
+    assert report.up(times).tolist() == report.paid(times).tolist() == [3, 3, 0]
+    assert report.outstanding(np.array([-1.0, report.run.closed_s])).tolist() == [0, 0]
+
+
+def test_a_scaled_service_costs_no_more_than_a_full_one():
+    scaler = Autoscaler(target=1, max_replicas=3, interval_s=2.0, cold_start_s=1.0)
+    full, scaled = (Service(DEPLOYMENT, 3, autoscaler=each).report(LOAD.requests()) for each in (None, scaler))
+    assert scaled.run.paid_s < full.run.paid_s
+    assert scaled.changes[0]["state"] == "starting"
+
+
+def test_cold_starts():
+    assert cold_start_s(140e9, 2e9, 10.0) == 80.0
+    # Llama-3.1-8B: 16.06 GB of bf16 weights at 1 GB/s, and 30 s.
+    assert start_seconds(DEPLOYMENT, 1e9) == pytest.approx(46.06, abs=0.01)
+
+
+def test_sessions_carry_what_was_said_and_find_it_in_the_cache():
+    asked, clients = sessions(LOAD, turns=5, think_s=2.0)
+    assert len(asked) == 60
+    assert asked.prompt_tokens[:5].tolist() == [500, 1050, 1600, 2150, 2700]
+    first, count = asked.prefixes.first, asked.prefixes.count
+    one, two = (asked.prefixes.ids[first[row] : first[row] + count[row]] for row in (0, 1))
+    assert one.tolist() == two[: len(one)].tolist()
+    assert not set(one.tolist()) & set(asked.prefixes.ids[first[5] : first[5] + count[5]].tolist())
+    sticky, turns = (
+        Service(DEPLOYMENT, 2, Router(name)).report(asked, clients) for name in ("prefix-affinity", "round-robin")
+    )
+    assert sticky.hit_rate > turns.hit_rate > 0
+    # The turns after the first find all but the last, unfinished unit of what was said before.
+    said = np.concatenate([[0], (asked.prompt_tokens + asked.output_tokens)[:-1]]) * (np.arange(60) % 5 > 0)
+    whole = ((said - 1) // 64 * 64).clip(min=0)[sticky.run.row]
+    assert (sticky.run.hit_tokens <= whole).all()
+    assert sticky.run.hit_tokens.sum() == whole.sum()
+
+
+def test_sessions_that_cannot_be():
+    with pytest.raises(WorkloadError, match="sessions of 0 turns"):
+        sessions(LOAD, 0, 1.0)
+    with pytest.raises(WorkloadError, match="sessions in a closed loop"):
+        sessions(Workload(ClosedLoop(3), LOAD.lengths), 2, 1.0)
+    with pytest.raises(InfercastError, match="2 of 2 replicas for prefill"):
+        Service(DEPLOYMENT, 2, prefill_replicas=2)
+
+
+def infercast(*options: str) -> subprocess.CompletedProcess[str]:
+    base = ["fleet", "--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--isl", "500", "--osl", "50"]
+    command = [sys.executable, "-m", "simulator.cli", *base, *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_command(tmp_path):
+    options = ("--rate", "4", "--duration", "2min", "--rate-curve", "sine:0.5", "--autoscale", "concurrency:4")
+    done = infercast(*options, "--fail", "0@30s:10s", "--plot", str(tmp_path / "day.png"), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)["fleets"][0]
+    assert row["completed"] + row["failed"] == row["num_prompts"]
+    assert row["usd_on-demand"] > 0
+    assert row["replica_hours"] * 3600 <= 2 * row["duration"] * 1.1
+    assert (tmp_path / "day.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--rate", "1", "--router", "magic"), "router 'magic': it is not known"),
+        (("--rate", "1", "--autoscale", "load"), "it is not METRIC:TARGET"),
+        (("--rate", "1", "--autoscale", "load:2"), "metric 'load': it is not counted"),
+        (("--rate", "1", "--fail", "0"), "it is not COPY@TIME"),
+        (("--rate", "1", "--fail", "7@1s"), "a failure of replica 7: there are 2"),
+        (("--rate", "1", "--disaggregate", "0:1"), "it is not two numbers of copies above 0"),
+        (("--max-concurrency", "1", "--duration", "1h"), "it shapes a rate"),
+        (("--rate", "1", "--rate-curve", "sine:x"), "its swing is not a share"),
+    ],
+)
+def test_mistakes_are_one_line(options, told):
+    done = infercast(*options)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,228 @@
+"""Write docs/accuracy.md and its plots: how far predictions lie from published measurements, seen and left out.
+
+infercast validate ../shared/measurements/measurements.csv.gz --light --format csv > scored.csv
+python -m tools.score ../shared/measurements/measurements.csv.gz left_out.csv
+python -m tools.write_accuracy scored.csv left_out.csv
+"""
+
+import csv
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from simulator.profile import read_yaml
+from tools.fitting import EXCLUDED
+
+ROOT = Path(__file__).parents[1]
+KINDS = ("device and model", "device", "model", "source")
+WORST = 14
+LIGHT_MARGIN = 0.03
+
+
+class Row(NamedTuple):
+    """One measurement with its error, (predicted - measured) / measured; `left_out` is "" where the fit saw it."""
+
+    left_out: str
+    group: tuple[str, str, str]
+    engine: str
+    metric: str
+    regime: str
+    stat: str
+    measured: float
+    error: float
+    light: float
+
+
+class Aim(NamedTuple):
+    """A line of the issue's table: which rows it is about, and the median error asked for."""
+
+    name: str
+    metrics: tuple[str, ...]
+    regimes: tuple[str, ...]
+    tail: bool
+    aim: float
+    floor: str
+
+
+BATCH, OPEN = ("fixed_batch", "single"), ("open_loop",)
+AIMS = (
+    Aim("TPOT and ITL, fixed batch", ("tpot_ms", "itl_ms"), BATCH, False, 0.09, "7 %"),
+    Aim("TPOT and ITL, closed loop", ("tpot_ms", "itl_ms"), ("closed_loop",), False, 0.09, "7 %"),
+    Aim("throughput, fixed batch", ("throughput_out_tok_s", "throughput_total_tok_s"), BATCH, False, 0.10, "7 %"),
+    Aim("throughput, offline", ("throughput_out_tok_s", "throughput_total_tok_s"), ("offline",), False, 0.10, "7 %"),
+    Aim("throughput, closed loop", ("throughput_out_tok_s",), ("closed_loop",), False, 0.10, "7 %"),
+    Aim("end-to-end latency", ("e2e_latency_ms",), (*BATCH, "closed_loop"), False, 0.10, "4 %"),
+    Aim("TTFT, closed loop", ("ttft_ms",), ("closed_loop",), False, 0.20, "5 to 10 %"),
+    Aim("prefill and TTFT of one request or batch", ("ttft_ms", "prefill_ms"), BATCH, False, 0.12, "5 to 10 %"),
+    Aim("llama.cpp generation (tg)", ("tg_tok_s",), BATCH, False, 0.10, "8 %"),
+    Aim("llama.cpp prompts (pp)", ("pp_tok_s",), BATCH, False, 0.20, "19 %"),
+    Aim("open loop, TTFT and TPOT, mean", ("ttft_ms", "tpot_ms", "itl_ms"), OPEN, False, 0.25, ""),
+    Aim("open loop, TTFT and TPOT, p99", ("ttft_ms", "tpot_ms", "itl_ms"), OPEN, True, 0.40, ""),
+)
+
+
+def read(scored: Path, left_out: Path) -> list[Row]:
+    """Read what `infercast validate` and `tools.score` wrote."""
+    with scored.open(newline="") as file:
+        found = [_row(row, "", float(row["error"] or "nan")) for row in csv.DictReader(file) if row["quality"] in "AB"]
+    never_seen = [each for each in found if each.group in EXCLUDED and not each.stat.startswith("p9")]
+    found += [each._replace(left_out=kind) for each in never_seen for kind in KINDS]
+    with left_out.open(newline="") as file:
+        return found + [_row(row, row["left_out"], math.expm1(float(row["error"]))) for row in csv.DictReader(file)]
+
+
+def _row(row: dict[str, str], left_out: str, error: float) -> Row:
+    group = (row["source"], row["hardware"], row["model"])
+    light = float(row.get("light") or "nan") if row.get("quality", "") == "A" else math.nan
+    fields = (row["engine"], row["metric"], row["regime"], row["stat"])
+    return Row(left_out, group, *fields, float(row["measured"]), error, light)
+
+
+def errors(rows: Iterable[Row]) -> list[float]:
+    """Return the mean |error| of each group and metric."""
+    groups: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for row in rows:
+        if math.isfinite(row.error):
+            groups[(*row.group, row.metric)].append(abs(row.error))
+    return [float(np.mean(each)) for each in groups.values()]
+
+
+def about(rows: Iterable[Row], aim: Aim) -> list[Row]:
+    """Return the rows that a line of the table is about."""
+    return [
+        row
+        for row in rows
+        if row.metric in aim.metrics and row.regime in aim.regimes and row.stat.startswith("p9") == aim.tail
+    ]
+
+
+def percent(values: Sequence[float], share: float = 0.5) -> str:
+    """Format a quantile of errors."""
+    return f"{np.quantile(values, share):.0%}".replace("%", " %") if values else "-"
+
+
+def headline(rows: list[Row]) -> Iterator[str]:
+    """Yield the table of the aims."""
+    yield (
+        "| metric | aim | seen by the fit | "
+        + " | ".join(f"without the {kind}" for kind in KINDS)
+        + " | groups | p90 |"
+    )
+    yield "|---|---|---|" + "---|" * len(KINDS) + "---|---|"
+    for aim in AIMS:
+        some = about(rows, aim)
+        by_kind = [errors(row for row in some if row.left_out == kind) for kind in ("", *KINDS)]
+        pair = by_kind[1]
+        met = "**" if pair and np.median(pair) <= aim.aim else ""
+        cells = [percent(each) for each in by_kind]
+        cells[1] = f"{met}{cells[1]}{met}"
+        asked = f"{aim.aim:.0%}".replace("%", " %")
+        yield f"| {aim.name} | {asked} | {' | '.join(cells)} | {len(pair)} | {percent(pair, 0.9)} |"
+
+
+def parts(rows: list[Row], key: Callable[[Row], str], name: str) -> Iterator[str]:
+    """Yield a table of errors by a key: seen, without the device and model, without the device."""
+    yield f"| {name} | groups | seen | without the device and model | without the device | p90 |"
+    yield "|---|---|---|---|---|---|"
+    names = sorted({key(row) for row in rows}, key=lambda each: -len({r.group for r in rows if key(r) == each}))
+    for each in names:
+        some = [row for row in rows if key(row) == each]
+        seen, pair, device = (errors(r for r in some if r.left_out == kind) for kind in ("", *KINDS[:2]))
+        if len(pair) > 1:
+            cells = f"{percent(seen)} | {percent(pair)} | {percent(device)} | {percent(pair, 0.9)}"
+            yield f"| {each} | {len(pair)} | {cells} |"
+
+
+def worst(rows: list[Row]) -> Iterator[str]:
+    """Yield the groups that are furthest off when left out, with the reason where one is known."""
+    yield "| group | metric | rows | error | bias | why |"
+    yield "|---|---|---|---|---|---|"
+    groups: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for row in rows:
+        if row.left_out == KINDS[0] and row.regime != "open_loop" and math.isfinite(row.error):
+            groups[(*row.group, f"{row.metric}, {row.regime}")].append(row.error)
+    ranked = sorted(groups.items(), key=lambda item: -float(np.mean(np.abs(item[1]))))
+    for (source, device, model, metric), each in ranked[:WORST]:
+        why = EXCLUDED.get((source, device, model), "")
+        off, bias = (f"{value:.0%}".replace("%", " %") for value in (np.mean(np.abs(each)), np.mean(each)))
+        yield f"| {source}, {device}, {model} | {metric} | {len(each)} | {off} | {bias} | {why} |"
+
+
+def faster_than_light(rows: list[Row]) -> dict[tuple[str, ...], list[float]]:
+    """Return measured over light, as a speed, of rows of grade A that are more than a margin faster, by group."""
+    found: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for row in rows:
+        if math.isfinite(row.light):
+            speed = row.measured / row.light if "tok_s" in row.metric else row.light / row.measured
+            if speed > 1 + LIGHT_MARGIN:
+                found[(*row.group, row.engine, row.metric)].append(speed)
+    return found
+
+
+def light(rows: list[Row]) -> Iterator[str]:
+    """Yield the table of rows that beat the speed of light."""
+    yield "| group | engine | metric | rows | faster by |"
+    yield "|---|---|---|---|---|"
+    for (source, device, model, engine, metric), speeds in sorted(faster_than_light(rows).items()):
+        low, high = (f"{each - 1:.0%}".replace("%", " %") for each in (min(speeds), max(speeds)))
+        yield f"| {source}, {device}, {model} | {engine} | {metric} | {len(speeds)} | {low} to {high} |"
+
+
+def draw(rows: list[Row]) -> Figure:
+    """Draw predicted over measured of what was left out by device and model, one panel per metric."""
+    left = [row for row in rows if row.left_out == KINDS[0]]
+    names = ("ttft_ms", "tpot_ms", "e2e_latency_ms", "throughput_out_tok_s", "throughput_total_tok_s", "tg_tok_s")
+    figure = Figure(figsize=(12, 7.2), layout="constrained")
+    for ax, name in zip(figure.subplots(2, 3).ravel(), names, strict=True):
+        some = [row for row in left if row.metric == name]
+        for regime in sorted({row.regime for row in some}):
+            these = [row for row in some if row.regime == regime]
+            x = np.array([row.measured for row in these])
+            ax.plot(x, x * np.array([1 + row.error for row in these]), ".", ms=3, alpha=0.5, label=regime)
+        ends = np.array([min(row.measured for row in some), max(row.measured for row in some)])
+        for factor, style in ((1.0, "-"), (1.25, ":"), (0.8, ":")):
+            ax.plot(ends, ends * factor, style, color="#444444", lw=0.8)
+        ax.set(xscale="log", yscale="log", title=name, xlabel="measured", ylabel="predicted")
+        ax.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def explicable(rows: list[Row]) -> str:
+    """Say what the closed loops come to without the groups that no physics explains."""
+    kept = [row for row in rows if row.left_out == KINDS[0] and row.group not in EXCLUDED]
+    return ", ".join(f"{aim.name} {percent(errors(about(kept, aim)))}" for aim in AIMS if "closed_loop" in aim.regimes)
+
+
+def page(rows: list[Row]) -> str:
+    """Return the text of docs/accuracy.md."""
+    held = read_yaml(ROOT / "simulator" / "residuals.yaml")["coverage"]
+    covered = ", ".join(f"{basis} {float(share):.0%}".replace("%", " %") for basis, share in held.items())
+    tables = {
+        "headline": headline(rows),
+        "engines": parts(rows, lambda row: row.engine.split(" (")[0].split(",")[0], "engine"),
+        "devices": parts(rows, lambda row: row.group[1], "device"),
+        "worst": worst(rows),
+        "light": light(rows),
+    }
+    text = (ROOT / "tools" / "accuracy.txt").read_text()
+    filled = {name: "\n".join(lines) for name, lines in tables.items()}
+    number = sum(row.left_out == "" and math.isfinite(row.error) for row in rows)
+    return text.format(**filled, rows=f"{number:,}", coverage=covered, explicable=explicable(rows))
+
+
+def main() -> None:
+    """Write the page and the plot."""
+    rows = read(Path(sys.argv[1]), Path(sys.argv[2]))
+    (ROOT / "docs" / "accuracy.md").write_text(page(rows))
+    (ROOT / "docs" / "images").mkdir(exist_ok=True)
+    draw(rows).savefig(ROOT / "docs" / "images" / "accuracy.png", dpi=72)
+
+
+if __name__ == "__main__":
+    main()
