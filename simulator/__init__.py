@@ -12,11 +12,14 @@ from importlib.metadata import version
 from typing import Any
 
 _ROOMS = {
+    "autoscaler": ("Autoscaler", "Failure"),
+    "clients": ("Clients",),
     "cost": ("Bill", "bill", "usd_per_million"),
     "deployment": ("Deployment", "Settings", "default_layout", "deploy"),
     "engine": ("Engine", "load_engine"),
     "errors": ("DoesNotFitError", "InfercastError", "NotModelledError", "ProfileError", "UnitError", "WorkloadError"),
     "explain": ("Explanation", "Split", "split"),
+    "fleet": ("Fleet", "FleetRun", "Pool", "simulate_fleet"),
     "hardware": ("Hardware", "load_hardware"),
     "lengths": ("Fixed", "Independent", "LogNormal", "Uniform"),
     "memory": ("MemoryPlan", "memory_plan"),
@@ -25,8 +28,11 @@ _ROOMS = {
     "prices": ("Offer", "cheapest", "load_offers", "own_offer"),
     "perfetto": ("trace", "write_trace"),
     "queueing": ("QueueEstimate", "erlang_c", "m_g_1_wait_s", "m_m_c_wait_s"),
+    "rate_curves": ("RateCurve", "read_rate_curve"),
     "report": ("Report", "summarize"),
     "roofline": ("StepModel",),
+    "routers": ("Router",),
+    "service": ("Service", "ServiceReport"),
     "simulate": ("Run",),  # the function has the name of its module, which would hide it
     "slo": ("Slo", "parse_slo"),
     "timeline": ("Timeline", "timeline_of"),

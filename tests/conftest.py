@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 SHARED = Path(__file__).parents[2] / "shared"
+settings.register_profile("quick", max_examples=40, deadline=None)
+settings.load_profile("quick")  # pytest --hypothesis-profile=default: 100 examples each
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from test_cli import infercast, printed, refused
+from test_cli import fresh, infercast, printed, refused
 
 DEPLOYMENT = ["--model", "llama-3.1-8b", "--hardware", "l40s"]
 CHAT = [*DEPLOYMENT, "--workload", "chat", "--num-prompts", "500"]
@@ -31,7 +31,7 @@ def test_one_simulation_is_a_result_file_of_vllm_bench():
 
 def test_the_same_seed_prints_the_same_bytes_and_another_does_not():
     command = ["simulate", *CHAT, "--rate", "1", "--format", "json"]
-    assert printed(*command) == printed(*command)
+    assert printed(*command) == fresh(*command)
     assert printed(*command) != printed(*command, "--seed", "1")
 
 

@@ -234,6 +234,7 @@ def test_the_table_of_shipped_models_equals_the_sum_of_ops(name):
         assert math.isclose(looked_up(table, counts), step.seconds(counts), rel_tol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", names("hardware_profiles"))
 def test_no_shipped_engine_beats_light_on_a_shipped_device(device):
     batches_of = ([Sequence(1, 1000)], [Sequence(1, 1000)] * 200, [Sequence(4000, 0)])

@@ -21,6 +21,7 @@ def test_the_shipped_schema_is_current(name):
     jsonschema.Draft202012Validator.check_schema(written)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "path"), FILES, ids=lambda each: each.name if isinstance(each, Path) else "")
 def test_every_shipped_file_names_and_meets_its_schema(name, path):
     assert path.read_text().partition("\n")[0] == FIRST_LINE

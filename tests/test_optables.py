@@ -169,7 +169,7 @@ def test_a_name_that_is_no_file(tmp_path):
 
 @pytest.fixture(scope="module")
 def recorded():
-    """A recorded `infercast check` of SmolLM2-135M on one thread; one neighbour was busy, as its guard noted."""
+    """A recorded `infercast check` of SmolLM2-135M in bf16 on one thread of a quiet machine."""
     return json.loads((Path(__file__).parent / "fixtures" / "check-reference-smollm2.json").read_text())
 
 
@@ -206,9 +206,9 @@ def test_recorded_predictions_are_made_again(recorded, smollm2, tmp_path):
         assert table_seconds(better, counts) == pytest.approx(row["predicted_s"]["calibrated"], rel=1e-6)
 
 
-@pytest.mark.parametrize(("kind", "bound"), [("prefill", 0.15), ("decode", 0.12), ("mixed", 0.12)])
+@pytest.mark.parametrize(("kind", "bound"), [("prefill", 0.15), ("decode", 0.08), ("mixed", 0.07)])
 def test_recorded_steps_are_near(recorded, kind, bound):
-    """Beside a busy neighbour; the aims on a quiet machine are 5, 8 and 7 %."""
+    """The aims are 5, 8 and 7 %: prompts miss theirs, as shapes are new in the small loads and warm in the cells."""
     rows = [row for row in recorded["cells"] if row["kind"] == kind]
     measured = [row["measured_s"] for row in rows]
     calibrated, roofline = (
@@ -220,6 +220,8 @@ def test_recorded_steps_are_near(recorded, kind, bound):
 
 def test_the_recorded_load_is_near(recorded):
     load = recorded["load"]
-    for name in ("ttft_p50_s", "tpot_p50_s", "e2el_p50_s"):
-        assert abs(load["predicted"]["calibrated"][name] / load["measured"][name] - 1) < 0.08
-        assert load["predicted"]["roofline"][name] < load["measured"][name]
+    for metric in ("ttft", "tpot", "e2el"):
+        for share, bound in (("p50", 0.08), ("p95", 0.15)):
+            name = f"{metric}_{share}_s"
+            assert abs(load["predicted"]["calibrated"][name] / load["measured"][name] - 1) < bound
+            assert load["predicted"]["roofline"][name] < load["measured"][name]

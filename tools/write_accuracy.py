@@ -130,7 +130,7 @@ def parts(rows: list[Row], key: Callable[[Row], str], name: str) -> Iterator[str
     """Yield a table of errors by a key: seen, without the device and model, without the device."""
     yield f"| {name} | groups | seen | without the device and model | without the device | p90 |"
     yield "|---|---|---|---|---|---|"
-    names = sorted({key(row) for row in rows}, key=lambda each: -len({r.group for r in rows if key(r) == each}))
+    names = sorted({key(row) for row in rows}, key=lambda each: (-len({r.group for r in rows if key(r) == each}), each))
     for each in names:
         some = [row for row in rows if key(row) == each]
         seen, pair, device = (errors(r for r in some if r.left_out == kind) for kind in ("", *KINDS[:2]))

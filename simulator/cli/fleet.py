@@ -39,7 +39,7 @@ def command(
     ] = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
-    """Simulate several copies behind a router: autoscaling, failures, pools for prefill and decode, clients that wait.
+    """Simulate copies behind a router: autoscaling, failures, pools for prefill and decode, clients that wait.
 
     Latencies are what users see: from the first sending, over the network, retries included.
     """
