@@ -11,6 +11,7 @@ from simulator.errors import NotModelledError
 from simulator.fleet import FleetRun
 from simulator.queueing import QueueEstimate
 from simulator.report import Report
+from simulator.roofline import StepTable
 from simulator.simulate import Run
 from simulator.state import UNCACHED, Table
 
@@ -110,6 +111,21 @@ def _of_prompts(run: Run) -> tuple[Floats, Floats, Floats]:
         if run.limits.policy != UNCACHED:  # without a cache every token is a prompt again, its own
             later[served] = prompts.between(first_s, finished_s)[0]
     return own, others, later
+
+
+def saved_prefill_s(run: Run, table: StepTable) -> float:
+    """Return the seconds of prompts that cached prefixes saved: h tokens at the head of a prompt, not computed.
+
+    Each costs what one more token adds to a full step, and its attention: a h + b h + c h (h + 1) / 2, with a the last
+    slope of `table.token_s`, b and c the slopes of prompt tokens and pairs. What a load from the host took is not
+    taken off.
+    """
+    hit = run.hit_tokens.astype(np.float64)
+    per_token = float(table.token_s[-1] - table.token_s[-2]) + float(table.slopes[2])
+    window = run.limits.window or hit.max(initial=0.0) + 1
+    full = hit * (hit + 1) / 2
+    windowed = np.where(hit > window, window * (hit - (window - 1) / 2), full)
+    return float((per_token * hit + table.slopes[3] * full + table.slopes[4] * windowed).sum())
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,13 @@ from simulator.clients import Clients
 from simulator.deployment import Deployment
 from simulator.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S, Link, cache_bytes
 from simulator.errors import InfercastError
+from simulator.explain import saved_prefill_s
 from simulator.fleet import Fleet, FleetRun, Pool, simulate_fleet
 from simulator.limits import limits, refuse_too_long
 from simulator.memory import memory_plan
 from simulator.prices import Offer
 from simulator.report import Report, Statistic, statistic, summarize
+from simulator.roofline import StepTable
 from simulator.routers import Router
 from simulator.simulate import Progress
 from simulator.slo import Slo
@@ -47,11 +49,16 @@ class Service:
             given = f"{self.prefill_replicas} of {self.replicas} replicas for prefill"
             raise InfercastError(given, "each pool needs one", "Give, say, 2 of 4")
 
+    @cached_property
+    def table(self) -> StepTable:
+        """The seconds of every step of a copy."""
+        deployment = self.deployment
+        return deployment.step_model().table(deployment.max_num_batched_tokens, deployment.max_num_seqs)
+
     def fleet(self, requests: Requests) -> Fleet:
         """Return it as the event loop takes it."""
-        deployment = self.deployment
+        deployment, table = self.deployment, self.table
         allowed, more = limits(deployment, requests), (deployment.layout.pp, deployment.acceptance)
-        table = deployment.step_model().table(deployment.max_num_batched_tokens, deployment.max_num_seqs)
         pool = Pool(allowed, table, self.replicas - self.prefill_replicas, *more)
         if not self.prefill_replicas:
             return Fleet(pool, self.router, self.autoscaler, self.failures)
@@ -147,6 +154,11 @@ class ServiceReport:
     def hit_rate(self) -> float:
         """Share of the prompts' tokens that the prefix cache held at the first admission."""
         return float(self.run.hit_tokens.sum() / self.run.requests.prompt_tokens.sum())
+
+    @property
+    def saved_prefill_s(self) -> float:
+        """Seconds of prefill, over all copies, that the prefix cache saved."""
+        return saved_prefill_s(self.run, self.service.table)
 
     def up(self, times_s: Floats) -> Ints:
         """Count the replicas that are up at some times."""

@@ -14,7 +14,7 @@ from test_cli import infercast, printed, refused
 
 from simulator.deployment import deploy
 from simulator.errors import NotModelledError
-from simulator.explain import PARTS, Explanation, split
+from simulator.explain import PARTS, Explanation, saved_prefill_s, split
 from simulator.fleet import Fleet, Link, Pool, simulate_fleet
 from simulator.perfetto import trace
 from simulator.report import Report, summarize
@@ -242,3 +242,18 @@ def test_overload_has_no_percentiles():
     assert "a p95 of them does not exist" in text
     assert next(line for line in text.splitlines() if line.startswith("TTFT ms")).split()[2:] == ["-"] * 11
     assert infercast(*command).returncode == 0
+
+
+def test_a_hit_saves_what_the_two_prompts_differ_by():
+    """The second of two equal prompts finds one unit of 16 tokens, and takes as much less as is said to be saved."""
+    table = StepTable(1e-3 + 1e-5 * np.arange(65.0), 1e-4 * np.arange(9.0), np.array([1e-6, 0, 2e-6, 3e-7, 0]))
+    ids = Prefixes.of([[7], [7]])
+    requests = Requests(np.array([0.0, 1.0]), np.array([32, 32]), np.array([1, 1]), prefixes=ids)
+    limits = Limits(
+        policy=0, max_num_seqs=8, max_num_batched_tokens=64, num_blocks=8, block_size=16, admit_full_prompt=True,
+        async_scheduling=False, window=0, full_groups=1, window_groups=0, window_blocks=0, prefix_unit_tokens=16,
+    )  # fmt: skip
+    run = simulate(limits, table, requests)
+    assert run.hit_tokens.tolist() == [0, 16]
+    first, second = run.first_token_s - requests.arrival_s
+    assert saved_prefill_s(run, table) == pytest.approx(first - second)

@@ -90,6 +90,7 @@ def _row(workload: Workload, rate: float | None, each: ServiceReport) -> Row:
         "retries": int(run.retries.sum()),
         "timeouts": int(run.timeouts.sum()),
         "hit_rate": each.hit_rate,
+        "saved_prefill_s": each.saved_prefill_s,
         "busy_share": each.busy_share,
         "replica_hours": each.replica_hours,
         "device_hours": each.replica_hours * service.deployment.layout.devices,
@@ -147,6 +148,14 @@ def _views(workload: Workload, _rate: float | None, each: ServiceReport) -> list
     return views
 
 
+def _cached(each: ServiceReport) -> str:
+    share = each.saved_prefill_s / each.run.paid_s
+    worth = [f"${usd * share:,.3g} {kind}" for kind, (_, usd) in _bills(each).items()]
+    paid = f", worth {', '.join(worth)}" if worth else ""
+    there = f"{each.hit_rate:.0%} of the prompts' tokens were there"
+    return f"Prefix cache: {there}, which saved {scaled(each.saved_prefill_s, 's')} of prefill{paid}."
+
+
 def _notes(each: ServiceReport, deadline: str) -> list[str]:
     run, report = each.run, each.report
     hours = f"{each.replica_hours:.3g} replica-hours ({each.replica_hours / (run.closed_s / 3600):.3g} on average)"
@@ -157,7 +166,7 @@ def _notes(each: ServiceReport, deadline: str) -> list[str]:
         f"starts anew after failures, {int(run.timeouts.sum())} timeouts of served ones."
     ]
     if run.hit_tokens.any():
-        said.append(f"Prefix cache: {each.hit_rate:.0%} of the prompts' tokens were there.")
+        said.append(_cached(each))
     if report.slo.bounds_s:
         said.append(f"{each.within_share:.1%} of all requests keep every bound of the SLO ({report.slo}).")
     if report.overloaded:

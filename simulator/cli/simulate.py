@@ -25,7 +25,7 @@ from simulator.cli.output import (
 )
 from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
 from simulator.deployment import Deployment
-from simulator.explain import PARTS
+from simulator.explain import PARTS, saved_prefill_s
 from simulator.plan import Scenario, binding
 from simulator.report import GROWING, QUANTILES, Report
 from simulator.workload import ClosedLoop, Workload
@@ -195,10 +195,13 @@ def _summary(rows: list[Row]) -> View:
     return View(f"Under load: {title}", columns, rows)
 
 
-def _held(report: Report) -> str:
+def _held(scenario: Scenario, report: Report) -> str:
     waste, hits = report.cache_waste, report.prefix_hit_rate
     empty = f", {waste:.1%} of what is held empty" if waste is not None else ""
-    return empty + (f", {hits:.0%} of the prompts' tokens there before" if hits else "")
+    if not hits:
+        return empty
+    saved_s = saved_prefill_s(report.run, scenario.table)
+    return f"{empty}, {hits:.0%} of the prompts' tokens there before, which saved {saved_s:,.3g} s of prefill"
 
 
 def _notes(scenario: Scenario, rate: float | None, report: Report) -> list[str]:
@@ -211,7 +214,8 @@ def _notes(scenario: Scenario, rate: float | None, report: Report) -> list[str]:
         f"{at}: {report.output_tokens_per_s:,.0f} output and {report.total_tokens_per_s:,.0f} total tokens/s, "
         f"{report.requests_per_s:.3g} requests/s over {report.duration_s:,.0f} s; busy {report.utilisation:.0%}, "
         f"prompts {report.prompt_share:.0%} of this; cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
-        f"{_held(report)}; {int(report.run.preemptions.sum())} preemptions; {binding(scenario.deployment, report)}."
+        f"{_held(scenario, report)}; {int(report.run.preemptions.sum())} preemptions; "
+        f"{binding(scenario.deployment, report)}."
     ]
     if report.overloaded:
         grew = f"in the second half of the trace the queue grew by {report.queue_growth_per_s:.3g} requests per second"

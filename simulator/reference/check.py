@@ -45,13 +45,17 @@ ROUNDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to check: the load as a share of what the engine can carry, how many requests, the limits."""
+    """What to check: the load as a share of what the engine can carry, how many requests, the limits.
+
+    `quick`: half of the small loads and of the cells, each once: about a minute, and less sure.
+    """
 
     load: float = 0.6
     requests: int = 100
     max_num_seqs: int = 16
     max_num_batched_tokens: int = 256
     seed: int = 0
+    quick: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.load < 1:
@@ -170,12 +174,16 @@ class Checker:
 
     def measure_held_out(self) -> list[tuple[Cell, Timing]]:
         """Time the held-out cells."""
-        return self._measured(fitting(HELD_OUT, self.executor))
+        return self._measured(self._held_out)
+
+    @property
+    def _held_out(self) -> list[Cell]:
+        return fitting(HELD_OUT[:: 2 if self.plan.quick else 1], self.executor)
 
     def _measured(self, cells: Sequence[Cell]) -> list[tuple[Cell, Timing]]:
         """Time each cell in rounds far apart and keep its fastest: others can only slow it down."""
         found: dict[Cell, Timing] = {}
-        for _ in range(ROUNDS):
+        for _ in range(1 if self.plan.quick else ROUNDS):
             for cell in cells:
                 self._progress(f"{cell.kind} step {tuple(cell)}")
                 timing = measure_cell(self.executor, cell)
@@ -200,7 +208,7 @@ class Checker:
         steps = self._mini_steps()
         pulses.append(Pulse.take(self.build.device))
         tiers = self._tiers(bench, tables, steps, like)
-        held_out = fitting(HELD_OUT, self.executor)
+        held_out = self._held_out
         predicted = [self._predicted(tiers, cell) for cell in held_out]
         load = self._predicted_load(tiers) if self.plan.requests else None
         measured = self.measure_held_out()
@@ -225,7 +233,7 @@ class Checker:
     def _mini_steps(self) -> list[tuple[Counts, float]]:
         """Serve the small loads with the engine's own scheduler, and return their typical steps."""
         runs = []
-        for requests in mini_loads(self._max_tokens):
+        for requests in mini_loads(self._max_tokens)[:: 2 if self.plan.quick else 1]:
             self._progress(f"small load: {len(requests)} prompts of {requests.max_prompt_tokens} tokens")
             prompts = random_prompts(requests, self.model.vocab, self.plan.seed)
             runs.append(serve(self.executor, self.limits, requests, prompts, WallClock()).steps)

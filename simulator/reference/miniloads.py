@@ -13,7 +13,7 @@ Serve = Callable[[Requests, list[list[int]]], StepLog]
 LENGTHS = Independent(Uniform(32, 300), Uniform(8, 64))
 SATURATING = 60  # requests at once: what the engine carries when it never waits for users
 OUTPUT_TOKENS = 8
-MINI = (*((count, prompt) for prompt in (16, 100, 256) for count in (1, 2, 4, 8, 16)), (4, 700), (2, 1000))
+MINI = (*((count, prompt) for prompt in (16, 110, 256) for count in (1, 2, 4, 8, 16)), (4, 700), (2, 1000))
 
 
 def mini_loads(max_tokens: int) -> list[Requests]:
