@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.optables import table_seconds
+from simulator.report import latencies_s
 from simulator.roofline import StepTable
 from simulator.simulate import Run, begin, end, opening
 from simulator.state import Limits
@@ -75,15 +76,9 @@ def logged_latencies(log: StepLog) -> dict[str, float]:
 
 
 def _quantiles(arrival_s: Floats, first_s: Floats, last_s: Floats, outputs: npt.NDArray[Any]) -> dict[str, float]:
-    several = outputs > 1  # a request of one token has no TPOT
-    metrics = {
-        "ttft": first_s - arrival_s,
-        "tpot": (last_s - first_s)[several] / (outputs[several] - 1),
-        "e2el": last_s - arrival_s,
-    }
     return {
-        f"{name}_{label}_s": float(np.quantile(values, share))
-        for name, values in metrics.items()
+        f"{name}_{label}_s": float(np.nanquantile(values, share))
+        for name, values in latencies_s(arrival_s, first_s, last_s, outputs).items()
         for label, share in QUANTILES.items()
     }
 
@@ -102,11 +97,7 @@ def limits_of(log: StepLog, window: int = 0) -> Limits:
         num_blocks=log.limits["num_blocks"],
         block_size=log.limits["block_size"],
         admit_full_prompt=bool(log.limits["admit_full_prompt"]),
-        async_scheduling=False,
         window=window,
-        full_groups=1,
-        window_groups=0,
-        window_blocks=0,
     )
 
 

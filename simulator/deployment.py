@@ -10,7 +10,7 @@ from simulator.hardware import Hardware, load_hardware
 from simulator.links import host_bytes_per_s
 from simulator.model import Model, load_model
 from simulator.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
-from simulator.roofline import StepModel
+from simulator.roofline import StepModel, StepTable
 from simulator.work import Layout, Op
 
 LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
@@ -137,6 +137,10 @@ class Deployment:
     def memory_fraction(self) -> float:
         """Share of the memory that the engine may use, by its own convention."""
         return self.settings.memory_fraction or float(self.engine.memory.fraction)
+
+    def step_table(self, *, light: bool = False) -> StepTable:
+        """Return the same for the event loop, as long as its steps can be."""
+        return self.step_model(light=light).table(self.max_num_batched_tokens, self.max_num_seqs)
 
     def step_model(self, *, light: bool = False) -> StepModel:
         """Return the seconds of its steps, or the speed of light that no kernel can beat."""

@@ -44,7 +44,7 @@ class Scenario:
     @cached_property
     def table(self) -> StepTable:
         """The seconds of every step."""
-        return self.deployment.step_model().table(self.deployment.max_num_batched_tokens, self.deployment.max_num_seqs)
+        return self.deployment.step_table()
 
     def report(self, workload: Workload, progress: Progress | None = None) -> Report:
         """Simulate a workload on one copy of the model; a replayed trace has no warm-up to drop."""

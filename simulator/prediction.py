@@ -211,7 +211,7 @@ def _table(deployment: Deployment, light: bool) -> StepTable:
 
 
 def _fresh_table(deployment: Deployment, light: bool) -> StepTable:
-    return deployment.step_model(light=light).table(deployment.max_num_batched_tokens, deployment.max_num_seqs)
+    return deployment.step_table(light=light)
 
 
 class _Load(NamedTuple):

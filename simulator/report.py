@@ -93,6 +93,19 @@ def warm_up(values: Floats) -> int:
     return 5 * int(np.argmin(error[: len(means) // 2]))
 
 
+def latencies_s(
+    arrival_s: Floats, first_s: Floats, last_s: Floats, outputs: npt.NDArray[np.int64]
+) -> dict[str, Floats]:
+    """Return TTFT, TPOT = (E2EL - TTFT) / (n - 1) and E2EL of requests; one of a single token has no TPOT: NaN.
+
+    >>> latencies_s(np.array([1.0]), np.array([1.5]), np.array([2.5]), np.array([11]))["tpot"]
+    array([0.1])
+    """
+    gaps = np.where(outputs > 1, outputs - 1, 1)
+    tpot = np.where(outputs > 1, (last_s - first_s) / gaps, np.nan)
+    return {"ttft": first_s - arrival_s, "tpot": tpot, "e2el": last_s - arrival_s}
+
+
 @dataclass(frozen=True)
 class Report:
     """A run's numbers. The first `skipped` requests are left out of latencies and rates, and this is said.
@@ -114,21 +127,13 @@ class Report:
 
     @property
     def latencies_s(self) -> dict[str, Floats]:
-        """One value per request: TTFT, TPOT = (E2EL - TTFT) / (n - 1), E2EL, queue time.
-
-        A request of one output token has no TPOT: NaN.
-        """
+        """One value per request: TTFT, TPOT, E2EL as users see them, queue time."""
         run, kept = self.run, self._kept
-        arrival = run.requests.arrival_s[kept]
-        first, last, outputs = run.first_token_s[kept], run.finished_s[kept], run.requests.output_tokens[kept]
-        outside_s = self.request_s + self.network_s
-        gaps = np.where(outputs > 1, outputs - 1, 1)
-        return {
-            "ttft": first - arrival + outside_s,
-            "tpot": np.where(outputs > 1, (last - first) / gaps, np.nan),
-            "e2el": last - arrival + outside_s,
-            "queue": run.scheduled_s[kept] - arrival,
-        }
+        arrival_s, outputs = run.requests.arrival_s[kept], run.requests.output_tokens[kept]
+        found = latencies_s(arrival_s, run.first_token_s[kept], run.finished_s[kept], outputs)
+        for name in ("ttft", "e2el"):
+            found[name] += self.request_s + self.network_s
+        return found | {"queue": run.scheduled_s[kept] - arrival_s}
 
     @cached_property
     def metrics(self) -> dict[str, Statistic]:

@@ -52,8 +52,7 @@ class Service:
     @cached_property
     def table(self) -> StepTable:
         """The seconds of every step of a copy."""
-        deployment = self.deployment
-        return deployment.step_model().table(deployment.max_num_batched_tokens, deployment.max_num_seqs)
+        return self.deployment.step_table()
 
     def fleet(self, requests: Requests) -> Fleet:
         """Return it as the event loop takes it."""

@@ -27,11 +27,11 @@ class Limits(NamedTuple):
     num_blocks: int
     block_size: int
     admit_full_prompt: bool
-    async_scheduling: bool  # a step is decided while the one before runs, so it misses the arrivals in between
-    window: int  # 0: no layer has one
-    full_groups: int
-    window_groups: int
-    window_blocks: int
+    async_scheduling: bool = False  # a step is decided while the one before runs, so it misses the arrivals in between
+    window: int = 0  # 0: no layer has one
+    full_groups: int = 1
+    window_groups: int = 0
+    window_blocks: int = 0
     admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
     long_prefill_tokens: int = 0  # most tokens of one prompt in a step; 0: no such limit
     chunked_prefill: bool = True  # off: a prompt is computed in one step

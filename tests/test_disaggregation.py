@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from test_fleet import SECONDS, TABLE, requests_of
 
 from simulator.autoscaler import Failure
 from simulator.clients import Clients
@@ -22,21 +23,8 @@ LIMITS = Limits(
     num_blocks=200,
     block_size=4,
     admit_full_prompt=True,
-    async_scheduling=False,
-    window=0,
-    full_groups=1,
-    window_groups=0,
-    window_blocks=0,
 )
-# A second per token; and nothing at all.
-SECONDS = StepTable(token_s=np.arange(4096.0), logit_s=np.zeros(65), slopes=np.zeros(5))
 FREE = StepTable(token_s=np.zeros(4096), logit_s=np.zeros(65), slopes=np.zeros(5))
-UNIT_S = 2.0**-20
-TABLE = StepTable(
-    token_s=(1000 + 11 * np.arange(4096)) * UNIT_S,
-    logit_s=(100 + np.arange(65)) * UNIT_S,
-    slopes=np.array([3.0, 1, 0, 3, 1]) * UNIT_S,
-)
 ALONE = LIMITS._replace(max_num_seqs=1)
 
 
@@ -45,11 +33,6 @@ def split(bytes_of: list[float] | None = None, **changes: object) -> Fleet:
     link = Link(1.0, 0.5, None if bytes_of is None else np.array(bytes_of))
     asked = {"pool": Pool(ALONE, SECONDS), "prefill": Pool(ALONE, SECONDS), "link": link} | changes
     return Fleet(**asked)  # type: ignore[arg-type]
-
-
-def requests_of(rows: list[tuple[float, int, int]]) -> Requests:
-    arrival_s, prompts, outputs = zip(*rows, strict=True)
-    return Requests(np.array(arrival_s), np.array(prompts), np.array(outputs))
 
 
 def drawn(count: int = 200) -> Requests:

@@ -34,11 +34,6 @@ PLAIN = Limits(
     num_blocks=1000,
     block_size=16,
     admit_full_prompt=True,
-    async_scheduling=False,
-    window=0,
-    full_groups=1,
-    window_groups=0,
-    window_blocks=0,
 )
 
 
@@ -249,11 +244,7 @@ def test_a_hit_saves_what_the_two_prompts_differ_by():
     table = StepTable(1e-3 + 1e-5 * np.arange(65.0), 1e-4 * np.arange(9.0), np.array([1e-6, 0, 2e-6, 3e-7, 0]))
     ids = Prefixes.of([[7], [7]])
     requests = Requests(np.array([0.0, 1.0]), np.array([32, 32]), np.array([1, 1]), prefixes=ids)
-    limits = Limits(
-        policy=0, max_num_seqs=8, max_num_batched_tokens=64, num_blocks=8, block_size=16, admit_full_prompt=True,
-        async_scheduling=False, window=0, full_groups=1, window_groups=0, window_blocks=0, prefix_unit_tokens=16,
-    )  # fmt: skip
-    run = simulate(limits, table, requests)
+    run = simulate(PLAIN._replace(num_blocks=8, prefix_unit_tokens=16), table, requests)
     assert run.hit_tokens.tolist() == [0, 16]
     first, second = run.first_token_s - requests.arrival_s
     assert saved_prefill_s(run, table) == pytest.approx(first - second)

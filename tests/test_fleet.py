@@ -35,11 +35,6 @@ LIMITS = Limits(
     num_blocks=24,
     block_size=4,
     admit_full_prompt=True,
-    async_scheduling=False,
-    window=0,
-    full_groups=1,
-    window_groups=0,
-    window_blocks=0,
 )
 TABLE = StepTable(
     token_s=(1000 + 11 * np.arange(4096)) * TICK_S,

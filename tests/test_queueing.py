@@ -31,11 +31,6 @@ ONE_AT_A_TIME = Limits(
     num_blocks=1 << 18,
     block_size=16,
     admit_full_prompt=True,
-    async_scheduling=False,
-    window=0,
-    full_groups=1,
-    window_groups=0,
-    window_blocks=0,
 )
 
 

@@ -81,11 +81,6 @@ def overloaded(load: float, count: int, burstiness: float, seed: int) -> bool:
         num_blocks=1 << 16,
         block_size=16,
         admit_full_prompt=True,
-        async_scheduling=False,
-        window=0,
-        full_groups=1,
-        window_groups=0,
-        window_blocks=0,
     )
     rng = np.random.default_rng(seed)
     outputs = np.ceil(rng.exponential(100.0, count)).astype(np.int64)

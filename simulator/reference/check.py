@@ -5,10 +5,7 @@ writes), "op tables" (steps composed of measured ops), "calibrated" (these fitte
 Every prediction is made before the held-out run starts.
 """
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -28,7 +25,7 @@ from simulator.reference.device import Device
 from simulator.reference.engine import Executor, engine_limits, random_prompts, serve
 from simulator.reference.guard import Guard, Pulse, Timing, drift
 from simulator.reference.miniloads import LENGTHS, mini_loads
-from simulator.reference.probe import Probe, between, ceilings, ceilings_elsewhere
+from simulator.reference.probe import Probe, between, ceilings, ceilings_elsewhere, other_process
 from simulator.reference.transformer import Build, Transformer
 from simulator.roofline import StepModel, StepTable
 from simulator.simulate import simulate
@@ -294,9 +291,5 @@ class Checker:
 
 def second_process(arguments: Sequence[str]) -> list[Timing]:
     """Time the held-out cells in a fresh process: what differs between two processes is the noise floor."""
-    command = [sys.executable, "-m", "simulator.cli", "check", *arguments, "--only-cells"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own command
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise InfercastError("the second process", f"it failed: {last}", "Run it again, or with --once")
-    return [Timing(*row) for row in json.loads(done.stdout)]
+    words, remedy = ["check", *arguments, "--only-cells"], "Run it again, or with --once"
+    return [Timing(*row) for row in other_process("the second process", "simulator.cli", words, remedy)]

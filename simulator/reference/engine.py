@@ -75,11 +75,7 @@ def engine_limits(transformer: Transformer, max_num_seqs: int, max_num_batched_t
         num_blocks=build.num_blocks,
         block_size=build.block_size,
         admit_full_prompt=True,
-        async_scheduling=False,
         window=transformer.model.window or 0,
-        full_groups=1,
-        window_groups=0,
-        window_blocks=0,
     )
 
 

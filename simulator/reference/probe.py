@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,15 +59,21 @@ def ceilings(device: Device, names: Iterable[str] = ("fp32", "bf16")) -> Ceiling
     return Ceilings(numbers.nbytes / reading.seconds, found, max(spreads))
 
 
-def ceilings_elsewhere(device: Device) -> Ceilings:
-    """Measure the ceilings in a process of its own: two processes differ by more than two repeats."""
-    words = [device.kind, str(torch.get_num_threads())]
-    command = [sys.executable, "-m", "simulator.reference.probe", *words]
+def other_process(what: str, module: str, words: Sequence[str], remedy: str) -> Any:
+    """Run a module of ours in a process of its own, and return the JSON that it prints."""
+    command = [sys.executable, "-m", module, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own command
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise InfercastError("the ceilings in a second process", f"it failed: {last}", "Run it again")
-    return Ceilings(**json.loads(done.stdout))
+        raise InfercastError(what, f"it failed: {last}", remedy)
+    return json.loads(done.stdout)
+
+
+def ceilings_elsewhere(device: Device) -> Ceilings:
+    """Measure the ceilings in a process of its own: two processes differ by more than two repeats."""
+    words = [device.kind, str(torch.get_num_threads())]
+    what = "the ceilings in a second process"
+    return Ceilings(**other_process(what, "simulator.reference.probe", words, "Run it again"))
 
 
 def between(first: Ceilings, second: Ceilings) -> float:
