@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,7 @@ class Replay:
 
 
 def replay(log: StepLog) -> Replay:
-    """Give the measured step times, one after the other, to the simulator; the same schedule should come out.
+    """Give the measured starts and lengths of the steps to the simulator; the same schedule should come out.
 
     Where a composition deviates the times that follow belong to other steps, so only the leading equal ones say much.
     When the recorded times run out the last one is used again.
@@ -130,11 +131,12 @@ def replay(log: StepLog) -> Replay:
     requests = requests_of(log)
     state = opening(limits_of(log), requests)
     clock_s, steps = np.zeros(2), list[LoggedStep]()
-    clock_s[:] = log.steps[0].start_s
-    while begin(state, clock_s):
-        seconds = log.steps[min(len(steps), len(log.steps) - 1)].seconds
-        steps.append(LoggedStep(float(clock_s[0]), seconds, parts_of(state)))
-        end(state, clock_s, seconds)
+    for step in chain(log.steps, repeat(log.steps[-1])):
+        clock_s[0] = max(clock_s[0], step.start_s)  # the engine's loop takes a little time between steps
+        if not begin(state, clock_s):
+            break
+        steps.append(LoggedStep(float(clock_s[0]), step.seconds, parts_of(state)))
+        end(state, clock_s, step.seconds)
     pairs = zip(steps, log.steps, strict=False)
     different = (index for index, (ours, theirs) in enumerate(pairs) if sorted(ours.parts) != sorted(theirs.parts))
     return Replay(tuple(steps), next(different, min(len(steps), len(log.steps))))

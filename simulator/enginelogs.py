@@ -35,7 +35,7 @@ def check_logs(folder: Path, deployment: Deployment) -> LogCheck:
     """
     small = [read_log(path) for path in sorted(folder.glob("mini-*.json"))]
     if not small or not (folder / "load.json").is_file():
-        raise ProfileError(str(folder), "it holds no mini-00.json and load.json", "Record them: docs/reference.md")
+        raise ProfileError(str(folder), "it holds no mini-00a.json and load.json", "Record them: docs/reference.md")
     load = read_log(folder / "load.json")
     tiers, window = _tiers(deployment, small), deployment.model.window
     requests, limits = requests_of(load), limits_of(load, window or 0)

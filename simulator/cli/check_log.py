@@ -7,7 +7,7 @@ from typer import Argument, Option
 
 from simulator.cli.options import Format, OutputFormat
 from simulator.cli.output import Result, emit
-from simulator.cli.steperrors import latency_rows, latency_view, load_step_rows, step_view
+from simulator.cli.steperrors import drift_note, latency_rows, latency_view, load_step_rows, step_view
 from simulator.deployment import Deployment, default_layout
 from simulator.engine import load_engine
 from simulator.enginelogs import LogCheck, check_logs
@@ -16,7 +16,7 @@ from simulator.model import load_model
 
 
 def command(
-    folder: Annotated[Path, Argument(metavar="FOLDER", help="Holds mini-00.json, ... and load.json.")],
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="Holds mini-00a.json, ... and load.json.")],
     model: Annotated[str, Option("--model", metavar="NAME", help="Model that the engine served.")],
     hardware: Annotated[str, Option("--hardware", metavar="NAME", help="Device whose roofline shapes the steps.")],
     dtype: Annotated[
@@ -36,10 +36,14 @@ def command(
 
 def _result(found: LogCheck) -> Result:
     steps, latencies = load_step_rows(found.step_errors), latency_rows(found.predicted, found.measured)
-    engine = " ".join(found.about.values())
+    about = dict(found.about)
+    drift = about.pop("drift", None)
+    engine = " ".join(about.values())
     views = [step_view(f"{engine}: steps of the load", steps), latency_view("Requests of the load", latencies)]
     notes = [
         f"Our scheduler, given its step times, takes the same first {found.equal_steps} of its {found.steps} steps.",
         "calibrated: the roofline fitted to the steps of the small loads, none of which is in the load.",
     ]
+    if drift is not None:
+        notes.append(drift_note(float(drift)))
     return Result({"latencies": latencies, "load_steps": steps}, views, notes)

@@ -57,3 +57,8 @@ STEP_COLUMNS = (
     Column("largest", "largest", percent),
     Column("bias", "bias", _factor),
 )
+
+
+def drift_note(drift: float) -> str:
+    """Say how much the machine's own speed changed while it was measured."""
+    return f"The machine's own speed changed by {drift:.0%} meanwhile: no error below that means anything."

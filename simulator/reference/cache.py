@@ -59,8 +59,9 @@ class LayerCache:
 
     def __init__(self, shape: CacheShape, device: Device) -> None:
         size = (shape.num_blocks + 1, shape.kv_heads, shape.block_size, shape.head_dim)
-        self.keys = torch.zeros(size, dtype=device.dtype, device=device.kind)
-        self.values = torch.zeros_like(self.keys)
+        # torch.zeros would map every unwritten page to one page of zeros, which reads for nothing.
+        self.keys = torch.empty(size, dtype=device.dtype, device=device.kind).zero_()
+        self.values = torch.empty_like(self.keys).zero_()
 
     @property
     def nbytes(self) -> int:

@@ -1,10 +1,12 @@
 """Steps of a given composition on the real engine: the grid on which predictions are checked."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from simulator.reference.engine import Executor
-from simulator.reference.guard import Timing, timed
+from simulator.reference.guard import Guard, Timing, timing_of
 from simulator.steplog import Part
 from simulator.work import Counts, count
 from simulator.work import Sequence as Row
@@ -64,20 +66,27 @@ def fitting(cells: Iterable[Cell], executor: Executor) -> list[Cell]:
     ]
 
 
-def measure_cell(executor: Executor, cell: Cell, repeats: int = 5) -> Timing:
-    """Time whole steps, the choice of tokens included; everything is released afterwards."""
+def measure_cells(executor: Executor, cells: Sequence[Cell], rounds: int) -> list[Timing]:
+    """Time each cell once a round, in another order each round: when serving, too, other steps come before."""
+    rng, found = np.random.default_rng(0), np.zeros((len(cells), rounds, 2))
+    for turn in range(rounds):
+        for index in rng.permutation(len(cells)).tolist():
+            found[index, turn] = _step(executor, cells[index])
+    return [timing_of(seconds, others_s) for seconds, others_s in found.transpose(0, 2, 1)]
+
+
+def _step(executor: Executor, cell: Cell) -> tuple[float, float]:
+    """Run a whole step, the choice of tokens included, and release everything: its seconds, and those of others."""
     parts, vocab = cell.parts(), executor.transformer.model.vocab
     lengths = [part.past_tokens + part.new_tokens for part in parts]
-    known = [[(17 * place + 31 * row) % vocab for place in range(length)] for row, length in enumerate(lengths)]
-    order = sorted(range(len(parts)), key=lambda row: (7 * row) % max(1, len(parts)))
-    for row in order:
+    executor.known = [
+        [(17 * place + 31 * row) % vocab for place in range(length)] for row, length in enumerate(lengths)
+    ]
+    for row in sorted(range(len(parts)), key=lambda row: (7 * row) % len(parts)):
         executor.pool.grow(row, lengths[row])
-
-    def step() -> None:
-        executor.known = [list(each) for each in known]
-        executor.execute(parts)
-
-    try:
-        return timed(step, executor.transformer.build.device, repeats=repeats, least_s=0.1)
-    finally:
-        executor.pool.keep(set())
+    executor.transformer.build.device.synchronize()
+    guard = Guard()
+    executor.execute(parts)
+    seconds, others_s = guard.elapsed_s, guard.others_s
+    executor.pool.keep(set())
+    return seconds, others_s

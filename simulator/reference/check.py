@@ -18,7 +18,7 @@ from simulator.engine import Engine
 from simulator.errors import InfercastError
 from simulator.hardware import Hardware
 from simulator.optables import OpTables, fitted, step_table, table_seconds
-from simulator.reference.cells import HELD_OUT, Cell, fitting, measure_cell
+from simulator.reference.cells import HELD_OUT, Cell, fitting, measure_cells
 from simulator.reference.checkpoint import Checkpoint
 from simulator.reference.clock import WallClock
 from simulator.reference.device import Device
@@ -37,7 +37,6 @@ from simulator.workload import ClosedLoop, OpenLoop, Workload
 Progress = Callable[[str], None]
 TIERS = ("roofline", "profile", "op tables", "calibrated")
 MAX_TOKENS = 2048  # of a cell
-ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,23 +168,14 @@ class Checker:
         self.executor = Executor(Transformer(checkpoint, build))
         self._windowed = self.model.window
 
-    def measure_held_out(self) -> list[tuple[Cell, Timing]]:
+    def measure_held_out(self) -> list[Timing]:
         """Time the held-out cells."""
-        return self._measured(self._held_out)
+        self._progress(f"{len(self._held_out)} held-out steps")
+        return measure_cells(self.executor, self._held_out, 3 if self.plan.quick else 7)
 
     @property
     def _held_out(self) -> list[Cell]:
         return fitting(HELD_OUT[:: 2 if self.plan.quick else 1], self.executor)
-
-    def _measured(self, cells: Sequence[Cell]) -> list[tuple[Cell, Timing]]:
-        """Time each cell in rounds far apart and keep its fastest: others can only slow it down."""
-        found: dict[Cell, Timing] = {}
-        for _ in range(1 if self.plan.quick else ROUNDS):
-            for cell in cells:
-                self._progress(f"{cell.kind} step {tuple(cell)}")
-                timing = measure_cell(self.executor, cell)
-                found[cell] = min(timing, found.get(cell, timing))
-        return list(found.items())
 
     def calibrate(self, name: str, like: Hardware | None = None) -> tuple[Bench, OpTables]:
         """Measure ceilings and op tables; the share of measurements that others disturbed is in the bench."""
@@ -201,8 +191,9 @@ class Checker:
         `again` are timings of the same held-out cells in another process.
         """
         pulses = [Pulse.take(self.build.device)]
-        bench, tables = self.calibrate(name, like)
         steps = self._mini_steps()
+        bench, tables = self.calibrate(name, like)
+        steps += self._mini_steps()  # again, a minute later: shapes were new, and the machine's speed moves
         pulses.append(Pulse.take(self.build.device))
         tiers = self._tiers(bench, tables, steps, like)
         held_out = self._held_out
@@ -211,10 +202,7 @@ class Checker:
         measured = self.measure_held_out()
         pulses.append(Pulse.take(self.build.device))
         twins: Sequence[Timing | None] = again or [None] * len(measured)
-        cells = [
-            CheckedCell(cell, said, timing, twin)
-            for said, (cell, timing), twin in zip(predicted, measured, twins, strict=True)
-        ]
+        cells = [CheckedCell(*each) for each in zip(held_out, predicted, measured, twins, strict=True)]
         checked = self._run_load(*load, tiers) if load else None
         pulses.append(Pulse.take(self.build.device))
         return Check(

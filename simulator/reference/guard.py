@@ -1,16 +1,21 @@
 """Timing with a watch on the neighbours: a cell during which others used the cores is marked, not believed."""
 
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from simulator.reference.device import Device
 
+Floats = npt.NDArray[np.float64]
 STAT = Path("/proc/stat")
 TOLERATED_CORES = 0.1  # of others, on average during a measurement
 
@@ -45,6 +50,12 @@ class Pulse(NamedTuple):
         product = timed(lambda: [square @ square for _ in range(8)], device, least_s=0.5)
         return cls(product.seconds, timed(numbers.sum, device, least_s=0.5).seconds)
 
+    @classmethod
+    def elsewhere(cls) -> "Pulse":
+        """Measure one core in a process of its own, whose threads are nothing to an engine that runs in this one."""
+        command = [sys.executable, "-m", __name__]
+        return cls(*json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))  # noqa: S603
+
 
 def drift(pulses: Sequence[Pulse]) -> float:
     """Return how much slower the slowest pulse was than the fastest, the larger of computing and reading.
@@ -63,13 +74,22 @@ class Guard:
         self._start_s = time.perf_counter()
 
     @property
+    def elapsed_s(self) -> float:
+        """Seconds since then."""
+        return time.perf_counter() - self._start_s
+
+    @property
+    def others_s(self) -> float:
+        """CPU seconds of others since then; a few ticks of 10 ms too many or too few, so it may be below 0."""
+        now = _busy_and_own_s()
+        if now is None or self._start is None:
+            return float("nan")
+        return (now[0] - self._start[0]) - (now[1] - self._start[1])
+
+    @property
     def others_cores(self) -> float:
         """Cores of others, on average."""
-        now, elapsed_s = _busy_and_own_s(), time.perf_counter() - self._start_s
-        if now is None or self._start is None or elapsed_s <= 0:
-            return float("nan")
-        busy, own = now[0] - self._start[0], now[1] - self._start[1]
-        return max(0.0, busy - own) / elapsed_s
+        return max(0.0, self.others_s / self.elapsed_s)
 
 
 def _busy_and_own_s() -> tuple[float, float] | None:
@@ -93,13 +113,24 @@ def timed(
     """Run work once to warm up, then `repeats` times or more until `least_s` have passed; `before` is not timed."""
     work()
     device.synchronize()
-    guard, found, start_s = Guard(), list[float](), time.perf_counter()
-    while len(found) < repeats or (time.perf_counter() - start_s < least_s and len(found) < 1000):
+    guard, found = Guard(), list[float]()
+    while len(found) < repeats or (guard.elapsed_s < least_s and len(found) < 1000):
         before()
         device.synchronize()
         before_s = time.perf_counter()
         work()
         device.synchronize()
         found.append(time.perf_counter() - before_s)
-    low, middle, high = np.quantile(found, (0.25, 0.5, 0.75))
-    return Timing(float(middle), float(high - low) / 2, guard.others_cores)
+    return timing_of(np.array(found), np.array([guard.others_s]), guard.elapsed_s)
+
+
+def timing_of(seconds: Floats, others_s: Floats, elapsed_s: float | None = None) -> Timing:
+    """Put samples together; `elapsed_s`, during which others were watched, is the samples' own time by default."""
+    low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75))
+    watched_s = elapsed_s or float(seconds.sum())
+    return Timing(float(middle), float(high - low) / 2, max(0.0, float(others_s.sum()) / watched_s))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    sys.stdout.write(json.dumps(Pulse.take(Device())))

@@ -1,11 +1,13 @@
 """Small workloads that any engine runs through its own scheduler: the steps that calibrate its predictions."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from simulator.lengths import Independent, Uniform
+from simulator.reference.guard import Pulse, drift
 from simulator.steplog import StepLog
 from simulator.workload import ClosedLoop, OpenLoop, Requests, Workload
 
@@ -26,20 +28,30 @@ def mini_loads(max_tokens: int) -> list[Requests]:
 
 
 def record(serve: Serve, folder: Path, load: float, count: int, max_tokens: int = 2048) -> None:
-    """Write the logs of an engine: the small loads, then Poisson requests at a share of what it can carry.
+    """Write the logs of an engine: the small loads, twice, then Poisson requests at a share of what it can carry.
 
-    A first load, not kept, warms up: engines compile and allocate on first use.
+    A first load, not kept, warms up: engines compile and allocate on first use. Between the two turns of the small
+    loads it is seen what the engine can carry. How much the machine's own speed changed meanwhile is said in load.json.
     """
     folder.mkdir(parents=True, exist_ok=True)
     small = mini_loads(max_tokens)
     serve(small[0], random_tokens(small[0]))
-    for index, requests in enumerate(small):
-        serve(requests, random_tokens(requests)).write(folder / f"mini-{index:02}.json")
+    pulses = [Pulse.elsewhere()]
+    _write(serve, small, folder, "a")
     full = Workload(ClosedLoop(SATURATING), LENGTHS, SATURATING).requests()
-    log = serve(full, random_tokens(full))
-    rate_per_s = load * SATURATING / (log.steps[-1].start_s + log.steps[-1].seconds)
+    last = serve(full, random_tokens(full)).steps[-1]
+    _write(serve, small, folder, "b")
+    pulses.append(Pulse.elsewhere())
+    rate_per_s = load * SATURATING / (last.start_s + last.seconds)
     requests = Workload(OpenLoop(rate_per_s), LENGTHS, count).requests()
-    serve(requests, random_tokens(requests)).write(folder / "load.json")
+    log = serve(requests, random_tokens(requests))
+    pulses.append(Pulse.elsewhere())
+    replace(log, about=log.about | {"drift": f"{drift(pulses):.2f}"}).write(folder / "load.json")
+
+
+def _write(serve: Serve, loads: list[Requests], folder: Path, turn: str) -> None:
+    for index, requests in enumerate(loads):
+        serve(requests, random_tokens(requests)).write(folder / f"mini-{index:02}{turn}.json")
 
 
 def random_tokens(requests: Requests, vocab: int = 96) -> list[list[int]]:

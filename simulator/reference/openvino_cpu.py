@@ -6,7 +6,7 @@ a step consists of; it is worked out from the tokens that come (`Progress`), and
 """
 
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ import openvino
 import openvino_genai as genai
 
 from simulator.errors import InfercastError
+from simulator.reference.adapter import serve
 from simulator.reference.miniloads import record
-from simulator.steplog import LoggedRequest, LoggedStep, Part, StepLog
-from simulator.workload import Requests
+from simulator.steplog import Part
 
 CACHE_GIB, BLOCK_SIZE = 1, 32  # openvino-genai's block size on a CPU
 BLOCKS = 2452  # that 1 GiB holds of SmolLM2-135M in u8 with scales, as the library says
@@ -62,57 +62,47 @@ class OpenvinoCpu:
         scheduler.dynamic_split_fuse, scheduler.enable_prefix_caching = True, False
         properties = {"INFERENCE_NUM_THREADS": threads}
         self._pipeline: Any = genai.ContinuousBatchingPipeline(str(weights), scheduler, "CPU", properties)
-        self._budget = max_num_batched_tokens
-
-    def serve(self, requests: Requests, prompts: list[list[int]]) -> StepLog:
-        """Serve a workload in real time."""
-        first_s, last_s = np.zeros(len(requests)), np.zeros(len(requests))
-        steps, handles, progress = list[LoggedStep](), dict[int, Any](), Progress(self._budget)
-        sent, origin_s = 0, time.perf_counter()
-        while sent < len(requests) or handles:
-            now_s = time.perf_counter() - origin_s
-            while sent < len(requests) and requests.arrival_s[sent] <= now_s:
-                handles[sent] = self._send(sent, prompts[sent], int(requests.output_tokens[sent]))
-                progress.left[sent] = [0, len(prompts[sent])]
-                sent += 1
-            if not handles:
-                time.sleep(max(0.0, float(requests.arrival_s[sent]) - now_s))
-                continue
-            parts = progress.next_step()
-            self._pipeline.step()
-            end_s = time.perf_counter() - origin_s
-            steps.append(LoggedStep(now_s, end_s - now_s, tuple(parts)))
-            came = {row for row, handle in handles.items() if handle.can_read() and handle.read()}
-            if came != progress.advance(parts):
-                because = f"step {len(steps)} produced tokens for {sorted(came)}"
-                raise InfercastError("openvino-genai's schedule", because, "Its rules differ from the adapter's")
-            for row in came:
-                first_s[row] = first_s[row] or end_s
-                last_s[row] = end_s
-                if progress.left[row][1] == len(prompts[row]) + requests.output_tokens[row]:
-                    del handles[row], progress.left[row]
-        columns = (requests.arrival_s, requests.prompt_tokens, requests.output_tokens, first_s, last_s)
-        rows = zip(*(each.tolist() for each in columns), strict=True)
-        about = {"engine": "openvino-genai", "version": genai.__version__}
-        limits = {
-            "max_num_seqs": self._budget,
-            "max_num_batched_tokens": self._budget,
+        self._progress, self._handles, self._outputs = (
+            Progress(max_num_batched_tokens),
+            dict[int, Any](),
+            dict[int, int](),
+        )
+        self.about = {"engine": "openvino-genai", "version": genai.__version__}
+        self.limits = {
+            "max_num_seqs": max_num_batched_tokens,
+            "max_num_batched_tokens": max_num_batched_tokens,
             "num_blocks": BLOCKS,
             "block_size": BLOCK_SIZE,
             "admit_full_prompt": 0,
         }
-        return StepLog(about, limits, tuple(steps), tuple(LoggedRequest(*row) for row in rows))
 
-    def _send(self, row: int, prompt: list[int], output_tokens: int) -> Any:
+    def send(self, request: int, prompt: list[int], output_tokens: int) -> None:
+        """Hand a request over."""
         wanted = genai.GenerationConfig()
         wanted.max_new_tokens, wanted.ignore_eos, wanted.do_sample = output_tokens, True, False
         tokens = openvino.Tensor(np.array([prompt], dtype=np.int64))
-        return self._pipeline.add_request(row, tokens, wanted)
+        self._handles[request] = self._pipeline.add_request(request, tokens, wanted)
+        self._outputs[request] = output_tokens
+        self._progress.left[request] = [0, len(prompt)]
+
+    def step(self) -> tuple[list[Part], set[int]]:
+        """Compute one step; return what it must have computed, and the requests that a token came for."""
+        parts = self._progress.next_step()
+        self._pipeline.step()
+        came = {request for request, handle in self._handles.items() if handle.can_read() and handle.read()}
+        if came != self._progress.advance(parts):
+            because = f"a step produced tokens for {sorted(came)}"
+            raise InfercastError("openvino-genai's schedule", because, "Its rules differ from the adapter's")
+        for request in came:
+            self._outputs[request] -= 1
+            if self._outputs[request] == 0:
+                del self._handles[request], self._outputs[request], self._progress.left[request]
+        return parts, came
 
 
 def main(weights: str, logs: str, threads: str, load: str, count: str) -> None:
     """Write the logs of the small loads and of a Poisson load into a folder: `infercast check-log` reads them."""
-    record(OpenvinoCpu(Path(weights), int(threads)).serve, Path(logs), float(load), int(count))
+    record(partial(serve, OpenvinoCpu(Path(weights), int(threads))), Path(logs), float(load), int(count))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,52 @@
+"""An engine that nobody of us wrote, served in real time, as a step log in our schema."""
+
+import time
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from simulator.steplog import LoggedRequest, LoggedStep, Part, StepLog
+from simulator.workload import Requests
+
+
+class Adapter(Protocol):
+    """What an engine must tell: its name and limits, and of each step what it computed and who got a token."""
+
+    about: dict[str, str]
+    limits: dict[str, int]
+
+    def send(self, request: int, prompt: list[int], output_tokens: int) -> None:
+        """Hand a request over."""
+        ...
+
+    def step(self) -> tuple[Sequence[Part], Collection[int]]:
+        """Compute one step; return what it computed, and the requests that a token came for."""
+        ...
+
+
+def serve(engine: Adapter, requests: Requests, prompts: Sequence[list[int]]) -> StepLog:
+    """Serve a workload to its end."""
+    first_s, last_s = [0.0] * len(requests), [0.0] * len(requests)
+    left: dict[int, int] = {}
+    steps, sent, origin_s = list[LoggedStep](), 0, time.perf_counter()
+    while sent < len(requests) or left:
+        now_s = time.perf_counter() - origin_s
+        while sent < len(requests) and requests.arrival_s[sent] <= now_s:
+            left[sent] = int(requests.output_tokens[sent])
+            engine.send(sent, prompts[sent], left[sent])
+            sent += 1
+        if not left:
+            time.sleep(max(0.0, float(requests.arrival_s[sent]) - now_s))
+            continue
+        parts, came = engine.step()
+        end_s = time.perf_counter() - origin_s
+        if parts:
+            steps.append(LoggedStep(now_s, end_s - now_s, tuple(parts)))
+        for request in came:
+            first_s[request] = first_s[request] or end_s
+            last_s[request] = end_s
+            left[request] -= 1
+            if left[request] == 0:
+                del left[request]
+    columns = (requests.arrival_s, requests.prompt_tokens, requests.output_tokens)
+    rows = zip(*(each.tolist() for each in columns), first_s, last_s, strict=True)
+    return StepLog(engine.about, engine.limits, tuple(steps), tuple(LoggedRequest(*row) for row in rows))
