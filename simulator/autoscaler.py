@@ -16,12 +16,10 @@ from simulator.world import (
     UP,
     World,
     append,
-    engine_of,
     first_place,
     inbox,
     log,
     outstanding,
-    pool_of,
     retire,
     take_out,
 )
@@ -37,7 +35,8 @@ class Autoscaler:
     """Every `interval_s`, as many replicas as the metric over all replicas is times the target, rounded up.
 
     The metric is outstanding requests ("concurrency", Knative's and Ray Serve's) or those that wait ("queue"). A start
-    takes `cold_start_s`; fewer replicas only after `down_delay_s` of wanting fewer.
+    takes `cold_start_s`; fewer replicas only after `down_delay_s` of wanting fewer, and then as many as were wanted at
+    most in that time (as Kubernetes' autoscaler does).
 
     >>> Autoscaler(target=8, max_replicas=4, metric="load")
     Traceback (most recent call last):
@@ -96,7 +95,7 @@ def cold_start_s(weight_bytes: float, load_bytes_per_s: float = LOAD_BYTES_PER_S
 @compiled
 def control(w: World, now_s: float) -> None:
     """Failures, repairs, cold starts that are over, the autoscaler, in this order."""
-    hall = w.hall[0]
+    hall = w.hall
     while hall.failure < len(w.failures) and w.failures[hall.failure].at_s <= now_s:
         failure = w.failures[hall.failure]
         hall.failure += 1
@@ -115,7 +114,7 @@ def control(w: World, now_s: float) -> None:
 @compiled
 def _note_ready(w: World) -> None:
     """Find the next moment at which a replica comes up."""
-    hall = w.hall[0]
+    hall = w.hall
     hall.ready_s = math.inf
     for replica in range(w.rules.replicas):
         row = w.replicas[replica]
@@ -141,14 +140,14 @@ def _fail(w: World, replica: int, ready_s: float) -> None:
 @compiled
 def _empty(w: World, place: int) -> None:
     """Take everything out of a place, in the order of admission, then of waiting."""
-    hall = w.hall[0]
+    hall = w.hall
     if w.places[place].busy == 1:
         w.lost[hall.lost] = w.places[place].step
         hall.lost += 1
         hall.busy -= 1
     w.places[place].busy = w.places[place].overdue = 0
     w.ends_s[place] = math.inf
-    s = view(w.pools[pool_of(w, place // w.rules.places)], engine_of(w, place))
+    s = view(w.engines, place)
     for j in range(s.book[0].running):
         request = s.slots[j].request
         if math.isnan(s.requests[request].finished_s):
@@ -169,7 +168,7 @@ def _return(w: World, request: int) -> None:
     """Send a request of a dead replica back to the router; what its client has given up is cancelled instead."""
     call = w.calls[request]
     if call.overdue == 1:
-        cancel(w, request, w.hall[0].clock_s)
+        cancel(w, request, w.hall.clock_s)
         return
     forget(w, request)
     call.retries += 1
@@ -179,7 +178,7 @@ def _return(w: World, request: int) -> None:
 @compiled
 def start_lowest(w: World) -> bool:
     """Start the lowest-numbered replica that is off; return whether there is one."""
-    hall = w.hall[0]
+    hall = w.hall
     for replica in range(w.rules.replicas):
         if w.replicas[replica].state == OFF:
             w.replicas[replica].ready_s = hall.clock_s + w.rules.cold_start_s
@@ -207,14 +206,14 @@ def _metric(w: World) -> int:
         count += outstanding(w, replica)
     if w.rules.metric == QUEUE_METRIC:
         for place in range(len(w.places)):
-            count -= w.books[place].running
+            count -= w.engines.books[place].running
     return count
 
 
 @compiled
 def _check(w: World) -> None:
     """Start replicas that are missing; drain those that have been too many for long enough."""
-    hall, rules, number = w.hall[0], w.rules, w.hall[0].check
+    hall, rules, number = w.hall, w.rules, w.hall.check
     wanted = min(max(math.ceil(_metric(w) / rules.target), rules.min_replicas), rules.replicas)
     count = ready_or_starting(w)
     hall.settled = 1
@@ -224,10 +223,11 @@ def _check(w: World) -> None:
             if start_lowest(w):
                 hall.settled = 0
         return
+    hall.most_wanted = max(wanted, hall.most_wanted if hall.below_since > 0 else 0)
     if hall.below_since == 0:
         hall.below_since = number
     if (number - hall.below_since) * rules.interval_s >= rules.down_delay_s:
-        _drain(w, count - wanted)
+        _drain(w, count - hall.most_wanted)
         hall.below_since = 0
 
 

@@ -10,7 +10,7 @@ from simulator.errors import WorkloadError
 from simulator.mechanics import withdraw
 from simulator.state import NOBODY, Floats, Ints, view
 from simulator.workload import Requests
-from simulator.world import World, append, engine_of, push, retire, take_out
+from simulator.world import World, append, push, retire, take_out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +83,7 @@ class Clients:
 @compiled
 def send(w: World, request: int, at_s: float) -> None:
     """Let a request arrive: from its client, or, in the pool that decodes, from the one that prefills."""
-    hall, call, row = w.hall[0], w.calls[request], w.pools[0].requests[request]
+    hall, call, row = w.hall, w.calls[request], w.engines.requests[request]
     if call.pool == 0:
         if call.timeouts == 0:
             row.arrival_s = at_s
@@ -97,7 +97,7 @@ def send(w: World, request: int, at_s: float) -> None:
 @compiled
 def forget(w: World, request: int) -> None:
     """Let a request that is in no queue any more start anew."""
-    row, call = w.pools[0].requests[request], w.calls[request]
+    row, call = w.engines.requests[request], w.calls[request]
     row.emitted = 0
     row.scheduled_s = row.first_token_s = row.finished_s = math.nan
     row.stalled_s = 0.0
@@ -110,7 +110,7 @@ def forget(w: World, request: int) -> None:
 @compiled
 def conclude(w: World, request: int, at_s: float) -> None:
     """Let what waits for the end of a request happen: the next turn of its session, the next one of a closed loop."""
-    hall, call = w.hall[0], w.calls[request]
+    hall, call = w.hall, w.calls[request]
     hall.left -= 1
     if w.rules.concurrency > 0 and hall.released < len(w.calls):
         push(w, at_s + w.rules.network_s, hall.released)
@@ -137,7 +137,7 @@ def cancel(w: World, request: int, at_s: float) -> None:
 @compiled
 def time_out(w: World, now_s: float) -> None:
     """Cancel what has waited too long for its first token; what runs goes at the end of the step under way."""
-    hall = w.hall[0]
+    hall = w.hall
     while hall.timers > 0:
         request = w.timers[hall.timer]
         call = w.calls[request]
@@ -145,7 +145,7 @@ def time_out(w: World, now_s: float) -> None:
             break
         hall.timer = (hall.timer + 1) % len(w.timers)
         hall.timers -= 1
-        if not math.isnan(w.pools[0].requests[request].first_token_s):
+        if not math.isnan(w.engines.requests[request].first_token_s):
             continue
         if call.queue != NOBODY:
             take_out(w, request)
@@ -158,7 +158,7 @@ def time_out(w: World, now_s: float) -> None:
 def _time_out_in_engine(w: World, request: int, now_s: float) -> None:
     """Cancel a request that waits in an engine; mark one that runs."""
     call = w.calls[request]
-    s = view(w.pools[0], engine_of(w, call.place))
+    s = view(w.engines, call.place)
     for j in range(s.book[0].decoding, s.book[0].running):
         if s.slots[j].request == request:
             call.overdue = 1
@@ -173,7 +173,7 @@ def _time_out_in_engine(w: World, request: int, now_s: float) -> None:
 @compiled
 def sweep(w: World, place: int, now_s: float) -> None:
     """At the end of a step, cancel what should have had its first token by then and has none."""
-    s, j = view(w.pools[0], engine_of(w, place)), 0
+    s, j = view(w.engines, place), 0
     while j < s.book[0].running:
         request = s.slots[j].request
         if w.calls[request].overdue == 1 and math.isnan(s.requests[request].first_token_s):

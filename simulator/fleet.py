@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from simulator.fleetloop import FLEET_STEP, burst
 from simulator.roofline import StepTable
 from simulator.routers import ROUTERS, Router
 from simulator.simulate import BURST, Progress, Run, request_table
-from simulator.state import NOBODY, Floats, Ints, Limits, Shared, Table, blocks, new_engines
+from simulator.state import NOBODY, Floats, Ints, Limits, Table, blocks, new_engines
 from simulator.workload import Requests
 from simulator.world import (
     CALL,
@@ -25,6 +26,7 @@ from simulator.world import (
     PLACE,
     QUEUE,
     REPLICA,
+    RULES,
     STARTING,
     UP,
     Rules,
@@ -84,7 +86,8 @@ class Fleet:
             given = "a prefill pool and a link, one without the other"
             raise InfercastError(given, "they belong to each other", "Give both or neither")
         if self.prefill is not None and self.autoscaler is not None:
-            raise NotModelledError("autoscaling of a prefill and a decode pool", "they scale apart", "Leave one out")
+            because = "how the two would scale apart is not modelled"
+            raise NotModelledError("autoscaling of a prefill and a decode pool", because, "Leave one out")
         if self.prefill is not None and self.prefill.stages != self.pool.stages:
             given = f"pools of {self.prefill.stages} and {self.pool.stages} stages"
             raise NotModelledError(given, "both pools have the same number", "Use one pp for both")
@@ -105,9 +108,10 @@ class Fleet:
 class FleetRun(Run):
     """What happened to a fleet: as for one engine, requests in the order of arrival, with where and how often.
 
-    Rows are the requests that finished; `row` says which of the asked ones each is, and `abandoned` which were given
-    up. `replica` served (or decoded) it last, `retries` are starts anew after failures, `timeouts` cancellations.
-    Steps have their replica, and `work_s`, the time that they take all stages together. `events` are changes of state.
+    Rows are the requests that finished; `row` says which of the asked ones each is, `abandoned` which were given up,
+    and `abandoned_s` when these were first sent (infinity: never, after an abandoned turn). `replica` served (or
+    decoded) it last, `retries` are restarts after failures, `timeouts` cancellations. Steps have their replica, and
+    `work_s`, the time that they take all stages together. `events` are changes of state.
     """
 
     row: Ints
@@ -115,6 +119,7 @@ class FleetRun(Run):
     retries: Ints
     timeouts: Ints
     abandoned: Ints
+    abandoned_s: Floats
     events: Table
     replicas: int
     stages: int
@@ -172,10 +177,11 @@ def simulate_fleet(
     for pool in filter(None, (fleet.pool, fleet.prefill)):
         pool.refuse_too_long(requests)
     w = _world(fleet, requests, clients)
-    hall, steps, events = w.hall[0], [], []
+    hall, steps, events = w.hall, [], []
+    tables = ((fleet.prefill or fleet.pool).table, fleet.pool.table)
     while hall.left > 0:
         rows = table(FLEET_STEP, max(BURST, 2 * len(w.places)))
-        count = burst(w, rows)
+        count = burst(w, tables, rows)
         steps.append(rows if count == len(rows) else rows[:count].copy())
         events.append(w.events[: hall.events].copy())
         hall.events = 0
@@ -196,32 +202,19 @@ def _world(fleet: Fleet, requests: Requests, clients: Clients) -> World:
     if clients.follows is not None:
         known &= clients.follows < 0
     rows = _table(fleet, requests, known)
-    asked = (prefill, fleet.pool) if prefill else (fleet.pool,)
-    numbers = [fleet.replicas] if prefill is None else [prefill.replicas, fleet.pool.replicas]
-    stages = fleet.pool.stages
-    engines = [
-        new_engines(
-            each.share, rows, n * stages, Shared(requests.prefixes.ids, requests.prefixes.distinct, each.acceptance)
-        )
-        for each, n in zip(asked, numbers, strict=True)
-    ]
-    books = np.concatenate([each.books for each in engines]).view(np.recarray)
-    split = numbers[0] * stages
-    engines = [
-        engines[0]._replace(books=books[:split]),
-        engines[-1]._replace(books=books[split:] if prefill else books),
-    ]
-    places = fleet.replicas * stages
+    places = fleet.replicas * fleet.pool.stages
+    kinds = [(fleet.pool.share, fleet.pool.acceptance)] * places
+    if prefill is not None:
+        first = prefill.replicas * prefill.stages
+        kinds[:first] = [(prefill.share, prefill.acceptance)] * first
     w = World(
         rules=_rules(fleet, requests, clients),
-        pools=(engines[0], engines[1]),
-        tables=(asked[0].table, asked[-1].table),
-        hall=table(HALL, 1),
+        hall=table(HALL, 1)[0],
+        engines=new_engines(kinds, rows, requests.prefixes.ids),
         places=table(PLACE, places),
         ends_s=np.full(places, np.inf),
-        stages_free_s=np.zeros((fleet.replicas, stages)),
+        stages_free_s=np.zeros((fleet.replicas, fleet.pool.stages)),
         replicas=table(REPLICA, fleet.replicas),
-        books=books,
         queues=table(QUEUE, 2 + places),
         calls=_calls(fleet, requests, clients),
         order=np.flatnonzero(known),
@@ -229,7 +222,7 @@ def _world(fleet: Fleet, requests: Requests, clients: Clients) -> World:
         heap_s=np.zeros(count),
         timers=np.zeros(count, np.int64),
         failures=_failures(fleet.failures),
-        lost=np.zeros(len(fleet.failures) * stages, np.int64),
+        lost=np.zeros(len(fleet.failures) * fleet.pool.stages, np.int64),
         events=table(EVENT, EVENTS + 4 * fleet.replicas + 2 * len(fleet.failures)),
     )
     _open(w, fleet)
@@ -238,9 +231,7 @@ def _world(fleet: Fleet, requests: Requests, clients: Clients) -> World:
 
 def _table(fleet: Fleet, requests: Requests, known: npt.NDArray[np.bool_]) -> Table:
     """Return the schedulers' table; arrivals that are not known yet lie at infinity."""
-    rows, unit_tokens = request_table(requests), fleet.pool.limits.prefix_unit_tokens
-    if unit_tokens:
-        rows.units = np.minimum(rows.units, (rows.prompt_tokens + rows.output_tokens - 1) // unit_tokens)
+    rows = request_table(requests, fleet.pool.limits.prefix_unit_tokens)
     rows.arrival_s[~known] = np.inf
     if fleet.prefill:
         rows.output_tokens = 1
@@ -249,7 +240,7 @@ def _table(fleet: Fleet, requests: Requests, known: npt.NDArray[np.bool_]) -> Ta
 
 def _open(w: World, fleet: Fleet) -> None:
     """Set the clocks, and the replicas that are up at 0."""
-    hall = w.hall[0]
+    hall = w.hall
     hall.left, hall.ready_s, hall.check = len(w.calls), np.inf, 1
     hall.released = min(w.rules.concurrency, len(w.calls))
     w.queues[0].last = (w.rules.prefill_replicas or w.rules.replicas) - 1
@@ -262,9 +253,9 @@ def _open(w: World, fleet: Fleet) -> None:
     hall.events = 2 * up
 
 
-def _rules(fleet: Fleet, requests: Requests, clients: Clients) -> Rules:
-    scaler = fleet.autoscaler
-    return Rules(
+def _rules(fleet: Fleet, requests: Requests, clients: Clients) -> Any:
+    scaler, packed = fleet.autoscaler, table(RULES, 1)
+    packed[0] = Rules(
         places=fleet.pool.stages,
         prefill_replicas=fleet.prefill.replicas if fleet.prefill else 0,
         replicas=fleet.replicas,
@@ -283,6 +274,7 @@ def _rules(fleet: Fleet, requests: Requests, clients: Clients) -> Rules:
         max_retries=clients.max_retries,
         retry_delay_s=float(clients.retry_delay_s),
     )
+    return packed[0]
 
 
 def _calls(fleet: Fleet, requests: Requests, clients: Clients) -> Table:
@@ -304,7 +296,7 @@ def _failures(failures: tuple[Failure, ...]) -> Table:
 
 def _run(fleet: Fleet, requests: Requests, w: World, found: tuple[Table, Table]) -> FleetRun:
     """Put the run together: requests that finished, in the order of arrival."""
-    rows, calls = w.pools[0].requests, w.calls
+    rows, calls = w.engines.requests, w.calls
     given_up = np.flatnonzero(calls.abandoned)
     kept = np.flatnonzero(calls.abandoned == 0)
     if not len(kept):
@@ -324,10 +316,11 @@ def _run(fleet: Fleet, requests: Requests, w: World, found: tuple[Table, Table])
         retries=calls.retries[kept],
         timeouts=calls.timeouts[kept],
         abandoned=given_up,
+        abandoned_s=rows.arrival_s[given_up],
         events=found[1],
         replicas=fleet.replicas,
         stages=fleet.pool.stages,
-        closed_s=float(w.hall[0].clock_s),
+        closed_s=float(w.hall.clock_s),
     )
 
 

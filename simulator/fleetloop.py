@@ -9,6 +9,7 @@ from simulator.autoscaler import control, ready_or_starting, start_lowest
 from simulator.clients import conclude, send, sweep, time_out
 from simulator.compiled import compiled, inlined
 from simulator.queues import enqueue
+from simulator.roofline import StepTable
 from simulator.routers import choose
 from simulator.scheduler import complete, schedule, wake_s
 from simulator.simulate import STEP, decode_seconds, note, prompt_seconds
@@ -16,7 +17,6 @@ from simulator.state import NOBODY, State, view
 from simulator.world import (
     World,
     append,
-    engine_of,
     first_place,
     inbox,
     pool_of,
@@ -26,18 +26,19 @@ from simulator.world import (
     take_out,
 )
 
+Tables = tuple[StepTable, StepTable]  # of the pool that requests come to, and of the one that decodes for it
 FLEET_STEP = np.dtype([*STEP.descr, ("work_s", np.float64), ("replica", np.int32)])
 
 
 @compiled
 def _next_moment(w: World) -> float:
     """Return the time of what happens next, infinity where nothing more will."""
-    hall = w.hall[0]
+    hall = w.hall
     t: float = min(hall.ready_s, hall.wake_s)
     for place in range(len(w.ends_s)):
         t = min(t, w.ends_s[place])
     if hall.opened < len(w.order):
-        t = min(t, w.pools[0].requests[w.order[hall.opened]].arrival_s)
+        t = min(t, w.engines.requests[w.order[hall.opened]].arrival_s)
     if hall.heaped > 0:
         t = min(t, w.heap_s[0])
     if hall.timers > 0:
@@ -56,11 +57,11 @@ def _end_steps(w: World, now_s: float) -> None:
         if w.ends_s[place] > now_s:
             continue
         replica = place // w.rules.places
-        s = view(w.pools[pool_of(w, replica)], engine_of(w, place))
+        s = view(w.engines, place)
         complete(s, now_s)
         w.ends_s[place] = math.inf
         w.places[place].busy = 0
-        w.hall[0].busy -= 1
+        w.hall.busy -= 1
         request = s.book[0].first_done
         while request != NOBODY:
             following = s.requests[request].next
@@ -75,7 +76,7 @@ def _end_steps(w: World, now_s: float) -> None:
 @compiled
 def _finish(w: World, request: int, place: int, now_s: float) -> None:
     """Let what a request's end means happen; the end of a prefill sends its cache over the link of its replica."""
-    call, row = w.calls[request], w.pools[0].requests[request]
+    call, row = w.calls[request], w.engines.requests[request]
     call.overdue = 0
     if call.pool == 1 or w.rules.prefill_replicas == 0 or call.output_tokens == 1:
         conclude(w, request, now_s)
@@ -91,7 +92,7 @@ def _finish(w: World, request: int, place: int, now_s: float) -> None:
 @inlined
 def _arrive(w: World, now_s: float) -> None:
     """Let requests in that arrive now, and send what waits at the routers to replicas."""
-    hall, requests = w.hall[0], w.pools[0].requests
+    hall, requests = w.hall, w.engines.requests
     while True:
         coming_s, request = math.inf, NOBODY
         if hall.opened < len(w.order):
@@ -138,7 +139,7 @@ def _route(w: World, pool: int, now_s: float) -> bool:
 @compiled
 def _load(w: World, place: int) -> int:
     """Count the requests at a place."""
-    count: int = w.books[place].waiting + w.books[place].running + w.queues[inbox(place)].waiting
+    count: int = w.engines.books[place].waiting + w.engines.books[place].running + w.queues[inbox(place)].waiting
     return count
 
 
@@ -153,9 +154,9 @@ def _see(w: World, s: State, place: int, until_s: float) -> None:
 
 
 @inlined
-def _begin_steps(w: World, now_s: float, steps: npt.NDArray[np.void], rows: int) -> int:
+def _begin_steps(w: World, tables: Tables, now_s: float, steps: npt.NDArray[np.void], rows: int) -> int:
     """Begin a step wherever there is something to do and none is under way; return the rows filled so far."""
-    hall = w.hall[0]
+    hall = w.hall
     hall.wake_s = math.inf
     last_call = 1 if hall.opened == len(w.order) and hall.heaped == 0 else 0
     for place in range(len(w.ends_s)):
@@ -163,8 +164,7 @@ def _begin_steps(w: World, now_s: float, steps: npt.NDArray[np.void], rows: int)
         if row.busy == 1 or _load(w, place) == 0:
             continue
         replica = place // w.rules.places
-        pool = pool_of(w, replica)
-        s, table = view(w.pools[pool], engine_of(w, place)), w.tables[pool]
+        s, table = view(w.engines, place), tables[pool_of(w, replica)]
         late = s.limits.async_scheduling and s.book[0].running + s.book[0].waiting > 0
         _see(w, s, place, row.start_s if late else now_s)
         s.book[0].last_call = last_call
@@ -194,9 +194,9 @@ def _pass_stages(w: World, replica: int, now_s: float, work_s: float) -> float:
 
 
 @compiled
-def burst(w: World, steps: npt.NDArray[np.void]) -> int:
+def burst(w: World, tables: Tables, steps: npt.NDArray[np.void]) -> int:
     """Run until the table of steps or that of events may be full, or nothing is left; return the rows filled."""
-    hall, rows = w.hall[0], 0
+    hall, rows = w.hall, 0
     most_events = 4 * w.rules.replicas + 2 * len(w.failures)
     while hall.left > 0 and rows + len(w.ends_s) <= len(steps) and hall.events + most_events <= len(w.events):
         now_s = _next_moment(w)
@@ -209,6 +209,6 @@ def burst(w: World, steps: npt.NDArray[np.void]) -> int:
             time_out(w, now_s)
         control(w, now_s)
         _arrive(w, now_s)
-        rows = _begin_steps(w, now_s, steps, rows)
+        rows = _begin_steps(w, tables, now_s, steps, rows)
     hall.steps += rows
     return rows

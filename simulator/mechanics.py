@@ -9,6 +9,7 @@ import numpy as np
 from simulator.compiled import compiled, inlined
 from simulator.prefix import evict, register, release
 from simulator.queues import dequeue, enqueue_first, goes_before
+from simulator.speculation import begin_drafting
 from simulator.state import NEVER, NOBODY, State, blocks, pairs
 
 
@@ -86,7 +87,26 @@ def remove(s: State, j: int, scheduled: bool) -> None:
         _count_prompt(s, j, new, -1)
     book.running -= 1
     for place in range(j, book.running):
-        s.slots[place] = s.slots[place + 1]
+        move(s, place, place + 1)
+
+
+@inlined
+def move(s: State, target: int, source: int) -> None:
+    """Write the sequence at a position to another one, field by field: a row as a whole is copied in single bytes."""
+    limits, slot, to = s.limits, s.slots[source], s.slots[target]
+    to.request = slot.request
+    to.cached = slot.cached
+    to.last_tick = slot.last_tick
+    to.chunk = slot.chunk
+    if limits.window > 0:
+        to.open_reads = slot.open_reads
+        to.open_blocks = slot.open_blocks
+    if limits.prefix_unit_tokens > 0:
+        to.held_units = slot.held_units
+    if limits.draft_tokens > 0:
+        to.room = slot.room
+        to.joined_tick = slot.joined_tick
+        to.seed = slot.seed
 
 
 @compiled
@@ -204,8 +224,8 @@ def finish(s: State, request: int, end_s: float) -> None:
 def begin_decoding(s: State, j: int, left: int) -> None:
     """Let a sequence whose prompt is done decode so many more tokens; none, in a static batch, is padding."""
     book, slot = s.book[0], s.slots[j]
-    slot.room = -(-slot.cached // s.limits.block_size) * s.limits.block_size
-    slot.joined_tick = book.tick
+    if s.limits.draft_tokens > 0:
+        begin_drafting(s, j)
     slot.cached -= book.tick
     slot.last_tick = book.tick + left if left > 0 else NEVER
     book.unfinished += 1 if left > 0 else 0

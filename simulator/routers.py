@@ -7,7 +7,7 @@ from simulator.errors import InfercastError, nearest
 from simulator.prefix import leading_run
 from simulator.speculation import uniform
 from simulator.state import NOBODY, blocks, view
-from simulator.world import UP, World, engine_of, first_place, inbox, outstanding, pool_of
+from simulator.world import UP, World, first_place, inbox, outstanding
 
 ROUND_ROBIN, LEAST_OUTSTANDING, LEAST_CACHE, POWER_OF_TWO, PREFIX_AFFINITY = range(5)
 ROUTERS = {
@@ -50,20 +50,20 @@ class Router:
 def open_to(w: World, replica: int) -> bool:
     """Return whether a replica takes requests."""
     most = w.rules.max_ongoing_requests
-    return w.replicas[replica].state == UP and (most == 0 or outstanding(w, replica) < most)
+    takes: bool = w.replicas[replica].state == UP and (most == 0 or outstanding(w, replica) < most)
+    return takes
 
 
 @compiled
 def _cache_load(w: World, replica: int) -> int:
     """Count the cache blocks that a replica holds, and those that the prompts of its waiting requests will."""
-    pool, first = pool_of(w, replica), first_place(w, replica)
-    limits, count = w.pools[pool].limits, 0
+    first, count = first_place(w, replica), 0
     for place in range(first, first + w.rules.places):
-        book = w.books[place]
+        book, limits = w.engines.books[place], w.engines.limits[place]
         count += limits.num_blocks - book.free_blocks + book.waiting_blocks
         request = w.queues[inbox(place)].head
         for _ in range(w.queues[inbox(place)].waiting):
-            count += blocks(limits, w.pools[pool].requests[request].prompt_tokens)
+            count += blocks(limits, w.engines.requests[request].prompt_tokens)
             request = w.calls[request].next
     return count
 
@@ -71,10 +71,10 @@ def _cache_load(w: World, replica: int) -> int:
 @compiled
 def _longest_hit(w: World, replica: int, request: int) -> int:
     """Return how many leading units of a request's prompt a replica has in its cache."""
-    pool, first, longest = pool_of(w, replica), first_place(w, replica), 0
-    if w.pools[pool].limits.prefix_unit_tokens > 0:
-        for place in range(first, first + w.rules.places):
-            s = view(w.pools[pool], engine_of(w, place))
+    first, longest = first_place(w, replica), 0
+    for place in range(first, first + w.rules.places):
+        s = view(w.engines, place)
+        if s.limits.prefix_unit_tokens > 0:
             longest = max(longest, leading_run(s, request, s.requests[request].prompt_tokens))
     return longest
 

@@ -17,25 +17,29 @@ from simulator.mechanics import (
     finish,
     free,
     make_room,
+    move,
     next_event,
+    preempt,
     promise,
     take,
     track,
 )
 from simulator.prefix import blocks_per_unit, hold, leading_run, shared_units
 from simulator.speculation import produced
-from simulator.state import NEVER, NOBODY, PROMPTS_FIRST, STATIC, UNCACHED, State, blocks, clear
+from simulator.state import NEVER, NOBODY, PROMPTS_FIRST, STATIC, UNCACHED, State, blocks, clear, whole_blocks
 
 
 @inlined
 def _decodes(s: State, now_s: float) -> None:
     """Let every decoding sequence compute its next token; it may have to preempt for the block."""
-    book = s.book[0]
-    need = s.growth[-book.tick % s.limits.block_size]
-    if s.limits.draft_tokens > 0 or need > book.free_blocks:
+    book, limits, place = s.book[0], s.limits, -s.book[0].tick % s.limits.block_size
+    picky = limits.by_priority or limits.prefix_unit_tokens > 0  # who lacks a block decides what goes
+    if limits.draft_tokens > 0 or (picky and s.growth[place] > book.free_blocks):
         _decode_one_by_one(s, now_s)
         return
-    take(s, need)
+    while s.growth[place] > book.free_blocks:  # the last gives way, whoever before it lacks the block
+        preempt(s, book.running - 1, False, now_s)
+    take(s, s.growth[place])
     book.budget -= book.decoding
     book.scheduled = book.decoding
 
@@ -46,10 +50,10 @@ def _decode_one_by_one(s: State, now_s: float) -> None:
     book, new, j = s.book[0], 1 + s.limits.draft_tokens, 0
     while j < book.decoding:
         tokens, need, fits = s.slots[j].cached + book.tick, 0, True
-        room = s.slots[j].room if s.limits.draft_tokens > 0 else tokens
+        room = s.slots[j].room if s.limits.draft_tokens > 0 else whole_blocks(s.limits, tokens)
         if tokens + new > room:
-            held, room = room, -(-(tokens + new) // s.limits.block_size) * s.limits.block_size
-            need = blocks(s.limits, room) - blocks(s.limits, held)
+            need = blocks(s.limits, tokens + new) - blocks(s.limits, room)
+            room = whole_blocks(s.limits, tokens + new)
         if need > book.free_blocks:
             j, fits = make_room(s, j, need, now_s)
         if fits:
@@ -217,28 +221,27 @@ def schedule(s: State, now_s: float) -> int:
     return book.scheduled
 
 
-@compiled
-def _keep_drafts(s: State) -> None:
-    """Advance each decoding sequence by the draft tokens that were accepted: as if it had begun so much further on."""
-    book = s.book[0]
-    for j in range(book.decoding):
-        slot = s.slots[j]
-        extra = min(produced(s, j), slot.last_tick - book.tick + 1) - 1
-        if extra > 0:
-            track(s, j, -1)
-            slot.cached += extra
-            slot.last_tick -= extra
-            track(s, j, 1)
-    book.next_event_tick = book.tick  # look at all of them
+@inlined
+def _keep_drafts(s: State, j: int) -> None:
+    """Advance a decoding sequence by the draft tokens that were accepted: as if it had begun so much further on."""
+    book, slot = s.book[0], s.slots[j]
+    extra = min(produced(s, j), slot.last_tick - book.tick + 1) - 1
+    slot.cached += extra
+    slot.last_tick -= extra
+    book.base_sum += extra
+    if s.limits.window > 0:
+        book.open_base_sum += slot.open_reads * extra
 
 
 @compiled
 def _retire_decodes(s: State, end_s: float) -> int:
     """Take out the decoding sequences that are done, keep the others in order; return how many are left."""
     book = s.book[0]
-    kept, book.next_event_tick = 0, NEVER
+    kept, soonest = 0, NEVER
     for j in range(book.decoding):
         slot = s.slots[j]
+        if s.limits.draft_tokens > 0:
+            _keep_drafts(s, j)
         if slot.last_tick == book.tick:
             finish(s, slot.request, end_s)
             book.unfinished -= 1
@@ -249,14 +252,15 @@ def _retire_decodes(s: State, end_s: float) -> int:
                 continue
             book.padding += book.tick
             slot.last_tick = NEVER
-        if kept < j:
-            s.slots[kept] = slot
         if s.limits.window > 0:
-            track(s, kept, -1)
-            close_windows(s, kept)
-            track(s, kept, 1)
-        book.next_event_tick = min(book.next_event_tick, next_event(s, kept))
+            track(s, j, -1)
+            close_windows(s, j)
+            track(s, j, 1)
+        soonest = min(soonest, next_event(s, j))
+        if kept < j:
+            move(s, kept, j)
         kept += 1
+    book.next_event_tick = soonest
     return kept
 
 
@@ -288,7 +292,7 @@ def _advance_prompts(s: State, first: int, end_s: float) -> int:
     kept, before = book.decoding, book.running
     for j in range(first, before):
         if kept < j:
-            s.slots[kept] = s.slots[j]
+            move(s, kept, j)
         slot, request = s.slots[kept], s.requests[s.slots[j].request]
         slot.cached += slot.chunk
         book.prompt_cached += slot.chunk
@@ -306,10 +310,10 @@ def _advance_prompts(s: State, first: int, end_s: float) -> int:
 def _move_up(s: State, j: int) -> None:
     """Move a sequence that has begun to decode before the prompts that are still under way."""
     spare = len(s.slots) - 1
-    s.slots[spare] = s.slots[j]
+    move(s, spare, j)
     for place in range(j, s.book[0].decoding, -1):
-        s.slots[place] = s.slots[place - 1]
-    s.slots[s.book[0].decoding] = s.slots[spare]
+        move(s, place, place - 1)
+    move(s, s.book[0].decoding, spare)
 
 
 @compiled
@@ -337,9 +341,7 @@ def complete(s: State, end_s: float) -> int:
         _complete_uncached(s, end_s)
         return book.finished - finished
     book.tick += book.decode_now
-    if s.limits.draft_tokens > 0 and book.decode_now:
-        _keep_drafts(s)
-    if book.tick >= book.next_event_tick:
+    if book.tick >= book.next_event_tick or (s.limits.draft_tokens > 0 and book.decode_now):
         book.decoding = _retire_decodes(s, end_s)
     if book.decoding < first or book.running > first:
         book.running = _advance_prompts(s, first, end_s)

@@ -12,10 +12,8 @@ from simulator.roofline import StepTable
 from simulator.scheduler import complete, schedule, wake_s
 from simulator.state import (
     UNCACHED,
-    Engines,
     Floats,
     Limits,
-    Shared,
     State,
     Table,
     engine_state,
@@ -214,7 +212,7 @@ def _burst(s: State, table: StepTable, clock: Floats, steps: npt.NDArray[np.void
     return len(steps)
 
 
-def request_table(requests: Requests) -> Table:
+def request_table(requests: Requests, unit_tokens: int) -> Table:
     """Return the scheduler's table of a workload; in a closed loop all but the first requests are still to be sent."""
     arrival_s = np.array(requests.arrival_s)
     arrival_s[requests.concurrency or len(arrival_s) :] = np.inf
@@ -224,22 +222,16 @@ def request_table(requests: Requests) -> Table:
     table.emitted = requests.given
     if len(requests.prefixes):
         table.first_unit, table.units = requests.prefixes.first, requests.prefixes.count
-    return table
-
-
-def engines(limits: Limits, requests: Requests, count: int = 1, acceptance: Acceptance = ()) -> Engines:
-    """Return idle engines that share the table of a workload."""
-    table = request_table(requests)
-    if limits.prefix_unit_tokens:
-        most = (table.prompt_tokens + table.output_tokens - 1) // limits.prefix_unit_tokens
+    if unit_tokens:
+        most = (table.prompt_tokens + table.output_tokens - 1) // unit_tokens
         table.units = np.minimum(table.units, most)
-    shared = Shared(requests.prefixes.ids, requests.prefixes.distinct, tuple(acceptance))
-    return new_engines(limits, table, count, shared)
+    return table
 
 
 def opening(limits: Limits, requests: Requests, acceptance: Acceptance = ()) -> State:
     """Return the state before the first step."""
-    state = engine_state(engines(limits, requests, 1, acceptance), 0)
+    table = request_table(requests, limits.prefix_unit_tokens)
+    state = engine_state(new_engines([(limits, tuple(acceptance))], table, requests.prefixes.ids), 0)
     state.book[0].released = min(requests.concurrency, len(requests))
     return state
 

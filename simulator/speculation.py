@@ -1,9 +1,10 @@
 """Speculative decoding, compiled: how many of the proposed tokens a sequence keeps. Rules: docs/serving-rules.md, S."""
 
 import math
+from typing import Any
 
 from simulator.compiled import compiled, inlined
-from simulator.state import State
+from simulator.state import State, whole_blocks
 
 PRIME, SEED = 2**31 - 1, 1234567891
 
@@ -24,7 +25,7 @@ def _remainder(product: int) -> int:
 
 
 @compiled
-def uniform(index: int, generated: int, position: int) -> float:
+def uniform(index: int, count: int, position: int) -> float:
     """Return a number in [0, 1) that looks random and depends on nothing but three counts.
 
     h = 1234567891; for v in the counts: h = (h + v)^5 mod 2^31 - 1; then h / (2^31 - 1). The fifth power is a bijection
@@ -33,18 +34,38 @@ def uniform(index: int, generated: int, position: int) -> float:
     >>> uniform(0, 0, 0)
     0.14291299234280036
     """
-    return _mixed(_mixed(_mixed(SEED, index), generated), position) / PRIME
+    return _mixed(_mixed(_mixed(SEED, index), count), position) / PRIME
 
 
-@compiled
+@inlined
+def accepted(limits: Any, draw: float) -> int:
+    """Return how many draft tokens a number drawn from [0, 1) accepts: i or more with probability a0 a1 .. a(i-1).
+
+    It goes on to the end, for the processor cannot guess where the first one is rejected.
+    """
+    count = 0
+    for position in range(limits.draft_tokens):
+        count += 1 if draw < limits.reached[position] else 0
+    return count
+
+
+@inlined
+def begin_drafting(s: State, j: int) -> None:
+    """Note what the drafts of a sequence that begins to decode depend on."""
+    slot = s.slots[j]
+    slot.room = whole_blocks(s.limits, slot.cached)
+    slot.joined_tick = s.book[0].tick
+    slot.seed = _mixed(SEED, slot.request)
+
+
+@inlined
 def produced(s: State, j: int) -> int:
     """Return how many tokens the decoding sequence at a position produces in the step that the tick counts already."""
     limits, slot, tick = s.limits, s.slots[j], s.book[0].tick
     if limits.expected_acceptance:
         steps, per_step = tick - slot.joined_tick, limits.tokens_per_step
-        return int(math.floor(steps * per_step + 1e-9) - math.floor((steps - 1) * per_step + 1e-9))
-    generated = s.requests[slot.request].output_tokens - (slot.last_tick - tick + 1)
-    drawn, accepted = _mixed(_mixed(SEED, slot.request), generated), 0  # `uniform`, but for its last step
-    while accepted < limits.draft_tokens and _mixed(drawn, accepted) / PRIME < limits.acceptance[accepted]:
-        accepted += 1
-    return 1 + accepted
+        tokens = int(math.floor(steps * per_step + 1e-9) - math.floor((steps - 1) * per_step + 1e-9))
+    else:
+        computed = slot.cached + tick - 1
+        tokens = 1 + accepted(limits, _mixed(slot.seed, computed) / PRIME)
+    return tokens

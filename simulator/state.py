@@ -1,5 +1,6 @@
 """What a scheduler knows: limits, a book, a table of requests, the running list and a cache, as arrays for numba."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,7 @@ MAX_DRAFT_TOKENS = 32
 PACKED = np.dtype(
     [
         *((name, np.dtype(kind)) for name, kind in Limits.__annotations__.items()),
-        ("acceptance", np.float64, (MAX_DRAFT_TOKENS,)),
+        ("reached", np.float64, (MAX_DRAFT_TOKENS,)),  # probability that a draft token and all before it are accepted
         ("tokens_per_step", np.float64),
     ],
     align=True,
@@ -125,6 +126,7 @@ SLOT = np.dtype(
         ("held_units", np.int64),  # leading units of the prefix cache that it holds
         ("room", np.int64),  # tokens that the blocks of a decoding sequence with drafts have room for
         ("joined_tick", np.int64),  # tick at which it began to decode
+        ("seed", np.int64),  # what its draws begin with
         ("open_reads", np.int64),  # 1 while a decoding sequence is shorter than the window
         ("open_blocks", np.int64),  # 1 while its windowed blocks still grow
     ]
@@ -143,7 +145,7 @@ UNIT = np.dtype(
 class State(NamedTuple):
     """Everything a scheduler knows."""
 
-    limits: Any  # a record of `Limits` and the acceptance: compiled code hands it over as one pointer
+    limits: Any  # a record of `Limits` and of drafts: compiled code hands it over as one pointer
     book: Table  # one row
     requests: Table
     slots: Table  # the running list, and one place to swap
@@ -153,10 +155,10 @@ class State(NamedTuple):
 
 
 class Engines(NamedTuple):
-    """Several engines of the same limits that share one table of requests: the State of each is a slice."""
+    """Several engines that share one table of requests: the State of each is a slice."""
 
-    limits: Any
-    books: Any  # tables with one row, or one row of rows, per engine
+    limits: Any  # tables with one row, or one row of rows, per engine
+    books: Any
     requests: Table
     slots: Any
     growth: Ints
@@ -164,15 +166,7 @@ class Engines(NamedTuple):
     unit_ids: Ints
 
 
-class Shared(NamedTuple):
-    """What the engines of a workload share besides its table; `ids` are 0 .. distinct-1."""
-
-    ids: Ints = np.zeros(0, np.int64)
-    distinct: int = 0
-    acceptance: tuple[float, ...] = ()  # probability that each draft token is accepted if all before it are
-
-
-NOTHING = Shared()
+Kind = tuple[Limits, tuple[float, ...]]  # an engine; probability that each draft is accepted if all before it are
 
 
 def new_requests(arrival_s: Floats, prompt_tokens: Ints, output_tokens: Ints) -> Table:
@@ -184,29 +178,31 @@ def new_requests(arrival_s: Floats, prompt_tokens: Ints, output_tokens: Ints) ->
     return requests
 
 
-def new_engines(limits: Limits, requests: Table, count: int = 1, shared: Shared = NOTHING) -> Engines:
-    """Return idle engines with empty queues and caches."""
-    books = np.zeros(count, BOOK).view(np.recarray)
-    slots = np.zeros((count, limits.max_num_seqs + 1), SLOT).view(np.recarray)
-    growth = np.zeros((count, limits.block_size), np.int64)
-    units = np.zeros((count, shared.distinct + 2 if limits.prefix_unit_tokens else 0), UNIT).view(np.recarray)
-    packed = _packed(limits, shared.acceptance)
-    engines = Engines(packed, books, requests, slots, growth, units, np.array(shared.ids))
-    for index in range(count):
+def new_engines(kinds: Sequence[Kind], requests: Table, unit_ids: Ints) -> Engines:
+    """Return idle engines with empty queues and caches; ids of units are 0, 1, ..."""
+    count, each = len(kinds), [limits for limits, _ in kinds]
+    packed, books = np.zeros(count, PACKED).view(np.recarray), np.zeros(count, BOOK).view(np.recarray)
+    slots = np.zeros((count, max(limits.max_num_seqs for limits in each) + 1), SLOT).view(np.recarray)
+    growth = np.zeros((count, max(limits.block_size for limits in each)), np.int64)
+    rows = int(unit_ids.max(initial=-1)) + 3 if any(limits.prefix_unit_tokens for limits in each) else 0
+    units = np.zeros((count, rows), UNIT).view(np.recarray)
+    engines = Engines(packed, books, requests, slots, growth, units, np.array(unit_ids))
+    for index, kind in enumerate(kinds):
+        packed[index] = _packed(*kind)
         reset(engine_state(engines, index))
     return engines
 
 
 def _packed(limits: Limits, acceptance: tuple[float, ...]) -> Any:
-    """Return a record of the limits, the acceptance, and 1 + a0 + a0 a1 + ..., what a step produces on average."""
+    """Return a record of the limits, of a0, a0 a1, ..., and of 1 + their sum: what a step produces on average."""
     packed = np.zeros(1, PACKED).view(np.recarray)
     for name, value in limits._asdict().items():
         packed[name] = value
-    packed.acceptance[0, : len(acceptance)] = acceptance
-    all_before, packed.tokens_per_step = 1.0, 1.0
-    for chance in acceptance:
-        all_before *= chance
-        packed.tokens_per_step += all_before
+    reached, packed.tokens_per_step = 1.0, 1.0
+    for position, chance in enumerate(acceptance):
+        reached *= chance
+        packed.reached[0, position] = reached
+        packed.tokens_per_step += reached
     return packed[0]
 
 
@@ -219,7 +215,7 @@ def engine_state(engines: Engines, index: int) -> State:
     """Return what the scheduler of one engine knows: views, so that what it changes stays."""
     e = engines
     book, slots, growth, units = e.books[index : index + 1], e.slots[index], e.growth[index], e.units[index]
-    return State(e.limits, book, e.requests, slots, growth, units, e.unit_ids)
+    return State(e.limits[index], book, e.requests, slots, growth, units, e.unit_ids)
 
 
 view = inlined(engine_state)  # for compiled code, which must not return what it gives: arrays lose their shape there
@@ -254,6 +250,12 @@ def blocks(limits: Limits, tokens: int) -> int:
     """Return the cache blocks that a sequence of so many cached tokens holds."""
     full = -(-tokens // limits.block_size)
     return limits.full_groups * full + limits.window_groups * min(full, limits.window_blocks)
+
+
+@inlined
+def whole_blocks(limits: Limits, tokens: int) -> int:
+    """Return the tokens that the blocks of so many tokens have room for."""
+    return -(-tokens // limits.block_size) * limits.block_size
 
 
 @compiled

@@ -4,13 +4,12 @@ A *place* is one engine. A replica is as many places as it has pipeline stages; 
 decodes where these are told apart. Rules: docs/serving-rules.md, "Several engines".
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled, inlined
-from simulator.roofline import StepTable
 from simulator.state import NOBODY, Engines, Floats, Ints, Table, reset, view
 
 OFF, STARTING, UP, DRAINING, FAILED = range(5)
@@ -30,6 +29,7 @@ HALL = np.dtype(
         ("failure", np.int64),  # the next one
         ("check", np.int64),  # number of the autoscaler's next look
         ("below_since", np.int64),  # number of the first check at which fewer were wanted, 0 for none
+        ("most_wanted", np.int64),  # since then
         ("busy", np.int64),  # places with a step under way
         ("settled", np.int64),  # the last check started nothing
         ("events", np.int64),
@@ -93,18 +93,22 @@ class Rules(NamedTuple):
     retry_delay_s: float
 
 
-class World(NamedTuple):
-    """Everything; index 1 of `pools`, `tables` and `queues` is the pool that decodes for another."""
+RULES = np.dtype([(name, np.dtype(kind)) for name, kind in Rules.__annotations__.items()])
 
-    rules: Rules
-    pools: tuple[Engines, Engines]
-    tables: tuple[StepTable, StepTable]
-    hall: Table  # one row
+
+class World(NamedTuple):
+    """Everything; index 1 of `queues` is the pool that decodes for another.
+
+    Each function is handed all of this anew, number by number: what is one pointer here is compiled sooner.
+    """
+
+    rules: Any  # a record of `Rules`
+    hall: Any  # a record
+    engines: Engines  # by place
     places: Table
     ends_s: Floats  # of the step under way at each place, infinite for none
     stages_free_s: Floats  # by replica and stage
     replicas: Table
-    books: Table  # of all engines, those of both pools
     queues: Table  # of the router of each pool; then what is routed to each place and not yet seen there
     calls: Table
     order: Ints  # requests whose arrival is known, in their order
@@ -130,20 +134,14 @@ def inbox(place: int) -> int:
 @inlined
 def first_place(w: World, replica: int) -> int:
     """Return the first place of a replica."""
-    return replica * w.rules.places
+    place: int = replica * w.rules.places
+    return place
 
 
 @inlined
 def pool_of(w: World, replica: int) -> int:
     """Return the pool of a replica: 1 for those that decode for others."""
     return 1 if w.rules.prefill_replicas > 0 and replica >= w.rules.prefill_replicas else 0
-
-
-@inlined
-def engine_of(w: World, place: int) -> int:
-    """Return the number of the engine of a place in its pool."""
-    first = w.rules.prefill_replicas * w.rules.places
-    return place - first if first > 0 and place >= first else place
 
 
 @compiled
@@ -179,7 +177,7 @@ def take_out(w: World, request: int) -> None:
 @compiled
 def log(w: World, replica: int, state: int) -> None:
     """Put a replica into a state, and write it down."""
-    hall = w.hall[0]
+    hall = w.hall
     w.replicas[replica].state = state
     event = w.events[hall.events]
     event.time_s, event.replica, event.state = hall.clock_s, replica, state
@@ -191,7 +189,7 @@ def outstanding(w: World, replica: int) -> int:
     """Count the requests that wait or run at a replica."""
     count, first = 0, first_place(w, replica)
     for place in range(first, first + w.rules.places):
-        book = w.books[place]
+        book = w.engines.books[place]
         count += book.waiting + book.running + w.queues[inbox(place)].waiting
     return count
 
@@ -202,14 +200,14 @@ def retire(w: World, replica: int) -> None:
     if w.replicas[replica].state != DRAINING or outstanding(w, replica) > 0:
         return
     for place in range(first_place(w, replica), first_place(w, replica) + w.rules.places):
-        reset(view(w.pools[pool_of(w, replica)], engine_of(w, place)))
+        reset(view(w.engines, place))
     log(w, replica, OFF)
 
 
 @compiled
 def push(w: World, at_s: float, request: int) -> None:
     """Let a request come at a time."""
-    hall = w.hall[0]
+    hall = w.hall
     child = hall.heaped
     hall.heaped += 1
     while child > 0:
@@ -224,7 +222,7 @@ def push(w: World, at_s: float, request: int) -> None:
 @compiled
 def pop(w: World) -> int:
     """Take out the request that comes next."""
-    hall = w.hall[0]
+    hall = w.hall
     first: int = w.heap[0]
     hall.heaped -= 1
     at_s, request, parent = w.heap_s[hall.heaped], w.heap[hall.heaped], 0

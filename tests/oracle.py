@@ -420,7 +420,7 @@ class OracleEngine:
         if self.limits.expected_acceptance:
             produced = expected(self.limits.acceptance, request.decode_steps)
         else:
-            produced = sampled(self.limits.acceptance, request.index, request.generated_tokens)
+            produced = sampled(self.limits.acceptance, request.index, request.computed_tokens)
         produced = min(produced, request.output_tokens - request.generated_tokens)
         request.computed_tokens += produced
         return produced

@@ -177,7 +177,7 @@ class _Fleet:
         self.queues: dict[bool, list[OracleRequest]] = {False: [], True: []}  # of the first router, of the second
         self.last_chosen = {False: -1, True: -1}
         self.failures = sorted(asked.failures, key=lambda each: (each.at_s, each.replica, each.repair_s))
-        self.check, self.low_since = 1, None
+        self.check, self.low_since, self.most = 1, None, 0
         self.steps: list[OracleFleetStep] = []
         self.events: list[tuple[float, int, str]] = []
         self.unsent: list[int] = []
@@ -388,11 +388,12 @@ class _Fleet:
                 self._start_lowest()
             return
         if self.low_since is None:
-            self.low_since = number
+            self.low_since, self.most = number, 0
+        self.most = max(self.most, wanted)
         if (number - self.low_since) * rules.interval_s >= rules.down_delay_s:
             self.low_since = None
             up = [copy for copy in self.copies if copy.status == UP]
-            for copy in up[::-1][: present - wanted]:
+            for copy in up[::-1][: max(0, present - self.most)]:
                 self._set(copy, DRAINING)
                 self._maybe_off(copy)
 

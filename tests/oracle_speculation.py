@@ -16,11 +16,12 @@ def uniform(*numbers: int) -> float:
     return mixed / PRIME
 
 
-def sampled(acceptance: Sequence[float], index: int, generated: int) -> int:
-    """S3: one token, and the drafts up to the first that is rejected."""
-    produced = 1
-    for position, probability in enumerate(acceptance):
-        if uniform(index, generated, position) >= probability:
+def sampled(acceptance: Sequence[float], index: int, computed: int) -> int:
+    """S3: one token, and the drafts up to the first that one draw for the whole step rejects."""
+    draw, reached, produced = uniform(index, computed), 1.0, 1
+    for probability in acceptance:
+        reached *= probability
+        if draw >= reached:
             break
         produced += 1
     return produced

@@ -141,6 +141,16 @@ def test_the_autoscaler_goes_up_and_down() -> None:
     assert result.events[:4] == [(1.0, 1, "starting"), (1.5, 1, "up"), (8.0, 1, "draining"), (8.0, 1, "off")]
 
 
+def test_as_many_stay_as_were_wanted_at_most() -> None:
+    # Replica 0 gets three requests at 0 and works until 3, 6 and 14 s; all are up from check 1 on. Two are wanted at
+    # checks 4 and 5, one from 6 on: check 8 keeps two, and check 13 (wanting one since 9) keeps one.
+    scaler = OracleAutoscaler(target=1, max_replicas=3, min_replicas=0, interval_s=1.0, down_delay_s=4.0)
+    fleet = OracleFleet(OraclePool(ONE_SLOT, one_second), autoscaler=scaler)
+    result = run_fleet_oracle([(0.0, 1, 3), (0.0, 1, 3), (0.0, 1, 8), (2.2, 1, 1)], fleet)
+    assert finish(result) == [3.0, 6.0, 14.0, 3.2]
+    assert [event for event in result.events if event[2] == "draining"] == [(8.0, 2, "draining"), (13.0, 1, "draining")]
+
+
 def test_what_drains_finishes_its_requests_and_gets_no_more() -> None:
     # Two outstanding start replica 1, which gets request 2. At check 5 that is alone: replica 1, the highest, drains
     # until 7.5 s; request 3 goes to replica 0; two are wanted at check 6, but none is off.

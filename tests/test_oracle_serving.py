@@ -288,7 +288,7 @@ def test_expected_acceptance() -> None:
 
 def test_sampled_acceptance_has_its_mean() -> None:
     # 1 + 0.8 + 0.8 x 0.5 = 2.2 tokens; the standard error of 20,000 draws is 0.005.
-    draws = [sampled((0.8, 0.5), index, generated) for index in range(200) for generated in range(1, 101)]
+    draws = [sampled((0.8, 0.5), index, computed) for index in range(200) for computed in range(1, 101)]
     assert np.mean(draws) == pytest.approx(2.2, abs=0.02)
     assert set(draws) == {1, 2, 3}
 

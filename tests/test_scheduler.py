@@ -19,7 +19,7 @@ from simulator.roofline import StepTable
 from simulator.scheduler import complete, schedule
 from simulator.sharing import Prefixes
 from simulator.simulate import Run, opening, simulate
-from simulator.speculation import uniform
+from simulator.speculation import accepted, uniform
 from simulator.state import Limits, State, blocks
 from simulator.traces import read_trace
 from simulator.workload import Requests, Workload
@@ -197,6 +197,40 @@ def test_acceptance_gives_its_tokens_per_step(expected):
     allowed = allowed._replace(expected_acceptance=expected)
     run = simulate(allowed, TABLE, together(64, 10, 1001), acceptance=(0.8, 0.6, 0.5))
     assert 64 * 1000 / run.steps.decodes.sum() == pytest.approx(2.52, rel=0.01)
+
+
+@settings(deadline=None)
+@given(acceptance=st.lists(st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0])), min_size=1, max_size=6))
+def test_one_draw_accepts_each_draft_with_the_product_of_all_up_to_it(acceptance):
+    """Exactly: the draws that accept more than i drafts are the interval from 0 to a0 a1 .. ai."""
+    packed = opening(limits(draft_tokens=len(acceptance)), together(), acceptance).limits
+    for i, product in enumerate(np.cumprod(acceptance)):
+        assert product == 0 or accepted(packed, np.nextafter(product, 0)) > i
+        assert accepted(packed, product) <= i
+    assert accepted(packed, 0.0) == np.count_nonzero(np.cumprod(acceptance))
+
+
+def test_drawn_drafts_follow_their_law_and_forget_the_step_before():
+    """Chi-square over all steps but each request's last, of accepted drafts and of pairs of steps; 0.1 % quantiles."""
+    acceptance, count = (0.8, 0.6, 0.5), 64
+    allowed = limits(num_blocks=100_000, max_num_batched_tokens=2000, max_num_seqs=count, draft_tokens=3)
+    s, before, steps = opening(allowed, together(count, 10, 1001), acceptance), np.full(count, 10), []
+    for index in range(count):
+        enqueue(s, index)
+    while s.book[0].finished == 0:
+        schedule(s, 0.0)
+        complete(s, 0.0)
+        after = s.slots.cached[:count] + s.book[0].tick
+        steps.append(after - before)
+        before = after
+    drawn = np.array(steps[1:-1]) - 1  # the first computed the prompts, the last may be cut
+    more = np.concatenate([[1.0], np.cumprod(acceptance), [0.0]])
+    law = more[:-1] - more[1:]
+    single = np.bincount(drawn.ravel(), minlength=4)
+    assert ((single - law * drawn.size) ** 2 / (law * drawn.size)).sum() < 16.27  # 3 degrees of freedom
+    pairs = np.bincount((4 * drawn[:-1] + drawn[1:]).ravel(), minlength=16)
+    both = np.outer(law, law).ravel() * drawn[1:].size
+    assert ((pairs - both) ** 2 / both).sum() < 37.7  # 15
 
 
 @settings(deadline=None)
