@@ -70,6 +70,14 @@ class Setup:
             return "open_loop"
         return "fixed_batch" if self.batch else None
 
+    @property
+    def is_generated(self) -> bool:
+        """Whether aiconfigurator's own deployment and AIPerf script made the run.
+
+        Its sweeps of plain engines have lengths of powers of two; the lengths of its deployments are in thousands.
+        """
+        return "AIC run" in self.notes and self.input_tokens % 1000 == 0
+
     def noted(self, pattern: str) -> float | None:
         r"""Return the number that a pattern finds in the load or the notes.
 

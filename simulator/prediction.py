@@ -3,17 +3,18 @@
 Every metric of a setup comes from one `Outcome`, in SI; `value` turns it into the metric's own unit and definition.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from simulator.deployment import Deployment, Settings
-from simulator.engine import Engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.intervals import interval
-from simulator.lengths import Fixed, Independent, Lengths, LogNormal, Uniform
 from simulator.limits import limits
+from simulator.loads import gathered_steps, latency_limits_s, stated_requests, workload_of
 from simulator.measurements import Measurement, Setup
 from simulator.memory import memory_plan
 from simulator.report import Report, summarize
@@ -21,20 +22,9 @@ from simulator.roofline import StepModel, StepTable
 from simulator.setups import Placed, place
 from simulator.simulate import simulate
 from simulator.work import Counts, pairs
-from simulator.workload import ClosedLoop, OpenLoop, Workload
+from simulator.workload import OpenLoop, Workload
 
-IMX_RATIO = 0.8  # InferenceMAX draws both lengths from [0.8, 1] x nominal (shared/measurements/README.md, pitfall 1)
-SPREAD = 0.8  # guess: the coefficient of variation of lengths of data sets of which only means are known
 DEFAULT_LENGTHS = (8, 128)  # guess: single streams whose source states no lengths start from a short question
-JITTER = 0.002  # clients with equal requests drift apart by milliseconds; outputs that differ by a token stand for it
-ROUNDS = 10  # requests per place of a closed loop, as InferenceMAX and most load generators use
-MLPERF_INPUT_TOKENS = {  # mean prompt of each MLPerf data set: recalled from mlcommons/inference's reference pages
-    **{"llama-2-70b": 294.0, "mixtral-8x7b": 145.0, "llama-3.1-405b": 9428.0, "llama-3.1-8b": 778.0},
-    **{"deepseek-r1": 800.0, "gpt-j-6b": 778.0},
-}
-LONGEST = 4  # guess: data sets cut at so many times their mean
-OFFLINE_REQUESTS, MLPERF_REQUESTS, OPEN_REQUESTS = 3_000, 12_000, 2_000  # MLPerf runs take ten minutes at least
-MAX_STEPS_TOKENS = 12_000_000  # output tokens of one simulation: fewer requests where they are very long
 
 
 @dataclass(frozen=True)
@@ -112,7 +102,6 @@ def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
     together = 1 if "ttft of one user" in setup.notes else size
     ttft_s = _prefill_s(deployment, model, together, prompt, depth) if prompt else 0.0
     decode_s = _decode_s(deployment, model, size, prompt, output) if output else 0.0
-    steps = max(1, output - 1)
     request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
     e2el_s = request_s + ttft_s + decode_s * (output - 1) / max(output, 1)
     return Outcome(
@@ -124,7 +113,7 @@ def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
         tpot_s=_same(decode_s / max(output, 1)),
         itl_s=_same(decode_s / max(output, 1)),
         gaps_s=_same(decode_s / max(output, 1)),
-        e2el_s=_same(e2el_s if steps else ttft_s),
+        e2el_s=_same(e2el_s),
         prompt_tokens_per_s=size * prompt / ttft_s if prompt else float("nan"),
         decode_tokens_per_s=size * output / decode_s if output else float("nan"),
     )
@@ -187,13 +176,58 @@ def _decode_s(deployment: Deployment, model: StepModel, size: int, prompt: int, 
 
 def _under_load(setup: Setup, placed: Placed, *, light: bool, keep: bool = False) -> Outcome:
     deployment = _that_holds(setup, placed)
-    requests = _workload(setup, deployment, placed.copies).requests()
-    engine = deployment.engine.model_copy(update={"scheduler_not_modelled": ""})  # the continuous policy stands for it
-    allowed = limits(replace(deployment, engine=engine))
     table = _table(deployment, light) if keep else _fresh_table(deployment, light)
-    run = simulate(allowed, table, requests)
     request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
-    return _reported(summarize(run, steady=False, request_s=request_s), placed.copies, deployment)
+
+    def under(workload: Workload) -> Report:
+        requests = workload.requests()
+        run = simulate(limits(deployment, requests), table, requests)
+        return summarize(run, steady=False, request_s=request_s)
+
+    workload = workload_of(setup, deployment, placed.copies)
+    report, bounds = under(workload), latency_limits_s(setup, deployment.model.id)
+    if bounds:
+        report = _valid(workload, report, bounds, under)
+    if steps := 0 if light else gathered_steps(setup, deployment):
+        report = replace(report, request_s=request_s + steps * report.metrics["tpot"].values["mean"])
+    return _reported(report, placed.copies, deployment, _duration_s(setup, report))
+
+
+def _duration_s(setup: Setup, report: Report) -> float:
+    """Return the seconds that throughput is over: without the drain where a run of unstated length goes on for long."""
+    arrival_s = report.run.requests.arrival_s
+    if setup.rate_per_s in (0.0, math.inf) or stated_requests(setup) or report.overloaded:
+        return report.duration_s
+    return float(arrival_s[-1]) * len(arrival_s) / (len(arrival_s) - 1)
+
+
+SLOWEST, HALVINGS = 0.25, 4  # of the asked rate, by halves of its logarithm
+
+
+def _valid(
+    workload: Workload, report: Report, bounds: tuple[float, float], under: Callable[[Workload], Report]
+) -> Report:
+    """Return the run at the asked rate, or at the highest below it that keeps the limits of what is published.
+
+    A published run did keep them: where the prediction does not, its capacity is short, and the rate is as near to it.
+    """
+    arrivals = workload.arrivals
+    if _keeps(report, bounds) or not isinstance(arrivals, OpenLoop):
+        return report
+    kept, low, high = report, SLOWEST, 1.0
+    for _ in range(HALVINGS):
+        middle = (low * high) ** 0.5
+        found = under(replace(workload, arrivals=arrivals.at_rate(middle * arrivals.rate_per_s)))
+        if _keeps(found, bounds):
+            kept, low = found, middle
+        else:
+            kept, high = (found if low == SLOWEST else kept), middle
+    return kept
+
+
+def _keeps(report: Report, bounds: tuple[float, float]) -> bool:
+    latencies = report.latencies_s["ttft"], report.latencies_s["tpot"]
+    return all(np.nanquantile(each, 0.99) <= bound for each, bound in zip(latencies, bounds, strict=True))
 
 
 _TABLES: dict[tuple[object, ...], StepTable] = {}  # those of the last setups: neighbours in a file often share one
@@ -214,11 +248,6 @@ def _fresh_table(deployment: Deployment, light: bool) -> StepTable:
     return deployment.step_table(light=light)
 
 
-class _Load(NamedTuple):
-    lengths: Lengths
-    output_tokens: float
-
-
 def _that_holds(setup: Setup, placed: Placed) -> Deployment:
     """Let an engine take at least as many sequences as the load keeps in flight: whoever measures sets it so."""
     deployment, share = placed.deployment, -(-setup.concurrency // placed.copies)
@@ -230,53 +259,19 @@ def _that_holds(setup: Setup, placed: Placed) -> Deployment:
     return replace(deployment, settings=wider)
 
 
-def _lengths(setup: Setup, model: str, engine: Engine) -> _Load:
-    prompt = setup.input_tokens or MLPERF_INPUT_TOKENS.get(model, 0.0)
-    output = setup.output_tokens
-    if not prompt or not output:
-        raise NotModelledError("lengths", "the source does not state them", "State input_len and output_len")
-    if "IMX workload" in setup.notes:
-        low = [max(1, round(IMX_RATIO * each)) for each in (prompt, output)]
-        return _Load(Independent(Uniform(low[0], round(prompt)), Uniform(low[1], round(output))), 0.9 * output)
-    if "dataset" in setup.notes or "ShareGPT" in setup.load or setup.load.startswith("MLPerf"):
-        longest = LONGEST * round(max(prompt, output))
-        return _Load(Independent(LogNormal(prompt, SPREAD, longest), LogNormal(output, SPREAD, longest)), output)
-    if setup.regime == "closed_loop" and engine.policy == "continuous":  # prompts-first keeps the waves together
-        return _Load(Independent(Fixed(round(prompt)), Uniform.around(round(output), JITTER)), output)
-    return _Load(Independent(Fixed(max(1, round(prompt))), Fixed(max(1, round(output)))), output)
-
-
-def _workload(setup: Setup, deployment: Deployment, copies: int) -> Workload:
-    load = _lengths(setup, deployment.model.id, deployment.engine)
-    stated = setup.noted(r"(\d+) (?:[A-Za-z]+ )?(?:requests|prompts)")
-    most = max(64, int(MAX_STEPS_TOKENS / load.output_tokens))
-    if setup.regime == "closed_loop" or (setup.concurrency and setup.regime == "fixed_batch"):
-        share = max(1, -(-setup.concurrency // copies))
-        rounds = 1 if setup.regime == "fixed_batch" else ROUNDS
-        count = int(stated / copies) if stated else rounds * share
-        return Workload(ClosedLoop(share), load.lengths, max(share, min(count, most)))
-    if setup.regime == "open_loop" and setup.rate_per_s:  # without a rate only the saturated throughput is known
-        count = min(int(stated or OPEN_REQUESTS), most)
-        burstiness = setup.noted(r"burstiness ([\d.]+|inf)") or 1.0
-        return Workload(OpenLoop(setup.rate_per_s / copies, burstiness), load.lengths, count)
-    usual = MLPERF_REQUESTS if setup.load.startswith("MLPerf") else OFFLINE_REQUESTS
-    count = min(int((stated or usual * copies) / copies), most)
-    return Workload(ClosedLoop(count), load.lengths, count)
-
-
-def _reported(report: Report, copies: int, deployment: Deployment) -> Outcome:
+def _reported(report: Report, copies: int, deployment: Deployment, duration_s: float) -> Outcome:
     stats = {name: stat.values for name, stat in report.metrics.items()}
     return Outcome(
         copies=copies,
         deployment=deployment,
-        output_tokens_per_s=report.output_tokens_per_s,
-        total_tokens_per_s=report.total_tokens_per_s,
+        output_tokens_per_s=report.output_tokens / duration_s,
+        total_tokens_per_s=(report.input_tokens + report.output_tokens) / duration_s,
         ttft_s=stats["ttft"],
         tpot_s=stats["tpot"],
         itl_s=stats["tpot"],  # the files hold each request's mean gap
         gaps_s=stats["itl"],
         e2el_s=stats["e2el"],
-        decode_tokens_per_s=report.output_tokens_per_s,
+        decode_tokens_per_s=report.output_tokens / duration_s,
     )
 
 

@@ -60,6 +60,9 @@ def _unboxed(value: npt.NDArray[np.float64]) -> Array:
     return float(value) if value.ndim == 0 else value
 
 
+STREAMED = 0.95  # of the bandwidth: what a product that streams weights reaches at most (an LM head on the RTX 4090)
+
+
 class Rates:
     """The rates that kernels reach on a device; `light` replaces them with the data sheet's peaks and no overhead."""
 
@@ -93,7 +96,7 @@ class Rates:
 
     def _gemm(self, op: Op, counts: Counts) -> Cost:
         name, peak = self.peak(op.format)
-        gemm = _IDEAL_GEMM if self.light else self._achieved_gemm(name, op)
+        gemm = _IDEAL_GEMM if self.light else self.achieved(name, op)
         compute_s = counts.dot(op.flops) / (gemm.compute * peak)
         memory_s = op.bytes_read(counts) / (gemm.memory * self.hardware.memory_bytes_per_s)
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
@@ -102,7 +105,8 @@ class Rates:
         kernel_s = soft_maximum(compute_s, memory_s, gemm.exponent)
         return _cost(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
 
-    def _achieved_gemm(self, name: PeakName, op: Op) -> "_Gemm":
+    def achieved(self, name: PeakName, op: Op) -> "AchievedGemm":
+        """Return the shares of the compute peak and the bandwidth that an engine's product reaches, and its launch."""
         gemm: Gemm | None = self.hardware.achievable.gemm.get(name)
         if gemm is None:
             raise ProfileError(f"{self.hardware.name} {name}", "no achievable gemm rates are known", "Add them")
@@ -111,7 +115,8 @@ class Rates:
         compute = gemm.compute_fraction * ours.compute * (ours.experts_share(name) if op.experts else 1.0)
         compute *= ours.unpacked if stored.unpacked_for(name) else 1.0
         memory = gemm.memory_fraction * ours.memory * (ours.packed if stored.unpacked_for(name) else 1.0)
-        return _Gemm(min(compute, 1.0), min(memory, 1.0), gemm.launch_s * ours.launch * op.launches, exponent)
+        most = max(STREAMED, gemm.memory_fraction)
+        return AchievedGemm(min(compute, 1.0), min(memory, most), gemm.launch_s * ours.launch * op.launches, exponent)
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
         """T = t0 + max(F / (c P), B / (m W)); linear in the tokens read, so that steps can be added up."""
@@ -158,14 +163,16 @@ class Rates:
         return _cost(op, counts, link_s, latency_s, link_s=link_s)
 
 
-class _Gemm(NamedTuple):
+class AchievedGemm(NamedTuple):
+    """What a matrix product reaches: shares of the peaks, seconds of its launch, exponent of the soft maximum."""
+
     compute: float
     memory: float
     launch_s: float
     exponent: float
 
 
-_IDEAL_GEMM = _Gemm(1.0, 1.0, 0.0, float("inf"))
+_IDEAL_GEMM = AchievedGemm(1.0, 1.0, 0.0, float("inf"))
 
 
 def _cost(op: Op, counts: Counts, kernel_s: Array, launch_s: float = 0.0, **alone_s: Array) -> Cost:
@@ -264,14 +271,14 @@ class StepModel:
         draft_s = self._drafting_s(Counts(tokens=sequences * (1.0 + self.draft_tokens))) + np.zeros_like(sequences)
         host_s = 0.0 if self.light else self.overheads.step_s
         verify = self._only(self.ops)
-        zero = float(verify.seconds(Counts()))
-        slopes = [float(verify.seconds(Counts(**{name: 1.0}))) - zero for name in SLOPES]
+        ones = Counts(**dict(zip(SLOPES, np.eye(len(SLOPES) + 1)[:-1], strict=True)))  # the last has none of them
+        slopes = np.broadcast_to(verify.seconds(ones), len(SLOPES) + 1)
         units = [Counts(tokens=float(name == "prefill_tokens"))._replace(**{name: 1.0}) for name in SLOPES]
         drafting = [float(self._drafting_s(each)) for each in units]
         return StepTable(
             np.ascontiguousarray(token_s - host_s, dtype=np.float64),
             np.ascontiguousarray(logit_s, dtype=np.float64),
-            np.array(slopes, dtype=np.float64) + np.array(drafting),
+            slopes[:-1] - slopes[-1] + np.array(drafting),
             draft_s,
             self.loaded_token_s,
         )

@@ -13,7 +13,7 @@ _BYTES = {"B": 1.0, "kB": KB, "KB": KB, "MB": MB, "GB": GB, "TB": TB, "KiB": KIB
 _FLOPS = {"GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15, "TOP/s": 1e12}
 UNITS: Mapping[str, Mapping[str, float]] = {
     "bytes": _BYTES,
-    "bytes_per_s": {f"{unit}/s": size for unit, size in _BYTES.items()},
+    "bytes_per_s": {f"{unit}/s": _BYTES[unit] for unit in sorted(_BYTES, key=lambda unit: unit == "GB")},
     "flops_per_s": _FLOPS,
     "s": {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "min": 60.0, "h": 3600.0, "s": 1.0, "ms": 1e-3},  # examples have the last
     "w": {"W": 1.0, "kW": 1e3},
@@ -79,6 +79,18 @@ def scaled(value: float, unit: str, digits: int = 3) -> str:
     if abs(number) >= 1000:
         return f"{value / 10.0**power:,.0f} {prefixes[power]}{unit}"
     return f"{number:.{digits}g} {prefixes[power]}{unit}"
+
+
+def lasting(time_s: float) -> str:
+    """Print a time of a service's life: in seconds, above two minutes in minutes, above two hours in hours.
+
+    >>> lasting(46.06), lasting(618.0), lasting(14_356.0)
+    ('46.1 s', '10.3 min', '3.99 h')
+    """
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if time_s > 2 * size:
+            return f"{time_s / size:.3g} {unit}"
+    return scaled(time_s, "s")
 
 
 def gibibytes(value_bytes: float, digits: int = 2) -> str:

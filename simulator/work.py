@@ -34,7 +34,11 @@ class Counts(NamedTuple):
 
     def dot(self, coefficients: "Counts") -> Array:
         """Return the sum of count x coefficient."""
-        return sum((count * each for count, each in zip(self, coefficients, strict=True) if _given(each)), start=0.0)
+        total: Array = 0.0
+        for count, each in zip(self, coefficients, strict=True):
+            if isinstance(each, np.ndarray) or each:
+                total = total + count * each
+        return total
 
     def over(self, ranks: int) -> "Counts":
         """Return an even share of it."""
@@ -42,10 +46,6 @@ class Counts(NamedTuple):
 
 
 NOTHING = Counts()
-
-
-def _given(coefficient: Array) -> bool:
-    return isinstance(coefficient, np.ndarray) or coefficient != 0.0
 
 
 class Sequence(NamedTuple):
@@ -189,6 +189,11 @@ class Format:
 _BITS = "the type's width"
 _GGUF = "ggml block layouts: scales counted"
 _MIXED = "file size over parameters of GGUF files of 7B to 120B models, as their publishers and benchmarks list them"
+_MIXED_BITS = {
+    **{"q2_K_S": 2.75, "q3_K_S": 3.5, "q3_K_XL": 3.55, "q4_1": 5.0, "q4_K_S": 4.6, "q4_K_XL": 4.75, "q5_0": 5.5},
+    **{"q5_1": 6.0, "q5_K_S": 5.52, "q5_K_M": 5.67, "q5_K_XL": 5.9, "q6_K": 6.56, "q8_K_XL": 9.0},
+    **{"iq2_XXS": 2.2, "iq2_XS": 2.4, "iq2_M": 2.8, "iq3_XXS": 3.1, "iq3_S": 3.5, "iq4_XS": 4.3, "iq4_NL": 4.54},
+}
 FORMATS: dict[str, Format] = {
     "fp32": Format(32, "all", ("fp32",), _BITS),
     "bf16": Format(16, "all", ("bf16", "fp16", "fp32"), _BITS),
@@ -202,30 +207,7 @@ FORMATS: dict[str, Format] = {
     "q8_0": Format(8.5, "all", ("fp16", "bf16", "fp32"), _GGUF),
     "q4_0": Format(4.5, "all", ("fp16", "bf16", "fp32"), _GGUF),
     "q4_K_M": Format(4.85, "all", ("fp16", "bf16", "fp32"), "guess: a mix of q4_K and q6_K, 4.83 to 4.90 by model"),
-    **{
-        name: Format(bits, "all", ("fp16", "bf16", "fp32"), _MIXED)
-        for name, bits in {
-            **{
-                "q2_K_S": 2.75,
-                "q3_K_S": 3.5,
-                "q3_K_XL": 3.55,
-                "q4_1": 5.0,
-                "q4_K_S": 4.6,
-                "q4_K_XL": 4.75,
-                "q5_0": 5.5,
-            },
-            **{"q5_1": 6.0, "q5_K_S": 5.52, "q5_K_M": 5.67, "q5_K_XL": 5.9, "q6_K": 6.56, "q8_K_XL": 9.0},
-            **{
-                "iq2_XXS": 2.2,
-                "iq2_XS": 2.4,
-                "iq2_M": 2.8,
-                "iq3_XXS": 3.1,
-                "iq3_S": 3.5,
-                "iq4_XS": 4.3,
-                "iq4_NL": 4.54,
-            },
-        }.items()
-    },
+    **{name: Format(bits, "all", ("fp16", "bf16", "fp32"), _MIXED) for name, bits in _MIXED_BITS.items()},
 }
 
 

@@ -3,9 +3,11 @@
     python -m tools.fit_efficiency ../shared/measurements/measurements.csv.gz       fit every block, print
     python -m tools.fit_efficiency FILE --block llama.cpp                           those whose name starts so
     python -m tools.fit_efficiency FILE --write                                     and put the values into the YAML
+    python -m tools.fit_efficiency FILE --write --left-out left_out.csv             and score what a fit has not seen
 
-The blocks are in tools/fit_blocks.yaml. No constant belongs to a row or to a (device, model) pair; `python -m
-tools.score` reports the error of what a fit has not seen.
+The blocks are in tools/fit_blocks.yaml. No constant belongs to a row or to a (device, model) pair. Curves are measured
+around the values that the profiles hold: a second run, after --write, is exact where the first moved them far.
+`python -m tools.fit_intervals left_out.csv` makes the intervals, `python -m tools.write_accuracy` the page.
 """
 
 import argparse
@@ -20,8 +22,11 @@ import numpy as np
 import yaml
 
 from simulator.measurements import read_measurements
-from tools.fitting import ROOT, TIMES, Block, Fit, Fits, Values, effective, fit_all, place_all
+from tools.curves import ROOT, TIMES, Block, Values, measure_all
+from tools.fitting import Fit, Fits, effective, fit_all
+from tools.score import score
 
+GRADES = ("A", "B", "")
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 Rule = dict[str, Any]
 
@@ -32,7 +37,7 @@ def written(fits: Fits) -> None:
         block, values = fit.block, effective(fit.block, fits.blocks, fits.solved)
         for preset in block.presets:
             path = ROOT / "simulator" / "engines" / f"{preset}.yaml"
-            text = _sourced(path.read_text(), _key(block), _sample(fit, fits.solved[name]))
+            text = _sourced(path.read_text(), _key(block), _sample(fits, name))
             if not block.families:
                 text = _times(text, values, _key(block))
             path.write_text(_ruled(text, fit, {k: v for k, v in values.items() if k not in TIMES}))
@@ -42,11 +47,12 @@ def _key(block: Block) -> str:
     return "fit-" + re.sub(r"[^a-z0-9]+", "-", block.name.lower()).strip("-")
 
 
-def _sample(fit: Fit, values: Values) -> str:
-    middle, high = np.nanquantile(np.abs(np.expm1(fit.errors(values))), [0.5, 0.9])
-    groups = len({row.group for row in fit.rows})
+def _sample(fits: Fits, name: str) -> str:
+    fit = fits.fits[name]
+    middle, high = np.quantile(np.abs(np.expm1(fits.errors(name, fits.solved)[fit.seen])), [0.5, 0.9])
+    groups = len({fit.curves.rows[at].group for at in fit.seen})
     return (
-        f"tools/fit_efficiency.py, {fit.block.name}: {len(fit.rows)} rows of {groups} (source, device, model) groups,"
+        f"tools/fit_efficiency.py, {name}: {len(fit.seen)} rows of {groups} (source, device, model) groups,"
         f" median error {middle:.0%}, 90th percentile {high:.0%}"
     )
 
@@ -78,7 +84,8 @@ def _ruled(text: str, fit: Fit, values: Values) -> str:
         rule = {"families": families} if families else {}
         rule |= {name: value for each in rules for name, value in each.items() if name == "widened"}
         rules = [rule, *rules] if families else [*rules, rule]
-    rule["fitted_on"] = sorted({fit.placed[row.id].deployment.hardware.family for row in fit.rows})
+    seen = (fit.curves.placed[fit.curves.rows[at].id] for at in fit.seen)
+    rule["fitted_on"] = sorted({placed.deployment.hardware.family for placed in seen})
     rule.update({name: {"value": _short(value), "source": _key(fit.block)} for name, value in values.items()})
     lines = ["kernels:"]
     for each in rules:
@@ -112,11 +119,14 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--block", default="", help="only blocks whose name starts so")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--left-out", type=Path, help="write the errors of every row by fits without its group")
     given = parser.parse_args()
-    rows = [row for row in read_measurements(given.file) if row.quality in ("A", "B", "")]
-    fits = fit_all(rows, place_all(rows), say, given.block)
+    rows = [row for row in read_measurements(given.file) if row.quality in GRADES]
+    fits = fit_all(measure_all(rows, say, given.block), say)
     if given.write:
         written(fits)
+    if given.left_out:
+        score(fits, given.left_out, say)
 
 
 if __name__ == "__main__":

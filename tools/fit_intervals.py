@@ -1,6 +1,6 @@
 """Make simulator/residuals.yaml, the quantiles behind the error bars, and report the coverage of what is left out.
 
-    python -m tools.score ../shared/measurements/measurements.csv.gz left_out.csv
+    python -m tools.fit_efficiency ../shared/measurements/measurements.csv.gz --left-out left_out.csv
     python -m tools.fit_intervals left_out.csv
 
 The residuals are of fits that had not seen the row's device and model (`fitted`), its device (`family`), its device or

@@ -1,0 +1,132 @@
+"""The load of a measured setup as a workload: how requests come, how long they are, and what they share."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.deployment import Deployment
+from simulator.engine import Engine
+from simulator.errors import NotModelledError
+from simulator.lengths import Fixed, Independent, Lengths, LogNormal, Uniform
+from simulator.measurements import Setup
+from simulator.sharing import Prefixes
+from simulator.workload import ClosedLoop, OpenLoop, Workload
+
+IMX_RATIO = 0.8  # InferenceMAX draws both lengths from [0.8, 1] x nominal (shared/measurements/README.md, pitfall 1)
+SPREAD = 0.8  # guess: the coefficient of variation of lengths of data sets of which only means are known
+SHAREGPT_SPREADS = 0.62, 0.15  # of prompts and outputs, in the 300 requests of LLMServingSim's replays
+JITTER = 0.002  # clients with equal requests drift apart by milliseconds; outputs that differ by a token stand for it
+GATHERED_STEPS = 20  # batch_wait_timeout_iters of InferenceMAX's TensorRT-LLM scripts, see `gathered_steps`
+AIPERF_PROMPTS = 100  # AIPerf draws so many prompts and repeats them (--num-dataset-entries of its versions of 2025)
+UNITS = 32  # that a repeated prompt is cached in: fewer than the engine's blocks, for speed
+ROUNDS = 10  # requests per place of a closed loop, as InferenceMAX and most load generators use
+MLPERF_INPUT_TOKENS = {  # mean prompt of each MLPerf data set: recalled from mlcommons/inference's reference pages
+    **{"llama-2-70b": 294.0, "mixtral-8x7b": 145.0, "llama-3.1-405b": 9428.0, "llama-3.1-8b": 778.0},
+    **{"deepseek-r1": 800.0, "gpt-j-6b": 778.0},
+}
+MLPERF_OUTPUT_TOKENS = {"gpt-j-6b": 69.0, "llama-3.1-8b": 128.0}  # recalled, where a run does not say
+MLPERF_LIMITS_S = {  # p99 of TTFT and TPOT of a valid run, server and interactive: inference_rules.adoc, recalled
+    "llama-2-70b": ((2.0, 0.2), (0.45, 0.04)),
+    "mixtral-8x7b": ((2.0, 0.2), (2.0, 0.2)),
+    "llama-3.1-405b": ((6.0, 0.175), (4.5, 0.08)),
+    "llama-3.1-8b": ((2.0, 0.1), (0.5, 0.03)),
+    "deepseek-r1": ((2.0, 0.08), (2.0, 0.08)),
+    "gpt-j-6b": ((20.0, 20.0), (20.0, 20.0)),
+}
+LONGEST = 4  # guess: data sets cut at so many times their mean
+OFFLINE_REQUESTS, MLPERF_REQUESTS, OPEN_REQUESTS = 3_000, 12_000, 2_000  # MLPerf runs take ten minutes at least
+MAX_STEPS_TOKENS = 12_000_000  # output tokens of one simulation: fewer requests where they are very long
+
+
+class _Load(NamedTuple):
+    lengths: Lengths
+    output_tokens: float
+
+
+def _lengths(setup: Setup, model: str, engine: Engine) -> _Load:
+    prompt, output = setup.input_tokens, setup.output_tokens
+    if setup.load.startswith("MLPerf"):
+        prompt, output = prompt or MLPERF_INPUT_TOKENS.get(model, 0.0), output or MLPERF_OUTPUT_TOKENS.get(model, 0.0)
+    if not prompt or not output:
+        raise NotModelledError("lengths", "the source does not state them", "State input_len and output_len")
+    if "IMX workload" in setup.notes:
+        low = [max(1, round(IMX_RATIO * each)) for each in (prompt, output)]
+        return _Load(Independent(Uniform(low[0], round(prompt)), Uniform(low[1], round(output))), 0.9 * output)
+    recorded = "ShareGPT" in setup.load
+    if recorded or "dataset" in setup.notes or setup.load.startswith("MLPerf"):
+        longest, spreads = LONGEST * round(max(prompt, output)), SHAREGPT_SPREADS if recorded else (SPREAD, SPREAD)
+        drawn = (LogNormal(mean, spread, longest) for mean, spread in zip((prompt, output), spreads, strict=True))
+        return _Load(Independent(*drawn), output)
+    if setup.regime == "closed_loop" and engine.policy == "continuous":  # prompts-first keeps the waves together
+        return _Load(Independent(Fixed(round(prompt)), Uniform.around(round(output), JITTER)), output)
+    return _Load(Independent(Fixed(max(1, round(prompt))), Fixed(max(1, round(output)))), output)
+
+
+def workload_of(setup: Setup, deployment: Deployment, copies: int) -> Workload:
+    """Return what one of the copies is sent. NotModelledError where lengths are neither stated nor known."""
+    made = _requests(setup, deployment, copies)
+    distinct = _distinct_prompts(setup, deployment)
+    return replace(made, prefixes=_repeated(made, distinct, deployment)) if distinct else made
+
+
+def stated_requests(setup: Setup) -> float | None:
+    """Return how many requests the source says that it sent."""
+    return setup.noted(r"(\d+) (?!distinct)(?:[A-Za-z]+ )?(?:requests|prompts)")
+
+
+def latency_limits_s(setup: Setup, model: str) -> tuple[float, float] | None:
+    """Return the p99 of TTFT and TPOT that the source's runs keep, where it publishes no others."""
+    if setup.regime != "open_loop" or not setup.load.startswith("MLPerf"):
+        return None
+    server, interactive = MLPERF_LIMITS_S.get(model, (None, None))
+    return interactive if "Interactive" in setup.load else server
+
+
+def gathered_steps(setup: Setup, deployment: Deployment) -> int:
+    """Return for how many steps more the engine lets a prompt wait for others, before it computes them together.
+
+    InferenceMAX's 70b_*_trt_slurm.sh (read 2026-11-21) set batch_wait_timeout_iters for 1,024 tokens each way on fewer
+    than eight devices. One of these steps a prompt waits for in any case, until it ends.
+    """
+    lengths, engine = (setup.input_tokens, setup.output_tokens), deployment.engine.engine
+    asked = "IMX workload" in setup.notes and engine == "tensorrt-llm" and "70b" in deployment.model.id
+    return GATHERED_STEPS - 1 if asked and lengths == (1024, 1024) and deployment.layout.tp < 8 else 0
+
+
+def _distinct_prompts(setup: Setup, deployment: Deployment) -> int:
+    """Return how many prompts the load repeats, where the engine keeps their cache; 0 where each is its own."""
+    if not deployment.engine.prefix_caching or deployment.model.state_bytes():
+        return 0
+    repeats = "AIPerf" in setup.notes or (setup.is_generated and deployment.engine.engine != "sglang")
+    usual = AIPERF_PROMPTS if repeats else 0
+    return int(setup.noted(r"(\d+) distinct prompts") or usual)
+
+
+def _repeated(made: Workload, distinct: int, deployment: Deployment) -> Prefixes:
+    """Let requests take the prompts in turn, all before one comes again, in another order each time."""
+    rng = np.random.default_rng(made.seed)
+    turns = -(-made.request_count // distinct)
+    prompt = np.concatenate([rng.permutation(distinct) for _ in range(turns)])[: made.request_count]
+    tokens, block = int(made.requests().prompt_tokens.min()), int(deployment.engine.block_size)
+    size = block * max(1, tokens // (block * UNITS))
+    count = tokens // size
+    return Prefixes(np.arange(distinct * count), prompt * count, np.full(len(prompt), count), size)
+
+
+def _requests(setup: Setup, deployment: Deployment, copies: int) -> Workload:
+    load = _lengths(setup, deployment.model.id, deployment.engine)
+    stated = stated_requests(setup)
+    most = max(64, int(MAX_STEPS_TOKENS / load.output_tokens))
+    if setup.regime == "closed_loop" or (setup.concurrency and setup.regime == "fixed_batch"):
+        share = max(1, -(-setup.concurrency // copies))
+        rounds = 1 if setup.regime == "fixed_batch" else ROUNDS
+        count = int(stated / copies) if stated else rounds * share
+        return Workload(ClosedLoop(share), load.lengths, max(share, min(count, most)))
+    if setup.regime == "open_loop" and setup.rate_per_s:  # without a rate only the saturated throughput is known
+        count = min(int(stated or OPEN_REQUESTS), most)
+        burstiness = setup.noted(r"burstiness ([\d.]+|inf)") or 1.0
+        return Workload(OpenLoop(setup.rate_per_s / copies, burstiness), load.lengths, count)
+    usual = MLPERF_REQUESTS if setup.load.startswith("MLPerf") else OFFLINE_REQUESTS
+    count = min(int((stated or usual * copies) / copies), most)
+    return Workload(ClosedLoop(count), load.lengths, count)

@@ -1,0 +1,150 @@
+"""Loads of measured setups: what requests share, what a valid run keeps, where it ran."""
+
+import numpy as np
+import pytest
+
+from simulator.engine import engine_of
+from simulator.hardware import load_hardware
+from simulator.loads import AIPERF_PROMPTS, gathered_steps, latency_limits_s, workload_of
+from simulator.measurements import Setup
+from simulator.prediction import outcome
+from simulator.primitives import linear
+from simulator.roofline import STREAMED, Rates
+from simulator.setups import place
+from simulator.work import Counts, Layout
+
+
+def setup(**changed: object) -> Setup:
+    stated = {name: 0 if kind in ("int", "float", int, float) else "" for name, kind in Setup.__annotations__.items()}
+    stated |= {"hardware": "H100 SXM 80GB", "devices": 1, "tp": 1, "model": "Llama-3.1-8B", "engine": "vLLM"}
+    stated |= {"engine_version": "0.12.0", "input_tokens": 1024.0, "output_tokens": 64.0, "concurrency": 32}
+    return Setup(**{**stated, "load": "closed-loop concurrency, 500 requests", **changed})  # type: ignore[arg-type]
+
+
+def prompts_of(given: Setup) -> np.ndarray:
+    prefixes = workload_of(given, place(given).deployment, 1).prefixes
+    return prefixes.first // prefixes.count.max(initial=1)
+
+
+def test_aiperf_sends_its_prompts_in_turn_and_the_cache_keeps_them():
+    repeated = setup(notes="AIPerf client")
+    prompts = prompts_of(repeated)
+    assert len(prompts) == 500
+    for turn in np.split(prompts, 500 // AIPERF_PROMPTS):
+        assert sorted(turn) == list(range(AIPERF_PROMPTS))
+    assert len(prompts_of(setup())) == 0
+    cached, fresh = outcome(repeated), outcome(setup())
+    assert cached.ttft_s["mean"] < fresh.ttft_s["mean"]
+    assert cached.output_tokens_per_s > fresh.output_tokens_per_s
+
+
+def test_as_many_distinct_prompts_as_requests_are_no_repetition():
+    every = setup(notes="500 distinct prompts")
+    assert sorted(prompts_of(every)) == list(range(500))
+    assert outcome(every).ttft_s == outcome(setup()).ttft_s
+
+
+def test_distinct_prompts_are_not_the_number_of_requests():
+    given = setup(notes="50 distinct prompts", load="closed-loop concurrency")
+    assert workload_of(given, place(given).deployment, 1).request_count == 320
+
+
+@pytest.mark.parametrize("changed", [{"engine": "LMDeploy TurboMind"}, {"model": "Qwen3.5-27B"}])
+def test_nothing_is_shared_without_a_prefix_cache_or_with_states(changed):
+    assert len(prompts_of(setup(notes="AIPerf client", **changed))) == 0
+
+
+def test_what_aiconfigurator_deploys_mixes_chunks_in_sglang_and_keeps_an_fp8_cache():
+    given = {"engine": "SGLang", "engine_version": "0.5.6", "weight_dtype": "fp8", "notes": "AIC run, aggregated"}
+    deployed, swept = setup(**given, input_tokens=2000.0), setup(**given)
+    assert place(deployed).deployment.engine.policy == "continuous"
+    assert place(deployed).deployment.layout.cache_dtype == "fp8"
+    assert place(swept).deployment.engine.policy == "prompts-first"
+
+
+IMX = {"notes": "IMX workload", "load": "closed-loop concurrency"}
+
+
+def test_tensorrt_in_inferencemax_gathers_short_prompts_for_twenty_steps_below_eight_devices():
+    given = {**IMX, "engine": "TensorRT-LLM", "engine_version": "1.1", "model": "Llama-3.1-70B", "weight_dtype": "fp8"}
+    lengths = {"input_tokens": 1024.0, "output_tokens": 1024.0, "concurrency": 4, "tp": 2, "devices": 2}
+    waits = outcome(setup(**given, **lengths))
+    starts_at_once = outcome(setup(**given, **{**lengths, "output_tokens": 1000.0}))
+    waited_s = waits.ttft_s["mean"] - starts_at_once.ttft_s["mean"]
+    assert waited_s == pytest.approx(19 * waits.tpot_s["mean"], rel=0.1)
+    assert (
+        gathered_steps(setup(**given, **{**lengths, "tp": 8, "devices": 8}), place(setup(tp=8, devices=8)).deployment)
+        == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("hardware", "model", "weights", "cache"),
+    [
+        ("H200 SXM", "gpt-oss-120b", "mxfp4", "bf16"),
+        ("B200 SXM", "gpt-oss-120b", "mxfp4", "fp8"),
+        ("H200 SXM", "Llama-3.1-70B", "fp8", "fp8"),
+    ],
+)
+def test_inferencemax_caches_as_its_scripts_ask(hardware, model, weights, cache):
+    stated = "fp8" if weights == "fp8" else "fp4"
+    layout = place(setup(**IMX, hardware=hardware, model=model, weight_dtype=stated, tp=2, devices=2)).deployment.layout
+    assert (layout.weight_dtype, layout.cache_dtype) == (weights, cache)
+
+
+def served(rate_per_s: float, load: str = "MLPerf Server (Poisson arrivals at target_qps)") -> Setup:
+    return setup(model="Llama-2-70b", devices=8, tp=0, concurrency=0, input_tokens=0.0, output_tokens=290.0,
+                 rate_per_s=rate_per_s, load=load)  # fmt: skip
+
+
+def test_a_valid_run_keeps_its_limits_whatever_rate_is_asked():
+    limits = latency_limits_s(served(1.0), "llama-2-70b")
+    assert limits == (2.0, 0.2)
+    found = [outcome(served(rate)) for rate in (20.0, 120.0, 160.0)]
+    for each in found:
+        assert each.ttft_s["p99"] <= limits[0]
+        assert each.tpot_s["p99"] <= limits[1]
+    rates = [each.output_tokens_per_s * each.copies / 290 for each in found]
+    assert rates[0] == pytest.approx(20.0, rel=0.1)
+    assert rates[1] < 110  # of 120 asked for, beyond what eight devices serve
+    assert rates[2] < 110
+    assert latency_limits_s(served(1.0, "open loop"), "llama-2-70b") is None
+
+
+def test_a_long_open_loop_serves_what_it_is_sent_and_a_counted_one_has_a_drain():
+    rate = {"concurrency": 0, "rate_per_s": 2.0, "output_tokens": 512.0}
+    endless = outcome(setup(load="open loop", **rate))
+    counted = outcome(setup(load="open loop, 100 requests", **rate))
+    assert endless.output_tokens_per_s == pytest.approx(2 * 512, rel=0.05)
+    assert counted.output_tokens_per_s < endless.output_tokens_per_s
+
+
+def test_sharegpt_replays_have_the_spread_of_their_trace():
+    given = setup(load="open loop, 300 ShareGPT requests at 10 req/s", concurrency=0, rate_per_s=10.0)
+    requests = workload_of(given, place(given).deployment, 1).requests()
+    assert requests.output_tokens.std() / requests.output_tokens.mean() == pytest.approx(0.15, abs=0.02)
+
+
+def test_lengths_of_mlperf_data_sets_fill_in_what_a_run_does_not_say():
+    given = setup(load="MLPerf Offline", output_tokens=0.0, input_tokens=0.0, concurrency=0)
+    requests = workload_of(given, place(given).deployment, 1).requests()
+    assert requests.output_tokens.mean() == pytest.approx(128, rel=0.05)
+
+
+def test_copies_stay_within_a_node_where_they_fit():
+    placed = place(setup(model="Llama-3.1-405B", weight_dtype="fp8", devices=16, tp=0))
+    assert (placed.deployment.layout.tp, placed.copies) == (8, 2)
+
+
+@pytest.mark.parametrize(("version", "preset"), [("b5922", "b1500"), ("2024-05", "b1500"), ("b6021", "b6000")])
+def test_builds_of_llama_cpp_lead_to_a_generation(version, preset):
+    assert engine_of("llama.cpp Vulkan", version).version == preset
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0, 10.0])
+def test_no_product_streams_weights_faster_than_the_best_that_was_measured(share):
+    hardware = load_hardware("h100-sxm")
+    kernels = engine_of("vllm", "0.33").kernels_on(hardware).model_copy(update={"memory": share})
+    op = linear("down", (8192, 8192), Layout())
+    cost = Rates(hardware, kernels).cost(op, Counts(steps=1.0, tokens=1.0))
+    assert cost.moved_bytes / cost.memory_s <= STREAMED * hardware.memory_bytes_per_s * (1 + 1e-9)

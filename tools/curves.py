@@ -1,0 +1,206 @@
+"""How predictions of published rows respond to the parameters of an engine: one curve per row and parameter.
+
+The logarithm of a prediction is taken as a sum of one curve per parameter, measured at GRID around the present values:
+a fit, and every fit with some rows left out, then costs no further prediction.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from simulator.deployment import Deployment
+from simulator.errors import InfercastError
+from simulator.measurements import Measurement, Setup
+from simulator.prediction import Outcome, outcome
+from simulator.setups import Placed, place
+
+ROOT = Path(__file__).parents[1]
+GRID = (-0.5, -0.15, 0.0, 0.15, 0.5)  # of ln(value); a curve is straight between them, and goes on as at its ends
+REACH = 1.0  # of ln(value): where a curve is believed
+BATCHES, RUNS = 16, 8  # setups of a kind that are predicted at most: batches by the roofline, simulated runs
+WORKERS = 2
+TIMES = {"step_s", "sequence_s", "request_s"}
+NEUTRAL = {  # where no parent says otherwise; any other share: 1
+    **{"step_s": 1e-3, "sequence_s": 1e-5, "request_s": 1e-2, "experts": 0.65, "quantized_experts": 0.65}
+}
+Values = dict[str, float]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows by engine preset and device family (none is any), the parameters to fit on them, and whose values are prior.
+
+    Parameters: `step_s`, `sequence_s`, `request_s` and the numbers of `Kernels`.
+    """
+
+    name: str
+    engines: tuple[str, ...]
+    families: tuple[str, ...]
+    parameters: tuple[str, ...]
+    parent: str = ""
+    presets: tuple[str, ...] = ()  # that the values are written to
+
+    def takes(self, deployment: Deployment) -> bool:
+        """Tell whether a deployment belongs to the block."""
+        engine = not self.engines or deployment.engine.id in self.engines
+        return engine and (not self.families or deployment.hardware.family in self.families)
+
+
+def blocks() -> dict[str, Block]:
+    """Read the blocks; parents stand before their children."""
+    listed = yaml.safe_load((ROOT / "tools" / "fit_blocks.yaml").read_text())
+    keys = ("engines", "families", "fit")
+    return {
+        name: Block(
+            name,
+            *(tuple(each.get(key, ())) for key in keys),
+            parent=each.get("parent", ""),
+            presets=tuple(each.get("write", each["engines"])),
+        )
+        for name, each in listed.items()
+    }
+
+
+def block_of(every: Iterable[Block], deployment: Deployment) -> Block | None:
+    """Return the narrowest block that takes a deployment."""
+    found = [block for block in every if block.takes(deployment)]
+    return max(found, key=lambda block: (bool(block.families), bool(block.parent)), default=None)
+
+
+def all_parameters(block: Block, every: Mapping[str, Block]) -> tuple[str, ...]:
+    """Name a block's parameters and those that it has from its parents."""
+    above = all_parameters(every[block.parent], every) if block.parent else ()
+    return (*block.parameters, *(name for name in above if name not in block.parameters))
+
+
+def adjusted(placed: Placed, values: Values) -> Placed:
+    """Return a placed setup whose engine has other values of its parameters."""
+    deployment = placed.deployment
+    engine = deployment.engine
+    kernels = engine.kernels_on(deployment.hardware)
+    own = {name: value for name, value in values.items() if name not in TIMES}
+    kernels = kernels.model_copy(update={**own, "families": ()})
+    overheads = engine.overheads.model_copy(update={name: values[name] for name in TIMES & values.keys()})
+    changed = engine.model_copy(update={"kernels": (kernels,), "overheads": overheads})
+    return Placed(replace(deployment, engine=changed), placed.copies)
+
+
+def shipped(placed: Placed, parameters: Iterable[str]) -> Values:
+    """Return the values that the profiles hold now; NEUTRAL for what they leave out or is next to nothing."""
+    engine = placed.deployment.engine
+    kernels = engine.kernels_on(placed.deployment.hardware)
+    held = {name: getattr(engine.overheads if name in TIMES else kernels, name) for name in parameters}
+    usual = {name: NEUTRAL.get(name, 1.0) for name in held}
+    return {name: float(value) if (value or 0.0) > 0.1 * usual[name] else usual[name] for name, value in held.items()}
+
+
+def place_all(rows: Sequence[Measurement]) -> dict[str, Placed]:
+    """Return the setups of the rows that can be placed, by row id."""
+    known: dict[Setup, Placed | None] = {}
+    for row in rows:
+        if row.setup not in known:
+            try:
+                known[row.setup] = place(row.setup)
+            except InfercastError:
+                known[row.setup] = None
+    found = ((row.id, known[row.setup]) for row in rows)
+    return {name: placed for name, placed in found if placed is not None}
+
+
+def predicted(rows: Sequence[Measurement], placed: Mapping[str, Placed], values: Values) -> Floats:
+    """Return ln(predicted / measured) of each row with other values; NaN where it cannot be predicted."""
+    known: dict[Setup, Outcome | None] = {}
+    found = np.full(len(rows), np.nan)
+    for index, row in enumerate(rows):
+        if row.setup not in known:
+            try:
+                known[row.setup] = outcome(row.setup, adjusted(placed[row.id], values))
+            except InfercastError:
+                known[row.setup] = None
+        result = known[row.setup]
+        if result is not None:
+            value = result.value(row.metric, row.stat)
+            found[index] = math.log(value / row.value) if math.isfinite(value) and value > 0 else np.nan
+    return found
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Rows, ln(predicted / measured) of each at the values `at`, and its response to each of them."""
+
+    rows: list[Measurement]
+    placed: dict[str, Placed]
+    at: Values
+    base: Floats
+    moved: dict[str, Floats]  # by parameter: what each point of GRID (first axis) adds to each row
+
+    def of(self, numbers: Sequence[int]) -> "Curves":
+        """Return the curves of some rows alone."""
+        moved = {name: each[:, numbers] for name, each in self.moved.items()}
+        return Curves([self.rows[each] for each in numbers], self.placed, self.at, self.base[numbers], moved)
+
+    def errors(self, values: Values) -> Floats:
+        """Return ln(predicted / measured) of every row with other values; those not named stay as they are."""
+        return sum((self.along(name, value)[0] for name, value in values.items()), start=self.base)
+
+    def along(self, name: str, value: float) -> tuple[Floats, Floats]:
+        """Return what a parameter's value adds to every row, and the slope of that in ln(value)."""
+        step = math.log(value / self.at[name])
+        right = int(np.clip(np.searchsorted(GRID, step), 1, len(GRID) - 1))
+        left, width = GRID[right - 1], GRID[right] - GRID[right - 1]
+        low, high = self.moved[name][right - 1 : right + 1]
+        return low + (step - left) / width * (high - low), (high - low) / width
+
+
+def measured(rows: list[Measurement], placed: dict[str, Placed], at: Values) -> Curves:
+    """Predict every row at `at` and at each point of GRID along each parameter; leaves out what cannot be predicted."""
+    base = predicted(rows, placed, at)
+    can = np.flatnonzero(np.isfinite(base))
+    rows, base = [rows[index] for index in can], base[can]
+
+    def along(name: str, step: float) -> Floats:
+        return np.nan_to_num(predicted(rows, placed, {**at, name: at[name] * math.exp(step)}) - base)
+
+    moved = {name: np.stack([along(name, step) if step else np.zeros(len(rows)) for step in GRID]) for name in at}
+    return Curves(rows, placed, at, base, moved)
+
+
+def thinned(rows: Sequence[Measurement]) -> list[Measurement]:
+    """Return all rows of a few setups of each kind, which span its range; those of a kind share group and metrics."""
+    setups: dict[Setup, list[Measurement]] = defaultdict(list)
+    for row in rows:
+        setups[row.setup].append(row)
+    kinds: dict[tuple[object, ...], list[list[Measurement]]] = defaultdict(list)
+    for setup, its in setups.items():
+        kinds[(its[0].group, setup.regime, *sorted({row.metric for row in its}))].append(its)
+    found = []
+    for some in kinds.values():
+        ordered = sorted(some, key=lambda its: its[0].value)
+        most = BATCHES if ordered[0][0].setup.regime in ("single", "fixed_batch") else RUNS
+        chosen = np.unique(np.linspace(0, len(ordered) - 1, most).round().astype(int))
+        found += [row for number in chosen for row in ordered[number]]
+    return found
+
+
+def measure_all(rows: list[Measurement], say: Callable[[str], None], only: str = "") -> dict[str, Curves]:
+    """Return the curves of every block that has rows, around the values that the profiles hold now."""
+    placed, every, jobs = place_all(rows), blocks(), {}
+    with ProcessPoolExecutor(WORKERS) as pool:
+        for name, block in every.items():
+            chosen = thinned([row for row in rows if row.id in placed and block.takes(placed[row.id].deployment)])
+            if chosen and name.startswith(only):
+                at = shipped(placed[chosen[0].id], all_parameters(block, every))
+                jobs[name] = pool.submit(measured, chosen, {row.id: placed[row.id] for row in chosen}, at)
+        found = {}
+        for name, job in jobs.items():
+            found[name] = job.result()
+            say(f"{name}: curves of {len(found[name].rows)} rows")
+    return found
