@@ -1,9 +1,11 @@
 """The figure of `infercast check`: predicted over measured steps, one panel per way of predicting."""
 
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 COLOURS = {"prefill": "#d95f02", "decode": "#1b6ca8", "mixed": "#4d9221"}
 
@@ -12,7 +14,7 @@ def draw_check(found: Mapping[str, Any]) -> Figure:
     """Draw what `Check.as_dict` returns; hollow marks are cells during which others used the cores."""
     cells = found["cells"]
     tiers = list(cells[0]["predicted_s"])
-    figure = Figure(figsize=(3.4 * len(tiers), 3.8), layout="constrained")
+    figure = Figure(figsize=(3.6 * len(tiers), 3.9), layout="constrained")
     panels = figure.subplots(1, len(tiers), sharex=True, sharey=True, squeeze=False)[0]
     ends = [min(each["measured_s"] for each in cells) * 400, max(each["measured_s"] for each in cells) * 2500]
     for panel, tier in zip(panels, tiers, strict=True):
@@ -28,8 +30,14 @@ def draw_check(found: Mapping[str, Any]) -> Figure:
                     edgecolors=colour,
                     label=None if hollow else kind,
                 )
-        panel.set(title=tier, xscale="log", yscale="log", xlabel="measured ms")
-    panels[0].set_ylabel("predicted ms")
+        off = median(abs(each["predicted_s"][tier] / each["measured_s"] - 1) for each in cells)
+        panel.set(title=f"{tier}: {off:.0%} off (median)", xscale="log", yscale="log", xlabel="measured [ms]")
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+            axis.set_minor_formatter(NullFormatter())
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("predicted [ms]")
     panels[0].legend(frameon=False)
     figure.suptitle("{model}, {dtype}, {device}".format(**found["about"]), fontsize=9)
     return figure

@@ -23,12 +23,15 @@ class Bill:
     idle_share: float
 
 
-def bill(report: Report, usd_per_hour: float, copies: int = 1) -> Bill:
+def bill(report: Report, rate_per_s: float, usd_per_hour: float, copies: int = 1) -> Bill:
     """Return what a load costs on so many copies, each at `usd_per_hour` and each under the reported load.
 
-    dollars per million = dollars per hour / (tokens per second x 3600) x 10^6
+    dollars per million = dollars per hour / (tokens per second x 3600) x 10^6, with tokens per second = requests per
+    second x mean tokens of the simulated ones: the gaps that were drawn for these have a rate of their own.
     """
-    input_per_s, output_per_s = report.input_tokens / report.billed_s, report.output_tokens / report.billed_s
+    input_per_s, output_per_s = (
+        rate_per_s * tokens / report.completed for tokens in (report.input_tokens, report.output_tokens)
+    )
     share = report.prompt_share
     return Bill(
         usd_per_hour=usd_per_hour * copies,

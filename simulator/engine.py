@@ -161,7 +161,6 @@ class Engine(Profile):
     batch_wait_s: Annotated[float, Field(ge=0.0)] = 0.0  # or once the oldest has waited so long
     reservation: Reservation = "paged"
     micro_batch_tokens: Annotated[int, Field(ge=0)] = 0  # a step runs in parts of so many tokens; 0: in one
-    scheduler_not_modelled: str = ""  # what no policy here follows; `infercast simulate` then refuses the engine
     fp8_cache: bool = False  # the cache is fp8 where the weights are fp8 or fp4
     memory: MemoryRule
     overheads: Overheads
@@ -217,7 +216,7 @@ def engine_of(name: str, version: str) -> Engine:
         raise ProfileError(f"no engine preset for {name!r}", "no name and no alias fits", nearest(name, known))
     family = sorted((each for each in presets if each.engine == known[alias]), key=lambda each: _numbers(each.version))
     text = f"{name[len(alias) :] if alias == known[alias] else ''} {version}"
-    if stated := re.search(r"(?<![\d.-])\d+(\.\d+)+", text):
+    if stated := re.search(r"(?<![\d.-])\d+(\.\d+)+|\bb\d{4,}\b", text):  # b5921: a build of llama.cpp
         older = [each for each in family if _numbers(each.version) <= _numbers(stated.group())]
     elif stated := re.search(r"20\d\d(-\d\d)?", text):
         older = [each for each in family if each.since <= stated.group()]

@@ -44,12 +44,18 @@ class NotModelledError(InfercastError):
     """Something real that infercast refuses by name rather than guess."""
 
 
+LISTED = 40  # names that a message holds at most
+
+
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
-    """Return "Nearest: a, b" for the known names closest to `name`, or the whole list when none is close.
+    """Return "Nearest: a, b" for the known names closest to `name`, or the list of them when none is close.
 
     >>> nearest("l40", ["l40s", "l4", "h100-sxm"])
     'Nearest: l4, l40s'
     """
     names = sorted(known)
     close = get_close_matches(name.lower(), names, n=count, cutoff=0.5)
-    return f"Nearest: {', '.join(sorted(close))}" if close else f"Known: {', '.join(names)}"
+    if close:
+        return f"Nearest: {', '.join(sorted(close))}"
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"Known: {', '.join(names[:LISTED])}{more}"

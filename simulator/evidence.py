@@ -16,11 +16,11 @@ from simulator.work import Op
 
 
 class Basis(NamedTuple):
-    """One figure of one profile, in SI, and where it comes from."""
+    """One figure of one profile, in SI, and where it comes from; an engine's scheduling rules have no value."""
 
     profile: str
     figure: str
-    value: float
+    value: float | None
     source: Source
 
 
@@ -60,7 +60,7 @@ def basis(deployment: Deployment) -> list[Basis]:
     kernels = _kernels(deployment)
     overheads = figures(engine.overheads, "overheads")
     speeds += [Basis(engine.id, path, float(figure), figure.source) for path, figure in (*kernels, *overheads)]
-    return speeds + memory_basis(deployment)
+    return [*speeds, Basis(engine.id, "scheduling rules", None, engine.rules), *memory_basis(deployment)]
 
 
 def _kernels(deployment: Deployment) -> Iterator[tuple[str, Figure]]:

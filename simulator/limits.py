@@ -44,9 +44,6 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
 
 def _refuse_rules(deployment: Deployment) -> None:
     engine = deployment.engine
-    if engine.scheduler_not_modelled:
-        because = f"its scheduler is not modelled: {engine.scheduler_not_modelled}"
-        raise NotModelledError(f"{engine.id} under load", because, "Ask `infercast estimate` or `memory`, or use vllm")
     if POLICIES[engine.policy] in (STATIC, UNCACHED) and (engine.long_prefill_tokens or engine.admit_full_output):
         because = f"{engine.policy} batches compute whole prompts and reserve their output"
         raise NotModelledError(f"{engine.id} with limits of other policies", because, "Leave these settings alone")

@@ -19,9 +19,10 @@ Event = dict[str, Any]
 def trace(run: Run, max_requests: int = MAX_REQUESTS, max_steps: int = MAX_STEPS) -> dict[str, Any]:
     """Return a trace in Chrome's JSON format: times in microseconds from the start of the run.
 
-    One process per engine: its steps are complete events ("X"), its gauges counters ("C"). The first requests are
-    nestable asynchronous slices ("b", "e") of queue, prefill and decode. Steps are those until the last of these
-    requests is done, at most so many; `otherData` says how many were left out.
+    One process per engine: its steps are complete events ("X"), on a track for each batch that a pipeline has in
+    flight, its gauges counters ("C"). The first requests are nestable asynchronous slices ("b", "e") of queue, prefill
+    and decode. Steps are those until the last of these requests is done, at most so many; `otherData` says how many
+    were left out.
     Source: "Trace Event Format" (Chromium project).
     """
     shown = slice(0, min(max_requests, len(run.requests)))
@@ -31,16 +32,12 @@ def trace(run: Run, max_requests: int = MAX_REQUESTS, max_steps: int = MAX_STEPS
     for number, (steps, served) in enumerate(by_engine(run)):
         started = steps[steps.start_s < until_s]
         left_out += len(steps) - min(len(started), max_steps)
-        events += [_named("process_name", number, f"engine {number}"), _named("thread_name", number, "steps")]
+        events.append({"ph": "M", "name": "process_name", "pid": number, "args": {"name": f"engine {number}"}})
         events += _steps(started[:max_steps], number, run.limits.num_blocks)
         rows = np.arange(len(run.requests))[served]
         events += [event for row in rows[rows < shown.stop] for event in _request(run, int(row), number)]
     other = {"steps_left_out": left_out, "requests_left_out": len(run.requests) - shown.stop}
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": other}
-
-
-def _named(kind: str, engine: int, name: str) -> Event:
-    return {"ph": "M", "name": kind, "pid": engine, "tid": STEPS_TRACK, "args": {"name": name}}
 
 
 def _micro(seconds: float) -> float:
@@ -49,11 +46,19 @@ def _micro(seconds: float) -> float:
 
 def _steps(steps: npt.NDArray[np.void], engine: int, num_blocks: int) -> list[Event]:
     events: list[Event] = []
+    ends: list[float] = []  # of the last step on each track
     for step in steps:
         kind = "mixed" if step["decodes"] and step["prompts"] else "decode" if step["decodes"] else "prefill"
         counts = {name: int(step[name]) for name in ("decodes", "prompts", "prompt_tokens")}
-        at = {"pid": engine, "tid": STEPS_TRACK, "ts": _micro(step["start_s"])}
-        events.append({"ph": "X", "name": kind, "cat": "step", **at, "dur": _micro(step["seconds"]), "args": counts})
+        begin, end = _micro(step["start_s"]), _micro(step["start_s"] + step["seconds"])
+        track = next((track for track, last in enumerate(ends) if last <= begin), len(ends))
+        at = {"pid": engine, "tid": STEPS_TRACK + track, "ts": begin}
+        if track == len(ends):
+            ends.append(end)
+            events.append({"ph": "M", "name": "thread_name", **at, "args": {"name": "steps"}})
+        ends[track] = end
+        duration = round(end - begin, 3)  # not the rounded one: a step that laps over the next is drawn inside it
+        events.append({"ph": "X", "name": kind, "cat": "step", **at, "dur": duration, "args": counts})
         queue = {"running": int(step["running"]), "waiting": int(step["waiting"])}
         events.append({"ph": "C", "name": "requests", **at, "args": queue})
         usage = round(float(step["blocks"]) / num_blocks, 6)

@@ -1,5 +1,6 @@
 """The whole question as one value, and its answers: how fast at this load, how much load, at what price, on what."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -47,7 +48,10 @@ class Scenario:
         return self.deployment.step_table()
 
     def report(self, workload: Workload, progress: Progress | None = None) -> Report:
-        """Simulate a workload on one copy of the model; a replayed trace has no warm-up to drop."""
+        """Simulate a workload on one copy. The warm-up of an open loop is dropped.
+
+        A replayed trace has none, and benchmarks report the whole of a closed loop, its first wave too.
+        """
         requests = workload.requests()
         refuse_too_long(self.memory, requests)
         allowed, stages = limits(self.deployment, requests), self.deployment.layout.pp
@@ -56,7 +60,8 @@ class Scenario:
         else:
             run = simulate(allowed, self.table, requests, progress, self.deployment.acceptance)
         request_s = float(self.deployment.engine.overheads.request_s)
-        return summarize(run, self.slo, steady=not isinstance(workload.arrivals, RecordedArrivals), request_s=request_s)
+        steady = not (workload.arrivals.concurrency or isinstance(workload.arrivals, RecordedArrivals))
+        return summarize(run, self.slo, steady=steady, request_s=request_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +86,28 @@ class Answer:
     @cached_property
     def at_load(self) -> Bill | None:
         """The bill at the asked rate, None without a price or where no number of copies keeps the SLO."""
-        return self._bill(self.report, self.copies) if self.capacity.rate_per_s > 0 else None
+        if not self.capacity.rate_per_s:
+            return None
+        return self._bill(self.report, self.rate_per_s / self.copies, self.copies)
 
     @cached_property
     def at_capacity(self) -> Bill | None:
         """The bill of one copy at its highest rate."""
-        return self._bill(self.capacity.report, 1) if self.capacity.rate_per_s > 0 else None
+        rate_per_s = self.capacity.rate_per_s
+        return self._bill(self.capacity.report, rate_per_s, 1) if rate_per_s else None
 
-    def _bill(self, report: Report, copies: int) -> Bill | None:
+    def _bill(self, report: Report, rate_per_s: float, copies: int) -> Bill | None:
         offer = self.scenario.offer
         devices = self.scenario.deployment.layout.devices
-        return bill(report, offer.usd_per_device_hour * devices, copies) if offer else None
+        return bill(report, rate_per_s, offer.usd_per_device_hour * devices, copies) if offer else None
 
     @property
     def why(self) -> str:
         """Say in one sentence what decides the place of this answer among others."""
         where = binding(self.scenario.deployment, self.report)
         if self.capacity.rate_per_s == 0:
-            return f"cannot keep the SLO at any load: {self.capacity.breaks} even of requests almost alone; {where}"
-        carries = f"one copy carries {self.capacity.rate_per_s:.3g}/s until {self.capacity.breaks}"
+            return f"cannot keep the SLO at any load, even with requests almost alone: {self.capacity.breaks}; {where}"
+        carries = f"one copy carries {self.capacity.rate_per_s:.3g} requests/s, above that {self.capacity.breaks}"
         return f"{carries}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
 
 
@@ -117,7 +125,7 @@ def binding(deployment: Deployment, report: Report) -> str:
         decode_reads_windowed=running * min(context, window),
     )
     resource, share = mostly_bound(deployment.step_model().explain(counts))
-    return f"decoding is {share:.0%} {resource}-bound at {running:.0f} at once"
+    return f"decoding, {running:.0f} at once, is {share:.0%} {resource}-bound"
 
 
 def capacity(scenario: Scenario) -> Capacity:
@@ -180,7 +188,8 @@ def _breaks(report: Report) -> str:
     bounds = {name: share for name, share in report.within.items() if name != "all"}
     metric = min(bounds, key=lambda name: bounds[name])
     missed = f"{1 - bounds[metric]:.1%} miss {metric.upper()} <= {report.slo.bounds_s[metric] * 1e3:.0f} ms"
-    return f"only {report.within['all']:.1%} keep every bound ({missed})"
+    kept = math.floor(1e3 * report.within["all"]) / 1e3  # so that 94.96 % does not look like the 95 % that were asked
+    return f"only {kept:.1%} keep every bound ({missed})"
 
 
 def answer(scenario: Scenario, rate_per_s: float) -> Answer:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from simulator.deployment import Deployment
 from simulator.plan import Answer
 from simulator.report import Report
 
@@ -17,20 +18,24 @@ def costs(answers: Sequence[Answer]) -> "Figure":
     """Draw dollars per million output tokens by deployment, and the load that one copy carries within the SLO."""
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
 
-    rate = answers[0].rate_per_s
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 2 + 0.6 * len(answers)), sharey=True, layout="constrained")
+    rate, scenario = answers[0].rate_per_s, answers[0].scenario
+    size = (11, 2.4 + 0.6 * len(answers))
+    figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, layout="constrained")
+    shared, labels = _names(answers)
+    figure.suptitle(f"{shared}; {scenario.slo}\n{scenario.workload.describe()}", fontsize=10)
     _price_bars(left, answers)
-    left.set_yticks(range(len(answers)), [_label(each) for each in answers])
+    left.set_yticks(range(len(answers)), labels)
     left.invert_yaxis()
     left.set(xlabel="$ per million output tokens", title="Cost", ylabel="")
     right.barh(range(len(answers)), [each.capacity.rate_per_s for each in answers], 0.5, color=DARK)
     right.axvline(rate, color=BOUND, linestyle="--", linewidth=1.2, label=f"asked: {rate:g} requests/s")
     right.set(xlabel="requests/s within the SLO", title="What one copy carries")
-    right.legend(loc="lower right", fontsize=9)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.margins(x=0.18)
         axes.set_xlim(left=0)
+    handles = [handle for axes in (left, right) for handle in axes.get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
     return figure
 
 
@@ -46,13 +51,24 @@ def _price_bars(axes: "Axes", answers: Sequence[Answer]) -> None:
     for row, each in enumerate(answers):
         if each.at_load is None:
             axes.text(0, row, " cannot keep the SLO", va="center", fontsize=9, color=BOUND)
-    axes.legend(loc="lower right", fontsize=9)
 
 
-def _label(answer: Answer) -> str:
-    deployment, copies = answer.scenario.deployment, answer.copies
-    devices = f" tp {deployment.layout.tp}" if deployment.layout.tp > 1 else ""
-    return f"{deployment.hardware.id}{devices}" + (f"\n{copies} copies" if copies > 1 else "")
+def _names(answers: Sequence[Answer]) -> tuple[str, list[str]]:
+    """Return what the deployments share, and for each its devices, what else is its own, and its copies."""
+    parts = [_parts(each.scenario.deployment) for each in answers]
+    varying = {place for place, values in enumerate(zip(*parts, strict=True)) if len(set(values)) > 1}
+    own = [[name for place, name in enumerate(each) if name and (place < 2 or place in varying)] for each in parts]
+    shared = ", ".join(name for place, name in enumerate(parts[0]) if place >= 2 and place not in varying)
+    copies = [f"\n{each.copies} copies" if each.copies > 1 else "" for each in answers]
+    return shared, [" ".join(names) + count for names, count in zip(own, copies, strict=True)]
+
+
+def _parts(deployment: Deployment) -> tuple[str, ...]:
+    """Return the device, the degrees of parallelism above 1, and the rest."""
+    layout = deployment.layout
+    degrees = (f"{name} {getattr(layout, name)}" for name in ("tp", "pp", "ep", "dp") if getattr(layout, name) > 1)
+    formats = (f"{layout.weight_dtype} weights", f"{layout.cache_dtype} cache")
+    return deployment.hardware.id, " ".join(degrees), deployment.model.id, deployment.engine.id, *formats
 
 
 def latency_curves(rates_per_s: Sequence[float], reports: Sequence[Report]) -> "Figure":

@@ -134,18 +134,17 @@ def _ceilings(ax: Axes, deployment: Deployment, points: Sequence[_Point]) -> Non
     """Draw the roof of every number format that the deployment multiplies in, over the intensities on show."""
     hardware, kernels = deployment.hardware, deployment.engine.kernels_on(deployment.hardware)
     rates, width = Rates(hardware, kernels), float(hardware.memory_bytes_per_s)
-    formats = dict.fromkeys(op.format for op in deployment.ops if op.rate == "gemm")
-    highest = max(rates.peak(each)[1] for each in formats)
+    by_experts = sorted((op for op in deployment.ops if op.rate == "gemm"), key=lambda op: op.experts is None)
+    products = {op.format: op for op in by_experts}  # of a format, a plain product where there is one
+    highest = max(rates.peak(each)[1] for each in products)
     intensities = [point.intensity for point in points]
     x = np.geomspace(0.5 * min(intensities), 3 * max(*intensities, highest / width), 400)
-    for each in formats:
+    for each, op in products.items():
         name, peak = rates.peak(each)
-        gemm = hardware.achievable.gemm[name]
-        packed = float(kernels.packed) if rates.unpacks(each) else 1.0
-        compute = gemm.compute_fraction * kernels.compute * peak
-        memory = gemm.memory_fraction * kernels.memory * packed * width
+        reached = rates.achieved(name, op)
         ax.plot(x, np.minimum(peak, width * x), color=INK, lw=1.4, zorder=1)
-        ax.plot(x, np.minimum(compute, memory * x), color=INK, lw=1.1, ls=DASHES, zorder=1)
+        roof = np.minimum(reached.compute * peak, reached.memory * width * x)
+        ax.plot(x, roof, color=INK, lw=1.1, ls=DASHES, zorder=1)
         _label(ax, f"{name} {scaled(peak, 'FLOP/s')}", (float(x[-1]), peak), (-4, 3))
     below_ridge = float(x[0] ** 0.3 * (highest / width) ** 0.7)
     _label(ax, f"memory {scaled(width, 'B/s')}", (below_ridge, width * below_ridge), (-6, 4))

@@ -280,10 +280,8 @@ def find(kind: str, name: str) -> Path:
     if name.lower() in aliases:
         return aliases[name.lower()]
     what = kind.removesuffix("_profiles").rstrip("s")
-    where = f"Profiles: {folders(kind)[-1]}/*.yaml"
-    raise ProfileError(
-        f"no {what} profile {name!r}", "no file and no alias has that name", f"{nearest(name, names(kind))}. {where}"
-    )
+    remedy = f"{nearest(name, names(kind))}. `infercast profiles` lists all; they lie in {folders(kind)[-1]}"
+    raise ProfileError(f"no {what} profile {name!r}", "no file and no alias has that name", remedy)
 
 
 @cache

@@ -111,7 +111,10 @@ def read_rate_curve(path: str | Path, workload: str = "", rate_per_s: float = 1.
     except (OSError, ValueError, KeyError, TypeError) as error:
         remedy = f"Give a CSV with the columns {', '.join(COLUMNS)}"
         raise WorkloadError(str(path), f"no rate curve can be read from it ({error!r})", remedy) from error
-    if workload not in curves and (workload or len(curves) != 1):
+    if not workload and len(curves) != 1:
+        given = f"{path.name} without the name of a curve"
+        raise WorkloadError(given, f"it holds {', '.join(sorted(curves)) or 'none'}", f"Give, say, {path.name}:NAME")
+    if workload and workload not in curves:
         raise WorkloadError(f"rate curve {workload!r} of {path.name}", "it is not in it", nearest(workload, curves))
     starts, rates = np.array(sorted(curves[workload] if workload else next(iter(curves.values())))).T
     steps = np.diff(starts)

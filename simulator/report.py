@@ -184,18 +184,6 @@ class Report:
         return self.run.end_s - float(self.run.requests.arrival_s[self.skipped])
 
     @property
-    def billed_s(self) -> float:
-        """The time that the counted requests stand for: of a stable open loop their n mean gaps, else the duration.
-
-        The duration ends with the last answer, so it holds an idle tail that a service around the clock does not have.
-        """
-        arrival_s = self.run.requests.arrival_s[self._kept]
-        span_s = float(arrival_s[-1] - arrival_s[0])
-        if self.run.requests.concurrency or self.overloaded or not span_s:
-            return self.duration_s
-        return span_s * len(arrival_s) / (len(arrival_s) - 1)
-
-    @property
     def completed(self) -> int:
         """Requests counted."""
         return len(self.run.requests) - self.skipped
@@ -267,10 +255,12 @@ class Report:
         begin_s, end_s = self._second_half_s
         if self.run.requests.concurrency or end_s <= begin_s:
             return 0.0
-        arrived = np.searchsorted(self.run.requests.arrival_s, [begin_s, end_s], side="right")
-        admitted = np.searchsorted(np.sort(self.run.scheduled_s), [begin_s, end_s], side="right")
-        queue = arrived - admitted
-        return float(queue[1] - queue[0]) / (end_s - begin_s)
+        return float(np.diff(self._queue(np.array([begin_s, end_s])))[0]) / (end_s - begin_s)
+
+    def _queue(self, times_s: Floats, since_s: float = 0.0) -> npt.NDArray[np.int64]:
+        """Count the requests that arrived at least `since_s` before some times and had not been admitted by them."""
+        arrived = np.searchsorted(self.run.requests.arrival_s, times_s - since_s, side="right")
+        return arrived - np.searchsorted(np.sort(self.run.scheduled_s), times_s, side="right")
 
     @property
     def _second_half_s(self) -> tuple[float, float]:
@@ -285,11 +275,10 @@ class Report:
         nothing: it is not called overloaded.
         """
         begin_s, end_s = self._second_half_s
-        half = len(self.run.requests) - len(self.run.requests) // 2
-        if self.queue_growth_per_s * (end_s - begin_s) <= max(0.02 * half, 10.0):
+        if self.queue_growth_per_s * (end_s - begin_s) <= max(0.01 * len(self.run.requests), 10.0):
             return False
-        start_s = self.run.steps.start_s
-        return bool((self.run.steps.waiting[(start_s >= begin_s) & (start_s <= end_s)] > 0).all())
+        steps = self.run.steps[(self.run.steps.start_s >= begin_s) & (self.run.steps.start_s <= end_s)]
+        return bool((self._queue(steps.start_s, steps.seconds.max(initial=0.0)) > 0).all())  # a step's wait is none
 
     @property
     def endless(self) -> bool:

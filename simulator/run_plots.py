@@ -21,6 +21,7 @@ PART_COLOURS = dict(
 def run_figure(title: str, over_time: Timeline, explained: Explanation) -> "Figure":
     """Draw a run over time on the left, and the split of TTFT and E2EL on the right."""
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
+    from matplotlib.ticker import StrMethodFormatter  # noqa: PLC0415
 
     figure = plt.figure(figsize=(12.5, 8.4), layout="constrained")
     grid = figure.add_gridspec(1, 2, width_ratios=(2.1, 1))
@@ -37,6 +38,9 @@ def run_figure(title: str, over_time: Timeline, explained: Explanation) -> "Figu
     right.legend(*bars[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9, frameon=False)
     for axes in (*panels, *bars):
         axes.spines[["top", "right"]].set_visible(False)
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    for axes in panels:
+        axes.margins(x=0)
     figure.suptitle(title, fontsize=11, wrap=True)
     return figure
 
@@ -64,7 +68,7 @@ def _usage(axes: "Axes", over_time: Timeline) -> None:
     if put_back.any():
         twin = axes.twinx()
         _step(twin, over_time, put_back, ORANGE, "preemptions")
-        twin.set_ylabel("preemptions", color=ORANGE)
+        twin.set_ylabel(f"preemptions in {over_time.edges_s[1] - over_time.edges_s[0]:.2g} s", color=ORANGE)
         twin.set_ylim(bottom=0)
         twin.spines["top"].set_visible(False)
 

@@ -95,24 +95,30 @@ class ServiceReport:
     report: Report
     clients: Clients
 
+    @property
+    def latencies_s(self) -> dict[str, Floats]:
+        """One value per request, as users see them: without streaming the first token comes with the last."""
+        seen, thinking = dict(self.report.latencies_s), self.clients.thinking_tokens
+        if not self.clients.streaming:
+            seen = {"ttft": seen["e2el"], "e2el": seen["e2el"], "queue": seen["queue"]}
+        if thinking is not None:
+            kept = thinking[self.run.row[self.report.skipped :]]
+            pace = np.nan_to_num(seen["tpot"]) if self.clients.streaming else 0.0
+            seen["ttfv"] = np.asarray(seen["ttft"] + kept * pace)
+        return seen
+
     @cached_property
     def metrics(self) -> dict[str, Statistic]:
-        """Statistics by metric. Without streaming the first token comes with the last, and there is no pace to see."""
+        """Statistics by metric; those of "ttfv" are of the first token that is no thought.
+
+        It comes at TTFT + thinking tokens x TPOT, at each request's mean pace. Without streaming no pace is seen.
+        """
         found = dict(self.report.metrics)
         if not self.clients.streaming:
             found = {"ttft": found["e2el"], "e2el": found["e2el"], "queue": found["queue"]}
         if self.clients.thinking_tokens is not None:
-            found["ttfv"] = statistic(self.first_visible_s)
+            found["ttfv"] = statistic(self.latencies_s["ttfv"])
         return found
-
-    @property
-    def first_visible_s(self) -> Floats:
-        """Time to the first token that is no thought: TTFT + thinking tokens x TPOT, at each request's mean pace."""
-        seen, thinking = self.report.latencies_s, self.clients.thinking_tokens
-        if thinking is None or not self.clients.streaming:
-            return seen["ttft"] if self.clients.streaming else seen["e2el"]
-        kept = thinking[self.run.row[self.report.skipped :]]
-        return np.asarray(seen["ttft"] + np.where(kept > 0, kept * np.nan_to_num(seen["tpot"]), 0.0))
 
     @property
     def replica_hours(self) -> float:
@@ -131,20 +137,38 @@ class ServiceReport:
     @property
     def within_share(self) -> float:
         """Share of all requests, the abandoned ones too, that keep every bound of the SLO."""
-        return self.report.within["all"] * self.served_share
+        seen, bounds_s = self.latencies_s, self.report.slo.bounds_s
+        kept = [~(seen[name] > bound_s) for name, bound_s in bounds_s.items() if name in seen]
+        return float(np.logical_and.reduce(kept).mean()) * self.served_share if kept else self.served_share
 
     @property
     def busy_share(self) -> float:
         """Share of the paid time in which steps ran, over all stages."""
         return self.run.busy_s / (self.run.paid_s * self.run.stages) if self.run.paid_s else 0.0
 
+    @cached_property
+    def decode_queue_growth_per_s(self) -> float:
+        """Requests per second by which the queue of a decode pool grew while the second half came; 0 where it empties.
+
+        The slope of those that wait over time, as far as it is more than 1 % of all requests; a queue before the first
+        token is `report.queue_growth_per_s`.
+        """
+        run, arrival_s = self.run, self.run.requests.arrival_s
+        half_s, last_s = arrival_s[len(arrival_s) // 2], arrival_s[-1]
+        steps = run.steps[(run.steps.start_s >= half_s) & (run.steps.start_s <= last_s)]
+        steps = steps[steps.replica >= self.service.prefill_replicas]
+        if not self.service.prefill_replicas or len(steps) < 2 or not steps.waiting.all():
+            return 0.0
+        slope = np.polyfit(steps.start_s - half_s, steps.waiting, 1)[0] * (run.replicas - self.service.prefill_replicas)
+        return float(slope) if slope * (last_s - half_s) > max(0.01 * len(arrival_s), 10.0) else 0.0
+
     def describe(self) -> str:
         """Say in a few words what served."""
         service = self.service
-        copies = f"{self.run.replicas} copies"
+        copies = "1 copy" if self.run.replicas == 1 else f"{self.run.replicas} copies"
         if service.prefill_replicas:
             decoding = self.run.replicas - service.prefill_replicas
-            copies = f"{service.prefill_replicas} copies for prefill and {decoding} for decode"
+            copies = f"{service.prefill_replicas} prefill and {decoding} decode copies"
         elif service.autoscaler:
             copies = f"{service.autoscaler.min_replicas} to {self.run.replicas} copies"
         return f"{copies} of {service.deployment}, {service.deployment.engine.id}, {service.router.name}"
@@ -173,10 +197,12 @@ class ServiceReport:
 
     @property
     def changes(self) -> list[dict[str, Any]]:
-        """Every change of a replica's state after the start, in order."""
-        events = self.run.events[self.run.events.time_s > 0]
+        """Every change of a replica's state, in order, beyond the start and being up of those that are there at 0."""
+        scaler = self.service.autoscaler
+        there = scaler.min_replicas if scaler else self.run.replicas
         return [
-            {"time_s": float(each.time_s), "replica": int(each.replica), "state": STATES[each.state]} for each in events
+            {"time_s": float(each.time_s), "replica": int(each.replica), "state": STATES[each.state]}
+            for each in self.run.events[2 * there :]
         ]
 
 

@@ -262,9 +262,9 @@ class Workload:
         prefixes = self.prefixes.head(self.request_count)
         return Requests(arrival_s, prompt_tokens, output_tokens, self.arrivals.concurrency, prefixes=prefixes)
 
-    def describe(self) -> str:
-        """Say in one plain sentence what is asked."""
-        requests = self.requests()
+    def describe(self, sent: Requests | None = None) -> str:
+        """Say in one plain sentence what is asked, with the lengths of what is `sent` where more was made of it."""
+        requests = self.requests() if sent is None else sent
         sides = (("prompts", requests.prompt_tokens), ("outputs", requests.output_tokens))
         lengths = ", ".join(f"{side} mean {t.mean():,.0f} (p95 {np.percentile(t, 95):,.0f})" for side, t in sides)
         kind = f"{self.name} requests".strip()

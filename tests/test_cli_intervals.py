@@ -14,6 +14,8 @@ RUNS = {
     "closed": ("simulate", *PLACE, *SHORT, "--max-concurrency", "4"),
     "open": ("simulate", *PLACE, *SHORT, "--rate", "1"),
     "cost": ("cost", *PLACE, *SHORT, "--rate", "40", "--slo", "ttft:2s"),
+    "fleet": ("fleet", *PLACE, *SHORT, "--rate", "4", "--network", "1s", "--thinking-tokens", "8"),
+    "batch": ("fleet", *PLACE, *SHORT, "--rate", "inf", "--deadline", "1h"),
 }
 KEYS = {
     "estimate": ("ttft_s", "tpot_s", "e2el_s", "tokens_per_s_user", "output_tokens_per_s", "prefill_s", "decode_s"),
@@ -26,6 +28,8 @@ KEYS = {
         "request_throughput",
     ),
     "open": ("mean_ttft_ms", "p99_tpot_ms", "median_itl_ms", "p95_e2el_ms"),
+    "fleet": ("mean_ttft_ms", "p95_ttfv_ms", "p99_tpot_ms", "median_itl_ms", "p95_e2el_ms"),
+    "batch": ("mean_ttft_ms", "output_throughput", "duration", "replica_hours", "usd_on-demand"),
     "cost": ("copies", "usd_per_million_output_tokens", "capacity_per_s", "at_capacity_usd_per_million_total_tokens"),
 }
 
@@ -33,7 +37,9 @@ KEYS = {
 def row(name: str, *more: str):
     arguments = [*RUNS[name], *more, "--format", "json"]
     result = CliRunner().invoke(build(arguments), arguments, catch_exceptions=False)
-    return next(iter(json.loads(result.stdout).values())) if name == "estimate" else json.loads(result.stdout)
+    found = json.loads(result.stdout)
+    sections = {"estimate": "estimates", "fleet": "fleets", "batch": "fleets"}
+    return found[sections[name]] if name in sections else found
 
 
 def first(name: str, *more: str):
@@ -56,6 +62,15 @@ def test_a_rate_that_was_offered_has_no_interval():
     found = first("open")
     assert found["output_throughput"] > 0
     assert found["output_throughput_low"] is None is found["request_throughput_high"]
+
+
+def test_the_time_of_the_network_is_given_and_a_fleet_at_a_rate_takes_as_long_as_its_users():
+    found = first("fleet")
+    own, low = (found[key] - 1000 for key in ("mean_ttft_ms", "mean_ttft_ms_low"))
+    near = first("fleet", "--network", "0s")
+    assert own == pytest.approx(near["mean_ttft_ms"])
+    assert low == pytest.approx(near["mean_ttft_ms_low"])
+    assert found["duration_low"] is None is found["usd_on-demand_high"]
 
 
 def test_the_bill_at_a_load_moves_with_whole_copies():

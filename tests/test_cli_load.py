@@ -113,7 +113,7 @@ def test_bad_traces_are_refused(name, tmp_path):
     ("options", "told"),
     [
         (["--workload", "chat", "--rate", "0"], "finite rate above 0"),
-        (["--workload", "chat", "--rate", "inf"], "finite rate above 0"),
+        (["--workload", "chat", "--rate", "-inf"], "finite rate above 0"),
         (["--workload", "chat", "--rate", "nan"], "finite rate above 0"),
         (["--workload", "chat", "--rate", "fast"], "not a number"),
         (["--workload", "chat"], "nobody sends anything"),

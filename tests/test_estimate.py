@@ -263,6 +263,14 @@ def test_guesses_and_figures_of_relatives_are_named():
     assert rests_on([], "guess") == ""
 
 
+def test_scheduling_rules_that_are_recalled_are_guesses():
+    older, newer = (
+        rests_on(basis(deployment("llama-3.1-8b", "h100-sxm", each)), "guess") for each in ("vllm-0.8", "vllm-0.33")
+    )
+    assert "vllm-0.8: scheduling rules" in older
+    assert "scheduling rules" not in newer
+
+
 @pytest.mark.parametrize(
     ("path", "value", "shown"),
     [

@@ -166,7 +166,7 @@ def test_a_trace_has_the_structure_of_chromes_format():
     assert len(steps) == len(happened.steps)
     assert sum(event["dur"] for event in steps) == pytest.approx(happened.busy_s * 1e6, abs=1)
     for one, next_one in pairwise(steps):  # slices of one track never overlap
-        assert one["ts"] + one["dur"] <= next_one["ts"] + 0.01
+        assert one["ts"] + one["dur"] <= next_one["ts"] + 1e-6
     for row in range(3):
         slices = [event for event in events if event.get("id") == row]
         assert [event["ph"] for event in slices] == list("bbebebee")
@@ -248,3 +248,14 @@ def test_a_hit_saves_what_the_two_prompts_differ_by():
     assert run.hit_tokens.tolist() == [0, 16]
     first, second = run.first_token_s - requests.arrival_s
     assert saved_prefill_s(run, table) == pytest.approx(first - second)
+
+
+def test_batches_of_a_pipeline_are_drawn_side_by_side():
+    pool = Pool(PLAIN, TABLE, stages=2)
+    happened = simulate_fleet(Fleet(pool), Requests(np.zeros(4), np.full(4, 16), np.full(4, 20)))
+    steps = [event for event in trace(happened)["traceEvents"] if event["ph"] == "X"]
+    tracks = {event["tid"] for event in steps}
+    assert len(tracks) == 2
+    for track in tracks:
+        for one, next_one in pairwise(event for event in steps if event["tid"] == track):
+            assert one["ts"] + one["dur"] <= next_one["ts"] + 1e-6

@@ -8,7 +8,9 @@ import pytest
 
 from simulator.measurements import Measurement, Setup
 from simulator.setups import place
-from tools.fitting import Block, Fit, Fits, block_of, blocks, effective, predicted, shipped
+from tools.curves import GRID, Block, Curves, all_parameters, block_of, blocks, measured, place_all, predicted, shipped
+from tools.fitting import Fit, Fits, effective
+from tools.score import left_out
 
 PARAMETERS = ("compute", "memory", "step_s")
 
@@ -32,19 +34,18 @@ def made(factors: dict[str, float], source: str = "a") -> list[Measurement]:
         for index, each in enumerate(setups)
         for metric in ("ttft_ms", "tpot_ms")
     ]
-    logs = predicted(rows, {row.id: place(row.setup) for row in rows}, factors)
+    logs = predicted(rows, place_all(rows), factors)
     return [replace(row, value=math.exp(log)) for row, log in zip(rows, logs, strict=True)]
 
 
 def fit_of(rows: list[Measurement]) -> Fits:
     block = Block("made", ("sglang-0.5",), (), PARAMETERS)
-    placed = {row.id: place(row.setup) for row in rows}
-    at = shipped(placed[rows[0].id], PARAMETERS)
-    fit = Fit(block, rows, placed, at, {})
+    placed = place_all(rows)
+    values = prior = shipped(placed[rows[0].id], PARAMETERS)
     for _ in range(3):
-        fit.at = fit.fitted(at)
-        fit.measure()
-    return Fits({"made": block}, {"made": fit}, {"made": fit.fitted(at)})
+        fit = Fit(block, measured(rows, placed, values))
+        values = fit.fitted(prior, {})
+    return Fits({"made": block}, {"made": fit}, {"made": values})
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def _without_prior(monkeypatch):
 def test_a_fit_finds_the_values_that_made_the_measurements():
     truth = {"compute": 0.6, "memory": 0.8, "step_s": 4e-3}
     fits = fit_of(made(truth))
-    assert np.abs(fits.fits["made"].errors(fits.solved["made"])).max() < 0.05  # memory and host time can stand for
+    assert np.abs(fits.errors("made", fits.solved)).max() < 0.05  # memory and host time can stand for
     assert fits.solved["made"]["compute"] == pytest.approx(truth["compute"], rel=0.1)  # one another, compute cannot
 
 
@@ -64,11 +65,14 @@ def test_a_fit_finds_the_values_that_made_the_measurements():
 def test_a_group_that_is_left_out_does_not_move_the_fit():
     truth = {"compute": 0.6, "memory": 0.8, "step_s": 4e-3}
     fits = fit_of([*made(truth), *made({**truth, "step_s": 40e-3}, source="b")])
-    without = fits.without(lambda row: row.setup.source != "b")["made"]
-    of_others = [row.setup.source != "b" for row in fits.fits["made"].rows]
-    assert np.abs(fits.fits["made"].errors(without))[of_others].max() < 0.07
-    assert fits.without(lambda row: row.setup.source != "a")["made"]["step_s"] > 2 * without["step_s"]
+    without = fits.without(lambda row: row.setup.source != "b")
+    of_others = [row.setup.source != "b" for row in fits.fits["made"].curves.rows]
+    assert np.abs(fits.errors("made", without))[of_others].max() < 0.07
+    assert fits.without(lambda row: row.setup.source != "a")["made"]["step_s"] > 2 * without["made"]["step_s"]
     assert fits.without(lambda row: row.setup.source != "nobody") == fits.solved
+    found = list(left_out(fits, "source"))
+    assert [row for row, _ in found] == [*made(truth), *made({**truth, "step_s": 40e-3}, source="b")]
+    assert np.mean([error for row, error in found if row.setup.source == "a" and row.metric == "tpot_ms"]) > 0.3
 
 
 def test_every_block_names_presets_and_parameters_that_exist_and_parents_stand_first():
@@ -88,3 +92,22 @@ def test_a_child_has_its_parents_values_where_it_fits_none():
     child = Block("c", ("a",), ("ada",), ("compute",), "p")
     solved = {"p": {"compute": 0.5, "memory": 0.9}, "c": {"compute": 0.7}}
     assert effective(child, {"p": parent, "c": child}, solved) == {"compute": 0.7, "memory": 0.9}
+    assert all_parameters(child, {"p": parent, "c": child}) == ("compute", "memory")
+
+
+def test_a_child_that_sees_nothing_has_its_prior_and_no_tail_is_fitted():
+    rows = made({"compute": 0.6})
+    curves = measured(rows, place_all(rows), {"compute": 1.0})
+    fit = Fit(Block("made", ("sglang-0.5",), (), ("compute",)), curves)
+    assert fit.fitted({"compute": 0.7}, {}, lambda _: False) == {"compute": 0.7}
+    tails = replace(curves, rows=[replace(row, stat="p99") for row in rows])
+    assert Fit(fit.block, tails).fitted({"compute": 0.7}, {}) == {"compute": 0.7}
+
+
+def test_a_curve_is_exact_on_its_grid_and_goes_on_as_at_its_end():
+    curve = Curves([], {}, {"compute": 2.0}, np.zeros(1), {"compute": np.array([[step**2] for step in GRID])})
+    for step in GRID:
+        assert curve.errors({"compute": 2.0 * math.exp(step)})[0] == pytest.approx(step**2)
+    ends = [curve.errors({"compute": 2.0 * math.exp(GRID[-1] + share)})[0] for share in (0.0, 0.1, 0.2)]
+    assert ends[2] - ends[1] == pytest.approx(ends[1] - ends[0])
+    assert curve.errors({})[0] == 0.0

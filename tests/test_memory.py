@@ -255,12 +255,6 @@ def test_limits_are_those_of_the_plan_and_the_engine():
     assert (found.max_num_seqs, found.max_num_batched_tokens) == (1024, 8192)
 
 
-def test_an_engine_whose_scheduler_is_not_modelled_is_refused_by_name():
-    own = load_engine("vllm").model_copy(update={"scheduler_not_modelled": "it asks an oracle"})
-    with pytest.raises(NotModelledError, match="it asks an oracle"):
-        limits(replace(deploy("llama-3.1-8b", "h100-sxm"), engine=own))
-
-
 def test_a_misfit_has_no_limits():
     with pytest.raises(DoesNotFitError):
         limits(deploy("llama-3.1-70b", "l4"))

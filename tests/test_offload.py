@@ -1,9 +1,11 @@
 """Offloading: none is none to the bit, what leaves costs what the link or the CPU costs, and speed collapses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from simulator.collapse import collapse
+from simulator.collapse import Share, collapse
 from simulator.deployment import Deployment, Settings, default_layout, deploy
 from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.hardware import load_hardware
@@ -104,15 +106,35 @@ def _one() -> Counts:
     return Counts(1.0, 1.0, 1.0, decode_reads=1024.0, decode_reads_windowed=1024.0)
 
 
-@pytest.mark.parametrize("hardware", ["rtx-4090", "h100-sxm"])
-def test_what_is_taught_5_to_10_times_slower_is_a_matter_of_the_share(hardware):
-    """Row 13 of claims.md holds where a part of the layers leaves: of weights that stream, a tenth to a half."""
-    for how, most in (("stream", 0.6), ("cpu", 1.0)):
-        curve = collapse(deploy("llama-3.1-8b", hardware, "llama.cpp"), how)
-        within = [each.share for each in curve if 5 <= each.slowdown <= 10]
-        assert min(within) > 0.05
-        assert max(within) < most
-        assert curve[1].slowdown > 1.2
+def away_at(slowdown: float, curve: list[Share]) -> float:
+    """The share of the layers that is away where decoding is so many times slower."""
+    return float(np.interp(slowdown, [each.slowdown for each in curve], [each.share for each in curve]))
+
+
+@pytest.mark.parametrize("hardware", ["rtx-4090", "h100-sxm", "a100-sxm-80"])
+def test_5_to_10_times_slower_is_a_tenth_to_a_third_of_the_weights_over_pcie(hardware):
+    """Row 13 of claims.md: with all weights on the host it is 25 to 45 times, what they take over the link."""
+    deployment, device = deploy("llama-3.1-8b", hardware, "llama.cpp"), load_hardware(hardware)
+    curve = collapse(deployment, "stream")
+    link_s = layer_bytes(deployment.model, deployment.layout) / (PCIE_FRACTION * device.pcie_bytes_per_s)
+    assert curve[-1].step_s - curve[0].step_s == pytest.approx(link_s, rel=1e-3)
+    assert 25 < curve[-1].slowdown < 45
+    assert 0.09 < away_at(5, curve) < 0.16
+    assert 0.2 < away_at(10, curve) < 0.35
+    assert away_at(10, curve) / away_at(5, curve) == pytest.approx(9 / 4, rel=0.05)  # each layer costs the same
+
+
+def test_5_to_10_times_slower_is_a_70b_of_4_bits_on_a_card_of_24_gb():
+    """Row 13 of claims.md, at home: 40 GB of weights, of which the CPU computes what does not fit."""
+    layout = default_layout(load_model("llama-3.1-70b"), dtypes=("int4", ""))
+    card = deploy("llama-3.1-70b", "rtx-4090", "llama.cpp", layout=layout)
+    assert memory_plan(card).num_blocks == 0
+    parts = [replace(card, settings=Settings(offload=Offload(gpu_layers=n))) for n in range(1, 81)]
+    away = 80 - max(n for n, each in enumerate(parts, 1) if memory_plan(each).num_blocks > 0)
+    assert 30 < away < 45
+    curve = collapse(card, "cpu")
+    assert 5 < curve[away].slowdown < 10
+    assert curve[1].slowdown > 1.1  # one layer of 80
 
 
 # ---------------------------------------------------------------------------------------------------------- refusals

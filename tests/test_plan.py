@@ -7,6 +7,7 @@ import pytest
 import simulator
 from simulator import Scenario, Workload, compare, deploy, load_workload, own_offer, parse_slo
 from simulator.plan import answer, capacity
+from simulator.plan_plots import costs
 
 CHAT = load_workload("chat")
 SLO = parse_slo("ttft:500ms,tpot:50ms")
@@ -32,11 +33,15 @@ def test_a_tighter_slo_carries_no_more():
 
 def test_copies_carry_what_one_cannot():
     one = answer(scenario(), 1.0)
-    many = answer(scenario(), 3.5 * one.capacity.rate_per_s)
+    rate = 3.5 * one.capacity.rate_per_s
+    many = answer(scenario(), rate)
     assert one.copies == 1
     assert many.copies == 4
     assert many.report.meets_slo
     assert many.at_load.usd_per_hour == pytest.approx(8.0)
+    tokens_per_s = rate * many.report.output_tokens / many.report.completed
+    assert many.at_load.usd_per_million_output_tokens == pytest.approx(8.0 / (tokens_per_s * 3600) * 1e6)
+    assert one.at_capacity.usd_per_million_output_tokens < one.at_load.usd_per_million_output_tokens
 
 
 def test_an_impossible_slo_says_what_breaks():
@@ -62,6 +67,20 @@ def test_compare_ranks_by_price_and_keeps_misfits():
     answers, refused = compare(scenarios, 1.0)
     assert [each.scenario.deployment.hardware.id for each in answers] == ["l40s", "h100-sxm", "l4"]
     assert "does not fit" in str(refused[0]) or "leave no cache" in str(refused[0])
+
+
+@pytest.mark.parametrize("users", [64, 500])
+def test_a_closed_loop_is_counted_whole(users):
+    load = Workload(simulator.ClosedLoop(users), CHAT.lengths, 500)
+    report = scenario().report(load)
+    assert report.completed == 500
+    assert report.output_tokens_per_s * report.run.end_s == pytest.approx(load.requests().output_tokens.sum())
+
+
+def test_a_picture_tells_deployments_apart():
+    answers, _ = compare([scenario(), scenario(model="qwen2.5-7b")], 1.0)
+    labels = {label.get_text() for label in costs(answers).axes[0].get_yticklabels()}
+    assert labels == {"l40s llama-3.1-8b", "l40s qwen2.5-7b"}
 
 
 def test_the_public_face_is_complete():

@@ -114,9 +114,9 @@ def test_overload_is_seen_and_load_is_not():
 
 
 def test_bill_by_hand():
-    # Two requests 0.10 s apart stand for 0.20 s of a stable load, whenever the last answer ends.
+    # Two requests at 10 per second stand for 0.20 s of a stable load, whenever they came and the last answer ends.
     report = summarize(run([0.0, 0.10], [100, 50], [4, 1]), steady=False)
-    cost = bill(report, usd_per_hour=3.6, copies=2)
+    cost = bill(report, 10.0, usd_per_hour=3.6, copies=2)
     assert cost.usd_per_hour == 7.2
     assert cost.usd_per_million_output_tokens == pytest.approx(3.6 / 3600 * 0.20 / 5 * 1e6)
     assert cost.usd_per_million_input_tokens == pytest.approx(3.6 / 3600 * 0.20 / 150 * 1e6)

@@ -1,13 +1,13 @@
 """Services as users and owners see them: sessions, network, thinking, hours and dollars; and `infercast fleet`."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from simulator.autoscaler import Autoscaler, cold_start_s
+from simulator.cli import build
 from simulator.clients import Clients
 from simulator.deployment import deploy
 from simulator.errors import InfercastError, WorkloadError
@@ -35,7 +35,7 @@ def test_thinking_tokens_come_before_the_first_visible_one():
     requests = LOAD.requests()
     report = Service(DEPLOYMENT).report(requests, Clients(thinking_tokens=np.full(len(requests), 49)))
     # All tokens but the last are thoughts: the first visible one is the last.
-    assert report.first_visible_s == pytest.approx(report.report.latencies_s["e2el"])
+    assert report.latencies_s["ttfv"] == pytest.approx(report.report.latencies_s["e2el"])
     assert report.metrics["ttfv"]["mean"] > report.metrics["ttft"]["mean"]
 
 
@@ -90,17 +90,12 @@ def test_sessions_that_cannot_be():
         Service(DEPLOYMENT, 2, prefill_replicas=2)
 
 
-def infercast(*options: str) -> subprocess.CompletedProcess[str]:
-    base = ["fleet", "--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--isl", "500", "--osl", "50"]
-    command = [sys.executable, "-m", "simulator.cli", *base, *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+BASE = ("fleet", "--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--isl", "500", "--osl", "50")
 
 
 def test_the_command(tmp_path):
     options = ("--rate", "4", "--duration", "2min", "--rate-curve", "sine:0.5", "--autoscale", "concurrency:4")
-    done = infercast(*options, "--fail", "0@30s:10s", "--plot", str(tmp_path / "day.png"), "--format", "json")
-    assert done.returncode == 0, done.stderr
-    row = json.loads(done.stdout)["fleets"][0]
+    row = fleet(*options, "--fail", "0@30s:10s", "--plot", str(tmp_path / "day.png"))["fleets"][0]
     assert row["completed"] + row["failed"] == row["num_prompts"]
     assert row["usd_on-demand"] > 0
     assert row["replica_hours"] * 3600 <= 2 * row["duration"] * 1.1
@@ -118,10 +113,52 @@ def test_the_command(tmp_path):
         (("--rate", "1", "--disaggregate", "0:1"), "it is not two numbers of copies above 0"),
         (("--max-concurrency", "1", "--duration", "1h"), "it shapes a rate"),
         (("--rate", "1", "--rate-curve", "sine:x"), "its swing is not a share"),
+        (("--rate", "1", "--min-replicas", "0"), "--min-replicas without --autoscale: it would change nothing"),
+        (("--rate", "1", "--max-retries", "3"), "--max-retries without --timeout: it would change nothing"),
+        (("--rate", "1", "--disaggregate", "1:1", "--replicas", "4"), "its pools say how many copies there are"),
+        (("--rate", "1", "--duration", "1h", "--num-prompts", "5"), "both say when the run ends"),
+        (("--rate", "1", "--network", "-5"), "--network '-5 s': a quantity here is finite and not negative"),
+        (("--rate", "1", "--network", "fast"), "--network 'fast': it is not a finite, non-negative number"),
     ],
 )
-def test_mistakes_are_one_line(options, told):
-    done = infercast(*options)
-    assert done.returncode == 2
-    assert told in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_mistakes_are_three_parts(options, told):
+    arguments = [*BASE, *options]
+    error = CliRunner().invoke(build(arguments), arguments).exception
+    assert isinstance(error, InfercastError)
+    assert told in str(error)
+
+
+def fleet(*options: str):
+    arguments = [*BASE, *options, "--format", "json"]
+    return json.loads(CliRunner().invoke(build(arguments), arguments, catch_exceptions=False).stdout)
+
+
+def test_what_a_fleet_rests_on_names_its_own_guesses():
+    def guessed(*options: str) -> set[str]:
+        used = fleet("--rate", "5", "--num-prompts", "50", *options)["rests_on"]
+        return {row["figure"] for row in used if row["profile"] == "fleet"}
+
+    assert guessed() == set()
+    assert guessed("--autoscale", "concurrency:4") == {"start_s", "load_rate"}
+    assert guessed("--autoscale", "concurrency:4", "--cold-start", "1min") == set()
+    assert guessed("--disaggregate", "1:1", "--link-bandwidth", "9 GB/s") == {"link_latency_s"}
+    assert guessed("--router", "prefix-affinity") == {"affinity_slack"}
+
+
+def test_percentiles_of_a_queue_that_grows_are_not_told():
+    def told(*options: str) -> tuple[bool, bool, bool]:
+        row = fleet("--num-prompts", "2000", *options)["fleets"][0]
+        return tuple(row[f"p95_{name}_ms"] is not None for name in ("ttft", "tpot", "e2el"))
+
+    assert told("--rate", "20") == (True, True, True)
+    assert told("--rate", "300", "--max-ongoing-requests", "8") == (False, True, False)  # they wait at the router
+    assert told("--rate", "300", "--disaggregate", "1:3") == (False, True, False)  # one copy cannot prefill so much
+    assert told("--rate", "200", "--disaggregate", "3:1", "--osl", "500") == (True, False, False)  # nor one decode it
+    assert told("--rate", "300", "--max-ongoing-requests", "8", "--timeout", "1s") == (True, True, True)  # they leave
+
+
+def test_those_who_give_up_are_known_by_when_they_came():
+    patient = Clients(timeout_s=0.05)
+    run = Service(DEPLOYMENT, 1, Router(max_ongoing_requests=1)).report(LOAD.requests(), patient).run
+    assert 0 < len(run.abandoned) < 60
+    assert run.abandoned_s.tolist() == LOAD.requests().arrival_s[run.abandoned].tolist()

@@ -23,7 +23,8 @@ NOTES = (
     "Always on: idle hours cost what busy hours cost. $/M out, in and all divide the whole bill by one kind of token; "
     "the split charges prompts with the share of busy time that they added, and generated tokens with the rest.",
     "carries: the highest rate of one copy within the SLO; full: $/M there. Copies: as many as carry the asked rate, "
-    "each simulated at its even share of it.",
+    "each simulated at its even share of it. Their intervals are those of throughput; latencies within the SLO are "
+    "taken as predicted.",
 )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from simulator.cli.intervals import RESTS, IntervalOptions, Span, intervals, spans
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques, whole
+from simulator.cli.options import BATCH, DeploymentOptions, Format, OutputFormat, grouped, techniques, whole
 from simulator.cli.output import (
     Column,
     Result,
@@ -31,6 +31,7 @@ from simulator.estimate import Batch, Estimate, OpCost, Phase, estimate
 from simulator.units import scaled
 
 LIGHT = "light: the speed of light, at the data sheet's peaks without any overhead; ratio: predicted over light."
+REQUEST = "TTFT: the prefill and the engine's own time per request, which is fitted to loads of all lengths."
 PIPELINE = "PP above 1 is the latency of one batch in flight: the stages work one after the other and idle in between."
 
 
@@ -38,7 +39,7 @@ PIPELINE = "PP above 1 is the latency of one batch in flight: the stages work on
 class BatchOptions:
     """Sizes and lengths of batches; comma lists make every combination."""
 
-    batch: Annotated[str, typer.Option("--batch", metavar="N,..", help="Requests that start together.")] = "1"
+    batch: Annotated[str, typer.Option(*BATCH, metavar="N,..", help="Requests that start together.")] = "1"
     input_len: Annotated[str, typer.Option("--input-len", "--isl", metavar="N,..", help="Prompt tokens.")] = "1024"
     output_len: Annotated[str, typer.Option("--output-len", "--osl", metavar="N,..", help="Output tokens.")] = "128"
 
@@ -79,7 +80,8 @@ def command(
     if explain:
         sections["ops"] = [row for each in found for row in _ops(each)]
         views += [view for each in found for view in _explained(each)]
-    notes = [LIGHT, RESTS, *([PIPELINE] if asked.pp > 1 else []), *techniques(each.deployment for each in found)]
+    notes = [LIGHT, REQUEST, RESTS, *([PIPELINE] if asked.pp > 1 else [])]
+    notes += techniques(each.deployment for each in found)
     emit(Result(sections, views, notes, evidence(each.deployment for each in found), refused), form)
 
 
@@ -121,6 +123,7 @@ def _figures(found: Estimate) -> Row:
         **_phase("prefill", found.prefill),
         **_phase("decode", found.decode),
         "decode_context_tokens": batch.middle_tokens,
+        "request_s": float(found.deployment.engine.overheads.request_s),
     }
 
 
@@ -145,23 +148,32 @@ def _with_light(key: str, heading: str, show: Any) -> tuple[Column, Column, Colu
 
 
 SPEEDUP = Column("speculation_speedup", "by drafts", lambda value: f"{value:.2f} x")
-SIZES = (Column("batch", "batch", count), Column("input_tokens", "ISL", count), Column("output_tokens", "OSL", count))
+SIZE = Column("batch", "batch", count)
+LENGTHS = (Column("input_tokens", "ISL", count), Column("output_tokens", "OSL", count))
+
+
+def _sizes(rows: list[Row]) -> tuple[str, list[Column]]:
+    """Return the lengths that all rows share, as words for a title, and columns for the batch and what varies."""
+    varying = [each for each in LENGTHS if len({row[each.key] for row in rows}) > 1]
+    words = [f"{each.heading} {each.cell(rows[0])}" for each in LENGTHS if each not in varying]
+    return ", ".join(words), [SIZE, *varying]
 
 
 def _latencies(rows: list[Row]) -> View:
-    title, varying = common(rows)
+    (title, varying), (lengths, sizes) = common(rows), _sizes(rows)
     columns = (
         *varying,
-        *SIZES,
+        *sizes,
         *_with_light("ttft_s", "TTFT ms", milliseconds),
         *_with_light("tpot_s", "TPOT ms", milliseconds),
-        *_with_light("e2el_s", "E2EL s", seconds),
+        Column("e2el_s", "E2EL s", seconds),
         Column("tokens_per_s_user", "tok/s/user", number()),
         Column("output_tokens_per_s", "tok/s", number()),
         *([SPEEDUP] if any(row["speculation_speedup"] for row in rows) else []),
     )
-    ratios = [{f"{key}_ratio": _ratio(row, key) for key in ("ttft_s", "tpot_s", "e2el_s")} for row in rows]
-    return View(f"One batch alone: {title}", columns, [{**a, **b} for a, b in zip(rows, ratios, strict=True)])
+    ratios = [{f"{key}_ratio": _ratio(row, key) for key in ("ttft_s", "tpot_s")} for row in rows]
+    shown = [{**a, **b} for a, b in zip(rows, ratios, strict=True)]
+    return View(", ".join(filter(None, (f"One batch alone: {title}", lengths))), columns, shown)
 
 
 def _within(rows: list[Row], level: float) -> View:
@@ -172,7 +184,7 @@ def _within(rows: list[Row], level: float) -> View:
         Span("tokens_per_s_user", "tok/s/user", number()),
         Span("output_tokens_per_s", "tok/s", number()),
     )
-    return spans([*common(rows)[1], *SIZES, *shown], rows, level)
+    return spans([*common(rows)[1], *_sizes(rows)[1], *shown], rows, level)
 
 
 def _ratio(row: Row, key: str) -> float | None:
@@ -183,10 +195,10 @@ def _ratio(row: Row, key: str) -> float | None:
 def _binding(rows: list[Row]) -> View:
     columns = (
         *common(rows)[1],
-        *SIZES,
+        *_sizes(rows)[1],
         Column("phase", "phase", left=True),
         *_with_light("s", "ms", milliseconds),
-        Column("mostly", "mostly bound by", left=True),
+        Column("mostly", "bound by", left=True),
         Column("op", "longest op", left=True),
         Column("op_share", "share", percent),
         Column("bound", "its bound", left=True),
@@ -195,11 +207,15 @@ def _binding(rows: list[Row]) -> View:
 
 
 def _bounds(row: Row) -> Iterator[Row]:
+    """Yield what the TTFT consists of, and a decode step."""
+    if row["request_s"]:
+        host = {"phase": "per request", "s": row["request_s"], "mostly": "overhead", "op": "host"}
+        yield {**row, **host, "light_s": 0.0, "s_ratio": None, "op_share": 1.0, "bound": "overhead"}
     steps = f"prefill, {row['prefill_steps']} steps" if row["prefill_steps"] > 1 else "prefill"
     for name, phase in (("prefill", steps), ("decode", f"decode step at {row['decode_context_tokens']:,}")):
         own = {key.replace(f"{name}_", ""): value for key, value in row.items() if f"{name}_" in key}
         mostly = f"{own['mostly']} {percent(own['mostly_share'])}"
-        by = f", {number(2)(own['margin'])} x its {own['runner_up']} time" if own["margin"] else ""
+        by = f", {number(2)(own['margin'])} x {own['runner_up']}" if own["margin"] else ""
         yield {**row, **own, "phase": phase, "s_ratio": _ratio(own, "s"), "mostly": mostly, "bound": own["bound"] + by}
 
 

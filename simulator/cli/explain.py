@@ -52,7 +52,8 @@ class ExplainOptions:
             from simulator.run_plots import run_figure  # noqa: PLC0415
             from simulator.timeline import timeline_of  # noqa: PLC0415
 
-            title = f"{scenario.deployment}, {scenario.deployment.engine.id}\n{scenario.workload.describe()}"
+            grows = "\nOVERLOADED: waits grow with the length of the run" if report.endless else ""
+            title = f"{scenario.deployment}, {scenario.deployment.engine.id}\n{scenario.workload.describe()}{grows}"
             save(run_figure(title, timeline_of(report.run, model), Explanation(report)), self.plot)
 
     def check(self, cases: int) -> None:

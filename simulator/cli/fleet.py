@@ -1,30 +1,51 @@
 """`infercast fleet`: what users see, and what it costs, with several copies behind a router."""
 
+import math
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
 
 from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped
+from simulator.cli.intervals import ENDS, RESTS, IntervalOptions, by_metric, intervals, regime_of
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, percent, sweep
-from simulator.cli.simulate import load_row
+from simulator.cli.simulate import METRICS, STATS, TOTALS, load_row
 from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
 from simulator.deployment import Deployment
 from simulator.errors import InfercastError
 from simulator.plan import Scenario
 from simulator.prices import Offer, load_offers
-from simulator.report import QUANTILES
+from simulator.report import GROWING
 from simulator.service import ServiceReport
-from simulator.units import scaled
-from simulator.workload import Workload
+from simulator.units import lasting, scaled
+from simulator.workload import OpenLoop, Requests, Workload
 
 SHOWN = 12  # changes of replicas in the text; json has all
-METRICS = ("ttft", "ttfv", "tpot", "e2el", "queue")
-Found = tuple[Workload, float | None, ServiceReport]
+SEEN = ("ttft", "ttfv", "tpot", "itl", "e2el", "queue")  # by the user
+OF_ENGINES = (
+    "They are those of one engine under a steady load: no measurement of routers, cold starts or failures is in them."
+)
+
+
+class Found(NamedTuple):
+    """One fleet under one load; `sent` are the requests that its users meant to send."""
+
+    workload: Workload
+    rate: float | None
+    sent: Requests
+    service: ServiceReport
+
+    @property
+    def endless(self) -> tuple[str, ...]:
+        """Which latencies depend on how long one looks: at the same rate for ever, too high, for users who wait."""
+        if not isinstance(self.workload.arrivals, OpenLoop) or self.service.clients.timeout_s < math.inf:
+            return ()
+        decode = ("tpot", "ttfv", "e2el") if self.service.decode_queue_growth_per_s else ()
+        return (*GROWING, "ttfv") if self.service.report.overloaded else decode
 
 
 @grouped
@@ -34,6 +55,7 @@ def command(
     accepted: SloOptions,
     copies: FleetOptions,
     behaviour: ClientOptions,
+    certain: IntervalOptions,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw load and replicas over time (.png, .svg).")
     ] = None,
@@ -45,23 +67,36 @@ def command(
     """
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
     loads = users.workloads()
+    if behaviour.duration and users.num_prompts is not None:
+        given = f"--duration {behaviour.duration} with --num-prompts {users.num_prompts}"
+        raise InfercastError(given, "both say when the run ends", "Give one of the two")
 
     def case(choice: Any, rate: float | None, load: Workload) -> Found:
         deployment: Deployment = choice()
         service = copies.service(deployment)
         workload, requests, clients = behaviour.asked(load)
         with progress_bar(str(deployment)) as progress:
-            return workload, rate, service.report(requests, clients, slo, progress)
+            return Found(workload, rate, requests, service.report(requests, clients, slo, progress))
 
     found, refused = sweep([partial(case, choice, rate, load) for choice in choices for rate, load in loads])
     if plot is not None:
         _draw(found, plot)
-    rows = [_row(*each) for each in found]
-    views = [view for each in found for view in _views(*each)]
-    notes = [note for _, _, each in found for note in _notes(each, behaviour.deadline)]
-    sections: dict[str, list[Row]] = {"changes": [each for one in found for each in one[2].changes], "fleets": rows}
-    used = evidence(each.service.deployment for _, _, each in found)
+    rows = [_row(each, certain.interval) for each in found]
+    views = [view for each, row in zip(found, rows, strict=True) for view in _views(each, row, behaviour)]
+    notes = [note for each, row in zip(found, rows, strict=True) for note in _notes(each, row, behaviour.deadline)]
+    deployments = [each.service.service.deployment for each in found]
+    notes += [RESTS, OF_ENGINES, *techniques(deployments)]
+    changes = [each for one in found for each in one.service.changes]
+    sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
+    used = [*evidence(deployments), *copies.guesses()]
     emit(Result(sections, views, list(dict.fromkeys(notes)), used, refused), form)
+
+
+def _asked(found: Found, behaviour: ClientOptions) -> str:
+    turns, thoughts = behaviour.turns, behaviour.thinking_tokens
+    sessions = f", in sessions of {turns} turns" if turns > 1 else ""
+    thinking = f", the first {thoughts:,} of each output thoughts" if thoughts else ""
+    return found.workload.describe(found.sent) + sessions + thinking
 
 
 def _draw(found: list[Found], path: Path) -> None:
@@ -70,20 +105,27 @@ def _draw(found: list[Found], path: Path) -> None:
     from simulator.plots import save  # noqa: PLC0415  matplotlib takes half a second
     from simulator.service_plots import over_time  # noqa: PLC0415
 
-    save(over_time(found[0][2]), path)
+    save(over_time(found[0].service), path)
 
 
-def _row(workload: Workload, rate: float | None, each: ServiceReport) -> Row:
+def _row(found: Found, level: float) -> Row:
+    row = _figures(found, level)
+    return {**row, **_intervals(found, row, level)}
+
+
+def _figures(found: Found, level: float) -> Row:
+    each = found.service
     service, run = each.service, each.run
-    row = dict(load_row(Scenario(service.deployment, workload, each.report.slo), rate, each.report))
-    for name in ("ttft", "tpot", "itl", "e2el", "queue", "ttfv"):  # what this user sees of it
-        for measure in ("mean", *QUANTILES):
-            seen = each.metrics.get(name)
-            row[f"{measure}_{name}_ms"] = None if seen is None or np.isnan(seen[measure]) else seen[measure] * 1e3
+    row = dict(load_row(Scenario(service.deployment, found.workload, each.report.slo), found.rate, each.report, level))
+    for name in SEEN:  # what this user sees of it
+        unknown = name not in each.metrics or name in found.endless
+        for stat in STATS:
+            value = math.nan if unknown else each.metrics[name][stat] * 1e3
+            row[f"{stat}_{name}_ms"] = None if math.isnan(value) else value
     return row | {
-        "num_prompts": len(run.row) + len(run.abandoned),
+        "num_prompts": len(found.sent),
         "failed": len(run.abandoned),
-        "slo_attainment": each.within_share if each.report.slo.bounds_s else None,
+        "slo_attainment": each.within_share if each.report.slo.bounds_s and not found.endless else None,
         "replicas": run.replicas,
         "prefill_replicas": service.prefill_replicas,
         "router": service.router.name,
@@ -99,6 +141,23 @@ def _row(workload: Workload, rate: float | None, each: ServiceReport) -> Row:
     }
 
 
+def _intervals(found: Found, row: Row, level: float) -> Row:
+    """Return the intervals of latencies, without the network's part, and of how long a run takes as fast as it can."""
+    each, whole = found.service, "e2e_latency_ms"
+    metrics = METRICS | {"ttfv": whole} | ({} if each.clients.streaming else {"ttft": whole})
+    named = {f"{stat}_{name}_ms": name for name in metrics for stat in STATS}
+    network_ms = {key: 0.0 if name in ("tpot", "itl") else each.clients.network_s * 1e3 for key, name in named.items()}
+    own = {key: None if row[key] is None else row[key] - network_ms[key] for key in named}
+    regime, deployment = regime_of(found.sent.concurrency, len(found.sent)), each.service.deployment
+    ends = dict(intervals(deployment, regime, {key: metrics[name] for key, name in named.items()}, own, level))
+    for key in named:
+        ends |= {f"{key}_{end}": ends[f"{key}_{end}"] + network_ms[key] for end in ENDS if row[key] is not None}
+    spent = ["duration", "replica_hours", "device_hours", *(key for key in row if key.startswith("usd_"))]
+    if regime == "open_loop" or each.service.autoscaler:  # the users say how long it takes, or the hours are others
+        return ends | {f"{key}_{end}": None for key in spent for end in ENDS}
+    return ends | dict(intervals(deployment, regime, dict.fromkeys(spent, "1/throughput_out_tok_s"), row, level))
+
+
 def _bills(each: ServiceReport) -> dict[str, tuple[Offer, float]]:
     """Return the cheapest offer of each kind, and the dollars of the run at it."""
     found: dict[str, tuple[Offer, float]] = {}
@@ -107,45 +166,50 @@ def _bills(each: ServiceReport) -> dict[str, tuple[Offer, float]]:
     return found
 
 
-def _views(workload: Workload, _rate: float | None, each: ServiceReport) -> list[View]:
-    run = each.run
+def _views(found: Found, row: Row, behaviour: ClientOptions) -> list[View]:
+    each, title = found.service, f"{found.service.describe()}: {_asked(found, behaviour)}"
+    names = [name for name in SEEN if name in each.metrics]
     latencies = [
-        {"metric": f"{name.upper()} ms", **{key: each.metrics[name][key] * 1e3 for key in ("mean", *QUANTILES)}}
-        for name in METRICS
-        if name in each.metrics
+        {"metric": f"{name.upper()} ms", **{stat: row[f"{stat}_{name}_ms"] for stat in STATS}} for name in names
     ]
-    columns = [Column("metric", "", left=True), *(Column(key, key, number(3)) for key in ("mean", *QUANTILES))]
-    title = f"{each.describe()}: {workload.describe()}"
-    served = Counter(run.replica.tolist())
-    paid = dict.fromkeys(range(run.replicas), 0.0)
+    columns = [Column("metric", "", left=True), *(Column(stat, stat, number(3)) for stat in STATS)]
+    told = [name for name in names if row.get(f"mean_{name}_ms_low") is not None]
+    within = by_metric(told, STATS, TOTALS | {"duration": "duration s"}, row, row["interval"])
+    views = [View(title, columns, latencies), within, _replicas(each)]
+    if not each.changes:
+        return views
+    changes = [{**change, "what": f"{change['replica']} {change['state']}"} for change in each.changes[:SHOWN]]
+    more = f", the first {SHOWN} of {len(each.changes)}" if len(each.changes) > SHOWN else ""
+    columns = [Column("time_s", "at s", lambda at_s: f"{at_s:,.1f}"), Column("what", "replica", left=True)]
+    return [*views, View(f"Changes of replicas{more}", columns, changes)]
+
+
+def _replicas(each: ServiceReport) -> View:
+    run = each.run
+    served, paid_s = Counter(run.replica.tolist()), np.zeros(run.replicas)
     for replica, start_s, end_s in run.paid_intervals:
-        paid[replica] += end_s - start_s
-    work_s = np.bincount(run.steps.replica, run.steps.work_s, minlength=run.replicas) / run.stages
-    replicas = [
+        paid_s[replica] += end_s - start_s
+    work_s, prompts = (
+        np.bincount(run.steps.replica, run.steps[name], minlength=run.replicas) for name in ("work_s", "prompt_tokens")
+    )
+    rows = [
         {
             "replica": replica,
-            "requests": served[replica],
-            "hours": paid[replica] / 3600,
-            "busy": work_s[replica] / paid[replica] if paid[replica] else 0.0,
+            "requests": served[replica] if replica >= each.service.prefill_replicas else None,
+            "prompt_tokens": prompts[replica],
+            "hours": paid_s[replica] / 3600,
+            "busy": work_s[replica] / run.stages / paid_s[replica] if paid_s[replica] else None,
         }
         for replica in range(run.replicas)
     ]
-    by_replica = [
+    columns = [
         Column("replica", "replica", str),
         Column("requests", "requests", count),
+        Column("prompt_tokens", "prompt tokens computed", count),
         Column("hours", "hours paid", number(3)),
         Column("busy", "busy", percent),
     ]
-    views = [View(title, columns, latencies), View("Replicas", by_replica, replicas)]
-    if each.changes:
-        changes = [
-            {"time_s": change["time_s"], "what": f"{change['replica']} {change['state']}"}
-            for change in each.changes[:SHOWN]
-        ]
-        more = f", the first {SHOWN} of {len(each.changes)}" if len(each.changes) > SHOWN else ""
-        columns = [Column("time_s", "at", lambda at: scaled(at, "s", 5)), Column("what", "replica", left=True)]
-        views.append(View(f"Changes of replicas{more}", columns, changes))
-    return views
+    return View("Replicas", columns, rows)
 
 
 def _cached(each: ServiceReport) -> str:
@@ -153,36 +217,61 @@ def _cached(each: ServiceReport) -> str:
     worth = [f"${usd * share:,.3g} {kind}" for kind, (_, usd) in _bills(each).items()]
     paid = f", worth {', '.join(worth)}" if worth else ""
     there = f"{each.hit_rate:.0%} of the prompts' tokens were there"
-    return f"Prefix cache: {there}, which saved {scaled(each.saved_prefill_s, 's')} of prefill{paid}."
+    return f"Prefix cache: {there}, which saved {lasting(each.saved_prefill_s)} of prefill{paid}."
 
 
-def _notes(each: ServiceReport, deadline: str) -> list[str]:
+def _notes(found: Found, row: Row, deadline: str) -> list[str]:
+    each = found.service
     run, report = each.run, each.report
-    hours = f"{each.replica_hours:.3g} replica-hours ({each.replica_hours / (run.closed_s / 3600):.3g} on average)"
+    counted = {
+        "preemptions": int(run.preemptions.sum()),
+        "restarts after failures": int(run.retries.sum()),
+        "timeouts of those served": int(run.timeouts.sum()),
+        "given up": len(run.abandoned),
+    }
     said = [
-        f"{len(run.row):,} of {len(run.row) + len(run.abandoned):,} requests served, "
-        f"{report.output_tokens_per_s:,.0f} output tokens/s over {scaled(run.closed_s, 's')}; {hours}, "
-        f"busy {each.busy_share:.0%} of them; {int(run.preemptions.sum())} preemptions, {int(run.retries.sum())} "
-        f"starts anew after failures, {int(run.timeouts.sum())} timeouts of served ones."
+        f"{len(run.row):,} of {len(found.sent):,} requests served, "
+        f"{report.output_tokens_per_s:,.0f} output tokens/s over {lasting(run.closed_s)}; "
+        f"{each.replica_hours:.3g} replica-hours ({each.replica_hours / (run.closed_s / 3600):.3g} on average), "
+        f"busy {each.busy_share:.0%} of them{''.join(f'; {n:,} {what}' for what, n in counted.items() if n)}."
     ]
     if run.hit_tokens.any():
         said.append(_cached(each))
-    if report.slo.bounds_s:
+    if report.slo.bounds_s and not found.endless:
         said.append(f"{each.within_share:.1%} of all requests keep every bound of the SLO ({report.slo}).")
-    if report.overloaded:
-        said.append(f"OVERLOADED: the queue grows by {report.queue_growth_per_s:.3g} requests per second.")
+    said += _overload(found)
     if deadline:
-        limit_s = seconds(deadline)
-        verdict = "kept" if run.end_s <= limit_s and not len(run.abandoned) else "MISSED"
-        said.append(f"Deadline of {scaled(limit_s, 's')}: {verdict}; the last token comes at {scaled(run.end_s, 's')}.")
+        said.append(_deadline(run.end_s, seconds(deadline, "--deadline"), row, len(run.abandoned)))
     bills = [f"${usd:,.4g} {kind} ({offer.provider}, {offer.date})" for kind, (offer, usd) in _bills(each).items()]
     if bills:
         said.append(f"For this run, at the cheapest offer of each kind: {', '.join(bills)}.")
     if each.service.autoscaler is not None:
-        start = scaled(each.service.autoscaler.cold_start_s, "s")
-        said.append(f"A copy starts in {start}: unless given, its weights over --load-rate, and 30 s (both guesses).")
+        said.append(f"A copy starts in {lasting(each.service.autoscaler.cold_start_s)}.")
     if each.service.prefill_replicas:
-        said.append(
-            f"Caches move at {scaled(each.service.link_bytes_per_s, 'B/s')} per prefill copy (unless given, a guess)."
-        )
+        said.append(f"Caches move at {scaled(each.service.link_bytes_per_s, 'B/s')} per prefill copy.")
     return said
+
+
+def _overload(found: Found) -> list[str]:
+    """Say whether a queue grows: before the first token, or between a prefill and a decode pool; users may not wait."""
+    service = found.service
+    queue, per_s = "the queue", service.report.queue_growth_per_s if service.report.overloaded else 0.0
+    if not per_s:
+        queue, per_s = "the queue for decoding", service.decode_queue_growth_per_s
+    if not per_s or service.clients.timeout_s < math.inf:
+        return []
+    if found.endless:
+        names = ", ".join(name.upper() for name in found.endless if name in service.metrics)
+        grows = f"{queue} grows by {per_s:.3g} requests per second"
+        return [f"OVERLOADED, {grows}: {names} grow with it, and a p95 of them does not exist."]
+    grew = f"in the second half of the requests {queue} grew by {per_s:.3g} per second"
+    return [f"OVERLOADED, {grew}; a longer run would have other percentiles."]
+
+
+def _deadline(end_s: float, limit_s: float, row: Row, abandoned: int) -> str:
+    verdict = "kept" if end_s <= limit_s and not abandoned else "MISSED"
+    ends_s = [row[f"duration_{end}"] for end in ENDS]
+    within = "" if None in ends_s else f" ({' to '.join(map(lasting, ends_s))})"
+    if within and not abandoned and ends_s[0] <= limit_s < ends_s[1]:
+        verdict += ", not for sure"
+    return f"Deadline of {lasting(limit_s)}: {verdict}; the last token comes at {lasting(end_s)}{within}."

@@ -2,18 +2,21 @@
 
 import math
 import re
-from dataclasses import dataclass, replace
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any
 
 import numpy as np
 from typer import Option
 
-from simulator.autoscaler import LOAD_BYTES_PER_S, METRICS, Autoscaler, Failure
+from simulator.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, Autoscaler, Failure
 from simulator.cli.options import split
 from simulator.clients import Clients
 from simulator.deployment import Deployment
-from simulator.disaggregation import LINK_BYTES_PER_S
-from simulator.errors import InfercastError
+from simulator.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
+from simulator.errors import InfercastError, UnitError
+from simulator.evidence import Basis
+from simulator.profile import Source
 from simulator.rate_curves import RateCurve, daily, read_rate_curve
 from simulator.routers import ROUTERS, Router
 from simulator.service import Service, start_seconds
@@ -35,12 +38,15 @@ class FleetOptions:
         str, Option("--autoscale", metavar="METRIC:TARGET", help="Say concurrency:16 per copy, or queue:4.")
     ] = ""
     min_replicas: Annotated[int, Option("--min-replicas", min=0, help="With --autoscale; 0 scales to zero.")] = 1
-    interval: Annotated[str, Option("--interval", metavar="TIME", help="Between two looks of the autoscaler.")] = "15s"
+    sync_period: Annotated[
+        str, Option("--sync-period", metavar="TIME", help="Between two looks of the autoscaler.")
+    ] = "15s"
     down_delay: Annotated[
         str, Option("--down-delay", metavar="TIME", help="Fewer copies only after so long of wanting fewer.")
     ] = "5min"
     cold_start: Annotated[
-        str, Option("--cold-start", metavar="TIME", help="Of a copy.", show_default="weights / --load-rate + 30 s")
+        str,
+        Option("--cold-start", metavar="TIME", help="Of a copy.", show_default="weights / --load-rate + 30 s"),
     ] = ""
     load_rate: Annotated[str, Option("--load-rate", metavar="RATE", help="Weights per device and second; a guess.")] = (
         f"{LOAD_BYTES_PER_S / 1e9:g} GB/s"
@@ -56,10 +62,33 @@ class FleetOptions:
         str, Option("--link-bandwidth", metavar="RATE", help="Of the caches, per prefill copy; a guess.")
     ] = f"{LINK_BYTES_PER_S / 1e9:g} GB/s"
 
+    def __post_init__(self) -> None:
+        _refuse_idle(self, {"autoscale": SCALING, "disaggregate": ("link_bandwidth",)})
+
+    def guesses(self) -> list[Basis]:
+        """Return what was not given, and is a guess."""
+        unsaid = {name for name, default in _defaults(self).items() if getattr(self, name) == default}
+        starts = self.autoscale and "cold_start" in unsaid
+        found = {
+            "start_s": (START_S, "process, kernels and graphs", starts),
+            "load_rate": (LOAD_BYTES_PER_S, "an NVMe drive or a network share", starts and "load_rate" in unsaid),
+            "link_bandwidth": (LINK_BYTES_PER_S, LINK, self.disaggregate and "link_bandwidth" in unsaid),
+            "link_latency_s": (LINK_LATENCY_S, LINK, self.disaggregate),
+            "affinity_slack": (float(Router().affinity_slack), "a few requests", self.router == "prefix-affinity"),
+        }
+        return [
+            Basis("fleet", name, value, Source(text=text, date="", evidence="guess"))
+            for name, (value, text, holds) in found.items()
+            if holds
+        ]
+
     def service(self, deployment: Deployment) -> Service:
         """Return the copies of a deployment that were asked for."""
         prefill, replicas = 0, self.replicas
         if self.disaggregate:
+            if replicas != _defaults(self)["replicas"]:
+                given = f"--replicas {replicas} with --disaggregate {self.disaggregate}"
+                raise InfercastError(given, "its pools say how many copies there are", "Leave --replicas out")
             match = re.fullmatch(r"(\d+):(\d+)", self.disaggregate)
             if match is None or not min(int(match[1]), int(match[2])):
                 given = f"--disaggregate {self.disaggregate!r}"
@@ -88,26 +117,48 @@ class FleetOptions:
             max_replicas=self.replicas,
             min_replicas=self.min_replicas,
             metric=metric,
-            interval_s=seconds(self.interval),
-            down_delay_s=seconds(self.down_delay),
-            cold_start_s=seconds(self.cold_start) if self.cold_start else start_s,
+            interval_s=seconds(self.sync_period, "--sync-period"),
+            down_delay_s=seconds(self.down_delay, "--down-delay"),
+            cold_start_s=seconds(self.cold_start, "--cold-start") if self.cold_start else start_s,
         )
 
 
-def seconds(text: str) -> float:
+SCALING = ("min_replicas", "sync_period", "down_delay", "cold_start", "load_rate")
+LINK = "one 400 Gb/s adapter per copy"
+
+
+def _defaults(options: Any) -> dict[str, Any]:
+    return {each.name: each.default for each in fields(options)}
+
+
+def _refuse_idle(options: Any, needed_by: Mapping[str, Sequence[str]]) -> None:
+    """Refuse options that change nothing without another."""
+    default = _defaults(options)
+    for needed, names in needed_by.items():
+        for name in names:
+            if getattr(options, needed) == default[needed] and getattr(options, name) != default[name]:
+                given, other = (f"--{each.replace('_', '-')}" for each in (name, needed))
+                raise InfercastError(f"{given} without {other}", "it would change nothing", f"Give {other} too")
+
+
+def seconds(text: str, option: str) -> float:
     """Read a time; a bare number is in seconds.
 
-    >>> seconds("5min"), seconds("90")
+    >>> seconds("5min", "--down-delay"), seconds("90", "--timeout")
     (300.0, 90.0)
     """
-    return parse(f"{text} s" if re.fullmatch(r"[\d.]+", text) else text, "s")
+    try:
+        return parse(f"{text} s" if re.fullmatch(r"-?[\d.]+", text) else text, "s")
+    except UnitError as error:
+        raise InfercastError(f"{option} {error.given}", error.because, error.remedy) from None
 
 
 def _failure(text: str) -> Failure:
     match = re.fullmatch(r"(\d+)@([^:]+)(?::(.+))?", text)
     if match is None:
         raise InfercastError(f"--fail {text!r}", "it is not COPY@TIME or COPY@TIME:TIME", "Give, say, 1@10min:5min")
-    return Failure(seconds(match[2]), int(match[1]), seconds(match[3]) if match[3] else math.inf)
+    at_s, repair_s = (seconds(each, "--fail") if each else math.inf for each in (match[2], match[3]))
+    return Failure(at_s, int(match[1]), repair_s)
 
 
 @dataclass(frozen=True)
@@ -143,18 +194,21 @@ class ClientOptions:
         str, Option("--deadline", metavar="TIME", help="Say whether everything is done by then (batch API).")
     ] = ""
 
+    def __post_init__(self) -> None:
+        _refuse_idle(self, {"timeout": ("max_retries", "retry_delay"), "turns": ("think_time",)})
+
     def asked(self, workload: Workload) -> tuple[Workload, Requests, Clients]:
         """Return what is sent, and by whom."""
         workload = self._shaped(workload)
         clients = Clients(
-            network_s=seconds(self.network),
+            network_s=seconds(self.network, "--network"),
             streaming=self.streaming,
-            timeout_s=seconds(self.timeout) if self.timeout else math.inf,
+            timeout_s=seconds(self.timeout, "--timeout") if self.timeout else math.inf,
             max_retries=self.max_retries,
-            retry_delay_s=seconds(self.retry_delay),
+            retry_delay_s=seconds(self.retry_delay, "--retry-delay"),
         )
         if self.turns > 1:
-            requests, clients = sessions(workload, self.turns, seconds(self.think_time), clients)
+            requests, clients = sessions(workload, self.turns, seconds(self.think_time, "--think-time"), clients)
         else:
             requests = workload.requests()
         if self.thinking_tokens:
@@ -177,7 +231,7 @@ class ClientOptions:
         if self.rate_curve:
             arrivals = replace(_curve(self.rate_curve, arrivals.rate_per_s), burstiness=arrivals.burstiness)
         if self.duration:
-            span_s = seconds(self.duration)
+            span_s = seconds(self.duration, "--duration")
             due = arrivals.expected(span_s) if isinstance(arrivals, RateCurve) else arrivals.rate_per_s * span_s
             workload = replace(workload, request_count=max(1, round(due)))
         return replace(workload, arrivals=arrivals)

@@ -11,7 +11,7 @@ from simulator.model import Model
 from simulator.prices import PriceList
 from simulator.profile import Profile
 from simulator.roofline import Rates
-from simulator.units import gibibytes, scaled
+from simulator.units import GIB
 from simulator.workload import WorkloadPreset
 
 
@@ -58,18 +58,17 @@ def _engine(engine: Engine) -> Row:
         "memory_convention": engine.memory.convention,
         "memory_fraction": float(engine.memory.fraction),
         "guesses": _guesses(engine),
-        "not_modelled": engine.scheduler_not_modelled or None,
     }
 
 
 def _prices(prices: PriceList) -> Row:
-    dates = sorted({offer.usd_per_hour.source.date for offer in prices.offers})
+    dates = sorted({offer.usd_per_hour.source.date for offer in prices.offers} - {"undated"})
     return {
         "provider": prices.provider,
         "offers": len(prices.offers),
         "devices": len({offer.hardware for offer in prices.offers}),
-        "from": dates[0] if dates else None,
-        "to": dates[-1] if dates else None,
+        "from": dates[0] if dates else "undated",
+        "to": dates[-1] if dates else "undated",
     }
 
 
@@ -82,21 +81,16 @@ def _family(family: Family) -> Row:
     return {"parts": ", ".join(sorted(parts)), "guesses": _guesses(family)}
 
 
-def _short(unit: str) -> Callable[[float], str]:
-    return lambda value: scaled(value, unit)
-
-
 GUESSES = Column("guesses", "guesses")
 HEADLINES: Mapping[type[Profile], tuple[Callable[[Any], Row], tuple[Column, ...]]] = {
     Hardware: (
         _hardware,
         (
-            Column("name", "name", left=True),
-            Column("memory_bytes", "memory", lambda value: gibibytes(value, 1)),
-            Column("memory_bytes_per_s", "bandwidth", _short("B/s")),
-            Column("half_flops_per_s", "16-bit", _short("FLOP/s")),
-            Column("fp8_flops_per_s", "fp8", _short("FLOP/s")),
-            Column("link_bytes_per_s", "link", _short("B/s")),
+            Column("memory_bytes", "GiB", lambda value: f"{value / GIB:,.1f}"),
+            Column("memory_bytes_per_s", "GB/s", number(3, 1e-9)),
+            Column("half_flops_per_s", "16-bit TFLOP/s", number(3, 1e-12)),
+            Column("fp8_flops_per_s", "fp8 TFLOP/s", number(3, 1e-12)),
+            Column("link_bytes_per_s", "link GB/s", number(3, 1e-9)),
             Column("tdp_w", "TDP W", count),
             Column("kernels", "kernels", left=True),
         ),
@@ -104,12 +98,11 @@ HEADLINES: Mapping[type[Profile], tuple[Callable[[Any], Row], tuple[Column, ...]
     Model: (
         _model,
         (
-            Column("name", "name", left=True),
-            Column("parameters", "parameters, G", number(3, 1e-9)),
-            Column("active_parameters", "active, G", number(3, 1e-9)),
+            Column("parameters", "size G", number(3, 1e-9)),
+            Column("active_parameters", "active G", number(3, 1e-9)),
             Column("layers", "layers"),
             Column("max_context_tokens", "context", count),
-            Column("cache_bytes_per_token", "cache per token", _short("B")),
+            Column("cache_bytes_per_token", "kB per token", number(3, 1e-3)),
             Column("window_tokens", "window", count),
             Column("weight_dtype", "weights", left=True),
         ),
@@ -122,7 +115,6 @@ HEADLINES: Mapping[type[Profile], tuple[Callable[[Any], Row], tuple[Column, ...]
             Column("memory_convention", "memory", left=True),
             Column("memory_fraction", "fraction", number(2)),
             GUESSES,
-            Column("not_modelled", "not modelled under load", left=True),
         ),
     ),
     PriceList: (

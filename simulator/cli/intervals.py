@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Option
 
-from simulator.cli.output import Column, Row, View
+from simulator.cli.output import Column, Row, View, number
 from simulator.deployment import Deployment
 from simulator.intervals import interval
 
@@ -56,6 +56,7 @@ def intervals(deployment: Deployment, regime: str, metrics: Mapping[str, str], r
     return {**found, "interval": level, "interval_basis": basis}
 
 
+ENDS = ("low", "high")
 BASIS = Column("interval_basis", "rests on", left=True)
 
 
@@ -64,8 +65,22 @@ def spans(columns: Sequence[Column], rows: Sequence[Row], level: float) -> View:
     return View(f"Intervals: {level:.0%} of measurements lie within", [*columns, BASIS], rows)
 
 
+def by_metric(names: Sequence[str], stats: Sequence[str], totals: Mapping[str, str], row: Row, level: float) -> View:
+    """Return the intervals of one run: a line per latency, its statistics side by side, and one per predicted total."""
+    basis = {"interval_basis": row["interval_basis"]}
+    lines: list[Row] = [
+        {"metric": f"{name.upper()} ms", **basis}
+        | {f"{stat}_{end}": row[f"{stat}_{name}_ms_{end}"] for stat in stats for end in ENDS}
+        for name in names
+    ]
+    blank = dict.fromkeys(f"{stat}_{end}" for stat in stats for end in ENDS)
+    for key, heading in totals.items():
+        if row[f"{key}_low"] is not None:
+            lines.append({"metric": heading, **basis, **blank} | {f"mean_{end}": row[f"{key}_{end}"] for end in ENDS})
+    return spans([Column("metric", "", left=True), *(Span(stat, stat, number(3)) for stat in stats)], lines, level)
+
+
 RESTS = (
-    "Intervals hold that share of published measurements of such a metric and load, none of them seen by the fit. They "
-    "rest on your own measurements (measured), a fit to this device family and engine (fitted), to others (family) or "
-    "guesses."
+    "Intervals hold that share of published measurements of such a metric and load, none seen by the fit; they rest on "
+    "your own (measured), on this device family and engine (fitted), on others (family) or on a guess."
 )

@@ -7,6 +7,7 @@ from typing import Annotated
 from typer import Option
 
 from simulator.benchfiles import Stated
+from simulator.cli.options import BATCH, CACHE_DTYPE, PP, TP
 from simulator.engine import KIND
 from simulator.errors import InfercastError
 from simulator.profile import names
@@ -21,13 +22,13 @@ class StatedOptions:
     engine: Annotated[str, Option("--engine", metavar="NAME", help="Its engine, as vllm or vllm-0.33.")] = ""
     engine_version: Annotated[str, Option("--engine-version", metavar="N", help="Its version, as 0.33.0.")] = ""
     devices: Annotated[int, Option("--devices", min=0, help="Devices of the run.", show_default="tp x pp")] = 0
-    tp: Annotated[int, Option("--tp", min=0, help="Tensor parallelism of the run.", show_default=False)] = 0
-    pp: Annotated[int, Option("--pp", min=0, help="Pipeline parallelism of the run.", show_default=False)] = 0
+    tp: Annotated[int, Option(*TP, min=0, help="Tensor parallelism of the run.", show_default=False)] = 0
+    pp: Annotated[int, Option(*PP, min=0, help="Pipeline parallelism of the run.", show_default=False)] = 0
     weight_dtype: Annotated[str, Option("--weight-dtype", metavar="NAME", help="Number format of the weights.")] = ""
-    cache_dtype: Annotated[str, Option("--cache-dtype", metavar="NAME", help="Number format of the KV cache.")] = ""
+    cache_dtype: Annotated[str, Option(*CACHE_DTYPE, metavar="NAME", help="Number format of the KV cache.")] = ""
     input_len: Annotated[int, Option("--input-len", "--isl", min=0, help="Prompt tokens.", show_default=False)] = 0
     output_len: Annotated[int, Option("--output-len", "--osl", min=0, help="Output tokens.", show_default=False)] = 0
-    batch: Annotated[int, Option("--batch", min=0, help="Requests of a fixed batch.", show_default=False)] = 0
+    batch: Annotated[int, Option(*BATCH, min=0, help="Requests of a fixed batch.", show_default=False)] = 0
     max_concurrency: Annotated[
         int, Option("--max-concurrency", min=0, help="Requests in flight of a closed loop.", show_default=False)
     ] = 0

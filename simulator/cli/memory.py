@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques, whole
-from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, identity, number, sweep
+from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, identity, sweep
 from simulator.deployment import Deployment
 from simulator.errors import DoesNotFitError
 from simulator.evidence import memory_basis
@@ -145,6 +145,6 @@ OPTIONAL = ("draft_bytes", "state_bytes", "host_bytes")  # shown where there are
 SEQUENCES = (
     Column("sequence_tokens", "tokens each", count),
     Column("sequence_blocks", "blocks each", count),
-    Column("concurrency", "fit", number()),
+    Column("concurrency", "fit", lambda value: f"{value:,.2f} x"),  # as vLLM says it at start-up
     Column("running", "run at once", count),
 )

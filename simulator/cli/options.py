@@ -25,6 +25,13 @@ from simulator.units import GIB
 
 Option = typer.Option
 
+# Ours, then vLLM's.
+TP = ("--tp", "--tensor-parallel-size", "-tp")
+PP = ("--pp", "--pipeline-parallel-size", "-pp")
+DP = ("--dp", "--data-parallel-size", "-dp")
+CACHE_DTYPE = ("--cache-dtype", "--kv-cache-dtype")
+BATCH = ("--batch", "--batch-size")
+
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Let typer see the fields of the options dataclasses that a command takes as options of their own."""
@@ -124,16 +131,16 @@ class DeploymentOptions:
     model: Annotated[str, Option("--model", metavar="NAME,..", help="Models: names, aliases or paths of profiles.")]
     hardware: Annotated[str, Option("--hardware", metavar="NAME,..", help="Devices: names, aliases or paths.")]
     engine: Annotated[str, Option("--engine", metavar="NAME,..", help="Engines; the newest version of each.")] = "vllm"
-    tp: Annotated[str, Option("--tp", metavar="N,..", help="Tensor parallelism: devices that share each layer.")] = "1"
-    pp: Annotated[int, Option("--pp", min=1, help="Pipeline parallelism: stages of layers.")] = 1
+    tp: Annotated[str, Option(*TP, metavar="N,..", help="Tensor parallelism: devices that share each layer.")] = "1"
+    pp: Annotated[int, Option(*PP, min=1, help="Pipeline parallelism: stages of layers.")] = 1
     ep: Annotated[int, Option("--ep", min=1, help="Expert parallelism: 1, or as --tp times --dp.")] = 1
-    dp: Annotated[int, Option("--dp", min=1, help="Data-parallel attention: its copies; experts lie on all.")] = 1
+    dp: Annotated[int, Option(*DP, min=1, help="Data-parallel attention: its copies; experts lie on all.")] = 1
     weight_dtype: Annotated[
         str,
         Option("--weight-dtype", metavar="NAME,..", help="Number format of the weights.", show_default="checkpoint's"),
     ] = ""
     cache_dtype: Annotated[
-        str, Option("--cache-dtype", metavar="NAME,..", help="Number format of the KV cache.", show_default="model's")
+        str, Option(*CACHE_DTYPE, metavar="NAME,..", help="Number format of the KV cache.", show_default="model's")
     ] = ""
     max_num_seqs: Annotated[
         int | None, Option("--max-num-seqs", help="Sequences in one step at most.", show_default="engine's")
@@ -157,7 +164,7 @@ class DeploymentOptions:
     ] = None
     num_gpu_blocks_override: Annotated[
         int | None,
-        Option("--num-gpu-blocks-override", help="Cache blocks, instead of as many as fit.", show_default="all"),
+        Option("--num-gpu-blocks-override", min=2, help="Cache blocks, instead of as many as fit.", show_default="all"),
     ] = None
     changes: Annotated[
         list[str] | None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from simulator.cli.explain import ExplainOptions, queue_note, split_row, split_view
-from simulator.cli.intervals import RESTS, IntervalOptions, Span, intervals, regime_of, spans
+from simulator.cli.intervals import RESTS, IntervalOptions, Span, by_metric, intervals, regime_of, spans
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import (
     Column,
@@ -72,7 +72,9 @@ def command(
     level = certain.interval
     rows: list[Row] = [{**load_row(*each, level), **(split_row(each[2]) if told.explain else {})} for each in found]
     views = (
-        [_latencies(*found[0]), _within(rows[0], level)] if len(found) == 1 else [_summary(rows), _spans(rows, level)]
+        [_latencies(*found[0]), by_metric(list(METRICS), STATS, TOTALS, rows[0], level)]
+        if len(found) == 1
+        else [_summary(rows), _spans(rows, level)]
     )
     notes = [note for each in found for note in _notes(*each)] + [DEFINITIONS, RESTS]
     notes += techniques(scenario.deployment for scenario, _, _ in found)
@@ -88,8 +90,10 @@ THROUGHPUTS = {
     **{"output_throughput": "throughput_out_tok_s", "total_token_throughput": "throughput_total_tok_s"},
     "request_throughput": "req_s",
 }
+STATS = ("mean", *QUANTILES)
+TOTALS = {"output_throughput": "out tok/s", "request_throughput": "req/s"}
 PREDICTED = {  # what is predicted here, and the metric of measurements whose errors it has
-    **{f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for stat in ("mean", *QUANTILES)},
+    **{f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for stat in STATS},
     **THROUGHPUTS,
 }
 
@@ -140,26 +144,6 @@ def _latencies(scenario: Scenario, _rate: float | None, report: Report) -> View:
     )
 
 
-def _within(row: Row, level: float) -> View:
-    """Return one line per metric, its statistics side by side."""
-    stats = ("mean", *QUANTILES)
-    ends = ("low", "high")
-    lines: list[Row] = [
-        {
-            "metric": f"{name.upper()} ms",
-            **{f"{stat}_{end}": row[f"{stat}_{name}_ms_{end}"] for stat in stats for end in ends},
-            "interval_basis": row["interval_basis"],
-        }
-        for name in METRICS
-    ]
-    for key, heading in (("output_throughput", "out tok/s"), ("request_throughput", "req/s")):
-        blank = {f"{stat}_{end}": None for stat in stats for end in ends}
-        mean = {f"mean_{end}": row[f"{key}_{end}"] for end in ends}
-        if mean["mean_low"] is not None:
-            lines.append({"metric": heading, **blank, **mean, "interval_basis": row["interval_basis"]})
-    return spans([Column("metric", "", left=True), *(Span(stat, stat, number(3)) for stat in stats)], lines, level)
-
-
 LOAD = Column("request_rate", "rate /s", lambda rate: rate if isinstance(rate, str) else f"{rate:g}", left=True)
 
 
@@ -188,7 +172,7 @@ def _summary(rows: list[Row]) -> View:
         Column("request_throughput", "req/s", number(3)),
         Column("mean_num_requests_running", "at once", number(3)),
         Column("mean_kv_cache_usage", "cache", percent),
-        Column("num_preemptions", "preempted", count),
+        *([Column("num_preemptions", "preempted", count)] if any(row["num_preemptions"] for row in rows) else []),
     ]
     if any(row["slo_attainment"] is not None for row in rows):
         columns.append(Column("slo_attainment", "in SLO", percent))
@@ -197,11 +181,11 @@ def _summary(rows: list[Row]) -> View:
 
 def _held(scenario: Scenario, report: Report) -> str:
     waste, hits = report.cache_waste, report.prefix_hit_rate
-    empty = f", {waste:.1%} of what is held empty" if waste is not None else ""
+    empty = f", {waste:.1%} of the held blocks wasted" if waste is not None else ""
     if not hits:
         return empty
     saved_s = saved_prefill_s(report.run, scenario.table)
-    return f"{empty}, {hits:.0%} of the prompts' tokens there before, which saved {saved_s:,.3g} s of prefill"
+    return f"{empty}, {hits:.0%} of the prompts' tokens cached before, which saved {saved_s:,.3g} s of prefill"
 
 
 def _notes(scenario: Scenario, rate: float | None, report: Report) -> list[str]:
@@ -213,7 +197,7 @@ def _notes(scenario: Scenario, rate: float | None, report: Report) -> list[str]:
     said = [
         f"{at}: {report.output_tokens_per_s:,.0f} output and {report.total_tokens_per_s:,.0f} total tokens/s, "
         f"{report.requests_per_s:.3g} requests/s over {report.duration_s:,.0f} s; busy {report.utilisation:.0%}, "
-        f"prompts {report.prompt_share:.0%} of this; cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
+        f"prompts {report.prompt_share:.0%} of that; cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
         f"{_held(scenario, report)}; {int(report.run.preemptions.sum())} preemptions; "
         f"{binding(scenario.deployment, report)}."
     ]

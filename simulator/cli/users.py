@@ -1,5 +1,6 @@
 """Options that say what users send and what they accept, shared by the commands that simulate."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,11 +40,18 @@ class WorkloadOptions:
     output_len: Annotated[
         str, Option("--output-len", "--osl", metavar="N", help="Output tokens, in the same spellings.")
     ] = ""
-    range_ratio: Annotated[float, Option("--range-ratio", help="Spread lengths evenly by this share around them.")] = (
-        0.0
-    )
+    range_ratio: Annotated[
+        float,
+        Option("--range-ratio", "--random-range-ratio", help="Spread lengths evenly by this share around them."),
+    ] = 0.0
     rate: Annotated[
-        str, Option("--rate", "--request-rate", metavar="N,..", help="Requests per second; a trace is stretched to it.")
+        str,
+        Option(
+            "--rate",
+            "--request-rate",
+            metavar="N,..",
+            help="Requests per second, inf for all at once; a trace is stretched to it.",
+        ),
     ] = ""
     burstiness: Annotated[
         float | None,
@@ -69,10 +77,12 @@ class WorkloadOptions:
         rates = self.rates()
         if not rates:
             raise WorkloadError("neither --rate nor --max-concurrency", "nobody sends anything", "Give, say, --rate 2")
-        arrivals: list[Arrivals] = [OpenLoop(rate, burstiness) for rate in rates]
-        return [
-            (rate, Workload(each, lengths, count, self.seed, name)) for rate, each in zip(rates, arrivals, strict=True)
-        ]
+        found: list[tuple[float | None, Workload]] = []
+        for rate in rates:
+            at_once = math.isinf(rate) and rate > 0
+            arrivals: Arrivals = ClosedLoop(count) if at_once else OpenLoop(rate, burstiness)
+            found.append((None if at_once else rate, Workload(arrivals, lengths, count, self.seed, name)))
+        return found
 
     def rates(self) -> list[float]:
         """Return the rates that were asked for."""
