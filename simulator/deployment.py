@@ -59,7 +59,8 @@ class Deployment:
         self._refuse_drafts()
         if self.layout.dp > 1 and not any(op.experts for op in self.ops):
             given, because = f"dp {self.layout.dp} for {self.model.id}", "ranks of a model without experts are copies"
-            raise NotModelledError(given, because, "Leave dp out and ask for copies")
+            advice = f"Leave dp out; `infercast fleet --replicas {self.layout.dp}` simulates copies"
+            raise NotModelledError(given, because, advice)
         self.ops, self.draft  # noqa: B018  refuses a layout that does not divide the model or its draft
 
     def _refuse_drafts(self) -> None:

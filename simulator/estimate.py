@@ -254,7 +254,7 @@ def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array) 
     if deployment.engine.policy == "uncached":
         return _uncached_counts(batch, np.asarray(attended_tokens), window)
     read = attended_tokens + deployment.draft_tokens
-    seen = np.minimum(read, window) if window else read
+    seen = np.minimum(attended_tokens, window) + deployment.draft_tokens if window else read
     return Counts(
         steps=np.ones_like(attended_tokens, dtype=np.float64),
         tokens=float(batch.size * each),

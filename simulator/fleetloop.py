@@ -165,8 +165,9 @@ def _begin_steps(w: World, tables: Tables, now_s: float, steps: npt.NDArray[np.v
             continue
         replica = place // w.rules.places
         s, table = view(w.engines, place), tables[pool_of(w, replica)]
-        late = s.limits.async_scheduling and s.book[0].running + s.book[0].waiting > 0
-        _see(w, s, place, row.start_s if late else now_s)
+        _see(w, s, place, row.start_s if s.limits.async_scheduling else now_s)
+        if s.book[0].running + s.book[0].waiting == 0:
+            _see(w, s, place, now_s)
         s.book[0].last_call = last_call
         if schedule(s, now_s) == 0:
             hall.wake_s = min(hall.wake_s, wake_s(s, now_s))

@@ -264,7 +264,8 @@ class Layout:
         group = self.tp * self.dp
         if self.dp > 1 and self.ep != group:
             given = f"ep {self.ep} with tp {self.tp} and dp {self.dp}"
-            raise NotModelledError(given, "with dp, experts lie on all tp x dp devices", f"Give ep {group}")
+            advice = f"Give ep {group}, or leave dp out where the model has no experts"
+            raise NotModelledError(given, "with dp, experts lie on all tp x dp devices", advice)
         if self.ep not in (1, group):
             given = f"ep {self.ep} with tp {self.tp}"
             raise NotModelledError(given, "experts lie on 1 or on tp devices", f"Give ep 1 or {self.tp}")

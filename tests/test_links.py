@@ -127,7 +127,7 @@ def test_stages_in_other_nodes_are_reached_over_the_network(tp, pp, crossings):
     ("degrees", "said"),
     [
         ({"dp": 2}, "Give ep 2"),
-        ({"tp": 2, "dp": 2, "ep": 2}, "Give ep 4"),
+        ({"tp": 2, "dp": 2, "ep": 2}, "Give ep 4, or leave dp out where the model has no experts"),
         ({"tp": 4, "ep": 2}, "Give ep 1 or 4"),
         ({"dp": 2, "ep": 2, "pp": 2}, "dp 2 with pp 2"),
         ({"dp": 3, "ep": 3}, "8 experts do not divide"),
@@ -139,5 +139,5 @@ def test_degrees_that_cannot_be_are_refused(degrees, said):
 
 
 def test_ranks_of_a_dense_model_are_copies():
-    with pytest.raises(NotModelledError, match="ask for copies"):
+    with pytest.raises(NotModelledError, match="Leave dp out; `infercast fleet --replicas 2` simulates copies"):
         placed("llama-3.1-8b", dp=2, ep=2)

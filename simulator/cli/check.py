@@ -36,14 +36,14 @@ def command(
     base = load_hardware(like) if like else None
     plan = Plan(load, requests, seed=engine.seed)
     with status("check") as progress:
-        twins: list[Timing] = []
-        if not once and not only_cells:
-            progress("the same cells in another process")
-            twins = second_process(engine.arguments())
         checker = Checker(*engine.load(), plan, progress)
         if only_cells:
             sys.stdout.write(json.dumps(checker.measure_held_out()))
             return
+        twins: list[Timing] = []
+        if not once:
+            progress("the same cells in another process")
+            twins = second_process(engine.arguments())
         found = checker.check("this-machine", base, twins)
     if log is not None and found.load is not None:
         found.load.log.write(log)
