@@ -125,7 +125,8 @@ def _read(table: "csv.DictReader[str]", path: Path, stated: Mapping[str, object]
     filled = {name: str(value) for name, value in stated.items()}
     for name in NEEDED:
         if name not in (*columns, *filled):
-            raise ProfileError(str(path), f"it has no column {name!r}", f"Its columns: {', '.join(columns) or 'none'}")
+            only = f"it has no column {name!r}, only {', '.join(columns) or 'none'}"
+            raise ProfileError(str(path), only, "Add it: docs/measurements.md lists the columns")
     for line, row in enumerate(table, start=2):
         try:
             yield measurement_of({**filled, **{name: cell for name, cell in row.items() if cell}}, f"line {line}")

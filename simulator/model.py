@@ -221,7 +221,7 @@ def _held(mixer: Mixer) -> int | None:
     return mixer.window if isinstance(mixer, Attention) else None
 
 
-TUNED = re.compile(r"-(instruct|chat|it|hf|base)(?=-|$)")
+TUNED = re.compile(r"[-_](instruct|chat|it|hf|base)(?=[-_]|$)")
 
 
 def load_model(name: str) -> Model:

@@ -199,7 +199,7 @@ def test_all_that_is_missing_is_named_at_once_with_its_flags():
 def test_what_a_file_says_is_used_and_what_the_user_says_comes_first():
     server = read("invented_sglang.jsonl", Stated(hardware="l40s"))[0].setup
     assert (server.engine, server.engine_version, server.tp) == ("sglang", "0.5.23", 1)
-    assert server.model == "meta-llama/Llama-3.1-8B-Instruct"
+    assert server.model == "llama-3.1-8b"
     other = read("invented_sglang.jsonl", Stated(hardware="l40s", engine="vllm", tp=2, model="qwen2.5-7b"))[0].setup
     assert (other.engine, other.tp, other.model) == ("vllm", 2, "qwen2.5-7b")
 
@@ -232,10 +232,10 @@ def test_loads_that_are_not_modelled_are_named(tmp_path, change, load):
 @pytest.mark.parametrize(
     ("model_id", "model", "weights"),
     [
-        ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct", ""),
-        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8", "Llama-3.1-8B", "fp8"),
-        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", "Llama-3.1-8B", "int4"),
-        ("/data/Qwen2.5-7B-Instruct-AWQ", "Qwen2.5-7B", "int4"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b", ""),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8", "llama-3.1-8b", "fp8"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", "llama-3.1-8b", "int4"),
+        ("/data/Qwen2.5-7B-Instruct-AWQ", "qwen2.5-7b", "int4"),
         ("our/secret", "our/secret", ""),
     ],
 )

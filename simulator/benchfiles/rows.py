@@ -3,13 +3,13 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from simulator.errors import ProfileError
-from simulator.model import KIND as MODELS
-from simulator.profile import find
+from simulator.model import load_model
 
 Cells = dict[str, Any]  # by the columns of measurements; a column that a file does not state is left out
 POOLED = " of pooled gaps"  # after the statistic of an itl_ms: over every gap of every request, not over their means
@@ -107,14 +107,13 @@ FORMATS_IN_NAMES = {
     r"nvfp4|fp4": "nvfp4",
     r"mxfp4": "mxfp4",
 }
-TUNED = r"[-_](instruct|chat|it|hf)([-_]hf)?$"  # a tuned model has the shape of its base
 
 
 def model_named(name: object) -> Cells:
     """Return the profile, and the number format, that a checkpoint's name or path tells; the name itself for none.
 
     >>> model_named("/models/Llama-3.1-8B-Instruct-FP8"), model_named("me/mine")
-    ({'model': 'Llama-3.1-8B', 'weight_dtype': 'fp8'}, {'model': 'me/mine'})
+    ({'model': 'llama-3.1-8b', 'weight_dtype': 'fp8'}, {'model': 'me/mine'})
     """
     stem = str(name or "").rstrip("/").rpartition("/")[2]
     found: Cells = {}
@@ -122,13 +121,9 @@ def model_named(name: object) -> Cells:
         if ending := re.search(rf"[-_.]({pattern})$", stem, re.IGNORECASE):
             stem, found = stem[: ending.start()], {"weight_dtype": number_format}
             break
-    base = re.sub(TUNED, "", stem, flags=re.IGNORECASE)
-    for each in (str(name or ""), stem, base, base.removeprefix("Meta-")):
-        try:
-            find(MODELS, each)
-        except ProfileError:
-            continue
-        return {"model": each, **found}
+    for each in (str(name or ""), stem, stem.removeprefix("Meta-")):
+        with suppress(ProfileError):
+            return {"model": load_model(each).id, **found}
     return {"model": name, **found} if name else {}
 
 
