@@ -59,10 +59,10 @@ def _unit_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
         return 0
     if POLICIES[engine.policy] in (STATIC, UNCACHED):
         return 0
-    if plan.state_bytes:
+    if plan.state_bytes or not plan.groups.full:
         given = f"{plan.deployment.model.id} with prefix caching"
-        because = "its recurrent states at the end of a prefix are not modelled"
-        raise NotModelledError(given, because, "Switch prefix_caching off")
+        lost = "recurrent states at the end" if plan.state_bytes else "windowed blocks"
+        raise NotModelledError(given, f"its {lost} of a prefix are not modelled", "Switch prefix_caching off")
     unit_tokens = requests.prefixes.unit_tokens or plan.block_size
     if unit_tokens % plan.block_size:
         given = f"prefixes in units of {unit_tokens} tokens"

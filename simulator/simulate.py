@@ -84,7 +84,7 @@ def decode_seconds(s: State, table: StepTable) -> float:
     reads, windowed, new = book.base_sum + book.decoding * ahead, 0, book.decoding * (1 + drafts)
     if s.limits.window > 0:
         closed = book.decoding - book.open_reads
-        windowed = book.open_base_sum + book.open_reads * ahead + closed * s.limits.window
+        windowed = book.open_base_sum + book.open_reads * ahead + closed * (s.limits.window + drafts)
     alone = table.token_s[new] + _look_up(table.logit_s, new)
     if drafts > 0:
         alone += table.draft_s[min(book.decoding, len(table.draft_s) - 1)]

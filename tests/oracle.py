@@ -39,11 +39,12 @@ Policy "static"
     counts as completed at once (rule 5), though its place is not free yet.
 Result
 14. blocks_held of a step is what all of `running` holds while it runs (allocations made, completions not yet freed).
-The letters Q, L, W, F, O, D, U, G, P and S are the rules of docs/serving-rules.md.
+The letters Q, L, W, F, O, D, U, G, K, H, P and S are the rules of docs/serving-rules.md.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -64,10 +65,11 @@ class OracleJob(NamedTuple):
 
 
 class OracleBatch(list[tuple[int, int]]):
-    """(new, past) of each sequence of a step; which of them decode, and the tokens that come from the host."""
+    """(new, past) of each sequence of a step; which of them decode, the tokens from the host, the model's window."""
 
     decodes: tuple[bool, ...] = ()
     loaded_tokens: int = 0
+    window: int = 0
 
 
 Jobs = Sequence[tuple[float, int, int] | OracleJob]
@@ -95,6 +97,10 @@ class OracleLimits:
     draft_tokens: int = 0
     acceptance: tuple[float, ...] = ()
     expected_acceptance: bool = False
+    async_scheduling: bool = False
+    window: int = 0
+    full_groups: int = 1
+    window_groups: int = 0
 
 
 @dataclass(frozen=True)
@@ -162,16 +168,23 @@ class OracleEngine:
     limits: OracleLimits
     waiting: list[OracleRequest] = field(default_factory=list)
     running: list[OracleRequest] = field(default_factory=list)
-    loaded_tokens: int = 0  # of the step that was scheduled last
+    unseen: list[tuple[float, OracleRequest]] = field(default_factory=list)  # (came at, who), not in `waiting` yet (H)
+    began_s: float = 0.0  # the step that was scheduled last
+    loaded_tokens: int = 0  # of that step
 
     def __post_init__(self) -> None:
         limits = self.limits
-        self.cache = OracleCache(limits.prefix_unit_tokens // limits.block_size, limits.host_units)
+        blocks_per_unit = limits.full_groups * (limits.prefix_unit_tokens // limits.block_size)
+        self.cache = OracleCache(blocks_per_unit, limits.host_units)
 
     # ------------------------------------------------------------ blocks and units
 
     def blocks_for(self, tokens: int) -> int:
-        return (tokens + self.limits.block_size - 1) // self.limits.block_size
+        """K: the blocks of so many tokens in every group; a windowed one never needs more than its window can touch."""
+        limits = self.limits
+        whole = math.ceil(tokens / limits.block_size)
+        in_window = min(whole, math.ceil(limits.window / limits.block_size) + 1)
+        return limits.full_groups * whole + limits.window_groups * in_window
 
     def blocks_held(self) -> int:
         """What all of `running` holds; a prefix unit counts once, however many hold it (P)."""
@@ -226,8 +239,27 @@ class OracleEngine:
 
     # ------------------------------------------------------------ the queue
 
-    def enqueue(self, request: OracleRequest) -> None:
-        self.waiting.append(request)
+    def enqueue(self, request: OracleRequest, now_s: float) -> None:
+        self.unseen.append((now_s, request))
+
+    def requests_waiting(self) -> list[OracleRequest]:
+        """Seen or not."""
+        return [*self.waiting, *(request for _, request in self.unseen)]
+
+    def forget(self, request: OracleRequest) -> None:
+        """Let go of a request that waits."""
+        self.waiting = [each for each in self.waiting if each is not request]
+        self.unseen = [each for each in self.unseen if each[1] is not request]
+
+    def _see_arrivals(self, now_s: float) -> None:
+        """H: this step was decided when the last one began; if there was nothing to do then, now."""
+        self._see_until(self.began_s if self.limits.async_scheduling else now_s)
+        if not self.running and not self.waiting:
+            self._see_until(now_s)
+
+    def _see_until(self, until_s: float) -> None:
+        self.waiting += [request for came_s, request in self.unseen if came_s <= until_s]
+        self.unseen = [each for each in self.unseen if each[0] > until_s]
         if self.limits.by_priority:
             self.waiting.sort(key=lambda each: each.urgency)
 
@@ -247,7 +279,8 @@ class OracleEngine:
 
     def schedule(self, now_s: float, more_to_come: bool) -> Plan:
         """What the step that starts now computes; nothing if the engine is idle or waits for its batch to fill (D)."""
-        self.loaded_tokens = 0
+        self._see_arrivals(now_s)
+        self.loaded_tokens, self.began_s = 0, now_s
         if self.limits.policy == "static":
             return self._schedule_static(now_s, more_to_come)
         if self.limits.policy == "uncached":
@@ -435,9 +468,9 @@ def run_oracle(jobs: Jobs, limits: OracleLimits, seconds: Seconds) -> OracleResu
     coming, unsent = _arrivals(accepted, jobs, limits.concurrency)
     steps: list[OracleStep] = []
     clock_s = 0.0
-    while coming or engine.waiting or engine.running:
+    while coming or engine.requests_waiting() or engine.running:
         while coming and coming[0].arrival_s <= clock_s:
-            engine.enqueue(coming.pop(0))
+            engine.enqueue(coming[0], coming.pop(0).arrival_s)
         plan = engine.schedule(clock_s, more_to_come=bool(coming))
         if not plan:
             moments = [engine.starts_batch_s()] if engine.waiting else []
@@ -447,7 +480,7 @@ def run_oracle(jobs: Jobs, limits: OracleLimits, seconds: Seconds) -> OracleResu
         steps.append(step)
         for newcomer in unsent[: len(engine.complete(plan, clock_s, step.end_s))]:
             _arrive(newcomer, step.end_s)
-            engine.enqueue(newcomer)
+            engine.enqueue(newcomer, step.end_s)
             unsent.remove(newcomer)
         clock_s = step.end_s
     return OracleResult(steps, everyone, rejected)
@@ -460,6 +493,7 @@ def begin_step(engine: OracleEngine, plan: Plan, start_s: float, seconds: Second
     batch = OracleBatch((new, past) for _, new, past in scheduled)
     batch.decodes = tuple(request.decodes for request, _ in plan)
     batch.loaded_tokens = engine.loaded_tokens
+    batch.window = engine.limits.window
     takes_s = seconds(batch)
     return OracleStep(
         start_s,
@@ -487,6 +521,10 @@ def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> Orac
     more = limits.long_prefill_tokens or not limits.chunked_prefill or limits.admit_full_output or given
     if limits.policy in ("static", "uncached") and (more or limits.prefix_unit_tokens or limits.draft_tokens):
         raise ValueError(f"{limits.policy!r} goes with none of P, S, G, L, W, O")
+    if limits.policy != "continuous" and limits.async_scheduling:
+        raise ValueError("H is a rule of 'continuous'")
+    if limits.window_groups and not limits.window:
+        raise ValueError("windowed groups have a window")
     if len(limits.acceptance) != limits.draft_tokens:
         raise ValueError("acceptance says one probability per draft token")
     if limits.prefix_unit_tokens % limits.block_size:

@@ -113,7 +113,7 @@ class _Copy:
         self.stage_free_s = [0.0] * stages
 
     def waiting(self) -> int:
-        return sum(len(engine.waiting) for engine in self.engines)
+        return sum(len(engine.requests_waiting()) for engine in self.engines)
 
     def outstanding(self) -> int:
         return self.waiting() + sum(len(engine.running) for engine in self.engines)
@@ -121,7 +121,8 @@ class _Copy:
     def cache_load(self) -> int:
         """T, least-cache."""
         held = sum(engine.blocks_held() for engine in self.engines)
-        return held + sum(engine.blocks_for(each.prompt_tokens) for engine in self.engines for each in engine.waiting)
+        prompts = [each.prompt_tokens for engine in self.engines for each in engine.requests_waiting()]
+        return held + sum(self.engines[0].blocks_for(tokens) for tokens in prompts)
 
     def leading_units(self, request: OracleRequest) -> int:
         """T, prefix-affinity: the hit of P3 and P9."""
@@ -293,9 +294,13 @@ class _Fleet:
             request = self.requests[index]
             if request.first_token_s is not None:
                 continue
-            for queue in [*self.queues.values(), *(engine.waiting for copy in self.copies for engine in copy.engines)]:
+            for queue in self.queues.values():
                 if request in queue:
                     queue.remove(request)
+                    self._cancel(request)
+            for engine in [engine for copy in self.copies for engine in copy.engines]:
+                if request in engine.requests_waiting():
+                    engine.forget(request)
                     self._cancel(request)
             for copy in self.copies:
                 for engine, under_way in zip(copy.engines, copy.under_way, strict=True):
@@ -330,7 +335,7 @@ class _Fleet:
             lost = [each.step for each in copy.under_way if each is not None]
             self.steps = [each for each in self.steps if not any(each.step is step for step in lost)]
             for engine in copy.engines:
-                for request in [*engine.running, *engine.waiting]:
+                for request in [*engine.running, *engine.requests_waiting()]:
                     if request.finished_s is not None:
                         continue  # padding of a static batch
                     if request.index in self.late:
@@ -452,8 +457,8 @@ class _Fleet:
         self.routed[request.index] += 1
         self.replica[request.index] = copy.number
         request.output_tokens = self.jobs[request.index].output_tokens if copy.last_pool else 1
-        engine = min(copy.engines, key=lambda each: len(each.waiting) + len(each.running))
-        engine.enqueue(request)
+        engine = min(copy.engines, key=lambda each: len(each.requests_waiting()) + len(each.running))
+        engine.enqueue(request, self.now_s)
 
     # ------------------------------------------------------------ R4: beginnings of steps
 

@@ -20,7 +20,17 @@ from oracle_fleet import (
     OracleRouter,
     run_fleet_oracle,
 )
-from test_oracle_policies import BATCHES, MIXING, TABLE, cases, compare_requests, limits_of, requests_of, seconds
+from test_oracle_policies import (
+    BATCHES,
+    GROUPS,
+    MIXING,
+    TABLE,
+    cases,
+    compare_requests,
+    limits_of,
+    requests_of,
+    seconds,
+)
 
 from simulator.autoscaler import Autoscaler, Failure
 from simulator.clients import Clients
@@ -153,7 +163,7 @@ def test_routers(case):
 
 
 @settings(max_examples=10, deadline=None)
-@given(case=fleets(), router=st.sampled_from(ROUTERS))
+@given(case=fleets(async_scheduling=st.booleans()), router=st.sampled_from(ROUTERS))
 def test_one_replica_is_one_engine(case, router):
     jobs, fleet, concurrency = case
     alone = replace(fleet, pool=replace(fleet.pool, replicas=1), router=OracleRouter(router))
@@ -211,8 +221,16 @@ def test_disaggregation(case):
     compare(jobs, fleet, concurrency=concurrency)
 
 
+@settings(max_examples=12, deadline=None)
+@given(case=fleets(unit_blocks=2, groups=GROUPS, async_scheduling=st.booleans()), data=st.data())
+def test_groups_and_the_one_step_lag(case, data):
+    jobs, fleet, concurrency = case
+    fleet = replace(fleet, failures=data.draw(failures(fleet.pool.replicas)))
+    compare(jobs, fleet, data.draw(clients_for(len(jobs), sessions=not concurrency)), concurrency)
+
+
 @settings(max_examples=10, deadline=None)
-@given(case=fleets(stages=2))
+@given(case=fleets(stages=2, async_scheduling=st.booleans()))
 def test_pipelines(case):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, concurrency=concurrency)
@@ -227,6 +245,8 @@ def everything(data: st.DataObject) -> None:
             stages=3 if kind == "pipelines" else 1,
             unit_blocks=data.draw(st.sampled_from([0, 2])),
             acceptance=acceptance,
+            groups=data.draw(GROUPS),
+            async_scheduling=data.draw(st.booleans()),
         )
     )
     count = fleet.pool.replicas + (fleet.prefill.replicas if fleet.prefill else 0)

@@ -50,6 +50,13 @@ def test_round_robin() -> None:
     assert began(result) == [(0.0, 0, (0, 2)), (0.0, 1, (1,))]
 
 
+def test_a_replica_with_a_lag_is_the_single_engine() -> None:
+    # H: the third step is decided when the second begins, with what is there by then though nothing will run.
+    limits = OracleLimits(4, 4, num_blocks=99, async_scheduling=True)
+    result = run_fleet_oracle([(0.0, 8, 1), (0.5, 2, 1), (1.5, 2, 1)], replicas(1, limits=limits))
+    assert began(result) == [(0.0, 0, (0,)), (1.0, 0, (0,)), (2.0, 0, (1,)), (3.0, 0, (2,))]
+
+
 def test_an_arrival_at_the_end_of_a_step_is_routed_after_it() -> None:
     # Replica 1 is done at 1.0 and so has fewer outstanding than replica 0 when request 2 arrives at 1.0.
     result = run_fleet_oracle([(0.0, 4, 3), (0.0, 4, 1), (1.0, 4, 1)], replicas(2, "least-outstanding"))

@@ -3,13 +3,14 @@
 Each example is run twice: by `simulate`, for times, blocks and hits, and step by step, for what each step is made of.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracle import OracleBatch, OracleJob, OracleLimits, OracleRequest, OracleResult, run_oracle
+from oracle import OracleBatch, OracleEngine, OracleJob, OracleLimits, OracleRequest, OracleResult, run_oracle
 
 from simulator import work
 from simulator.roofline import StepTable
@@ -24,7 +25,7 @@ UNIT_S = 2.0**-20
 TABLE = StepTable(
     token_s=(1000 + 11 * np.arange(4096)) * UNIT_S,
     logit_s=(100 + 2 * np.arange(129)) * UNIT_S,
-    slopes=np.array([3, 0, 7, 5, 0]) * UNIT_S,
+    slopes=np.array([3, 19, 7, 5, 23]) * UNIT_S,
     draft_s=13 * np.arange(65) * UNIT_S,
     loaded_s=17 * UNIT_S,
 )
@@ -37,6 +38,11 @@ def seconds(batch: OracleBatch) -> float:
     prompts = [part for part, decode in zip(batch, batch.decodes, strict=True) if not decode]
     logits = sum(new for new, _ in decodes) + len(prompts)
     drafting = len(decodes) if any(new > 1 for new, _ in decodes) else 0
+    windowed_s = 0.0
+    if batch.window:  # K
+        seen = [min(past + 1, batch.window) + new - 1 for new, past in decodes]
+        pairs = [min(position + 1, batch.window) for new, past in prompts for position in range(past, past + new)]
+        windowed_s = TABLE.slopes[1] * sum(seen) + TABLE.slopes[4] * sum(pairs)
     return float(
         TABLE.token_s[sum(new for new, _ in batch)]
         + TABLE.logit_s[logits]
@@ -45,6 +51,7 @@ def seconds(batch: OracleBatch) -> float:
         + TABLE.slopes[2] * sum(new for new, _ in prompts)
         + TABLE.slopes[3] * sum(work.pairs(new, past) for new, past in prompts)
         + TABLE.loaded_s * batch.loaded_tokens
+        + windowed_s
     )
 
 
@@ -79,6 +86,11 @@ def limits_of(rules: OracleLimits) -> Limits:
         host_units=rules.host_units,
         draft_tokens=rules.draft_tokens,
         expected_acceptance=rules.expected_acceptance,
+        async_scheduling=rules.async_scheduling,
+        window=rules.window,
+        full_groups=rules.full_groups,
+        window_groups=rules.window_groups,
+        window_blocks=-(-rules.window // rules.block_size) + 1 if rules.window else 0,
     )
 
 
@@ -152,23 +164,34 @@ def cases(
     block_size = draw(BLOCK_SIZES)
     if unit_blocks:
         rules["prefix_unit_tokens"] = block_size * draw(st.integers(1, unit_blocks))
+    rules["window"], rules["full_groups"], rules["window_groups"] = rules.pop("groups", (0, 1, 0))
+    rules["async_scheduling"] = rules.get("async_scheduling", False) and rules["policy"] == "continuous"
     rules["draft_tokens"] = drafts = len(rules.get("acceptance", ()))
     jobs = draw(workloads(rules.get("prefix_unit_tokens", 0), given_cache))
     seqs = draw(st.integers(1, 6))
     longest = max(job.prompt_tokens + job.output_tokens - 1 for job in jobs)
     budget = (1 + drafts) * (draw(st.integers(1, seqs)) if drafts else seqs) + draw(st.integers(0, 40))
-    return jobs, OracleLimits(
+    limits = OracleLimits(
         max_num_seqs=seqs,
         max_num_batched_tokens=budget if rules.get("chunked_prefill", True) else max(budget, longest),
-        num_blocks=-(-(longest + drafts) // block_size) + draw(st.integers(0, 30)),
+        num_blocks=0,
         block_size=block_size,
         full_prompt_must_fit=draw(st.booleans()),
         concurrency=draw(st.sampled_from([0, 0, 1, 3])),
         **rules,
     )
+    alone = OracleEngine(limits).blocks_for(longest + drafts)
+    spare = draw(st.integers(0, 30)) * (limits.full_groups + limits.window_groups)
+    return jobs, replace(limits, num_blocks=alone + spare)
 
 
 MIXING = st.sampled_from(["continuous", "prompts-first"])
+WINDOWS = st.sampled_from([1, 2, 5, 16, 33])
+GROUPS = st.one_of(
+    st.tuples(st.just(0), st.integers(1, 3), st.just(0)),  # no window
+    st.tuples(WINDOWS, st.integers(1, 2), st.integers(0, 3)),
+)
+WINDOWED = st.one_of(GROUPS, st.tuples(WINDOWS, st.just(0), st.integers(1, 2)))  # in every layer, too
 CHANCES = [(0.0, 0.0), (1.0, 1.0, 1.0), (0.7, 0.5, 0.9), (0.6,)]
 EVERYTHING = {
     "policy": MIXING,
@@ -179,6 +202,8 @@ EVERYTHING = {
     "acceptance": st.sampled_from([(), *CHANCES]),
     "expected_acceptance": st.booleans(),
     "host_units": st.sampled_from([0, 2, 9]),
+    "groups": GROUPS,
+    "async_scheduling": st.booleans(),
 }
 BATCHES = {"batch_size": st.integers(1, 8), "batch_wait_s": st.floats(0, 0.05)}
 RULES = {
@@ -194,6 +219,12 @@ RULES = {
     "P9: host": cases(policy=MIXING, unit_blocks=3, host_units=st.integers(1, 9)),
     "P10: given": cases(policy=MIXING, unit_blocks=3, host_units=st.sampled_from([0, 4]), given_cache=True),
     "S: speculation": cases(policy=MIXING, acceptance=st.sampled_from(CHANCES), expected_acceptance=st.booleans()),
+    "K: groups and windows": cases(policy=MIXING, groups=WINDOWED),
+    "K: static": cases(policy="static", groups=WINDOWED, **BATCHES),
+    "K: uncached": cases(policy="uncached", groups=WINDOWED),
+    "K: drafts": cases(policy=MIXING, groups=WINDOWED, acceptance=st.sampled_from(CHANCES)),
+    "K: prefix cache": cases(policy=MIXING, groups=GROUPS, unit_blocks=3, host_units=st.sampled_from([0, 4])),
+    "H: one-step lag": cases(policy="continuous", async_scheduling=True, by_priority=st.booleans()),
     "everything": cases(unit_blocks=3, given_cache=True, **EVERYTHING),
 }
 

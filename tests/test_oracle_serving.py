@@ -3,6 +3,8 @@
 The letters are the rules of docs/serving-rules.md.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracle import OracleJob, OracleLimits, OracleResult, run_oracle
@@ -132,6 +134,46 @@ def test_given_cache() -> None:
     two = run_oracle([OracleJob(0.0, 3, 4, given=True)] * 2, limits, one_second)
     assert timetable(two) == [((0, 1, 3), (1, 1, 3)), ((0, 1, 4),), ((0, 1, 5),), ((1, 5, 0),), ((1, 1, 5),)]
     assert held(two) == [4, 3, 3, 3, 3]
+
+
+# ---------------------------------------------------------------- K, H
+
+
+def test_a_window_bounds_blocks() -> None:
+    # Blocks of 2: a window of 3 touches 3 of them at most, in each of two windowed groups; one group is full.
+    limits = OracleLimits(4, 100, num_blocks=99, block_size=2, window=3, window_groups=2)
+    result = run_oracle([(0.0, 3, 6)], limits, one_second)
+    assert held(result) == [3 * 2, 3 * 2, 3 * 3, 3 * 3, 4 + 2 * 3, 4 + 2 * 3]
+    assert held(run_oracle([(0.0, 20, 1)], replace(limits, full_groups=0), one_second)) == [2 * 3]
+    # 20 tokens fit into 10 + 2 x 3 blocks, and would not without the window.
+    assert run_oracle([(0.0, 20, 1)], replace(limits, num_blocks=16), one_second).rejected == []
+    assert run_oracle([(0.0, 20, 1)], replace(limits, num_blocks=16, window=20), one_second).rejected == [0]
+
+
+def test_a_unit_takes_the_blocks_of_full_groups_alone() -> None:
+    # A unit of 4 tokens: 2 blocks in each of 2 full groups. B finds it, and takes its own 2 windowed blocks of it.
+    limits = OracleLimits(4, 64, 99, block_size=2, prefix_unit_tokens=4, window=2, full_groups=2, window_groups=1)
+    result = run_oracle([OracleJob(0.0, 6, 1, ids=(1,)), OracleJob(0.0, 6, 1, ids=(1,))], limits, one_second)
+    assert timetable(result) == [((0, 6, 0), (1, 2, 4))]
+    assert held(result) == [4 + (2 + 2) + (2 + 2)]
+
+
+def test_a_step_sees_what_came_before_the_last_one_began() -> None:
+    # B comes during the first step and C at its end, when the third is decided; D, later, is in the fourth.
+    limits = OracleLimits(4, 64, num_blocks=99, async_scheduling=True)
+    result = run_oracle([(0.0, 4, 4), (0.5, 4, 1), (1.0, 4, 1), (1.5, 4, 1)], limits, one_second)
+    assert timetable(result) == [((0, 4, 0),), ((0, 1, 4),), ((0, 1, 5), (1, 4, 0), (2, 4, 0)), ((0, 1, 6), (3, 4, 0))]
+
+
+def test_an_engine_that_runs_dry_sees_all() -> None:
+    # B comes during A's only step: nothing was decided, so B starts with C, at once.
+    limits = OracleLimits(4, 4, num_blocks=99, async_scheduling=True)
+    together = run_oracle([(0.0, 4, 1), (0.5, 2, 1), (0.75, 2, 1)], limits, one_second)
+    assert timetable(together) == [((0, 4, 0),), ((1, 2, 0), (2, 2, 0))]
+    # Of A's two steps, B comes during the first, so the third is decided with B alone when the second begins.
+    apart = run_oracle([(0.0, 8, 1), (0.5, 2, 1), (1.5, 2, 1)], limits, one_second)
+    assert timetable(apart) == [((0, 4, 0),), ((0, 4, 4),), ((1, 2, 0),), ((2, 2, 0),)]
+    assert [step.start_s for step in apart.steps] == [0.0, 1.0, 2.0, 3.0]
 
 
 # ---------------------------------------------------------------- P

@@ -142,11 +142,12 @@ def test_states_take_their_share_of_the_memory() -> None:
     assert limits(free.deployment).max_num_seqs == free.max_num_seqs
 
 
-def test_prefix_caching_over_states_is_refused_by_name() -> None:
+@pytest.mark.parametrize("model", ["qwen3.5-27b", "mistral-7b-v0.1"])  # with states; with windows in all layers
+def test_prefix_caching_over_states_or_windows_alone_is_refused_by_name(model) -> None:
     times = np.array([0.0, 1.0])
     lengths = np.array([64, 64])
     requests = Requests(times, lengths, lengths, prefixes=Prefixes.of([[1], [1]]))
-    caching = deploy("qwen3.5-27b", "h200-sxm")
+    caching = deploy(model, "h200-sxm")
     assert caching.engine.prefix_caching
     with pytest.raises(NotModelledError, match="with prefix caching"):
         limits(caching, requests)
