@@ -24,6 +24,7 @@ LEVELS = (0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 0.75, 0.85, 0.9, 0.95, 0.975)
 ENOUGH = 6  # groups; a rarer kind takes the residuals of its metric, or of all
 GENERAL, GRID = 2.0, 40  # setups that the shipped quantiles are worth beside a user's own; points that stand for them
 Quantiles = tuple[float, ...]
+Floats = npt.NDArray[np.float64]
 Group = tuple[str, str, str]
 Basis = Literal["measured", "fitted", "family", "guess"]
 SURER: tuple[Basis, ...] = ("fitted", "family", "guess")
@@ -111,13 +112,18 @@ def _quantiles(some: list[Residual]) -> Quantiles:
         sizes[each.group] += 1
     values = np.array([each.value for each in some])
     weights = np.array([1 / sizes[each.group] for each in some])
-    order = np.argsort(values)
-    middle: npt.NDArray[np.float64] = np.cumsum(weights[order]) - weights[order] / 2
-    at = np.interp(_wider(len({group[:2] for group in sizes})), middle / weights.sum(), values[order])
+    at = _weighted(values, weights, _wider(len({group[:2] for group in sizes})))
     return tuple(round(float(each), 4) for each in at)
 
 
-def _wider(units: int) -> npt.NDArray[np.float64]:
+def _weighted(values: Floats, weights: Floats, levels: npt.ArrayLike) -> Floats:
+    """Return quantiles of values that weigh differently."""
+    order = np.argsort(values)
+    middle = np.cumsum(weights[order]) - weights[order] / 2
+    return np.asarray(np.interp(np.asarray(levels), middle / weights.sum(), values[order]))
+
+
+def _wider(units: int) -> Floats:
     """Move levels outwards by one in n, as conformal prediction does for a new one: the next device of a source."""
     levels = np.array(LEVELS)
     return np.clip(0.5 + (levels - 0.5) * (1 + 1 / units), 0.0, 1.0)
@@ -157,9 +163,7 @@ def with_own(residuals: Sequence[float], metric: str, regime: str) -> Mapping[st
     spread = np.interp((np.arange(GRID) + 0.5) / GRID, LEVELS, general)
     values = np.array([*residuals, *spread])
     weights = np.repeat([1.0, GENERAL / GRID], [len(residuals), GRID])
-    order = np.argsort(values)
-    middle = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
-    return {**shipped(), kind: tuple(float(each) for each in np.interp(LEVELS, middle, values[order]))}
+    return {**shipped(), kind: tuple(float(each) for each in _weighted(values, weights, LEVELS))}
 
 
 @cache

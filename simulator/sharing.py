@@ -54,11 +54,6 @@ class Prefixes:
         flat = np.array([unit for each in lists for unit in each], np.int64)
         return cls(flat, np.cumsum(count) - count, count, unit_tokens)
 
-    @classmethod
-    def none(cls, requests: int) -> "Prefixes":
-        """Return the prefixes of requests that share nothing."""
-        return cls(np.zeros(0, np.int64), np.zeros(requests, np.int64), np.zeros(requests, np.int64))
-
     @property
     def distinct(self) -> int:
         """How many different ids there are."""

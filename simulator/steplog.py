@@ -35,6 +35,12 @@ def parts_of(s: "State") -> tuple[Part, ...]:
     return (*parts, *(part for part in chunks if part.new_tokens > 0))
 
 
+def kind_of(parts: Sequence[Part]) -> str:
+    """Return prefill, decode or mixed; a chunk of one token after a past is a decode, as in `work.count`."""
+    decodes = sum(part.new_tokens == 1 and part.past_tokens > 0 for part in parts)
+    return "prefill" if not decodes else "decode" if decodes == len(parts) else "mixed"
+
+
 @dataclass(frozen=True, slots=True)
 class LoggedStep:
     """One step: when it started, how long it took, and what it computed."""
@@ -45,9 +51,8 @@ class LoggedStep:
 
     @property
     def kind(self) -> str:
-        """prefill, decode or mixed; a chunk of one token after a past is a decode, as in `work.count`."""
-        decodes = sum(part.new_tokens == 1 and part.past_tokens > 0 for part in self.parts)
-        return "prefill" if not decodes else "decode" if decodes == len(self.parts) else "mixed"
+        """prefill, decode or mixed."""
+        return kind_of(self.parts)
 
     def counts(self, window: int | None = None) -> Counts:
         """Count its work as the simulator does."""

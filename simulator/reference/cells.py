@@ -7,7 +7,7 @@ import numpy as np
 
 from simulator.reference.engine import Executor
 from simulator.reference.guard import Guard, Timing, timing_of
-from simulator.steplog import Part
+from simulator.steplog import Part, kind_of
 from simulator.work import Counts, count
 from simulator.work import Sequence as Row
 
@@ -23,7 +23,7 @@ class Cell(NamedTuple):
     @property
     def kind(self) -> str:
         """prefill, decode or mixed."""
-        return "mixed" if self.decodes and self.new else "decode" if self.decodes else "prefill"
+        return kind_of(self.parts())
 
     @property
     def cached_tokens(self) -> int:

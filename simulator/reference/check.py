@@ -23,9 +23,9 @@ from simulator.reference.checkpoint import Checkpoint
 from simulator.reference.clock import WallClock
 from simulator.reference.device import Device
 from simulator.reference.engine import Executor, engine_limits, random_prompts, serve
-from simulator.reference.guard import Guard, Pulse, Timing, drift
+from simulator.reference.guard import Guard, Pulse, Timing, drift, other_process
 from simulator.reference.miniloads import LENGTHS, mini_loads
-from simulator.reference.probe import Probe, between, ceilings, ceilings_elsewhere, other_process
+from simulator.reference.probe import Probe, between, ceilings, ceilings_elsewhere
 from simulator.reference.transformer import Build, Transformer
 from simulator.roofline import StepModel, StepTable
 from simulator.simulate import simulate

@@ -7,12 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from simulator.errors import InfercastError
 from simulator.reference.device import Device
 
 Floats = npt.NDArray[np.float64]
@@ -53,8 +54,17 @@ class Pulse(NamedTuple):
     @classmethod
     def elsewhere(cls) -> "Pulse":
         """Measure one core in a process of its own, whose threads are nothing to an engine that runs in this one."""
-        command = [sys.executable, "-m", __name__]
-        return cls(*json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))  # noqa: S603
+        return cls(*other_process("the pulse", "simulator.reference.guard", (), "Run it again"))
+
+
+def other_process(what: str, module: str, words: Sequence[str], remedy: str) -> Any:
+    """Run a module of ours in a process of its own, and return the JSON that it prints."""
+    command = [sys.executable, "-m", module, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own command
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise InfercastError(what, f"it failed: {last}", remedy)
+    return json.loads(done.stdout)
 
 
 def drift(pulses: Sequence[Pulse]) -> float:

@@ -1,17 +1,14 @@
 """Ceilings and op tables of a device, measured with the engine's own kernels."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from simulator.errors import InfercastError
 from simulator.layers import Attention
 from simulator.model import Model
 from simulator.optables import OpTables, gemm_shapes
@@ -21,7 +18,7 @@ from simulator.reference.cache import BlockPool, CacheShape, LayerCache
 from simulator.reference.checkpoint import random_checkpoint
 from simulator.reference.device import Device
 from simulator.reference.engine import Executor
-from simulator.reference.guard import Timing, timed
+from simulator.reference.guard import Timing, other_process, timed
 from simulator.reference.linear import Linear, make_linear
 from simulator.reference.transformer import Build, Transformer
 from simulator.steplog import Part
@@ -57,16 +54,6 @@ def ceilings(device: Device, names: Iterable[str] = ("fp32", "bf16")) -> Ceiling
         found[name] = 2.0 * size**3 / timing.seconds
         spreads.append(timing.spread_s / timing.seconds)
     return Ceilings(numbers.nbytes / reading.seconds, found, max(spreads))
-
-
-def other_process(what: str, module: str, words: Sequence[str], remedy: str) -> Any:
-    """Run a module of ours in a process of its own, and return the JSON that it prints."""
-    command = [sys.executable, "-m", module, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own command
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise InfercastError(what, f"it failed: {last}", remedy)
-    return json.loads(done.stdout)
 
 
 def ceilings_elsewhere(device: Device) -> Ceilings:
