@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from simulator.config_fields import Fields
 from simulator.errors import NotModelledError
-from simulator.work import number_format
+from simulator.formats import number_format
 
 # What stays in the model's own type in any format: heads, embeddings, norms, routers; a vision part is left out.
 _UNCONVERTED = re.compile(r"(lm_head|embed\w*|norm\w*|gate|router|e_score_correction_bias)$|vis(ion|ual)|projector")

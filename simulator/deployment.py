@@ -47,6 +47,7 @@ class Deployment:
     engine: Engine
     layout: Layout
     settings: Settings = Settings()
+    step_factor: float = 1.0  # on the times of the event loop's steps: what an error of them would come to
 
     def __post_init__(self) -> None:
         context = self.settings.max_model_len
@@ -140,24 +141,31 @@ class Deployment:
         return self.settings.memory_fraction or float(self.engine.memory.fraction)
 
     def step_table(self, *, light: bool = False) -> StepTable:
-        """Return the same for the event loop, as long as its steps can be."""
-        return self.step_model(light=light).table(self.max_num_batched_tokens, self.max_num_seqs)
+        """Return the same for the event loop, as long as its steps can be, times `step_factor`."""
+        table = self.step_model(light=light).table(self.max_num_batched_tokens, self.max_num_seqs)
+        return StepTable._make(part * self.step_factor for part in table)
 
     def step_model(self, *, light: bool = False) -> StepModel:
         """Return the seconds of its steps, or the speed of light that no kernel can beat."""
         offload, engine = self.settings.offload, self.engine
+        kernels = engine.kernels_on(self.hardware)
+        if self.layout.pp > 1:
+            kernels = kernels.model_copy(update={"launch": kernels.launch * kernels.split_launch})
         by_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
+        each_s = engine.overheads.sequence_s / self.layout.dp  # a rank's process handles the sequences of its own
         return StepModel(
-            self.ops,
+            tuple(op.with_every_expert() for op in self.ops) if engine.every_expert and not light else self.ops,
             self.hardware,
-            engine.overheads,
+            engine.overheads.model_copy(update={"sequence_s": each_s}),
             light=light,
-            kernels=engine.kernels_on(self.hardware),
+            kernels=kernels,
             draft_ops=self.draft.ops,
             draft_tokens=self.draft_tokens,
             micro_batch_tokens=engine.micro_batch_tokens,
             loaded_token_s=self._loaded_token_s(light=light),
             host_cost=by_host,
+            context_tokens=self.context_tokens,
+            least_s=0.0 if light else engine.overheads.layer_s * len(self.model.layer_names),
         )
 
     def _loaded_token_s(self, *, light: bool) -> float:

@@ -1,17 +1,21 @@
 """Every serving engine: its scheduling rules, its defaults by device, its memory convention, its overheads."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
 from simulator.errors import ProfileError, nearest
 from simulator.hardware import DeviceClass, Hardware, PeakName
 from simulator.profile import Bytes, Figure, Fraction, Number, Profile, Seconds, Source, Strict, Whole, find, names
+from simulator.work import Array
 
 KIND = "engines"
 UNITY = Figure(1.0, Source(text="the kernels that the device was measured with", date="", evidence="derived"))
+NONE = Figure(0.0, Source(text="a captured graph, or a host faster than the device", date="", evidence="derived"))
 EXPERTS = Figure(
     0.65,
     Source(
@@ -20,6 +24,9 @@ EXPERTS = Figure(
         evidence="derived",
     ),
 )
+FUSED = {"score_bytes": None, "per_head": None, "per_head_crowded": None}
+CROWDED_HEADS = 512  # sequences x query heads beyond which the other kernel runs (vllm/attention/ops/paged_attn.py)
+CAPTURED_TOKENS = 8192  # of context at most in a captured graph (vLLM: max_seq_len_to_capture), shorter for some models
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
 RECALLED = Source(text="rules as documented for the engine, recalled", date="", evidence="guess")
@@ -31,9 +38,22 @@ class Kernels(Strict):
     `compute`, `memory`: matrix products; `unpacked`, `packed`: further shares of the two where weights are unpacked
     before they are multiplied; `experts`: a further share of the compute rate for routed experts; `cache`: reading the
     cache; `attention`: prompts; `half_length`: times the length at which a prompt's attention reaches half of its rate;
-    `widened`: types that weights are unpacked from, though the device could multiply them. `launch`: times the launch
-    of a kernel alone, below 1 inside a captured graph, above 1 where a slow host launches; `link`: times the duration
+    `streams`: products read weights at the best rate of any kernel of the device, as those tuned for decode do, not at
+    that of its tables' products, whose start counts in it; `widened`: types that weights are unpacked from, though the
+    device could multiply them. `launch`: times the launch
+    of a kernel alone, below 1 inside a captured graph, above 1 where a slow host launches; `link`: times the latency
     of collectives.
+
+    `per_head`, `per_head_crowded`: share of the bandwidth at which query heads read the cache each for itself, in a
+    batch of few and of many heads (`CROWDED_HEADS`); none where the query heads of a group share what they read.
+    vLLM's paged attention before 0.6 has one block of threads per sequence and query head (csrc/attention), and for
+    many of them a kernel that keeps a row of `CAPTURED_TOKENS` scores in shared memory, which bounds the blocks at
+    work: `per_head_crowded` is for rows so long, and grows as they shrink.
+
+    `score_bytes`: bytes that prompts without fused attention move per score, a number for each head and pair of a query
+    and a key. `unpack_tokens`: tokens that a CPU unpacks weights for at once (Format.unpacking). `expert_tile`: each
+    expert computes a multiple of so many tokens; none: what reaches it. `split_launch`: times `launch` again where
+    layers are split over devices, without a captured graph.
     """
 
     families: tuple[str, ...] = ()  # of devices that it holds for; none is all
@@ -49,14 +69,35 @@ class Kernels(Strict):
     cache: Number = UNITY
     attention: Number = UNITY
     half_length: Number = UNITY
+    per_head: Number | None = None
+    per_head_crowded: Number | None = None
+    per_head_formats: tuple[str, ...] = ()  # of the cache for which heads read apart; none is all
+    score_bytes: Number | None = None
+    unpack_tokens: Number | None = None
+    expert_tile: Number | None = None
+    streams: bool = False
     widened: tuple[PeakName, ...] = ()
     launch: Number = UNITY
+    split_launch: Number = UNITY
     link: Number = UNITY
 
     def holds(self, hardware: Hardware) -> bool:
         """Tell whether the rule is for a device."""
         family, device = hardware.family, hardware.id
         return family in (self.families or (family,)) and device in (self.devices or (device,))
+
+    def reads_per_head(self, cache_format: str) -> bool:
+        """Tell whether query heads read a cache of a format each for itself."""
+        return self.per_head is not None and cache_format in (self.per_head_formats or (cache_format,))
+
+    def reading_per_head(self, heads: Array, context_tokens: int) -> Array:
+        """Return the share of the bandwidth of sequences x query heads that read the cache each for itself.
+
+        0 heads: nothing is known of the batch, and it counts as crowded.
+        """
+        apart, crowded = float(self.per_head or math.inf), float(self.per_head_crowded or math.inf)
+        crowded = min(crowded * CAPTURED_TOKENS / min(context_tokens, CAPTURED_TOKENS), apart)
+        return np.where((heads > 0) & (heads <= CROWDED_HEADS), apart, crowded)
 
     def experts_share(self, peak: PeakName) -> float:
         """Return the share of the compute rate that routed experts reach when multiplied in a type."""
@@ -96,11 +137,16 @@ class MemoryRule(Strict):
 
 
 class Overheads(Strict):
-    """Host time that no kernel hides, of an engine on a current server."""
+    """Host time of an engine on a current server: what no kernel hides, and `layer_s`.
+
+    Where no graph is captured, the host launches the kernels of a layer in `layer_s` while the device works: a step
+    takes as long as the slower of the two.
+    """
 
     step_s: Seconds
     sequence_s: Seconds
     request_s: Seconds
+    layer_s: Seconds = NONE
 
 
 def _origin(raw: object, info: ValidationInfo) -> object:
@@ -161,6 +207,9 @@ class Engine(Profile):
     batch_wait_s: Annotated[float, Field(ge=0.0)] = 0.0  # or once the oldest has waited so long
     reservation: Reservation = "paged"
     micro_batch_tokens: Annotated[int, Field(ge=0)] = 0  # a step runs in parts of so many tokens; 0: in one
+    flash_attention: bool | None = None  # attention fused or not, where the kernels' figures cover both
+    read_bucket: Annotated[int, Field(ge=0)] = 0  # the cache is read up to the next power of two from so many tokens on
+    every_expert: bool = False  # a token passes all experts, and what the router did not choose is dropped
     fp8_cache: bool = False  # the cache is fp8 where the weights are fp8 or fp4
     memory: MemoryRule
     overheads: Overheads
@@ -180,7 +229,7 @@ class Engine(Profile):
         """Return what its kernels reach on a device: the first rule that holds, or all of the achievable rates."""
         for rule in self.kernels:
             if rule.holds(hardware):
-                return rule
+                return rule.model_copy(update=FUSED) if self.flash_attention else rule
         return load_engine(self.kernels_of).kernels_on(hardware) if self.kernels_of else Kernels()
 
     def default(self, setting: Literal["max_num_seqs", "max_num_batched_tokens"], hardware: Hardware) -> int:

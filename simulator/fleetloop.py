@@ -12,7 +12,7 @@ from simulator.queues import enqueue
 from simulator.roofline import StepTable
 from simulator.routers import choose
 from simulator.scheduler import complete, schedule, wake_s
-from simulator.simulate import STEP, decode_seconds, note, prompt_seconds
+from simulator.simulate import STEP, note, prompt_seconds, step_seconds
 from simulator.state import NOBODY, State, view
 from simulator.world import (
     World,
@@ -173,7 +173,7 @@ def _begin_steps(w: World, tables: Tables, now_s: float, steps: npt.NDArray[np.v
             hall.wake_s = min(hall.wake_s, wake_s(s, now_s))
             continue
         prompt_s = prompt_seconds(s, table)
-        work_s = decode_seconds(s, table) + prompt_s
+        work_s = step_seconds(s, table, prompt_s)
         end_s = _pass_stages(w, replica, now_s, work_s)
         note(s, steps, rows, now_s, work_s if w.rules.places == 1 else end_s - now_s, prompt_s)
         steps[rows].work_s, steps[rows].replica = work_s, replica

@@ -1,7 +1,9 @@
 """Every device: data-sheet peaks, achievable fractions of them, and how devices are linked."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from simulator.errors import ProfileError
 from simulator.profile import (
@@ -61,6 +63,7 @@ class Achievable(Strict):
     decode_attention: DecodeAttention | None = None
     prefill_attention: PrefillAttention | None = None
     stream_memory_fraction: Fraction | None = None
+    copy_memory_fraction: Fraction | None = None  # a plain copy of gigabytes
     stream_launch_s: Seconds | None = None  # of one norm, activation or rotation; none is nothing
     all_reduce: dict[int, Collective] = {}
     ring_all_reduce: dict[int, Collective] = {}  # where a library's ring is faster than `all_reduce` for large messages
@@ -72,10 +75,17 @@ class Achievable(Strict):
             decode_attention=self.decode_attention or other.decode_attention,
             prefill_attention=self.prefill_attention or other.prefill_attention,
             stream_memory_fraction=self.stream_memory_fraction or other.stream_memory_fraction,
+            copy_memory_fraction=self.copy_memory_fraction or other.copy_memory_fraction,
             stream_launch_s=self.stream_launch_s or other.stream_launch_s,
             all_reduce=self.all_reduce or other.all_reduce,
             ring_all_reduce=self.ring_all_reduce,
         )
+
+    @property
+    def best_memory_fraction(self) -> float:
+        """Share of the bandwidth of whatever reaches most of it: products of any type, attention, a copy."""
+        found = [each.memory_fraction for each in (*self.gemm.values(), self.decode_attention) if each]
+        return float(max((*found, self.copy_memory_fraction or 0.0)))
 
 
 class Link(Strict):
@@ -95,6 +105,7 @@ class Hardware(Profile):
     device_class: DeviceClass
     aliases: tuple[str, ...] = ()
     notes: str = ""
+    seen_as: Annotated[int, Field(gt=0)] = 1  # devices that software sees in a package that measurements count as one
     memory_marketed_bytes: Bytes
     memory_reported_bytes: Bytes | None = None
     memory_bytes_per_s: BytesPerS
@@ -104,6 +115,7 @@ class Hardware(Profile):
     pcie_bytes_per_s: BytesPerS | None = None
     network_bytes_per_s: BytesPerS | None = None  # of one device to other nodes, per direction
     tdp_w: Watts | None = None
+    cores: Annotated[int, Field(gt=0)] | None = None  # of a CPU: where fewer threads run, its peaks are theirs
     achievable: Achievable = Achievable()
 
     @property

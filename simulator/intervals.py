@@ -5,6 +5,12 @@ model) group, so that a large source counts once. What a prediction rests on dec
 those of a fit without its device and model together, `family` those of a fit without its device, `guess` those of a fit
 without its device or its source. `tools/score.py` makes the residuals, `tools/fit_intervals.py` the table and the
 coverage on devices and sources left out of it.
+
+Near saturation an open loop makes more of an error than a residual shows that was measured elsewhere: a step 5 % longer
+may double the queue. There the load is simulated again with the shortest and the longest steps that the interval of
+saturated throughput allows, and the interval holds both outcomes and no less than that of a closed loop. Runs whose
+rate was raised until published limits of latency bound (MLPerf's servers: `limited`) are all near it: they have
+residuals of their own.
 """
 
 from collections import defaultdict
@@ -20,6 +26,9 @@ from simulator.deployment import Deployment
 from simulator.profile import Figure, read_yaml
 from simulator.roofline import Rates
 
+LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_latency_ms")
+LIKE = {"itl_ms": "tpot_ms", "e2e_latency_ms": "tpot_ms"}  # whose residuals stand for those of too few groups
+STEPS = (("throughput_out_tok_s", "offline"), ("tpot_ms", "closed_loop"), ("tpot_ms", "open_loop"))
 LEVELS = (0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 0.75, 0.85, 0.9, 0.95, 0.975)
 ENOUGH = 6  # groups; a rarer kind takes the residuals of its metric, or of all
 GENERAL, GRID = 2.0, 40  # setups that the shipped quantiles are worth beside a user's own; points that stand for them
@@ -38,6 +47,7 @@ class Residual(NamedTuple):
     group: Group
     value: float
     basis: Basis = "fitted"
+    id: str = ""  # of the row
 
 
 class Interval(NamedTuple):
@@ -56,12 +66,21 @@ class Interval(NamedTuple):
         """
         return value * self.low, value * self.high
 
+    def holding(self, value: float, others: Iterable[float]) -> "Interval":
+        """Return it no narrower than other predictions of the same value; infinity for one without a bound.
+
+        >>> Interval(0.8, 1.5, 0.8, "fitted").holding(20.0, [15.0, 60.0]).around(20.0)
+        (15.0, 60.0)
+        """
+        ratios = [each / value for each in others]
+        return self._replace(low=min(self.low, *ratios, 1.0), high=max(self.high, *ratios, 1.0))
+
 
 def interval(deployment: Deployment, metric: str, regime: str, level: float = 0.8) -> Interval:
     """Return the interval of a metric (of the measurement files) of a deployment in a regime.
 
-    Regimes: single, fixed_batch, closed_loop, open_loop, offline. Dollars per token are the interval of
-    throughput_out_tok_s turned round.
+    Regimes: single, fixed_batch, closed_loop, open_loop, limited, offline. Dollars per token are the interval of
+    throughput_out_tok_s turned round. Latencies of an open loop are to be `holding` those at both `step_factors`.
 
     >>> from simulator.deployment import deploy
     >>> found = interval(deploy("llama-3.1-8b", "h100-sxm"), "tpot_ms", "fixed_batch", 0.8)
@@ -72,6 +91,22 @@ def interval(deployment: Deployment, metric: str, regime: str, level: float = 0.
     known = "throughput_out_tok_s" if metric == "req_s" else metric
     own = deployment.engine.kernels_on(deployment.hardware).residuals.get(f"{known} {regime}", ())
     return Interval(*bounds(with_own(own, known, regime), known, regime, level, basis), level, basis)
+
+
+def step_factors(deployment: Deployment, level: float = 0.8) -> tuple[float, float]:
+    """Return the factors on the times of steps between which a share `level` lies.
+
+    They are those of saturated throughput turned round, or of a TPOT under load where a user measured only that.
+
+    >>> from simulator.deployment import deploy
+    >>> short, long = step_factors(deploy("llama-3.1-8b", "h100-sxm"))
+    >>> short < 1.0 < long
+    True
+    """
+    own = deployment.engine.kernels_on(deployment.hardware).residuals
+    metric, regime = next((kind for kind in STEPS if " ".join(kind) in own), STEPS[0])
+    found = interval(deployment, metric, regime, level)
+    return (1 / found.high, 1 / found.low) if metric == STEPS[0][0] else (found.low, found.high)
 
 
 def basis_of(deployment: Deployment) -> Basis:
@@ -93,10 +128,19 @@ def kinds(metric: str, regime: str, basis: Basis) -> tuple[str, ...]:
     return f"{name} {metric} {regime}", f"{name} {metric}", name, "all"
 
 
+def _known_as(metric: str, regime: str, basis: Basis) -> tuple[str, ...]:
+    """Name the kinds that have a row's errors, the narrowest first; open loops have those of closed loops."""
+    under = "closed_loop" if regime == "open_loop" else regime
+    own = (kinds(metric, each, basis)[0] for each in (regime, under))
+    return *own, *kinds(LIKE.get(metric, metric), under, basis)
+
+
 def table(residuals: Iterable[Residual]) -> dict[str, Quantiles]:
     """Return the quantiles at LEVELS of every kind that has ENOUGH groups."""
     found: dict[str, list[Residual]] = defaultdict(list)
     for each in residuals:
+        if is_simulated(each):
+            continue
         for kind in kinds(each.metric, each.regime, each.basis):
             found[kind].append(each)
     return {
@@ -104,6 +148,11 @@ def table(residuals: Iterable[Residual]) -> dict[str, Quantiles]:
         for kind, some in sorted(found.items())
         if len({each.group for each in some}) >= ENOUGH or kind == "all"
     }
+
+
+def is_simulated(each: Residual) -> bool:
+    """Tell whether a residual is of a latency of an open loop, whose interval is simulated."""
+    return each.regime == "open_loop" and each.metric in LATENCIES
 
 
 def _quantiles(some: list[Residual]) -> Quantiles:
@@ -142,7 +191,7 @@ def bounds(
     surer = SURER[: SURER.index(basis) + 1] if basis in SURER else SURER[:1]  # what rests on less is no surer
     ends = [0.0]
     for each in surer:
-        known = next(quantiles[kind] for kind in kinds(metric, regime, each) if kind in quantiles)
+        known = next(quantiles[kind] for kind in _known_as(metric, regime, each) if kind in quantiles)
         ends += [float(end) for end in np.interp([(1 - level) / 2, (1 + level) / 2], LEVELS, known)]
     return float(np.exp(min(ends))), float(np.exp(max(ends)))
 
@@ -158,7 +207,7 @@ def with_own(residuals: Sequence[float], metric: str, regime: str) -> Mapping[st
     """
     if not residuals:
         return shipped()
-    kind, *_ = names = kinds(metric, regime, "measured")
+    kind, *_ = names = _known_as(metric, regime, "measured")
     general = next(shipped()[name] for name in names if name in shipped())
     spread = np.interp((np.arange(GRID) + 0.5) / GRID, LEVELS, general)
     values = np.array([*residuals, *spread])

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from simulator.errors import ProfileError
+from simulator.formats import number_format
 from simulator.latent import LatentAttention
 from simulator.primitives import (
     SINGLE,
@@ -25,7 +26,7 @@ from simulator.primitives import (
 )
 from simulator.profile import Strict
 from simulator.recurrent import GatedDeltaNet, Mamba, Mamba2
-from simulator.work import Counts, Experts, Layout, Op, Weights, number_format
+from simulator.work import Counts, Experts, Layout, Op, Weights
 
 EXPERT_LAUNCHES = 6  # choose experts, sort tokens, two grouped products with the activation between, sum
 
@@ -95,6 +96,7 @@ class Attention(Strict):
                 flops_per_pair=4.0 * width,
                 cache_bytes=self.cache_bytes_per_token(layout),
                 windowed=self.window is not None,
+                heads=self._local(layout),
             ),
             *((elementwise("output gate", 3 * width, layout),) if self.gate else ()),
             linear("output projection", (width, hidden), layout),

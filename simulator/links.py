@@ -22,7 +22,7 @@ class Transfer(NamedTuple):
 
 
 class Links:
-    """The links of a device; an engine takes `slower` times as long for collectives, `light` is their peak."""
+    """The links of a device; collectives of an engine start `slower` times as late, `light` is the links' peak."""
 
     def __init__(self, hardware: Hardware, slower: float, *, light: bool) -> None:
         self.hardware, self.slower, self.light = hardware, slower, light
@@ -92,8 +92,8 @@ class Links:
         return known[size].latency_s * self.slower, self._reached(known[size])
 
     def _reached(self, collective: Collective) -> float:
-        """Return the bus bandwidth under the engine, no more than the link's own where it is known."""
-        link, reached = self.hardware.link, collective.bus_bytes_per_s / self.slower
+        """Return the bus bandwidth, no more than the link's own where it is known."""
+        link, reached = self.hardware.link, collective.bus_bytes_per_s
         most = link.bytes_per_s if link else self.hardware.pcie_bytes_per_s
         return min(reached, most or reached)
 

@@ -5,11 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator import mlperf
 from simulator.deployment import Deployment
 from simulator.engine import Engine
 from simulator.errors import NotModelledError
 from simulator.lengths import Fixed, Independent, Lengths, LogNormal, Uniform
 from simulator.measurements import Setup
+from simulator.mlperf import is_mlperf
+from simulator.recipes import request_count
 from simulator.sharing import Prefixes
 from simulator.workload import ClosedLoop, OpenLoop, Workload
 
@@ -21,21 +24,8 @@ GATHERED_STEPS = 20  # batch_wait_timeout_iters of InferenceMAX's TensorRT-LLM s
 AIPERF_PROMPTS = 100  # AIPerf draws so many prompts and repeats them (--num-dataset-entries of its versions of 2025)
 UNITS = 32  # that a repeated prompt is cached in: fewer than the engine's blocks, for speed
 ROUNDS = 10  # requests per place of a closed loop, as InferenceMAX and most load generators use
-MLPERF_INPUT_TOKENS = {  # mean prompt of each MLPerf data set: recalled from mlcommons/inference's reference pages
-    **{"llama-2-70b": 294.0, "mixtral-8x7b": 145.0, "llama-3.1-405b": 9428.0, "llama-3.1-8b": 778.0},
-    **{"deepseek-r1": 800.0, "gpt-j-6b": 778.0},
-}
-MLPERF_OUTPUT_TOKENS = {"gpt-j-6b": 69.0, "llama-3.1-8b": 128.0}  # recalled, where a run does not say
-MLPERF_LIMITS_S = {  # p99 of TTFT and TPOT of a valid run, server and interactive: inference_rules.adoc, recalled
-    "llama-2-70b": ((2.0, 0.2), (0.45, 0.04)),
-    "mixtral-8x7b": ((2.0, 0.2), (2.0, 0.2)),
-    "llama-3.1-405b": ((6.0, 0.175), (4.5, 0.08)),
-    "llama-3.1-8b": ((2.0, 0.1), (0.5, 0.03)),
-    "deepseek-r1": ((2.0, 0.08), (2.0, 0.08)),
-    "gpt-j-6b": ((20.0, 20.0), (20.0, 20.0)),
-}
 LONGEST = 4  # guess: data sets cut at so many times their mean
-OFFLINE_REQUESTS, MLPERF_REQUESTS, OPEN_REQUESTS = 3_000, 12_000, 2_000  # MLPerf runs take ten minutes at least
+OFFLINE_REQUESTS, OPEN_REQUESTS = 3_000, 2_000
 MAX_STEPS_TOKENS = 12_000_000  # output tokens of one simulation: fewer requests where they are very long
 
 
@@ -46,15 +36,15 @@ class _Load(NamedTuple):
 
 def _lengths(setup: Setup, model: str, engine: Engine) -> _Load:
     prompt, output = setup.input_tokens, setup.output_tokens
-    if setup.load.startswith("MLPerf"):
-        prompt, output = prompt or MLPERF_INPUT_TOKENS.get(model, 0.0), output or MLPERF_OUTPUT_TOKENS.get(model, 0.0)
+    if not prompt and is_mlperf(setup) and (data := mlperf.lengths(setup, model)):
+        return _Load(*data)
     if not prompt or not output:
         raise NotModelledError("lengths", "the source does not state them", "State input_len and output_len")
     if "IMX workload" in setup.notes:
         low = [max(1, round(IMX_RATIO * each)) for each in (prompt, output)]
         return _Load(Independent(Uniform(low[0], round(prompt)), Uniform(low[1], round(output))), 0.9 * output)
     recorded = "ShareGPT" in setup.load
-    if recorded or "dataset" in setup.notes or setup.load.startswith("MLPerf"):
+    if recorded or "dataset" in setup.notes or is_mlperf(setup):
         longest, spreads = LONGEST * round(max(prompt, output)), SHAREGPT_SPREADS if recorded else (SPREAD, SPREAD)
         drawn = (LogNormal(mean, spread, longest) for mean, spread in zip((prompt, output), spreads, strict=True))
         return _Load(Independent(*drawn), output)
@@ -70,25 +60,14 @@ def workload_of(setup: Setup, deployment: Deployment, copies: int) -> Workload:
     return replace(made, prefixes=_repeated(made, distinct, deployment)) if distinct else made
 
 
-def stated_requests(setup: Setup) -> float | None:
-    """Return how many requests the source says that it sent."""
-    return setup.noted(r"(\d+) (?!distinct)(?:[A-Za-z]+ )?(?:requests|prompts)")
-
-
-def latency_limits_s(setup: Setup, model: str) -> tuple[float, float] | None:
-    """Return the p99 of TTFT and TPOT that the source's runs keep, where it publishes no others."""
-    if setup.regime != "open_loop" or not setup.load.startswith("MLPerf"):
-        return None
-    server, interactive = MLPERF_LIMITS_S.get(model, (None, None))
-    return interactive if "Interactive" in setup.load else server
-
-
 def gathered_steps(setup: Setup, deployment: Deployment) -> int:
     """Return for how many steps more the engine lets a prompt wait for others, before it computes them together.
 
     InferenceMAX's 70b_*_trt_slurm.sh (read 2026-11-21) set batch_wait_timeout_iters for 1,024 tokens each way on fewer
     than eight devices. One of these steps a prompt waits for in any case, until it ends.
     """
+    if is_mlperf(setup):
+        return mlperf.waited_steps(setup, deployment.model.id, deployment.hardware)
     lengths, engine = (setup.input_tokens, setup.output_tokens), deployment.engine.engine
     asked = "IMX workload" in setup.notes and engine == "tensorrt-llm" and "70b" in deployment.model.id
     return GATHERED_STEPS - 1 if asked and lengths == (1024, 1024) and deployment.layout.tp < 8 else 0
@@ -116,7 +95,7 @@ def _repeated(made: Workload, distinct: int, deployment: Deployment) -> Prefixes
 
 def _requests(setup: Setup, deployment: Deployment, copies: int) -> Workload:
     load = _lengths(setup, deployment.model.id, deployment.engine)
-    stated = stated_requests(setup)
+    stated = request_count(setup)
     most = max(64, int(MAX_STEPS_TOKENS / load.output_tokens))
     if setup.regime == "closed_loop" or (setup.concurrency and setup.regime == "fixed_batch"):
         share = max(1, -(-setup.concurrency // copies))
@@ -124,9 +103,12 @@ def _requests(setup: Setup, deployment: Deployment, copies: int) -> Workload:
         count = int(stated / copies) if stated else rounds * share
         return Workload(ClosedLoop(share), load.lengths, max(share, min(count, most)))
     if setup.regime == "open_loop" and setup.rate_per_s:  # without a rate only the saturated throughput is known
-        count = min(int(stated or OPEN_REQUESTS), most)
+        usual = (
+            mlperf.open_requests(deployment.model.id, setup.rate_per_s, copies) if is_mlperf(setup) else OPEN_REQUESTS
+        )
+        count = min(int(stated or usual), most)
         burstiness = setup.noted(r"burstiness ([\d.]+|inf)") or 1.0
         return Workload(OpenLoop(setup.rate_per_s / copies, burstiness), load.lengths, count)
-    usual = MLPERF_REQUESTS if setup.load.startswith("MLPerf") else OFFLINE_REQUESTS
-    count = min(int((stated or usual * copies) / copies), most)
+    usual = mlperf.offline_requests(deployment.model.id, copies) if is_mlperf(setup) else OFFLINE_REQUESTS
+    count = min(int(stated / copies if stated else usual), most)
     return Workload(ClosedLoop(count), load.lengths, count)

@@ -19,7 +19,7 @@ from simulator.roofline import StepTable, mostly_bound
 from simulator.simulate import Progress, Run, simulate
 from simulator.slo import Slo
 from simulator.work import Counts
-from simulator.workload import ClosedLoop, OpenLoop, RecordedArrivals, Workload
+from simulator.workload import ClosedLoop, OpenLoop, RecordedArrivals, Requests, Workload
 
 SEARCH_STEPS = 10  # halvings of the rate: 0.1 % of the saturated rate
 PROBE_REQUESTS = 2_000  # at least, and ten times what runs at once
@@ -52,7 +52,19 @@ class Scenario:
 
         A replayed trace has none, and benchmarks report the whole of a closed loop, its first wave too.
         """
-        requests = workload.requests()
+        steady = not (workload.arrivals.concurrency or isinstance(workload.arrivals, RecordedArrivals))
+        return self._served(workload.requests(), progress, steady=steady)
+
+    def again(self, report: Report, step_factor: float) -> Report:
+        """Return the report of the same requests where all steps take so many times as long."""
+        slower = self.with_steps(step_factor)._served(report.run.requests, steady=report.steady)
+        return replace(slower, skipped=report.skipped)
+
+    def with_steps(self, factor: float) -> "Scenario":
+        """Return it with all steps `factor` times as long."""
+        return replace(self, deployment=replace(self.deployment, step_factor=factor))
+
+    def _served(self, requests: Requests, progress: Progress | None = None, *, steady: bool) -> Report:
         refuse_too_long(self.memory, requests)
         allowed, stages = limits(self.deployment, requests), self.deployment.layout.pp
         if stages > 1:
@@ -60,7 +72,6 @@ class Scenario:
         else:
             run = simulate(allowed, self.table, requests, progress, self.deployment.acceptance)
         request_s = float(self.deployment.engine.overheads.request_s)
-        steady = not (workload.arrivals.concurrency or isinstance(workload.arrivals, RecordedArrivals))
         return summarize(run, self.slo, steady=steady, request_s=request_s)
 
 

@@ -4,25 +4,31 @@ Every metric of a setup comes from one `Outcome`, in SI; `value` turns it into t
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.deployment import Deployment, Settings
+from simulator.engine import Engine
 from simulator.errors import InfercastError, NotModelledError
-from simulator.intervals import interval
+from simulator.fleet import Fleet, Pool, simulate_fleet
+from simulator.intervals import interval, step_factors
+from simulator.layer_split import kernels_of, overlapped_s
 from simulator.limits import limits
-from simulator.loads import gathered_steps, latency_limits_s, stated_requests, workload_of
+from simulator.loads import gathered_steps, workload_of
 from simulator.measurements import Measurement, Setup
 from simulator.memory import memory_plan
+from simulator.mlperf import latency_limits_s
+from simulator.recipes import first_call_s, request_count
 from simulator.report import Report, summarize
 from simulator.roofline import StepModel, StepTable
 from simulator.setups import Placed, place
-from simulator.simulate import simulate
+from simulator.simulate import Run, simulate
+from simulator.validity import edge
 from simulator.work import Counts, pairs
-from simulator.workload import OpenLoop, Workload
+from simulator.workload import Workload
 
 DEFAULT_LENGTHS = (8, 128)  # guess: single streams whose source states no lengths start from a short question
 
@@ -101,18 +107,21 @@ def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
     model = deployment.step_model(light=light)
     together = 1 if "ttft of one user" in setup.notes else size
     ttft_s = _prefill_s(deployment, model, together, prompt, depth) if prompt else 0.0
-    decode_s = _decode_s(deployment, model, size, prompt, output) if output else 0.0
+    steps_s = _decode_steps_s(deployment, model, size, prompt, output)
+    decode_s = float(np.trapezoid(steps_s, dx=output / (len(steps_s) - 1)))
+    step_s = _same(decode_s / max(output, 1)) | {"median": float(np.median(steps_s))}  # each request has the same
     request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
-    e2el_s = request_s + ttft_s + decode_s * (output - 1) / max(output, 1)
+    first_s = 0.0 if light else first_call_s(setup, deployment.hardware)
+    e2el_s = first_s + request_s + ttft_s + decode_s * (output - 1) / max(output, 1)
     return Outcome(
         copies=placed.copies,
         deployment=deployment,
         output_tokens_per_s=size * output / e2el_s if output else float("nan"),
         total_tokens_per_s=size * (prompt + output) / e2el_s,
         ttft_s=_same(request_s + ttft_s),
-        tpot_s=_same(decode_s / max(output, 1)),
-        itl_s=_same(decode_s / max(output, 1)),
-        gaps_s=_same(decode_s / max(output, 1)),
+        tpot_s=step_s,
+        itl_s=step_s,
+        gaps_s=step_s,
         e2el_s=_same(e2el_s),
         prompt_tokens_per_s=size * prompt / ttft_s if prompt else float("nan"),
         decode_tokens_per_s=size * output / decode_s if output else float("nan"),
@@ -129,8 +138,9 @@ def _cache_tokens(deployment: Deployment) -> int:
 
 def _prefill_s(deployment: Deployment, model: StepModel, size: int, prompt: int, past: int) -> float:
     """Sum the steps that compute the prompts, which lie end to end and are cut at the engine's budget."""
-    total = size * prompt
+    total, stages, part = size * prompt, deployment.layout.pp, deployment.engine.micro_batch_tokens
     budget = total if deployment.engine.policy == "static" else deployment.max_num_batched_tokens
+    budget = part if part and stages > 1 else budget
     ends = np.minimum(np.arange(budget, total + budget, budget), total)
     tokens = np.diff(ends, prepend=0)
     window = deployment.model.window
@@ -146,10 +156,11 @@ def _prefill_s(deployment: Deployment, model: StepModel, size: int, prompt: int,
         prefill_pairs_windowed=np.diff(windowed, prepend=0).astype(np.float64),
     )
     seconds = np.broadcast_to(model.seconds(counts), ends.shape)
-    size = deployment.engine.micro_batch_tokens or budget
-    chunks = -(-min(total, budget) // size)  # of a step, which follow one another through the stages
-    stages = deployment.layout.pp
-    return float(seconds.sum()) * (chunks + stages - 1) / (chunks * stages)
+    if not part or stages == 1:
+        return float(seconds.sum())
+    if model.light:
+        return float(seconds.sum()) / stages
+    return overlapped_s(seconds.tolist(), len(deployment.model.layer_names), stages, kernels_of(deployment))
 
 
 def _pairs_before(token: int, prompt: int, past: int, window: int | None) -> int:
@@ -157,21 +168,32 @@ def _pairs_before(token: int, prompt: int, past: int, window: int | None) -> int
     return whole * pairs(prompt, past, window) + pairs(rest, past, window)
 
 
-POINTS = 33  # of the context at which decode steps are evaluated; they are straight lines but for a window's end
+POINTS, STAIRS = 33, 513  # of the context at which decode steps are evaluated; straight lines but for a window's end
 
 
-def _decode_s(deployment: Deployment, model: StepModel, size: int, prompt: int, output: int) -> float:
-    """Integrate the decode steps from the first to the last generated token."""
-    attended = np.linspace(prompt + 1, prompt + output, POINTS)
+def _decode_steps_s(
+    deployment: Deployment, model: StepModel, size: int, prompt: int, output: int
+) -> npt.NDArray[np.float64]:
+    """Return decode steps from the first to the last generated token, at equal distances."""
+    attended = _read_tokens(deployment.engine, prompt, output, light=model.light)
     window = deployment.model.window
     counts = Counts(
-        steps=np.ones(POINTS),
+        steps=np.ones_like(attended),
         tokens=float(size),
         logits=float(size),
         decode_reads=size * attended,
         decode_reads_windowed=size * (np.minimum(attended, window) if window else attended),
     )
-    return float(np.trapezoid(np.broadcast_to(model.seconds(counts), attended.shape), dx=1 / (POINTS - 1))) * output
+    return np.broadcast_to(model.seconds(counts), attended.shape)
+
+
+def _read_tokens(engine: Engine, prompt: int, output: int, *, light: bool) -> npt.NDArray[np.float64]:
+    """Return the cached tokens that each sequence reads: with buckets, of a graph compiled for a power of two."""
+    last = prompt + output
+    if light or not engine.read_bucket:
+        return np.linspace(min(prompt + 1, last), last, POINTS)
+    attended = np.linspace(min(prompt + 1, last), last, STAIRS)
+    return np.minimum(np.maximum(2.0 ** np.ceil(np.log2(attended)), engine.read_bucket), max(last, engine.read_bucket))
 
 
 def _under_load(setup: Setup, placed: Placed, *, light: bool, keep: bool = False) -> Outcome:
@@ -181,53 +203,27 @@ def _under_load(setup: Setup, placed: Placed, *, light: bool, keep: bool = False
 
     def under(workload: Workload) -> Report:
         requests = workload.requests()
-        run = simulate(limits(deployment, requests), table, requests)
+        allowed, stages = limits(deployment, requests), deployment.layout.pp
+        if stages > 1:
+            run: Run = simulate_fleet(Fleet(Pool(allowed, table, stages=stages)), requests)
+        else:
+            run = simulate(allowed, table, requests)
         return summarize(run, steady=False, request_s=request_s)
 
     workload = workload_of(setup, deployment, placed.copies)
-    report, bounds = under(workload), latency_limits_s(setup, deployment.model.id)
-    if bounds:
-        report = _valid(workload, report, bounds, under)
+    bounds = None if light else latency_limits_s(setup, deployment.model.id)
+    report, factor = edge(workload, bounds, under) if bounds else (under(workload), 1.0)
     if steps := 0 if light else gathered_steps(setup, deployment):
         report = replace(report, request_s=request_s + steps * report.metrics["tpot"].values["mean"])
-    return _reported(report, placed.copies, deployment, _duration_s(setup, report))
+    return _reported(report, placed.copies, deployment, max(1.0, factor) * _duration_s(setup, report))
 
 
 def _duration_s(setup: Setup, report: Report) -> float:
     """Return the seconds that throughput is over: without the drain where a run of unstated length goes on for long."""
     arrival_s = report.run.requests.arrival_s
-    if setup.rate_per_s in (0.0, math.inf) or stated_requests(setup) or report.overloaded:
+    if setup.rate_per_s in (0.0, math.inf) or request_count(setup) or report.overloaded:
         return report.duration_s
     return float(arrival_s[-1]) * len(arrival_s) / (len(arrival_s) - 1)
-
-
-SLOWEST, HALVINGS = 0.25, 4  # of the asked rate, by halves of its logarithm
-
-
-def _valid(
-    workload: Workload, report: Report, bounds: tuple[float, float], under: Callable[[Workload], Report]
-) -> Report:
-    """Return the run at the asked rate, or at the highest below it that keeps the limits of what is published.
-
-    A published run did keep them: where the prediction does not, its capacity is short, and the rate is as near to it.
-    """
-    arrivals = workload.arrivals
-    if _keeps(report, bounds) or not isinstance(arrivals, OpenLoop):
-        return report
-    kept, low, high = report, SLOWEST, 1.0
-    for _ in range(HALVINGS):
-        middle = (low * high) ** 0.5
-        found = under(replace(workload, arrivals=arrivals.at_rate(middle * arrivals.rate_per_s)))
-        if _keeps(found, bounds):
-            kept, low = found, middle
-        else:
-            kept, high = (found if low == SLOWEST else kept), middle
-    return kept
-
-
-def _keeps(report: Report, bounds: tuple[float, float]) -> bool:
-    latencies = report.latencies_s["ttft"], report.latencies_s["tpot"]
-    return all(np.nanquantile(each, 0.99) <= bound for each, bound in zip(latencies, bounds, strict=True))
 
 
 _TABLES: dict[tuple[object, ...], StepTable] = {}  # those of the last setups: neighbours in a file often share one
@@ -297,21 +293,34 @@ def predict(rows: list[Measurement], *, light: bool = False, level: float | None
     """Predict each row; rows of one setup share its outcome. `level` asks for intervals, 0.8 for those of 80 %."""
     known: dict[Setup, Outcome | InfercastError] = {}
     ideal: dict[Setup, Outcome | InfercastError] = {}
+    bent: dict[Setup, list[Outcome]] = {}
     found = []
     for row in rows:
         value, reason = _value(row, known, light=False)
         best = _value(row, ideal, light=True)[0] if light and value is not None else None
-        found.append(_with_interval(Prediction(row, value, best, reason), known[row.setup], level))
+        found.append(_with_interval(Prediction(row, value, best, reason), known[row.setup], level, bent))
     return found
 
 
-def _with_interval(made: Prediction, found: Outcome | InfercastError, level: float | None) -> Prediction:
+def _with_interval(
+    made: Prediction, found: Outcome | InfercastError, level: float | None, bent: dict[Setup, list[Outcome]]
+) -> Prediction:
     if made.value is None or level is None or isinstance(found, InfercastError):
         return made
-    row = made.measurement
-    of = interval(found.deployment, row.metric, row.setup.regime or "", level)
+    row, setup = made.measurement, made.measurement.setup
+    limited = latency_limits_s(setup, found.deployment.model.id) is not None
+    of = interval(found.deployment, row.metric, "limited" if limited else setup.regime or "", level)
+    if setup.regime == "open_loop" and setup.rate_per_s and not limited:
+        if setup not in bent:
+            bent[setup] = [with_steps(setup, found, each) for each in step_factors(found.deployment, level)]
+        of = of.holding(made.value, [each.value(row.metric, row.stat) for each in bent[setup]])
     low, high = of.around(made.value)
     return made._replace(low=low, high=high, basis=of.basis)
+
+
+def with_steps(setup: Setup, found: Outcome, factor: float) -> Outcome:
+    """Return what a setup comes to where all steps take `factor` times as long as in its outcome."""
+    return outcome(setup, Placed(replace(found.deployment, step_factor=factor), found.copies))
 
 
 def _value(row: Measurement, known: dict[Setup, Outcome | InfercastError], *, light: bool) -> tuple[float | None, str]:

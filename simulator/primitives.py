@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from simulator.errors import NotModelledError
-from simulator.work import Counts, Layout, Op, Part, number_format
+from simulator.formats import number_format
+from simulator.work import Counts, Layout, Op, Part
 
 SINGLE = Layout()
 Ops = tuple[Op, ...]
@@ -69,9 +70,18 @@ def elementwise(name: str, width: int, layout: Layout) -> Op:
 
 
 def attention(
-    layout: Layout, *, flops_per_read: float, flops_per_pair: float, cache_bytes: float, windowed: bool
+    layout: Layout,
+    *,
+    flops_per_read: float,
+    flops_per_pair: float,
+    cache_bytes: float,
+    windowed: bool,
+    heads: tuple[int, int] = (0, 1),
 ) -> Ops:
-    """Return decode attention, per cached token read, and prefill attention, per causal pair of a query and a key."""
+    """Return decode attention, per cached token read, and prefill attention, per causal pair of a query and a key.
+
+    `heads` on one device, of queries and of the cache, where a kernel may read it once for each of the former.
+    """
     suffix = "_windowed" if windowed else ""
     reads, pairs = f"decode_reads{suffix}", f"prefill_pairs{suffix}"
     return (
@@ -81,12 +91,16 @@ def attention(
             format=layout.model_dtype,
             flops=Counts(**{reads: flops_per_read}),
             cache_bytes=Counts(**{reads: cache_bytes}),
+            heads=heads[0],
+            shared_by=heads[0] / heads[1],
+            cache_format=layout.cache_dtype,
         ),
         Op(
             name="prefill attention",
             rate="prefill_attention",
             format=layout.model_dtype,
             flops=Counts(**{pairs: flops_per_pair}),
+            heads=heads[0],
         ),
     )
 

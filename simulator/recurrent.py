@@ -6,9 +6,10 @@ of a state are few per token but many per sequence: a batch costs their traffic,
 
 from typing import Literal
 
+from simulator.formats import number_format
 from simulator.primitives import SINGLE, Ops, Positive, all_reduce, elementwise, linear, recurrence
 from simulator.profile import Strict
-from simulator.work import Layout, Weights, number_format
+from simulator.work import Layout, Weights
 
 CHUNK_TOKENS = 64  # of prompts, of which a scan makes products; flash-linear-attention's default
 

@@ -1,5 +1,6 @@
 """From a batch to seconds: every op over the rates that a device achieves, summed; and what binds it."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,11 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.engine import Kernels, Overheads
+from simulator.engine import CAPTURED_TOKENS, Kernels, Overheads
 from simulator.errors import ProfileError
+from simulator.formats import number_format
 from simulator.hardware import Gemm, Hardware, PeakName, require
 from simulator.links import Links
-from simulator.work import FORMATS, Array, Counts, Op
+from simulator.work import Array, Counts, Op
 
 
 class Cost(NamedTuple):
@@ -60,14 +62,22 @@ def _unboxed(value: npt.NDArray[np.float64]) -> Array:
     return float(value) if value.ndim == 0 else value
 
 
+CONVERTED_FLOPS = 70.0  # of fp32, to turn an fp8 number into fp16 in software: vLLM 104, TensorRT-LLM 49 on the A100
 STREAMED = 0.95  # of the bandwidth: what a product that streams weights reaches at most (an LM head on the RTX 4090)
 
 
 class Rates:
     """The rates that kernels reach on a device; `light` replaces them with the data sheet's peaks and no overhead."""
 
-    def __init__(self, hardware: Hardware, kernels: Kernels | None = None, *, light: bool = False) -> None:
-        self.hardware, self.light = hardware, light
+    def __init__(
+        self,
+        hardware: Hardware,
+        kernels: Kernels | None = None,
+        *,
+        light: bool = False,
+        context_tokens: int = CAPTURED_TOKENS,
+    ) -> None:
+        self.hardware, self.light, self.context_tokens = hardware, light, context_tokens
         self.kernels = kernels or Kernels()
         self._links = Links(hardware, self.kernels.link, light=light)
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
@@ -83,27 +93,38 @@ class Rates:
         cost = self._cost[op.rate](op, counts)
         return Cost(cost.name, *(field * op.repeats for field in cost[1:]))
 
-    def peak(self, number_format: str) -> tuple[PeakName, float]:
+    def peak(self, stored: str) -> tuple[PeakName, float]:
         """Return the type a format is multiplied in on the device, and its dense peak in FLOP/s."""
-        for name in FORMATS[number_format].compute:
+        for name in number_format(stored).compute:
             if name in self.hardware.peak_flops_per_s and (self.light or name not in self.kernels.widened):
                 return name, self.hardware.peak_flops_per_s[name]
-        raise ProfileError(f"{self.hardware.name} with {number_format}", "the profile has no peak for it", "Add one")
+        raise ProfileError(f"{self.hardware.name} with {stored}", "the profile has no peak for it", "Add one")
 
-    def unpacks(self, number_format: str) -> bool:
+    def unpacks(self, stored: str) -> bool:
         """Whether weights of a format are unpacked to a wider type before they are multiplied."""
-        return FORMATS[number_format].unpacked_for(self.peak(number_format)[0])
+        return number_format(stored).unpacked_for(self.peak(stored)[0])
 
     def _gemm(self, op: Op, counts: Counts) -> Cost:
         name, peak = self.peak(op.format)
         gemm = _IDEAL_GEMM if self.light else self.achieved(name, op)
-        compute_s = counts.dot(op.flops) / (gemm.compute * peak)
+        compute_s = counts.dot(op.flops) / (gemm.compute * peak) * self._unpacking(op, counts)
         memory_s = op.bytes_read(counts) / (gemm.memory * self.hardware.memory_bytes_per_s)
+        if op.experts is not None and self.kernels.expert_tile and not self.light:
+            compute_s = compute_s * op.experts.padded(counts.tokens, self.kernels.expert_tile)
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
             compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
             memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
         kernel_s = soft_maximum(compute_s, memory_s, gemm.exponent)
         return _cost(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
+
+    def _unpacking(self, op: Op, counts: Counts) -> Array:
+        """Return (1 + u / n): a number takes u products to unpack on a CPU, which then serve n tokens."""
+        at_once, products = self.kernels.unpack_tokens, number_format(op.format).unpacking
+        if self.light or not at_once or not products:
+            return 1.0
+        share = op.experts.chosen / op.experts.total if op.experts else 1.0
+        tokens = counts.dot(op.flops) / max(op.flops) * share
+        return 1.0 + products / np.clip(tokens, 1.0, float(at_once))
 
     def achieved(self, name: PeakName, op: Op) -> "AchievedGemm":
         """Return the shares of the compute peak and the bandwidth that an engine's product reaches, and its launch."""
@@ -111,15 +132,19 @@ class Rates:
         if gemm is None:
             raise ProfileError(f"{self.hardware.name} {name}", "no achievable gemm rates are known", "Add them")
         exponent = float("inf") if gemm.exponent is None else float(gemm.exponent)
-        ours, stored = self.kernels, FORMATS[op.format]
+        ours, stored = self.kernels, number_format(op.format)
         compute = gemm.compute_fraction * ours.compute * (ours.experts_share(name) if op.experts else 1.0)
         compute *= ours.unpacked if stored.unpacked_for(name) else 1.0
-        memory = gemm.memory_fraction * ours.memory * (ours.packed if stored.unpacked_for(name) else 1.0)
-        most = max(STREAMED, gemm.memory_fraction)
+        streamed = self.hardware.achievable.best_memory_fraction if ours.streams else gemm.memory_fraction
+        memory = streamed * ours.memory * (ours.packed if stored.unpacked_for(name) else 1.0)
+        most = max(STREAMED, streamed)
         return AchievedGemm(min(compute, 1.0), min(memory, most), gemm.launch_s * ours.launch * op.launches, exponent)
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
-        """T = t0 + max(F / (c P), B / (m W)); linear in the tokens read, so that steps can be added up."""
+        """T = t0 + max(F / (c P), B / (m W), B g / (h W)); linear in the tokens read, so that steps can be added up.
+
+        The last term where each of the g query heads of a group reads the cache for itself (Kernels.per_head).
+        """
         compute, memory, launch_s = 1.0, 1.0, 0.0
         if not self.light:
             require(self.hardware, "decode_attention")
@@ -129,20 +154,45 @@ class Rates:
             launch_s = rates.launch_s * self.kernels.launch  # type: ignore[union-attr]
         compute_s = counts.dot(op.flops) / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / (memory * self.hardware.memory_bytes_per_s)
+        if op.heads and not self.light:
+            compute_s = compute_s + self._conversion_s(op, counts)
+            if self.kernels.reads_per_head(op.cache_format):
+                heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
+                alone = self.kernels.reading_per_head(heads, self.context_tokens) / op.shared_by
+                memory_s = memory_s * np.maximum(1.0, memory / alone)
         kernel_s = soft_maximum(compute_s, memory_s, float("inf"))
         return _cost(op, counts, kernel_s, launch_s, compute_s=compute_s, memory_s=memory_s)
+
+    def _conversion_s(self, op: Op, counts: Counts) -> Array:
+        """Return the seconds in which a device without fp8 converts an fp8 cache, once for each query head."""
+        if op.cache_format != "fp8" or "fp8" in self.hardware.peak_flops_per_s:
+            return 0.0
+        numbers = counts.dot(op.cache_bytes) * op.shared_by
+        return numbers * CONVERTED_FLOPS / self.hardware.peak_flops_per_s.get("fp32", math.inf)
 
     def _prefill_attention(self, op: Op, counts: Counts) -> Cost:
         """T = f (pairs + tokens S_half / 2) / (c P): the share c S / (S + S_half) of the peak over S tokens.
 
         A chunk with a long past has many pairs per token and so reaches a higher share, as measured.
         """
+        if self.kernels.score_bytes and not self.light:
+            return self._unfused_attention(op, counts)
         compute, half_tokens = (1.0, 0.0) if self.light else self._prefill_rates()
         per_pair = max(op.flops)
         flops = counts.dot(op.flops)
         compute_s = (flops + per_pair * counts.prefill_tokens * half_tokens / 2) / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
         return _cost(op, counts, compute_s, compute_s=compute_s, memory_s=memory_s)
+
+    def _unfused_attention(self, op: Op, counts: Counts) -> Cost:
+        """T = f / (c P) + s n / (m W): two products, and n scores of s bytes that pass through memory between them."""
+        flops = counts.dot(op.flops)
+        scores = flops / max(op.flops) * op.heads
+        name, peak = self.peak(op.format)
+        product = self.achieved(name, op)
+        compute_s = flops / (product.compute * peak)
+        memory_s = scores * self.kernels.score_bytes / (product.memory * self.hardware.memory_bytes_per_s)  # type: ignore[operator]
+        return _cost(op, counts, compute_s + memory_s, compute_s=compute_s, memory_s=memory_s)
 
     def _prefill_rates(self) -> tuple[float, float]:
         require(self.hardware, "prefill_attention")
@@ -194,7 +244,8 @@ def _cost(op: Op, counts: Counts, kernel_s: Array, launch_s: float = 0.0, **alon
 class StepTable(NamedTuple):
     """A step model tabulated for the event loop.
 
-    seconds = token_s[T] + logit_s[n] + draft_s[decodes] + slopes . attention counts + loaded_s x tokens from the host.
+    seconds = token_s[T] + logit_s[n] + draft_s[decodes] + slopes . attention counts + loaded_s x tokens from the host,
+    and least_s at least.
     """
 
     token_s: npt.NDArray[np.float64]
@@ -202,6 +253,7 @@ class StepTable(NamedTuple):
     slopes: npt.NDArray[np.float64]
     draft_s: npt.NDArray[np.float64] = np.zeros(1)
     loaded_s: float = 0.0
+    least_s: float = 0.0
 
 
 SLOPES = ("decode_reads", "decode_reads_windowed", "prefill_tokens", "prefill_pairs", "prefill_pairs_windowed")
@@ -221,17 +273,21 @@ class StepModel:
     micro_batch_tokens: int = 0  # a step runs in parts of so many tokens, one after the other; 0: in one
     loaded_token_s: float = 0.0  # to bring the cache of a token back from the host
     host_cost: Callable[[Op, Counts], Cost] | None = None  # of ops that lie on the host
+    context_tokens: int = CAPTURED_TOKENS  # of one sequence at most
+    least_s: float = 0.0  # what a step takes where the device has less to do than the host has to launch
 
     @cached_property
     def _rates(self) -> Rates:
-        return Rates(self.hardware, self.kernels, light=self.light)
+        return Rates(self.hardware, self.kernels, light=self.light, context_tokens=self.context_tokens)
 
     def explain(self, counts: Counts) -> list[Cost]:
         """Return one row per op, in the order of execution, and one for the engine's host time."""
+        costs = [*(self._cost(op, counts) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
         host_s = 0.0 if self.light else self.overheads.step_s * counts.steps + self.overheads.sequence_s * counts.logits
-        host = Cost("engine host time", 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, host_s, host_s)
-        drafting = [self._drafting(op, counts) for op in self.draft_ops]
-        return [*(self._cost(op, counts) for op in self.ops), *drafting, host]
+        if self.least_s:
+            device_s = sum((cost.seconds for cost in costs), start=0.0)
+            host_s = np.maximum(host_s, self.least_s * counts.steps - device_s)
+        return [*costs, Cost("engine host time", 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, host_s, host_s)]
 
     def _cost(self, op: Op, counts: Counts) -> Cost:
         """Return the cost of an op, of all micro-batches together; attention is a sum over sequences either way."""
@@ -281,10 +337,11 @@ class StepModel:
             slopes[:-1] - slopes[-1] + np.array(drafting),
             draft_s,
             self.loaded_token_s,
+            self.least_s,
         )
 
     def _drafting_s(self, counts: Counts) -> Array:
         return sum((self._drafting(op, counts).seconds for op in self.draft_ops), start=0.0)
 
     def _only(self, ops: Sequence[Op]) -> "StepModel":
-        return replace(self, ops=tuple(ops), draft_ops=())
+        return replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0)

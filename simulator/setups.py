@@ -4,13 +4,17 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from simulator.deployment import Deployment, Settings
+from simulator.deployment import Deployment
+from simulator.desktop import as_stated, in_file, of_mlx, running
 from simulator.engine import Engine, engine_of
 from simulator.errors import InfercastError, NotModelledError
+from simulator.formats import FORMATS, number_format
 from simulator.hardware import Hardware, load_hardware
 from simulator.measurements import Setup
+from simulator.mlperf import engine_of_entry, entry, is_mlperf
 from simulator.model import Model, load_model
-from simulator.work import FORMATS, Layout, number_format
+from simulator.recipes import evicts, settings_of
+from simulator.work import Layout
 
 FORMAT_NAMES = {
     **{name.lower(): name for name in FORMATS},
@@ -30,23 +34,33 @@ class Placed(NamedTuple):
     copies: int
 
 
+class _Degrees(NamedTuple):
+    tp: int
+    pp: int
+    ep: int
+    dp: int
+
+
 def place(setup: Setup) -> Placed:
     """Return what a setup runs on. InfercastError where a profile is missing or the setup is not modelled."""
-    hardware, model = load_hardware(setup.hardware), load_model(setup.model)
-    engine = _engine(setup.engine or "vllm", setup.engine_version or setup.date)
+    hardware, model = running(setup, load_hardware(setup.hardware)), load_model(setup.model)
+    stated = setup.engine or "vllm", setup.engine_version or setup.date
+    engine = _engine(*(engine_of_entry(setup, model.id, hardware) or stated))
     if setup.is_generated and engine.engine == "sglang":  # `agg enable_mixed_chunk = true` in its sglang.rule
         engine = engine.model_copy(update={"policy": "continuous"})
+    if evicts(setup) or is_mlperf(setup):
+        engine = engine.model_copy(update={"admit_full_output": False})
+    engine = as_stated(setup, engine)
     if part := setup.noted(r"n_ubatch (\d+)"):
         engine = engine.model_copy(update={"micro_batch_tokens": int(part)})
     layout = Layout(1, 1, 1, *_formats(setup, model, hardware, engine), model.dtype)
-    tp, pp = _degrees(setup, model, hardware, layout)
-    ep = tp if setup.ep > 1 and tp > 1 else 1
-    copies = max(1, setup.devices // (tp * pp))
-    hardware, tp = _pooled(hardware, model, tp)
-    deployment = Deployment(
-        model, hardware, engine, replace(layout, tp=tp, pp=pp, ep=min(ep, tp)), _settings(setup, model, hardware)
-    )
-    return Placed(deployment, copies)
+    layout = replace(layout, **_degrees(setup, model, hardware, layout)._asdict())
+    copies = max(1, setup.devices // layout.devices)
+    settings = settings_of(setup, model, hardware, layout)
+    if layout.dp == 1:
+        hardware, tp = _pooled(hardware, model, layout.tp)
+        layout = replace(layout, tp=tp, ep=min(layout.ep, tp))
+    return Placed(Deployment(model, hardware, engine, layout, settings), copies)
 
 
 @cache
@@ -56,17 +70,31 @@ def _engine(name: str, version: str) -> Engine:
 
 def _formats(setup: Setup, model: Model, hardware: Hardware, engine: Engine) -> tuple[str, str]:
     """Weights and cache; where not stated, MLPerf runs take fp8 where the device multiplies it."""
-    weights = _format(setup.weight_dtype)
+    weights = of_mlx(setup, model) if setup.weight_dtype.startswith("mlx") else _format(setup.weight_dtype)
     if not weights and setup.load.startswith("MLPerf"):
         weights = "fp8" if "fp8" in hardware.peak_flops_per_s else model.weight_dtype
     if weights in ("", "nvfp4") and "fp4" in model.weight_dtype:  # "fp4" is the checkpoint's own kind
         weights = model.weight_dtype
     weights = weights or model.weight_dtype
+    if engine.flash_attention is not None:  # it reads GGUF files
+        weights = in_file(weights, setup, model)
     cached = _format(setup.cache_dtype)
     small = number_format(weights).compute[0] in ("fp8", "fp4")
     if not cached and small and _carries_fp8_cache(setup, model, hardware, engine):
         cached = "fp8"
+    if "trtllm-bench" in setup.notes and hardware.family == "hopper" and _is_auto(model, weights):
+        cached = model.dtype
     return weights, cached or model.dtype
+
+
+def _is_auto(model: Model, weights: str) -> bool:
+    """Tell whether trtllm-bench leaves the cache of a checkpoint on Hopper as wide as its activations.
+
+    TensorRT-LLM's perf-overview.md v1.2 asks for fp8 with gpt-oss, "Hopper: use auto", and with DeepSeek-R1. For Qwen3
+    the checkpoint decides: NVFP4 ones ask for fp8; that the fp8 one does not is a guess, without which H100 would be
+    30 to 75 % too fast in both versions of the page.
+    """
+    return model.weight_dtype == "mxfp4" or (weights == "fp8" and "qwen3-235b" in model.id)
 
 
 def _carries_fp8_cache(setup: Setup, model: Model, hardware: Hardware, engine: Engine) -> bool:
@@ -78,7 +106,7 @@ def _carries_fp8_cache(setup: Setup, model: Model, hardware: Hardware, engine: E
     """
     if "IMX workload" in setup.notes and model.weight_dtype == "mxfp4":
         return hardware.family == "blackwell"
-    if engine.fp8_cache or setup.is_generated:
+    if engine.fp8_cache or setup.is_generated or is_mlperf(setup):
         return True
     return "IMX workload" in setup.notes and ("fp8" not in model.weight_dtype or hardware.family == "blackwell")
 
@@ -92,17 +120,34 @@ def _format(name: str) -> str:
     return known
 
 
-def _degrees(setup: Setup, model: Model, hardware: Hardware, layout: Layout) -> tuple[int, int]:
-    """Tensor and pipeline degree; with attention copied, or nothing stated, the fewest devices that leave a cache."""
-    pp = max(1, setup.pp)
-    attention_is_copied = setup.dp > 1 or "attention_dp enabled" in setup.notes
-    if setup.tp and not attention_is_copied:
-        return min(setup.tp, setup.devices), pp
+def _degrees(setup: Setup, model: Model, hardware: Hardware, layout: Layout) -> _Degrees:
+    """Degrees of the layout; where nothing is stated, the fewest devices that leave a cache.
+
+    Where attention is data-parallel, experts lie on all of its ranks (Layout); ranks of a model without are copies.
+    """
+    routed = any(op.experts for op in model.ops())
+    pp, tp, dp = max(1, setup.pp), setup.tp, setup.dp if routed else 1
+    if "attention_dp enabled" in setup.notes and dp <= 1:
+        tp, dp = 1, setup.tp  # the column's label is the size of the group
+    elif tp and setup.ep > 1 and not setup.dp and tp * setup.ep == setup.devices:
+        tp = setup.devices  # tensor and expert degree of one group of devices
+    elif not tp and (found := entry(setup, model.id, hardware)) and 0 < found.tp * found.pp <= setup.devices:
+        tp, pp, dp = (1, found.pp, found.tp) if found.attention_dp else (found.tp, found.pp, 1)
+    elif not tp and dp <= 1:
+        tp = _fewest(setup, model, hardware, layout)
+    tp = max(1, min(tp, setup.devices))
+    dp = max(1, min(dp, setup.devices // (tp * pp)))
+    ep = tp * dp if dp > 1 or (setup.ep > 1 and tp > 1) else 1
+    return _Degrees(tp, pp, ep, dp)
+
+
+def _fewest(setup: Setup, model: Model, hardware: Hardware, layout: Layout) -> int:
+    """Return the fewest devices that leave a cache; more than a node only where it cannot hold the weights."""
     need = layout.weight_bytes(model.weights(layout))
     node = hardware.link.devices if hardware.link else 1
     fitting = (tp for tp in DEGREES if tp <= setup.devices and need / tp <= ROOMY * hardware.memory_bytes)
     tp = next(fitting, setup.devices)
-    return min(tp, int(node)) if need / node <= TIGHT * hardware.memory_bytes else tp, pp
+    return min(tp, int(node)) if need / node <= TIGHT * hardware.memory_bytes else tp
 
 
 def _pooled(hardware: Hardware, model: Model, tp: int) -> tuple[Hardware, int]:
@@ -128,23 +173,3 @@ def _divides(model: str, tp: int) -> bool:
     except InfercastError:
         return False
     return True
-
-
-def _settings(setup: Setup, model: Model, hardware: Hardware) -> Settings:
-    seqs = setup.noted(r"max_num_seqs (\d+)")
-    tokens = setup.noted(r"max_num_batched_tokens (\d+)") or _imx_tokens(setup, model, hardware)
-    return Settings(
-        max_num_seqs=int(seqs) if seqs else None,
-        max_num_batched_tokens=int(max(tokens, seqs or 1)) if tokens else None,
-        memory_fraction=setup.noted(r"gpu_mem_util ([\d.]+)"),
-    )
-
-
-def _imx_tokens(setup: Setup, model: Model, hardware: Hardware) -> float | None:
-    """Return max_num_tokens of InferenceMAX's scripts (read 2026-11-21) where it is not the engine's default."""
-    if "IMX workload" not in setup.notes:
-        return None
-    dense = "70b" in model.id
-    if setup.engine.startswith("TensorRT") and (dense or "gpt-oss" in model.id):
-        return setup.input_tokens + setup.output_tokens + 200 if dense else 20_000  # a dense model's longest context
-    return 131_072 if dense and hardware.family.startswith("cdna") else None

@@ -75,7 +75,13 @@ class Run:
 
 
 @compiled
-def decode_seconds(s: State, table: StepTable) -> float:
+def step_seconds(s: State, table: StepTable, prompt_s: float) -> float:
+    """Return how long the scheduled step takes, to which its prompts add `prompt_s`."""
+    return max(_decode_seconds(s, table) + prompt_s, table.least_s)
+
+
+@compiled
+def _decode_seconds(s: State, table: StepTable) -> float:
     """Return how long the scheduled step would take without its prompts, 0 where nothing decodes."""
     book, drafts = s.book[0], s.limits.draft_tokens
     if book.decode_now == 0:
@@ -206,7 +212,7 @@ def _burst(s: State, table: StepTable, clock: Floats, steps: npt.NDArray[np.void
         if begin(s, clock) == 0:
             return index
         prompt_s = prompt_seconds(s, table)
-        seconds = decode_seconds(s, table) + prompt_s
+        seconds = step_seconds(s, table, prompt_s)
         note(s, steps, index, clock[0], seconds, prompt_s)
         end(s, clock, seconds)
     return len(steps)

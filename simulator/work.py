@@ -1,4 +1,4 @@
-"""What a batch asks of a device: counts of the batch, operations linear in them, number formats, layouts."""
+"""What a batch asks of a device: counts of the batch, operations linear in them, layouts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.errors import NotModelledError, ProfileError, nearest
+from simulator.errors import NotModelledError, ProfileError
+from simulator.formats import number_format
 
 Array = float | npt.NDArray[np.float64]
 Part = Literal["linear", "experts", "other"]
@@ -40,7 +41,7 @@ class Counts(NamedTuple):
                 total = total + count * each
         return total
 
-    def over(self, ranks: int) -> "Counts":
+    def over(self, ranks: float) -> "Counts":
         """Return an even share of it."""
         return Counts(*(each / ranks for each in self))
 
@@ -102,6 +103,18 @@ class Experts(NamedTuple):
         missed: Array = (1.0 - self.chosen / self.total) ** tokens
         return self.total * (1.0 - missed)
 
+    def padded(self, tokens: Array, tile: float) -> Array:
+        """Return the tokens that experts compute over those that reach them, each a multiple of a tile.
+
+        Half a tile more per expert touched; one token alone takes a product of a matrix and a vector, without tiles.
+
+        >>> float(Experts(8, 2).padded(1, 32)), round(float(Experts(8, 2).padded(64, 32)), 2)
+        (1.0, 2.0)
+        """
+        return 1.0 + tile / 2 * np.where(
+            np.asarray(tokens) > 1, self.touched(tokens) / (np.maximum(tokens, 1.0) * self.chosen), 0.0
+        )
+
     def busiest_tokens(self, tokens: Array) -> Array:
         """Return the tokens that reach the busiest rank over the mean, where each chooses at random.
 
@@ -147,6 +160,9 @@ class Op:
     link_devices: int = 1
     repeats: int = 1
     launches: int = 1  # kernels that follow one another
+    heads: int = 0  # query heads that read the cache each for itself in kernels that do not share it; 0: all share it
+    shared_by: float = 1.0  # query heads per head of the cache
+    cache_format: str = ""  # of the numbers that attention reads
     on_host: bool = False  # its weights lie in the host's memory, and its CPU computes it (offload.py)
 
     def of_one_rank(self, ranks: int) -> "Op":
@@ -159,63 +175,24 @@ class Op:
             link_bytes=self.link_bytes.over(ranks),
         )
 
+    def with_every_expert(self) -> "Op":
+        """Return it for an engine that sends each token through all experts, and drops what was not chosen."""
+        if self.experts is None:
+            return self
+        share = self.experts.chosen / self.experts.total
+        return replace(
+            self,
+            flops=self.flops.over(share),
+            activation_bytes=self.activation_bytes.over(share),
+            experts=self.experts._replace(chosen=self.experts.total),
+        )
+
     def bytes_read(self, counts: Counts) -> Array:
         """Return all bytes moved between the device and its memory: weights, cache and activations."""
         weights = self.weight_bytes * counts.steps
         if self.experts is not None:
             weights = weights + self.expert_bytes * self.experts.touched(counts.tokens)
         return weights + counts.dot(self.cache_bytes) + counts.dot(self.activation_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """How numbers are stored: bits per weight with their scales, which weights it covers, what it computes in."""
-
-    bits: float
-    covers: Literal["all", "linear", "experts"]
-    compute: tuple[str, ...]
-    source: str
-
-    @property
-    def size_bytes(self) -> float:
-        """Bytes per stored number."""
-        return self.bits / 8
-
-    def unpacked_for(self, peak: str) -> bool:
-        """Whether its weights are unpacked before they are multiplied in a type: fp4 is where no fp4 product exists."""
-        return self.bits < 16 and peak in ("fp32", "tf32", "bf16", "fp16")
-
-
-_BITS = "the type's width"
-_GGUF = "ggml block layouts: scales counted"
-_MIXED = "file size over parameters of GGUF files of 7B to 120B models, as their publishers and benchmarks list them"
-_MIXED_BITS = {
-    **{"q2_K_S": 2.75, "q3_K_S": 3.5, "q3_K_XL": 3.55, "q4_1": 5.0, "q4_K_S": 4.6, "q4_K_XL": 4.75, "q5_0": 5.5},
-    **{"q5_1": 6.0, "q5_K_S": 5.52, "q5_K_M": 5.67, "q5_K_XL": 5.9, "q6_K": 6.56, "q8_K_XL": 9.0},
-    **{"iq2_XXS": 2.2, "iq2_XS": 2.4, "iq2_M": 2.8, "iq3_XXS": 3.1, "iq3_S": 3.5, "iq4_XS": 4.3, "iq4_NL": 4.54},
-}
-FORMATS: dict[str, Format] = {
-    "fp32": Format(32, "all", ("fp32",), _BITS),
-    "bf16": Format(16, "all", ("bf16", "fp16", "fp32"), _BITS),
-    "fp16": Format(16, "all", ("fp16", "bf16", "fp32"), _BITS),
-    "fp8": Format(8, "linear", ("fp8", "bf16", "fp16", "fp32"), _BITS),
-    "fp8-block": Format(8 + 32 / 128**2, "linear", ("fp8", "bf16", "fp16", "fp32"), "one fp32 scale per 128 x 128"),
-    "int8": Format(8, "linear", ("int8", "bf16", "fp16", "fp32"), _BITS),
-    "int4": Format(4 + 20 / 128, "linear", ("bf16", "fp16", "fp32"), "AWQ, GPTQ: fp16 scale + 4-bit zero per 128"),
-    "mxfp4": Format(4 + 8 / 32, "experts", ("fp4", "bf16", "fp16", "fp32"), "OCP MX: an 8-bit scale per 32"),
-    "nvfp4": Format(4 + 8 / 16, "linear", ("fp4", "bf16", "fp16", "fp32"), "an fp8 scale per 16"),
-    "q8_0": Format(8.5, "all", ("fp16", "bf16", "fp32"), _GGUF),
-    "q4_0": Format(4.5, "all", ("fp16", "bf16", "fp32"), _GGUF),
-    "q4_K_M": Format(4.85, "all", ("fp16", "bf16", "fp32"), "guess: a mix of q4_K and q6_K, 4.83 to 4.90 by model"),
-    **{name: Format(bits, "all", ("fp16", "bf16", "fp32"), _MIXED) for name, bits in _MIXED_BITS.items()},
-}
-
-
-def number_format(name: str) -> Format:
-    """Return a format by name; ProfileError with the nearest names."""
-    if name not in FORMATS:
-        raise ProfileError(f"number format {name!r}", "it is not known", nearest(name, FORMATS))
-    return FORMATS[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,9 +246,6 @@ class Layout:
         if self.ep not in (1, group):
             given = f"ep {self.ep} with tp {self.tp}"
             raise NotModelledError(given, "experts lie on 1 or on tp devices", f"Give ep 1 or {self.tp}")
-        if self.dp > 1 and self.pp > 1:
-            given = f"dp {self.dp} with pp {self.pp}"
-            raise NotModelledError(given, "both at once are not modelled", "Give dp 1 or pp 1")
 
     @property
     def devices(self) -> int:
@@ -291,7 +265,8 @@ class Layout:
     def format_of(self, part: Part) -> str:
         """Return the number format that a part of the weights is stored in."""
         covered = {"all": ("linear", "experts", "other"), "linear": ("linear", "experts"), "experts": ("experts",)}
-        return self.weight_dtype if part in covered[number_format(self.weight_dtype).covers] else self.model_dtype
+        stored = number_format(self.weight_dtype)
+        return self.weight_dtype if part in covered[stored.covers] else stored.rest or self.model_dtype
 
     def weight_bytes(self, weights: Weights) -> float:
         """Bytes of a layer's weights on one device."""

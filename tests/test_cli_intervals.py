@@ -64,6 +64,25 @@ def test_a_rate_that_was_offered_has_no_interval():
     assert found["output_throughput_low"] is None is found["request_throughput_high"]
 
 
+def test_near_saturation_a_latency_has_no_upper_end_and_it_is_said():
+    run = ("simulate", *PLACE, "--isl", "128", "--osl", "16", "--num-prompts", "3000", "--rate", "90")
+    found = json.loads(CliRunner().invoke(build(run), [*run, "--format", "json"], catch_exceptions=False).stdout)
+    assert not found["overloaded"]
+    assert found["mean_ttft_ms_low"] < found["mean_ttft_ms"]
+    assert found["mean_ttft_ms_high"] is None
+    assert found["mean_tpot_ms_high"] > found["mean_tpot_ms"]
+    text = CliRunner().invoke(build(run), list(run), catch_exceptions=False).stdout
+    assert "-inf " in text
+    assert "\ninf (null in json): with" in text
+
+
+def test_no_more_is_served_than_was_offered():
+    run = ("simulate", *PLACE, "--isl", "128", "--osl", "16", "--num-prompts", "3000", "--rate", "300")
+    found = json.loads(CliRunner().invoke(build(run), [*run, "--format", "json"], catch_exceptions=False).stdout)
+    assert found["overloaded"]
+    assert found["request_throughput_low"] < found["request_throughput"] < found["request_throughput_high"] <= 300
+
+
 def test_the_time_of_the_network_is_given_and_a_fleet_at_a_rate_takes_as_long_as_its_users():
     found = first("fleet")
     own, low = (found[key] - 1000 for key in ("mean_ttft_ms", "mean_ttft_ms_low"))
@@ -74,7 +93,7 @@ def test_the_time_of_the_network_is_given_and_a_fleet_at_a_rate_takes_as_long_as
 
 
 def test_the_bill_at_a_load_moves_with_whole_copies():
-    found = first("cost")
+    found = first("cost", "--interval", "0.6")
     assert isinstance(found["copies_low"], int)
     price = found["usd_per_million_output_tokens"] / found["copies"]
     assert found["usd_per_million_output_tokens_high"] == pytest.approx(price * found["copies_high"])

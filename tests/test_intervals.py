@@ -2,14 +2,35 @@
 
 import csv
 import gzip
+import math
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from simulator.deployment import deploy
-from simulator.intervals import LEVELS, Residual, basis_of, bounds, interval, kinds, shipped, table
+from simulator.intervals import (
+    LEVELS,
+    Residual,
+    basis_of,
+    bounds,
+    interval,
+    kinds,
+    shipped,
+    step_factors,
+    table,
+)
+from simulator.lengths import Independent, LogNormal
+from simulator.measurements import read_measurements
+from simulator.mlperf import latency_limits_s
+from simulator.model import load_model
+from simulator.plan import Scenario, capacity
+from simulator.prediction import predict
 from simulator.profile import Figure, Source
+from simulator.slo import Slo
+from simulator.workload import OpenLoop, Workload
 from tools.fit_intervals import coverage, mean_coverage, residuals
 
 LEFT_OUT = Path(__file__).parent / "fixtures" / "left_out.csv.gz"
@@ -89,6 +110,105 @@ def test_an_interval_of_80_per_cent_holds_75_to_85_of_what_was_left_out(tmp_path
     shares = coverage(residuals(_plain(tmp_path)))
     for basis in ("fitted", "family", "guess"):
         assert 0.75 <= mean_coverage(shares, basis) <= 0.85, basis
+
+
+def test_so_do_the_simulated_intervals_of_open_loops(tmp_path, shared):
+    found = [each for each in residuals(_plain(tmp_path)) if each.basis == "fitted"]
+    shares = coverage(found, read_measurements(shared / "measurements" / "measurements.csv.gz"))
+    assert 0.75 <= mean_coverage(shares, "fitted") <= 0.85
+    for metric in ("ttft_ms", "itl_ms"):
+        assert np.mean(shares[f"fitted {metric} open_loop"]) >= 0.75, metric
+
+
+def test_runs_under_published_limits_are_told_apart_alike(tmp_path, shared):
+    regimes = {each.id: each.regime for each in residuals(_plain(tmp_path))}
+    rows = [row for row in read_measurements(shared / "measurements" / "measurements.csv.gz") if row.id in regimes]
+    for row in rows:
+        limited = latency_limits_s(row.setup, load_model(row.setup.model).id) is not None
+        assert (regimes[row.id] == "limited") == limited, row.id
+
+
+# ------------------------------------------------------------------------------------------------ open loops
+
+
+LOADS = (0.2, 0.5, 0.8, 0.95)
+
+
+@cache
+def chat() -> Scenario:
+    lengths = Independent(LogNormal(500, 0.8, 4000), LogNormal(150, 0.8, 1000))
+    scenario = Scenario(deploy("llama-3.1-8b", "h100-sxm"), Workload(OpenLoop(1.0), lengths, 4_000))
+    most = capacity(replace(scenario, slo=Slo({"tpot": 1.0}))).rate_per_s
+    return replace(scenario, workload=replace(scenario.workload, arrivals=OpenLoop(most)))
+
+
+@cache
+def loaded(share: float, step_factor: float = 1.0) -> dict[str, float]:
+    """Mean latencies at a share of the capacity, with steps that take so many times as long; inf where none exists."""
+    scenario = chat().with_steps(step_factor)
+    report = scenario.report(scenario.workload.at_rate(share * scenario.workload.arrivals.rate_per_s))
+    names = {"ttft_ms": "ttft", "tpot_ms": "tpot", "e2e_latency_ms": "e2el"}
+    grows = report.endless
+    return {of: math.inf if grows and of != "tpot_ms" else report.metrics[it]["mean"] for of, it in names.items()}
+
+
+def ends(metric: str, share: float, level: float = 0.8) -> tuple[float, float]:
+    deployment = chat().deployment
+    others = [loaded(share, each)[metric] for each in step_factors(deployment, level)]
+    value = loaded(share)[metric]
+    return interval(deployment, metric, "open_loop", level).holding(value, others).around(value)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.25])
+def test_steps_twice_as_long_are_a_clock_that_runs_half_as_fast(factor):
+    """All times of a queue scale together: steps times f at a rate r are, times f, steps as they are at f r."""
+    assert loaded(0.5, factor)["tpot_ms"] == pytest.approx(factor * loaded(0.5 * factor)["tpot_ms"], rel=1e-6)
+
+
+@pytest.mark.parametrize("share", LOADS)
+def test_an_engine_whose_steps_differ_as_measured_ones_do_lies_within(share):
+    """Engines with steps from all over what throughput was measured at: 80 % intervals hold at least 80 % of them."""
+    draws = np.exp(np.interp(np.linspace(0.05, 0.95, 10), LEVELS, shipped()["fitted throughput_out_tok_s offline"]))
+    for metric in ("ttft_ms", "tpot_ms"):
+        low, high = ends(metric, share)
+        truths = [loaded(share, round(1 / each, 4))[metric] for each in draws]
+        assert sum(low <= truth <= high for truth in truths) >= 8, (metric, low, high, truths)
+
+
+def test_far_from_saturation_it_is_that_of_a_closed_loop_and_near_it_has_no_end():
+    deployment = chat().deployment
+    alone = interval(deployment, "ttft_ms", "closed_loop").around(loaded(0.2)["ttft_ms"])
+    assert ends("ttft_ms", 0.2) == pytest.approx(alone)
+    widths = [high / low for low, high in (ends("tpot_ms", share) for share in LOADS)]
+    assert widths[:3] == sorted(widths[:3])
+    assert widths[3] > 2 * widths[0]  # a full engine's TPOT has an end, so it widens no further
+    assert ends("ttft_ms", 0.95)[1] == math.inf
+
+
+def test_own_measurements_of_tpot_narrow_the_steps():
+    deployment = deploy("llama-3.1-8b", "h100-sxm")
+    kernels = deployment.engine.kernels_on(deployment.hardware)
+    own = kernels.model_copy(update={"residuals": {"tpot_ms open_loop": (0.01, -0.02) * 10}})
+    engine = deployment.engine.model_copy(update={"kernels": (own,)})
+    (low, high), (least, most) = (step_factors(each) for each in (deployment, replace(deployment, engine=engine)))
+    assert low < least < 1.0 < most < high
+
+
+def test_a_published_open_loop_has_the_interval_of_its_load(shared):
+    rows = [
+        row
+        for row in read_measurements(shared / "measurements" / "measurements.csv.gz")
+        if row.setup.source == "tensorrt-llm-docs-online-serving"
+        and row.metric == "ttft_ms"
+        and row.setup.regime == "open_loop"
+    ]
+    found = predict(sorted(rows, key=lambda row: row.setup.rate_per_s), level=0.8)
+    above = [each.high / each.value for each in found]
+    assert min(above) == pytest.approx(above[0])  # a request alone
+    below = [each.low / each.value for each in found]
+    assert min(below) < 0.3 * below[0]  # near saturation shorter steps clear the queue
+    assert max(above) > 1.05 * above[0]
+    assert all(each.low <= each.value <= each.high < math.inf for each in found)  # runs of a stated length
 
 
 def _plain(folder: Path) -> Path:

@@ -129,7 +129,6 @@ def test_stages_in_other_nodes_are_reached_over_the_network(tp, pp, crossings):
         ({"dp": 2}, "Give ep 2"),
         ({"tp": 2, "dp": 2, "ep": 2}, "Give ep 4, or leave dp out where the model has no experts"),
         ({"tp": 4, "ep": 2}, "Give ep 1 or 4"),
-        ({"dp": 2, "ep": 2, "pp": 2}, "dp 2 with pp 2"),
         ({"dp": 3, "ep": 3}, "8 experts do not divide"),
     ],
 )

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from simulator.engine import engine_of
+from simulator.engine import Kernels, engine_of
 from simulator.hardware import load_hardware
-from simulator.loads import AIPERF_PROMPTS, gathered_steps, latency_limits_s, workload_of
+from simulator.loads import AIPERF_PROMPTS, gathered_steps, workload_of
 from simulator.measurements import Setup
+from simulator.mlperf import latency_limits_s
 from simulator.prediction import outcome
 from simulator.primitives import linear
 from simulator.roofline import STREAMED, Rates
@@ -136,9 +137,9 @@ def test_copies_stay_within_a_node_where_they_fit():
     assert (placed.deployment.layout.tp, placed.copies) == (8, 2)
 
 
-@pytest.mark.parametrize(("version", "preset"), [("b5922", "b1500"), ("2024-05", "b1500"), ("b6021", "b6000")])
+@pytest.mark.parametrize(("version", "preset"), [("b5922", "b1500"), ("2024-05", "b1500"), ("b6918", "b6325")])
 def test_builds_of_llama_cpp_lead_to_a_generation(version, preset):
-    assert engine_of("llama.cpp Vulkan", version).version == preset
+    assert engine_of("llama.cpp CUDA", version).version == preset
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0, 10.0])
@@ -148,3 +149,22 @@ def test_no_product_streams_weights_faster_than_the_best_that_was_measured(share
     op = linear("down", (8192, 8192), Layout())
     cost = Rates(hardware, kernels).cost(op, Counts(steps=1.0, tokens=1.0))
     assert cost.moved_bytes / cost.memory_s <= STREAMED * hardware.memory_bytes_per_s * (1 + 1e-9)
+
+
+def test_an_engine_that_streams_reads_weights_at_the_best_rate_of_any_kernel_of_the_device():
+    hardware, op = load_hardware("h200-sxm"), linear("down", (8192, 8192), Layout())
+    shares = {}
+    for streams in (True, False):
+        cost = Rates(hardware, Kernels(streams=streams)).cost(op, Counts(steps=1.0, tokens=1.0))
+        shares[streams] = cost.moved_bytes / cost.memory_s / hardware.memory_bytes_per_s
+    assert shares[True] == pytest.approx(hardware.achievable.copy_memory_fraction) == pytest.approx(4.3 / 4.8, abs=1e-3)
+    assert shares[False] == pytest.approx(hardware.achievable.gemm["bf16"].memory_fraction)
+
+
+@pytest.mark.parametrize(("version", "evicting"), [("0.10.0", True), ("0.11.0", False)])
+def test_tensorrt_llm_evicts_where_its_published_command_says_so(version, evicting):
+    stated = {"engine": "TensorRT-LLM", "engine_version": version, "hardware": "H100 SXM 80GB", "model": "Llama-3-8B"}
+    lengths = {"input_tokens": 128.0, "output_tokens": 2048.0, "devices": 1, "tp": 1, "load": "max throughput"}
+    placed = place(setup(**stated, **lengths, weight_dtype="fp8", notes="gptManagerBenchmark in-flight batching"))
+    assert placed.deployment.engine.admit_full_output is not evicting
+    assert (placed.deployment.max_num_batched_tokens == 2048) is evicting

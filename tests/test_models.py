@@ -11,13 +11,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from simulator.errors import NotModelledError, ProfileError
+from simulator.formats import FORMATS, number_format
 from simulator.latent import LatentAttention
 from simulator.layers import Attention, Dense, MixtureOfExperts
 from simulator.model import KIND, Model, load_model
 from simulator.profile import find, folders, names, read_yaml
 from simulator.recurrent import GatedDeltaNet
 from simulator.units import GIB
-from simulator.work import FORMATS, Counts, Layout, Op, Weights, number_format
+from simulator.work import Counts, Layout, Op, Weights
 
 SHIPPED = names(KIND)
 FIRST_LIBRARY = [
@@ -303,10 +304,11 @@ def test_heads_that_do_not_divide_are_refused() -> None:
 @given(ANY_MODEL, st.sampled_from(list(FORMATS)))
 def test_a_format_covers_what_it_says(model: Model, weight_dtype: str) -> None:
     weights, small = model.weights(), FORMATS[weight_dtype].bits / 8
+    rest = FORMATS[FORMATS[weight_dtype].rest or "bf16"].bits / 8
     sizes = {
         "all": (small, small, small),
-        "linear": (small, small, 2.0),
-        "experts": (2.0, small, 2.0),
+        "linear": (small, small, rest),
+        "experts": (rest, small, rest),
     }[FORMATS[weight_dtype].covers]
     expected = np.dot(sizes, (weights.linear, weights.experts, weights.other))
     assert Layout(weight_dtype=weight_dtype).weight_bytes(weights) == pytest.approx(expected, rel=1e-12)

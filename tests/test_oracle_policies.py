@@ -15,7 +15,7 @@ from oracle import OracleBatch, OracleEngine, OracleJob, OracleLimits, OracleReq
 from simulator import work
 from simulator.roofline import StepTable
 from simulator.sharing import Prefixes
-from simulator.simulate import Run, begin, decode_seconds, end, opening, prompt_seconds, simulate
+from simulator.simulate import Run, begin, end, opening, prompt_seconds, simulate, step_seconds
 from simulator.state import POLICIES, Limits
 from simulator.steplog import parts_of
 from simulator.workload import Requests
@@ -28,6 +28,7 @@ TABLE = StepTable(
     slopes=np.array([3, 19, 7, 5, 23]) * UNIT_S,
     draft_s=13 * np.arange(65) * UNIT_S,
     loaded_s=17 * UNIT_S,
+    least_s=1500 * UNIT_S,
 )
 BLOCK_SIZES = st.sampled_from([1, 2, 3, 16])
 
@@ -43,7 +44,7 @@ def seconds(batch: OracleBatch) -> float:
         seen = [min(past + 1, batch.window) + new - 1 for new, past in decodes]
         pairs = [min(position + 1, batch.window) for new, past in prompts for position in range(past, past + new)]
         windowed_s = TABLE.slopes[1] * sum(seen) + TABLE.slopes[4] * sum(pairs)
-    return float(
+    worked_s = float(
         TABLE.token_s[sum(new for new, _ in batch)]
         + TABLE.logit_s[logits]
         + TABLE.draft_s[drafting]
@@ -53,6 +54,7 @@ def seconds(batch: OracleBatch) -> float:
         + TABLE.loaded_s * batch.loaded_tokens
         + windowed_s
     )
+    return max(worked_s, TABLE.least_s)
 
 
 def requests_of(jobs: list[OracleJob], concurrency: int) -> Requests:
@@ -121,7 +123,7 @@ def compare_steps(rules: OracleLimits, requests: Requests, oracle: OracleResult)
         assert begin(state, clock) > 0
         assert clock[0] == step.start_s
         assert sorted(parts_of(state)) == sorted(step.scheduled)
-        end(state, clock, decode_seconds(state, TABLE) + prompt_seconds(state, TABLE))
+        end(state, clock, step_seconds(state, TABLE, prompt_seconds(state, TABLE)))
     assert begin(state, clock) == 0
 
 

@@ -118,7 +118,7 @@ def test_the_load_says_the_regime(tmp_path, row, regime):
         ("vLLM 0.6.5.dev964+mlperf50, Pytorch 2.7.0a0", "2025-04", "vllm-0.5"),
         ("TensorRT-LLM + Triton", "0.14.0", "tensorrt-llm-0.5"),
         ("TensorRT 10.11, CUDA 12.9", "2025-09", "tensorrt-9"),
-        ("llama.cpp Vulkan", "b7361", "llama.cpp-b6000"),
+        ("llama.cpp Vulkan", "b7361", "llama.cpp-vulkan-b6000"),
         ("ik_llama.cpp CPU (iqk_mul_mat)", "2024-07", "ik-llama.cpp-b3441"),
     ],
 )
@@ -273,9 +273,9 @@ def test_an_interval_holds_its_share_of_groups_like_those_it_was_made_of():
 
 
 def test_groups_weigh_alike_in_an_interval():
-    many = [Residual("tpot_ms", "open_loop", ("big", "", ""), 0.0)] * 1000
-    others = [Residual("tpot_ms", "open_loop", (str(g), "", ""), 1.0) for g in range(9)]
-    assert table([*many, *others])["fitted tpot_ms open_loop"][LEVELS.index(0.5)] > 0.8
+    many = [Residual("tpot_ms", "closed_loop", ("big", "", ""), 0.0)] * 1000
+    others = [Residual("tpot_ms", "closed_loop", (str(g), "", ""), 1.0) for g in range(9)]
+    assert table([*many, *others])["fitted tpot_ms closed_loop"][LEVELS.index(0.5)] > 0.8
 
 
 def test_shipped_intervals_are_ordered():

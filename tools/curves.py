@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +26,17 @@ GRID = (-0.5, -0.15, 0.0, 0.15, 0.5)  # of ln(value); a curve is straight betwee
 REACH = 1.0  # of ln(value): where a curve is believed
 BATCHES, RUNS = 16, 8  # setups of a kind that are predicted at most: batches by the roofline, simulated runs
 WORKERS = 2
-TIMES = {"step_s", "sequence_s", "request_s"}
+TIMES = {"step_s", "sequence_s", "request_s", "layer_s"}
 NEUTRAL = {  # where no parent says otherwise; any other share: 1
-    **{"step_s": 1e-3, "sequence_s": 1e-5, "request_s": 1e-2, "experts": 0.65, "quantized_experts": 0.65}
+    **{
+        "step_s": 1e-3,
+        "sequence_s": 1e-5,
+        "request_s": 1e-2,
+        "layer_s": 3e-4,
+        "experts": 0.65,
+        "quantized_experts": 0.65,
+    },
+    **{"per_head": 1.0, "per_head_crowded": 0.3, "expert_tile": 32.0},
 }
 Values = dict[str, float]
 Floats = npt.NDArray[np.float64]
@@ -47,6 +55,8 @@ class Block:
     parameters: tuple[str, ...]
     parent: str = ""
     presets: tuple[str, ...] = ()  # that the values are written to
+    prior: Mapping[str, float] = field(default_factory=dict)  # where the parent's kernel is another one
+    fitted_on: tuple[str, ...] = ()  # families whose rows the fit sees, of those that the block takes; none is all
 
     def takes(self, deployment: Deployment) -> bool:
         """Tell whether a deployment belongs to the block."""
@@ -64,6 +74,8 @@ def blocks() -> dict[str, Block]:
             *(tuple(each.get(key, ())) for key in keys),
             parent=each.get("parent", ""),
             presets=tuple(each.get("write", each["engines"])),
+            prior=each.get("prior", {}),
+            fitted_on=tuple(each.get("fitted_on", ())),
         )
         for name, each in listed.items()
     }
@@ -72,7 +84,11 @@ def blocks() -> dict[str, Block]:
 def block_of(every: Iterable[Block], deployment: Deployment) -> Block | None:
     """Return the narrowest block that takes a deployment."""
     found = [block for block in every if block.takes(deployment)]
-    return max(found, key=lambda block: (bool(block.families), bool(block.parent)), default=None)
+    return max(found, key=_narrowness, default=None)
+
+
+def _narrowness(block: Block) -> tuple[bool, bool, int, int]:
+    return bool(block.families), bool(block.parent), -len(block.families), -len(block.engines)
 
 
 def all_parameters(block: Block, every: Mapping[str, Block]) -> tuple[str, ...]:
@@ -99,7 +115,8 @@ def shipped(placed: Placed, parameters: Iterable[str]) -> Values:
     kernels = engine.kernels_on(placed.deployment.hardware)
     held = {name: getattr(engine.overheads if name in TIMES else kernels, name) for name in parameters}
     usual = {name: NEUTRAL.get(name, 1.0) for name in held}
-    return {name: float(value) if (value or 0.0) > 0.1 * usual[name] else usual[name] for name, value in held.items()}
+    least = {name: 0.1 * usual[name] if name in TIMES else 0.0 for name in held}
+    return {name: float(value) if (value or 0.0) > least[name] else usual[name] for name, value in held.items()}
 
 
 def place_all(rows: Sequence[Measurement]) -> dict[str, Placed]:

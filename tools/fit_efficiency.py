@@ -7,7 +7,7 @@
 
 The blocks are in tools/fit_blocks.yaml. No constant belongs to a row or to a (device, model) pair. Curves are measured
 around the values that the profiles hold: a second run, after --write, is exact where the first moved them far.
-`python -m tools.fit_intervals left_out.csv` makes the intervals, `python -m tools.write_accuracy` the page.
+`python -m tools.fit_intervals left_out.csv FILE` makes the intervals, `python -m tools.write_accuracy` the page.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def _ruled(text: str, fit: Fit, values: Values) -> str:
     rule = next((each for each in rules if each.get("families", []) == families), None)
     if rule is None:
         rule = {"families": families} if families else {}
-        rule |= {name: value for each in rules for name, value in each.items() if name == "widened"}
+        rule |= {name: value for each in rules for name, value in each.items() if name in ("streams", "widened")}
         rules = [rule, *rules] if families else [*rules, rule]
     seen = (fit.curves.placed[fit.curves.rows[at].id] for at in fit.seen)
     rule["fitted_on"] = sorted({placed.deployment.hardware.family for placed in seen})
@@ -96,6 +96,8 @@ def _ruled(text: str, fit: Fit, values: Values) -> str:
 
 
 def _part(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return f"{name}: {str(value).lower()}"
     if isinstance(value, list):
         return f"{name}: [{', '.join(value)}]"
     why = f"source: {value['source']}" if "source" in value else f'guess: "{value["guess"]}"'

@@ -8,14 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.cli.intervals import RESTS, IntervalOptions, Span, intervals, spans
+from simulator.cli.intervals import IntervalOptions, Span, explained, spans
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
 from simulator.cli.simulate import load_row
 from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
 from simulator.deployment import Deployment
 from simulator.errors import WorkloadError
-from simulator.plan import Answer, Scenario, answer, ranked
+from simulator.intervals import step_factors
+from simulator.plan import Answer, Scenario, answer, capacity, ranked
 from simulator.prices import Offer, OfferKind, cheapest, own_offer
 from simulator.workload import Workload
 
@@ -23,8 +24,8 @@ NOTES = (
     "Always on: idle hours cost what busy hours cost. $/M out, in and all divide the whole bill by one kind of token; "
     "the split charges prompts with the share of busy time that they added, and generated tokens with the rest.",
     "carries: the highest rate of one copy within the SLO; full: $/M there. Copies: as many as carry the asked rate, "
-    "each simulated at its even share of it. Their intervals are those of throughput; latencies within the SLO are "
-    "taken as predicted.",
+    "each simulated at its even share of it. Their intervals: the same search with the shortest and the longest steps "
+    "that measurements of throughput allow; what a request costs outside the steps is taken as predicted.",
 )
 
 
@@ -73,7 +74,8 @@ def command(
     rows = [_row(each, certain.interval) for each in found]
     views = [_prices_view(rows, f"{workload.describe()}; {slo}"), _service(rows), _within(rows, certain.interval)]
     used = evidence(each.scenario.deployment for each in found)
-    notes = [*_headline(found), *NOTES, RESTS, *techniques(each.scenario.deployment for each in found), *_prices(found)]
+    drafted = techniques(each.scenario.deployment for each in found)
+    notes = [*_headline(found), *NOTES, *explained(rows), *drafted, *_prices(found)]
     emit(Result({"answers": rows}, [*views, _reasons(rows)], notes, used, refused, flat=True), form)
 
 
@@ -94,24 +96,30 @@ def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
 
 
 def _row(found: Answer, level: float) -> Row:
-    row, deployment = _figures(found, level), found.scenario.deployment
-    full = intervals(deployment, "offline", {"capacity_per_s": "req_s", **dict.fromkeys(FULL, "1/req_s")}, row, level)
-    return {**row, **full, **_copies(found, full), "interval_basis": row["interval_basis"]}
+    row = _figures(found, level)
+    return {**row, **_carried(found, row, level)}
 
 
 FULL = tuple(f"at_capacity_usd_per_million_{kind}_tokens" for kind in ("output", "input", "total"))
 AT_LOAD = ("usd_per_hour", *(f"usd_per_million_{kind}_tokens" for kind in ("output", "input", "total")))
 
 
-def _copies(found: Answer, full: Row) -> Row:
-    """Return the interval of the copies, which follows from that of what one carries, and of their bill."""
-    ends: dict[str, float | None] = {}
-    for end, carried in (("low", full["capacity_per_s_high"]), ("high", full["capacity_per_s_low"])):
-        copies = math.ceil(found.rate_per_s / carried) if found.copies else None
+def _carried(found: Answer, row: Row, level: float) -> Row:
+    """Return the intervals of what one copy carries, and of the copies and bills that follow from it.
+
+    They come from the same search with the shortest and the longest steps; None is no upper end.
+    """
+    scenario, carries = found.scenario, found.capacity.rate_per_s
+    rates = [capacity(scenario.with_steps(each)).rate_per_s for each in step_factors(scenario.deployment, level)]
+    least, most = min(carries, *rates), max(carries, *rates)
+    ends: dict[str, float | None] = {"capacity_per_s_low": least, "capacity_per_s_high": most}
+    for end, carried in (("low", most), ("high", least)):
+        copies = math.ceil(found.rate_per_s / carried) if carried and found.copies else None
         ends[f"copies_{end}"] = copies
         for name in AT_LOAD:
-            value = getattr(found.at_load, name, None)
-            ends[f"{name}_{end}"] = None if value is None or copies is None else value * copies / found.copies
+            ends[f"{name}_{end}"] = copies and row[name] and row[name] * copies / found.copies
+        for name in FULL:
+            ends[f"{name}_{end}"] = (row[name] and row[name] * carries / carried) if carried else None
     return ends
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.cli.intervals import RESTS, IntervalOptions, Span, intervals, spans
+from simulator.cli.intervals import IntervalOptions, Span, explained, intervals, spans
 from simulator.cli.options import BATCH, DeploymentOptions, Format, OutputFormat, grouped, techniques, whole
 from simulator.cli.output import (
     Column,
@@ -80,7 +80,7 @@ def command(
     if explain:
         sections["ops"] = [row for each in found for row in _ops(each)]
         views += [view for each in found for view in _explained(each)]
-    notes = [LIGHT, REQUEST, RESTS, *([PIPELINE] if asked.pp > 1 else [])]
+    notes = [LIGHT, REQUEST, *explained(rows), *([PIPELINE] if asked.pp > 1 else [])]
     notes += techniques(each.deployment for each in found)
     emit(Result(sections, views, notes, evidence(each.deployment for each in found), refused), form)
 

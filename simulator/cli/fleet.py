@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -10,10 +11,10 @@ import numpy as np
 import typer
 
 from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
-from simulator.cli.intervals import ENDS, RESTS, IntervalOptions, by_metric, intervals, regime_of
+from simulator.cli.intervals import ENDS, IntervalOptions, by_metric, explained, intervals, regime_of
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, percent, sweep
-from simulator.cli.simulate import METRICS, STATS, TOTALS, load_row
+from simulator.cli.simulate import METRICS, STATS, TOTALS, figures, throughput_intervals
 from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
 from simulator.deployment import Deployment
 from simulator.errors import InfercastError
@@ -85,7 +86,7 @@ def command(
     views = [view for each, row in zip(found, rows, strict=True) for view in _views(each, row, behaviour)]
     notes = [note for each, row in zip(found, rows, strict=True) for note in _notes(each, row, behaviour.deadline)]
     deployments = [each.service.service.deployment for each in found]
-    notes += [RESTS, OF_ENGINES, *techniques(deployments)]
+    notes += [*explained(rows), OF_ENGINES, *techniques(deployments)]
     changes = [each for one in found for each in one.service.changes]
     sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
     used = [*evidence(deployments), *copies.guesses()]
@@ -109,20 +110,28 @@ def _draw(found: list[Found], path: Path) -> None:
 
 
 def _row(found: Found, level: float) -> Row:
-    row = _figures(found, level)
+    row = _figures(found)
     return {**row, **_intervals(found, row, level)}
 
 
-def _figures(found: Found, level: float) -> Row:
+def _seen(found: Found) -> dict[str, float | None]:
+    """Return the latencies that this user sees; None for those that do not exist."""
+    row: dict[str, float | None] = {}
+    for name in SEEN:
+        unknown = name not in found.service.metrics or name in found.endless
+        for stat in STATS:
+            value = math.nan if unknown else found.service.metrics[name][stat] * 1e3
+            row[f"{stat}_{name}_ms"] = None if math.isnan(value) else value
+    return row
+
+
+def _figures(found: Found) -> Row:
     each = found.service
     service, run = each.service, each.run
-    row = dict(load_row(Scenario(service.deployment, found.workload, each.report.slo), found.rate, each.report, level))
-    for name in SEEN:  # what this user sees of it
-        unknown = name not in each.metrics or name in found.endless
-        for stat in STATS:
-            value = math.nan if unknown else each.metrics[name][stat] * 1e3
-            row[f"{stat}_{name}_ms"] = None if math.isnan(value) else value
-    return row | {
+    one = Scenario(service.deployment, found.workload, each.report.slo)
+    return {
+        **figures(one, found.rate, each.report),
+        **_seen(found),
         "num_prompts": len(found.sent),
         "failed": len(run.abandoned),
         "slo_attainment": each.within_share if each.report.slo.bounds_s and not found.endless else None,
@@ -147,11 +156,19 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
     metrics = METRICS | {"ttfv": whole} | ({} if each.clients.streaming else {"ttft": whole})
     named = {f"{stat}_{name}_ms": name for name in metrics for stat in STATS}
     network_ms = {key: 0.0 if name in ("tpot", "itl") else each.clients.network_s * 1e3 for key, name in named.items()}
-    own = {key: None if row[key] is None else row[key] - network_ms[key] for key in named}
     regime, deployment = regime_of(found.sent.concurrency, len(found.sent)), each.service.deployment
-    ends = dict(intervals(deployment, regime, {key: metrics[name] for key, name in named.items()}, own, level))
-    for key in named:
-        ends |= {f"{key}_{end}": ends[f"{key}_{end}"] + network_ms[key] for end in ENDS if row[key] is not None}
+
+    def own(row: Row) -> Row:
+        return {key: None if row[key] is None else row[key] - network_ms[key] for key in named}
+
+    def at(step_factor: float) -> Row:
+        service = replace(each.service, deployment=replace(deployment, step_factor=step_factor))
+        return own(_seen(found._replace(service=service.report(found.sent, each.clients, each.report.slo))))
+
+    ends = dict(intervals(deployment, regime, {key: metrics[of] for key, of in named.items()}, own(row), level, at))
+    for name in (f"{key}_{end}" for key in named for end in ENDS):
+        ends[name] = None if ends[name] is None else ends[name] + network_ms[name.rpartition("_")[0]]
+    ends |= throughput_intervals(deployment, regime, each.report, row, level)
     spent = ["duration", "replica_hours", "device_hours", *(key for key in row if key.startswith("usd_"))]
     if regime == "open_loop" or each.service.autoscaler:  # the users say how long it takes, or the hours are others
         return ends | {f"{key}_{end}": None for key in spent for end in ENDS}

@@ -1,6 +1,7 @@
 """An interval on every predicted number: its columns for json and csv, and a table for people."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -8,7 +9,7 @@ from typer import Option
 
 from simulator.cli.output import Column, Row, View, number
 from simulator.deployment import Deployment
-from simulator.intervals import interval
+from simulator.intervals import interval, step_factors
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class Span(Column):
     """A column that prints the interval of a value: its ends without repeating their sign or unit."""
 
     def cell(self, row: Row) -> str:
-        """Print both ends; a dash for none."""
+        """Print both ends; a dash for none, inf for no upper end."""
         low, high = row[f"{self.key}_low"], row[f"{self.key}_high"]
-        return "-" if low is None or high is None else f"{self.show(low)}-{self.show(high)}"
+        return "-" if low is None else f"{self.show(low)}-{'inf' if high is None else self.show(high)}"
 
 
 def regime_of(concurrency: int, requests: int) -> str:
@@ -41,18 +42,32 @@ def regime_of(concurrency: int, requests: int) -> str:
     return "offline" if concurrency >= requests else "closed_loop"
 
 
-def intervals(deployment: Deployment, regime: str, metrics: Mapping[str, str], row: Row, level: float) -> Row:
-    """Return `<key>_low` and `<key>_high` of a row's values, and what they rest on.
+def intervals(
+    deployment: Deployment,
+    regime: str,
+    metrics: Mapping[str, str],
+    row: Row,
+    level: float,
+    at: Callable[[float], Row] | None = None,
+) -> Row:
+    """Return `<key>_low` and `<key>_high` of a row's values, and what they rest on; a high of None has no upper end.
 
-    `metrics` gives each key the metric of measurements whose errors it has; "1/" before it: errors turned round.
+    `metrics` gives each key the metric of measurements whose errors it has; "1/" before it: errors turned round. `at`
+    returns the row of an open loop where all steps take so many times as long.
     """
     found: dict[str, float | None] = {}
+    others = [at(each) for each in step_factors(deployment, level)] if at and regime == "open_loop" else []
     basis = ""
     for key, metric in metrics.items():
-        spread = interval(deployment, metric.removeprefix("1/"), regime, level)
-        ends = (1 / spread.high, 1 / spread.low) if metric.startswith("1/") else (spread.low, spread.high)
-        value, basis = row[key], spread.basis
-        found[f"{key}_low"], found[f"{key}_high"] = (None if value is None else value * end for end in ends)
+        spread, value = interval(deployment, metric.removeprefix("1/"), regime, level), row[key]
+        if metric.startswith("1/"):
+            spread = spread._replace(low=1 / spread.high, high=1 / spread.low)
+        basis = spread.basis
+        found |= dict.fromkeys((f"{key}_low", f"{key}_high"))
+        if value is not None:
+            spread = spread.holding(value, [math.inf if each[key] is None else each[key] for each in others])
+            low, high = spread.around(value)
+            found |= {f"{key}_low": low, f"{key}_high": high if high < math.inf else None}
     return {**found, "interval": level, "interval_basis": basis}
 
 
@@ -80,7 +95,18 @@ def by_metric(names: Sequence[str], stats: Sequence[str], totals: Mapping[str, s
     return spans([Column("metric", "", left=True), *(Span(stat, stat, number(3)) for stat in stats)], lines, level)
 
 
+def explained(rows: Iterable[Row]) -> list[str]:
+    """Say what intervals mean, and where one has no upper end."""
+    lows = ((row, key) for row in rows for key, value in row.items() if key.endswith("_low") and value is not None)
+    return [RESTS, *([ENDLESS] if any(row[f"{key.removesuffix('low')}high"] is None for row, key in lows) else [])]
+
+
+ENDLESS = (
+    "inf (null in json): with the longest steps that measurements of throughput allow at this level the queue grows "
+    "without end, or no number of copies keeps the SLO."
+)
 RESTS = (
     "Intervals hold that share of published measurements of such a metric and load, none seen by the fit; they rest on "
-    "your own (measured), on this device family and engine (fitted), on others (family) or on a guess."
+    "your own (measured), on this device family and engine (fitted), on others (family) or on a guess. At a rate they "
+    "also hold the same load with the shortest and the longest steps that measurements of throughput allow."
 )

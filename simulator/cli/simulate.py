@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from simulator.cli.explain import ExplainOptions, queue_note, split_row, split_view
-from simulator.cli.intervals import RESTS, IntervalOptions, Span, by_metric, intervals, regime_of, spans
+from simulator.cli.intervals import ENDS, IntervalOptions, Span, by_metric, explained, intervals, regime_of, spans
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import (
     Column,
@@ -76,7 +76,7 @@ def command(
         if len(found) == 1
         else [_summary(rows), _spans(rows, level)]
     )
-    notes = [note for each in found for note in _notes(*each)] + [DEFINITIONS, RESTS]
+    notes = [note for each in found for note in _notes(*each)] + [DEFINITIONS, *explained(rows)]
     notes += techniques(scenario.deployment for scenario, _, _ in found)
     if told.explain:
         views += [split_view(report) for _, _, report in found]
@@ -92,23 +92,35 @@ THROUGHPUTS = {
 }
 STATS = ("mean", *QUANTILES)
 TOTALS = {"output_throughput": "out tok/s", "request_throughput": "req/s"}
-PREDICTED = {  # what is predicted here, and the metric of measurements whose errors it has
-    **{f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for stat in STATS},
-    **THROUGHPUTS,
-}
+PREDICTED = {f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for stat in STATS}
 
 
 def load_row(scenario: Scenario, rate: float | None, report: Report, level: float = 0.8) -> Row:
     """Return one run under the keys of a result file of `vllm bench serve`, ours and the intervals beside them."""
-    row = _figures(scenario, rate, report)
+    row = figures(scenario, rate, report)
     regime = regime_of(scenario.workload.arrivals.concurrency, len(report.run.requests))
-    spread = intervals(scenario.deployment, regime, PREDICTED, row, level)
-    if regime == "open_loop" and not report.overloaded:  # what is served is what was offered: given, not predicted
-        spread = {**spread, **{f"{key}_{end}": None for key in THROUGHPUTS for end in ("low", "high")}}
-    return {**row, **spread}
+
+    def at(step_factor: float) -> Row:
+        return scenario.again(report, step_factor).as_vllm()
+
+    spread = intervals(scenario.deployment, regime, PREDICTED, row, level, at)
+    return {**row, **spread, **throughput_intervals(scenario.deployment, regime, report, row, level)}
 
 
-def _figures(scenario: Scenario, rate: float | None, report: Report) -> Row:
+def throughput_intervals(deployment: Deployment, regime: str, report: Report, row: Row, level: float) -> Row:
+    """Return those of throughputs, None where what is served is what was offered: given, not predicted."""
+    if regime != "open_loop":
+        return intervals(deployment, regime, THROUGHPUTS, row, level)
+    if not report.overloaded:
+        return {f"{key}_{end}": None for key in THROUGHPUTS for end in ENDS}
+    found = dict(intervals(deployment, "offline", THROUGHPUTS, row, level))
+    offered_per_s = len(report.run.requests) / report.run.requests.arrival_s[-1]
+    most = max(1.0, offered_per_s / report.requests_per_s)  # no more is served than was offered
+    return found | {f"{key}_high": min(found[f"{key}_high"], row[key] * most) for key in THROUGHPUTS}
+
+
+def figures(scenario: Scenario, rate: float | None, report: Report) -> Row:
+    """Return the same without intervals."""
     workload = scenario.workload
     return {
         **identity(scenario.deployment),

@@ -1,0 +1,54 @@
+"""Published runs that must keep limits of latency: they run at the highest rate that does, and so does a prediction."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.report import Report
+from simulator.workload import ClosedLoop, OpenLoop, Workload
+
+TRIES = 6  # simulations at most
+CLOSE = 0.9  # of a limit used: near enough
+SERVED = 0.98  # guess: of what is served without limits, what a server is still sent: MLPerf entries 0.87 to 0.98
+LIKELY = 1.15  # guess: times the asked rate; a capacity predicted beyond it is one that the source did not use
+
+
+class Edge(NamedTuple):
+    """A run at the highest rate that keeps the limits, and how many times the asked rate that is."""
+
+    report: Report
+    factor: float
+
+
+def edge(workload: Workload, limits_s: tuple[float, float], under: Callable[[Workload], Report]) -> Edge:
+    """Return the run at the highest rate whose p99 of TTFT and TPOT keep their limits; the slowest tried if none does.
+
+    Who publishes a run under limits raises the rate until one of them binds: the p99 of MLPerf's servers is at 0.8 to
+    0.99 of a limit in most entries (shared/measurements). How near a run is to saturation is known better from its
+    limits than from a predicted capacity, of which a few per cent are a factor in latency.
+    """
+    count, asked = workload.request_count, workload.arrivals
+    saturated = under(replace(workload, arrivals=ClosedLoop(count)))
+    most = SERVED * count / saturated.duration_s
+    asked_per_s = asked.rate_per_s if isinstance(asked, OpenLoop) else most  # where it is not stated
+    most = min(most, LIKELY * asked_per_s)
+    low, high, rate_per_s, kept = 0.0, most, most, None
+    for _ in range(TRIES):
+        found = Edge(under(replace(workload, arrivals=OpenLoop(rate_per_s))), rate_per_s / asked_per_s)
+        used = _used(found.report, limits_s)
+        if used > 1:
+            high = rate_per_s
+        else:
+            low, kept = rate_per_s, found
+        if CLOSE <= used <= 1 or low == most:
+            break
+        rate_per_s = (low * high) ** 0.5 if low else high / 2
+    return kept or found
+
+
+def _used(report: Report, limits_s: tuple[float, float]) -> float:
+    """Return the largest share of a limit that a run's p99 takes."""
+    latencies = report.latencies_s["ttft"], report.latencies_s["tpot"]
+    return max(float(np.nanquantile(each, 0.99)) / limit for each, limit in zip(latencies, limits_s, strict=True))
