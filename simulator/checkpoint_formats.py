@@ -15,7 +15,7 @@ _EXCLUSIONS = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_mo
 def weight_dtype(quant: Fields) -> str | None:
     """Return the format of the quantised weights; None for a checkpoint that is not quantised.
 
-    Raises NotModelledError for a method, a group size or a mixture of formats that `work.FORMATS` does not have.
+    Raises NotModelledError for a method, a group size or a mixture of formats that `formats.FORMATS` does not have.
 
     >>> weight_dtype(Fields({"quant_method": "fp8", "weight_block_size": [128, 128]}, "config.json"))
     'fp8-block'

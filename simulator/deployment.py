@@ -141,7 +141,7 @@ class Deployment:
         return self.settings.memory_fraction or float(self.engine.memory.fraction)
 
     def step_table(self, *, light: bool = False) -> StepTable:
-        """Return the same for the event loop, as long as its steps can be, times `step_factor`."""
+        """Return the seconds of steps for the event loop, as long as they can be, times `step_factor`."""
         table = self.step_model(light=light).table(self.max_num_batched_tokens, self.max_num_seqs)
         return StepTable._make(part * self.step_factor for part in table)
 

@@ -1,4 +1,4 @@
-"""Runs on one's own machine: what the notes of llama.cpp's and MLX's benchmarks state of files and threads."""
+"""Runs on one's own machine: what the notes of llama.cpp's and MLX's benchmarks state of threads, kernels and files."""
 
 import re
 
@@ -8,13 +8,16 @@ from simulator.hardware import Hardware
 from simulator.measurements import Setup
 from simulator.model import Model
 
-UNITS = {"GiB": 2**30, "GB": 1e9}
-OTHER_FILE = 0.4  # further from the usual bits, the file is another model's
-WHOLE = 12  # bits of a checkpoint that is not quantised
+FILE_UNITS = {"GiB": 2**30, "GB": 1e9}
+FARTHEST = 0.4  # guess: of a file's bits from the usual ones; a size farther off is that of something else
+UNQUANTISED_BITS = 12  # from here on a checkpoint holds the model's own type: quantised ones have 9 at most, others 16
 
 
-def running(setup: Setup, hardware: Hardware) -> Hardware:
-    """Return the device with the peaks of the threads that run, where fewer than its cores are stated."""
+def with_stated_threads(setup: Setup, hardware: Hardware) -> Hardware:
+    """Return the device with its peaks scaled to the threads, where fewer than its cores are stated.
+
+    Its bandwidth stays: a few cores draw most of it.
+    """
     threads = setup.noted(r"(\d+) threads")
     if not threads or not hardware.cores or threads >= hardware.cores:
         return hardware
@@ -22,7 +25,7 @@ def running(setup: Setup, hardware: Hardware) -> Hardware:
     return hardware.model_copy(update={"peak_flops_per_s": peaks})
 
 
-def as_stated(setup: Setup, engine: Engine) -> Engine:
+def with_stated_attention(setup: Setup, engine: Engine) -> Engine:
     """Return the engine with or without fused attention, where llama.cpp's -fa is stated."""
     fused = setup.noted(r"-fa (\d)")
     if fused is None or engine.flash_attention is None:
@@ -30,24 +33,24 @@ def as_stated(setup: Setup, engine: Engine) -> Engine:
     return engine.model_copy(update={"flash_attention": fused > 0})
 
 
-def in_file(weights: str, setup: Setup, model: Model) -> str:
-    """Return a format as GGUF files have it, with the bits of the file whose size is stated.
+def gguf_format(weights: str, setup: Setup, model: Model) -> str:
+    """Return a format as GGUF files have it, with the bits that a stated size comes to: bytes x 8 over parameters.
 
     Publishers mix types as they like: files of one name differ by a fifth.
     """
     if weights == "mxfp4":
         return "mxfp4_MoE"
-    sizes = ((setup.noted(rf"([\d.]+) {unit}") or 0.0) * each for unit, each in UNITS.items())
+    sizes = ((setup.noted(rf"(\d+(?:\.\d+)?) {unit}\b") or 0.0) * each for unit, each in FILE_UNITS.items())
     size_bytes = next((size for size in sizes if size), 0.0)
     if weights not in GGUF or not size_bytes:
         return weights
     bits = 8 * size_bytes / model.parameters
-    return f"{weights}@{bits:.3f}" if abs(bits / GGUF[weights].bits - 1) < OTHER_FILE else weights
+    return f"{weights}@{bits:.3f}" if abs(bits / GGUF[weights].bits - 1) < FARTHEST else weights
 
 
-def of_mlx(setup: Setup, model: Model) -> str:
+def mlx_format(setup: Setup, model: Model) -> str:
     """Return the format of an MLX checkpoint: the bits in its name and 32 per group of 64, else those of its size."""
-    stated = re.search(r"(\d)bit", setup.model)
-    size_bytes = 1e6 * (setup.noted(r"weights ([\d.]+) MB") or 0.0)
+    stated = re.search(r"(?<!\d)(\d+)bit", setup.model)
+    size_bytes = 1e6 * (setup.noted(r"weights (\d+(?:\.\d+)?) MB") or 0.0)
     bits = float(stated.group(1)) + 0.5 if stated else 8 * size_bytes / model.parameters
-    return f"mlx@{bits:.2f}" if 0 < bits < WHOLE else model.dtype
+    return f"mlx@{bits:.2f}" if 0 < bits < UNQUANTISED_BITS else model.dtype

@@ -15,7 +15,7 @@ from simulator.work import Array
 
 KIND = "engines"
 UNITY = Figure(1.0, Source(text="the kernels that the device was measured with", date="", evidence="derived"))
-NONE = Figure(0.0, Source(text="a captured graph, or a host faster than the device", date="", evidence="derived"))
+NO_TIME = Figure(0.0, Source(text="a captured graph, or a host faster than the device", date="", evidence="derived"))
 EXPERTS = Figure(
     0.65,
     Source(
@@ -24,7 +24,7 @@ EXPERTS = Figure(
         evidence="derived",
     ),
 )
-FUSED = {"score_bytes": None, "per_head": None, "per_head_crowded": None}
+FUSED = {"score_bytes": None, "per_head": None, "per_head_crowded": None}  # what fused attention does away with
 CROWDED_HEADS = 512  # sequences x query heads beyond which the other kernel runs (vllm/attention/ops/paged_attn.py)
 CAPTURED_TOKENS = 8192  # of context at most in a captured graph (vLLM: max_seq_len_to_capture), shorter for some models
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
@@ -38,11 +38,12 @@ class Kernels(Strict):
     `compute`, `memory`: matrix products; `unpacked`, `packed`: further shares of the two where weights are unpacked
     before they are multiplied; `experts`: a further share of the compute rate for routed experts; `cache`: reading the
     cache; `attention`: prompts; `half_length`: times the length at which a prompt's attention reaches half of its rate;
-    `streams`: products read weights at the best rate of any kernel of the device, as those tuned for decode do, not at
-    that of its tables' products, whose start counts in it; `widened`: types that weights are unpacked from, though the
-    device could multiply them. `launch`: times the launch
-    of a kernel alone, below 1 inside a captured graph, above 1 where a slow host launches; `link`: times the latency
-    of collectives.
+    `widened`: types that weights are unpacked from, though the device could multiply them. `launch`: times the launch
+    of a kernel alone, below 1 inside a captured graph, above 1 where a slow host launches; `split_launch`: times that
+    again where layers are split over devices, which loses the graph; `link`: times the latency of collectives.
+
+    `streams`: products tuned for decode read weights at the best rate that any kernel of the device reaches, and not at
+    `memory_fraction` of its gemm, which was fitted to single products and holds the time that they take to start.
 
     `per_head`, `per_head_crowded`: share of the bandwidth at which query heads read the cache each for itself, in a
     batch of few and of many heads (`CROWDED_HEADS`); none where the query heads of a group share what they read.
@@ -51,9 +52,8 @@ class Kernels(Strict):
     work: `per_head_crowded` is for rows so long, and grows as they shrink.
 
     `score_bytes`: bytes that prompts without fused attention move per score, a number for each head and pair of a query
-    and a key. `unpack_tokens`: tokens that a CPU unpacks weights for at once (Format.unpacking). `expert_tile`: each
-    expert computes a multiple of so many tokens; none: what reaches it. `split_launch`: times `launch` again where
-    layers are split over devices, without a captured graph.
+    and a key; none: fused. `unpack_tokens`: tokens that a CPU unpacks weights for at once (Format.unpacking); none: it
+    costs nothing. `expert_tile`: each expert computes a multiple of so many tokens; none: what reaches it.
     """
 
     families: tuple[str, ...] = ()  # of devices that it holds for; none is all
@@ -90,14 +90,14 @@ class Kernels(Strict):
         """Tell whether query heads read a cache of a format each for itself."""
         return self.per_head is not None and cache_format in (self.per_head_formats or (cache_format,))
 
-    def reading_per_head(self, heads: Array, context_tokens: int) -> Array:
-        """Return the share of the bandwidth of sequences x query heads that read the cache each for itself.
+    def share_per_head(self, heads: Array, context_tokens: int) -> Array:
+        """Return the share of the bandwidth that `heads`, sequences x query heads, reach who read each for itself.
 
-        0 heads: nothing is known of the batch, and it counts as crowded.
+        0 heads: nothing is known of the batch (a slope of StepTable), and it counts as crowded.
         """
-        apart, crowded = float(self.per_head or math.inf), float(self.per_head_crowded or math.inf)
-        crowded = min(crowded * CAPTURED_TOKENS / min(context_tokens, CAPTURED_TOKENS), apart)
-        return np.where((heads > 0) & (heads <= CROWDED_HEADS), apart, crowded)
+        few, longest = float(self.per_head or math.inf), float(self.per_head_crowded or math.inf)
+        crowded = min(longest * CAPTURED_TOKENS / min(context_tokens, CAPTURED_TOKENS), few)
+        return np.where((heads > 0) & (heads <= CROWDED_HEADS), few, crowded)
 
     def experts_share(self, peak: PeakName) -> float:
         """Return the share of the compute rate that routed experts reach when multiplied in a type."""
@@ -137,7 +137,7 @@ class MemoryRule(Strict):
 
 
 class Overheads(Strict):
-    """Host time of an engine on a current server: what no kernel hides, and `layer_s`.
+    """Host time of an engine on a current server: what no kernel hides, and `layer_s`, which kernels may hide.
 
     Where no graph is captured, the host launches the kernels of a layer in `layer_s` while the device works: a step
     takes as long as the slower of the two.
@@ -146,7 +146,7 @@ class Overheads(Strict):
     step_s: Seconds
     sequence_s: Seconds
     request_s: Seconds
-    layer_s: Seconds = NONE
+    layer_s: Seconds = NO_TIME
 
 
 def _origin(raw: object, info: ValidationInfo) -> object:

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from simulator.deployment import Deployment
 from simulator.engine import UNITY, Engine
+from simulator.formats import number_format
 from simulator.hardware import Hardware
 from simulator.offload import host_of
 from simulator.profile import Evidence, Figure, Profile, Source
@@ -51,12 +52,9 @@ def basis(deployment: Deployment) -> list[Basis]:
     here, there = (
         [op for op in (*deployment.ops, *deployment.draft.ops) if op.on_host is away] for away in (False, True)
     )
-    speeds = [
-        Basis(hardware.id, path, float(figure), figure.source) for path, figure in _speeds(hardware, engine, here)
-    ]
+    speeds = [*_speeds(hardware, engine, here)]
     if there:
-        host = host_of(hardware, deployment.settings.offload)
-        speeds += [Basis(host.id, path, float(figure), figure.source) for path, figure in _speeds(host, engine, there)]
+        speeds += _speeds(host_of(hardware, deployment.settings.offload), engine, there)
     kernels = _kernels(deployment)
     overheads = figures(engine.overheads, "overheads")
     speeds += [Basis(engine.id, path, float(figure), figure.source) for path, figure in (*kernels, *overheads)]
@@ -67,9 +65,16 @@ def _kernels(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
     """Yield what an engine's kernels reach of the device's rates, where an op of the model rests on it."""
     ops, kernels = deployment.ops, deployment.engine.kernels_on(deployment.hardware)
     rates = Rates(deployment.hardware, kernels)
+    dense = all(op.experts is None for op in ops)
     idle = {
         "kernels.link": all(op.rate != "all_reduce" for op in ops),
-        "kernels.experts": all(op.experts is None for op in ops),
+        **dict.fromkeys(("kernels.experts", "kernels.expert_tile"), dense),
+        "kernels.split_launch": deployment.layout.pp == 1,
+        **dict.fromkeys(
+            ("kernels.per_head", "kernels.per_head_crowded"),
+            not any(op.heads and kernels.reads_per_head(op.cache_format) for op in ops),
+        ),
+        "kernels.unpack_tokens": not any(number_format(op.format).unpacking for op in ops),
         **dict.fromkeys(
             ("kernels.packed", "kernels.unpacked"), not any(rates.unpacks(op.format) for op in ops if op.rate == "gemm")
         ),
@@ -99,8 +104,13 @@ def _of(profile: Profile, *names: str) -> Iterator[tuple[str, Figure]]:
         yield from figures(getattr(profile, name), name)
 
 
-def _speeds(hardware: Hardware, engine: Engine, ops: list[Op]) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures of a device that some ops rest on."""
+def _speeds(hardware: Hardware, engine: Engine, ops: list[Op]) -> Iterator[Basis]:
+    """Yield the figures of a device that some ops rest on, each once."""
+    for path, figure in dict(_rates_of(hardware, engine, ops)).items():
+        yield Basis(hardware.id, path, float(figure), figure.source)
+
+
+def _rates_of(hardware: Hardware, engine: Engine, ops: list[Op]) -> Iterator[tuple[str, Figure]]:
     rates = Rates(hardware, engine.kernels_on(hardware))
     kinds = {op.rate for op in ops}
     multiplied = {rates.peak(op.format)[0]: None for op in ops if op.rate == "gemm"}  # in order, once each
@@ -110,6 +120,9 @@ def _speeds(hardware: Hardware, engine: Engine, ops: list[Op]) -> Iterator[tuple
         yield from figures(hardware.peak_flops_per_s[peak], f"peak_flops_per_s.{peak}")
     for peak in multiplied:
         yield from figures(hardware.achievable.gemm.get(peak), f"achievable.gemm.{peak}")
+    if multiplied and rates.kernels.streams:
+        best = hardware.achievable.best_memory_fraction
+        yield next(each for each in figures(hardware.achievable, "achievable") if each[1] is best)
     for part in ("decode_attention", "prefill_attention", "stream", "all_reduce"):
         if part in kinds:
             name = "stream_memory_fraction" if part == "stream" else part

@@ -1,5 +1,6 @@
 """Number formats: bits per weight with their scales, which weights they cover, and what multiplies them."""
 
+import re
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
@@ -15,8 +16,8 @@ class Format:
     covers: Literal["all", "linear", "experts"]
     compute: tuple[str, ...]
     source: str
-    unpacking: float = 0.0  # on a CPU: multiplications that take as long as to unpack one number
-    rest: str = ""  # the format of what it does not cover, if not the model's own type
+    unpacking: float = 0.0  # on a CPU: products of one number that take as long as to unpack it
+    rest: str = ""  # the format of what it does not cover; none: the model's own type
 
     @property
     def size_bytes(self) -> float:
@@ -33,7 +34,8 @@ _MXFP4_MOE = "llama.cpp: experts in mxfp4, all else in q8_0 (ggml-org/llama.cpp 
 _GGUF = (
     "file size over parameters of GGUF files of 7B to 120B models, as their publishers and benchmarks list them, "
     "q2_K, q3_K_M, q3_K_L, iq1, iq2_S and iq3_M as llama.cpp's tools/quantize lists them for Llama-3.1-8B (recalled); "
-    "unpacking from the rates by thread at 2 and 8 threads of an M2 Max (ik_llama.cpp README, 2024-07)"
+    "unpacking set by hand to the rates of 2 to 8 threads of an M2 Max (ik_llama.cpp README, 2024-07), and of "
+    "those that are not in it (q*_K_M, _L and _XL, q2_K, iq1, iq2_S, iq3_XS, iq3_M) a guess: that of a neighbour"
 )
 _BITS_AND_UNPACKING = {
     **{"q8_0": (8.5, 0.0), "q8_K_XL": (9.0, 0.0), "q6_K": (6.56, 2.1), "q5_0": (5.5, 2.2), "q5_1": (6.0, 2.6)},
@@ -62,16 +64,23 @@ FORMATS: dict[str, Format] = {
     "mlx": Format(4.5, "all", ("fp16", "bf16", "fp32"), "MLX: an fp16 scale and bias per 64"),
     **GGUF,
 }
+MIXED = {*GGUF, "mlx"}  # their files mix types, so that one may have other bits
 
 
 @cache
 def number_format(name: str) -> Format:
-    """Return a format by name; "q4_K_M@4.9" has other bits, as of one file. ProfileError with the nearest names.
+    """Return a format by name; "q4_K_M@4.9" is that of one file with other bits. ProfileError with the nearest names.
 
     >>> number_format("q8_0").bits, number_format("q4_K_M@4.9").bits
     (8.5, 4.9)
     """
-    base, _, bits = name.partition("@")
+    base, at, bits = name.partition("@")
     if base not in FORMATS:
         raise ProfileError(f"number format {name!r}", "it is not known", nearest(base, FORMATS))
-    return replace(FORMATS[base], bits=float(bits)) if bits else FORMATS[base]
+    if not at:
+        return FORMATS[base]
+    if base not in MIXED:
+        raise ProfileError(f"number format {name!r}", f"{base} has the same bits in every file", f"Give {base}")
+    if not re.fullmatch(r"\d+(\.\d+)?", bits) or not 1 <= float(bits) <= 32:
+        raise ProfileError(f"number format {name!r}", "a weight has 1 to 32 bits", f"Give, say, {base}@4.9")
+    return replace(FORMATS[base], bits=float(bits))

@@ -82,10 +82,10 @@ class Achievable(Strict):
         )
 
     @property
-    def best_memory_fraction(self) -> float:
+    def best_memory_fraction(self) -> Fraction:
         """Share of the bandwidth of whatever reaches most of it: products of any type, attention, a copy."""
         found = [each.memory_fraction for each in (*self.gemm.values(), self.decode_attention) if each]
-        return float(max((*found, self.copy_memory_fraction or 0.0)))
+        return max([*found, self.copy_memory_fraction] if self.copy_memory_fraction else found)
 
 
 class Link(Strict):
@@ -115,7 +115,7 @@ class Hardware(Profile):
     pcie_bytes_per_s: BytesPerS | None = None
     network_bytes_per_s: BytesPerS | None = None  # of one device to other nodes, per direction
     tdp_w: Watts | None = None
-    cores: Annotated[int, Field(gt=0)] | None = None  # of a CPU: where fewer threads run, its peaks are theirs
+    cores: Annotated[int, Field(gt=0)] | None = None  # of a CPU: its peaks are those of all of them
     achievable: Achievable = Achievable()
 
     @property

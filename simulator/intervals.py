@@ -28,6 +28,7 @@ from simulator.roofline import Rates
 
 LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_latency_ms")
 LIKE = {"itl_ms": "tpot_ms", "e2e_latency_ms": "tpot_ms"}  # whose residuals stand for those of too few groups
+# what tells how long steps are, the surest first
 STEPS = (("throughput_out_tok_s", "offline"), ("tpot_ms", "closed_loop"), ("tpot_ms", "open_loop"))
 LEVELS = (0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 0.75, 0.85, 0.9, 0.95, 0.975)
 ENOUGH = 6  # groups; a rarer kind takes the residuals of its metric, or of all
@@ -67,7 +68,7 @@ class Interval(NamedTuple):
         return value * self.low, value * self.high
 
     def holding(self, value: float, others: Iterable[float]) -> "Interval":
-        """Return it no narrower than other predictions of the same value; infinity for one without a bound.
+        """Return it no narrower than `others`, predictions of the same value; infinity for one without a bound.
 
         >>> Interval(0.8, 1.5, 0.8, "fitted").holding(20.0, [15.0, 60.0]).around(20.0)
         (15.0, 60.0)
@@ -129,7 +130,7 @@ def kinds(metric: str, regime: str, basis: Basis) -> tuple[str, ...]:
 
 
 def _known_as(metric: str, regime: str, basis: Basis) -> tuple[str, ...]:
-    """Name the kinds that have a row's errors, the narrowest first; open loops have those of closed loops."""
+    """Name the kinds that stand for a row's errors, the narrowest first: open loops have those of closed loops."""
     under = "closed_loop" if regime == "open_loop" else regime
     own = (kinds(metric, each, basis)[0] for each in (regime, under))
     return *own, *kinds(LIKE.get(metric, metric), under, basis)

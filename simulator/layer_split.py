@@ -12,9 +12,9 @@ from simulator.formats import number_format
 
 QUEUED = 1000  # launches pending on a device (forums.developer.nvidia.com/t/68937: "about 1000")
 COPIES = 4  # of a graph's inputs: GGML_SCHED_MAX_COPIES (ggml-org/llama.cpp pull request 20395)
-KERNELS = 55  # of a layer over a chunk: 50 counted in builds of 2024 without fused attention, and some split products
-FUSED = 30  # the same with it, and with products that unpack what they multiply: 24 counted
-PRODUCTS = 7  # of a layer, whose weights need no kernel to unpack them where they have 16 bits
+KERNELS = 55  # of a layer over a chunk, a guess: 50 counted in builds of 2024 without fused attention, and some more
+FUSED = 30  # the same with it and with products that unpack what they multiply, a guess: 24 counted
+PRODUCTS = 7  # of a layer, each with a kernel that unpacks its weights, but where they have 16 bits
 
 
 def layers_of(layers: int, devices: int) -> list[int]:
@@ -27,18 +27,18 @@ def layers_of(layers: int, devices: int) -> list[int]:
     return [end - start for start, end in pairwise([*starts, layers])]
 
 
-def kernels_of(deployment: Deployment) -> int:
-    """Return the kernels of a layer over a chunk of a prompt."""
+def kernels_per_layer(deployment: Deployment) -> int:
+    """Return how many kernels a layer launches for a chunk of a prompt."""
     if deployment.engine.flash_attention:
         return FUSED
     return KERNELS - PRODUCTS * (number_format(deployment.layout.weight_dtype).bits >= 16)
 
 
 def overlapped_s(chunk_s: Sequence[float], layers: int, devices: int, kernels: int = KERNELS) -> float:
-    """Return the seconds of chunks that take `chunk_s` each, one after the other; a device works in turn on each.
+    """Return the seconds until the last chunk has passed all devices; `chunk_s` is what each takes, the devices added.
 
     >>> overlapped_s([1.0], 80, 4), round(overlapped_s([1.0] * 8, 80, 4), 2), round(overlapped_s([1.0] * 8, 32, 4), 2)
-    (1.0, 6.73, 3.36)
+    (1.0, 6.41, 3.02)
     """
     shares = layers_of(layers, devices)
     starts: list[list[float]] = []  # by chunk and device

@@ -22,7 +22,7 @@ class Transfer(NamedTuple):
 
 
 class Links:
-    """The links of a device; collectives of an engine start `slower` times as late, `light` is the links' peak."""
+    """The links of a device; an engine's collectives start `slower` times as slowly; `light`: links at their peak."""
 
     def __init__(self, hardware: Hardware, slower: float, *, light: bool) -> None:
         self.hardware, self.slower, self.light = hardware, slower, light

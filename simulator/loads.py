@@ -11,14 +11,13 @@ from simulator.engine import Engine
 from simulator.errors import NotModelledError
 from simulator.lengths import Fixed, Independent, Lengths, LogNormal, Uniform
 from simulator.measurements import Setup
-from simulator.mlperf import is_mlperf
 from simulator.recipes import request_count
 from simulator.sharing import Prefixes
 from simulator.workload import ClosedLoop, OpenLoop, Workload
 
 IMX_RATIO = 0.8  # InferenceMAX draws both lengths from [0.8, 1] x nominal (shared/measurements/README.md, pitfall 1)
-SPREAD = 0.8  # guess: the coefficient of variation of lengths of data sets of which only means are known
-SHAREGPT_SPREADS = 0.62, 0.15  # of prompts and outputs, in the 300 requests of LLMServingSim's replays
+SPREADS = mlperf.SPREAD, mlperf.SPREAD  # guess: of prompts and outputs of data sets of which only means are known
+SHAREGPT_SPREADS = 0.62, 0.15  # in the 300 requests of LLMServingSim's replays
 JITTER = 0.002  # clients with equal requests drift apart by milliseconds; outputs that differ by a token stand for it
 GATHERED_STEPS = 20  # batch_wait_timeout_iters of InferenceMAX's TensorRT-LLM scripts, see `gathered_steps`
 AIPERF_PROMPTS = 100  # AIPerf draws so many prompts and repeats them (--num-dataset-entries of its versions of 2025)
@@ -36,7 +35,8 @@ class _Load(NamedTuple):
 
 def _lengths(setup: Setup, model: str, engine: Engine) -> _Load:
     prompt, output = setup.input_tokens, setup.output_tokens
-    if not prompt and is_mlperf(setup) and (data := mlperf.lengths(setup, model)):
+    is_mlperf = mlperf.is_mlperf(setup)
+    if is_mlperf and (data := mlperf.lengths(setup, model)):
         return _Load(*data)
     if not prompt or not output:
         raise NotModelledError("lengths", "the source does not state them", "State input_len and output_len")
@@ -44,8 +44,8 @@ def _lengths(setup: Setup, model: str, engine: Engine) -> _Load:
         low = [max(1, round(IMX_RATIO * each)) for each in (prompt, output)]
         return _Load(Independent(Uniform(low[0], round(prompt)), Uniform(low[1], round(output))), 0.9 * output)
     recorded = "ShareGPT" in setup.load
-    if recorded or "dataset" in setup.notes or is_mlperf(setup):
-        longest, spreads = LONGEST * round(max(prompt, output)), SHAREGPT_SPREADS if recorded else (SPREAD, SPREAD)
+    if recorded or "dataset" in setup.notes or is_mlperf:
+        longest, spreads = LONGEST * round(max(prompt, output)), SHAREGPT_SPREADS if recorded else SPREADS
         drawn = (LogNormal(mean, spread, longest) for mean, spread in zip((prompt, output), spreads, strict=True))
         return _Load(Independent(*drawn), output)
     if setup.regime == "closed_loop" and engine.policy == "continuous":  # prompts-first keeps the waves together
@@ -66,7 +66,7 @@ def gathered_steps(setup: Setup, deployment: Deployment) -> int:
     InferenceMAX's 70b_*_trt_slurm.sh (read 2026-11-21) set batch_wait_timeout_iters for 1,024 tokens each way on fewer
     than eight devices. One of these steps a prompt waits for in any case, until it ends.
     """
-    if is_mlperf(setup):
+    if mlperf.is_mlperf(setup):
         return mlperf.waited_steps(setup, deployment.model.id, deployment.hardware)
     lengths, engine = (setup.input_tokens, setup.output_tokens), deployment.engine.engine
     asked = "IMX workload" in setup.notes and engine == "tensorrt-llm" and "70b" in deployment.model.id
@@ -96,6 +96,7 @@ def _repeated(made: Workload, distinct: int, deployment: Deployment) -> Prefixes
 def _requests(setup: Setup, deployment: Deployment, copies: int) -> Workload:
     load = _lengths(setup, deployment.model.id, deployment.engine)
     stated = request_count(setup)
+    of_copy = mlperf.requests_of_copy(setup, deployment.model.id, copies) if mlperf.is_mlperf(setup) else None
     most = max(64, int(MAX_STEPS_TOKENS / load.output_tokens))
     if setup.regime == "closed_loop" or (setup.concurrency and setup.regime == "fixed_batch"):
         share = max(1, -(-setup.concurrency // copies))
@@ -103,12 +104,8 @@ def _requests(setup: Setup, deployment: Deployment, copies: int) -> Workload:
         count = int(stated / copies) if stated else rounds * share
         return Workload(ClosedLoop(share), load.lengths, max(share, min(count, most)))
     if setup.regime == "open_loop" and setup.rate_per_s:  # without a rate only the saturated throughput is known
-        usual = (
-            mlperf.open_requests(deployment.model.id, setup.rate_per_s, copies) if is_mlperf(setup) else OPEN_REQUESTS
-        )
-        count = min(int(stated or usual), most)
+        count = min(int(stated or of_copy or OPEN_REQUESTS), most)
         burstiness = setup.noted(r"burstiness ([\d.]+|inf)") or 1.0
         return Workload(OpenLoop(setup.rate_per_s / copies, burstiness), load.lengths, count)
-    usual = mlperf.offline_requests(deployment.model.id, copies) if is_mlperf(setup) else OFFLINE_REQUESTS
-    count = min(int(stated / copies if stated else usual), most)
+    count = min(int(stated / copies if stated else of_copy or OFFLINE_REQUESTS), most)
     return Workload(ClosedLoop(count), load.lengths, count)

@@ -66,13 +66,17 @@ class Scenario:
 
     def _served(self, requests: Requests, progress: Progress | None = None, *, steady: bool) -> Report:
         refuse_too_long(self.memory, requests)
-        allowed, stages = limits(self.deployment, requests), self.deployment.layout.pp
-        if stages > 1:
-            run: Run = simulate_fleet(Fleet(Pool(allowed, self.table, stages=stages)), requests, progress=progress)
-        else:
-            run = simulate(allowed, self.table, requests, progress, self.deployment.acceptance)
+        run = run_of_copy(self.deployment, self.table, requests, progress)
         request_s = float(self.deployment.engine.overheads.request_s)
         return summarize(run, self.slo, steady=steady, request_s=request_s)
+
+
+def run_of_copy(deployment: Deployment, table: StepTable, requests: Requests, progress: Progress | None = None) -> Run:
+    """Simulate requests on one copy; the stages of a pipeline work on batches of their own."""
+    allowed, stages = limits(deployment, requests), deployment.layout.pp
+    if stages > 1:
+        return simulate_fleet(Fleet(Pool(allowed, table, stages=stages)), requests, progress=progress)
+    return simulate(allowed, table, requests, progress, deployment.acceptance)
 
 
 @dataclass(frozen=True, slots=True)

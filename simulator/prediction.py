@@ -13,19 +13,17 @@ import numpy.typing as npt
 from simulator.deployment import Deployment, Settings
 from simulator.engine import Engine
 from simulator.errors import InfercastError, NotModelledError
-from simulator.fleet import Fleet, Pool, simulate_fleet
 from simulator.intervals import interval, step_factors
-from simulator.layer_split import kernels_of, overlapped_s
-from simulator.limits import limits
+from simulator.layer_split import kernels_per_layer, overlapped_s
 from simulator.loads import gathered_steps, workload_of
 from simulator.measurements import Measurement, Setup
 from simulator.memory import memory_plan
 from simulator.mlperf import latency_limits_s
+from simulator.plan import run_of_copy
 from simulator.recipes import first_call_s, request_count
 from simulator.report import Report, summarize
 from simulator.roofline import StepModel, StepTable
 from simulator.setups import Placed, place
-from simulator.simulate import Run, simulate
 from simulator.validity import edge
 from simulator.work import Counts, pairs
 from simulator.workload import Workload
@@ -35,7 +33,7 @@ DEFAULT_LENGTHS = (8, 128)  # guess: single streams whose source states no lengt
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a setup comes to, per device group that serves it; `copies` of it share the load."""
+    """What a setup comes to, per device group that serves it; `copies` of it share the load. Seconds and tokens/s."""
 
     copies: int
     deployment: Deployment
@@ -109,7 +107,7 @@ def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
     ttft_s = _prefill_s(deployment, model, together, prompt, depth) if prompt else 0.0
     steps_s = _decode_steps_s(deployment, model, size, prompt, output)
     decode_s = float(np.trapezoid(steps_s, dx=output / (len(steps_s) - 1)))
-    step_s = _same(decode_s / max(output, 1)) | {"median": float(np.median(steps_s))}  # each request has the same
+    step_s = _same(decode_s / max(output, 1)) | {"median": float(np.median(steps_s))}  # over steps: requests are alike
     request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
     first_s = 0.0 if light else first_call_s(setup, deployment.hardware)
     e2el_s = first_s + request_s + ttft_s + decode_s * (output - 1) / max(output, 1)
@@ -160,7 +158,7 @@ def _prefill_s(deployment: Deployment, model: StepModel, size: int, prompt: int,
         return float(seconds.sum())
     if model.light:
         return float(seconds.sum()) / stages
-    return overlapped_s(seconds.tolist(), len(deployment.model.layer_names), stages, kernels_of(deployment))
+    return overlapped_s(seconds.tolist(), len(deployment.model.layer_names), stages, kernels_per_layer(deployment))
 
 
 def _pairs_before(token: int, prompt: int, past: int, window: int | None) -> int:
@@ -168,7 +166,8 @@ def _pairs_before(token: int, prompt: int, past: int, window: int | None) -> int
     return whole * pairs(prompt, past, window) + pairs(rest, past, window)
 
 
-POINTS, STAIRS = 33, 513  # of the context at which decode steps are evaluated; straight lines but for a window's end
+POINTS = 33  # of the context at which decode steps are evaluated: straight lines but for a window's end
+STAIRS = 513  # the same where buckets make stairs of them
 
 
 def _decode_steps_s(
@@ -188,7 +187,7 @@ def _decode_steps_s(
 
 
 def _read_tokens(engine: Engine, prompt: int, output: int, *, light: bool) -> npt.NDArray[np.float64]:
-    """Return the cached tokens that each sequence reads: with buckets, of a graph compiled for a power of two."""
+    """Return the cached tokens that each sequence reads; an engine with buckets reads up to the next power of two."""
     last = prompt + output
     if light or not engine.read_bucket:
         return np.linspace(min(prompt + 1, last), last, POINTS)
@@ -202,20 +201,16 @@ def _under_load(setup: Setup, placed: Placed, *, light: bool, keep: bool = False
     request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
 
     def under(workload: Workload) -> Report:
-        requests = workload.requests()
-        allowed, stages = limits(deployment, requests), deployment.layout.pp
-        if stages > 1:
-            run: Run = simulate_fleet(Fleet(Pool(allowed, table, stages=stages)), requests)
-        else:
-            run = simulate(allowed, table, requests)
+        run = run_of_copy(deployment, table, workload.requests())
         return summarize(run, steady=False, request_s=request_s)
 
     workload = workload_of(setup, deployment, placed.copies)
-    bounds = None if light else latency_limits_s(setup, deployment.model.id)
-    report, factor = edge(workload, bounds, under) if bounds else (under(workload), 1.0)
+    limits_s = None if light else latency_limits_s(setup, deployment.model.id)
+    report, served = edge(workload, limits_s, under) if limits_s else (under(workload), 1.0)
     if steps := 0 if light else gathered_steps(setup, deployment):
         report = replace(report, request_s=request_s + steps * report.metrics["tpot"].values["mean"])
-    return _reported(report, placed.copies, deployment, max(1.0, factor) * _duration_s(setup, report))
+    duration_s = _duration_s(setup, report) * max(1.0, served)  # no more is served than the source sent
+    return _reported(report, placed.copies, deployment, duration_s)
 
 
 def _duration_s(setup: Setup, report: Report) -> float:
@@ -232,7 +227,9 @@ _TABLES: dict[tuple[object, ...], StepTable] = {}  # those of the last setups: n
 def _table(deployment: Deployment, light: bool) -> StepTable:
     model, hardware, engine = deployment.model, deployment.hardware, deployment.engine
     part = engine.micro_batch_tokens
-    key = (model.id, hardware.id, hardware.memory_bytes, engine.id, part, deployment.layout, deployment.settings, light)
+    peaks, fused = tuple(hardware.peak_flops_per_s.values()), engine.flash_attention
+    changed = hardware.memory_bytes, peaks, part, fused  # what `place` changes of a profile or a preset
+    key = (model.id, hardware.id, engine.id, changed, deployment.layout, deployment.settings, light)
     if key not in _TABLES:
         if len(_TABLES) > 64:
             _TABLES.clear()
@@ -293,27 +290,28 @@ def predict(rows: list[Measurement], *, light: bool = False, level: float | None
     """Predict each row; rows of one setup share its outcome. `level` asks for intervals, 0.8 for those of 80 %."""
     known: dict[Setup, Outcome | InfercastError] = {}
     ideal: dict[Setup, Outcome | InfercastError] = {}
-    bent: dict[Setup, list[Outcome]] = {}
+    other_steps: dict[Setup, list[Outcome]] = {}
     found = []
     for row in rows:
         value, reason = _value(row, known, light=False)
         best = _value(row, ideal, light=True)[0] if light and value is not None else None
-        found.append(_with_interval(Prediction(row, value, best, reason), known[row.setup], level, bent))
+        found.append(_with_interval(Prediction(row, value, best, reason), known[row.setup], level, other_steps))
     return found
 
 
 def _with_interval(
-    made: Prediction, found: Outcome | InfercastError, level: float | None, bent: dict[Setup, list[Outcome]]
+    made: Prediction, found: Outcome | InfercastError, level: float | None, other_steps: dict[Setup, list[Outcome]]
 ) -> Prediction:
+    """Add the interval; `other_steps` keeps what setups come to with the shortest and the longest steps."""
     if made.value is None or level is None or isinstance(found, InfercastError):
         return made
     row, setup = made.measurement, made.measurement.setup
     limited = latency_limits_s(setup, found.deployment.model.id) is not None
     of = interval(found.deployment, row.metric, "limited" if limited else setup.regime or "", level)
     if setup.regime == "open_loop" and setup.rate_per_s and not limited:
-        if setup not in bent:
-            bent[setup] = [with_steps(setup, found, each) for each in step_factors(found.deployment, level)]
-        of = of.holding(made.value, [each.value(row.metric, row.stat) for each in bent[setup]])
+        if setup not in other_steps:
+            other_steps[setup] = [with_steps(setup, found, each) for each in step_factors(found.deployment, level)]
+        of = of.holding(made.value, [each.value(row.metric, row.stat) for each in other_steps[setup]])
     low, high = of.around(made.value)
     return made._replace(low=low, high=high, basis=of.basis)
 

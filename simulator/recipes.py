@@ -16,18 +16,22 @@ BENCH_REQUESTS = {  # of trtllm-bench, by (input, output): TensorRT-LLM's perf-o
     (128, 128): 30_000,
 }
 BENCH_SEQS, BENCH_TOKENS = 4_096, 32_768  # caps of trtllm-bench
+FIRST_CALL_S = 18.0  # read off the measurements: what a straight line of latency over tokens leaves at no token
 
 
 def settings_of(setup: Setup, model: Model, hardware: Hardware, layout: Layout) -> Settings:
-    """Return the limits that a setup states, or that its source's scripts are known to set."""
-    seqs, tokens = setup.noted(r"max_num_seqs (\d+)"), setup.noted(r"max_num_batched_tokens (\d+)")
+    """Return the limits that a setup states, or else that its source's scripts are known to set."""
+    seqs: float | None = None
+    tokens = _imx_tokens(setup, model, hardware)
     if "trtllm-bench" in setup.notes and setup.output_tokens:
         seqs, tokens = _bench_limits(setup, model, hardware, layout)
     elif evicts(setup):
         seqs, tokens = 2048, 2048
     elif found := entry(setup, model.id, hardware):
-        seqs, tokens = found.max_num_seqs * layout.pp, found.max_num_batched_tokens
-    tokens = tokens or _imx_tokens(setup, model, hardware)
+        tokens = found.max_num_batched_tokens
+        seqs = min(found.max_num_seqs, tokens) * layout.pp  # each takes a token of a step
+    seqs = setup.noted(r"max_num_seqs (\d+)") or seqs
+    tokens = setup.noted(r"max_num_batched_tokens (\d+)") or tokens
     return Settings(
         max_num_seqs=int(seqs) if seqs else None,
         max_num_batched_tokens=int(max(tokens, seqs or 1)) if tokens else None,
@@ -36,7 +40,7 @@ def settings_of(setup: Setup, model: Model, hardware: Hardware, layout: Layout) 
 
 
 def evicts(setup: Setup) -> bool:
-    """Tell whether TensorRT-LLM ran with `--scheduler_policy max_utilization`, which admits what has to leave again.
+    """Tell whether TensorRT-LLM ran with `--scheduler_policy max_utilization`, which admits what may have to leave.
 
     docs/source/performance/perf-overview.md of v0.10 asks for it, with max_batch_size and max_num_tokens of 2,048; that
     of v0.11 for guaranteed_no_evict, the default (read 2026-11-21).
@@ -83,14 +87,11 @@ def _imx_tokens(setup: Setup, model: Model, hardware: Hardware) -> float | None:
     return 131_072 if dense and hardware.family.startswith("cdna") else None
 
 
-FIRST_CALL_S = 18.0  # what two models leave at 1 and at 16 sequences when their latencies are drawn over their tokens
-
-
 def first_call_s(setup: Setup, hardware: Hardware) -> float:
     """Return the seconds that a timed run spends on the first call, where its source did not warm it up.
 
-    Argonne's vLLM on Intel's Max 1550 compiles its kernels then: latencies of Llama-3-8B and Qwen2-7B grow in a
-    straight line from 18 s, and a second run of a few setups lacks just these.
+    Guess: Argonne's vLLM on Intel's Max 1550 compiles its kernels then. Latencies of Llama-3-8B and Qwen2-7B grow in a
+    straight line from 18 s, at 1 and at 16 sequences, and a second run of a few setups lacks just these.
     """
     timed = "value = batch*(in+out)/latency" in setup.notes and setup.engine == "vLLM"
     return FIRST_CALL_S if timed and hardware.family == "xe-hpc" else 0.0

@@ -1,6 +1,6 @@
 """From a run to numbers: latencies with confidence intervals, throughput, goodput, SLO attainment, what was used."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -333,6 +333,12 @@ def _number(value: float) -> float | None:
 def summarize(
     run: Run, slo: Slo | None = None, *, steady: bool = True, request_s: float = 0.0, network_s: float = 0.0
 ) -> Report:
-    """Summarise a run; `steady` drops the warm-up of a process that has a steady state (a replayed trace has none)."""
-    skipped = warm_up(run.finished_s - run.requests.arrival_s) if steady else 0
-    return Report(run, slo or Slo(), skipped, request_s, network_s, steady)
+    """Summarise a run; `steady` drops the warm-up of a process that has a steady state.
+
+    A replayed trace has none, nor has a queue that grows: what arrives late is served much later, so a rate without the
+    first requests would count the time that others take.
+    """
+    whole = Report(run, slo or Slo(), 0, request_s, network_s, steady)
+    if not steady or whole.overloaded:
+        return whole
+    return replace(whole, skipped=warm_up(run.finished_s - run.requests.arrival_s))

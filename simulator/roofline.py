@@ -62,7 +62,9 @@ def _unboxed(value: npt.NDArray[np.float64]) -> Array:
     return float(value) if value.ndim == 0 else value
 
 
-CONVERTED_FLOPS = 70.0  # of fp32, to turn an fp8 number into fp16 in software: vLLM 104, TensorRT-LLM 49 on the A100
+# Of fp32, to turn an fp8 number into fp16 in software. A guess: between what Argonne's A100s leave for it in vLLM (104)
+# and in TensorRT-LLM (49).
+CONVERSION_FLOPS = 70.0
 STREAMED = 0.95  # of the bandwidth: what a product that streams weights reaches at most (an LM head on the RTX 4090)
 
 
@@ -141,7 +143,7 @@ class Rates:
         return AchievedGemm(min(compute, 1.0), min(memory, most), gemm.launch_s * ours.launch * op.launches, exponent)
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
-        """T = t0 + max(F / (c P), B / (m W), B g / (h W)); linear in the tokens read, so that steps can be added up.
+        """T = t0 + max(F / (c P) + t_fp8, B / (m W), B g / (h W)); linear in the tokens read, so that steps add up.
 
         The last term where each of the g query heads of a group reads the cache for itself (Kernels.per_head).
         """
@@ -158,17 +160,17 @@ class Rates:
             compute_s = compute_s + self._conversion_s(op, counts)
             if self.kernels.reads_per_head(op.cache_format):
                 heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
-                alone = self.kernels.reading_per_head(heads, self.context_tokens) / op.shared_by
+                alone = self.kernels.share_per_head(heads, self.context_tokens) / op.shared_by
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
         kernel_s = soft_maximum(compute_s, memory_s, float("inf"))
         return _cost(op, counts, kernel_s, launch_s, compute_s=compute_s, memory_s=memory_s)
 
     def _conversion_s(self, op: Op, counts: Counts) -> Array:
-        """Return the seconds in which a device without fp8 converts an fp8 cache, once for each query head."""
+        """Return the seconds in which a device of a known fp32 peak and no fp8 converts an fp8 cache, for each head."""
         if op.cache_format != "fp8" or "fp8" in self.hardware.peak_flops_per_s:
             return 0.0
         numbers = counts.dot(op.cache_bytes) * op.shared_by
-        return numbers * CONVERTED_FLOPS / self.hardware.peak_flops_per_s.get("fp32", math.inf)
+        return numbers * CONVERSION_FLOPS / self.hardware.peak_flops_per_s.get("fp32", math.inf)
 
     def _prefill_attention(self, op: Op, counts: Counts) -> Cost:
         """T = f (pairs + tokens S_half / 2) / (c P): the share c S / (S + S_half) of the peak over S tokens.
@@ -185,7 +187,7 @@ class Rates:
         return _cost(op, counts, compute_s, compute_s=compute_s, memory_s=memory_s)
 
     def _unfused_attention(self, op: Op, counts: Counts) -> Cost:
-        """T = f / (c P) + s n / (m W): two products, and n scores of s bytes that pass through memory between them."""
+        """T = F / (c P) + s n / (m W): two products, and n scores of s bytes that pass through memory between them."""
         flops = counts.dot(op.flops)
         scores = flops / max(op.flops) * op.heads
         name, peak = self.peak(op.format)
@@ -244,8 +246,8 @@ def _cost(op: Op, counts: Counts, kernel_s: Array, launch_s: float = 0.0, **alon
 class StepTable(NamedTuple):
     """A step model tabulated for the event loop.
 
-    seconds = token_s[T] + logit_s[n] + draft_s[decodes] + slopes . attention counts + loaded_s x tokens from the host,
-    and least_s at least.
+    seconds = max(least_s, token_s[T] + logit_s[n] + draft_s[decodes] + slopes . attention counts
+    + loaded_s x tokens from the host).
     """
 
     token_s: npt.NDArray[np.float64]
@@ -274,7 +276,7 @@ class StepModel:
     loaded_token_s: float = 0.0  # to bring the cache of a token back from the host
     host_cost: Callable[[Op, Counts], Cost] | None = None  # of ops that lie on the host
     context_tokens: int = CAPTURED_TOKENS  # of one sequence at most
-    least_s: float = 0.0  # what a step takes where the device has less to do than the host has to launch
+    least_s: float = 0.0  # of a step: what the host takes to launch it (Overheads.layer_s)
 
     @cached_property
     def _rates(self) -> Rates:

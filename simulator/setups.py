@@ -5,13 +5,13 @@ from functools import cache
 from typing import NamedTuple
 
 from simulator.deployment import Deployment
-from simulator.desktop import as_stated, in_file, of_mlx, running
+from simulator.desktop import gguf_format, mlx_format, with_stated_attention, with_stated_threads
 from simulator.engine import Engine, engine_of
 from simulator.errors import InfercastError, NotModelledError
 from simulator.formats import FORMATS, number_format
 from simulator.hardware import Hardware, load_hardware
 from simulator.measurements import Setup
-from simulator.mlperf import engine_of_entry, entry, is_mlperf
+from simulator.mlperf import entry, is_mlperf
 from simulator.model import Model, load_model
 from simulator.recipes import evicts, settings_of
 from simulator.work import Layout
@@ -28,7 +28,7 @@ DEGREES = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Placed(NamedTuple):
-    """A deployment, how many copies of it share the load, and the pooling that was needed (1 is none)."""
+    """A deployment, and how many copies of it share the load."""
 
     deployment: Deployment
     copies: int
@@ -43,16 +43,8 @@ class _Degrees(NamedTuple):
 
 def place(setup: Setup) -> Placed:
     """Return what a setup runs on. InfercastError where a profile is missing or the setup is not modelled."""
-    hardware, model = running(setup, load_hardware(setup.hardware)), load_model(setup.model)
-    stated = setup.engine or "vllm", setup.engine_version or setup.date
-    engine = _engine(*(engine_of_entry(setup, model.id, hardware) or stated))
-    if setup.is_generated and engine.engine == "sglang":  # `agg enable_mixed_chunk = true` in its sglang.rule
-        engine = engine.model_copy(update={"policy": "continuous"})
-    if evicts(setup) or is_mlperf(setup):
-        engine = engine.model_copy(update={"admit_full_output": False})
-    engine = as_stated(setup, engine)
-    if part := setup.noted(r"n_ubatch (\d+)"):
-        engine = engine.model_copy(update={"micro_batch_tokens": int(part)})
+    hardware, model = with_stated_threads(setup, load_hardware(setup.hardware)), load_model(setup.model)
+    engine = _engine(setup, model, hardware)
     layout = Layout(1, 1, 1, *_formats(setup, model, hardware, engine), model.dtype)
     layout = replace(layout, **_degrees(setup, model, hardware, layout)._asdict())
     copies = max(1, setup.devices // layout.devices)
@@ -63,32 +55,46 @@ def place(setup: Setup) -> Placed:
     return Placed(Deployment(model, hardware, engine, layout, settings), copies)
 
 
+def _engine(setup: Setup, model: Model, hardware: Hardware) -> Engine:
+    """Return the preset that a setup leads to, with what it states or its scripts set."""
+    submitted, stated = entry(setup, model.id, hardware), (setup.engine or "vllm", setup.engine_version or setup.date)
+    engine = with_stated_attention(setup, _preset(*((submitted and submitted.engine) or stated)))
+    changed: dict[str, object] = {}
+    if setup.is_generated and engine.engine == "sglang":  # `agg enable_mixed_chunk = true` in its sglang.rule
+        changed["policy"] = "continuous"
+    if evicts(setup):
+        changed["admit_full_output"] = False
+    if part := setup.noted(r"n_ubatch (\d+)"):
+        changed["micro_batch_tokens"] = int(part)
+    return engine.model_copy(update=changed) if changed else engine
+
+
 @cache
-def _engine(name: str, version: str) -> Engine:
+def _preset(name: str, version: str) -> Engine:
     return engine_of(name, version)
 
 
 def _formats(setup: Setup, model: Model, hardware: Hardware, engine: Engine) -> tuple[str, str]:
-    """Weights and cache; where not stated, MLPerf runs take fp8 where the device multiplies it."""
-    weights = of_mlx(setup, model) if setup.weight_dtype.startswith("mlx") else _format(setup.weight_dtype)
-    if not weights and setup.load.startswith("MLPerf"):
+    """Weights and cache; weights that are not stated are the checkpoint's, of MLPerf fp8 where the device has it."""
+    weights = mlx_format(setup, model) if setup.weight_dtype.startswith("mlx") else _format(setup.weight_dtype)
+    if not weights and is_mlperf(setup):
         weights = "fp8" if "fp8" in hardware.peak_flops_per_s else model.weight_dtype
     if weights in ("", "nvfp4") and "fp4" in model.weight_dtype:  # "fp4" is the checkpoint's own kind
         weights = model.weight_dtype
     weights = weights or model.weight_dtype
-    if engine.flash_attention is not None:  # it reads GGUF files
-        weights = in_file(weights, setup, model)
+    if engine.flash_attention is not None:  # only engines that read GGUF files say so
+        weights = gguf_format(weights, setup, model)
     cached = _format(setup.cache_dtype)
     small = number_format(weights).compute[0] in ("fp8", "fp4")
     if not cached and small and _carries_fp8_cache(setup, model, hardware, engine):
         cached = "fp8"
-    if "trtllm-bench" in setup.notes and hardware.family == "hopper" and _is_auto(model, weights):
+    if "trtllm-bench" in setup.notes and hardware.family == "hopper" and _keeps_wide_cache(model, weights):
         cached = model.dtype
     return weights, cached or model.dtype
 
 
-def _is_auto(model: Model, weights: str) -> bool:
-    """Tell whether trtllm-bench leaves the cache of a checkpoint on Hopper as wide as its activations.
+def _keeps_wide_cache(model: Model, weights: str) -> bool:
+    """Tell whether trtllm-bench leaves the cache of a checkpoint as wide as its activations on Hopper.
 
     TensorRT-LLM's perf-overview.md v1.2 asks for fp8 with gpt-oss, "Hopper: use auto", and with DeepSeek-R1. For Qwen3
     the checkpoint decides: NVFP4 ones ask for fp8; that the fp8 one does not is a guess, without which H100 would be

@@ -9,8 +9,8 @@ import numpy as np
 from simulator.report import Report
 from simulator.workload import ClosedLoop, OpenLoop, Workload
 
-TRIES = 6  # simulations at most
-CLOSE = 0.9  # of a limit used: near enough
+TRIES = 6  # simulations at most, beside the saturated one
+CLOSE = 0.9  # of a limit used: near enough, as MLPerf's servers use 0.8 to 0.99 of one
 SERVED = 0.98  # guess: of what is served without limits, what a server is still sent: MLPerf entries 0.87 to 0.98
 LIKELY = 1.15  # guess: times the asked rate; a capacity predicted beyond it is one that the source did not use
 
@@ -19,11 +19,11 @@ class Edge(NamedTuple):
     """A run at the highest rate that keeps the limits, and how many times the asked rate that is."""
 
     report: Report
-    factor: float
+    of_asked: float
 
 
 def edge(workload: Workload, limits_s: tuple[float, float], under: Callable[[Workload], Report]) -> Edge:
-    """Return the run at the highest rate whose p99 of TTFT and TPOT keep their limits; the slowest tried if none does.
+    """Return the run at the highest rate whose p99 of TTFT and TPOT keep `limits_s`; the slowest tried if none does.
 
     Who publishes a run under limits raises the rate until one of them binds: the p99 of MLPerf's servers is at 0.8 to
     0.99 of a limit in most entries (shared/measurements). How near a run is to saturation is known better from its
@@ -32,7 +32,7 @@ def edge(workload: Workload, limits_s: tuple[float, float], under: Callable[[Wor
     count, asked = workload.request_count, workload.arrivals
     saturated = under(replace(workload, arrivals=ClosedLoop(count)))
     most = SERVED * count / saturated.duration_s
-    asked_per_s = asked.rate_per_s if isinstance(asked, OpenLoop) else most  # where it is not stated
+    asked_per_s = asked.rate_per_s if isinstance(asked, OpenLoop) else most  # a source may state no rate
     most = min(most, LIKELY * asked_per_s)
     low, high, rate_per_s, kept = 0.0, most, most, None
     for _ in range(TRIES):

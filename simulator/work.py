@@ -41,9 +41,9 @@ class Counts(NamedTuple):
                 total = total + count * each
         return total
 
-    def over(self, ranks: float) -> "Counts":
-        """Return an even share of it."""
-        return Counts(*(each / ranks for each in self))
+    def over(self, parts: float) -> "Counts":
+        """Return one of so many even parts of it."""
+        return Counts(*(each / parts for each in self))
 
 
 NOTHING = Counts()
@@ -104,16 +104,16 @@ class Experts(NamedTuple):
         return self.total * (1.0 - missed)
 
     def padded(self, tokens: Array, tile: float) -> Array:
-        """Return the tokens that experts compute over those that reach them, each a multiple of a tile.
+        """Return the tokens that experts compute over those that reach them, where each computes a multiple of a tile.
 
-        Half a tile more per expert touched; one token alone takes a product of a matrix and a vector, without tiles.
+        1 + (t / 2) touched / (k n): half a tile more per expert touched. One token alone takes a product of a matrix
+        and a vector, without tiles.
 
         >>> float(Experts(8, 2).padded(1, 32)), round(float(Experts(8, 2).padded(64, 32)), 2)
         (1.0, 2.0)
         """
-        return 1.0 + tile / 2 * np.where(
-            np.asarray(tokens) > 1, self.touched(tokens) / (np.maximum(tokens, 1.0) * self.chosen), 0.0
-        )
+        tiles_per_token = self.touched(tokens) / (np.maximum(tokens, 1.0) * self.chosen)
+        return 1.0 + tile / 2 * np.where(np.asarray(tokens) > 1, tiles_per_token, 0.0)
 
     def busiest_tokens(self, tokens: Array) -> Array:
         """Return the tokens that reach the busiest rank over the mean, where each chooses at random.
@@ -160,7 +160,7 @@ class Op:
     link_devices: int = 1
     repeats: int = 1
     launches: int = 1  # kernels that follow one another
-    heads: int = 0  # query heads that read the cache each for itself in kernels that do not share it; 0: all share it
+    heads: float = 0.0  # query heads of attention, times a rank's share of the batch; 0: all share what they read
     shared_by: float = 1.0  # query heads per head of the cache
     cache_format: str = ""  # of the numbers that attention reads
     on_host: bool = False  # its weights lie in the host's memory, and its CPU computes it (offload.py)
@@ -173,6 +173,7 @@ class Op:
             cache_bytes=self.cache_bytes.over(ranks),
             activation_bytes=self.activation_bytes.over(ranks),
             link_bytes=self.link_bytes.over(ranks),
+            heads=self.heads / ranks,
         )
 
     def with_every_expert(self) -> "Op":

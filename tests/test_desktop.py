@@ -1,6 +1,5 @@
 """llama.cpp and MLX on one's own machine: layers split over cards, attention in memory, CPU threads, files."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -8,15 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.deployment import deploy
-from simulator.desktop import as_stated, in_file, of_mlx, running
+from simulator.desktop import gguf_format, mlx_format, with_stated_attention, with_stated_threads
 from simulator.engine import engine_of, load_engine
+from simulator.errors import ProfileError
 from simulator.formats import number_format
 from simulator.hardware import load_hardware
 from simulator.layer_split import COPIES, layers_of, overlapped_s
 from simulator.measurements import measurement_of
 from simulator.model import load_model
 from simulator.prediction import outcome
-from simulator.roofline import Rates, StepModel
+from simulator.roofline import Rates
 from simulator.setups import place
 from simulator.work import Counts, Layout
 
@@ -75,28 +75,28 @@ def test_scores_in_memory_cost_what_is_measured(card, short, long):
 
 
 def test_fused_attention_writes_no_scores():
-    stated = {name: as_stated(setup(notes=name), load_engine("llama.cpp-b1500")) for name in ("pp512 -fa 1", "pp512")}
-    kernels = [stated[name].kernels_on(load_hardware("rtx-4090")) for name in stated]
+    old, card = load_engine("llama.cpp-b1500"), load_hardware("rtx-4090")
+    kernels = [with_stated_attention(setup(notes=each), old).kernels_on(card) for each in ("pp512 -fa 1", "pp512")]
     assert [each.score_bytes for each in kernels] == [None, 24]
-    assert as_stated(setup(notes="-fa 1"), load_engine("vllm")) == load_engine("vllm")
+    assert with_stated_attention(setup(notes="-fa 1"), load_engine("vllm")) == load_engine("vllm")
 
 
-@pytest.mark.parametrize("stored", ["iq3_S", "q4_0"])
-def test_threads_scale_what_is_computed(stored):
-    """Unpacking iq3_S goes with the threads (2.96 and 10.32 tokens/s on 2 and 8: IKL), reading q4_0 does not."""
+def test_threads_scale_what_is_computed():
+    """Unpacking iq3_S goes with the threads (2.96 and 10.32 tokens/s on 2 and 8: IKL), reading fp16 does not."""
     cpu = {"hardware": "CPU Apple M2 Max (8 P-cores, NEON)", "model": "Llama-2-7b", "engine": "llama.cpp b3441 CPU"}
-    found = []
-    for threads in (2, 8):
-        one = setup(**cpu, weight_dtype=stored, output_len="128", notes=f"CPU only, {threads} threads", batch="1")
-        found.append(outcome(one).decode_tokens_per_s)
-    gain = found[1] / found[0]
-    assert 3.3 < gain < 4.0 if stored == "iq3_S" else 1.5 < gain < 3.5
+    gains = {}
+    for stored in ("iq3_S", "q4_0", "fp16"):
+        notes = [f"CPU only, {threads} threads" for threads in (2, 8)]
+        runs = [setup(**cpu, weight_dtype=stored, output_len="128", notes=each, batch="1") for each in notes]
+        two, eight = (outcome(each).decode_tokens_per_s for each in runs)
+        gains[stored] = eight / two
+    assert 1 <= gains["fp16"] < gains["q4_0"] < gains["iq3_S"] <= 4
 
 
 def test_threads_beyond_the_cores_change_nothing():
     cpu = load_hardware("ryzen-7950x")
-    assert running(setup(notes="32 threads"), cpu) == running(setup(), cpu) == cpu
-    half = running(setup(notes="8 threads"), cpu)
+    assert with_stated_threads(setup(notes="32 threads"), cpu) == with_stated_threads(setup(), cpu) == cpu
+    half = with_stated_threads(setup(notes="8 threads"), cpu)
     assert half.peak_flops_per_s["fp32"] == cpu.peak_flops_per_s["fp32"] / 2
     assert half.memory_bytes_per_s == cpu.memory_bytes_per_s
 
@@ -119,15 +119,22 @@ def test_gpt_oss_in_llama_cpp_is_as_large_as_its_file():
 
 def test_files_state_their_bits():
     model = load_model("llama-2-7b")
-    assert (
-        in_file("q4_K_XL", setup(notes="GGUF 3.59 GiB"), model) == f"q4_K_XL@{8 * 3.59 * 2**30 / model.parameters:.3f}"
-    )
-    assert in_file("q4_K_XL", setup(notes="GGUF 30 GiB"), model) == in_file("q4_K_XL", setup(), model) == "q4_K_XL"
-    assert in_file("mxfp4", setup(), model) == "mxfp4_MoE"
+    bits = 8 * 3.59 * 2**30 / model.parameters
+    assert gguf_format("q4_K_XL", setup(notes="GGUF 3.59 GiB"), model) == f"q4_K_XL@{bits:.3f}"
+    for notes in ("GGUF 30 GiB", "", "GGUF . GiB"):
+        assert gguf_format("q4_K_XL", setup(notes=notes), model) == "q4_K_XL"
+    assert gguf_format("mxfp4", setup(), model) == "mxfp4_MoE"
     assert number_format("q4_K_XL@5.5").bits == 5.5
     four = replace(setup(), model="Gemma3-4B-QAT-4bit")
-    assert of_mlx(four, model) == "mlx@4.50"
-    assert of_mlx(setup(notes="weights 14000 MB"), model) == model.dtype
+    assert mlx_format(four, model) == "mlx@4.50"
+    sixteen = (setup(notes="weights 14000 MB"), replace(setup(), model="Llama-2-7b-16bit"), setup())
+    assert {mlx_format(each, model) for each in sixteen} == {model.dtype}
+
+
+@pytest.mark.parametrize("name", ["q8_0@", "q8_0@x", "q8_0@-4", "q8_0@nan", "q8_0@0", "q8_0@40", "bf16@8", "q8_1@8"])
+def test_bits_that_no_file_has_are_refused(name):
+    with pytest.raises(ProfileError, match=name):
+        number_format(name)
 
 
 def test_vulkan_is_its_own_engine():
@@ -138,7 +145,6 @@ def test_vulkan_is_its_own_engine():
 
 
 def test_a_captured_graph_is_lost_over_two_cards():
-    one, two = (place(setup(pp=str(pp), n_gpus=str(pp), output_len="128")).deployment for pp in (1, 2))
-    kernels = [each.step_model().kernels for each in (one, two)]
+    placed = [place(setup(pp=str(pp), n_gpus=str(pp), output_len="128")).deployment for pp in (1, 2)]
+    kernels = [each.step_model().kernels for each in placed]
     assert kernels[1].launch == pytest.approx(kernels[0].launch * kernels[0].split_launch)
-    assert math.isfinite(StepModel(one.ops, one.hardware, one.engine.overheads).seconds(Counts(steps=1.0, tokens=1.0)))

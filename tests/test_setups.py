@@ -85,6 +85,12 @@ def test_limits_of_trtllm_bench_by_hand():
     assert long.deployment.max_num_batched_tokens == 20_064  # without chunks a step takes a whole prompt
 
 
+def test_limits_that_a_setup_states_come_before_those_of_scripts():
+    stated = "trtllm-bench; max_num_seqs 100; max_num_batched_tokens 5000"
+    deployment = place(setup(**BENCH, notes=stated)).deployment
+    assert (deployment.max_num_seqs, deployment.max_num_batched_tokens) == (100, 5000)
+
+
 def test_the_number_of_requests_follows_the_lengths():
     given = {**BENCH, "input_tokens": 128.0, "output_tokens": 128.0, "concurrency": 0}
     assert request_count(setup(**given)) == BENCH_REQUESTS[128, 128] == 30_000

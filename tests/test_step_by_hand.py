@@ -1,10 +1,12 @@
 """Step arithmetic with every number worked out in the comments, and each formula against the measurements behind it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from simulator.deployment import deploy
 from simulator.engine import load_engine
 from simulator.hardware import Achievable, DecodeAttention, Gemm, Hardware, PrefillAttention, load_hardware
 from simulator.model import Model, load_model
@@ -116,6 +118,25 @@ def test_a_step_at_achieved_rates():
     assert taken["norms and residual"] == pytest.approx(25.6)
     # 3 ms a step and 1 ms for each of three sequences.
     assert taken["engine host time"] == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("share", [0.5, 2.0])
+def test_a_step_takes_no_less_than_its_launches(share):
+    """Without a captured graph the host launches while the device works; only what is left to launch adds to a step."""
+    free = step(TINY, device(1e6, 1e5))
+    own_s = free.seconds(count(BATCH))
+    bound = replace(free, least_s=share * own_s)
+    assert bound.seconds(count(BATCH)) == pytest.approx(max(1.0, share) * own_s)
+    assert bound.seconds(Counts()) == free.seconds(Counts())  # no step, no launch
+    found, table = bound.table(16, 4), free.table(16, 4)
+    assert found.least_s == share * own_s
+    assert all(np.array_equal(one, other) for one, other in zip(found[:-1], table[:-1], strict=True))
+
+
+def test_every_layer_is_launched_but_at_the_speed_of_light():
+    deployment = deploy("llama-2-7b", "a100-sxm-80", "vllm-0.2")
+    assert deployment.step_model().least_s == 32 * deployment.engine.overheads.layer_s > 0
+    assert deployment.step_model(light=True).least_s == 0
 
 
 def test_ten_layers_cost_ten_times_one():

@@ -25,6 +25,8 @@ def imported(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("simulator."):
             found.add(node.module.split(".")[1])
+        if isinstance(node, ast.ImportFrom) and node.module == "simulator":
+            found |= {each.name for each in node.names}
         if isinstance(node, ast.Import):
             found |= {each.name.split(".")[1] for each in node.names if each.name.startswith("simulator.")}
     return found - {module(path)}

@@ -29,8 +29,7 @@ WHY = {  # what was found behind groups that are far off
         "H200 SXM",
         "Llama-3.1-8B",
     ): "tokenisation of 4,000 to 8,000 tokens in one thread; the streams of 512 clients saturate the front end",
-    ("splitwise-sim", "A100 SXM 80GB", "Llama-2-70b"): "texts of 1,024 tokens and more ended by themselves near 600;"
-    " host time of 2023 grows with tp",
+    ("splitwise-sim", "A100 SXM 80GB", "Llama-2-70b"): "texts of 1,024 tokens and more ended by themselves near 600",
     (
         "rocm-vllm-dev-docker",
         "AMD MI300X",

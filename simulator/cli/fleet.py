@@ -158,8 +158,8 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
     network_ms = {key: 0.0 if name in ("tpot", "itl") else each.clients.network_s * 1e3 for key, name in named.items()}
     regime, deployment = regime_of(found.sent.concurrency, len(found.sent)), each.service.deployment
 
-    def own(row: Row) -> Row:
-        return {key: None if row[key] is None else row[key] - network_ms[key] for key in named}
+    def own(seen: Row) -> Row:
+        return {key: None if seen[key] is None else seen[key] - network_ms[key] for key in named}
 
     def at(step_factor: float) -> Row:
         service = replace(each.service, deployment=replace(deployment, step_factor=step_factor))

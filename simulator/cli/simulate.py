@@ -96,7 +96,7 @@ PREDICTED = {f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for
 
 
 def load_row(scenario: Scenario, rate: float | None, report: Report, level: float = 0.8) -> Row:
-    """Return one run under the keys of a result file of `vllm bench serve`, ours and the intervals beside them."""
+    """Return the figures of one run and the intervals beside them."""
     row = figures(scenario, rate, report)
     regime = regime_of(scenario.workload.arrivals.concurrency, len(report.run.requests))
 
@@ -108,7 +108,7 @@ def load_row(scenario: Scenario, rate: float | None, report: Report, level: floa
 
 
 def throughput_intervals(deployment: Deployment, regime: str, report: Report, row: Row, level: float) -> Row:
-    """Return those of throughputs, None where what is served is what was offered: given, not predicted."""
+    """Return the intervals of throughputs; None where what is served is what was offered: given, not predicted."""
     if regime != "open_loop":
         return intervals(deployment, regime, THROUGHPUTS, row, level)
     if not report.overloaded:
@@ -120,7 +120,7 @@ def throughput_intervals(deployment: Deployment, regime: str, report: Report, ro
 
 
 def figures(scenario: Scenario, rate: float | None, report: Report) -> Row:
-    """Return the same without intervals."""
+    """Return one run under the keys of a result file of `vllm bench serve` and ours, without intervals."""
     workload = scenario.workload
     return {
         **identity(scenario.deployment),
