@@ -50,7 +50,6 @@ LIMITS_S = {  # p99 of TTFT and TPOT of a valid run, server and interactive
     "llama-3.1-405b": ((6.0, 0.175), (4.5, 0.08)),
     "llama-3.1-8b": ((2.0, 0.1), (0.5, 0.03)),
     "deepseek-r1": ((2.0, 0.08), (1.5, 0.015)),
-    "gpt-j-6b": ((20.0, 20.0), (20.0, 20.0)),
 }
 
 
