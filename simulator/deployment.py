@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from simulator.drafting import Draft, Speculation, draft_of
-from simulator.engine import Engine, load_engine
+from simulator.engine import Engine, Kernels, load_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware import Hardware, load_hardware
 from simulator.links import host_bytes_per_s
 from simulator.model import Model, load_model
 from simulator.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
-from simulator.roofline import StepModel, StepTable
+from simulator.roofline import Rates, StepModel, StepTable
 from simulator.work import Layout, Op
 
 LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
@@ -165,8 +165,15 @@ class Deployment:
             loaded_token_s=self._loaded_token_s(light=light),
             host_cost=by_host,
             context_tokens=self.context_tokens,
-            least_s=0.0 if light else engine.overheads.layer_s * len(self.model.layer_names),
+            least_s=0.0 if light else self._host_s(kernels),
         )
+
+    def _host_s(self, kernels: Kernels) -> float:
+        """Return the seconds that the host takes to launch a step, where no graph is captured."""
+        if kernels.layer_launches is None:
+            return 0.0
+        product = self.hardware.achievable.gemm[Rates(self.hardware, kernels).peak(self.layout.model_dtype)[0]]
+        return kernels.layer_launches * product.launch_s * len(self.model.layer_names)
 
     def _loaded_token_s(self, *, light: bool) -> float:
         """Return the seconds that bringing one token's cache back from the host takes; devices load side by side."""

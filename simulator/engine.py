@@ -15,7 +15,6 @@ from simulator.work import Array
 
 KIND = "engines"
 UNITY = Figure(1.0, Source(text="the kernels that the device was measured with", date="", evidence="derived"))
-NO_TIME = Figure(0.0, Source(text="a captured graph, or a host faster than the device", date="", evidence="derived"))
 EXPERTS = Figure(
     0.65,
     Source(
@@ -41,6 +40,10 @@ class Kernels(Strict):
     `widened`: types that weights are unpacked from, though the device could multiply them. `launch`: times the launch
     of a kernel alone, below 1 inside a captured graph, above 1 where a slow host launches; `split_launch`: times that
     again where layers are split over devices, which loses the graph; `link`: times the latency of collectives.
+
+    `layer_launches`: the host's work on a layer where no graph is captured, in launches of a product alone, which is
+    how fast the host of a device is known; the device works meanwhile, and a step takes as long as the slower of the
+    two. None: a captured graph, or a host that is faster than the device.
 
     `streams`: products tuned for decode read weights at the best rate that any kernel of the device reaches, and not at
     `memory_fraction` of its gemm, which was fitted to single products and holds the time that they take to start.
@@ -79,6 +82,7 @@ class Kernels(Strict):
     widened: tuple[PeakName, ...] = ()
     launch: Number = UNITY
     split_launch: Number = UNITY
+    layer_launches: Number | None = None
     link: Number = UNITY
 
     def holds(self, hardware: Hardware) -> bool:
@@ -137,16 +141,11 @@ class MemoryRule(Strict):
 
 
 class Overheads(Strict):
-    """Host time of an engine on a current server: what no kernel hides, and `layer_s`, which kernels may hide.
-
-    Where no graph is captured, the host launches the kernels of a layer in `layer_s` while the device works: a step
-    takes as long as the slower of the two.
-    """
+    """Host time that no kernel hides, of an engine on a current server."""
 
     step_s: Seconds
     sequence_s: Seconds
     request_s: Seconds
-    layer_s: Seconds = NO_TIME
 
 
 def _origin(raw: object, info: ValidationInfo) -> object:

@@ -276,7 +276,7 @@ class StepModel:
     loaded_token_s: float = 0.0  # to bring the cache of a token back from the host
     host_cost: Callable[[Op, Counts], Cost] | None = None  # of ops that lie on the host
     context_tokens: int = CAPTURED_TOKENS  # of one sequence at most
-    least_s: float = 0.0  # of a step: what the host takes to launch it (Overheads.layer_s)
+    least_s: float = 0.0  # of a step: what the host takes to launch it (Kernels.layer_launches)
 
     @cached_property
     def _rates(self) -> Rates:
