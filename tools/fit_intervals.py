@@ -36,14 +36,25 @@ RESTS_ON: dict[str, tuple[Basis, ...]] = {
 
 
 def residuals(path: Path) -> list[Residual]:
-    """Read the errors of what was left out; rows that no physics explains (EXCLUDED) tell nothing of others."""
+    """Read the errors of what was left out; rows that no physics explains (EXCLUDED) tell nothing of others.
+
+    A group that is alone with its engine in its source leaves nothing to fit on, so that no `fitted` rests on it.
+    """
     with path.open(newline="") as file:
-        return [
-            Residual(row["metric"], _regime(row), group, -float(row["error"]), basis, row["id"])
-            for row in csv.DictReader(file)
-            for basis in RESTS_ON.get(row["left_out"], ())
-            if (group := (row["source"], row["hardware"], row["model"])) not in EXCLUDED
-        ]
+        rows = list(csv.DictReader(file))
+    beside: dict[tuple[str, str], set[Group]] = defaultdict(set)
+    for row in rows:
+        beside[row["source"], row["engine"]].add(_group(row))
+    return [
+        Residual(row["metric"], _regime(row), _group(row), -float(row["error"]), basis, row["id"])
+        for row in rows
+        for basis in RESTS_ON.get(row["left_out"], ())
+        if _group(row) not in EXCLUDED and (basis != "fitted" or len(beside[row["source"], row["engine"]]) > 1)
+    ]
+
+
+def _group(row: dict[str, str]) -> Group:
+    return row["source"], row["hardware"], row["model"]
 
 
 def _regime(row: dict[str, str]) -> str:
