@@ -13,7 +13,7 @@ from simulator.formats import number_format
 QUEUED = 1000  # launches pending on a device (forums.developer.nvidia.com/t/68937: "about 1000")
 COPIES = 4  # of a graph's inputs: GGML_SCHED_MAX_COPIES (ggml-org/llama.cpp pull request 20395)
 KERNELS = 55  # of a layer over a chunk, a guess: 50 counted in builds of 2024 without fused attention, and some more
-FUSED = 30  # the same with it and with products that unpack what they multiply, a guess: 24 counted
+FUSED_KERNELS = 30  # the same with it and with products that unpack what they multiply, a guess: 24 counted
 PRODUCTS = 7  # of a layer, each with a kernel that unpacks its weights, but where they have 16 bits
 
 
@@ -30,7 +30,7 @@ def layers_of(layers: int, devices: int) -> list[int]:
 def kernels_per_layer(deployment: Deployment) -> int:
     """Return how many kernels a layer launches for a chunk of a prompt."""
     if deployment.engine.flash_attention:
-        return FUSED
+        return FUSED_KERNELS
     return KERNELS - PRODUCTS * (number_format(deployment.layout.weight_dtype).bits >= 16)
 
 
