@@ -32,6 +32,7 @@ def scatter(predictions: Sequence[Prediction]) -> Figure:
         for factor, style in ((1.0, "-"), (1.25, ":"), (0.8, ":")):
             ax.plot(ends, ends * factor, style, color="#444444", linewidth=0.8)
         ax.set(xscale="log", yscale="log", title=metric, xlabel="measured", ylabel="predicted")
+        ax.tick_params(axis="x", which="minor", labelsize=6)  # less than a decade labels these too
         ax.legend(fontsize=7, frameon=False)
     for ax in axes[len(panels) :]:
         ax.set_axis_off()
