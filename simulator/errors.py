@@ -59,3 +59,13 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
         return f"Nearest: {', '.join(sorted(close))}"
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return f"Known: {', '.join(names[:LISTED])}{more}"
+
+
+def reason(error: Exception) -> str:
+    """Say why a file cannot be read or written, without the number and the path that the system adds.
+
+    >>> reason(FileNotFoundError(2, "No such file or directory", "a.csv"))
+    'No such file or directory'
+    """
+    told = error.strerror if isinstance(error, OSError) else None
+    return told or str(error)

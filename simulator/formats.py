@@ -62,7 +62,20 @@ FORMATS: dict[str, Format] = {
     "mxfp4_MoE": Format(4 + 8 / 32, "experts", ("fp4", "bf16", "fp16", "fp32"), _MXFP4_MOE, rest="q8_0"),
     "nvfp4": Format(4 + 8 / 16, "linear", ("fp4", "bf16", "fp16", "fp32"), "an fp8 scale per 16"),
     "mlx": Format(4.5, "all", ("fp16", "bf16", "fp32"), "MLX: an fp16 scale and bias per 64"),
+    "gguf_f16": Format(
+        16, "all", ("fp16", "fp32"), "GGUF's F16: x86 has no fp16 products, and llama.cpp widens to fp32"
+    ),
     **GGUF,
+}
+COMMON_NAMES = {  # of formats in checkpoints' names and engines' options, as patterns
+    r"fp8([-_](dynamic|block|e4m3))?|float8([-_]e4m3(fn)?)?|w8a8[-_]fp8": "fp8",
+    r"w8a8|quantized\.w8a8|int8": "int8",
+    r"awq([-_]int4)?|gptq([-_]int4)?|int4[-_](awq|gptq)|w4a16|quantized\.w4a16|int4": "int4",
+    r"nvfp4|fp4": "nvfp4",
+    r"mxfp4": "mxfp4",
+    r"bfloat16|bf16": "bf16",
+    r"float16|half|fp16|f16": "fp16",
+    r"float32|f32": "fp32",
 }
 MIXED = {*GGUF, "mlx"}  # their files mix types, so that one may have other bits
 
@@ -84,3 +97,15 @@ def number_format(name: str) -> Format:
     if not re.fullmatch(r"\d+(\.\d+)?", bits) or not 1 <= float(bits) <= 32:
         raise ProfileError(f"number format {name!r}", "a weight has 1 to 32 bits", f"Give, say, {base}@4.9")
     return replace(FORMATS[base], bits=float(bits))
+
+
+def named_format(name: str) -> str:
+    """Return the format that a name stands for, in any capitals or as checkpoints and options have it; "" for none.
+
+    >>> named_format("Q4_K_M"), named_format("bfloat16"), named_format("W4A16"), named_format("int3")
+    ('q4_K_M', 'bf16', 'int4', '')
+    """
+    base, at, bits = name.partition("@")
+    known = next((each for each in FORMATS if each.lower() == base.lower()), "")
+    patterns = (each for pattern, each in COMMON_NAMES.items() if re.fullmatch(pattern, base, re.IGNORECASE))
+    return f"{known}{at}{bits}" if known else next(patterns, "")

@@ -14,10 +14,11 @@ residuals of their own.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,7 @@ GENERAL, GRID = 2.0, 40  # setups that the shipped quantiles are worth beside a 
 Quantiles = tuple[float, ...]
 Floats = npt.NDArray[np.float64]
 Group = tuple[str, str, str]
+Found = TypeVar("Found")
 Basis = Literal["measured", "fitted", "family", "guess"]
 SURER: tuple[Basis, ...] = ("fitted", "family", "guess")
 
@@ -67,6 +69,11 @@ class Interval(NamedTuple):
         """
         return value * self.low, value * self.high
 
+    @property
+    def of_inverse(self) -> "Interval":
+        """The interval of 1 / the prediction."""
+        return self._replace(low=1 / self.high, high=1 / self.low)
+
     def holding(self, value: float, others: Iterable[float]) -> "Interval":
         """Return it no narrower than `others`, predictions of the same value; infinity for one without a bound.
 
@@ -81,7 +88,7 @@ def interval(deployment: Deployment, metric: str, regime: str, level: float = 0.
     """Return the interval of a metric (of the measurement files) of a deployment in a regime.
 
     Regimes: single, fixed_batch, closed_loop, open_loop, limited, offline. Dollars per token are the interval of
-    throughput_out_tok_s turned round. Latencies of an open loop are to be `holding` those at both `step_factors`.
+    throughput_out_tok_s turned round. A `Bracket` makes that of an open loop hold both simulations of other steps.
 
     >>> from simulator.deployment import deploy
     >>> found = interval(deploy("llama-3.1-8b", "h100-sxm"), "tpot_ms", "fixed_batch", 0.8)
@@ -107,7 +114,39 @@ def step_factors(deployment: Deployment, level: float = 0.8) -> tuple[float, flo
     own = deployment.engine.kernels_on(deployment.hardware).residuals
     metric, regime = next((kind for kind in STEPS if " ".join(kind) in own), STEPS[0])
     found = interval(deployment, metric, regime, level)
-    return (1 / found.high, 1 / found.low) if metric == STEPS[0][0] else (found.low, found.high)
+    return (found.of_inverse if metric == STEPS[0][0] else found).around(1.0)
+
+
+@dataclass(frozen=True)
+class Bracket(Generic[Found]):
+    """What a load on a deployment comes to, and what it would with the shortest and the longest steps.
+
+    `again` returns the latter for a factor on the times of all steps; None where measurements tell all there is.
+    """
+
+    deployment: Deployment
+    regime: str
+    level: float
+    found: Found
+    again: Callable[[float], Found] | None = None
+
+    @cached_property
+    def others(self) -> tuple[Found, ...]:
+        """What it comes to at both `step_factors`; nothing but for an open loop."""
+        if self.again is None or self.regime != "open_loop":
+            return ()
+        return tuple(map(self.again, step_factors(self.deployment, self.level)))
+
+    @property
+    def basis(self) -> Basis:
+        """What its intervals rest on."""
+        return basis_of(self.deployment)
+
+    def ends(self, metric: str, value: Callable[[Found], float]) -> tuple[float, float]:
+        """Return the interval of a value that has the errors of a metric; "1/" before its name: errors turned round."""
+        of = interval(self.deployment, metric.removeprefix("1/"), self.regime, self.level)
+        of, here = of.of_inverse if metric.startswith("1/") else of, value(self.found)
+        return (of.holding(here, map(value, self.others)) if self.others else of).around(here)
 
 
 def basis_of(deployment: Deployment) -> Basis:

@@ -16,6 +16,7 @@ from simulator.profile import Strict
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+ENOUGH = 1e-12  # between two ends of a bisection, as a share
 MAX_TOKENS = 2**31 - 1  # far above any context, low enough that sums over requests stay exact
 
 
@@ -112,6 +113,42 @@ class LogNormal:
         return _whole(np.exp(np.minimum(normal, math.log(self.max_tokens))))
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Answers that end by themselves, after each token with the same chance, or else at `max_tokens`.
+
+    mean / max = (1 - e^-x) / x, where e^-x is the share of answers that reach the maximum: the mean of an exponential
+    length that is cut (x / max ends a token, whatever came before it).
+
+    >>> lengths = Ended(389.1, 512).draw(100_000, np.random.default_rng(0))
+    >>> round(float((lengths == 512).mean()), 2)
+    0.56
+    """
+
+    mean_tokens: float
+    max_tokens: int
+
+    def __post_init__(self) -> None:
+        _check_tokens("longest length", self.max_tokens)
+        if not 1 <= self.mean_tokens <= self.max_tokens:
+            because = f"it is not between 1 and {self.max_tokens} tokens"
+            raise WorkloadError(f"mean length {self.mean_tokens}", because, "Correct the mean or the maximum")
+
+    def draw(self, count: int, rng: Generator) -> IntArray:
+        """Draw `count` independent lengths."""
+        lengths = rng.exponential(self.max_tokens / self._endings, count) if self._endings else np.full(count, np.inf)
+        return _whole(np.minimum(lengths, self.max_tokens))
+
+    @property
+    def _endings(self) -> float:
+        """Return x, by bisection."""
+        share, low, high = self.mean_tokens / self.max_tokens, 0.0, 2.0 * self.max_tokens
+        while high - low > ENOUGH * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if -math.expm1(-middle) > share * middle else (low, middle)
+        return low
+
+
 class Quantiles(Strict):
     """A measured distribution as a table of its quantiles, straight lines in between.
 
@@ -200,19 +237,6 @@ class Recorded:
         """Return the first `count` pairs; a WorkloadError if there are fewer."""
         require_recorded(count, len(self.prompt_tokens))
         return self.prompt_tokens[:count], self.output_tokens[:count]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Resampled:
-    """Pairs drawn from a trace with replacement, so that its correlation of prompt and output survives."""
-
-    prompt_tokens: IntArray
-    output_tokens: IntArray
-
-    def draw(self, count: int, prompt_rng: Generator, _output_rng: Generator) -> tuple[IntArray, IntArray]:
-        """Draw `count` pairs; the prompt's stream alone picks both sides."""
-        row = prompt_rng.integers(len(self.prompt_tokens), size=count)
-        return self.prompt_tokens[row], self.output_tokens[row]
 
 
 def require_recorded(count: int, recorded: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from simulator.errors import ProfileError, nearest
+from simulator.errors import ProfileError, nearest, reason
 
 Regime = Literal["fixed_batch", "closed_loop", "open_loop", "offline", "single"]
 NEEDED = ("hardware", "model", "metric", "value")
@@ -26,6 +26,10 @@ COLUMNS = (
 SECONDS = {"prefill_ms", "ttft_ms", "tpot_ms", "itl_ms", "e2e_latency_ms"}
 RATES = {"decode_tok_s_per_user", "throughput_out_tok_s", "throughput_total_tok_s", "throughput_in_tok_s", "req_s"}
 METRICS = SECONDS | RATES | {"pp_tok_s", "tg_tok_s"}
+NUMBERS = (
+    *("n_gpus", "tp", "pp", "ep", "dp"),
+    *("input_len", "output_len", "batch", "concurrency", "request_rate"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class Setup:
     rate_per_s: float
     load: str
     notes: str
+    flaw: str = ""  # what of the row cannot be read: such a setup is listed, never predicted
 
     @property
     def regime(self) -> Regime | None:
@@ -76,7 +81,12 @@ class Setup:
 
         Its sweeps of plain engines have lengths of powers of two; the lengths of its deployments are in thousands.
         """
-        return "AIC run" in self.notes and self.input_tokens % 1000 == 0
+        return self.is_aiconfigurator and self.input_tokens % 1000 == 0
+
+    @property
+    def is_aiconfigurator(self) -> bool:
+        """Whether NVIDIA ran it to test aiconfigurator."""
+        return "AIC run" in self.notes
 
     def noted(self, pattern: str) -> float | None:
         r"""Return the number that a pattern finds in the load or the notes.
@@ -90,7 +100,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One published figure, in the unit that its metric ends in."""
+    """One published figure, in the unit that its metric ends in; NaN where its row has a flaw."""
 
     id: str
     setup: Setup
@@ -106,46 +116,60 @@ class Measurement:
 
 
 def read_measurements(path: Path, stated: Mapping[str, object] = MappingProxyType({})) -> list[Measurement]:
-    """Read a table of measurements; a ProfileError names the file and the line of a mistake.
+    """Read a table of measurements; ProfileError for a file without a row that can be read.
 
-    `stated` fills empty cells, by column.
+    `stated` fills empty cells, by column. A row with a mistake has a setup with a `flaw`.
     """
+    remedy = "Give a .csv or .csv.gz of measurements"
     try:
         data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-        return list(_read(csv.DictReader(io.StringIO(text, newline="")), path, stated))
+        zipped = path.suffix == ".gz" or data[:2] == b"\x1f\x8b"
+        text = (gzip.decompress(data) if zipped else data).decode("utf-8-sig")
+        found = list(_read(csv.reader(io.StringIO(text, newline="")), path, stated))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise ProfileError(
-            str(path), f"it cannot be read ({error})", "Give a .csv or .csv.gz of measurements"
-        ) from error
+        raise ProfileError(str(path), f"it cannot be read ({reason(error)})", remedy) from error
+    if not found:
+        raise ProfileError(str(path), "it has no rows", remedy)
+    if all(row.setup.flaw for row in found):
+        raise ProfileError(str(path), found[0].setup.flaw, "Correct the cell")
+    return found
 
 
-def _read(table: "csv.DictReader[str]", path: Path, stated: Mapping[str, object]) -> Iterator[Measurement]:
-    columns = tuple(table.fieldnames or ())
+def _read(table: Iterator[list[str]], path: Path, stated: Mapping[str, object]) -> Iterator[Measurement]:
+    columns = [name.strip().lower() for name in next(table, [])]
     filled = {name: str(value) for name, value in stated.items()}
     for name in NEEDED:
         if name not in (*columns, *filled):
             only = f"it has no column {name!r}, only {', '.join(columns) or 'none'}"
             raise ProfileError(str(path), only, "Add it: docs/measurements.md lists the columns")
-    for line, row in enumerate(table, start=2):
+    for line, cells in enumerate(table, start=2):
+        row = {name: cell.strip() for name, cell in zip(columns, cells, strict=False) if cell.strip()}
+        if not row:
+            continue
         try:
-            yield measurement_of({**filled, **{name: cell for name, cell in row.items() if cell}}, f"line {line}")
-        except (ValueError, TypeError) as error:
-            raise ProfileError(f"{path} line {line}", str(error), "Correct the cell") from error
+            yield measurement_of({**filled, **row}, f"line {line}")
+        except ValueError as error:
+            words = {name: cell for name, cell in {**filled, **row}.items() if name not in NUMBERS}
+            yield _measurement(words, f"line {line}", math.nan, f"line {line}: {error}")
 
 
-def measurement_of(row: Mapping[str, str | None], name: str) -> Measurement:
+def measurement_of(row: Mapping[str, str], name: str) -> Measurement:
     """Turn the cells of one row into a measurement, called `name` where it has no id; ValueError for a bad cell."""
-    cell = {name: (row.get(name) or "").strip() for name in COLUMNS}
-    if cell["metric"] not in METRICS:
-        raise ValueError(f"metric {cell['metric']!r} is not known. {nearest(cell['metric'], METRICS)}")
-    value = _number(cell, "value")
+    metric, value = row.get("metric", "").strip().lower(), _number(row, "value")
+    if metric not in METRICS:
+        raise ValueError(f"metric {metric!r} is not known. {nearest(metric, METRICS)}")
     if not 0 < value < math.inf:
-        raise ValueError(f"value {cell['value']!r} is not a number above 0")
-    return Measurement(cell["id"] or name, _setup(cell), cell["metric"], cell["stat"] or "mean", value, cell["quality"])
+        raise ValueError(f"value {row.get('value', '')!r} is not a number above 0")
+    return _measurement(row, name, value)
 
 
-def _setup(cell: Mapping[str, str]) -> Setup:
+def _measurement(row: Mapping[str, str], name: str, value: float, flaw: str = "") -> Measurement:
+    cell = {column: row.get(column, "").strip() for column in COLUMNS}
+    metric, stat = cell["metric"].lower(), cell["stat"].lower() or "mean"
+    return Measurement(cell["id"] or name, _setup(cell, flaw), metric, stat, value, cell["quality"])
+
+
+def _setup(cell: Mapping[str, str], flaw: str) -> Setup:
     return Setup(
         source=cell["source"],
         date=cell["source_date"],
@@ -168,14 +192,20 @@ def _setup(cell: Mapping[str, str]) -> Setup:
         rate_per_s=_number(cell, "request_rate"),
         load=cell["load"],
         notes=cell["notes"],
+        flaw=flaw,
     )
 
 
 def _number(cell: Mapping[str, str], name: str) -> float:
+    """Return a number from 0 on; infinity is a rate at which all requests come at once."""
+    text = cell.get(name, "")
     try:
-        return float(cell[name] or 0)
+        found = float(text or 0)
     except ValueError as error:
-        raise ValueError(f"{name} {cell[name]!r} is not a number") from error
+        raise ValueError(f"{name} {text!r} is not a number") from error
+    if not 0 <= found < math.inf and not (name == "request_rate" and found > 0):
+        raise ValueError(f"{name} {text!r} is not a number from 0 on")
+    return found
 
 
 def _whole(cell: Mapping[str, str], name: str) -> int:

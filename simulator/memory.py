@@ -253,6 +253,7 @@ def _advice(deployment: Deployment) -> str:
 LARGER = ("l40s", "a100-sxm-80", "h200-sxm", "b200-sxm", "b300-sxm")
 DEGREES = (1, 2, 4, 8, 16)
 OFFLOADS_GIB = (1, 2, 4, 8, 16, 32)  # beyond what is short
+USABLE_TOKENS = 2_048  # of cache: what has room for less is no remedy, unless a shorter max_model_len is asked for
 LAYOUT_FLAGS = {"--tp": "tp", "--ep": "ep", "--weight-dtype": "weight_dtype", "--cache-dtype": "cache_dtype"}
 SETTING_FLAGS = {"--max-num-batched-tokens": "max_num_batched_tokens", "--max-num-seqs": "max_num_seqs"}
 Flags = dict[str, Any]
@@ -261,7 +262,7 @@ Flags = dict[str, Any]
 def remedies_for(deployment: Deployment) -> Iterator[str]:
     """Say what would make a misfit fit, as flags: more devices, smaller numbers, smaller steps, a larger device.
 
-    Each is tried: it fits, its layout divides the model, and its devices are linked.
+    Each is tried: it holds a request, its layout divides the model, and its devices are linked.
     """
     for alternatives in _alternatives(deployment):
         tried = ((flags, _plan_with(deployment, flags)) for flags in alternatives)
@@ -304,5 +305,6 @@ def _plan_with(deployment: Deployment, flags: Flags) -> MemoryPlan | None:
         _refuse_host_misfit(plan)
     except InfercastError:  # a layout that does not divide the model, or devices without a link, are no remedy
         return None
-    enough = plan.max_context_tokens >= (changed.settings.max_model_len or 1)
+    needed = changed.settings.max_model_len or min(USABLE_TOKENS, changed.context_tokens)
+    enough = plan.max_context_tokens >= needed
     return plan if plan.blocks_that_fit >= max(1, changed.settings.num_blocks or 1) and enough else None

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,22 +51,6 @@ class OpTables:
         """Write them as JSON."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         path.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
-
-
-def read_tables(path: Path) -> OpTables:
-    """Read tables that were written; ProfileError for anything else."""
-    try:
-        body: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return OpTables(
-            gemm={key: {int(m): float(s) for m, s in row.items()} for key, row in body["gemm"].items()},
-            decode_attention=tuple((int(b), int(c), float(s)) for b, c, s in body["decode_attention"]),
-            prefill_attention=tuple((int(n), int(p), float(s)) for n, p, s in body["prefill_attention"]),
-            layer_rest={int(m): float(s) for m, s in body["layer_rest"].items()},
-            host_s=float(body["host_s"]),
-            host_sequence_s=float(body["host_sequence_s"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ProfileError(str(path), f"these are no op tables ({error})", "Write them with calibrate") from error
 
 
 def _interpolated(row: Mapping[int, float], tokens: Floats) -> Floats:

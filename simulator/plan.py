@@ -11,7 +11,7 @@ from simulator.cost import Bill, bill
 from simulator.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
 from simulator.fleet import Fleet, Pool, simulate_fleet
-from simulator.limits import limits, refuse_too_long
+from simulator.limits import limits, refuse_too_long, stages
 from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
 from simulator.prices import Offer
 from simulator.report import Report, summarize
@@ -73,9 +73,9 @@ class Scenario:
 
 def run_of_copy(deployment: Deployment, table: StepTable, requests: Requests, progress: Progress | None = None) -> Run:
     """Simulate requests on one copy; the stages of a pipeline work on batches of their own."""
-    allowed, stages = limits(deployment, requests), deployment.layout.pp
-    if stages > 1:
-        return simulate_fleet(Fleet(Pool(allowed, table, stages=stages)), requests, progress=progress)
+    allowed = limits(deployment, requests)
+    if (batches := stages(deployment, allowed)) > 1:
+        return simulate_fleet(Fleet(Pool(allowed, table, stages=batches)), requests, progress=progress)
     return simulate(allowed, table, requests, progress, deployment.acceptance)
 
 

@@ -3,25 +3,27 @@
 Every metric of a setup comes from one `Outcome`, in SI; `value` turns it into the metric's own unit and definition.
 """
 
-import math
+from collections import deque
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import methodcaller
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.deployment import Deployment, Settings
-from simulator.engine import Engine
+from simulator.engine import NO_TIME, Engine
 from simulator.errors import InfercastError, NotModelledError
-from simulator.intervals import interval, step_factors
+from simulator.intervals import Bracket
 from simulator.layer_split import kernels_per_layer, overlapped_s
 from simulator.loads import gathered_steps, workload_of
 from simulator.measurements import Measurement, Setup
 from simulator.memory import memory_plan
 from simulator.mlperf import latency_limits_s
 from simulator.plan import run_of_copy
-from simulator.recipes import first_call_s, request_count
-from simulator.report import Report, summarize
+from simulator.recipes import first_call_s, output_of, request_count
+from simulator.report import QUANTILES, Report, summarize
 from simulator.roofline import StepModel, StepTable
 from simulator.setups import Placed, place
 from simulator.validity import edge
@@ -37,6 +39,7 @@ class Outcome:
 
     copies: int
     deployment: Deployment
+    requests_per_s: float
     output_tokens_per_s: float
     total_tokens_per_s: float
     ttft_s: dict[str, float]
@@ -55,6 +58,7 @@ class Outcome:
             of = times.get(metric, self.e2el_s)
             return 1e3 * of[_statistic(stat)]
         rates = {
+            "req_s": self.requests_per_s * self.copies,
             "throughput_out_tok_s": self.output_tokens_per_s * self.copies,
             "throughput_total_tok_s": self.total_tokens_per_s * self.copies,
             "throughput_in_tok_s": self.prompt_tokens_per_s * self.copies,
@@ -62,8 +66,6 @@ class Outcome:
             "tg_tok_s": self.decode_tokens_per_s,
             "decode_tok_s_per_user": 1 / (self.tpot_s["mean"] or float("inf")),
         }
-        if metric not in rates:
-            raise NotModelledError(f"metric {metric}", "it is not predicted for this load", "Leave the row out")
         return rates[metric]
 
 
@@ -71,7 +73,7 @@ def _statistic(stat: str) -> str:
     for name in ("p99", "p95", "p90"):
         if name in stat:
             return name
-    return "median" if "p50" in stat or stat.startswith("median") else "mean"
+    return "median" if "p50" in stat or stat == "median" else "mean"  # "median of 5 runs": of five means
 
 
 def outcome(setup: Setup, given: Placed | None = None, *, light: bool = False) -> Outcome:
@@ -79,41 +81,43 @@ def outcome(setup: Setup, given: Placed | None = None, *, light: bool = False) -
 
     InfercastError where it cannot be predicted.
     """
-    regime = setup.regime
+    placed, regime = given or place(setup), setup.regime
     if regime is None:
         load = f"load {setup.load!r}" if setup.load else "the load"
         because = "it is none that is predicted" if setup.load else "the source does not say how requests came"
         raise NotModelledError(load, because, "State batch or concurrency")
-    placed = given or place(setup)
     if regime in ("fixed_batch", "single"):
         return _one_batch(setup, placed, light=light)
-    return _under_load(setup, placed, light=light, keep=given is None)
+    return _under_load(setup, placed, light=light)
 
 
 def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
     """Prompts in chunks of the engine's budget, then decode along the growing context."""
     deployment, size = placed.deployment, max(1, round(max(1, setup.batch) / placed.copies))
     depth = int(setup.noted(r"(?:depth |@ d)(\d+)") or 0) if setup.output_tokens == 0 else 0
-    prompt, output = round(setup.input_tokens), round(setup.output_tokens)
+    prompt, output = round(setup.input_tokens), round(output_of(setup))
     if not prompt and not output:
         prompt, output = DEFAULT_LENGTHS
     if not setup.input_tokens and setup.notes and "prompt" in setup.notes and output:
         prompt = DEFAULT_LENGTHS[0]
-    overfull = output > 1 and deployment.engine.policy == "continuous" and not deployment.engine.is_reserved
-    if overfull and not light and size * (depth + prompt + output) > _cache_tokens(deployment):
+    queues = deployment.engine.policy in ("continuous", "prompts-first") and not deployment.engine.is_reserved
+    if queues and output > 1 and not light and size * (depth + prompt + output) > _cache_tokens(deployment):
         return _under_load(replace(setup, concurrency=size * placed.copies), placed, light=light)
     model = deployment.step_model(light=light)
     together = 1 if "ttft of one user" in setup.notes else size
     ttft_s = _prefill_s(deployment, model, together, prompt, depth) if prompt else 0.0
     steps_s = _decode_steps_s(deployment, model, size, prompt, output)
     decode_s = float(np.trapezoid(steps_s, dx=output / (len(steps_s) - 1)))
-    step_s = _same(decode_s / max(output, 1)) | {"median": float(np.median(steps_s))}  # over steps: requests are alike
+    step_s = {"mean": decode_s / max(output, 1)}  # requests are alike, so statistics are over steps
+    step_s |= {name: float(np.quantile(steps_s, share)) for name, share in QUANTILES.items()}
     request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
     first_s = 0.0 if light else first_call_s(setup, deployment.hardware)
-    e2el_s = first_s + request_s + ttft_s + decode_s * (output - 1) / max(output, 1)
+    decodes = output - 1 if prompt else output  # the prompt's own step makes the first token
+    e2el_s = first_s + request_s + ttft_s + decode_s * decodes / max(output, 1)
     return Outcome(
         copies=placed.copies,
         deployment=deployment,
+        requests_per_s=size / e2el_s,
         output_tokens_per_s=size * output / e2el_s if output else float("nan"),
         total_tokens_per_s=size * (prompt + output) / e2el_s,
         ttft_s=_same(request_s + ttft_s),
@@ -127,7 +131,7 @@ def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
 
 
 def _same(seconds: float) -> dict[str, float]:
-    return dict.fromkeys(("mean", "median", "p90", "p95", "p99"), seconds)
+    return dict.fromkeys(("mean", *QUANTILES), seconds)
 
 
 def _cache_tokens(deployment: Deployment) -> int:
@@ -195,10 +199,11 @@ def _read_tokens(engine: Engine, prompt: int, output: int, *, light: bool) -> np
     return np.minimum(np.maximum(2.0 ** np.ceil(np.log2(attended)), engine.read_bucket), max(last, engine.read_bucket))
 
 
-def _under_load(setup: Setup, placed: Placed, *, light: bool, keep: bool = False) -> Outcome:
+def _under_load(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
     deployment = _that_holds(setup, placed)
-    table = _table(deployment, light) if keep else _fresh_table(deployment, light)
-    request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
+    table = _table(deployment, light)
+    deployment = _at_no_time(deployment) if light else deployment
+    request_s = float(deployment.engine.overheads.request_s)
 
     def under(workload: Workload) -> Report:
         run = run_of_copy(deployment, table, workload.requests())
@@ -213,32 +218,31 @@ def _under_load(setup: Setup, placed: Placed, *, light: bool, keep: bool = False
     return _reported(report, placed.copies, deployment, duration_s)
 
 
+def _at_no_time(deployment: Deployment) -> Deployment:
+    """Return a deployment whose engine answers and takes the next request at once."""
+    overheads = deployment.engine.overheads.model_copy(update={"request_s": NO_TIME})
+    return replace(deployment, engine=deployment.engine.model_copy(update={"overheads": overheads}))
+
+
 def _duration_s(setup: Setup, report: Report) -> float:
     """Return the seconds that throughput is over: without the drain where a run of unstated length goes on for long."""
     arrival_s = report.run.requests.arrival_s
-    if setup.rate_per_s in (0.0, math.inf) or request_count(setup) or report.overloaded:
+    goes_on = setup.regime == "open_loop" and setup.rate_per_s and not request_count(setup) and len(arrival_s) > 1
+    if not goes_on or report.overloaded:
         return report.duration_s
     return float(arrival_s[-1]) * len(arrival_s) / (len(arrival_s) - 1)
 
 
-_TABLES: dict[tuple[object, ...], StepTable] = {}  # those of the last setups: neighbours in a file often share one
+_TABLES: deque[tuple[Deployment, bool, StepTable]] = deque(maxlen=64)  # neighbours in a file often share one
 
 
 def _table(deployment: Deployment, light: bool) -> StepTable:
-    model, hardware, engine = deployment.model, deployment.hardware, deployment.engine
-    part = engine.micro_batch_tokens
-    peaks, fused = tuple(hardware.peak_flops_per_s.values()), engine.flash_attention
-    changed = hardware.memory_bytes, peaks, part, fused  # what `place` changes of a profile or a preset
-    key = (model.id, hardware.id, engine.id, changed, deployment.layout, deployment.settings, light)
-    if key not in _TABLES:
-        if len(_TABLES) > 64:
-            _TABLES.clear()
-        _TABLES[key] = _fresh_table(deployment, light)
-    return _TABLES[key]
-
-
-def _fresh_table(deployment: Deployment, light: bool) -> StepTable:
-    return deployment.step_table(light=light)
+    """Return the step table, that of an equal deployment where it is still known."""
+    for known, was_light, table in reversed(_TABLES):
+        if light == was_light and known == deployment:
+            return table
+    _TABLES.append((deployment, light, deployment.step_table(light=light)))
+    return _TABLES[-1][-1]
 
 
 def _that_holds(setup: Setup, placed: Placed) -> Deployment:
@@ -257,6 +261,7 @@ def _reported(report: Report, copies: int, deployment: Deployment, duration_s: f
     return Outcome(
         copies=copies,
         deployment=deployment,
+        requests_per_s=report.completed / duration_s,
         output_tokens_per_s=report.output_tokens / duration_s,
         total_tokens_per_s=(report.input_tokens + report.output_tokens) / duration_s,
         ttft_s=stats["ttft"],
@@ -264,6 +269,7 @@ def _reported(report: Report, copies: int, deployment: Deployment, duration_s: f
         itl_s=stats["tpot"],  # the files hold each request's mean gap
         gaps_s=stats["itl"],
         e2el_s=stats["e2el"],
+        prompt_tokens_per_s=report.input_tokens / duration_s,
         decode_tokens_per_s=report.output_tokens / duration_s,
     )
 
@@ -290,30 +296,31 @@ def predict(rows: list[Measurement], *, light: bool = False, level: float | None
     """Predict each row; rows of one setup share its outcome. `level` asks for intervals, 0.8 for those of 80 %."""
     known: dict[Setup, Outcome | InfercastError] = {}
     ideal: dict[Setup, Outcome | InfercastError] = {}
-    other_steps: dict[Setup, list[Outcome]] = {}
+    brackets: dict[Setup, Bracket[Outcome]] = {}
     found = []
     for row in rows:
         value, reason = _value(row, known, light=False)
         best = _value(row, ideal, light=True)[0] if light and value is not None else None
-        found.append(_with_interval(Prediction(row, value, best, reason), known[row.setup], level, other_steps))
+        made, of = Prediction(row, value, best, reason), known[row.setup]
+        if level is not None and value is not None and isinstance(of, Outcome):
+            bracket = brackets.setdefault(row.setup, bracket_of(row.setup, of, level))
+            low, high = bracket.ends(row.metric, methodcaller("value", row.metric, row.stat))
+            made = made._replace(low=low, high=high, basis=bracket.basis)
+        found.append(made)
     return found
 
 
-def _with_interval(
-    made: Prediction, found: Outcome | InfercastError, level: float | None, other_steps: dict[Setup, list[Outcome]]
-) -> Prediction:
-    """Add the interval; `other_steps` keeps what setups come to with the shortest and the longest steps."""
-    if made.value is None or level is None or isinstance(found, InfercastError):
-        return made
-    row, setup = made.measurement, made.measurement.setup
-    limited = latency_limits_s(setup, found.deployment.model.id) is not None
-    of = interval(found.deployment, row.metric, "limited" if limited else setup.regime or "", level)
-    if setup.regime == "open_loop" and setup.rate_per_s and not limited:
-        if setup not in other_steps:
-            other_steps[setup] = [with_steps(setup, found, each) for each in step_factors(found.deployment, level)]
-        of = of.holding(made.value, [each.value(row.metric, row.stat) for each in other_steps[setup]])
-    low, high = of.around(made.value)
-    return made._replace(low=low, high=high, basis=of.basis)
+def bracket_of(setup: Setup, found: Outcome, level: float) -> Bracket[Outcome]:
+    """Return the outcome of a setup with those of other steps, which a stated rate may turn into longer queues."""
+    regime = "limited" if is_limited(setup, found.deployment) else setup.regime or ""
+    return Bracket(
+        found.deployment, regime, level, found, partial(with_steps, setup, found) if setup.rate_per_s else None
+    )
+
+
+def is_limited(setup: Setup, deployment: Deployment) -> bool:
+    """Tell whether a run's rate was raised until published limits of latency bound: such have their own residuals."""
+    return latency_limits_s(setup, deployment.model.id) is not None
 
 
 def with_steps(setup: Setup, found: Outcome, factor: float) -> Outcome:

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
-from simulator.errors import InfercastError, ProfileError, nearest
+from simulator.errors import InfercastError, ProfileError, nearest, reason
 from simulator.units import UNITS, parse
 
 ProfileT = TypeVar("ProfileT", bound="Profile")
@@ -156,7 +156,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
         node = yaml.compose(text, Loader=yaml.CSafeLoader)
         value = _plain(node, str(path)) if node else None
     except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(str(path), f"it cannot be read ({error})", "Check the path and the encoding") from error
+        raise ProfileError(
+            str(path), f"it cannot be read ({reason(error)})", "Check the path and the encoding"
+        ) from error
     except yaml.YAMLError as error:
         raise ProfileError(
             str(path), f"it is not YAML ({str(error).replace(chr(10), ' ')})", "Mend the file"
@@ -267,31 +269,38 @@ def names(kind: str) -> list[str]:
 def find(kind: str, name: str) -> Path:
     """Return the file of a profile, by its id, its name, one of its aliases, or its path ending in .yaml.
 
+    Capitals do not matter, nor do spaces, hyphens and underscores between words.
+
+    >>> find("hardware_profiles", "H100_SXM").stem
+    'h100-sxm'
+
     Raises ProfileError with the nearest names.
     """
     if name.endswith((".yaml", ".yml")):
         return Path(name)
-    for folder in folders(kind):
-        for spelling in (name, name.lower()):
-            path = folder / f"{spelling}.yaml"
-            if path.is_file():
-                return path
-    aliases = dict(_aliases(kind, os.environ.get("INFERCAST_PROFILES")))
-    if name.lower() in aliases:
-        return aliases[name.lower()]
+    for path in (folder / f"{name}.yaml" for folder in folders(kind)):
+        if path.is_file():
+            return path
+    aliases = _aliases(kind, os.environ.get("INFERCAST_PROFILES"))
+    if _joined(name) in aliases:
+        return aliases[_joined(name)]
     what = kind.removesuffix("_profiles").rstrip("s")
     remedy = f"{nearest(name, names(kind))}. `infercast profiles` lists all; they lie in {folders(kind)[-1]}"
     raise ProfileError(f"no {what} profile {name!r}", "no file and no alias has that name", remedy)
 
 
 @cache
-def _aliases(kind: str, _own: str | None) -> tuple[tuple[str, Path], ...]:
-    return tuple(_read_aliases(kind))
+def _aliases(kind: str, _own: str | None) -> dict[str, Path]:
+    return dict(_read_aliases(kind))
+
+
+def _joined(name: str) -> str:
+    return re.sub(r"[\s_-]+", "-", name.strip().lower())
 
 
 def _read_aliases(kind: str) -> Iterator[tuple[str, Path]]:
     for folder in reversed(folders(kind)):
         for path in sorted(folder.glob("*.yaml")):
             profile = read_yaml(path)
-            for alias in (profile.get("name", path.stem), *(profile.get("aliases") or [])):
-                yield str(alias).lower(), path
+            for alias in (path.stem, profile.get("name", path.stem), *(profile.get("aliases") or [])):
+                yield _joined(str(alias)), path

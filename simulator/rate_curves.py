@@ -52,11 +52,6 @@ class RateCurve:
         """The length of the curve."""
         return len(self.shape) * self.window_s
 
-    def rate_at(self, time_s: FloatArray) -> FloatArray:
-        """Return requests per second at some times."""
-        window = (np.asarray(time_s) // self.window_s).astype(np.int64) % len(self.shape)
-        return np.asarray(self.rate_per_s * self.shape[window] / self.shape.mean(), np.float64)
-
     def times_s(self, count: int, rng: Generator) -> FloatArray:
         """Return `count` arrival times."""
         ticks = OpenLoop(1.0, self.burstiness).times_s(count, rng)
@@ -86,8 +81,8 @@ class RateCurve:
 def daily(rate_per_s: float, swing: float = 0.8, window_s: float = 600.0) -> RateCurve:
     """Return a made-up day: rate x (1 - swing cos(2 pi t / day)), lowest at midnight.
 
-    >>> round(float(daily(10.0).rate_at(43_200.0)), 2)
-    18.0
+    >>> daily(10.0).describe()
+    'a sine of a day, swing 0.8, of mean 10/s, peak 18/s'
     """
     if not 0 <= swing <= 1:
         raise WorkloadError(f"swing {swing}", "it is a share from 0 to 1", "Give, say, 0.8")

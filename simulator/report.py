@@ -260,7 +260,11 @@ class Report:
     def _queue(self, times_s: Floats, since_s: float = 0.0) -> npt.NDArray[np.int64]:
         """Count the requests that arrived at least `since_s` before some times and had not been admitted by them."""
         arrived = np.searchsorted(self.run.requests.arrival_s, times_s - since_s, side="right")
-        return arrived - np.searchsorted(np.sort(self.run.scheduled_s), times_s, side="right")
+        return arrived - np.searchsorted(self._admitted_s, times_s, side="right")
+
+    @cached_property
+    def _admitted_s(self) -> Floats:
+        return np.sort(self.run.scheduled_s)
 
     @property
     def _second_half_s(self) -> tuple[float, float]:

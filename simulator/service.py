@@ -14,7 +14,7 @@ from simulator.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S, Link, cac
 from simulator.errors import InfercastError
 from simulator.explain import saved_prefill_s
 from simulator.fleet import Fleet, FleetRun, Pool, simulate_fleet
-from simulator.limits import limits, refuse_too_long
+from simulator.limits import limits, refuse_too_long, stages
 from simulator.memory import memory_plan
 from simulator.prices import Offer
 from simulator.report import Report, Statistic, statistic, summarize
@@ -57,7 +57,8 @@ class Service:
     def fleet(self, requests: Requests) -> Fleet:
         """Return it as the event loop takes it."""
         deployment, table = self.deployment, self.table
-        allowed, more = limits(deployment, requests), (deployment.layout.pp, deployment.acceptance)
+        allowed = limits(deployment, requests)
+        more = stages(deployment, allowed), deployment.acceptance
         pool = Pool(allowed, table, self.replicas - self.prefill_replicas, *more)
         if not self.prefill_replicas:
             return Fleet(pool, self.router, self.autoscaler, self.failures)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, get_args
 
 from simulator.deployment import Settings
 from simulator.engine import Engine, Policy, Reservation, load_engine
-from simulator.errors import InfercastError, nearest
+from simulator.errors import InfercastError, NotModelledError, nearest
 from simulator.profile import Figure, Source
 from simulator.units import parse
 
@@ -17,6 +17,7 @@ SWITCHES = (
     "async_scheduling",
     "by_priority",
     "chunked_prefill",
+    "flash_attention",
     "prefix_caching",
 )
 CHOICES = {"policy": get_args(Policy), "reservation": get_args(Reservation)}
@@ -46,6 +47,9 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
     values: dict[str, Any] = {}
     for text in given:
         name, value = _meant(engine, text)
+        if name == "flash_attention" and engine.flash_attention is None:
+            because = f"the figures of {engine.id} do not tell fused attention from unfused"
+            raise NotModelledError(f"--set {text}", because, "Leave it out, or take llama.cpp")
         values[name] = _read(name, value, text)
     rules = {name: values[name] for name in (*SWITCHES, *CHOICES, *COUNTS, "batch_wait_s") if name in values}
     if "block_size" in rules:
@@ -64,7 +68,7 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
 
 def known_names(engine: Engine) -> list[str]:
     """Return every name by which a setting of an engine can be given, its own first."""
-    return [*load_engine(engine.engine).spelling, *OURS]
+    return list(dict.fromkeys([*load_engine(engine.engine).spelling, *OURS]))
 
 
 def _plain(name: str) -> str:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from simulator.lengths import Banded, LogNormal, Quantiles, Resampled, Uniform
+from simulator.lengths import Banded, Ended, LogNormal, Quantiles, Uniform
 from simulator.workload import OpenLoop, Workload
 
 TABLE = Quantiles(levels=(0, 0.5, 1), tokens=(1, 101, 1101))
@@ -41,6 +41,16 @@ def test_log_normal_median_and_cut() -> None:
     assert LogNormal(7, cv=0).draw(3, np.random.default_rng(0)).tolist() == [7, 7, 7]
 
 
+@pytest.mark.parametrize(("mean", "most"), [(389.1, 512), (473.0, 512), (255.8, 256), (256.0, 256), (40.0, 4096)])
+def test_answers_that_end_by_themselves_keep_their_mean_and_their_limit(mean: float, most: int) -> None:
+    drawn = Ended(mean, most).draw(100_000, np.random.default_rng(1))
+    assert drawn.mean() == pytest.approx(mean, abs=4 * drawn.std() / math.sqrt(100_000) + 0.5)  # (rounded to tokens)
+    assert drawn.max() == most or mean < most / 10
+    early = drawn[drawn < most]
+    if len(early) > 1000:  # where they end before it, each token is as likely as the next one
+        assert np.median(early) / early.max() < 0.5
+
+
 def test_quantiles_hold_atoms() -> None:
     histogram = Quantiles(levels=(0, 0.25, 0.2501, 1), tokens=(5, 5, 80, 80))
     drawn = histogram.draw(40_000, np.random.default_rng(0))
@@ -56,10 +66,3 @@ def test_bands_tie_outputs_to_prompts_within_the_context() -> None:
     assert set(requests.output_tokens[below]) == {1000}
     assert set(requests.output_tokens[requests.prompt_tokens > 101]) <= {7, 8, 9, 10}
     assert requests.max_total_tokens == 1108
-
-
-def test_resampling_keeps_pairs() -> None:
-    pairs = Resampled(np.arange(1, 101), np.arange(1, 101) ** 2)
-    requests = Workload(OpenLoop(1.0), pairs, 5000).requests()
-    assert (requests.prompt_tokens**2 == requests.output_tokens).all()
-    assert len(set(requests.prompt_tokens)) == 100

@@ -210,11 +210,23 @@ def test_every_remedy_makes_it_fit(model, hardware):
 
 
 def test_a_workspace_that_is_too_large_can_be_made_smaller():
-    """13.5 GB of weights fit into 16 GB, but not beside the sampler and graphs of 256 sequences."""
-    misfit = deploy("llama-2-7b", "rtx-4080", settings=Settings(max_num_seqs=8192, max_num_batched_tokens=32_768))
+    """16 GB of weights fit into 24 GB, but not beside the sampler and graphs of 8,192 sequences."""
+    misfit = deploy("llama-3.1-8b", "rtx-4090", settings=Settings(max_num_seqs=8192, max_num_batched_tokens=32_768))
     found = [each for each in remedies_for(misfit) if each.startswith("--max-num-batched-tokens")]
     assert found
     refuse_misfit(memory_plan(changed(misfit, found[0].partition(" (")[0])))
+
+
+def test_no_remedy_leaves_a_cache_of_a_few_tokens():
+    """Beside 13.5 GB of weights in 16 GB, smaller steps make room for 1,712 tokens."""
+    misfit = deploy("llama-2-7b", "rtx-4080", settings=Settings(max_num_seqs=8192, max_num_batched_tokens=32_768))
+    tokens = [
+        int(found[1].replace(",", ""))
+        for each in remedies_for(misfit)
+        if (found := re.search(r"([\d,]+) tokens of cache", each))
+    ]
+    assert len(tokens) > 2
+    assert min(tokens) >= 2_048
 
 
 def test_a_context_that_does_not_fit_is_refused_with_the_longest_that_does():

@@ -19,7 +19,6 @@ from simulator.optables import (
     fitted,
     gemm_shapes,
     prefill_line,
-    read_tables,
     step_table,
     table_seconds,
 )
@@ -155,16 +154,18 @@ def test_tables_without_a_shape_are_refused():
         step_table(tables(), load_model("llama-3.1-8b"), 16, 4)
 
 
-def test_a_file_that_holds_no_tables(tmp_path):
-    (tmp_path / "a.json").write_text("[]")
-    with pytest.raises(ProfileError, match="these are no op tables"):
-        read_tables(tmp_path / "a.json")
-
-
 def test_a_name_that_is_no_file(tmp_path):
     bench = BENCH.__class__(**{**{f: getattr(BENCH, f) for f in BENCH.__slots__}, "name": "../up"})
     with pytest.raises(ProfileError, match="it is the name of a file"):
         write_profiles(tmp_path, bench, tables(), {})
+
+
+def read_tables(path: Path) -> OpTables:
+    body = json.loads(path.read_text(encoding="utf-8"))
+    by_tokens = {name: {int(tokens): s for tokens, s in row.items()} for name, row in body["gemm"].items()}
+    attention = {name: tuple(map(tuple, body[name])) for name in ("decode_attention", "prefill_attention")}
+    rest = {int(tokens): s for tokens, s in body["layer_rest"].items()}
+    return OpTables(**body | attention | {"gemm": by_tokens, "layer_rest": rest})
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.errors import InfercastError, ProfileError, WorkloadError
-from simulator.lengths import Banded, Fixed, Independent, Lengths, LogNormal, Quantiles, Resampled, Uniform
+from simulator.lengths import Banded, Fixed, Independent, Lengths, LogNormal, Quantiles, Uniform
 from simulator.profile import find, names
 from simulator.traces import Trace, read_trace
 from simulator.workload import (
@@ -47,7 +47,6 @@ lengths: st.SearchStrategy[Lengths] = st.sampled_from(
         SHORT_LONG,
         Independent(TABLE, Uniform.around(1024, 0.3)),
         Banded(prompt=TABLE, output_by_prompt_band=(TABLE, Quantiles(levels=(0, 1), tokens=(5, 9)))),
-        Resampled(np.array([10, 20, 30]), np.array([1, 2, 3])),
     ]
 )
 

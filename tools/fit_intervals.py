@@ -7,7 +7,7 @@ The residuals are of fits that had not seen the row's device and model (`fitted`
 its source (`guess`). For the coverage the table is made again without every group of a row's device and of its source;
 an 80 % interval should hold 75 to 85 % of what it has not seen. Latencies of open loops are no part of the table: they
 depend on how near saturation each was measured. Their intervals come from simulations, as everywhere, with that table.
-MLPerf's servers are all near, and are.
+Runs under published limits (`limited`) are all near, and are.
 """
 
 import csv
@@ -46,7 +46,7 @@ def residuals(path: Path) -> list[Residual]:
     for row in rows:
         beside[row["source"], row["engine"]].add(_group(row))
     return [
-        Residual(row["metric"], _regime(row), _group(row), -float(row["error"]), basis, row["id"])
+        Residual(row["metric"], row["limited"] or row["regime"], _group(row), -float(row["error"]), basis, row["id"])
         for row in rows
         for basis in RESTS_ON.get(row["left_out"], ())
         if _group(row) not in EXCLUDED and (basis != "fitted" or len(beside[row["source"], row["engine"]]) > 1)
@@ -55,10 +55,6 @@ def residuals(path: Path) -> list[Residual]:
 
 def _group(row: dict[str, str]) -> Group:
     return row["source"], row["hardware"], row["model"]
-
-
-def _regime(row: dict[str, str]) -> str:
-    return "limited" if row["regime"] == "open_loop" and row["source"].startswith("mlperf-") else row["regime"]
 
 
 def coverage(found: Sequence[Residual], rows: Iterable[Measurement] = (), level: float = 0.8) -> dict[str, list[float]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from simulator.measurements import Measurement
+from simulator.prediction import is_limited
 from tools.fitting import Fits, is_tail
 
 KEYS: dict[str, Callable[[Measurement], tuple[str, ...]]] = {
@@ -20,7 +21,10 @@ KEYS: dict[str, Callable[[Measurement], tuple[str, ...]]] = {
     "model": lambda row: (row.setup.model,),
     "source": lambda row: (row.setup.source,),
 }
-COLUMNS = ("left_out", "id", "source", "hardware", "model", "engine", "metric", "regime", "stat", "measured", "error")
+COLUMNS = (
+    *("left_out", "id", "source", "hardware", "model", "engine"),
+    *("metric", "regime", "limited", "stat", "measured", "error"),
+)
 
 
 def left_out(fits: Fits, kind: str) -> Iterator[tuple[Measurement, float]]:
@@ -50,6 +54,7 @@ def summary(found: list[tuple[Measurement, float]]) -> Iterator[str]:
 
 def score(fits: Fits, path: Path, say: Callable[[str], None]) -> None:
     """Write the errors of everything left out and print their summary."""
+    placed = {name: each for fit in fits.fits.values() for name, each in fit.curves.placed.items()}
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -57,7 +62,8 @@ def score(fits: Fits, path: Path, say: Callable[[str], None]) -> None:
             found = list(left_out(fits, kind))
             for row, error in found:
                 setup = row.setup
-                named = (row.id, *row.group, setup.engine, row.metric, setup.regime or "", row.stat)
+                limited = "limited" if is_limited(setup, placed[row.id].deployment) else ""
+                named = (row.id, *row.group, setup.engine, row.metric, setup.regime or "", limited, row.stat)
                 writer.writerow((kind, *named, f"{row.value:.6g}", f"{error:.5f}"))
             say(f"without the {kind}:")
             for line in summary(found):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from simulator.benchfiles import aiperf, guidellm, llama_bench, serving
 from simulator.benchfiles.rows import Cells, Stated, completed
-from simulator.errors import InfercastError, ProfileError
+from simulator.errors import InfercastError, ProfileError, reason
 from simulator.measurements import Measurement, measurement_of, read_measurements
 
 __all__ = ["Stated", "read_results"]
@@ -60,7 +60,7 @@ def _text(path: Path) -> str:
         return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise ProfileError(
-            str(path), f"it cannot be read ({error})", "Give a file of results or a .csv of measurements"
+            str(path), f"it cannot be read ({reason(error)})", "Give a file of results or a .csv of measurements"
         ) from error
 
 

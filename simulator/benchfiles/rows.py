@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator.errors import ProfileError
+from simulator.formats import COMMON_NAMES
 from simulator.model import load_model
 
 Cells = dict[str, Any]  # by the columns of measurements; a column that a file does not state is left out
@@ -100,15 +101,6 @@ def measured(cells: Cells, figures: Iterable[tuple[str, str, float | None]]) -> 
             yield {**cells, "metric": metric, "stat": stat, "value": value}
 
 
-FORMATS_IN_NAMES = {
-    r"fp8([-_]dynamic|[-_]block)?|w8a8[-_]fp8": "fp8",
-    r"w8a8|quantized\.w8a8|int8": "int8",
-    r"awq([-_]int4)?|gptq([-_]int4)?|w4a16|quantized\.w4a16|int4": "int4",
-    r"nvfp4|fp4": "nvfp4",
-    r"mxfp4": "mxfp4",
-}
-
-
 def model_named(name: object) -> Cells:
     """Return the profile, and the number format, that a checkpoint's name or path tells; the name itself for none.
 
@@ -117,7 +109,7 @@ def model_named(name: object) -> Cells:
     """
     stem = str(name or "").rstrip("/").rpartition("/")[2]
     found: Cells = {}
-    for pattern, number_format in FORMATS_IN_NAMES.items():
+    for pattern, number_format in COMMON_NAMES.items():
         if ending := re.search(rf"[-_.]({pattern})$", stem, re.IGNORECASE):
             stem, found = stem[: ending.start()], {"weight_dtype": number_format}
             break

@@ -1,7 +1,7 @@
 """`infercast cost`: what a million tokens costs at a load, and on which devices it costs least."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +13,10 @@ from simulator.cli.options import DeploymentOptions, Format, OutputFormat, group
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
 from simulator.cli.simulate import load_row
 from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
+from simulator.cost import Bill
 from simulator.deployment import Deployment
 from simulator.errors import WorkloadError
-from simulator.intervals import step_factors
+from simulator.intervals import Bracket
 from simulator.plan import Answer, Scenario, answer, capacity, ranked
 from simulator.prices import Offer, OfferKind, cheapest, own_offer
 from simulator.workload import Workload
@@ -110,8 +111,12 @@ def _carried(found: Answer, row: Row, level: float) -> Row:
     They come from the same search with the shortest and the longest steps; None is no upper end.
     """
     scenario, carries = found.scenario, found.capacity.rate_per_s
-    rates = [capacity(scenario.with_steps(each)).rate_per_s for each in step_factors(scenario.deployment, level)]
-    least, most = min(carries, *rates), max(carries, *rates)
+
+    def again(step_factor: float) -> float:
+        return capacity(scenario.with_steps(step_factor)).rate_per_s
+
+    of = Bracket(scenario.deployment, "open_loop", level, carries, again)
+    least, most = min(carries, *of.others), max(carries, *of.others)
     ends: dict[str, float | None] = {"capacity_per_s_low": least, "capacity_per_s_high": most}
     for end, carried in (("low", most), ("high", least)):
         copies = math.ceil(found.rate_per_s / carried) if carried and found.copies else None
@@ -145,16 +150,7 @@ def _figures(found: Answer, level: float) -> Row:
     }
 
 
-BILL = (
-    "usd_per_hour",
-    "usd_per_million_output_tokens",
-    "usd_per_million_input_tokens",
-    "usd_per_million_total_tokens",
-    "split_usd_per_million_input_tokens",
-    "split_usd_per_million_output_tokens",
-    "prompt_share",
-    "idle_share",
-)
+BILL = tuple(each.name for each in fields(Bill))
 
 
 def _offer(offer: Offer) -> Row:

@@ -28,6 +28,7 @@ from simulator.cli.output import (
 )
 from simulator.deployment import Deployment
 from simulator.estimate import Batch, Estimate, OpCost, Phase, estimate
+from simulator.intervals import Bracket
 from simulator.units import scaled
 
 LIGHT = "light: the speed of light, at the data sheet's peaks without any overhead; ratio: predicted over light."
@@ -100,7 +101,7 @@ PREDICTED = {  # what is predicted here, and the metric of measurements whose er
 
 def _row(found: Estimate, level: float) -> Row:
     row, regime = _figures(found), "single" if found.batch.size == 1 else "fixed_batch"
-    return {**row, **intervals(found.deployment, regime, PREDICTED, row, level)}
+    return {**row, **intervals(Bracket(found.deployment, regime, level, row), PREDICTED)}
 
 
 def _figures(found: Estimate) -> Row:

@@ -18,6 +18,7 @@ from simulator.cli.simulate import METRICS, STATS, TOTALS, figures, throughput_i
 from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
 from simulator.deployment import Deployment
 from simulator.errors import InfercastError
+from simulator.intervals import Bracket
 from simulator.plan import Scenario
 from simulator.prices import Offer, load_offers
 from simulator.report import GROWING
@@ -161,18 +162,19 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
     def own(seen: Row) -> Row:
         return {key: None if seen[key] is None else seen[key] - network_ms[key] for key in named}
 
-    def at(step_factor: float) -> Row:
+    def again(step_factor: float) -> Row:
         service = replace(each.service, deployment=replace(deployment, step_factor=step_factor))
         return own(_seen(found._replace(service=service.report(found.sent, each.clients, each.report.slo))))
 
-    ends = dict(intervals(deployment, regime, {key: metrics[of] for key, of in named.items()}, own(row), level, at))
+    of = Bracket(deployment, regime, level, row)
+    ends = dict(intervals(replace(of, found=own(row), again=again), {key: metrics[it] for key, it in named.items()}))
     for name in (f"{key}_{end}" for key in named for end in ENDS):
         ends[name] = None if ends[name] is None else ends[name] + network_ms[name.rpartition("_")[0]]
-    ends |= throughput_intervals(deployment, regime, each.report, row, level)
+    ends |= throughput_intervals(of, each.report)
     spent = ["duration", "replica_hours", "device_hours", *(key for key in row if key.startswith("usd_"))]
     if regime == "open_loop" or each.service.autoscaler:  # the users say how long it takes, or the hours are others
         return ends | {f"{key}_{end}": None for key in spent for end in ENDS}
-    return ends | dict(intervals(deployment, regime, dict.fromkeys(spent, "1/throughput_out_tok_s"), row, level))
+    return ends | dict(intervals(of, dict.fromkeys(spent, "1/throughput_out_tok_s")))
 
 
 def _bills(each: ServiceReport) -> dict[str, tuple[Offer, float]]:

@@ -1,15 +1,15 @@
 """An interval on every predicted number: its columns for json and csv, and a table for people."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from typer import Option
 
 from simulator.cli.output import Column, Row, View, number
-from simulator.deployment import Deployment
-from simulator.intervals import interval, step_factors
+from simulator.intervals import Bracket
 
 
 @dataclass(frozen=True)
@@ -42,33 +42,21 @@ def regime_of(concurrency: int, requests: int) -> str:
     return "offline" if concurrency >= requests else "closed_loop"
 
 
-def intervals(
-    deployment: Deployment,
-    regime: str,
-    metrics: Mapping[str, str],
-    row: Row,
-    level: float,
-    at: Callable[[float], Row] | None = None,
-) -> Row:
+def intervals(of: Bracket[Row], metrics: Mapping[str, str]) -> Row:
     """Return `<key>_low` and `<key>_high` of a row's values, and what they rest on; a high of None has no upper end.
 
-    `metrics` gives each key the metric of measurements whose errors it has; "1/" before it: errors turned round. `at`
-    returns the row of an open loop where all steps take so many times as long.
+    `metrics` gives each key the metric of measurements whose errors it has, as `Bracket.ends` takes it.
     """
     found: dict[str, float | None] = {}
-    others = [at(each) for each in step_factors(deployment, level)] if at and regime == "open_loop" else []
-    basis = ""
     for key, metric in metrics.items():
-        spread, value = interval(deployment, metric.removeprefix("1/"), regime, level), row[key]
-        if metric.startswith("1/"):
-            spread = spread._replace(low=1 / spread.high, high=1 / spread.low)
-        basis = spread.basis
-        found |= dict.fromkeys((f"{key}_low", f"{key}_high"))
-        if value is not None:
-            spread = spread.holding(value, [math.inf if each[key] is None else each[key] for each in others])
-            low, high = spread.around(value)
-            found |= {f"{key}_low": low, f"{key}_high": high if high < math.inf else None}
-    return {**found, "interval": level, "interval_basis": basis}
+        known = of.found[key] is not None
+        low, high = of.ends(metric, partial(_endless_as_inf, key)) if known else (None, None)
+        found |= {f"{key}_low": low, f"{key}_high": None if high == math.inf else high}
+    return {**found, "interval": of.level, "interval_basis": of.basis}
+
+
+def _endless_as_inf(key: str, row: Row) -> float:
+    return math.inf if row[key] is None else float(row[key])
 
 
 ENDS = ("low", "high")

@@ -26,6 +26,7 @@ from simulator.cli.output import (
 from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
 from simulator.deployment import Deployment
 from simulator.explain import PARTS, saved_prefill_s
+from simulator.intervals import Bracket
 from simulator.plan import Scenario, binding
 from simulator.report import GROWING, QUANTILES, Report
 from simulator.workload import ClosedLoop, Workload
@@ -100,23 +101,23 @@ def load_row(scenario: Scenario, rate: float | None, report: Report, level: floa
     row = figures(scenario, rate, report)
     regime = regime_of(scenario.workload.arrivals.concurrency, len(report.run.requests))
 
-    def at(step_factor: float) -> Row:
+    def again(step_factor: float) -> Row:
         return scenario.again(report, step_factor).as_vllm()
 
-    spread = intervals(scenario.deployment, regime, PREDICTED, row, level, at)
-    return {**row, **spread, **throughput_intervals(scenario.deployment, regime, report, row, level)}
+    of = Bracket(scenario.deployment, regime, level, row, again)
+    return {**row, **intervals(of, PREDICTED), **throughput_intervals(of, report)}
 
 
-def throughput_intervals(deployment: Deployment, regime: str, report: Report, row: Row, level: float) -> Row:
+def throughput_intervals(of: Bracket[Row], report: Report) -> Row:
     """Return the intervals of throughputs; None where what is served is what was offered: given, not predicted."""
-    if regime != "open_loop":
-        return intervals(deployment, regime, THROUGHPUTS, row, level)
+    if of.regime != "open_loop":
+        return intervals(of, THROUGHPUTS)
     if not report.overloaded:
         return {f"{key}_{end}": None for key in THROUGHPUTS for end in ENDS}
-    found = dict(intervals(deployment, "offline", THROUGHPUTS, row, level))
+    found = dict(intervals(replace(of, regime="offline"), THROUGHPUTS))
     offered_per_s = len(report.run.requests) / report.run.requests.arrival_s[-1]
     most = max(1.0, offered_per_s / report.requests_per_s)  # no more is served than was offered
-    return found | {f"{key}_high": min(found[f"{key}_high"], row[key] * most) for key in THROUGHPUTS}
+    return found | {f"{key}_high": min(found[f"{key}_high"], of.found[key] * most) for key in THROUGHPUTS}
 
 
 def figures(scenario: Scenario, rate: float | None, report: Report) -> Row:

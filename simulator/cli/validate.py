@@ -70,9 +70,10 @@ def _csv(predictions: Sequence[Prediction]) -> str:
     for each in predictions:
         row, setup = each.measurement, each.measurement.setup
         named = [row.id, setup.source, setup.hardware, setup.model, setup.engine, setup.regime or ""]
-        figures = [each.value, each.low, each.high, each.light, each.error if each.value is not None else None]
+        measured = None if setup.flaw else row.value
+        figures = [measured, each.value, each.low, each.high, each.light, None if each.value is None else each.error]
         shown = ["" if value is None else f"{value:.6g}" for value in figures]
-        writer.writerow([*named, row.metric, row.stat, row.quality, f"{row.value:.6g}", *shown, each.reason])
+        writer.writerow([*named, row.metric, row.stat, row.quality, *shown, each.reason])
     return buffer.getvalue()
 
 
@@ -97,7 +98,7 @@ def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -
     notes = [
         f"{predicted:,} of {len(kept):,} rows graded {', '.join(grades)} are predicted, {len(predictions):,} in all.",
         "Errors are shares of the measured value: the mean |error| of each (source, device, model), then over groups.",
-        *(f"Not covered, {number:,} rows: {reason}" for reason, number in not_covered(kept).items()),
+        *(f"Not covered, {_rows(number)}: {reason}" for reason, number in not_covered(kept).items()),
         *(
             f"Beats the speed of light: {each.measurement.id} {each.measurement.metric} {each.measurement.value:g}, "
             f"light {each.light:g}"
@@ -105,6 +106,10 @@ def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -
         ),
     ]
     return Result({}, views, notes)
+
+
+def _rows(number: int) -> str:
+    return "1 row" if number == 1 else f"{number:,} rows"
 
 
 def _view(kept: Sequence[Prediction], keys: tuple[str, ...], every: bool) -> View:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from simulator.errors import InfercastError, NotModelledError, ProfileError
+from simulator.errors import InfercastError, NotModelledError, ProfileError, reason
 from simulator.importer import model_from_config
 from simulator.layers import Attention, Dense
 from simulator.model import Block, Model
@@ -171,7 +171,9 @@ def _config(folder: Path) -> dict[str, Any]:
     try:
         loaded = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InfercastError(f"{folder}/config.json", f"it cannot be read ({error})", "Give a checkpoint") from error
+        raise InfercastError(
+            f"{folder}/config.json", f"it cannot be read ({reason(error)})", "Give a checkpoint"
+        ) from error
     return dict(loaded)
 
 

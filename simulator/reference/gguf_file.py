@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from gguf import GGUFReader, dequantize
 
-from simulator.errors import InfercastError, NotModelledError
+from simulator.errors import InfercastError, NotModelledError, reason
 from simulator.importer import model_from_config
 from simulator.model import Model
 from simulator.reference.checkpoint import Checkpoint, numerics
@@ -60,7 +60,9 @@ def gguf_checkpoint(path: Path, model: Model | None = None) -> Checkpoint:
     try:
         reader = GGUFReader(path)
     except (OSError, ValueError) as error:
-        raise InfercastError(str(path), f"it is no readable GGUF file ({error})", "Give another file") from error
+        raise InfercastError(
+            str(path), f"it is no readable GGUF file ({reason(error)})", "Give another file"
+        ) from error
     metadata = {key: field.contents() for key, field in reader.fields.items()}
     stored = {each.name: each for each in reader.tensors}
     config = _config(metadata, str(path), tied="output.weight" not in stored)

@@ -28,20 +28,20 @@ class Progress:
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
-        self.left: dict[int, list[int]] = {}  # request -> [tokens computed, tokens known]
+        self.left: dict[int, list[int]] = {}  # request -> tokens [computed, known, in all]
 
     def next_step(self) -> list[Part]:
         """Return what the next step computes."""
         parts, budget = list[Part](), self._budget
         for decoding in (True, False):
-            for request, (computed, known) in self.left.items():
+            for request, (computed, known, _) in self.left.items():
                 if (known - computed == 1 and computed > 0) == decoding and budget > 0:
                     parts.append(Part(request, min(known - computed, budget), computed))
                     budget -= parts[-1].new_tokens
         return parts
 
     def advance(self, parts: list[Part]) -> set[int]:
-        """Advance by a step; return the requests that must have produced a token."""
+        """Advance by a step; return the requests that must have produced a token. Those with their last are done."""
         produced = set()
         for request, new, past in parts:
             state = self.left[request]
@@ -49,6 +49,8 @@ class Progress:
             if state[0] == state[1]:
                 state[1] += 1
                 produced.add(request)
+            if state[1] == state[2]:
+                del self.left[request]
         return produced
 
 
@@ -62,11 +64,7 @@ class OpenvinoCpu:
         scheduler.dynamic_split_fuse, scheduler.enable_prefix_caching = True, False
         properties = {"INFERENCE_NUM_THREADS": threads}
         self._pipeline: Any = genai.ContinuousBatchingPipeline(str(weights), scheduler, "CPU", properties)
-        self._progress, self._handles, self._outputs = (
-            Progress(max_num_batched_tokens),
-            dict[int, Any](),
-            dict[int, int](),
-        )
+        self._progress, self._handles = Progress(max_num_batched_tokens), dict[int, Any]()
         self.about = {"engine": "openvino-genai", "version": genai.__version__}
         self.limits = {
             "max_num_seqs": max_num_batched_tokens,
@@ -82,8 +80,7 @@ class OpenvinoCpu:
         wanted.max_new_tokens, wanted.ignore_eos, wanted.do_sample = output_tokens, True, False
         tokens = openvino.Tensor(np.array([prompt], dtype=np.int64))
         self._handles[request] = self._pipeline.add_request(request, tokens, wanted)
-        self._outputs[request] = output_tokens
-        self._progress.left[request] = [0, len(prompt)]
+        self._progress.left[request] = [0, len(prompt), len(prompt) + output_tokens]
 
     def step(self) -> tuple[list[Part], set[int]]:
         """Compute one step; return what it must have computed, and the requests that a token came for."""
@@ -93,10 +90,8 @@ class OpenvinoCpu:
         if came != self._progress.advance(parts):
             because = f"a step produced tokens for {sorted(came)}"
             raise InfercastError("openvino-genai's schedule", because, "Its rules differ from the adapter's")
-        for request in came:
-            self._outputs[request] -= 1
-            if self._outputs[request] == 0:
-                del self._handles[request], self._outputs[request], self._progress.left[request]
+        for request in came - self._progress.left.keys():
+            del self._handles[request]
         return parts, came
 
 
