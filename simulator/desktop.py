@@ -38,8 +38,8 @@ def gguf_format(weights: str, setup: Setup, model: Model) -> str:
 
     Publishers mix types as they like: files of one name differ by a fifth.
     """
-    if weights == "mxfp4":
-        return "mxfp4_MoE"
+    if weights in ("mxfp4", "fp16"):
+        return {"mxfp4": "mxfp4_MoE", "fp16": "gguf_f16"}[weights]
     sizes = ((setup.noted(rf"(\d+(?:\.\d+)?) {unit}\b") or 0.0) * each for unit, each in FILE_UNITS.items())
     size_bytes = next((size for size in sizes if size), 0.0)
     if weights not in GGUF or not size_bytes:

@@ -1,5 +1,6 @@
 """The load of a measured setup as a workload: how requests come, how long they are, and what they share."""
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -9,16 +10,17 @@ from simulator import mlperf
 from simulator.deployment import Deployment
 from simulator.engine import Engine
 from simulator.errors import NotModelledError
-from simulator.lengths import Fixed, Independent, Lengths, LogNormal, Uniform
+from simulator.lengths import Ended, Fixed, Independent, Lengths, LogNormal, Uniform
 from simulator.measurements import Setup
-from simulator.recipes import request_count
+from simulator.recipes import answer_limit, request_count
 from simulator.sharing import Prefixes
 from simulator.workload import ClosedLoop, OpenLoop, Workload
 
 IMX_RATIO = 0.8  # InferenceMAX draws both lengths from [0.8, 1] x nominal (shared/measurements/README.md, pitfall 1)
 SPREADS = mlperf.SPREAD, mlperf.SPREAD  # guess: of prompts and outputs of data sets of which only means are known
 SHAREGPT_SPREADS = 0.62, 0.15  # in the 300 requests of LLMServingSim's replays
-JITTER = 0.002  # clients with equal requests drift apart by milliseconds; outputs that differ by a token stand for it
+JITTER = 0.002  # clients with equal requests drift apart by milliseconds; outputs that differ by a token, or by the
+# Engine.drift_tokens of a front end that answers one after the other, stand for it
 GATHERED_STEPS = 20  # batch_wait_timeout_iters of InferenceMAX's TensorRT-LLM scripts, see `gathered_steps`
 AIPERF_PROMPTS = 100  # AIPerf draws so many prompts and repeats them (--num-dataset-entries of its versions of 2025)
 UNITS = 32  # that a repeated prompt is cached in: fewer than the engine's blocks, for speed
@@ -26,6 +28,7 @@ ROUNDS = 10  # requests per place of a closed loop, as InferenceMAX and most loa
 LONGEST = 4  # guess: data sets cut at so many times their mean
 OFFLINE_REQUESTS, OPEN_REQUESTS = 3_000, 2_000
 MAX_STEPS_TOKENS = 12_000_000  # output tokens of one simulation: fewer requests where they are very long
+WAVES = 8  # full batches that MLPerf's runs, of ten minutes and more, have at least: else most of one is its drain
 
 
 class _Load(NamedTuple):
@@ -46,11 +49,24 @@ def _lengths(setup: Setup, model: str, engine: Engine) -> _Load:
     recorded = "ShareGPT" in setup.load
     if recorded or "dataset" in setup.notes or is_mlperf:
         longest, spreads = LONGEST * round(max(prompt, output)), SHAREGPT_SPREADS if recorded else SPREADS
-        drawn = (LogNormal(mean, spread, longest) for mean, spread in zip((prompt, output), spreads, strict=True))
-        return _Load(Independent(*drawn), output)
+        prompts, outputs = (LogNormal(*each, longest) for each in zip((prompt, output), spreads, strict=True))
+        asked = not recorded and _is_asked(output)
+        return _Load(Independent(prompts, Fixed(round(output)) if asked else outputs), output)
+    if limit := answer_limit(setup):
+        return _Load(Independent(Fixed(round(prompt)), Ended(output, limit)), output)
     if setup.regime == "closed_loop" and engine.policy == "continuous":  # prompts-first keeps the waves together
-        return _Load(Independent(Fixed(round(prompt)), Uniform.around(round(output), JITTER)), output)
+        drift = max(engine.drift_tokens, math.ceil(JITTER * output))
+        spread = Uniform(max(1, round(output) - drift), round(output) + drift)
+        return _Load(Independent(Fixed(round(prompt)), spread), output)
     return _Load(Independent(Fixed(max(1, round(prompt))), Fixed(max(1, round(output)))), output)
+
+
+def _is_asked(output: float) -> bool:
+    """Tell whether an output is a length that a load asks for, and not the mean of a data set: a guess.
+
+    TensorRT-LLM's table has 16 and 256 tokens with the same prompts of 467, beside 214 with those of 202.
+    """
+    return output == round(output) and round(output).bit_count() == 1
 
 
 def workload_of(setup: Setup, deployment: Deployment, copies: int) -> Workload:
@@ -97,7 +113,7 @@ def _requests(setup: Setup, deployment: Deployment, copies: int) -> Workload:
     load = _lengths(setup, deployment.model.id, deployment.engine)
     stated = request_count(setup)
     of_copy = mlperf.requests_of_copy(setup, deployment.model.id, copies) if mlperf.is_mlperf(setup) else None
-    most = max(64, int(MAX_STEPS_TOKENS / load.output_tokens))
+    most = max(64, int(MAX_STEPS_TOKENS / load.output_tokens), WAVES * deployment.max_num_seqs if of_copy else 0)
     if setup.regime == "closed_loop" or (setup.concurrency and setup.regime == "fixed_batch"):
         share = max(1, -(-setup.concurrency // copies))
         rounds = 1 if setup.regime == "fixed_batch" else ROUNDS

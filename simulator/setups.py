@@ -7,23 +7,32 @@ from typing import NamedTuple
 from simulator.deployment import Deployment
 from simulator.desktop import gguf_format, mlx_format, with_stated_attention, with_stated_threads
 from simulator.engine import Engine, engine_of
-from simulator.errors import InfercastError, NotModelledError
-from simulator.formats import FORMATS, number_format
+from simulator.errors import InfercastError, NotModelledError, ProfileError, nearest
+from simulator.formats import FORMATS, named_format, number_format
 from simulator.hardware import Hardware, load_hardware
+from simulator.layers import MixtureOfExperts
 from simulator.measurements import Setup
+from simulator.memory import memory_plan
 from simulator.mlperf import entry, is_mlperf
 from simulator.model import Model, load_model
-from simulator.recipes import evicts, settings_of
+from simulator.recipes import (
+    RETRIED_FRACTION,
+    release_of,
+    retries,
+    rules_of,
+    runs_asynchronously,
+    settings_of,
+)
 from simulator.work import Layout
 
 FORMAT_NAMES = {
-    **{name.lower(): name for name in FORMATS},
-    **{"f16": "fp16", "fp4": "nvfp4", "int8_sq": "int8", "exl2-5.0-bpw": "q4_1", "exl2-2.5-bpw": "q2_K_S"},
+    **{"int8_sq": "int8", "exl2-5.0-bpw": "q4_1", "exl2-2.5-bpw": "q2_K_S"},
     **{"exl2-4.0-bpw": "int4", "exl2-3.0-bpw": "iq3_XXS", "bfp8/bfp4 mixed": "q5_1", "bfp8": "q8_0"},
-    **dict.fromkeys(("int4-awq", "int4-gptq", "int4-awq (w4a16)", "int4 (mlc q4f16)"), "int4"),
 }
 ROOMY = 0.6  # of the memory: a layout that is not stated leaves the rest to the cache
 TIGHT = 0.9  # of the memory: copies stay within a node where they fit at all
+ASYNCHRONOUS = "0.14"  # the first vLLM that decides a step while the one before runs
+SCALED = 128  # columns of a block with one scale in fp8-block
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -43,6 +52,8 @@ class _Degrees(NamedTuple):
 
 def place(setup: Setup) -> Placed:
     """Return what a setup runs on. InfercastError where a profile is missing or the setup is not modelled."""
+    if setup.flaw:
+        raise ProfileError("a row that cannot be read", setup.flaw, "Correct the cell")
     hardware, model = with_stated_threads(setup, load_hardware(setup.hardware)), load_model(setup.model)
     engine = _engine(setup, model, hardware)
     layout = Layout(1, 1, 1, *_formats(setup, model, hardware, engine), model.dtype)
@@ -52,20 +63,26 @@ def place(setup: Setup) -> Placed:
     if layout.dp == 1:
         hardware, tp = _pooled(hardware, model, layout.tp)
         layout = replace(layout, tp=tp, ep=min(layout.ep, tp))
-    return Placed(Deployment(model, hardware, engine, layout, settings), copies)
+    deployment = Deployment(model, hardware, engine, layout, settings)
+    return Placed(_retried(setup, deployment) if retries(setup) else deployment, copies)
+
+
+def _retried(setup: Setup, deployment: Deployment) -> Deployment:
+    """Return what the runner starts where a request does not fit: the same with an fp8 cache and more memory."""
+    narrow = deployment.layout.cache_dtype == "fp8"
+    if not narrow and memory_plan(deployment).cache_tokens >= setup.input_tokens + setup.output_tokens:
+        return deployment
+    layout = replace(deployment.layout, cache_dtype="fp8")
+    return replace(deployment, layout=layout, settings=replace(deployment.settings, memory_fraction=RETRIED_FRACTION))
 
 
 def _engine(setup: Setup, model: Model, hardware: Hardware) -> Engine:
     """Return the preset that a setup leads to, with what it states or its scripts set."""
-    submitted, stated = entry(setup, model.id, hardware), (setup.engine or "vllm", setup.engine_version or setup.date)
+    submitted, stated = entry(setup, model.id, hardware), (setup.engine or "vllm", release_of(setup))
     engine = with_stated_attention(setup, _preset(*((submitted and submitted.engine) or stated)))
-    changed: dict[str, object] = {}
-    if setup.is_generated and engine.engine == "sglang":  # `agg enable_mixed_chunk = true` in its sglang.rule
-        changed["policy"] = "continuous"
-    if evicts(setup):
-        changed["admit_full_output"] = False
-    if part := setup.noted(r"n_ubatch (\d+)"):
-        changed["micro_batch_tokens"] = int(part)
+    if runs_asynchronously(setup) and not engine.async_scheduling:
+        engine = _preset(engine.engine, ASYNCHRONOUS)
+    changed = rules_of(setup, model, hardware, engine)
     return engine.model_copy(update=changed) if changed else engine
 
 
@@ -82,7 +99,7 @@ def _formats(setup: Setup, model: Model, hardware: Hardware, engine: Engine) -> 
     if weights in ("", "nvfp4") and "fp4" in model.weight_dtype:  # "fp4" is the checkpoint's own kind
         weights = model.weight_dtype
     weights = weights or model.weight_dtype
-    if engine.flash_attention is not None:  # only engines that read GGUF files say so
+    if "llama.cpp" in engine.engine:  # reads GGUF files
         weights = gguf_format(weights, setup, model)
     cached = _format(setup.cache_dtype)
     small = number_format(weights).compute[0] in ("fp8", "fp4")
@@ -107,22 +124,24 @@ def _carries_fp8_cache(setup: Setup, model: Model, hardware: Hardware, engine: E
     """Tell whether a quantised checkpoint runs with an fp8 cache that the source does not state.
 
     InferenceMAX's scripts (github.com/SemiAnalysisAI/InferenceX benchmarks/, read 2026-11-21) ask for one on Blackwell,
-    and elsewhere for checkpoints that were quantised from 16 bits, not for gpt-oss; aiconfigurator does everywhere
-    (recalled).
+    for MiniMax from vLLM 0.19 on, and elsewhere for checkpoints that were quantised from 16 bits, not for gpt-oss;
+    aiconfigurator does everywhere (recalled).
     """
     if "IMX workload" in setup.notes and model.weight_dtype == "mxfp4":
         return hardware.family == "blackwell"
     if engine.fp8_cache or setup.is_generated or is_mlperf(setup):
         return True
-    return "IMX workload" in setup.notes and ("fp8" not in model.weight_dtype or hardware.family == "blackwell")
+    asked = hardware.family == "blackwell" and not setup.engine_version.startswith("0.17")
+    return "IMX workload" in setup.notes and ("fp8" not in model.weight_dtype or asked)
 
 
 def _format(name: str) -> str:
     if not name:
         return ""
-    known = FORMAT_NAMES.get(name.lower()) or FORMAT_NAMES.get(name.partition(" (")[0].lower())  # (a note)
-    if known is None:
-        raise NotModelledError(f"number format {name!r}", "it is not known", "Known: " + ", ".join(FORMAT_NAMES))
+    plain = name.partition(" (")[0].lower()  # (a note)
+    known = FORMAT_NAMES.get(plain) or named_format(plain)
+    if not known:
+        raise NotModelledError(f"number format {name!r}", "it is not known", nearest(plain, [*FORMATS, *FORMAT_NAMES]))
     return known
 
 
@@ -143,8 +162,20 @@ def _degrees(setup: Setup, model: Model, hardware: Hardware, layout: Layout) -> 
         tp = _fewest(setup, model, hardware, layout)
     tp = max(1, min(tp, setup.devices))
     dp = max(1, min(dp, setup.devices // (tp * pp)))
-    ep = tp * dp if dp > 1 or (setup.ep > 1 and tp > 1) else 1
+    whole = setup.ep > 1 or _cuts_scales(model, layout, tp)
+    ep = tp * dp if dp > 1 or (whole and tp > 1) else 1
     return _Degrees(tp, pp, ep, dp)
+
+
+def _cuts_scales(model: Model, layout: Layout, tp: int) -> bool:
+    """Tell whether tp would cut experts within a block of weights that share a scale: whole ones are placed then.
+
+    vLLM refuses it otherwise: "The output_size of gate's and up's weight = 192 is not divisible by weight quantization
+    block_n = 128" (vllm-project/vllm pull request 39046, 2026-04).
+    """
+    blocked = model.weight_dtype == "fp8-block" and layout.weight_dtype.startswith("fp8")
+    blocks = (each.ffn for each in model.blocks.values())
+    return blocked and any(isinstance(each, MixtureOfExperts) and each.intermediate % (SCALED * tp) for each in blocks)
 
 
 def _fewest(setup: Setup, model: Model, hardware: Hardware, layout: Layout) -> int:

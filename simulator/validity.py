@@ -11,6 +11,7 @@ from simulator.workload import ClosedLoop, OpenLoop, Workload
 
 TRIES = 6  # simulations at most, beside the saturated one
 CLOSE = 0.9  # of a limit used: near enough, as MLPerf's servers use 0.8 to 0.99 of one
+STEADY = 0.2, 0.7  # of a saturated run's seconds: after the prompts of its first wave, before its drain
 SERVED = 0.98  # guess: of what is served without limits, what a server is still sent: MLPerf entries 0.87 to 0.98
 LIKELY = 1.15  # guess: times the asked rate; a capacity predicted beyond it is one that the source did not use
 
@@ -31,7 +32,7 @@ def edge(workload: Workload, limits_s: tuple[float, float], under: Callable[[Wor
     """
     count, asked = workload.request_count, workload.arrivals
     saturated = under(replace(workload, arrivals=ClosedLoop(count)))
-    most = SERVED * count / saturated.duration_s
+    most = SERVED * _steady_per_s(saturated)
     asked_per_s = asked.rate_per_s if isinstance(asked, OpenLoop) else most  # a source may state no rate
     most = min(most, LIKELY * asked_per_s)
     low, high, rate_per_s, kept = 0.0, most, most, None
@@ -46,6 +47,17 @@ def edge(workload: Workload, limits_s: tuple[float, float], under: Callable[[Wor
             break
         rate_per_s = (low * high) ** 0.5 if low else high / 2
     return kept or found
+
+
+def _steady_per_s(report: Report) -> float:
+    """Return the requests a second of a run of all at once, by the tokens between its first prompts and its drain.
+
+    By the requests that end then it would be too many: the short ones end first.
+    """
+    steps, outputs = report.run.steps, report.run.requests.output_tokens
+    starts, ends = (share * report.duration_s for share in STEADY)
+    inside = (steps.start_s >= starts) & (steps.start_s < ends)
+    return float(steps.decodes[inside].sum() / (ends - starts) / max(1.0, outputs.mean() - 1.0))
 
 
 def _used(report: Report, limits_s: tuple[float, float]) -> float:

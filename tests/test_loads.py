@@ -126,6 +126,14 @@ def test_sharegpt_replays_have_the_spread_of_their_trace():
     assert requests.output_tokens.std() / requests.output_tokens.mean() == pytest.approx(0.15, abs=0.02)
 
 
+@pytest.mark.parametrize(("output", "differ"), [(256.0, False), (214.0, True), (255.6, True)])
+def test_outputs_of_a_data_set_differ_but_not_where_so_many_were_asked_for(output, differ):
+    given = setup(notes="lengths are dataset means", output_tokens=output)
+    requests = workload_of(given, place(given).deployment, 1).requests()
+    assert (requests.output_tokens.std() > 0.5 * output) == differ
+    assert requests.prompt_tokens.std() > 500
+
+
 def test_lengths_of_mlperf_data_sets_fill_in_what_a_run_does_not_say():
     given = setup(load="MLPerf Offline", output_tokens=0.0, input_tokens=0.0, concurrency=0)
     requests = workload_of(given, place(given).deployment, 1).requests()
@@ -168,3 +176,11 @@ def test_tensorrt_llm_evicts_where_its_published_command_says_so(version, evicti
     placed = place(setup(**stated, **lengths, weight_dtype="fp8", notes="gptManagerBenchmark in-flight batching"))
     assert placed.deployment.engine.admit_full_output is not evicting
     assert (placed.deployment.max_num_batched_tokens == 2048) is evicting
+
+
+@pytest.mark.parametrize(("engine", "drift"), [("TensorRT-LLM", 3), ("vLLM", 8)])
+def test_equal_requests_drift_apart_by_the_tokens_of_their_engine(engine, drift):
+    """0.002 of 1,024 tokens, rounded up; vLLM's eight."""
+    given = setup(engine=engine, engine_version="", output_tokens=1024.0)
+    lengths = workload_of(given, place(given).deployment, 1).requests().output_tokens
+    assert (lengths.min(), lengths.max()) == (1024 - drift, 1024 + drift)

@@ -7,7 +7,7 @@ import pytest
 
 from simulator.errors import NotModelledError
 from simulator.hardware import load_hardware
-from simulator.lengths import Fixed, Independent
+from simulator.lengths import Fixed, Independent, LogNormal
 from simulator.limits import limits
 from simulator.mlperf import (
     BALANCED_STEPS,
@@ -26,7 +26,7 @@ from simulator.prediction import outcome
 from simulator.report import Report, summarize
 from simulator.setups import place
 from simulator.simulate import simulate
-from simulator.validity import LIKELY, TRIES, edge
+from simulator.validity import LIKELY, TRIES, _steady_per_s, edge
 from simulator.workload import ClosedLoop, OpenLoop, Workload
 from tests.test_loads import setup
 
@@ -104,7 +104,7 @@ def test_settings_of_an_entry_are_those_of_its_scenario():
 
 def test_engines_of_entries():
     ours = {**SERVER, **B200}
-    assert place(setup(**ours, model="Llama-2-70b")).deployment.engine.id == "tensorrt-9"
+    assert place(setup(**ours, model="Llama-2-70b")).deployment.engine.id == "tensorrt-10.8"
     assert place(setup(**ours, model="Llama-3.1-8B")).deployment.engine.id == "tensorrt-pytorch-1"
     amd = {"hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614, PyTorch 2.3.0", "engine_version": ""}
     found = place(setup(**SERVER, **amd, model="Llama-2-70b")).deployment
@@ -149,6 +149,19 @@ def test_the_edge_does_not_depend_on_the_rate_that_is_asked_for_where_it_is_near
     slow = edge(workload, (2.0, 0.08), under)
     assert slow.of_asked == pytest.approx(LIKELY)
     assert p99(slow.report, "tpot") < 0.06
+
+
+def test_the_capacity_of_a_run_leaves_out_its_first_wave_and_its_drain(server):
+    """Where outputs differ few sequences are left at the end, which weighs less in a run ten times as long."""
+    workload, under = server
+    spread = replace(workload, lengths=Independent(Fixed(300), LogNormal(100.0, 0.8, 1024)))
+    found = []
+    for count in (4_000, 40_000):
+        report = under(replace(spread, request_count=count, arrivals=ClosedLoop(count)))
+        found.append((count / report.duration_s, _steady_per_s(report)))
+    (short_per_s, steady_per_s), (long_per_s, _) = found
+    assert short_per_s < 0.95 * steady_per_s
+    assert long_per_s == pytest.approx(steady_per_s, rel=0.03)
 
 
 def test_limits_that_no_rate_keeps_leave_the_slowest_run_that_was_tried(server):

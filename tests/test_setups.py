@@ -4,17 +4,21 @@ import math
 
 import pytest
 
-from simulator.limits import limits
+from simulator.errors import WorkloadError
+from simulator.limits import limits, refuse_too_long
 from simulator.loads import workload_of
 from simulator.measurements import Setup
+from simulator.memory import memory_plan
 from simulator.prediction import outcome
 from simulator.recipes import BENCH_REQUESTS, request_count
 from simulator.setups import place
 from simulator.simulate import simulate
 from simulator.work import Counts
+from simulator.workload import Requests
 
 MOE = {"model": "Qwen3-30B-A3B", "weight_dtype": "nvfp4", "hardware": "RTX PRO 6000 Blackwell"}
 BENCH = {"engine": "TensorRT-LLM", "engine_version": "1.0", "load": "max throughput (all requests queued)"}
+MI300X = {"hardware": "AMD MI300X"}
 COPIED = "trtllm-bench throughput; MoE run with attention_dp enabled"
 
 
@@ -85,10 +89,61 @@ def test_limits_of_trtllm_bench_by_hand():
     assert long.deployment.max_num_batched_tokens == 20_064  # without chunks a step takes a whole prompt
 
 
+@pytest.mark.parametrize(
+    ("stated", "limits_of_a_step", "share"),
+    [
+        ({"model": "Llama-3-70B", "tp": 8, "devices": 8}, (8192, 16_384), 0.99),
+        ({"model": "Llama-2-70b", "tp": 8, "devices": 8}, (1024, 16_384), 0.99),
+        ({"model": "Llama-3-8B", "hardware": "GH200"}, (2048, 8192), 0.95),
+        ({"model": "Llama-3.1-70B", "tp": 4, "devices": 4, "engine_version": "0.14.0"}, (2048, 2048), 0.95),
+    ],
+)
+def test_tensorrt_llms_own_tables_list_limits_by_model_and_devices(stated, limits_of_a_step, share):
+    """Where a step has fewer tokens than sequences (1,024 beside 2,048), each sequence has one all the same."""
+    given = {**BENCH, "engine_version": "0.11.0", "notes": "in-flight batching, 2000 requests", "weight_dtype": "fp8"}
+    row = setup(**{**given, **stated, "input_tokens": 128.0, "output_tokens": 2048.0, "concurrency": 0})
+    deployment = place(row).deployment
+    assert (deployment.max_num_seqs, deployment.max_num_batched_tokens) == limits_of_a_step
+    assert deployment.memory_fraction == share
+    assert request_count(row) == 3_000
+
+
 def test_limits_that_a_setup_states_come_before_those_of_scripts():
     stated = "trtllm-bench; max_num_seqs 100; max_num_batched_tokens 5000"
     deployment = place(setup(**BENCH, notes=stated)).deployment
     assert (deployment.max_num_seqs, deployment.max_num_batched_tokens) == (100, 5000)
+
+
+@pytest.mark.parametrize(
+    ("stated", "tokens"),
+    [
+        ({"notes": "AIC run", "input_tokens": 1024.0}, 32 + 1024 + 1000),
+        ({"notes": "AIC run", "input_tokens": 4000.0, "output_tokens": 2000.0}, 32 + 4000 + 1500),
+        ({"notes": "IMX workload", "model": "Llama-3.x-70B", "devices": 8, "tp": 8}, 512 + 64 + 200),
+    ],
+)
+def test_tensorrt_llm_computes_whole_prompts_where_its_scripts_leave_chunks_off(stated, tokens):
+    deployment = place(setup(engine="TensorRT-LLM", engine_version="1.2", **stated)).deployment
+    assert (deployment.engine.chunked_prefill, deployment.max_num_batched_tokens) == (False, tokens)
+    assert place(setup(**stated | {"engine": "SGLang", "engine_version": "0.5.6"})).deployment.engine.chunked_prefill
+
+
+def test_an_answer_is_followed_by_the_next_request_after_the_engines_time_per_request():
+    given = setup(engine="TensorRT-LLM", engine_version="1.2", notes="AIC run", input_tokens=1024.0, concurrency=1)
+    deployment = place(given).deployment
+    requests = workload_of(given, deployment, 1).requests()
+    run = simulate(limits(deployment, requests), deployment.step_table(), requests)
+    request_s = float(deployment.engine.overheads.request_s)
+    assert run.requests.arrival_s[1:] - run.finished_s[:-1] == pytest.approx(request_s)
+
+
+def test_a_prompt_as_long_as_a_step_may_have_an_answer_where_nothing_is_evicted():
+    given = {"engine": "TensorRT-LLM", "engine_version": "1.2", "notes": "AIC run", "input_tokens": 1024.0}
+    deployment = place(setup(**given)).deployment
+    plan, budget = memory_plan(deployment), deployment.max_num_batched_tokens
+    refuse_too_long(plan, Requests([0.0], [budget], [budget]))
+    with pytest.raises(WorkloadError, match="takes"):
+        refuse_too_long(plan, Requests([0.0], [budget + 1], [1]))
 
 
 def test_the_number_of_requests_follows_the_lengths():
@@ -129,3 +184,75 @@ def test_each_rank_handles_its_own_sequences():
     overheads = alone.engine.overheads
     assert host_s[1] == pytest.approx(overheads.step_s + 256 * overheads.sequence_s)
     assert host_s[0] == pytest.approx(overheads.step_s + 64 * overheads.sequence_s)
+
+
+# ------------------------------------------------------------------------------- GeForce cards of arXiv:2601.09527
+
+RENTED = {"hardware": "RTX 5090", "model": "Qwen3-8B", "weight_dtype": "nvfp4", "cache_dtype": "bf16"}
+RENTED |= {"notes": "arXiv:2601.09527; max_num_batched_tokens 8192; gpu_mem_util 0.9", "output_tokens": 389.1}
+
+
+def test_the_scripts_of_the_rented_cards_cap_sequences_and_answers():
+    rented = setup(**RENTED)
+    placed = place(rented)
+    assert placed.deployment.max_num_seqs == rented.concurrency
+    requests = workload_of(rented, placed.deployment, 1).requests()
+    assert requests.output_tokens.max() == 512
+    assert (
+        workload_of(setup(**RENTED | {"output_tokens": 256.0}), placed.deployment, 1).requests().output_tokens.max()
+        == 256
+    )
+
+
+def test_a_card_without_room_for_a_request_starts_again_with_an_fp8_cache_and_more_memory():
+    tight = RENTED | {"hardware": "RTX 5060 Ti 16GB", "model": "gpt-oss-20b", "weight_dtype": "mxfp4"}
+    roomy, retried = (place(setup(**tight | {"hardware": each})).deployment for each in ("RTX 5090", tight["hardware"]))
+    assert (roomy.layout.cache_dtype, roomy.memory_fraction) == ("bf16", 0.9)
+    assert (retried.layout.cache_dtype, retried.memory_fraction) == ("fp8", 0.95)
+    assert memory_plan(retried).cache_tokens > 512 + 389
+
+
+def test_inferencemax_lets_vllm_run_what_is_in_flight_and_no_more():
+    assert place(setup(notes="IMX workload", concurrency=4)).deployment.max_num_seqs == 4
+    assert place(setup(concurrency=4)).deployment.max_num_seqs == 1024
+
+
+def test_adapters_pass_what_a_product_takes_and_gives_twice_through_memory():
+    plain, adapted = (
+        place(setup(**RENTED | {"notes": RENTED["notes"] + each})).deployment for each in ("", "; multi-LoRA")
+    )
+    prompt = Counts(steps=1.0, tokens=2048.0, prefill_tokens=2048.0, prefill_pairs=2048 * 1024.0, logits=1.0)
+    more = adapted.step_model().seconds(prompt) - plain.step_model().seconds(prompt)
+    width = 4096 + 6144 + 4096 + 4096 + 4096 + 24_576 + 12_288 + 4096  # of the four products of a layer, both sides
+    launches = 36 * 4 * 3 * 2.2e-6 * adapted.engine.kernels_on(adapted.hardware).launch
+    assert more == pytest.approx(36 * 1.5 * 2 * width * 2048 / (0.7 * 1792e9) + launches)
+
+
+@pytest.mark.parametrize(
+    ("changed", "preset", "graph_tokens"),
+    [
+        ({"engine_version": "0.11.0", "notes": "IMX workload"}, "vllm-0.14", 512),
+        ({"engine_version": "0.18.0"}, "vllm-0.14", 512),
+        ({"engine_version": "0.12.0"}, "vllm-0.8", 512),
+        ({"engine_version": "0.13.0", "notes": "IMX workload", "model": "gpt-oss-120b"}, "vllm-0.14", 2048),
+        ({"engine_version": "0.13.0", "notes": "IMX workload", "model": "gpt-oss-120b", **MI300X}, "vllm-0.14", 512),
+    ],
+)
+def test_inferencemax_lets_vllm_schedule_ahead_before_that_is_the_default(changed, preset, graph_tokens):
+    engine = place(setup(**changed)).deployment.engine
+    assert (engine.id, engine.graph_tokens) == (preset, graph_tokens)
+    assert engine.async_scheduling == (preset == "vllm-0.14")
+
+
+@pytest.mark.parametrize(("tp", "weights", "ep"), [(4, "fp8", 1), (8, "fp8", 8), (8, "nvfp4", 1)])
+def test_experts_stay_whole_where_devices_would_cut_a_block_of_scales(tp, weights, ep):
+    """1,536 columns over eight devices are 192, one and a half blocks of 128."""
+    stated = {"model": "MiniMax-M2.5", "hardware": "B200 SXM", "weight_dtype": weights, "devices": tp, "tp": tp}
+    assert place(setup(**stated)).deployment.layout.ep == ep
+
+
+@pytest.mark.parametrize(("version", "cache"), [("0.17.0", "bf16"), ("0.19.0", "fp8")])
+def test_inferencemax_asks_for_a_narrow_cache_of_minimax_from_some_release_on(version, cache):
+    stated = {"model": "MiniMax-M2.5", "hardware": "B200 SXM", "weight_dtype": "fp8", "devices": 4, "tp": 4}
+    found = place(setup(**stated, engine_version=version, notes="IMX workload")).deployment
+    assert found.layout.cache_dtype == cache
