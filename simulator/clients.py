@@ -156,15 +156,14 @@ def time_out(w: World, now_s: float) -> None:
 
 @compiled
 def _time_out_in_engine(w: World, request: int, now_s: float) -> None:
-    """Cancel a request that waits in an engine; mark one that runs."""
-    call = w.calls[request]
-    s = view(w.engines, call.place)
+    """Cancel a request that waits in an engine, or runs while no step is under way; mark one that is in a step."""
+    call, place = w.calls[request], w.calls[request].place
+    s = view(w.engines, place)
     for j in range(s.book[0].decoding, s.book[0].running):
-        if s.slots[j].request == request:
+        if s.slots[j].request == request and w.ends_s[place] < math.inf:
             call.overdue = 1
-            w.places[call.place].overdue += 1
+            w.places[place].overdue += 1
             return
-    place = call.place
     withdraw(s, request)
     cancel(w, request, now_s)
     retire(w, place // w.rules.places)

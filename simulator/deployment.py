@@ -1,15 +1,17 @@
 """One model on some devices under one engine: the only place where the three meet, and what cannot work is refused."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from simulator.drafting import Draft, Speculation, draft_of
 from simulator.engine import Engine, Kernels, load_engine
 from simulator.errors import InfercastError, NotModelledError
+from simulator.formats import named_format
 from simulator.hardware import Hardware, load_hardware
 from simulator.links import host_bytes_per_s
 from simulator.model import Model, load_model
 from simulator.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
+from simulator.primitives import adapters
 from simulator.roofline import Rates, StepModel, StepTable
 from simulator.work import Layout, Op
 
@@ -82,7 +84,8 @@ class Deployment:
     @cached_property
     def ops(self) -> tuple[Op, ...]:
         """Everything one step does on the devices of one copy, and on the host that helps them."""
-        return offloaded_ops(self.model, self.layout, self.settings.offload)
+        ops = offloaded_ops(self.model, self.layout, self.settings.offload)
+        return tuple(replace(op, alike=True) for op in ops) if self.engine.one_text else ops
 
     @property
     def device_part(self) -> Model:
@@ -154,7 +157,7 @@ class Deployment:
         by_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
         each_s = engine.overheads.sequence_s / self.layout.dp  # a rank's process handles the sequences of its own
         return StepModel(
-            tuple(op.with_every_expert() for op in self.ops) if engine.every_expert and not light else self.ops,
+            self.ops if light else self._step_ops,
             self.hardware,
             engine.overheads.model_copy(update={"sequence_s": each_s}),
             light=light,
@@ -166,7 +169,15 @@ class Deployment:
             host_cost=by_host,
             context_tokens=self.context_tokens,
             least_s=0.0 if light else self._host_s(kernels),
+            prompt_least_s=0.0 if light else self._prompt_host_s(kernels),
+            graph_tokens=engine.graph_tokens,
         )
+
+    @property
+    def _step_ops(self) -> tuple[Op, ...]:
+        """What its steps do, with what this engine does beside or beyond it."""
+        ops = tuple(op.with_every_expert() for op in self.ops) if self.engine.every_expert else self.ops
+        return (*ops, *adapters(ops)) if self.engine.adapters else ops
 
     def _host_s(self, kernels: Kernels) -> float:
         """Return the seconds that the host takes to launch a step, where no graph is captured."""
@@ -174,6 +185,11 @@ class Deployment:
             return 0.0
         product = self.hardware.achievable.gemm[Rates(self.hardware, kernels).peak(self.layout.model_dtype)[0]]
         return kernels.layer_launches * product.launch_s * len(self.model.layer_names)
+
+    def _prompt_host_s(self, kernels: Kernels) -> float:
+        """Return the seconds that the host takes to launch a step with prompts, kernel by kernel."""
+        launches = sum(op.launches * op.repeats for op in self.ops)
+        return launches * float(kernels.prompt_launch_s or 0.0) * float(self.hardware.host_slowness or 1.0)
 
     def _loaded_token_s(self, *, light: bool) -> float:
         """Return the seconds that bringing one token's cache back from the host takes; devices load side by side."""
@@ -207,5 +223,5 @@ def default_layout(
     model: Model, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, dtypes: tuple[str, str] = ("", "")
 ) -> Layout:
     """Return a layout whose (weight, cache) formats are the checkpoint's where they are not given."""
-    weights, cached = dtypes
+    weights, cached = (named_format(name) or name for name in dtypes)
     return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype, dp)

@@ -9,12 +9,14 @@ import numpy as np
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
 from simulator.errors import ProfileError, nearest
+from simulator.formats import number_format
 from simulator.hardware import DeviceClass, Hardware, PeakName
 from simulator.profile import Bytes, Figure, Fraction, Number, Profile, Seconds, Source, Strict, Whole, find, names
-from simulator.work import Array
+from simulator.work import Array, Counts
 
 KIND = "engines"
 UNITY = Figure(1.0, Source(text="the kernels that the device was measured with", date="", evidence="derived"))
+NO_TIME = Figure(0.0, Source(text="the engine is not known to need it", date="", evidence="derived"))
 EXPERTS = Figure(
     0.65,
     Source(
@@ -24,6 +26,7 @@ EXPERTS = Figure(
     ),
 )
 FUSED = {"score_bytes": None, "per_head": None, "per_head_crowded": None}  # what fused attention does away with
+WIDE_BYTES = 2.0  # of a cached number in the registers of a kernel
 CROWDED_HEADS = 512  # sequences x query heads beyond which the other kernel runs (vllm/attention/ops/paged_attn.py)
 CAPTURED_TOKENS = 8192  # of context at most in a captured graph (vLLM: max_seq_len_to_capture), shorter for some models
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
@@ -34,16 +37,23 @@ RECALLED = Source(text="rules as documented for the engine, recalled", date="", 
 class Kernels(Strict):
     """What an engine's kernels reach of the device's achievable rates (hardware profile), and how they are launched.
 
-    `compute`, `memory`: matrix products; `unpacked`, `packed`: further shares of the two where weights are unpacked
-    before they are multiplied; `experts`: a further share of the compute rate for routed experts; `cache`: reading the
-    cache; `attention`: prompts; `half_length`: times the length at which a prompt's attention reaches half of its rate;
-    `widened`: types that weights are unpacked from, though the device could multiply them. `launch`: times the launch
-    of a kernel alone, below 1 inside a captured graph, above 1 where a slow host launches; `split_launch`: times that
-    again where layers are split over devices, which loses the graph; `link`: times the latency of collectives.
+    `compute`, `memory`: matrix products; `quantized`: a further share of the compute rate for those in fp8 and fp4;
+    `unpacked`, `packed`: further shares of the two where weights are unpacked before they are multiplied; `experts`: a
+    further share of the compute rate for routed experts; `cache`: reading the cache; `attention`: prompts;
+    `half_length`: times the length at which a prompt's attention reaches half of its rate; `widened`: types that
+    weights are unpacked from, though the device could multiply them. `launch`: times the launch of a kernel alone,
+    below 1 inside a captured graph, above 1 where a slow host launches; `split_launch`: times that again where layers
+    are split over devices, which loses the graph; `link`: times the latency of collectives.
 
     `layer_launches`: the host's work on a layer where no graph is captured, in launches of a product alone, which is
     how fast the host of a device is known; the device works meanwhile, and a step takes as long as the slower of the
     two. None: a captured graph, or a host that is faster than the device.
+
+    `prompt_launch_s`: the host's time to launch a kernel of a step that computes prompts, where graphs are captured for
+    decodes alone (or up to Engine.graph_tokens), on an x86 server (Hardware.host_slowness); here too a step takes
+    as long as the slower of the two. None: prompts are in graphs, or their kernels are compiled into few launches.
+
+    `one_shot_tokens`: tokens up to which an all-reduce sends each device's share to all others at once (Links).
 
     `streams`: products tuned for decode read weights at the best rate that any kernel of the device reaches, and not at
     `memory_fraction` of its gemm, which was fitted to single products and holds the time that they take to start.
@@ -64,6 +74,7 @@ class Kernels(Strict):
     devices: tuple[str, ...] = ()  # the same by id, for what was measured on one
     residuals: dict[str, tuple[float, ...]] = {}  # "metric regime": ln(measured / predicted) of setups held back
     compute: Number = UNITY
+    quantized: Number = UNITY
     memory: Number = UNITY
     unpacked: Number = UNITY
     packed: Number = UNITY
@@ -75,6 +86,7 @@ class Kernels(Strict):
     per_head: Number | None = None
     per_head_crowded: Number | None = None
     per_head_formats: tuple[str, ...] = ()  # of the cache for which heads read apart; none is all
+    per_head_except: tuple[int, ...] = ()  # query heads in a group, for which the group shares what it reads
     score_bytes: Number | None = None
     unpack_tokens: Number | None = None
     expert_tile: Number | None = None
@@ -83,6 +95,8 @@ class Kernels(Strict):
     launch: Number = UNITY
     split_launch: Number = UNITY
     layer_launches: Number | None = None
+    prompt_launch_s: Seconds | None = None
+    one_shot_tokens: Number | None = None
     link: Number = UNITY
 
     def holds(self, hardware: Hardware) -> bool:
@@ -90,23 +104,28 @@ class Kernels(Strict):
         family, device = hardware.family, hardware.id
         return family in (self.families or (family,)) and device in (self.devices or (device,))
 
-    def reads_per_head(self, cache_format: str) -> bool:
-        """Tell whether query heads read a cache of a format each for itself."""
-        return self.per_head is not None and cache_format in (self.per_head_formats or (cache_format,))
+    def reads_per_head(self, cache_format: str, group: float) -> bool:
+        """Tell whether the query heads of a group of so many read a cache of a format each for itself."""
+        apart = cache_format in (self.per_head_formats or (cache_format,)) and group not in self.per_head_except
+        return self.per_head is not None and apart
 
-    def share_per_head(self, heads: Array, context_tokens: int) -> Array:
+    def share_per_head(self, heads: Array, context_tokens: int, cache_format: str) -> Array:
         """Return the share of the bandwidth that `heads`, sequences x query heads, reach who read each for itself.
 
-        0 heads: nothing is known of the batch (a slope of StepTable), and it counts as crowded.
+        They read what another has brought near, and compute in 16 bits: a narrower number costs them as much. 0 heads:
+        nothing is known of the batch (a slope of StepTable), and it counts as crowded.
         """
         few, longest = float(self.per_head or math.inf), float(self.per_head_crowded or math.inf)
         crowded = min(longest * CAPTURED_TOKENS / min(context_tokens, CAPTURED_TOKENS), few)
-        return np.where((heads > 0) & (heads <= CROWDED_HEADS), few, crowded)
+        narrow = min(1.0, number_format(cache_format).size_bytes / WIDE_BYTES)
+        return narrow * np.where((heads > 0) & (heads <= CROWDED_HEADS), few, crowded)
 
-    def experts_share(self, peak: PeakName) -> float:
-        """Return the share of the compute rate that routed experts reach when multiplied in a type."""
-        own = self.quantized_experts if peak in ("fp8", "fp4") else None
-        return self.experts if own is None else own
+    def compute_share(self, peak: PeakName, *, routed: bool) -> float:
+        """Return the share of a device's compute rate that products in a type reach, of routed experts or others."""
+        narrow = peak in ("fp8", "fp4")
+        own = self.quantized_experts if narrow else None
+        experts = self.experts if own is None else own
+        return self.compute * (self.quantized if narrow else 1.0) * (experts if routed else 1.0)
 
 
 class Default(Strict):
@@ -141,11 +160,21 @@ class MemoryRule(Strict):
 
 
 class Overheads(Strict):
-    """Host time that no kernel hides, of an engine on a current server."""
+    """Host time that no kernel hides, of an engine on a current server.
+
+    `cached_token_s`: per token that a step's sequences hold in the cache, of an engine that lists their blocks anew in
+    each step (vLLM V0: Python lists of block numbers, copied by the scheduler and into a tensor of block tables).
+    """
 
     step_s: Seconds
     sequence_s: Seconds
     request_s: Seconds
+    cached_token_s: Seconds = NO_TIME
+
+    def host_s(self, counts: Counts) -> Array:
+        """Return the seconds of a step that no kernel hides."""
+        cached_s = self.cached_token_s * counts.decode_reads
+        return self.step_s * counts.steps + self.sequence_s * counts.logits + cached_s
 
 
 def _origin(raw: object, info: ValidationInfo) -> object:
@@ -208,8 +237,12 @@ class Engine(Profile):
     micro_batch_tokens: Annotated[int, Field(ge=0)] = 0  # a step runs in parts of so many tokens; 0: in one
     flash_attention: bool | None = None  # attention fused or not, where the kernels' figures cover both
     read_bucket: Annotated[int, Field(ge=0)] = 0  # the cache is read up to the next power of two from so many tokens on
+    graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
+    drift_tokens: Annotated[int, Field(ge=0)] = 0  # guess: outputs of equal requests differ by so many, see loads.py
     every_expert: bool = False  # a token passes all experts, and what the router did not choose is dropped
+    one_text: bool = False  # all sequences of a batch are the same text
     fp8_cache: bool = False  # the cache is fp8 where the weights are fp8 or fp4
+    adapters: bool = False  # products of low-rank adapters (LoRA) beside each of a layer's
     memory: MemoryRule
     overheads: Overheads
     kernels: tuple[Kernels, ...] = ()

@@ -72,8 +72,9 @@ def _kernels(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
         "kernels.split_launch": deployment.layout.pp == 1,
         **dict.fromkeys(
             ("kernels.per_head", "kernels.per_head_crowded"),
-            not any(op.heads and kernels.reads_per_head(op.cache_format) for op in ops),
+            not any(op.heads and kernels.reads_per_head(op.cache_format, op.shared_by) for op in ops),
         ),
+        "kernels.quantized": not any(rates.peak(op.format)[0] in ("fp8", "fp4") for op in ops if op.rate == "gemm"),
         "kernels.unpack_tokens": not any(number_format(op.format).unpacking for op in ops),
         **dict.fromkeys(
             ("kernels.packed", "kernels.unpacked"), not any(rates.unpacks(op.format) for op in ops if op.rate == "gemm")

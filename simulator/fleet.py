@@ -14,7 +14,7 @@ from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.fleetloop import FLEET_STEP, burst
 from simulator.roofline import StepTable
 from simulator.routers import ROUTERS, Router
-from simulator.simulate import BURST, Progress, Run, request_table
+from simulator.simulate import BURST, Progress, Run, request_table, stuck
 from simulator.state import NOBODY, Floats, Ints, Limits, Table, blocks, new_engines
 from simulator.workload import Requests
 from simulator.world import (
@@ -187,6 +187,8 @@ def simulate_fleet(
         hall.events = 0
         if progress is not None:
             progress(len(requests) - int(hall.left), len(requests))
+        if hall.stuck and not fleet.failures and fleet.autoscaler is None:
+            raise stuck(int(hall.left), requests)
         if hall.stuck:
             because = "no replica is ever up again for them"
             remedy = "Repair what fails, or let an autoscaler start others"
@@ -269,7 +271,7 @@ def _rules(fleet: Fleet, requests: Requests, clients: Clients) -> Any:
         interval_s=float(scaler.interval_s) if scaler else math.inf,
         down_delay_s=float(scaler.down_delay_s) if scaler else math.inf,
         cold_start_s=float(scaler.cold_start_s) if scaler else 0.0,
-        network_s=float(clients.network_s),
+        network_s=float(clients.network_s) + fleet.pool.limits.turnaround_s,
         timeout_s=float(clients.timeout_s),
         max_retries=clients.max_retries,
         retry_delay_s=float(clients.retry_delay_s),

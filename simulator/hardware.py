@@ -115,6 +115,7 @@ class Hardware(Profile):
     pcie_bytes_per_s: BytesPerS | None = None
     network_bytes_per_s: BytesPerS | None = None  # of one device to other nodes, per direction
     tdp_w: Watts | None = None
+    host_slowness: Number | None = None  # times as long to launch a kernel as the host of a DGX H100 takes
     cores: Annotated[int, Field(gt=0)] | None = None  # of a CPU: its peaks are those of all of them
     achievable: Achievable = Achievable()
 

@@ -13,7 +13,7 @@ import yaml
 
 from simulator.checkpoint_formats import weight_dtype
 from simulator.config_fields import HEADS, HIDDEN, KV_HEADS, Fields
-from simulator.errors import NotModelledError, ProfileError, nearest
+from simulator.errors import NotModelledError, ProfileError, nearest, reason
 from simulator.layer_names import block_names, runs
 from simulator.model import KIND, Model
 from simulator.model_types import MODEL_TYPES, ModelType
@@ -109,7 +109,9 @@ def _read_json(path: Path) -> dict[str, Any]:
         with path.open(encoding="utf-8") as file:
             value = json.loads(file.read(MAX_PROFILE_BYTES))
     except (OSError, ValueError, RecursionError) as error:
-        raise ProfileError(str(path), f"it is no readable JSON ({error})", "Give a model's config.json") from error
+        raise ProfileError(
+            str(path), f"it is no readable JSON ({reason(error)})", "Give a model's config.json"
+        ) from error
     if not isinstance(value, dict):
         raise ProfileError(str(path), "it holds no object", "Give a model's config.json")
     return value
@@ -126,7 +128,7 @@ def _write_whole(target: Path, text: str) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise ProfileError(str(target), f"it cannot be written ({error})", "Check the folder") from error
+        raise ProfileError(str(target), f"it cannot be written ({reason(error)})", "Check the folder") from error
 
 
 def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]:

@@ -6,6 +6,7 @@ protocol, `weights(hidden, layout)` and `ops(hidden, layout)`; a mixer also `cac
 in latent.py or in recurrent.py, and its name in a union.
 """
 
+from dataclasses import replace
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -133,6 +134,7 @@ class Dense(Strict):
 class MixtureOfExperts(Strict):
     """Routed experts, `chosen` of `experts` per token, beside shared ones that see every token.
 
+    `router_dtype`: what the router is kept and multiplied in, where it is not the model's type.
     `latent`: routed experts work on vectors of that width, between two projections that all tokens pass; source:
     Nemotron 3 (NVIDIA, 2025), as transformers 5.23.0 has it.
     """
@@ -147,6 +149,7 @@ class MixtureOfExperts(Strict):
     latent: Positive | None = None
     router_bias: bool = False
     router_scale: bool = False
+    router_dtype: str = ""
     expert_bias: bool = False
 
     @model_validator(mode="after")
@@ -201,7 +204,8 @@ class MixtureOfExperts(Strict):
             activation_bytes=Counts(tokens=per_token * 2 * (narrow + 2 * width) * layout.activation_bytes),
             launches=EXPERT_LAUNCHES,
         )
-        router = linear("router", (hidden, self.experts + self.shared_gate), layout, part="other")
+        own = replace(layout, model_dtype=self.router_dtype or layout.model_dtype)
+        router = linear("router", (hidden, self.experts + self.shared_gate), own, part="other")
         return (
             router,
             *((linear("down to experts", (hidden, narrow), layout),) if self.latent else ()),

@@ -22,10 +22,14 @@ class Transfer(NamedTuple):
 
 
 class Links:
-    """The links of a device; an engine's collectives start `slower` times as slowly; `light`: links at their peak."""
+    """The links of a device; an engine's collectives start `slower` times as slowly; `light`: links at their peak.
 
-    def __init__(self, hardware: Hardware, slower: float, *, light: bool) -> None:
+    Up to `one_shot_tokens` an all-reduce is one shot: each device sends all that it has to all others.
+    """
+
+    def __init__(self, hardware: Hardware, slower: float, one_shot_tokens: int = 0, *, light: bool) -> None:
         self.hardware, self.slower, self.light = hardware, slower, light
+        self.one_shot_tokens = 0 if light else one_shot_tokens
 
     def transfer(self, op: Op, counts: Counts) -> Transfer:
         """Return what an op sends in a batch, once."""
@@ -38,7 +42,7 @@ class Links:
         return kinds[op.rate](op, counts)
 
     def _all_reduce(self, op: Op, counts: Counts) -> Transfer:
-        """T = latency + 2 (n-1)/n bytes / bus bandwidth; by a ring where that is faster."""
+        """T = latency + 2 (n-1)/n bytes / bus bandwidth, by a ring where that is faster; (n-1) bytes in one shot."""
         devices = op.link_devices
         moved_bytes = counts.dot(op.link_bytes) * 2 * (devices - 1) / devices
         latency_s, bus_bytes_per_s = self._collective(devices)
@@ -47,6 +51,9 @@ class Links:
         if ring is not None:
             more_s = ring.latency_s * self.slower - latency_s
             link_s = np.minimum(link_s, moved_bytes / self._reached(ring) + more_s)
+        if self.one_shot_tokens:
+            once_s = counts.dot(op.link_bytes) * (devices - 1) / bus_bytes_per_s
+            link_s = np.where(counts.tokens <= self.one_shot_tokens, once_s, link_s)
         return Transfer(link_s, latency_s)
 
     def _all_to_all(self, op: Op, counts: Counts) -> Transfer:

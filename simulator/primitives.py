@@ -8,6 +8,7 @@ from simulator.errors import NotModelledError
 from simulator.formats import number_format
 from simulator.work import Counts, Layout, Op, Part
 
+ADAPTER_TRAFFIC = 1.5  # of a product's: its result is read, too
 SINGLE = Layout()
 Ops = tuple[Op, ...]
 Positive = Annotated[int, Field(gt=0)]
@@ -102,6 +103,25 @@ def attention(
             flops=Counts(**{pairs: flops_per_pair}),
             heads=heads[0],
         ),
+    )
+
+
+def adapters(ops: Ops) -> Ops:
+    """Return the products of low-rank adapters (LoRA) beside those of a layer's weights.
+
+    They take what the product takes and add to what it gives; their own numbers and FLOPs are next to nothing. Each
+    has three kernels: a buffer is cleared, the first matrix fills it, the second expands it (recalled of vLLM).
+    """
+    return tuple(
+        Op(
+            name=f"adapters of {op.name}",
+            rate="stream",
+            activation_bytes=Counts(tokens=op.activation_bytes.tokens * ADAPTER_TRAFFIC),
+            repeats=op.repeats,
+            launches=3,
+        )
+        for op in ops
+        if op.rate == "gemm" and op.weight_bytes and op.flops.tokens
     )
 
 

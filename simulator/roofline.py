@@ -81,7 +81,7 @@ class Rates:
     ) -> None:
         self.hardware, self.light, self.context_tokens = hardware, light, context_tokens
         self.kernels = kernels or Kernels()
-        self._links = Links(hardware, self.kernels.link, light=light)
+        self._links = Links(hardware, self.kernels.link, int(self.kernels.one_shot_tokens or 0), light=light)
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
             "gemm": self._gemm,
             "decode_attention": self._decode_attention,
@@ -135,7 +135,7 @@ class Rates:
             raise ProfileError(f"{self.hardware.name} {name}", "no achievable gemm rates are known", "Add them")
         exponent = float("inf") if gemm.exponent is None else float(gemm.exponent)
         ours, stored = self.kernels, number_format(op.format)
-        compute = gemm.compute_fraction * ours.compute * (ours.experts_share(name) if op.experts else 1.0)
+        compute = gemm.compute_fraction * ours.compute_share(name, routed=op.experts is not None)
         compute *= ours.unpacked if stored.unpacked_for(name) else 1.0
         streamed = self.hardware.achievable.best_memory_fraction if ours.streams else gemm.memory_fraction
         memory = streamed * ours.memory * (ours.packed if stored.unpacked_for(name) else 1.0)
@@ -158,9 +158,9 @@ class Rates:
         memory_s = op.bytes_read(counts) / (memory * self.hardware.memory_bytes_per_s)
         if op.heads and not self.light:
             compute_s = compute_s + self._conversion_s(op, counts)
-            if self.kernels.reads_per_head(op.cache_format):
+            if self.kernels.reads_per_head(op.cache_format, op.shared_by):
                 heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
-                alone = self.kernels.share_per_head(heads, self.context_tokens) / op.shared_by
+                alone = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format) / op.shared_by
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
         kernel_s = soft_maximum(compute_s, memory_s, float("inf"))
         return _cost(op, counts, kernel_s, launch_s, compute_s=compute_s, memory_s=memory_s)
@@ -180,9 +180,8 @@ class Rates:
         if self.kernels.score_bytes and not self.light:
             return self._unfused_attention(op, counts)
         compute, half_tokens = (1.0, 0.0) if self.light else self._prefill_rates()
-        per_pair = max(op.flops)
-        flops = counts.dot(op.flops)
-        compute_s = (flops + per_pair * counts.prefill_tokens * half_tokens / 2) / (compute * self.peak(op.format)[1])
+        flops = counts.dot(op.flops) + max(op.flops) * counts.prefill_tokens * half_tokens / 2
+        compute_s = flops / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
         return _cost(op, counts, compute_s, compute_s=compute_s, memory_s=memory_s)
 
@@ -247,7 +246,7 @@ class StepTable(NamedTuple):
     """A step model tabulated for the event loop.
 
     seconds = max(least_s, token_s[T] + logit_s[n] + draft_s[decodes] + slopes . attention counts
-    + loaded_s x tokens from the host).
+    + loaded_s x tokens from the host, prompt_least_s where the host launches prompts).
     """
 
     token_s: npt.NDArray[np.float64]
@@ -256,6 +255,7 @@ class StepTable(NamedTuple):
     draft_s: npt.NDArray[np.float64] = np.zeros(1)
     loaded_s: float = 0.0
     least_s: float = 0.0
+    prompt_least_s: float = 0.0
 
 
 SLOPES = ("decode_reads", "decode_reads_windowed", "prefill_tokens", "prefill_pairs", "prefill_pairs_windowed")
@@ -276,7 +276,9 @@ class StepModel:
     loaded_token_s: float = 0.0  # to bring the cache of a token back from the host
     host_cost: Callable[[Op, Counts], Cost] | None = None  # of ops that lie on the host
     context_tokens: int = CAPTURED_TOKENS  # of one sequence at most
-    least_s: float = 0.0  # of a step: what the host takes to launch it (Kernels.layer_launches)
+    least_s: float = 0.0  # of a step: what the host takes to launch it (Kernels.layer_launches), the same
+    prompt_least_s: float = 0.0  # of a step with prompts (Kernels.prompt_launch_s)
+    graph_tokens: int = 0  # of a step with prompts that a captured graph launches, at most
 
     @cached_property
     def _rates(self) -> Rates:
@@ -285,10 +287,10 @@ class StepModel:
     def explain(self, counts: Counts) -> list[Cost]:
         """Return one row per op, in the order of execution, and one for the engine's host time."""
         costs = [*(self._cost(op, counts) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
-        host_s = 0.0 if self.light else self.overheads.step_s * counts.steps + self.overheads.sequence_s * counts.logits
-        if self.least_s:
-            device_s = sum((cost.seconds for cost in costs), start=0.0)
-            host_s = np.maximum(host_s, self.least_s * counts.steps - device_s)
+        host_s = 0.0 if self.light else self.overheads.host_s(counts)
+        by_host = (counts.prefill_tokens > 0) & (counts.tokens > self.graph_tokens)
+        least_s = np.maximum(self.least_s, by_host * self.prompt_least_s) * counts.steps
+        host_s = np.maximum(host_s, least_s - sum((cost.seconds for cost in costs), start=0.0))
         return [*costs, Cost("engine host time", 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, host_s, host_s)]
 
     def _cost(self, op: Op, counts: Counts) -> Cost:
@@ -327,23 +329,22 @@ class StepModel:
         token_s = self._only(by_token).seconds(Counts(steps=np.ones_like(tokens), tokens=tokens))
         logit_s = self._only(by_sequence).seconds(Counts(steps=np.ones_like(logits), logits=logits))
         draft_s = self._drafting_s(Counts(tokens=sequences * (1.0 + self.draft_tokens))) + np.zeros_like(sequences)
-        host_s = 0.0 if self.light else self.overheads.step_s
-        verify = self._only(self.ops)
         ones = Counts(**dict(zip(SLOPES, np.eye(len(SLOPES) + 1)[:-1], strict=True)))  # the last has none of them
-        slopes = np.broadcast_to(verify.seconds(ones), len(SLOPES) + 1)
+        slopes = np.broadcast_to(self._only(self.ops).seconds(ones), len(SLOPES) + 1)
         units = [Counts(tokens=float(name == "prefill_tokens"))._replace(**{name: 1.0}) for name in SLOPES]
         drafting = [float(self._drafting_s(each)) for each in units]
         return StepTable(
-            np.ascontiguousarray(token_s - host_s, dtype=np.float64),
+            np.ascontiguousarray(token_s - (0.0 if self.light else self.overheads.step_s), dtype=np.float64),
             np.ascontiguousarray(logit_s, dtype=np.float64),
             slopes[:-1] - slopes[-1] + np.array(drafting),
             draft_s,
             self.loaded_token_s,
             self.least_s,
+            self.prompt_least_s,
         )
 
     def _drafting_s(self, counts: Counts) -> Array:
         return sum((self._drafting(op, counts).seconds for op in self.draft_ops), start=0.0)
 
     def _only(self, ops: Sequence[Op]) -> "StepModel":
-        return replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0)
+        return replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, prompt_least_s=0.0)

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled, inlined
+from simulator.errors import WorkloadError
 from simulator.queues import enqueue
 from simulator.roofline import StepTable
 from simulator.scheduler import complete, schedule, wake_s
@@ -77,7 +78,10 @@ class Run:
 @compiled
 def step_seconds(s: State, table: StepTable, prompt_s: float) -> float:
     """Return how long the scheduled step takes, to which its prompts add `prompt_s`."""
-    return max(_decode_seconds(s, table) + prompt_s, table.least_s)
+    book = s.book[0]
+    tokens = book.decoding * book.decode_now * (1 + s.limits.draft_tokens) + book.prompt_tokens
+    by_host = book.prompt_tokens > 0 and tokens > s.limits.graph_tokens
+    return max(_decode_seconds(s, table) + prompt_s, table.least_s, table.prompt_least_s if by_host else 0.0)
 
 
 @compiled
@@ -169,9 +173,9 @@ def end(s: State, clock: Floats, seconds: float) -> None:
     finished = complete(s, end_s)
     if book.released > 0:  # closed loop: each completion sends the next request
         for request in range(book.released, min(book.released + finished, len(s.requests))):
-            s.requests[request].arrival_s = end_s
+            s.requests[request].arrival_s = end_s + s.limits.turnaround_s
             if s.requests[request].given:
-                s.requests[request].first_token_s = end_s
+                s.requests[request].first_token_s = s.requests[request].arrival_s
         book.released += finished
     clock[1] = clock[0] if s.limits.async_scheduling else end_s
     clock[0] = end_s
@@ -250,6 +254,13 @@ def closing(s: State, requests: Requests, steps: npt.NDArray[np.void]) -> Run:
     return Run(limits=unpacked(s.limits), requests=sent, steps=steps.view(np.recarray), **columns)
 
 
+def stuck(left: int, requests: Requests) -> WorkloadError:
+    """Return the error of requests that no step can take."""
+    because = "a prompt, or what a preemption makes an engine compute again, is more than a step may compute"
+    remedy = "Raise max_num_batched_tokens, or choose a device with room for more cache"
+    return WorkloadError(f"{left} of {len(requests)} requests that wait for ever", because, remedy)
+
+
 def simulate(
     limits: Limits,
     table: StepTable,
@@ -260,8 +271,8 @@ def simulate(
     """Run a workload to its end under an engine's limits, each step taking the time that the table says.
 
     `progress` is called with (requests finished, all requests) after every burst of steps; `acceptance` are the
-    probabilities that the 1st, 2nd, ... draft token is accepted if all before it are. The caller has refused requests
-    that can never fit: see `refuse_too_long`.
+    probabilities that the 1st, 2nd, ... draft token is accepted if all before it are. WorkloadError where requests wait
+    for ever; `refuse_too_long` tells before.
     """
     state, clock, bursts = opening(limits, requests, acceptance), np.zeros(2), []
     while True:
@@ -272,4 +283,6 @@ def simulate(
             progress(int(state.book[0].finished), len(requests))
         if count < BURST:
             break
+    if left := len(requests) - int(state.book[0].finished):
+        raise stuck(left, requests)
     return closing(state, requests, np.concatenate(bursts))

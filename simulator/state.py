@@ -43,6 +43,8 @@ class Limits(NamedTuple):
     host_units: int = 0  # units that a second tier in host memory holds
     draft_tokens: int = 0  # tokens that are proposed for each sequence and step
     expected_acceptance: bool = False  # produce the expected number of tokens instead of drawing it
+    graph_tokens: int = 0  # a step with prompts and more tokens is launched by the host, kernel by kernel
+    turnaround_s: float = 0.0  # closed loop: from the end of a request to the arrival of the next
 
 
 MAX_DRAFT_TOKENS = 32

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from simulator.errors import ProfileError
+from simulator.errors import ProfileError, reason
 from simulator.work import Counts, count
 from simulator.work import Sequence as Row
 
@@ -95,7 +95,9 @@ def read_log(path: Path) -> StepLog:
         requests = tuple(LoggedRequest(*each) for each in body["requests"])
         return StepLog(dict(body["about"]), dict(body["limits"]), steps, requests)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ProfileError(str(path), f"it is no step log ({error})", "Write one with `infercast check`") from error
+        raise ProfileError(
+            str(path), f"it is no step log ({reason(error)})", "Write one with `infercast check`"
+        ) from error
 
 
 def _parts(rows: Sequence[Sequence[int]]) -> tuple[Part, ...]:

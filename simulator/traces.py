@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from simulator.errors import WorkloadError
+from simulator.errors import WorkloadError, reason
 from simulator.lengths import MAX_TOKENS, FloatArray, IntArray
 from simulator.sharing import Prefixes
 
@@ -97,7 +97,7 @@ def read_trace(path: str | Path) -> Trace:
             read = _read_json_lines if first_line.startswith("{") else _read_csv
             header, table = read(path.name, first_line, file)
     except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
-        because = f"it cannot be read ({error})"
+        because = f"it cannot be read ({reason(error)})"
         raise WorkloadError(f"trace {path}", because, "Give a .csv or .jsonl file, or its .gz") from error
     if len(table) == 0:
         raise WorkloadError(f"trace {path}", "it has no rows", "Give a trace with requests in it")

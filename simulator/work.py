@@ -163,6 +163,7 @@ class Op:
     heads: float = 0.0  # query heads of attention, times a rank's share of the batch; 0: all share what they read
     shared_by: float = 1.0  # query heads per head of the cache
     cache_format: str = ""  # of the numbers that attention reads
+    alike: bool = False  # sequences decode the same token, and so reach the same experts
     on_host: bool = False  # its weights lie in the host's memory, and its CPU computes it (offload.py)
 
     def of_one_rank(self, ranks: int) -> "Op":
@@ -192,7 +193,8 @@ class Op:
         """Return all bytes moved between the device and its memory: weights, cache and activations."""
         weights = self.weight_bytes * counts.steps
         if self.experts is not None:
-            weights = weights + self.expert_bytes * self.experts.touched(counts.tokens)
+            tokens = np.minimum(counts.tokens, counts.prefill_tokens + 1) if self.alike else counts.tokens
+            weights = weights + self.expert_bytes * self.experts.touched(tokens)
         return weights + counts.dot(self.cache_bytes) + counts.dot(self.activation_bytes)
 
 

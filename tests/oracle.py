@@ -14,7 +14,7 @@ Clock and arrivals
     end_s = start_s + seconds(step). Otherwise the clock jumps to the next arrival.
  4. A request is visible to a step if arrival_s <= start_s. Arrivals are queued by (arrival_s, index).
  5. Closed loop (concurrency k > 0): arrival_s is ignored; accepted requests 0..k-1 arrive at 0, one further request, in
-    index order, arrives at the end of the step for each request that completes there; the next step sees it.
+    index order, arrives `turnaround_s` after the end of the step for each request that completes there.
  6. Everything that a step produces happens at its end: tokens, completions, freed blocks and places.
 Policy "continuous"
  7. First the running requests, in the order of their admission, then the waiting ones in theirs; both while the token
@@ -84,6 +84,7 @@ class OracleLimits:
     block_size: int = 16
     policy: str = "continuous"  # "static", "prompts-first", "uncached"
     concurrency: int = 0
+    turnaround_s: float = 0.0
     full_prompt_must_fit: bool = True
     max_model_len: int | None = None
     by_priority: bool = False
@@ -479,8 +480,8 @@ def run_oracle(jobs: Jobs, limits: OracleLimits, seconds: Seconds) -> OracleResu
         step = begin_step(engine, plan, clock_s, seconds)
         steps.append(step)
         for newcomer in unsent[: len(engine.complete(plan, clock_s, step.end_s))]:
-            _arrive(newcomer, step.end_s)
-            engine.enqueue(newcomer, step.end_s)
+            _arrive(newcomer, step.end_s + limits.turnaround_s)
+            coming.append(newcomer)
             unsent.remove(newcomer)
         clock_s = step.end_s
     return OracleResult(steps, everyone, rejected)

@@ -275,7 +275,7 @@ class _Fleet:
             else:
                 self._send(index, self.now_s + (self.clients.think_s[index] + self.clients.network_s))
         if self.unsent:
-            self._send(self.unsent.pop(0), self.now_s + self.clients.network_s)
+            self._send(self.unsent.pop(0), self.now_s + (self.clients.network_s + self.asked.pool.limits.turnaround_s))
 
     def _send(self, index: int, at_s: float) -> None:
         request = self.requests[index]

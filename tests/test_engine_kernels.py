@@ -8,15 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.deployment import default_layout, deploy
-from simulator.engine import CROWDED_HEADS, Kernels
+from simulator.engine import CROWDED_HEADS, Kernels, load_engine
 from simulator.hardware import load_hardware
 from simulator.layers import Attention
 from simulator.measurements import Setup
 from simulator.model import load_model
 from simulator.prediction import _read_tokens, outcome
 from simulator.profile import Figure, Source
-from simulator.recipes import first_call_s
+from simulator.recipes import ENDED_TOKENS, first_call_s, output_of
 from simulator.roofline import Rates
+from simulator.setups import place
 from simulator.work import Counts, Layout
 
 MAX_1550 = load_hardware("max-1550")
@@ -45,6 +46,33 @@ def test_query_heads_that_read_alone_read_a_group_as_often_as_it_has_heads():
     assert attention_s(PAGED, 16) == pytest.approx(16_000 * 32 * 256 * 2 / 5.3e12)
     assert attention_s(PAGED, 17) == pytest.approx(17_000 * 32 * 256 * 2 / (0.25 * 5.3e12))  # more than 512
     assert attention_s(PAGED, 17, context=4096) == pytest.approx(attention_s(PAGED, 17) / 2)  # half the row of scores
+
+
+def test_a_narrow_cache_costs_heads_that_read_alone_as_much_as_one_of_16_bits():
+    layers = (
+        Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout(cache_dtype=each)) for each in ("fp8", "fp16")
+    )
+    ops = [next(op for op in each if op.rate == "decode_attention") for each in layers]
+    fp8_s, fp16_s = (Rates(load_hardware("h100-sxm"), PAGED).cost(op, Counts(decode_reads=1e6)).seconds for op in ops)
+    assert fp8_s == pytest.approx(fp16_s)
+
+
+def test_tensorrt_llm_reads_the_cache_once_for_groups_that_its_kernel_knows():
+    """Groups of 4 and of 8 query heads, by release: XQA came in 0.8 for 8, in 0.11 for all."""
+    found = {}
+    for version in ("0.5", "0.8", "0.11"):
+        kernels = load_engine(f"tensorrt-llm-{version}").kernels_on(load_hardware("h100-sxm"))
+        found[version] = [kernels.reads_per_head("fp8", group) for group in (4, 8)]
+    assert found == {"0.5": [True, True], "0.8": [True, False], "0.11": [False, False]}
+    assert not load_engine("tensorrt-llm-0.5").kernels_on(load_hardware("l40s")).reads_per_head("fp8", 4)
+
+
+@pytest.mark.parametrize("peak", ["fp8", "fp16"])
+def test_narrow_products_have_a_further_share(peak):
+    kernels = Kernels(compute=figure(0.8), quantized=figure(1.25), experts=figure(0.5))
+    share = 1.0 if peak == "fp8" else 0.8
+    assert kernels.compute_share(peak, routed=False) == pytest.approx(share)
+    assert kernels.compute_share(peak, routed=True) == pytest.approx(0.5 * share)
 
 
 @pytest.mark.parametrize("rate", ["decode_attention", "prefill_attention"])
@@ -130,3 +158,66 @@ def test_argonnes_runs_on_the_max_1550_time_the_compilation_of_the_first_call():
     seconds = [outcome(replace(cold, notes=notes)).e2el_s["mean"] for notes in (cold.notes, "")]
     assert seconds[0] - seconds[1] == pytest.approx(18.0)
     assert outcome(cold, light=True).e2el_s["mean"] < 18.0
+
+
+def argonne(engine: str, model: str, hardware: str, tp: int, batch: int, length: int) -> Setup:
+    """A row of Argonne's throughput tables, as many tokens out as in."""
+    cells = ("argonne", "2024-09", hardware, "", tp, tp, 1, 0, 0, model, "fp16", "fp16", engine, "")
+    notes = "value = batch*(in+out)/latency incl. prefill"
+    return Setup(*cells, length, length, batch, 0, 0.0, "fixed-batch", notes)
+
+
+def test_vllm_v0_lists_the_blocks_of_its_sequences_in_each_step():
+    """H100, Llama-3-8B, 64 sequences: a step over 3,072 instead of 192 tokens each took 10.3, 7.3 and 6.1 ms longer on
+    1, 2 and 4 devices (Argonne): some 4 ms do not shrink with the cache that a device reads.
+    """
+    old, new = (load_engine(each).overheads for each in ("vllm-0.5", "vllm-0.33"))
+    short, long = (Counts(1.0, 64.0, 64.0, 64.0 * each) for each in (192, 3072))
+    grown_s = old.host_s(long) - old.host_s(short)
+    assert grown_s == pytest.approx(old.cached_token_s * 64 * 2880) and 2e-3 < grown_s < 6e-3
+    assert new.host_s(long) == new.host_s(short)
+    table = deploy("llama-3-8b", "h100-sxm", "vllm-0.5").step_table()
+    assert table.slopes[0] > old.cached_token_s
+
+
+def test_a_batch_that_does_not_fit_the_cache_is_queued_under_every_policy_with_a_queue():
+    """16 x (2,048 + 2,048) tokens of half a megabyte are 34 GB, and 23.5 GB are left beside Llama-2-7b on 40: six
+    sequences end after the others. Argonne's vLLM took 86.7 s; with room for all it would take 70.
+    """
+    setup = argonne("vLLM", "Llama-2-7b", "A100 (Argonne ALCF)", 1, 16, 2048)
+    crowded = outcome(setup)
+    assert crowded.e2el_s["p99"] == pytest.approx(86.7, rel=0.1)
+    assert crowded.e2el_s["median"] < 0.8 * crowded.e2el_s["p99"]
+    assert outcome(replace(setup, batch=8)).e2el_s["p99"] == outcome(replace(setup, batch=8)).e2el_s["median"]
+
+
+def test_one_text_in_all_sequences_reaches_the_experts_of_one():
+    """Mixtral on four A100, 16 sequences: TensorRT-LLM took 11 ms a step, and all experts are 23 GB a device, 15 ms."""
+    drawn, repeated = (
+        place(argonne(each, "Mixtral-8x7B", "A100 (Argonne ALCF)", 4, 16, 128)).deployment
+        for each in ("vLLM", "TensorRT-LLM")
+    )
+    assert repeated.engine.id == "tensorrt-llm-0.8"  # by how its steps grow with their length: see release_of
+    one, sixteen, prompts = Counts(1.0, 1.0, 1.0), Counts(1.0, 16.0, 16.0), Counts(1.0, 2048.0, prefill_tokens=2048.0)
+    drawn_op, alike = (next(op for op in each.ops if op.experts) for each in (drawn, repeated))
+    weights = alike.bytes_read(one) - one.dot(alike.activation_bytes)
+    assert alike.bytes_read(sixteen) - sixteen.dot(alike.activation_bytes) == pytest.approx(weights)
+    assert drawn_op.bytes_read(sixteen) > 3.9 * alike.bytes_read(sixteen)
+    assert drawn_op.bytes_read(prompts) == pytest.approx(alike.bytes_read(prompts))
+
+
+def test_texts_of_splitwise_end_before_the_length_that_was_asked_for():
+    """34.9 s for 2,048, 4,096 and 8,192 tokens of Llama-2-70b on two A100, whose tokens take 55 ms: 635 of them."""
+    setup = replace(argonne("vLLM", "Llama-2-70b", "A100 SXM 80GB", 2, 1, 512), source="splitwise-sim", notes="")
+    assert output_of(setup) == 512
+    assert output_of(replace(setup, output_tokens=8192.0)) == ENDED_TOKENS
+    assert output_of(replace(setup, source="argonne", output_tokens=8192.0)) == 8192
+    assert outcome(replace(setup, output_tokens=4096.0)) == outcome(replace(setup, output_tokens=8192.0))
+
+
+def test_deepspeed_mii_is_timed_on_its_first_call():
+    """2.61 s for 128 tokens of Mixtral on four A100, and 3.55 s for 256: 14 ms a token leave 0.8 s (Argonne)."""
+    setup = argonne("Deepspeed-MII", "Mixtral-8x7B", "A100 (Argonne ALCF)", 4, 1, 128)
+    warm = replace(setup, notes="")
+    assert outcome(setup).e2el_s["mean"] - outcome(warm).e2el_s["mean"] == pytest.approx(0.5)
+    assert outcome(setup).ttft_s == outcome(warm).ttft_s

@@ -48,6 +48,7 @@ def test_a_name_without_a_version_is_the_newest():
         ("tensorrt-llm", "capacity_scheduler_policy=MAX_UTILIZATION", "admit_full_output", False),
         ("tensorrt-llm", "enable_block_reuse=false", "prefix_caching", False),
         ("llama.cpp", "-ub=1024", "micro_batch_tokens", 1024),
+        ("llama.cpp", "-fa=off", "flash_attention", False),
         ("static", "batch_wait_s=50 ms", "batch_wait_s", 0.05),
         ("static", "batch_size=8", "batch_size", 8),
         ("vllm", "reservation=contiguous", "reservation", "contiguous"),
@@ -86,6 +87,7 @@ def test_a_limit_by_the_engines_own_name(engine, written, settings):
     [
         ("max_num_seq=4", "Nearest: .*max_num_seqs"),
         ("capacity_scheduler_policy=MAX_UTILIZATION", "vllm-0.33 has no such setting"),
+        ("flash_attention=on", "do not tell fused attention from unfused"),
         ("max_num_seqs", "Write --set NAME=VALUE"),
         ("max_num_seqs=0", "whole number of 1 or more"),
         ("prefix_caching=maybe", "Write true or false"),

@@ -231,7 +231,8 @@ def test_the_table_of_shipped_models_equals_the_sum_of_ops(name):
         batch = [Sequence(1, int(past)) for past in rng.integers(1, 9000, rng.integers(1, 40))]
         batch.append(Sequence(int(rng.integers(2, 2000)), int(rng.integers(0, 3000))))
         counts = count(batch, deployment.model.window)
-        assert math.isclose(looked_up(table, counts), step.seconds(counts), rel_tol=1e-12)
+        by_host_s = table.prompt_least_s if counts.tokens > step.graph_tokens else 0.0
+        assert math.isclose(max(looked_up(table, counts), by_host_s), step.seconds(counts), rel_tol=1e-12)
 
 
 @pytest.mark.slow

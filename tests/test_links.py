@@ -6,7 +6,7 @@ import pytest
 from simulator.deployment import Deployment, default_layout, deploy
 from simulator.errors import NotModelledError
 from simulator.hardware import load_hardware
-from simulator.links import NETWORK_BYTES_PER_S, SEND_LATENCY_S
+from simulator.links import NETWORK_BYTES_PER_S, SEND_LATENCY_S, Links
 from simulator.memory import memory_plan
 from simulator.model import load_model
 from simulator.roofline import Rates
@@ -140,3 +140,18 @@ def test_degrees_that_cannot_be_are_refused(degrees, said):
 def test_ranks_of_a_dense_model_are_copies():
     with pytest.raises(NotModelledError, match="Leave dp out; `infercast fleet --replicas 2` simulates copies"):
         placed("llama-3.1-8b", dp=2, ep=2)
+
+
+# -------------------------------------------------------------------------------------------------------- all-reduces
+
+
+def test_one_shot_sends_everything_to_all_others_and_is_left_where_a_batch_is_larger():
+    """64 tokens of 8,192 bf16 numbers to seven others at 285 GB/s: 25.8 us; two shots send 2 x 7/8 of them."""
+    op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.rate == "all_reduce")
+    two, one = Links(H100, 1.0, light=False), Links(H100, 1.0, 128, light=False)
+    each_s = 64 * 8192 * 2 / H100.achievable.all_reduce[8].bus_bytes_per_s
+    assert one.transfer(op, STEP).link_s == pytest.approx(7 * each_s)
+    assert two.transfer(op, STEP).link_s == pytest.approx(2 * 7 / 8 * each_s)
+    larger = STEP._replace(tokens=129.0)
+    assert one.transfer(op, larger) == two.transfer(op, larger)
+    assert Links(H100, 1.0, 128, light=True).transfer(op, STEP) == Links(H100, 1.0, light=True).transfer(op, STEP)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracle import OracleJob, run_oracle
+from oracle import OracleJob, OracleLimits, run_oracle
 from oracle_fleet import (
     OracleAutoscaler,
     OracleClients,
@@ -201,6 +201,15 @@ def test_autoscaling(case, scaler):
 def test_clients(case, data):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, data.draw(clients_for(len(jobs), sessions=not concurrency)), concurrency)
+
+
+def test_a_deadline_at_the_very_end_of_a_step_ends_the_wait():
+    """The second sending starts 0.05 s after the first, as its deadline does: four tokens of five are computed then."""
+    jobs = [OracleJob(arrival_s, prompt, 1) for arrival_s, prompt in ((0.0, 1), (0.0, 1), (0.0546875, 5))]
+    pool = OraclePool(OracleLimits(1, 1, 5, 1, full_prompt_must_fit=False), seconds, 1)
+    scaler = OracleAutoscaler(0.5, 1, 0, "concurrency", 0.015625, 0.0, 0.03)
+    clients = OracleClients(timeout_s=0.03, max_retries=2, retry_delay_s=0.02)
+    assert compare(jobs, OracleFleet(pool, autoscaler=scaler), clients).abandoned == [0, 1, 2]
 
 
 @st.composite

@@ -29,7 +29,9 @@ TABLE = StepTable(
     draft_s=13 * np.arange(65) * UNIT_S,
     loaded_s=17 * UNIT_S,
     least_s=1500 * UNIT_S,
+    prompt_least_s=1900 * UNIT_S,
 )
+GRAPH_TOKENS = 12
 BLOCK_SIZES = st.sampled_from([1, 2, 3, 16])
 
 
@@ -54,7 +56,8 @@ def seconds(batch: OracleBatch) -> float:
         + TABLE.loaded_s * batch.loaded_tokens
         + windowed_s
     )
-    return max(worked_s, TABLE.least_s)
+    by_host = prompts and sum(new for new, _ in batch) > GRAPH_TOKENS
+    return max(worked_s, TABLE.prompt_least_s if by_host else TABLE.least_s)
 
 
 def requests_of(jobs: list[OracleJob], concurrency: int) -> Requests:
@@ -89,6 +92,8 @@ def limits_of(rules: OracleLimits) -> Limits:
         draft_tokens=rules.draft_tokens,
         expected_acceptance=rules.expected_acceptance,
         async_scheduling=rules.async_scheduling,
+        graph_tokens=GRAPH_TOKENS,
+        turnaround_s=rules.turnaround_s,
         window=rules.window,
         full_groups=rules.full_groups,
         window_groups=rules.window_groups,
@@ -180,6 +185,7 @@ def cases(
         block_size=block_size,
         full_prompt_must_fit=draw(st.booleans()),
         concurrency=draw(st.sampled_from([0, 0, 1, 3])),
+        turnaround_s=draw(st.sampled_from([0.0, 0.003, 0.03])),
         **rules,
     )
     alone = OracleEngine(limits).blocks_for(longest + drafts)

@@ -6,8 +6,13 @@ import pytest
 
 import simulator
 from simulator import Scenario, Workload, compare, deploy, load_workload, own_offer, parse_slo
+from simulator.deployment import default_layout
+from simulator.estimate import Batch, estimate
+from simulator.lengths import Fixed, Independent
+from simulator.model import load_model
 from simulator.plan import answer, capacity
 from simulator.plan_plots import costs
+from simulator.workload import OpenLoop
 
 CHAT = load_workload("chat")
 SLO = parse_slo("ttft:500ms,tpot:50ms")
@@ -87,3 +92,13 @@ def test_a_picture_tells_deployments_apart():
 def test_the_public_face_is_complete():
     for name in simulator.__all__:
         assert getattr(simulator, name) is not None
+
+
+def test_a_pipeline_of_two_stages_with_one_slot_works_on_one_batch():
+    """llama.cpp sets one context aside by default: the other stage has none of its own to work on."""
+    layout = default_layout(load_model("llama-2-13b"), pp=2, dtypes=("q4_K_M", ""))
+    deployment = deploy("llama-2-13b", "rtx-4090", "llama.cpp", layout)
+    load = Workload(OpenLoop(0.1), Independent(Fixed(128), Fixed(16)), 20)
+    found = Scenario(deployment, load).report(load)
+    alone = estimate(deployment, Batch(1, 128, 16)).expected
+    assert found.metrics["tpot"]["median"] == pytest.approx(alone.tpot_s, rel=0.01)

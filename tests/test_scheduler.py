@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from oracle import OracleLimits, OracleResult, run_oracle
 
 from simulator import state, work
+from simulator.errors import WorkloadError
 from simulator.prefix import blocks_per_unit
 from simulator.queues import dequeue, enqueue
 from simulator.roofline import StepTable
@@ -358,3 +359,10 @@ def test_the_queue_is_in_order_whoever_leaves_it(rows, leaving, by_priority):
         assert s.book[0].head == index
         dequeue(s, index)
     assert s.book[0].waiting == s.book[0].waiting_blocks == 0
+
+
+def test_requests_that_no_step_can_take_are_told_not_left_out():
+    requests = Requests(np.zeros(2), np.array([16, 40]), np.array([4, 4]))  # a step has 32 tokens
+    with pytest.raises(WorkloadError, match="1 of 2 requests that wait for ever"):
+        simulate(limits(chunked_prefill=False), TABLE, requests)
+    assert np.isfinite(simulate(limits(), TABLE, requests).finished_s).all()

@@ -120,6 +120,10 @@ def test_a_step_at_achieved_rates():
     assert taken["engine host time"] == pytest.approx(6.0)
 
 
+ARRAYS = ("token_s", "logit_s", "slopes", "draft_s")
+DEVICES = ("h200-sxm", "gb200")
+
+
 @pytest.mark.parametrize("share", [0.5, 2.0])
 def test_a_step_takes_no_less_than_its_launches(share):
     """Without a captured graph the host launches while the device works; only what is left to launch adds to a step."""
@@ -129,8 +133,30 @@ def test_a_step_takes_no_less_than_its_launches(share):
     assert bound.seconds(count(BATCH)) == pytest.approx(max(1.0, share) * own_s)
     assert bound.seconds(Counts()) == free.seconds(Counts())  # no step, no launch
     found, table = bound.table(16, 4), free.table(16, 4)
-    assert found.least_s == share * own_s
-    assert all(np.array_equal(one, other) for one, other in zip(found[:-1], table[:-1], strict=True))
+    assert found == table._replace(least_s=share * own_s, **{name: getattr(found, name) for name in ARRAYS})
+    assert all(np.array_equal(getattr(found, name), getattr(table, name)) for name in ARRAYS)
+
+
+@pytest.mark.parametrize("share", [0.5, 2.0])
+def test_a_step_with_prompts_takes_no_less_than_the_launches_of_its_kernels(share):
+    free = step(TINY, device(1e6, 1e5))
+    own_s = free.seconds(count(BATCH))
+    bound = replace(free, prompt_least_s=share * own_s)
+    assert bound.seconds(count(BATCH)) == pytest.approx(max(1.0, share) * own_s)
+    decode = Counts(steps=1.0, tokens=2.0, logits=2.0, decode_reads=20.0)
+    assert bound.seconds(decode) == free.seconds(decode)  # its kernels are in a captured graph
+    graph = replace(bound, graph_tokens=int(count(BATCH).tokens))
+    assert graph.seconds(count(BATCH)) == free.seconds(count(BATCH))  # so are those of prompts, up to so many tokens
+    assert bound.table(16, 4).prompt_least_s == share * own_s
+
+
+def test_the_host_launches_each_kernel_of_a_prompt_and_a_slower_host_takes_longer():
+    """Qwen3-30B-A3B: 48 layers of 13 kernels, six for the experts, an embedding and a head; Grace 2.75 times."""
+    launch_s = float(load_engine("tensorrt-llm").kernels[0].prompt_launch_s)
+    found = {each: deploy("qwen3-30b-a3b", each, "tensorrt-llm").step_model().prompt_least_s for each in DEVICES}
+    assert found["h200-sxm"] == pytest.approx((48 * 13 + 2) * launch_s)
+    assert found["gb200"] == pytest.approx(2.75 * found["h200-sxm"])
+    assert deploy("qwen3-30b-a3b", "gb200", "tensorrt-llm").step_model(light=True).prompt_least_s == 0.0
 
 
 def test_every_layer_is_launched_but_at_the_speed_of_light():
@@ -301,3 +327,13 @@ def test_layers_reach_their_measured_share(name):
     off = np.array(ours) / list(measured.values()) - 1
     assert np.abs(off).mean() <= 1.5 * stated_error
     assert -0.25 < off.min() <= off.max() < 0.16
+
+
+def test_a_router_in_fp32_takes_the_cores_without_tensor_units():
+    """7,000 tokens, 3,072 x 256 in 62 layers: 0.68 TFLOP at 67 TFLOP/s; 62 x 3.1 MB of weights in 32 bits."""
+    deployment = deploy("minimax-m2.5", "h200-sxm")
+    ideal = {cost.name: cost for cost in deployment.step_model(light=True).explain(Counts(steps=1.0, tokens=7000.0))}
+    assert float(ideal["router"].flops) == 2 * 7000 * 3072 * 256 * 62
+    assert float(ideal["router"].compute_s) == pytest.approx(0.6827e12 / 67e12, rel=1e-3)
+    router = next(op for op in deployment.ops if op.name == "router")
+    assert router.weight_bytes == 4 * 3072 * 256

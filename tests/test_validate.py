@@ -73,6 +73,29 @@ def test_a_bad_cell_names_its_line(tmp_path, row, message):
     assert message in str(error.value)
 
 
+def test_a_row_that_cannot_be_read_is_listed_beside_those_that_can(tmp_path):
+    bad = [{"metric": "tpt_ms"}, {"metric": "tpot_ms", "value": "n/a"}, {"metric": "tpot_ms", "input_len": "nan"}]
+    path = write(
+        tmp_path / "some.csv", {"metric": " TPOT_MS ", **FIXED, "stat": "Mean"}, *({**FIXED, **each} for each in bad)
+    )
+    head, *rest = path.read_text().splitlines()
+    path.write_text("\n".join(["\ufeff" + head.upper(), *rest, ",,,"]))
+    found = predict(read_measurements(path), level=0.8)
+    assert [each.value is not None for each in found] == [True, False, False, False]
+    reasons = "line 3: metric 'tpt_ms' is not known", "line 4: value 'n/a'", "line 5: input_len 'nan'"
+    assert all(said in each.reason for said, each in zip(reasons, found[1:], strict=True))
+    arguments = ["validate", str(path), "--format", "csv"]
+    lines = list(csv.DictReader(io.StringIO(CliRunner().invoke(build(arguments), arguments).stdout)))
+    assert [line["measured"] for line in lines] == ["10", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("stated", "name"), [("FP8 ", "fp8"), ("bfloat16", "bf16"), ("W4A16", "int4"), ("q4_K_M", "q4_K_M")]
+)
+def test_number_formats_go_by_many_names(tmp_path, stated, name):
+    assert place(setup(tmp_path, weight_dtype=stated, **FIXED)).deployment.layout.weight_dtype == name
+
+
 def test_a_missing_column_and_a_broken_file_are_three_part_errors(tmp_path):
     path = tmp_path / "short.csv"
     path.write_text("model,metric,value\n")
@@ -116,8 +139,8 @@ def test_the_load_says_the_regime(tmp_path, row, regime):
         ("vLLM", "vLLM ~0.5-0.6", "vllm-0.5"),
         ("vLLM", "2023", "vllm-0.2"),
         ("vLLM 0.6.5.dev964+mlperf50, Pytorch 2.7.0a0", "2025-04", "vllm-0.5"),
-        ("TensorRT-LLM + Triton", "0.14.0", "tensorrt-llm-0.5"),
-        ("TensorRT 10.11, CUDA 12.9", "2025-09", "tensorrt-9"),
+        ("TensorRT-LLM + Triton", "0.14.0", "tensorrt-llm-0.11"),
+        ("TensorRT 10.11, CUDA 12.9", "2025-09", "tensorrt-10.8"),
         ("llama.cpp Vulkan", "b7361", "llama.cpp-vulkan-b6000"),
         ("ik_llama.cpp CPU (iqk_mul_mat)", "2024-07", "ik-llama.cpp-b3441"),
     ],
@@ -168,6 +191,16 @@ def test_blended_throughput_counts_both_sides_over_the_whole_time(tmp_path):
     assert found.value("e2e_latency_ms", "mean") == pytest.approx(1e3 * found.e2el_s["mean"])
 
 
+def test_requests_and_prompts_per_second_go_with_the_tokens(tmp_path):
+    for load in (FIXED, CLOSED):
+        found = outcome(setup(tmp_path, **load))
+        requests_per_s = found.value("req_s", "mean")
+        assert found.value("throughput_out_tok_s", "mean") == pytest.approx(128 * requests_per_s, rel=0.01)
+        total = found.value("throughput_total_tok_s", "mean")
+        assert total == pytest.approx((1024 + 128) * requests_per_s, rel=0.01)
+    assert found.value("throughput_in_tok_s", "mean") == pytest.approx(1024 * requests_per_s, rel=0.01)
+
+
 def test_llama_bench_rates(tmp_path):
     row = {"hardware": "RTX 4090", "engine": "llama.cpp", "engine_version": "b6000", "weight_dtype": "F16", "batch": 1}
     prompts = outcome(setup(tmp_path, **row, load="single stream", input_len=512, output_len=0))
@@ -208,6 +241,19 @@ def test_nothing_beats_the_speed_of_light(tmp_path):
     assert [each.measurement.id for each in beating_light(found)] == ["row-0"]  # 16 GB in 3 ms is 5.3 TB/s
 
 
+def test_a_request_that_no_cache_holds_is_refused_by_name(tmp_path):
+    row = {"metric": "ttft_ms", **CLOSED, "input_len": 1_000_000}
+    (found,) = predict(read_measurements(write(tmp_path / "long.csv", row)))
+    assert "a request of 1,000,1" in found.reason
+    assert "has room for" in found.reason
+
+
+def test_percentiles_of_a_batch_are_over_its_steps(tmp_path):
+    found = outcome(setup(tmp_path, **FIXED, input_len=64)).tpot_s
+    assert found["median"] == pytest.approx(found["mean"], rel=1e-3)  # steps grow in a straight line
+    assert found["mean"] < found["p90"] < found["p95"] < found["p99"] < 1.1 * found["mean"]
+
+
 # ------------------------------------------------------------------------------------------------------- scores
 
 
@@ -234,12 +280,12 @@ def test_what_is_not_covered_is_counted_with_its_reason(tmp_path):
         {"metric": "tpot_ms", **FIXED, "hardware": "Nobody-9000"},
         {"metric": "tpot_ms"},
         {"metric": "tpot_ms", **FIXED, "weight_dtype": "int3-odd"},
-        {"metric": "req_s", **FIXED},
+        {"metric": "pp_tok_s", **FIXED, "input_len": "", "notes": "decode alone"},
     ]
     found = predict(read_measurements(write(tmp_path / "many.csv", *rows)))
     reasons = list(not_covered(found))
     assert sum(not_covered(found).values()) == 5
-    for part in ("Nobody-7B", "Nobody-9000", "does not say how requests came", "int3-odd", "metric req_s"):
+    for part in ("Nobody-7B", "Nobody-9000", "does not say how requests came", "int3-odd", "pp_tok_s is not defined"):
         assert any(part in reason for reason in reasons), part
     summary = as_json(found, ["A"])
     assert (summary["rows"], summary["rows_predicted"]) == (6, 1)
@@ -303,7 +349,7 @@ def test_the_command_prints_json_csv_and_text(tmp_path):
     assert lines[1]["predicted"] == "" and "Nobody-7B" in lines[1]["reason"]
     text = call(path).stdout
     assert "Errors by metric and regime" in text
-    assert "Not covered, 1 rows" in text
+    assert "Not covered, 1 row: " in text
 
 
 def test_the_command_draws_predicted_over_measured(tmp_path):

@@ -40,7 +40,8 @@ def written(fits: Fits) -> None:
             text = _sourced(path.read_text(), _key(block), _sample(fits, name))
             if not block.families:
                 text = _times(text, values, _key(block))
-            path.write_text(_ruled(text, fit, {k: v for k, v in values.items() if k not in TIMES}))
+            shares = {k: v for k, v in values.items() if k not in TIMES}
+            path.write_text(_ruled(text, fit, shares) if shares else text)  # else its kernels are another engine's
 
 
 def _key(block: Block) -> str:
@@ -67,9 +68,7 @@ def _sourced(text: str, key: str, sample: str) -> str:
 
 def _times(text: str, values: Values, key: str) -> str:
     for name in TIMES & values.keys():
-        seconds = values[name]
-        unit = next((each for each in ("s", "ms") if seconds >= UNITS[each]), "us")
-        figure = f"  {name}: {{value: {_short(seconds / UNITS[unit])} {unit}, source: {key}}}"
+        figure = f"  {name}: {{value: {_written(name, values[name])}, source: {key}}}"
         text = re.sub(rf"^  {name}: \{{.*$", figure, text, flags=re.MULTILINE)
     return text
 
@@ -86,7 +85,7 @@ def _ruled(text: str, fit: Fit, values: Values) -> str:
         rules = [rule, *rules] if families else [*rules, rule]
     seen = (fit.curves.placed[fit.curves.rows[at].id] for at in fit.seen)
     rule["fitted_on"] = sorted({placed.deployment.hardware.family for placed in seen})
-    rule.update({name: {"value": _short(value), "source": _key(fit.block)} for name, value in values.items()})
+    rule.update({name: {"value": _written(name, value), "source": _key(fit.block)} for name, value in values.items()})
     lines = ["kernels:"]
     for each in rules:
         parts = [_part(name, value) for name, value in each.items()]
@@ -99,9 +98,17 @@ def _part(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return f"{name}: {str(value).lower()}"
     if isinstance(value, list):
-        return f"{name}: [{', '.join(value)}]"
+        return f"{name}: [{', '.join(map(str, value))}]"
     why = f"source: {value['source']}" if "source" in value else f'guess: "{value["guess"]}"'
     return f"{name}: {{value: {value['value']}, {why}}}"
+
+
+def _written(name: str, value: float) -> str:
+    """Return a figure as a profile has it: times, whose names end so, in a handy unit."""
+    if not name.endswith("_s"):
+        return _short(value)
+    unit = next((each for each in ("s", "ms") if value >= UNITS[each]), "us")
+    return f"{_short(value / UNITS[unit])} {unit}"
 
 
 def _short(value: float) -> str:
