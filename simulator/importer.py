@@ -235,6 +235,7 @@ def _ffn(fields: Fields, model_type: ModelType, routed: bool) -> dict[str, Any]:
         latent=fields.maybe("moe_latent_size"),
         router_bias=model_type.router_bias,
         router_scale=model_type.router_scale,
+        router_dtype=model_type.router_dtype,
         expert_bias=model_type.expert_bias,
     )
     return {**block, **plain}

@@ -51,6 +51,7 @@ class ModelType:
     indexer: Callable[[Fields], dict[str, Any]] | None = None
     router_bias: bool = False
     router_scale: bool = False
+    router_dtype: str = ""
     expert_bias: bool = False
     shared_gate: bool = False
     expert_width: tuple[str, ...] = ()
@@ -224,7 +225,9 @@ MODEL_TYPES: dict[str, ModelType] = {
     "llama4_text": _LLAMA4,
     "minicpm3": ModelType({"tie_word_embeddings": True}, latent=True, refused=("attention_bias", "mlp_bias")),
     "ministral3": ModelType({"head_dim": 128, "num_key_value_heads": 8}, always),
-    "minimax_m2": ModelType({"head_dim": 128}, qk_norm="full", router_bias=True, expert_width=WIDTH),
+    "minimax_m2": ModelType(
+        {"head_dim": 128}, qk_norm="full", router_bias=True, router_dtype="fp32", expert_width=WIDTH
+    ),
     "mistral": ModelType({"num_key_value_heads": 8, "sliding_window": 4096}, always),
     "mixtral": ModelType({"num_key_value_heads": 8}, always, expert_width=WIDTH),
     "mpt": ModelType(_MHA | {"tie_word_embeddings": True}, gated=False, derive=rules.four_fold),

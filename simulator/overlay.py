@@ -300,23 +300,27 @@ def preset(overlay: Overlay) -> dict[str, Any]:
     raw = read_yaml(find(KIND, overlay.shipped.id))
     sources: dict[str, Any] = dict(raw["sources"])
     rule: dict[str, Any] = {"devices": (overlay.hardware.id,)}
-    for name, figure in _figures(overlay.engine.kernels[0]):
-        rule[name] = {"value": float(f"{figure:.4g}"), "source": _key(sources, figure.source)}
+    for name, value in _stated(overlay.engine.kernels[0]):
+        rule[name] = _written(name, value, sources) if isinstance(value, Figure) else value
     rule["residuals"] = overlay.residuals
-    host = {
-        name: {"value": f"{getattr(overlay.engine.overheads, name) * 1e6:.4g} us", "source": rule["compute"]["source"]}
-        for name in TIMES
-    }
+    host = {name: _written(name, getattr(overlay.engine.overheads, name), sources) for name in TIMES}
     others = [each for each in raw.get("kernels", ()) if tuple(each.get("devices", ())) != (overlay.hardware.id,)]
     return {**raw, "sources": sources, "overheads": {**raw["overheads"], **host}, "kernels": (rule, *others)}
 
 
-def _figures(rule: Kernels) -> Iterator[tuple[str, Figure]]:
-    """Yield what a rule says beyond the defaults."""
+def _stated(rule: Kernels) -> Iterator[tuple[str, Any]]:
+    """Yield what a rule says beyond the defaults, but for what it holds of."""
     for name, field in type(rule).model_fields.items():
         value = getattr(rule, name)
-        if isinstance(value, Figure) and value is not field.default:
+        says = value is not field.default if isinstance(value, Figure) else value != field.default
+        if says and name not in ("families", "devices", "residuals"):
             yield name, value
+
+
+def _written(name: str, figure: Figure, sources: dict[str, Any]) -> dict[str, Any]:
+    """Return a figure as a profile has it; the names of times end in _s."""
+    value = f"{figure * 1e6:.4g} us" if name.endswith("_s") else float(f"{figure:.4g}")
+    return {"value": value, "source": _key(sources, figure.source)}
 
 
 def _key(sources: dict[str, Any], source: Source) -> str:

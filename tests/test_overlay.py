@@ -172,6 +172,8 @@ def test_the_preset_is_the_shipped_one_but_for_what_was_measured():
         assert getattr(rule, name) == pytest.approx(getattr(found.engine.kernels_on(DEVICE), name), rel=1e-3)
         assert getattr(rule, name).source.evidence == "measured"
         assert "18 rows of 6 setups" in getattr(rule, name).source.text
+    ours = found.shipped.kernels_on(DEVICE)
+    assert (rule.streams, rule.fitted_on, rule.prompt_launch_s) == (ours.streams, ours.fitted_on, ours.prompt_launch_s)
     kinds = {f"{metric} fixed_batch": 6 for metric in METRICS}
     assert {kind: len(values) for kind, values in rule.residuals.items()} == kinds
     assert read.overheads.request_s == pytest.approx(found.engine.overheads.request_s, rel=1e-3)
