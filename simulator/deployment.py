@@ -148,6 +148,11 @@ class Deployment:
         table = self.step_model(light=light).table(self.max_num_batched_tokens, self.max_num_seqs)
         return StepTable._make(part * self.step_factor for part in table)
 
+    @property
+    def graph_tokens(self) -> int:
+        """Tokens of a step with prompts that captured graphs launch at most, one on each data-parallel rank."""
+        return self.engine.graph_tokens * self.layout.dp
+
     def step_model(self, *, light: bool = False) -> StepModel:
         """Return the seconds of its steps, or the speed of light that no kernel can beat."""
         offload, engine = self.settings.offload, self.engine
@@ -155,11 +160,13 @@ class Deployment:
         if self.layout.pp > 1:
             kernels = kernels.model_copy(update={"launch": kernels.launch * kernels.split_launch})
         by_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
-        each_s = engine.overheads.sequence_s / self.layout.dp  # a rank's process handles the sequences of its own
+        of_sequences = {  # a rank's process handles the sequences of its own
+            name: getattr(engine.overheads, name) / self.layout.dp for name in ("sequence_s", "cached_token_s")
+        }
         return StepModel(
             self.ops if light else self._step_ops,
             self.hardware,
-            engine.overheads.model_copy(update={"sequence_s": each_s}),
+            engine.overheads.model_copy(update=of_sequences),
             light=light,
             kernels=kernels,
             draft_ops=self.draft.ops,
@@ -170,7 +177,7 @@ class Deployment:
             context_tokens=self.context_tokens,
             least_s=0.0 if light else self._host_s(kernels),
             prompt_least_s=0.0 if light else self._prompt_host_s(kernels),
-            graph_tokens=engine.graph_tokens,
+            graph_tokens=self.graph_tokens,
         )
 
     @property
@@ -188,7 +195,7 @@ class Deployment:
 
     def _prompt_host_s(self, kernels: Kernels) -> float:
         """Return the seconds that the host takes to launch a step with prompts, kernel by kernel."""
-        launches = sum(op.launches * op.repeats for op in self.ops)
+        launches = sum(op.launches * op.repeats for op in self._step_ops)
         return launches * float(kernels.prompt_launch_s or 0.0) * float(self.hardware.host_slowness or 1.0)
 
     def _loaded_token_s(self, *, light: bool) -> float:

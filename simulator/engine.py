@@ -16,7 +16,7 @@ from simulator.work import Array, Counts
 
 KIND = "engines"
 UNITY = Figure(1.0, Source(text="the kernels that the device was measured with", date="", evidence="derived"))
-NO_TIME = Figure(0.0, Source(text="the engine is not known to need it", date="", evidence="derived"))
+NO_TIME = Figure(0.0, Source(text="it is left out, or not known of the engine", date="", evidence="derived"))
 EXPERTS = Figure(
     0.65,
     Source(
@@ -240,9 +240,9 @@ class Engine(Profile):
     graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
     drift_tokens: Annotated[int, Field(ge=0)] = 0  # guess: outputs of equal requests differ by so many, see loads.py
     every_expert: bool = False  # a token passes all experts, and what the router did not choose is dropped
-    one_text: bool = False  # all sequences of a batch are the same text
+    one_text: bool = False  # all sequences of a batch are the same text; of measured loads (recipes.py) alone
     fp8_cache: bool = False  # the cache is fp8 where the weights are fp8 or fp4
-    adapters: bool = False  # products of low-rank adapters (LoRA) beside each of a layer's
+    adapters: bool = False  # products of low-rank adapters (LoRA) beside each of a layer's; of measured loads alone
     memory: MemoryRule
     overheads: Overheads
     kernels: tuple[Kernels, ...] = ()

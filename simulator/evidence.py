@@ -6,7 +6,7 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from simulator.deployment import Deployment
-from simulator.engine import UNITY, Engine
+from simulator.engine import NO_TIME, UNITY, Engine
 from simulator.formats import number_format
 from simulator.hardware import Hardware
 from simulator.offload import host_of
@@ -56,7 +56,10 @@ def basis(deployment: Deployment) -> list[Basis]:
     if there:
         speeds += _speeds(host_of(hardware, deployment.settings.offload), engine, there)
     kernels = _kernels(deployment)
-    overheads = figures(engine.overheads, "overheads")
+    overheads = (each for each in figures(engine.overheads, "overheads") if each[1].source != NO_TIME.source)
+    if engine.kernels_on(hardware).prompt_launch_s:
+        host = _of(hardware, "host_slowness")
+        speeds += [Basis(hardware.id, path, float(figure), figure.source) for path, figure in host]
     speeds += [Basis(engine.id, path, float(figure), figure.source) for path, figure in (*kernels, *overheads)]
     return [*speeds, Basis(engine.id, "scheduling rules", None, engine.rules), *memory_basis(deployment)]
 
@@ -67,7 +70,7 @@ def _kernels(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
     rates = Rates(deployment.hardware, kernels)
     dense = all(op.experts is None for op in ops)
     idle = {
-        "kernels.link": all(op.rate != "all_reduce" for op in ops),
+        **dict.fromkeys(("kernels.link", "kernels.one_shot_tokens"), all(op.rate != "all_reduce" for op in ops)),
         **dict.fromkeys(("kernels.experts", "kernels.expert_tile"), dense),
         "kernels.split_launch": deployment.layout.pp == 1,
         **dict.fromkeys(

@@ -19,8 +19,9 @@ from simulator.workload import ClosedLoop, OpenLoop, Workload
 IMX_RATIO = 0.8  # InferenceMAX draws both lengths from [0.8, 1] x nominal (shared/measurements/README.md, pitfall 1)
 SPREADS = mlperf.SPREAD, mlperf.SPREAD  # guess: of prompts and outputs of data sets of which only means are known
 SHAREGPT_SPREADS = 0.62, 0.15  # in the 300 requests of LLMServingSim's replays
-JITTER = 0.002  # clients with equal requests drift apart by milliseconds; outputs that differ by a token, or by the
-# Engine.drift_tokens of a front end that answers one after the other, stand for it
+# Clients with equal requests drift apart by milliseconds: outputs that differ by a token, or by the Engine.drift_tokens
+# of a front end that answers one after the other, stand for it
+JITTER = 0.002
 GATHERED_STEPS = 20  # batch_wait_timeout_iters of InferenceMAX's TensorRT-LLM scripts, see `gathered_steps`
 AIPERF_PROMPTS = 100  # AIPerf draws so many prompts and repeats them (--num-dataset-entries of its versions of 2025)
 UNITS = 32  # that a repeated prompt is cached in: fewer than the engine's blocks, for speed
@@ -28,7 +29,7 @@ ROUNDS = 10  # requests per place of a closed loop, as InferenceMAX and most loa
 LONGEST = 4  # guess: data sets cut at so many times their mean
 OFFLINE_REQUESTS, OPEN_REQUESTS = 3_000, 2_000
 MAX_STEPS_TOKENS = 12_000_000  # output tokens of one simulation: fewer requests where they are very long
-WAVES = 8  # full batches that MLPerf's runs, of ten minutes and more, have at least: else most of one is its drain
+WAVES = 8  # guess: full batches of MLPerf's runs, of ten minutes and more, at least: else most of one is its drain
 
 
 class _Load(NamedTuple):
@@ -55,8 +56,8 @@ def _lengths(setup: Setup, model: str, engine: Engine) -> _Load:
     if limit := answer_limit(setup):
         return _Load(Independent(Fixed(round(prompt)), Ended(output, limit)), output)
     if setup.regime == "closed_loop" and engine.policy == "continuous":  # prompts-first keeps the waves together
-        drift = max(engine.drift_tokens, math.ceil(JITTER * output))
-        spread = Uniform(max(1, round(output) - drift), round(output) + drift)
+        drift = min(max(engine.drift_tokens, math.ceil(JITTER * output)), round(output) - 1)
+        spread = Uniform(round(output) - drift, round(output) + drift)
         return _Load(Independent(Fixed(round(prompt)), spread), output)
     return _Load(Independent(Fixed(max(1, round(prompt))), Fixed(max(1, round(output)))), output)
 

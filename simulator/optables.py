@@ -1,7 +1,7 @@
 """Measured ops to the seconds of a step: tables by shape and tokens, attention by lengths, corrected by a few steps.
 
-No engine is needed here: the tables are numbers, recorded or fresh. The result is a `StepTable`, so the simulator runs
-on measured ops exactly as it runs on a profile.
+No engine is needed here: the tables are numbers, and their file a record. The result is a `StepTable`, so the simulator
+runs on measured ops exactly as it runs on a profile.
 """
 
 import json

@@ -102,7 +102,8 @@ def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
         prompt = DEFAULT_LENGTHS[0]
     queues = deployment.engine.policy in ("continuous", "prompts-first") and not deployment.engine.is_reserved
     if queues and output > 1 and not light and size * (depth + prompt + output) > _cache_tokens(deployment):
-        return _under_load(replace(setup, concurrency=size * placed.copies), placed, light=light)
+        queued = replace(setup, concurrency=size * placed.copies, output_tokens=float(output))
+        return _under_load(queued, placed, light=light)
     model = deployment.step_model(light=light)
     together = 1 if "ttft of one user" in setup.notes else size
     ttft_s = _prefill_s(deployment, model, together, prompt, depth) if prompt else 0.0

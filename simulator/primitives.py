@@ -8,7 +8,7 @@ from simulator.errors import NotModelledError
 from simulator.formats import number_format
 from simulator.work import Counts, Layout, Op, Part
 
-ADAPTER_TRAFFIC = 1.5  # of a product's: its result is read, too
+ADAPTER_TRAFFIC = 1.5  # guess: of a product's: its result is read, too
 SINGLE = Layout()
 Ops = tuple[Op, ...]
 Positive = Annotated[int, Field(gt=0)]

@@ -98,7 +98,8 @@ def rules_of(setup: Setup, model: Model, hardware: Hardware, engine: Engine) -> 
 def _caps_at_concurrency(setup: Setup) -> bool:
     """Tell whether scripts set max_num_seqs to the requests in flight.
 
-    `--max-num-seqs $CONC` in InferenceMAX's of vLLM (SemiAnalysisAI/InferenceX benchmarks/, read 2026-11-22).
+    `--max-num-seqs $CONC` in InferenceMAX's of vLLM (SemiAnalysisAI/InferenceX benchmarks/, read 2026-11-22), and the
+    consumer cards' runner.
     """
     return _is_consumer(setup) or ("IMX workload" in setup.notes and setup.engine.lower().startswith("vllm"))
 
@@ -130,7 +131,8 @@ def runs_asynchronously(setup: Setup) -> bool:
     """Tell whether vLLM ran with `--async-scheduling`, its default from 0.14 on, which InferenceMAX set before.
 
     benchmarks/70b_fp8_{h100,h200,mi300x,mi325x}_slurm.sh, 70b_fp8_b200_docker.sh and gptoss_fp4_*.sh of
-    github.com/SemiAnalysisAI/InferenceX (read 2026-11-22).
+    github.com/SemiAnalysisAI/InferenceX (read 2026-11-22); that its other scripts do is a guess. The whole preset of
+    0.14 is taken then: its host times are those of steps decided ahead.
     """
     return "IMX workload" in setup.notes and setup.engine.lower().startswith("vllm")
 

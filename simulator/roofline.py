@@ -245,8 +245,8 @@ def _cost(op: Op, counts: Counts, kernel_s: Array, launch_s: float = 0.0, **alon
 class StepTable(NamedTuple):
     """A step model tabulated for the event loop.
 
-    seconds = max(least_s, token_s[T] + logit_s[n] + draft_s[decodes] + slopes . attention counts
-    + loaded_s x tokens from the host, prompt_least_s where the host launches prompts).
+    seconds = max(least_s, prompt_least_s where the host launches prompts, token_s[T] + logit_s[n] + draft_s[decodes]
+    + slopes . attention counts + loaded_s x tokens from the host).
     """
 
     token_s: npt.NDArray[np.float64]
@@ -276,7 +276,7 @@ class StepModel:
     loaded_token_s: float = 0.0  # to bring the cache of a token back from the host
     host_cost: Callable[[Op, Counts], Cost] | None = None  # of ops that lie on the host
     context_tokens: int = CAPTURED_TOKENS  # of one sequence at most
-    least_s: float = 0.0  # of a step: what the host takes to launch it (Kernels.layer_launches), the same
+    least_s: float = 0.0  # of a step: what the host takes to launch it (Kernels.layer_launches)
     prompt_least_s: float = 0.0  # of a step with prompts (Kernels.prompt_launch_s)
     graph_tokens: int = 0  # of a step with prompts that a captured graph launches, at most
 

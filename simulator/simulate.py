@@ -85,6 +85,15 @@ def step_seconds(s: State, table: StepTable, prompt_s: float) -> float:
 
 
 @compiled
+def added_seconds(s: State, table: StepTable, seconds: float) -> float:
+    """Return what the prompts of the scheduled step add to it, which takes `seconds` with them."""
+    book = s.book[0]
+    if book.prompt_tokens == 0:
+        return 0.0
+    return seconds - (max(_decode_seconds(s, table), table.least_s) if book.decode_now > 0 else 0.0)
+
+
+@compiled
 def _decode_seconds(s: State, table: StepTable) -> float:
     """Return how long the scheduled step would take without its prompts, 0 where nothing decodes."""
     book, drafts = s.book[0], s.limits.draft_tokens
@@ -215,9 +224,8 @@ def _burst(s: State, table: StepTable, clock: Floats, steps: npt.NDArray[np.void
     for index in range(len(steps)):
         if begin(s, clock) == 0:
             return index
-        prompt_s = prompt_seconds(s, table)
-        seconds = step_seconds(s, table, prompt_s)
-        note(s, steps, index, clock[0], seconds, prompt_s)
+        seconds = step_seconds(s, table, prompt_seconds(s, table))
+        note(s, steps, index, clock[0], seconds, added_seconds(s, table, seconds))
         end(s, clock, seconds)
     return len(steps)
 

@@ -11,7 +11,7 @@ from simulator.workload import ClosedLoop, OpenLoop, Workload
 
 TRIES = 6  # simulations at most, beside the saturated one
 CLOSE = 0.9  # of a limit used: near enough, as MLPerf's servers use 0.8 to 0.99 of one
-STEADY = 0.2, 0.7  # of a saturated run's seconds: after the prompts of its first wave, before its drain
+STEADY = 0.2, 0.7  # guess: of a saturated run's seconds: after the prompts of its first wave, before its drain
 SERVED = 0.98  # guess: of what is served without limits, what a server is still sent: MLPerf entries 0.87 to 0.98
 LIKELY = 1.15  # guess: times the asked rate; a capacity predicted beyond it is one that the source did not use
 
@@ -57,7 +57,8 @@ def _steady_per_s(report: Report) -> float:
     steps, outputs = report.run.steps, report.run.requests.output_tokens
     starts, ends = (share * report.duration_s for share in STEADY)
     inside = (steps.start_s >= starts) & (steps.start_s < ends)
-    return float(steps.decodes[inside].sum() / (ends - starts) / max(1.0, outputs.mean() - 1.0))
+    decoded = float(steps.decodes[inside].sum() / max(1.0, outputs.mean() - 1.0))
+    return decoded / (ends - starts) or len(outputs) / report.duration_s
 
 
 def _used(report: Report, limits_s: tuple[float, float]) -> float:
