@@ -148,11 +148,6 @@ class Deployment:
         table = self.step_model(light=light).table(self.max_num_batched_tokens, self.max_num_seqs)
         return StepTable._make(part * self.step_factor for part in table)
 
-    @property
-    def graph_tokens(self) -> int:
-        """Tokens of a step with prompts that captured graphs launch at most, one on each data-parallel rank."""
-        return self.engine.graph_tokens * self.layout.dp
-
     def step_model(self, *, light: bool = False) -> StepModel:
         """Return the seconds of its steps, or the speed of light that no kernel can beat."""
         offload, engine = self.settings.offload, self.engine
@@ -177,7 +172,7 @@ class Deployment:
             context_tokens=self.context_tokens,
             least_s=0.0 if light else self._host_s(kernels),
             prompt_least_s=0.0 if light else self._prompt_host_s(kernels),
-            graph_tokens=self.graph_tokens,
+            graph_tokens=engine.graph_tokens,  # of all ranks: a prompt lies on one, and all wait for it
         )
 
     @property

@@ -41,7 +41,7 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
         host_units=plan.host_units(unit_tokens) if unit_tokens else 0,
         draft_tokens=deployment.draft_tokens,
         expected_acceptance=deployment.expected_acceptance,
-        graph_tokens=deployment.graph_tokens,
+        graph_tokens=engine.graph_tokens,
         turnaround_s=float(engine.overheads.request_s),
     )
 
