@@ -269,10 +269,10 @@ def names(kind: str) -> list[str]:
 def find(kind: str, name: str) -> Path:
     """Return the file of a profile, by its id, its name, one of its aliases, or its path ending in .yaml.
 
-    Capitals do not matter, nor do spaces, hyphens and underscores between words.
+    Capitals do not matter, nor do spaces, hyphens and underscores between words, nor an organisation on Hugging Face.
 
-    >>> find("hardware_profiles", "H100_SXM").stem
-    'h100-sxm'
+    >>> find("hardware_profiles", "H100_SXM").stem, find("model_profiles", "Llama 3.1 70B Instruct").stem
+    ('h100-sxm', 'llama-3.1-70b')
 
     Raises ProfileError with the nearest names.
     """
@@ -282,8 +282,9 @@ def find(kind: str, name: str) -> Path:
         if path.is_file():
             return path
     aliases = _aliases(kind, os.environ.get("INFERCAST_PROFILES"))
-    if _joined(name) in aliases:
-        return aliases[_joined(name)]
+    for each in (_joined(name), _joined(name).rpartition("/")[-1]):
+        if each in aliases:
+            return aliases[each]
     what = kind.removesuffix("_profiles").rstrip("s")
     remedy = f"{nearest(name, names(kind))}. `infercast profiles` lists all; they lie in {folders(kind)[-1]}"
     raise ProfileError(f"no {what} profile {name!r}", "no file and no alias has that name", remedy)
@@ -304,3 +305,4 @@ def _read_aliases(kind: str) -> Iterator[tuple[str, Path]]:
             profile = read_yaml(path)
             for alias in (path.stem, profile.get("name", path.stem), *(profile.get("aliases") or [])):
                 yield _joined(str(alias)), path
+                yield _joined(str(alias).rpartition("/")[-1]), path  # without the organisation on Hugging Face

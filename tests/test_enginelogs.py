@@ -55,6 +55,7 @@ def recorded(tmp_path_factory, deployment) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_small_loads_predict_a_load_that_they_do_not_know(recorded, deployment):
     found = check_logs(recorded, deployment)
     assert found.equal_steps == found.steps
