@@ -113,7 +113,7 @@ def conclude(w: World, request: int, at_s: float) -> None:
     hall, call = w.hall, w.calls[request]
     hall.left -= 1
     if w.rules.concurrency > 0 and hall.released < len(w.calls):
-        push(w, at_s + w.rules.network_s, hall.released)
+        push(w, at_s + w.rules.next_request_s, hall.released)
         hall.released += 1
     if call.follower != NOBODY and call.abandoned == 0:
         push(w, at_s + call.delay_s, call.follower)

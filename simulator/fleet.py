@@ -271,7 +271,7 @@ def _rules(fleet: Fleet, requests: Requests, clients: Clients) -> Any:
         interval_s=float(scaler.interval_s) if scaler else math.inf,
         down_delay_s=float(scaler.down_delay_s) if scaler else math.inf,
         cold_start_s=float(scaler.cold_start_s) if scaler else 0.0,
-        network_s=float(clients.network_s) + fleet.pool.limits.turnaround_s,
+        next_request_s=float(clients.network_s) + fleet.pool.limits.turnaround_s,
         timeout_s=float(clients.timeout_s),
         max_retries=clients.max_retries,
         retry_delay_s=float(clients.retry_delay_s),

@@ -12,7 +12,7 @@ from simulator.queues import enqueue
 from simulator.roofline import StepTable
 from simulator.routers import choose
 from simulator.scheduler import complete, schedule, wake_s
-from simulator.simulate import STEP, added_seconds, note, prompt_seconds, step_seconds
+from simulator.simulate import STEP, note, step_seconds
 from simulator.state import NOBODY, State, view
 from simulator.world import (
     World,
@@ -172,9 +172,9 @@ def _begin_steps(w: World, tables: Tables, now_s: float, steps: npt.NDArray[np.v
         if schedule(s, now_s) == 0:
             hall.wake_s = min(hall.wake_s, wake_s(s, now_s))
             continue
-        work_s = step_seconds(s, table, prompt_seconds(s, table))
+        work_s, prompt_s = step_seconds(s, table)
         end_s = _pass_stages(w, replica, now_s, work_s)
-        note(s, steps, rows, now_s, work_s if w.rules.places == 1 else end_s - now_s, added_seconds(s, table, work_s))
+        note(s, steps, rows, now_s, work_s if w.rules.places == 1 else end_s - now_s, prompt_s)
         steps[rows].work_s, steps[rows].replica = work_s, replica
         w.ends_s[place] = end_s
         row.busy, row.start_s, row.step = 1, now_s, hall.steps + rows

@@ -44,7 +44,7 @@ def _lengths(setup: Setup, model: str, engine: Engine) -> _Load:
         return _Load(*data)
     if not prompt or not output:
         raise NotModelledError("lengths", "the source does not state them", "State input_len and output_len")
-    if "IMX workload" in setup.notes:
+    if setup.is_inferencemax:
         low = [max(1, round(IMX_RATIO * each)) for each in (prompt, output)]
         return _Load(Independent(Uniform(low[0], round(prompt)), Uniform(low[1], round(output))), 0.9 * output)
     recorded = "ShareGPT" in setup.load
@@ -86,7 +86,7 @@ def gathered_steps(setup: Setup, deployment: Deployment) -> int:
     if mlperf.is_mlperf(setup):
         return mlperf.waited_steps(setup, deployment.model.id, deployment.hardware)
     lengths, engine = (setup.input_tokens, setup.output_tokens), deployment.engine.engine
-    asked = "IMX workload" in setup.notes and engine == "tensorrt-llm" and "70b" in deployment.model.id
+    asked = setup.is_inferencemax and engine == "tensorrt-llm" and "70b" in deployment.model.id
     return GATHERED_STEPS - 1 if asked and lengths == (1024, 1024) and deployment.layout.tp < 8 else 0
 
 

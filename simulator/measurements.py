@@ -84,6 +84,11 @@ class Setup:
         return self.is_aiconfigurator and self.input_tokens % 1000 == 0
 
     @property
+    def is_inferencemax(self) -> bool:
+        """Whether it is a run of InferenceMAX's scripts."""
+        return "IMX workload" in self.notes
+
+    @property
     def is_aiconfigurator(self) -> bool:
         """Whether NVIDIA ran it to test aiconfigurator."""
         return "AIC run" in self.notes

@@ -101,7 +101,11 @@ def _caps_at_concurrency(setup: Setup) -> bool:
     `--max-num-seqs $CONC` in InferenceMAX's of vLLM (SemiAnalysisAI/InferenceX benchmarks/, read 2026-11-22), and the
     consumer cards' runner.
     """
-    return _is_consumer(setup) or ("IMX workload" in setup.notes and setup.engine.lower().startswith("vllm"))
+    return _is_consumer(setup) or _is_inferencemax_vllm(setup)
+
+
+def _is_inferencemax_vllm(setup: Setup) -> bool:
+    return setup.is_inferencemax and setup.engine.lower().startswith("vllm")
 
 
 def _is_consumer(setup: Setup) -> bool:
@@ -134,7 +138,7 @@ def runs_asynchronously(setup: Setup) -> bool:
     github.com/SemiAnalysisAI/InferenceX (read 2026-11-22); that its other scripts do is a guess. The whole preset of
     0.14 is taken then: its host times are those of steps decided ahead.
     """
-    return "IMX workload" in setup.notes and setup.engine.lower().startswith("vllm")
+    return _is_inferencemax_vllm(setup)
 
 
 def _graph_tokens(setup: Setup, model: Model, hardware: Hardware) -> int | None:
@@ -158,7 +162,7 @@ def _computes_whole_prompts(setup: Setup) -> bool:
     InferenceMAX's for dense models and gpt-oss, which make room for the longest request (`_imx_tokens`), and
     aiconfigurator's (rule_plugin/trtllm.rule, read 2026-11-22; an older generator says so in a comment).
     """
-    roomy = "IMX workload" in setup.notes and any(name in setup.model.lower() for name in ("70b", "gpt-oss"))
+    roomy = setup.is_inferencemax and any(name in setup.model.lower() for name in ("70b", "gpt-oss"))
     return setup.engine.startswith("TensorRT") and bool(setup.concurrency) and (setup.is_aiconfigurator or roomy)
 
 
@@ -215,7 +219,7 @@ def _up(value: float, multiple: int) -> int:
 
 def _imx_tokens(setup: Setup, model: Model, hardware: Hardware) -> float | None:
     """Return max_num_tokens of InferenceMAX's scripts (read 2026-11-21) where it is not the engine's default."""
-    if "IMX workload" not in setup.notes:
+    if not setup.is_inferencemax:
         return None
     dense = "70b" in model.id
     if setup.engine.startswith("TensorRT") and (dense or "gpt-oss" in model.id):

@@ -127,12 +127,12 @@ def _carries_fp8_cache(setup: Setup, model: Model, hardware: Hardware, engine: E
     for MiniMax from vLLM 0.19 on, and elsewhere for checkpoints that were quantised from 16 bits, not for gpt-oss;
     aiconfigurator does everywhere (recalled).
     """
-    if "IMX workload" in setup.notes and model.weight_dtype == "mxfp4":
+    if setup.is_inferencemax and model.weight_dtype == "mxfp4":
         return hardware.family == "blackwell"
     if engine.fp8_cache or setup.is_generated or is_mlperf(setup):
         return True
     asked = hardware.family == "blackwell" and not setup.engine_version.startswith("0.17")
-    return "IMX workload" in setup.notes and ("fp8" not in model.weight_dtype or asked)
+    return setup.is_inferencemax and ("fp8" not in model.weight_dtype or asked)
 
 
 def _format(name: str) -> str:

@@ -76,21 +76,15 @@ class Run:
 
 
 @compiled
-def step_seconds(s: State, table: StepTable, prompt_s: float) -> float:
-    """Return how long the scheduled step takes, to which its prompts add `prompt_s`."""
-    book = s.book[0]
-    tokens = book.decoding * book.decode_now * (1 + s.limits.draft_tokens) + book.prompt_tokens
-    by_host = book.prompt_tokens > 0 and tokens > s.limits.graph_tokens
-    return max(_decode_seconds(s, table) + prompt_s, table.least_s, table.prompt_least_s if by_host else 0.0)
-
-
-@compiled
-def added_seconds(s: State, table: StepTable, seconds: float) -> float:
-    """Return what the prompts of the scheduled step add to it, which takes `seconds` with them."""
-    book = s.book[0]
+def step_seconds(s: State, table: StepTable) -> tuple[float, float]:
+    """Return how long the scheduled step takes, and how much of it its prompts add to one of its decodes alone."""
+    book, alone_s = s.book[0], _decode_seconds(s, table)
     if book.prompt_tokens == 0:
-        return 0.0
-    return seconds - (max(_decode_seconds(s, table), table.least_s) if book.decode_now > 0 else 0.0)
+        return max(alone_s, table.least_s), 0.0
+    tokens = book.decoding * book.decode_now * (1 + s.limits.draft_tokens) + book.prompt_tokens
+    host_s = table.prompt_least_s if tokens > s.limits.graph_tokens else 0.0
+    seconds = max(alone_s + _prompt_seconds(s, table), table.least_s, host_s)
+    return seconds, seconds - (max(alone_s, table.least_s) if book.decode_now > 0 else 0.0)
 
 
 @compiled
@@ -111,11 +105,9 @@ def _decode_seconds(s: State, table: StepTable) -> float:
 
 
 @compiled
-def prompt_seconds(s: State, table: StepTable) -> float:
-    """Return what the scheduled prompts add to the step: more tokens, more logits, attention over the prompts."""
+def _prompt_seconds(s: State, table: StepTable) -> float:
+    """Return the work of the scheduled prompts beside the decodes: more tokens, more logits, attention over them."""
     book = s.book[0]
-    if book.prompt_tokens == 0:
-        return 0.0
     decodes = book.decoding * book.decode_now
     new = decodes * (1 + s.limits.draft_tokens)
     added = _look_up(table.token_s, new + book.prompt_tokens)
@@ -224,8 +216,8 @@ def _burst(s: State, table: StepTable, clock: Floats, steps: npt.NDArray[np.void
     for index in range(len(steps)):
         if begin(s, clock) == 0:
             return index
-        seconds = step_seconds(s, table, prompt_seconds(s, table))
-        note(s, steps, index, clock[0], seconds, added_seconds(s, table, seconds))
+        seconds, prompt_s = step_seconds(s, table)
+        note(s, steps, index, clock[0], seconds, prompt_s)
         end(s, clock, seconds)
     return len(steps)
 

@@ -87,7 +87,7 @@ class Rules(NamedTuple):
     interval_s: float
     down_delay_s: float
     cold_start_s: float
-    network_s: float
+    next_request_s: float  # of a closed loop, after an answer
     timeout_s: float
     max_retries: int
     retry_delay_s: float

@@ -15,7 +15,7 @@ from oracle import OracleBatch, OracleEngine, OracleJob, OracleLimits, OracleReq
 from simulator import work
 from simulator.roofline import StepTable
 from simulator.sharing import Prefixes
-from simulator.simulate import Run, begin, end, opening, prompt_seconds, simulate, step_seconds
+from simulator.simulate import Run, begin, end, opening, simulate, step_seconds
 from simulator.state import POLICIES, Limits
 from simulator.steplog import parts_of
 from simulator.workload import Requests
@@ -128,7 +128,7 @@ def compare_steps(rules: OracleLimits, requests: Requests, oracle: OracleResult)
         assert begin(state, clock) > 0
         assert clock[0] == step.start_s
         assert sorted(parts_of(state)) == sorted(step.scheduled)
-        end(state, clock, step_seconds(state, TABLE, prompt_seconds(state, TABLE)))
+        end(state, clock, step_seconds(state, TABLE)[0])
     assert begin(state, clock) == 0
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from simulator.roofline import StepTable
-from simulator.simulate import prompt_seconds, step_seconds
+from simulator.simulate import step_seconds
 from simulator.state import State
 
 Work = Callable[[], None]
@@ -45,8 +45,7 @@ class PredictedClock:
 
     def __call__(self, s: State, start_s: float, work: Work) -> float:  # noqa: ARG002
         """Work, and return the seconds that the table says."""
-        prompt_s = prompt_seconds(s, self._table)
-        seconds = step_seconds(s, self._table, prompt_s)
+        seconds, _ = step_seconds(s, self._table)
         work()
         return float(seconds)
 
