@@ -25,12 +25,15 @@ def with_stated_threads(setup: Setup, hardware: Hardware) -> Hardware:
     return hardware.model_copy(update={"peak_flops_per_s": peaks})
 
 
-def with_stated_attention(setup: Setup, engine: Engine) -> Engine:
-    """Return the engine with or without fused attention, where llama.cpp's -fa is stated."""
-    fused = setup.noted(r"-fa (\d)")
-    if fused is None or engine.flash_attention is None:
-        return engine
-    return engine.model_copy(update={"flash_attention": fused > 0})
+def stated_rules(setup: Setup, engine: Engine) -> dict[str, object]:
+    """Return what llama.cpp's -fa and n_ubatch state of the engine's rules: fused attention, tokens of a part."""
+    found: dict[str, object] = {}
+    fused, part = setup.noted(r"-fa (\d)"), setup.noted(r"n_ubatch (\d+)")
+    if fused is not None and engine.flash_attention is not None:
+        found["flash_attention"] = fused > 0
+    if part:
+        found["micro_batch_tokens"] = int(part)
+    return found
 
 
 def gguf_format(weights: str, setup: Setup, model: Model) -> str:

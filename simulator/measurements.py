@@ -75,24 +75,6 @@ class Setup:
             return "open_loop"
         return "fixed_batch" if self.batch else None
 
-    @property
-    def is_generated(self) -> bool:
-        """Whether aiconfigurator's own deployment and AIPerf script made the run.
-
-        Its sweeps of plain engines have lengths of powers of two; the lengths of its deployments are in thousands.
-        """
-        return self.is_aiconfigurator and self.input_tokens % 1000 == 0
-
-    @property
-    def is_inferencemax(self) -> bool:
-        """Whether it is a run of InferenceMAX's scripts."""
-        return "IMX workload" in self.notes
-
-    @property
-    def is_aiconfigurator(self) -> bool:
-        """Whether NVIDIA ran it to test aiconfigurator."""
-        return "AIC run" in self.notes
-
     def noted(self, pattern: str) -> float | None:
         r"""Return the number that a pattern finds in the load or the notes.
 

@@ -5,24 +5,16 @@ from functools import cache
 from typing import NamedTuple
 
 from simulator.deployment import Deployment
-from simulator.desktop import gguf_format, mlx_format, with_stated_attention, with_stated_threads
+from simulator.desktop import gguf_format, mlx_format, stated_rules, with_stated_threads
 from simulator.engine import Engine, engine_of
 from simulator.errors import InfercastError, NotModelledError, ProfileError, nearest
-from simulator.formats import FORMATS, named_format, number_format
+from simulator.formats import FORMATS, named_format
 from simulator.hardware import Hardware, load_hardware
 from simulator.layers import MixtureOfExperts
 from simulator.measurements import Setup
 from simulator.memory import memory_plan
-from simulator.mlperf import entry, is_mlperf
 from simulator.model import Model, load_model
-from simulator.recipes import (
-    RETRIED_FRACTION,
-    release_of,
-    retries,
-    rules_of,
-    runs_asynchronously,
-    settings_of,
-)
+from simulator.recipes import Recipe, recipe_of
 from simulator.work import Layout
 
 FORMAT_NAMES = {
@@ -43,46 +35,43 @@ class Placed(NamedTuple):
     copies: int
 
 
-class _Degrees(NamedTuple):
-    tp: int
-    pp: int
-    ep: int
-    dp: int
-
-
 def place(setup: Setup) -> Placed:
     """Return what a setup runs on. InfercastError where a profile is missing or the setup is not modelled."""
     if setup.flaw:
         raise ProfileError("a row that cannot be read", setup.flaw, "Correct the cell")
     hardware, model = with_stated_threads(setup, load_hardware(setup.hardware)), load_model(setup.model)
-    engine = _engine(setup, model, hardware)
-    layout = Layout(1, 1, 1, *_formats(setup, model, hardware, engine), model.dtype)
-    layout = replace(layout, **_degrees(setup, model, hardware, layout)._asdict())
+    recipe = recipe_of(setup, model, hardware)
+    engine = _engine(recipe)
+    layout = _laid_out(recipe, Layout(1, 1, 1, *_formats(recipe, engine), model.dtype))
     copies = max(1, setup.devices // layout.devices)
-    settings = settings_of(setup, model, hardware, layout)
+    settings = recipe.settings(layout)
     if layout.dp == 1:
         hardware, tp = _pooled(hardware, model, layout.tp)
         layout = replace(layout, tp=tp, ep=min(layout.ep, tp))
-    deployment = Deployment(model, hardware, engine, layout, settings)
-    return Placed(_retried(setup, deployment) if retries(setup) else deployment, copies)
+    return Placed(_that_fits(recipe, Deployment(model, hardware, engine, layout, settings)), copies)
 
 
-def _retried(setup: Setup, deployment: Deployment) -> Deployment:
-    """Return what the runner starts where a request does not fit: the same with an fp8 cache and more memory."""
+def _that_fits(recipe: Recipe, deployment: Deployment) -> Deployment:
+    """Return what a script starts where a request does not fit: the same with an fp8 cache and more memory."""
+    fraction, longest = recipe.retried_fraction, recipe.setup.input_tokens + recipe.setup.output_tokens
+    if not fraction:
+        return deployment
     narrow = deployment.layout.cache_dtype == "fp8"
-    if not narrow and memory_plan(deployment).cache_tokens >= setup.input_tokens + setup.output_tokens:
+    if not narrow and memory_plan(deployment).cache_tokens >= longest:
         return deployment
     layout = replace(deployment.layout, cache_dtype="fp8")
-    return replace(deployment, layout=layout, settings=replace(deployment.settings, memory_fraction=RETRIED_FRACTION))
+    return replace(deployment, layout=layout, settings=replace(deployment.settings, memory_fraction=fraction))
 
 
-def _engine(setup: Setup, model: Model, hardware: Hardware) -> Engine:
-    """Return the preset that a setup leads to, with what it states or its scripts set."""
-    submitted, stated = entry(setup, model.id, hardware), (setup.engine or "vllm", release_of(setup))
-    engine = with_stated_attention(setup, _preset(*((submitted and submitted.engine) or stated)))
-    if runs_asynchronously(setup) and not engine.async_scheduling:
+def _engine(recipe: Recipe) -> Engine:
+    """Return the preset that a setup leads to, with what it states or its scripts set.
+
+    Where they let vLLM decide steps ahead, the whole preset of 0.14 is taken: its host times are those of such steps.
+    """
+    engine = _preset(*recipe.preset)
+    if recipe.decides_ahead and not engine.async_scheduling:
         engine = _preset(engine.engine, ASYNCHRONOUS)
-    changed = rules_of(setup, model, hardware, engine)
+    changed = {**recipe.rules, **stated_rules(recipe.setup, engine)}
     return engine.model_copy(update=changed) if changed else engine
 
 
@@ -91,48 +80,18 @@ def _preset(name: str, version: str) -> Engine:
     return engine_of(name, version)
 
 
-def _formats(setup: Setup, model: Model, hardware: Hardware, engine: Engine) -> tuple[str, str]:
-    """Weights and cache; weights that are not stated are the checkpoint's, of MLPerf fp8 where the device has it."""
+def _formats(recipe: Recipe, engine: Engine) -> tuple[str, str]:
+    """Weights and cache; weights that neither the row nor its source states are the checkpoint's."""
+    setup, model = recipe.setup, recipe.model
     weights = mlx_format(setup, model) if setup.weight_dtype.startswith("mlx") else _format(setup.weight_dtype)
-    if not weights and is_mlperf(setup):
-        weights = "fp8" if "fp8" in hardware.peak_flops_per_s else model.weight_dtype
+    weights = weights or recipe.weights
     if weights in ("", "nvfp4") and "fp4" in model.weight_dtype:  # "fp4" is the checkpoint's own kind
         weights = model.weight_dtype
     weights = weights or model.weight_dtype
+    weights = recipe.fp8_dtype if weights == "fp8" else weights
     if "llama.cpp" in engine.engine:  # reads GGUF files
         weights = gguf_format(weights, setup, model)
-    cached = _format(setup.cache_dtype)
-    small = number_format(weights).compute[0] in ("fp8", "fp4")
-    if not cached and small and _carries_fp8_cache(setup, model, hardware, engine):
-        cached = "fp8"
-    if "trtllm-bench" in setup.notes and hardware.family == "hopper" and _keeps_wide_cache(model, weights):
-        cached = model.dtype
-    return weights, cached or model.dtype
-
-
-def _keeps_wide_cache(model: Model, weights: str) -> bool:
-    """Tell whether trtllm-bench leaves the cache of a checkpoint as wide as its activations on Hopper.
-
-    TensorRT-LLM's perf-overview.md v1.2 asks for fp8 with gpt-oss, "Hopper: use auto", and with DeepSeek-R1. For Qwen3
-    the checkpoint decides: NVFP4 ones ask for fp8; that the fp8 one does not is a guess, without which H100 would be
-    30 to 75 % too fast in both versions of the page.
-    """
-    return model.weight_dtype == "mxfp4" or (weights == "fp8" and "qwen3-235b" in model.id)
-
-
-def _carries_fp8_cache(setup: Setup, model: Model, hardware: Hardware, engine: Engine) -> bool:
-    """Tell whether a quantised checkpoint runs with an fp8 cache that the source does not state.
-
-    InferenceMAX's scripts (github.com/SemiAnalysisAI/InferenceX benchmarks/, read 2026-11-21) ask for one on Blackwell,
-    for MiniMax from vLLM 0.19 on, and elsewhere for checkpoints that were quantised from 16 bits, not for gpt-oss;
-    aiconfigurator does everywhere (recalled).
-    """
-    if setup.is_inferencemax and model.weight_dtype == "mxfp4":
-        return hardware.family == "blackwell"
-    if engine.fp8_cache or setup.is_generated or is_mlperf(setup):
-        return True
-    asked = hardware.family == "blackwell" and not setup.engine_version.startswith("0.17")
-    return setup.is_inferencemax and ("fp8" not in model.weight_dtype or asked)
+    return weights, recipe.cache_dtype(_format(setup.cache_dtype), weights, engine)
 
 
 def _format(name: str) -> str:
@@ -145,26 +104,27 @@ def _format(name: str) -> str:
     return known
 
 
-def _degrees(setup: Setup, model: Model, hardware: Hardware, layout: Layout) -> _Degrees:
-    """Degrees of the layout; where nothing is stated, the fewest devices that leave a cache.
+def _laid_out(recipe: Recipe, layout: Layout) -> Layout:
+    """Return the layout with its degrees; where nothing is stated, the fewest devices that leave a cache.
 
     Where attention is data-parallel, experts lie on all of its ranks (Layout); ranks of a model without are copies.
     """
+    setup, model = recipe.setup, recipe.model
     routed = any(op.experts for op in model.ops())
     pp, tp, dp = max(1, setup.pp), setup.tp, setup.dp if routed else 1
     if "attention_dp enabled" in setup.notes and dp <= 1:
         tp, dp = 1, setup.tp  # the column's label is the size of the group
     elif tp and setup.ep > 1 and not setup.dp and tp * setup.ep == setup.devices:
         tp = setup.devices  # tensor and expert degree of one group of devices
-    elif not tp and (found := entry(setup, model.id, hardware)) and 0 < found.tp * found.pp <= setup.devices:
-        tp, pp, dp = (1, found.pp, found.tp) if found.attention_dp else (found.tp, found.pp, 1)
+    elif not tp and (known := recipe.degrees):
+        tp, pp, dp = known
     elif not tp and dp <= 1:
-        tp = _fewest(setup, model, hardware, layout)
+        tp = _fewest(recipe, layout)
     tp = max(1, min(tp, setup.devices))
     dp = max(1, min(dp, setup.devices // (tp * pp)))
     whole = setup.ep > 1 or _cuts_scales(model, layout, tp)
     ep = tp * dp if dp > 1 or (whole and tp > 1) else 1
-    return _Degrees(tp, pp, ep, dp)
+    return replace(layout, tp=tp, pp=pp, ep=ep, dp=dp)
 
 
 def _cuts_scales(model: Model, layout: Layout, tp: int) -> bool:
@@ -178,12 +138,13 @@ def _cuts_scales(model: Model, layout: Layout, tp: int) -> bool:
     return blocked and any(isinstance(each, MixtureOfExperts) and each.intermediate % (SCALED * tp) for each in blocks)
 
 
-def _fewest(setup: Setup, model: Model, hardware: Hardware, layout: Layout) -> int:
+def _fewest(recipe: Recipe, layout: Layout) -> int:
     """Return the fewest devices that leave a cache; more than a node only where it cannot hold the weights."""
-    need = layout.weight_bytes(model.weights(layout))
+    hardware, devices = recipe.hardware, recipe.setup.devices
+    need = layout.weight_bytes(recipe.model.weights(layout))
     node = hardware.link.devices if hardware.link else 1
-    fitting = (tp for tp in DEGREES if tp <= setup.devices and need / tp <= ROOMY * hardware.memory_bytes)
-    tp = next(fitting, setup.devices)
+    fitting = (tp for tp in DEGREES if tp <= devices and need / tp <= ROOMY * hardware.memory_bytes)
+    tp = next(fitting, devices)
     return min(tp, int(node)) if need / node <= TIGHT * hardware.memory_bytes else tp
 
 

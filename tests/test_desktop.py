@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.deployment import deploy
-from simulator.desktop import gguf_format, mlx_format, with_stated_attention, with_stated_threads
+from simulator.desktop import gguf_format, mlx_format, stated_rules, with_stated_threads
 from simulator.engine import engine_of, load_engine
 from simulator.errors import ProfileError
 from simulator.formats import number_format
@@ -76,9 +76,9 @@ def test_scores_in_memory_cost_what_is_measured(card, short, long):
 
 def test_fused_attention_writes_no_scores():
     old, card = load_engine("llama.cpp-b1500"), load_hardware("rtx-4090")
-    kernels = [with_stated_attention(setup(notes=each), old).kernels_on(card) for each in ("pp512 -fa 1", "pp512")]
-    assert [each.score_bytes for each in kernels] == [None, 24]
-    assert with_stated_attention(setup(notes="-fa 1"), load_engine("vllm")) == load_engine("vllm")
+    ruled = [old.model_copy(update=stated_rules(setup(notes=each), old)) for each in ("pp512 -fa 1", "pp512")]
+    assert [each.kernels_on(card).score_bytes for each in ruled] == [None, 24]
+    assert not stated_rules(setup(notes="-fa 1"), load_engine("vllm"))
 
 
 def test_threads_scale_what_is_computed():

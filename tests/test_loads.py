@@ -5,11 +5,13 @@ import pytest
 
 from simulator.engine import Kernels, engine_of
 from simulator.hardware import load_hardware
-from simulator.loads import AIPERF_PROMPTS, gathered_steps, workload_of
+from simulator.loads import workload_of
 from simulator.measurements import Setup
-from simulator.mlperf import latency_limits_s
+from simulator.model import load_model
 from simulator.prediction import outcome
 from simulator.primitives import linear
+from simulator.recipes import Recipe, recipe_of
+from simulator.recipes.recipe import AIPERF_PROMPTS
 from simulator.roofline import STREAMED, Rates
 from simulator.setups import place
 from simulator.work import Counts, Layout
@@ -20,6 +22,10 @@ def setup(**changed: object) -> Setup:
     stated |= {"hardware": "H100 SXM 80GB", "devices": 1, "tp": 1, "model": "Llama-3.1-8B", "engine": "vLLM"}
     stated |= {"engine_version": "0.12.0", "input_tokens": 1024.0, "output_tokens": 64.0, "concurrency": 32}
     return Setup(**{**stated, "load": "closed-loop concurrency, 500 requests", **changed})  # type: ignore[arg-type]
+
+
+def recipe(given: Setup) -> Recipe:
+    return recipe_of(given, load_model(given.model), load_hardware(given.hardware))
 
 
 def prompts_of(given: Setup) -> np.ndarray:
@@ -73,10 +79,7 @@ def test_tensorrt_in_inferencemax_gathers_short_prompts_for_twenty_steps_below_e
     starts_at_once = outcome(setup(**given, **{**lengths, "output_tokens": 1000.0}))
     waited_s = waits.ttft_s["mean"] - starts_at_once.ttft_s["mean"]
     assert waited_s == pytest.approx(19 * waits.tpot_s["mean"], rel=0.1)
-    assert (
-        gathered_steps(setup(**given, **{**lengths, "tp": 8, "devices": 8}), place(setup(tp=8, devices=8)).deployment)
-        == 0
-    )
+    assert recipe(setup(**given, **{**lengths, "tp": 8, "devices": 8})).gathered_steps == 0
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,7 @@ def served(rate_per_s: float, load: str = "MLPerf Server (Poisson arrivals at ta
 
 
 def test_a_valid_run_keeps_its_limits_whatever_rate_is_asked():
-    limits = latency_limits_s(served(1.0), "llama-2-70b")
+    limits = recipe(served(1.0)).latency_limits_s
     assert limits == (2.0, 0.2)
     found = [outcome(served(rate)) for rate in (20.0, 120.0, 160.0)]
     for each in found:
@@ -109,7 +112,7 @@ def test_a_valid_run_keeps_its_limits_whatever_rate_is_asked():
     assert rates[0] == pytest.approx(20.0, rel=0.1)
     assert rates[1] < 110  # of 120 asked for, beyond what eight devices serve
     assert rates[2] < 110
-    assert latency_limits_s(served(1.0, "open loop"), "llama-2-70b") is None
+    assert recipe(served(1.0, "open loop")).latency_limits_s is None
 
 
 def test_a_long_open_loop_serves_what_it_is_sent_and_a_counted_one_has_a_drain():
@@ -178,9 +181,8 @@ def test_tensorrt_llm_evicts_where_its_published_command_says_so(version, evicti
     assert (placed.deployment.max_num_batched_tokens == 2048) is evicting
 
 
-@pytest.mark.parametrize(("engine", "drift"), [("TensorRT-LLM", 3), ("vLLM", 8)])
+@pytest.mark.parametrize(("engine", "drift"), [("TensorRT-LLM", 0), ("vLLM", 8)])
 def test_equal_requests_drift_apart_by_the_tokens_of_their_engine(engine, drift):
-    """0.002 of 1,024 tokens, rounded up; vLLM's eight."""
     given = setup(engine=engine, engine_version="", output_tokens=1024.0)
     lengths = workload_of(given, place(given).deployment, 1).requests().output_tokens
     assert (lengths.min(), lengths.max()) == (1024 - drift, 1024 + drift)

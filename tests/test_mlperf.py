@@ -6,29 +6,27 @@ import numpy as np
 import pytest
 
 from simulator.errors import NotModelledError
-from simulator.hardware import load_hardware
 from simulator.lengths import Fixed, Independent, LogNormal
 from simulator.limits import limits
-from simulator.mlperf import (
+from simulator.loads import workload_of
+from simulator.model import load_model
+from simulator.prediction import outcome
+from simulator.recipes.mlperf import (
+    AMD_ENTRIES,
     BALANCED_STEPS,
     DATA_SETS,
     ENTRIES,
     LIMITS_S,
     LONG_RUN,
+    NVIDIA_S,
     SERVER_S,
-    entry,
-    lengths,
-    requests_of_copy,
-    waited_steps,
 )
-from simulator.model import load_model
-from simulator.prediction import outcome
 from simulator.report import Report, summarize
 from simulator.setups import place
 from simulator.simulate import simulate
 from simulator.validity import LIKELY, TRIES, _steady_per_s, edge
 from simulator.workload import ClosedLoop, OpenLoop, Workload
-from tests.test_loads import setup
+from tests.test_loads import recipe, setup
 
 SERVER = {"load": "MLPerf Server (Poisson arrivals at target_qps)", "tp": 0, "concurrency": 0, "input_tokens": 0.0}
 B200 = {"hardware": "B200 SXM", "engine": "TensorRT 10.11", "engine_version": "", "devices": 8}
@@ -42,40 +40,77 @@ def test_prompts_have_the_mean_of_their_data_set(model, mean):
 
 
 def test_outputs_are_as_a_run_states_them_and_no_longer_than_the_rules_allow():
-    stated = setup(**SERVER, output_tokens=273.0)
-    drawn, mean = lengths(stated, "llama-2-70b")
+    stated = setup(**SERVER, output_tokens=273.0, model="Llama-2-70b")
+    drawn, mean = recipe(stated).load()
     outputs = drawn.draw(20_000, *map(np.random.default_rng, (0, 1)))[1]
     assert (mean, outputs.max()) == (273.0, 1024)
     assert outputs.mean() == pytest.approx(273, rel=0.04)
-    assert lengths(replace(stated, output_tokens=0.0), "llama-3.1-8b")[1] == 128
-    assert lengths(stated, "opt-66b") is None
+    assert recipe(replace(stated, output_tokens=0.0, model="Llama-3.1-8B")).load().output_tokens == 128
+    assert recipe(replace(stated, model="OPT-66B")).load() is None
     for given in (stated, replace(stated, input_tokens=900.0)):
         with pytest.raises(NotModelledError, match="4 beams"):
-            lengths(given, "gpt-j-6b")
+            recipe(replace(given, model="GPT-J-6B")).load()
 
 
 def test_prompts_that_a_run_states_are_its_own():
-    assert lengths(setup(**{**SERVER, "input_tokens": 900.0}), "llama-2-70b") is None
+    assert recipe(setup(**{**SERVER, "input_tokens": 900.0}, model="Llama-2-70b")).load() is None
 
 
 def test_copies_share_the_requests_of_a_run():
     server, offline = setup(**SERVER, rate_per_s=50.0), setup(**{**SERVER, "load": "MLPerf Offline"})
-    assert requests_of_copy(server, "llama-2-70b", 4) == SERVER_S * 50 / 4
-    assert requests_of_copy(offline, "llama-2-70b", 4) == LONG_RUN
+    assert recipe(server).requests_of_copy(4) == SERVER_S * 50 / 4
+    long, interactive = replace(server, model="Llama-2-70b"), {"load": "MLPerf Interactive (Poisson arrivals)"}
+    assert recipe(long).requests_of_copy(4) == NVIDIA_S["llama-2-70b"][0] * 50 / 4
+    assert recipe(replace(long, **interactive)).requests_of_copy(4) == NVIDIA_S["llama-2-70b"][1] * 50 / 4
+    assert recipe(replace(long, hardware="AMD MI300X")).requests_of_copy(4) == SERVER_S * 50 / 4
+    assert recipe(offline).requests_of_copy(4) == LONG_RUN
     whole = DATA_SETS["deepseek-r1"].queries
     for run in (server, offline):
-        assert requests_of_copy(run, "deepseek-r1", 9) == whole // 9
+        assert recipe(replace(run, model="DeepSeek-R1")).requests_of_copy(9) == whole // 9
+
+
+def test_requests_are_dealt_to_the_copies():
+    """Of Poisson arrivals dealt in turn, each copy gets those with gamma gaps: none of its own, the same mean."""
+    server = setup(**{**SERVER, **B200}, model="Llama-2-70b", rate_per_s=50.0)
+    sent = workload_of(server, place(server).deployment, 8).arrivals
+    assert sent == OpenLoop(50.0 / 8, 8.0)
+    every = OpenLoop(50.0).times_s(80_000, np.random.default_rng(0))
+    dealt, drawn = np.diff(every[::8]), np.diff(sent.times_s(10_000, np.random.default_rng(1)))
+    assert np.std(drawn) == pytest.approx(np.std(dealt), rel=0.03)
+    assert np.mean(drawn) == pytest.approx(np.mean(dealt), rel=0.02)
 
 
 def test_prompts_wait_for_those_of_other_ranks_where_requests_come_one_by_one():
-    b200, server = load_hardware("b200-sxm"), setup(**{**SERVER, **B200})
-    assert waited_steps(server, "deepseek-r1", b200) == BALANCED_STEPS
-    assert waited_steps(server, "llama-3.1-8b", b200) == 0
-    assert waited_steps(replace(server, load="MLPerf Offline"), "deepseek-r1", b200) == 0
+    server = setup(**{**SERVER, **B200}, model="DeepSeek-R1")
+    assert recipe(server).gathered_steps == BALANCED_STEPS
+    assert recipe(replace(server, model="Llama-3.1-8B")).gathered_steps == 0
+    assert recipe(replace(server, load="MLPerf Offline")).gathered_steps == 0
+    amd = replace(server, model="Llama-2-70b", hardware="AMD MI325X", engine="vLLM 0.6.5.dev964+mlperf50")
+    assert recipe(amd).gathered_steps == 4  # half of num_scheduler_steps
+
+
+def test_settings_of_amd_entries_are_those_of_their_device_scenario_and_round():
+    amd = setup(**{**SERVER, **B200, "engine": "vLLM 0.6.5"}, model="Llama-2-70b")
+    found = {
+        (name, round_): place(replace(amd, hardware=name, engine=f"vLLM {round_}", load=load)).deployment.settings
+        for name, round_, load in (
+            ("AMD MI300X", "0.4.3+rocm614", "MLPerf Offline"),
+            ("AMD MI300X", "0.6.5", "MLPerf Server"),
+            ("AMD MI325X", "0.6.5", "MLPerf Offline"),
+        )
+    }
+    limits_of = {
+        key: (each.max_num_seqs, each.max_num_batched_tokens, each.memory_fraction) for key, each in found.items()
+    }
+    assert limits_of == {
+        ("AMD MI300X", "0.4.3+rocm614"): (2048, 65_536, 0.97),
+        ("AMD MI300X", "0.6.5"): (650, 40_960, 1.0),
+        ("AMD MI325X", "0.6.5"): (2700, 65_536, 0.98),
+    }
 
 
 def test_every_entry_is_of_a_known_model_with_limits():
-    for name in {each[0] for each in ENTRIES}:
+    for name in {each[0] for each in (*ENTRIES, *AMD_ENTRIES)}:
         assert load_model(name)
         assert name in DATA_SETS
         server, interactive = LIMITS_S[name]
@@ -92,10 +127,15 @@ def test_settings_of_an_entry_are_those_of_its_scenario():
     assert (interactive.max_num_seqs, interactive.max_num_batched_tokens) == (768, 768)
     offline = place(replace(server, load="MLPerf Offline", model="Llama-3.1-405B")).deployment
     assert (offline.layout.tp, offline.layout.pp, offline.max_num_seqs) == (2, 2, 256)
-    assert entry(replace(server, load="offline"), "llama-2-70b", load_hardware("b200-sxm")) is None
-    assert entry(server, "opt-66b", load_hardware("b200-sxm")) is None
+    assert recipe(replace(server, model="OPT-66B")).degrees is None
     narrow = place(replace(server, load="MLPerf Interactive", hardware="H200 SXM")).deployment
     assert (narrow.max_num_seqs, narrow.max_num_batched_tokens) == (256, 256)  # of 512 sequences, as tokens allow
+    older = place(replace(server, hardware="H200 SXM", engine="TensorRT 10.2.0, CUDA 12.4")).deployment
+    newer = place(replace(server, hardware="H200 SXM", engine="TensorRT 10.11, CUDA 12.9")).deployment
+    assert (older.max_num_seqs, newer.max_num_seqs) == (896, 1536)
+    rounds = "TensorRT 9.3.0, CUDA 12.2", "TensorRT 10.8, CUDA 12.8"
+    layouts = [place(replace(server, hardware="H100 SXM 80GB", engine=each)).deployment.layout for each in rounds]
+    assert [(each.tp, each.pp) for each in layouts] == [(2, 1), (1, 2)]
     unsaid = place(replace(server, load="MLPerf", model="Llama-3.1-405B")).deployment
     assert (unsaid.layout.tp, unsaid.layout.pp) == (4, 1)
     few = replace(server, load="MLPerf Offline", model="Llama-3.1-405B", devices=2)

@@ -1,20 +1,23 @@
 """Published setups: how layouts are read, what their scripts set, pipelines under load."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from simulator.errors import WorkloadError
-from simulator.limits import limits, refuse_too_long
+from simulator.limits import limits
 from simulator.loads import workload_of
-from simulator.measurements import Setup
+from simulator.measurements import Setup, read_measurements
 from simulator.memory import memory_plan
 from simulator.prediction import outcome
-from simulator.recipes import BENCH_REQUESTS, request_count
+from simulator.recipes import RECIPES, Recipe
+from simulator.recipes.trtllm_docs import BENCH_REQUESTS
 from simulator.setups import place
 from simulator.simulate import simulate
 from simulator.work import Counts
 from simulator.workload import Requests
+from tests.test_loads import recipe
 
 MOE = {"model": "Qwen3-30B-A3B", "weight_dtype": "nvfp4", "hardware": "RTX PRO 6000 Blackwell"}
 BENCH = {"engine": "TensorRT-LLM", "engine_version": "1.0", "load": "max throughput (all requests queued)"}
@@ -105,7 +108,7 @@ def test_tensorrt_llms_own_tables_list_limits_by_model_and_devices(stated, limit
     deployment = place(row).deployment
     assert (deployment.max_num_seqs, deployment.max_num_batched_tokens) == limits_of_a_step
     assert deployment.memory_fraction == share
-    assert request_count(row) == 3_000
+    assert recipe(row).request_count == 3_000
 
 
 def test_limits_that_a_setup_states_come_before_those_of_scripts():
@@ -128,6 +131,21 @@ def test_tensorrt_llm_computes_whole_prompts_where_its_scripts_leave_chunks_off(
     assert place(setup(**stated | {"engine": "SGLang", "engine_version": "0.5.6"})).deployment.engine.chunked_prefill
 
 
+@pytest.mark.parametrize(("prompt", "share"), [(1024.0, 0.8), (4000.0, 0.9)])
+def test_aiconfigurators_sweeps_leave_a_fifth_of_the_memory(prompt, share):
+    found = place(setup(engine="TensorRT-LLM", engine_version="1.0", notes="AIC run", input_tokens=prompt)).deployment
+    assert found.memory_fraction == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("model", "notes", "scaled"),
+    [("MiniMax-M2.5", "", "fp8-block"), ("Qwen3-32B", "AIC run", "fp8-block"), ("Qwen3-32B", "", "fp8")],
+)
+def test_fp8_is_the_kind_of_the_checkpoint(model, notes, scaled):
+    given = setup(model=model, weight_dtype="fp8", hardware="H200 SXM", devices=8, tp=4, notes=notes)
+    assert place(given).deployment.layout.weight_dtype == scaled
+
+
 def test_an_answer_is_followed_by_the_next_request_after_the_engines_time_per_request():
     given = setup(engine="TensorRT-LLM", engine_version="1.2", notes="AIC run", input_tokens=1024.0, concurrency=1)
     deployment = place(given).deployment
@@ -140,18 +158,25 @@ def test_an_answer_is_followed_by_the_next_request_after_the_engines_time_per_re
 def test_a_prompt_as_long_as_a_step_may_have_an_answer_where_nothing_is_evicted():
     given = {"engine": "TensorRT-LLM", "engine_version": "1.2", "notes": "AIC run", "input_tokens": 1024.0}
     deployment = place(setup(**given)).deployment
-    plan, budget = memory_plan(deployment), deployment.max_num_batched_tokens
-    refuse_too_long(plan, Requests([0.0], [budget], [budget]))
-    with pytest.raises(WorkloadError, match="takes"):
-        refuse_too_long(plan, Requests([0.0], [budget + 1], [1]))
+    budget = deployment.max_num_batched_tokens
+    limits(deployment, Requests([0.0], [budget], [budget]))
+    with pytest.raises(WorkloadError, match=r"request 1 of .* whole prompts.*1 of 3 are too long"):
+        limits(deployment, Requests([0.0, 1.0, 2.0], [budget, budget + 1, 9], [budget, 1, 9]))
 
 
 def test_the_number_of_requests_follows_the_lengths():
     given = {**BENCH, "input_tokens": 128.0, "output_tokens": 128.0, "concurrency": 0}
-    assert request_count(setup(**given)) == BENCH_REQUESTS[128, 128] == 30_000
-    assert request_count(setup(**{**given, "notes": "2000 requests fixed ISL/OSL"})) == 2_000
-    assert request_count(setup(**{**given, "engine": "vLLM"})) is None
-    assert request_count(setup(**{**given, "input_tokens": 129.0})) is None
+    assert recipe(setup(**given)).request_count == BENCH_REQUESTS[128, 128] == 30_000
+    assert recipe(setup(**{**given, "notes": "2000 requests fixed ISL/OSL"})).request_count == 2_000
+    assert recipe(setup(**{**given, "engine": "vLLM"})).request_count is None
+    assert recipe(setup(**{**given, "input_tokens": 129.0})).request_count is None
+
+
+def test_a_setup_is_of_one_source(shared):
+    """Offline runs of TensorRT-LLM have a class for all, before which the tables of its releases are asked."""
+    for row in read_measurements(shared / "measurements" / "measurements.csv.gz"):
+        found = [each for each in RECIPES if each.wrote(row.setup) and each is not Recipe]
+        assert all(issubclass(found[0], each) for each in found), row.id
 
 
 def test_the_cache_of_gpt_oss_is_as_wide_as_its_activations_on_hopper():
@@ -202,6 +227,23 @@ def test_the_scripts_of_the_rented_cards_cap_sequences_and_answers():
         workload_of(setup(**RENTED | {"output_tokens": 256.0}), placed.deployment, 1).requests().output_tokens.max()
         == 256
     )
+
+
+@pytest.mark.parametrize(("model", "vocab"), [("Qwen3-8B", 151_936), ("gpt-oss-20b", 0)])
+def test_every_card_sorts_the_whole_vocabulary_where_checkpoints_ask_for_top_p(model, vocab):
+    given = RENTED | {"model": model, "weight_dtype": ""}
+    for tp in (1, 2):
+        step = place(setup(**given, tp=tp, devices=tp)).deployment.step_model()
+        (sorting,) = [op for op in step.ops if op.name == "sampling"] or [None]
+        assert (sorting.activation_bytes.logits if sorting else 0) == 156 * vocab
+        table = step.table(64, 64)
+        without = replace(step, ops=tuple(op for op in step.ops if op is not sorting)).table(64, 64)
+        more_s = (table.logit_s - without.logit_s)[64]
+        assert more_s == pytest.approx(64 * 156 * vocab / (0.7 * 1792e9), rel=0.05)
+
+
+def test_graphs_are_captured_for_twice_the_sequences_at_most():
+    assert [place(setup(**RENTED, concurrency=each)).deployment.graph_tokens for each in (8, 400)] == [16, 512]
 
 
 def test_a_card_without_room_for_a_request_starts_again_with_an_fp8_cache_and_more_memory():

@@ -1,0 +1,27 @@
+"""What published sources set for an engine and a load, where their rows do not say: a class for each source.
+
+`Recipe` (recipe.py) lists all that a source may set and sets nothing; a source overrides what its scripts do.
+"""
+
+from simulator.hardware import Hardware
+from simulator.measurements import Setup
+from simulator.model import Model
+from simulator.recipes.aiconfigurator import Aiconfigurator
+from simulator.recipes.inferencemax import InferenceMax
+from simulator.recipes.mlperf import Mlperf
+from simulator.recipes.papers import Argonne, ConsumerCards, Splitwise
+from simulator.recipes.recipe import Recipe
+from simulator.recipes.trtllm_docs import TrtllmBench, TrtllmEvicting, TrtllmOffline, TrtllmTable
+
+__all__ = ["RECIPES", "Recipe", "recipe_of"]
+
+RECIPES: tuple[type[Recipe], ...] = (
+    *(InferenceMax, Aiconfigurator, Mlperf, Argonne, ConsumerCards, Splitwise),
+    *(TrtllmBench, TrtllmTable, TrtllmEvicting, TrtllmOffline),
+    Recipe,  # of every other
+)
+
+
+def recipe_of(setup: Setup, model: Model, hardware: Hardware) -> Recipe:
+    """Return what the source of a setup is known to set."""
+    return next(each for each in RECIPES if each.wrote(setup))(setup, model, hardware)

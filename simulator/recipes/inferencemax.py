@@ -1,0 +1,115 @@
+"""InferenceMAX: benchmarks/ of github.com/SemiAnalysisAI/InferenceX, read 2026-11-21 and 2026-11-22."""
+
+from simulator.lengths import Independent, Uniform
+from simulator.measurements import Setup
+from simulator.recipes.recipe import Limits, Load, Recipe
+from simulator.work import Layout
+
+SHORTEST = 0.8  # both lengths are drawn from [0.8, 1] x nominal (shared/measurements/README.md, pitfall 1)
+GRAPH_TOKENS = 2048  # max-cudagraph-capture-size of the scripts for gpt-oss
+GATHERED_STEPS = 20  # batch_wait_timeout_iters of the scripts for TensorRT-LLM
+AMD_TOKENS = 131_072  # max-num-batched-tokens of the scripts for dense models on AMD's
+DENSE_SHARE, GPT_OSS_SHARE = 0.94, 0.95  # gpu-memory-utilization of the same, and of those for gpt-oss
+BLACKWELL_SEQS = 512  # max-num-seqs of 70b_fp8_b200_docker.sh and gptoss_fp4_b200*.sh
+
+
+class InferenceMax(Recipe):
+    """A run of InferenceMAX's scripts."""
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return "IMX workload" in setup.notes
+
+    @property
+    def _is_vllm(self) -> bool:
+        return self.setup.engine.lower().startswith("vllm")
+
+    @property
+    def _is_dense(self) -> bool:
+        return "70b" in self.model.id
+
+    @property
+    def _is_gpt_oss(self) -> bool:
+        return "gpt-oss" in self.model.id
+
+    @property
+    def _is_amd(self) -> bool:
+        return self.hardware.vendor == "AMD"
+
+    @property
+    def _is_roomy(self) -> bool:
+        """Whether it is TensorRT-LLM without chunked prefill, its default: a step has room for the longest request."""
+        return self.setup.engine.startswith("TensorRT") and (self._is_dense or self._is_gpt_oss)
+
+    @property
+    def decides_ahead(self) -> bool:
+        """Whether it is vLLM: `--async-scheduling`, its default from 0.14 on, is set before.
+
+        70b_fp8_{h100,h200,mi300x,mi325x}_slurm.sh, 70b_fp8_b200_docker.sh and gptoss_fp4_*.sh; that the other scripts
+        do is a guess.
+        """
+        return self._is_vllm
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """Whole prompts where steps are roomy; graphs and all-reduces of vLLM.
+
+        Larger graphs by gptoss_fp4_{h100,h200,b200}.sh, those of decodes alone by 70b_fp8_b200_docker.sh
+        (FULL_DECODE_ONLY, no splitting ops), all-reduces in 4 bits by 70b_fp8_mi300x_*.sh and gptoss_fp4_mi300x*.sh, but
+        not by those of MI325X.
+        """
+        if self._is_roomy:
+            return {"chunked_prefill": False}
+        if not self._is_vllm:
+            return {}
+        if self._is_gpt_oss and not self._is_amd:
+            return {"graph_tokens": GRAPH_TOKENS, "graph_tokens_per_seq": 0}
+        if self._is_dense and self.hardware.family == "blackwell":
+            return {"graph_tokens": 0}
+        quick = (self._is_dense or self._is_gpt_oss) and self.hardware.id == "mi300x"
+        return {"quick_reduce": True} if quick else {}
+
+    @property
+    def carries_fp8_cache(self) -> bool | None:
+        """As the scripts ask: on Blackwell, for MiniMax from vLLM 0.19 on, and elsewhere for dense checkpoints.
+
+        Dense ones were quantised from 16 bits; gpt-oss was not.
+        """
+        if self.model.weight_dtype == "mxfp4":
+            return self.hardware.family == "blackwell"
+        asked = self.hardware.family == "blackwell" and not self.setup.engine_version.startswith("0.17")
+        return "fp8" not in self.model.weight_dtype or asked or None
+
+    def limits(self, layout: Layout) -> Limits:
+        """Return `--max-num-seqs $CONC` of vLLM, and what else is not the engine's default."""
+        if self._is_roomy:  # for a dense model its longest context
+            longest = self.setup.input_tokens + self.setup.output_tokens + 200
+            return Limits(None, longest if self._is_dense else 20_000)
+        if not self._is_vllm:
+            return Limits()
+        if self._is_gpt_oss and self._is_amd:
+            return Limits(memory_fraction=GPT_OSS_SHARE)
+        if self._is_dense and self._is_amd:
+            return Limits(self.setup.concurrency, AMD_TOKENS, DENSE_SHARE)
+        if self.hardware.family == "blackwell" and (self._is_dense or self._is_gpt_oss):
+            return Limits(BLACKWELL_SEQS)
+        return Limits(self.setup.concurrency)
+
+    def load(self) -> Load | None:
+        """Return lengths that are drawn from a range below the nominal ones."""
+        prompt, output = self.setup.input_tokens, self.setup.output_tokens
+        if not prompt or not output:
+            return None
+        low = [max(1, round(SHORTEST * each)) for each in (prompt, output)]
+        return Load(Independent(Uniform(low[0], round(prompt)), Uniform(low[1], round(output))), 0.9 * output)
+
+    @property
+    def gathered_steps(self) -> int:
+        """batch_wait_timeout_iters: 70b_*_trt_slurm.sh set it for 1,024 tokens each way on less than 8 devices.
+
+        One of these steps a prompt waits for in any case, until it ends.
+        """
+        lengths = self.setup.input_tokens, self.setup.output_tokens
+        asked = self._is_dense and self._is_roomy
+        return GATHERED_STEPS - 1 if asked and lengths == (1024, 1024) and self.setup.tp < 8 else 0
