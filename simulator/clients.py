@@ -22,7 +22,7 @@ class Clients:
     cancelled, and sent again `retry_delay_s` later, up to `max_retries` times; then it is abandoned.
 
     A request with `follows` >= 0 is the next turn of the session of that request (an earlier row): it is sent `think_s`
-    after the last token of it. `thinking_tokens` are the first of its output tokens, which the user does not see.
+    after the user has its answer. `thinking_tokens` are the first of its output tokens, which the user does not see.
     """
 
     network_s: float = 0.0
@@ -71,12 +71,11 @@ class Clients:
             found[self.follows[self.follows >= 0]] = np.flatnonzero(self.follows >= 0)
         return found
 
-    def delays_s(self, count: int) -> Floats:
-        """Return how long after the end of each request its follower is sent."""
+    def thinks_s(self, count: int) -> Floats:
+        """Return how long the user thinks about the answer of each request that has a follower."""
         found, followers = np.zeros(count), self.followers(count)
-        has_next = followers >= 0
-        think_s = np.zeros(count) if self.think_s is None else self.think_s
-        found[has_next] = think_s[followers[has_next]] + self.network_s
+        if self.think_s is not None:
+            found[followers >= 0] = self.think_s[followers[followers >= 0]]
         return found
 
 
@@ -113,10 +112,10 @@ def conclude(w: World, request: int, at_s: float) -> None:
     hall, call = w.hall, w.calls[request]
     hall.left -= 1
     if w.rules.concurrency > 0 and hall.released < len(w.calls):
-        push(w, at_s + w.rules.next_request_s, hall.released)
+        push(w, at_s + w.rules.answered_s, hall.released)
         hall.released += 1
     if call.follower != NOBODY and call.abandoned == 0:
-        push(w, at_s + call.delay_s, call.follower)
+        push(w, at_s + (call.think_s + w.rules.answered_s), call.follower)
 
 
 @compiled

@@ -11,7 +11,7 @@ from simulator.hardware import Hardware, load_hardware
 from simulator.links import host_bytes_per_s
 from simulator.model import Model, load_model
 from simulator.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
-from simulator.primitives import adapters
+from simulator.primitives import adapters, sorting
 from simulator.roofline import Rates, StepModel, StepTable
 from simulator.work import Layout, Op
 
@@ -56,6 +56,9 @@ class Deployment:
         if context is not None and context > self.model.max_context_tokens:
             given, limit = f"max_model_len {context}", self.model.max_context_tokens
             raise InfercastError(given, f"{self.model.id} handles {limit} tokens", f"Give {limit} or less")
+        if self.engine.vendors and self.hardware.vendor not in self.engine.vendors:
+            given, owners = f"{self.engine.id} on {self.hardware.id}", " or ".join(self.engine.vendors)
+            raise InfercastError(given, f"it runs on devices of {owners}", "Choose another engine, say vllm")
         if self.max_num_seqs > self.max_num_batched_tokens:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", "Raise the token budget")
@@ -139,6 +142,12 @@ class Deployment:
         return (self.settings.max_num_batched_tokens or default) * self.layout.dp
 
     @property
+    def graph_tokens(self) -> int:
+        """Tokens of a step with prompts that a graph launches, of all ranks: a prompt lies on one, and all wait."""
+        most, each = self.engine.graph_tokens, self.engine.graph_tokens_per_seq
+        return min(most, each * self.max_num_seqs * (1 + self.draft_tokens)) if each else most
+
+    @property
     def memory_fraction(self) -> float:
         """Share of the memory that the engine may use, by its own convention."""
         return self.settings.memory_fraction or float(self.engine.memory.fraction)
@@ -155,13 +164,15 @@ class Deployment:
         if self.layout.pp > 1:
             kernels = kernels.model_copy(update={"launch": kernels.launch * kernels.split_launch})
         by_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
-        of_sequences = {  # a rank's process handles the sequences of its own
+        times = {  # a rank's process handles the sequences of its own
             name: getattr(engine.overheads, name) / self.layout.dp for name in ("sequence_s", "cached_token_s")
         }
+        if kernels.prompt_launch_s:  # by this host, which launches the sampler's in every step
+            times["step_s"] = engine.overheads.step_s * self._host_slowness
         return StepModel(
             self.ops if light else self._step_ops,
             self.hardware,
-            engine.overheads.model_copy(update=of_sequences),
+            engine.overheads.model_copy(update=times),
             light=light,
             kernels=kernels,
             draft_ops=self.draft.ops,
@@ -172,14 +183,15 @@ class Deployment:
             context_tokens=self.context_tokens,
             least_s=0.0 if light else self._host_s(kernels),
             prompt_least_s=0.0 if light else self._prompt_host_s(kernels),
-            graph_tokens=engine.graph_tokens,  # of all ranks: a prompt lies on one, and all wait for it
+            graph_tokens=self.graph_tokens,
         )
 
     @property
     def _step_ops(self) -> tuple[Op, ...]:
         """What its steps do, with what this engine does beside or beyond it."""
         ops = tuple(op.with_every_expert() for op in self.ops) if self.engine.every_expert else self.ops
-        return (*ops, *adapters(ops)) if self.engine.adapters else ops
+        ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
+        return (*ops, sorting(self.model.vocab, self.engine.sorted_bytes)) if self.engine.sorted_bytes else ops
 
     def _host_s(self, kernels: Kernels) -> float:
         """Return the seconds that the host takes to launch a step, where no graph is captured."""
@@ -191,7 +203,11 @@ class Deployment:
     def _prompt_host_s(self, kernels: Kernels) -> float:
         """Return the seconds that the host takes to launch a step with prompts, kernel by kernel."""
         launches = sum(op.launches * op.repeats for op in self._step_ops)
-        return launches * float(kernels.prompt_launch_s or 0.0) * float(self.hardware.host_slowness or 1.0)
+        return launches * float(kernels.prompt_launch_s or 0.0) * self._host_slowness
+
+    @property
+    def _host_slowness(self) -> float:
+        return float(self.hardware.host_slowness or 1.0)
 
     def _loaded_token_s(self, *, light: bool) -> float:
         """Return the seconds that bringing one token's cache back from the host takes; devices load side by side."""

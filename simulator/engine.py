@@ -12,7 +12,7 @@ from simulator.errors import ProfileError, nearest
 from simulator.formats import number_format
 from simulator.hardware import DeviceClass, Hardware, PeakName
 from simulator.profile import Bytes, Figure, Fraction, Number, Profile, Seconds, Source, Strict, Whole, find, names
-from simulator.work import Array, Counts
+from simulator.work import Array, Counts, Op
 
 KIND = "engines"
 UNITY = Figure(1.0, Source(text="the kernels that the device was measured with", date="", evidence="derived"))
@@ -26,6 +26,17 @@ EXPERTS = Figure(
     ),
 )
 FUSED = {"score_bytes": None, "per_head": None, "per_head_crowded": None}  # what fused attention does away with
+QUICK = {  # of vLLM's QuickReduce, where it is asked for 4 bits
+    "reduced_bits": Figure(
+        4.5,
+        Source(
+            text="vllm-project/vllm pull request 19744: INT4 in groups of 32, a scale of 16 bits for each",
+            date="2025-06",
+            evidence="datasheet",
+        ),
+    )
+}
+FEW_ROWS = 16  # of `past_16_tokens`
 WIDE_BYTES = 2.0  # of a cached number in the registers of a kernel
 CROWDED_HEADS = 512  # sequences x query heads beyond which the other kernel runs (vllm/attention/ops/paged_attn.py)
 CAPTURED_TOKENS = 8192  # of context at most in a captured graph (vLLM: max_seq_len_to_capture), shorter for some models
@@ -37,7 +48,8 @@ RECALLED = Source(text="rules as documented for the engine, recalled", date="", 
 class Kernels(Strict):
     """What an engine's kernels reach of the device's achievable rates (hardware profile), and how they are launched.
 
-    `compute`, `memory`: matrix products; `quantized`: a further share of the compute rate for those in fp8 and fp4;
+    `compute`, `memory`: matrix products; `quantized`: a further share of the compute rate for those in fp8 and fp4,
+    where no kernel of its own quantises their inputs (Format.scaled_late: the tables of products hold it);
     `unpacked`, `packed`: further shares of the two where weights are unpacked before they are multiplied; `experts`: a
     further share of the compute rate for routed experts; `cache`: reading the cache; `attention`: prompts;
     `half_length`: times the length at which a prompt's attention reaches half of its rate; `widened`: types that
@@ -53,7 +65,15 @@ class Kernels(Strict):
     decodes alone (or up to Engine.graph_tokens), on an x86 server (Hardware.host_slowness); here too a step takes
     as long as the slower of the two. None: prompts are in graphs, or their kernels are compiled into few launches.
 
+    `past_16_tokens`: a further share of the rate at which products in fp8, scaled as a whole, read weights in a step of
+    more tokens. vLLM on Hopper has a CUTLASS tile of its own up to 16 rows, and another from 17 to 64
+    (csrc/quantization, scaled_mm_sm90_fp8_dispatch.cuh); that larger batches are no faster again is a guess.
+
+    `fuses`: formats of weights whose inputs the kernel before quantises (norm, all-reduce, activation, attention):
+    their products start as those of 16 bits do. The start of one in fp8 in the tables holds the quantising kernel.
+
     `one_shot_tokens`: tokens up to which an all-reduce sends each device's share to all others at once (Links).
+    `reduced_bits`: of a number in a long all-reduce (Links); none: it travels as it is.
 
     `streams`: products tuned for decode read weights at the best rate that any kernel of the device reaches, and not at
     `memory_fraction` of its gemm, which was fitted to single products and holds the time that they take to start.
@@ -91,12 +111,15 @@ class Kernels(Strict):
     unpack_tokens: Number | None = None
     expert_tile: Number | None = None
     streams: bool = False
+    fuses: tuple[str, ...] = ()
     widened: tuple[PeakName, ...] = ()
     launch: Number = UNITY
     split_launch: Number = UNITY
     layer_launches: Number | None = None
     prompt_launch_s: Seconds | None = None
+    past_16_tokens: Number = UNITY
     one_shot_tokens: Number | None = None
+    reduced_bits: Number | None = None
     link: Number = UNITY
 
     def holds(self, hardware: Hardware) -> bool:
@@ -120,12 +143,22 @@ class Kernels(Strict):
         narrow = min(1.0, number_format(cache_format).size_bytes / WIDE_BYTES)
         return narrow * np.where((heads > 0) & (heads <= CROWDED_HEADS), few, crowded)
 
-    def compute_share(self, peak: PeakName, *, routed: bool) -> float:
-        """Return the share of a device's compute rate that products in a type reach, of routed experts or others."""
+    def share_of_rows(self, op: Op, tokens: Array) -> Array:
+        """Return the share of the rate of a few rows at which a product of so many tokens reads its weights."""
+        apart = op.format == "fp8" and op.experts is None
+        return np.where(np.asarray(tokens) > FEW_ROWS, float(self.past_16_tokens), 1.0) if apart else 1.0
+
+    def compute_share(self, peak: PeakName, op: Op) -> float:
+        """Return the share of a device's compute rate that a product in a type reaches."""
         narrow = peak in ("fp8", "fp4")
         own = self.quantized_experts if narrow else None
         experts = self.experts if own is None else own
-        return self.compute * (self.quantized if narrow else 1.0) * (experts if routed else 1.0)
+        quantized = self.quantized if narrow and not number_format(op.format).scaled_late else 1.0
+        return self.compute * quantized * (experts if op.experts else 1.0)
+
+    def fuses_quantization(self, op: Op) -> bool:
+        """Tell whether the kernel before a product quantises its input; experts sort theirs first."""
+        return op.format in self.fuses and op.experts is None
 
 
 class Default(Strict):
@@ -160,7 +193,10 @@ class MemoryRule(Strict):
 
 
 class Overheads(Strict):
-    """Host time that no kernel hides, of an engine on a current server.
+    """Host time that no kernel hides, of an engine on a current x86 server.
+
+    `step_s`: of a step; where the host launches kernels (Kernels.prompt_launch_s) it launches the sampler's here, and
+    takes Hardware.host_slowness times as long.
 
     `cached_token_s`: per token that a step's sequences hold in the cache, of an engine that lists their blocks anew in
     each step (vLLM V0: Python lists of block numbers, copied by the scheduler and into a tensor of block tables).
@@ -216,6 +252,7 @@ class Engine(Profile):
     version: str
     since: str = ""  # the year and month of its release, for sources that state a date and no version
     aliases: tuple[str, ...] = ()
+    vendors: tuple[str, ...] = ()  # whose devices alone it runs on
     notes: str = ""
     rules: Origin = RECALLED
     spelling: dict[str, Spelling] = {}  # its own names of settings; older versions use the newest one's
@@ -238,11 +275,14 @@ class Engine(Profile):
     flash_attention: bool | None = None  # attention fused or not, where the kernels' figures cover both
     read_bucket: Annotated[int, Field(ge=0)] = 0  # the cache is read up to the next power of two from so many tokens on
     graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
+    graph_tokens_per_seq: Annotated[int, Field(ge=0)] = 0  # and for each of max_num_seqs at most; 0: no such bound
     drift_tokens: Annotated[int, Field(ge=0)] = 0  # guess: outputs of equal requests differ by so many, see loads.py
     every_expert: bool = False  # a token passes all experts, and what the router did not choose is dropped
-    one_text: bool = False  # all sequences of a batch are the same text; of measured loads (recipes.py) alone
+    one_text: bool = False  # all sequences of a batch are the same text; of measured loads (recipes) alone
     fp8_cache: bool = False  # the cache is fp8 where the weights are fp8 or fp4
-    adapters: bool = False  # products of low-rank adapters (LoRA) beside each of a layer's; of measured loads alone
+    quick_reduce: bool = False  # long all-reduces on AMD in 4 bits (VLLM_ROCM_QUICK_REDUCE_QUANTIZATION=INT4)
+    sorted_bytes: Annotated[float, Field(ge=0.0)] = 0.0  # moved per logit to sort them; of measured loads alone
+    adapters: bool = False  # products of low-rank adapters (LoRA) beside each of a layer's
     memory: MemoryRule
     overheads: Overheads
     kernels: tuple[Kernels, ...] = ()
@@ -261,7 +301,8 @@ class Engine(Profile):
         """Return what its kernels reach on a device: the first rule that holds, or all of the achievable rates."""
         for rule in self.kernels:
             if rule.holds(hardware):
-                return rule.model_copy(update=FUSED) if self.flash_attention else rule
+                changed = (FUSED if self.flash_attention else {}) | (QUICK if self.quick_reduce else {})
+                return rule.model_copy(update=changed) if changed else rule
         return load_engine(self.kernels_of).kernels_on(hardware) if self.kernels_of else Kernels()
 
     def default(self, setting: Literal["max_num_seqs", "max_num_batched_tokens"], hardware: Hardware) -> int:
@@ -296,13 +337,11 @@ def engine_of(name: str, version: str) -> Engine:
     if not alias:
         raise ProfileError(f"no engine preset for {name!r}", "no name and no alias fits", nearest(name, known))
     family = sorted((each for each in presets if each.engine == known[alias]), key=lambda each: _numbers(each.version))
-    text = f"{name[len(alias) :] if alias == known[alias] else ''} {version}"
+    text, older = f"{name[len(alias) :] if alias == known[alias] else ''} {version}", family
     if stated := re.search(r"(?<![\d.-])\d+(\.\d+)+|\bb\d{4,}\b", text):  # b5921: a build of llama.cpp
         older = [each for each in family if _numbers(each.version) <= _numbers(stated.group())]
     elif stated := re.search(r"20\d\d(-\d\d)?", text):
         older = [each for each in family if each.since <= stated.group()]
-    else:
-        older = family
     return older[-1] if older else family[0]
 
 

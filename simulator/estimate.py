@@ -208,9 +208,8 @@ def estimate(deployment: Deployment, batch: Batch) -> Estimate:
 def _refuse_too_large(plan: MemoryPlan, batch: Batch) -> None:
     deployment, total = plan.deployment, batch.prompt_tokens + batch.output_tokens
     given = f"{batch} on {deployment}"
-    longest = min(deployment.context_tokens, plan.block_size if deployment.engine.is_reserved else total)
-    if total > longest:
-        raise InfercastError(given, f"a sequence has {longest:,} tokens at most", "Give shorter lengths")
+    if total > plan.context_tokens:
+        raise InfercastError(given, f"a sequence has {plan.context_tokens:,} tokens at most", "Give shorter lengths")
     fit = plan.num_blocks // plan.blocks(batch.cached_tokens)
     if batch.size > fit:
         because = (

@@ -70,7 +70,10 @@ def _kernels(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
     rates = Rates(deployment.hardware, kernels)
     dense = all(op.experts is None for op in ops)
     idle = {
-        **dict.fromkeys(("kernels.link", "kernels.one_shot_tokens"), all(op.rate != "all_reduce" for op in ops)),
+        **dict.fromkeys(
+            ("kernels.link", "kernels.one_shot_tokens", "kernels.reduced_bits"),
+            all(op.rate != "all_reduce" for op in ops),
+        ),
         **dict.fromkeys(("kernels.experts", "kernels.expert_tile"), dense),
         "kernels.split_launch": deployment.layout.pp == 1,
         **dict.fromkeys(
@@ -78,6 +81,7 @@ def _kernels(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
             not any(op.heads and kernels.reads_per_head(op.cache_format, op.shared_by) for op in ops),
         ),
         "kernels.quantized": not any(rates.peak(op.format)[0] in ("fp8", "fp4") for op in ops if op.rate == "gemm"),
+        "kernels.past_16_tokens": not any(op.format == "fp8" and op.experts is None for op in ops),
         "kernels.unpack_tokens": not any(number_format(op.format).unpacking for op in ops),
         **dict.fromkeys(
             ("kernels.packed", "kernels.unpacked"), not any(rates.unpacks(op.format) for op in ops if op.rate == "gemm")

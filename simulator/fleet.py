@@ -12,10 +12,11 @@ from simulator.clients import Clients
 from simulator.disaggregation import Link
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.fleetloop import FLEET_STEP, burst
+from simulator.limits import refuse_endless
 from simulator.roofline import StepTable
 from simulator.routers import ROUTERS, Router
 from simulator.simulate import BURST, Progress, Run, request_table, stuck
-from simulator.state import NOBODY, Floats, Ints, Limits, Table, blocks, new_engines
+from simulator.state import NOBODY, Floats, Ints, Limits, Table, new_engines
 from simulator.workload import Requests
 from simulator.world import (
     CALL,
@@ -59,15 +60,6 @@ class Pool:
             return self.limits
         seqs, num_blocks = self.limits.max_num_seqs // self.stages, self.limits.num_blocks // self.stages
         return self.limits._replace(max_num_seqs=max(1, seqs), num_blocks=num_blocks)
-
-    def refuse_too_long(self, requests: Requests) -> None:
-        """Refuse a workload with a request that one engine never has the blocks for."""
-        limits = self.share
-        longest = requests.max_total_tokens - 1 + limits.draft_tokens
-        if blocks(limits, longest) > limits.num_blocks:
-            given = f"a request of {requests.max_total_tokens:,} tokens"
-            because = f"one engine has {limits.num_blocks:,} cache blocks of {limits.block_size} tokens"
-            raise WorkloadError(given, because, "Leave such requests out, or give more memory or fewer stages")
 
 
 @dataclass(frozen=True)
@@ -174,8 +166,10 @@ def simulate_fleet(
     if fleet.prefill is not None and requests.given.any():
         because = "the prefill pool makes the caches"
         raise NotModelledError("requests that bring their cache", because, "Leave the prefill pool out")
-    for pool in filter(None, (fleet.pool, fleet.prefill)):
-        pool.refuse_too_long(requests)
+    refuse_endless(fleet.pool.share, requests, "one engine")
+    if fleet.prefill is not None:
+        prompts = replace(requests, output_tokens=np.ones_like(requests.output_tokens))
+        refuse_endless(fleet.prefill.share, prompts, "one engine of the prefill pool")
     w = _world(fleet, requests, clients)
     hall, steps, events = w.hall, [], []
     tables = ((fleet.prefill or fleet.pool).table, fleet.pool.table)
@@ -271,7 +265,7 @@ def _rules(fleet: Fleet, requests: Requests, clients: Clients) -> Any:
         interval_s=float(scaler.interval_s) if scaler else math.inf,
         down_delay_s=float(scaler.down_delay_s) if scaler else math.inf,
         cold_start_s=float(scaler.cold_start_s) if scaler else 0.0,
-        next_request_s=float(clients.network_s) + fleet.pool.limits.turnaround_s,
+        answered_s=float(clients.network_s) + fleet.pool.limits.turnaround_s,
         timeout_s=float(clients.timeout_s),
         max_retries=clients.max_retries,
         retry_delay_s=float(clients.retry_delay_s),
@@ -282,7 +276,7 @@ def _rules(fleet: Fleet, requests: Requests, clients: Clients) -> Any:
 def _calls(fleet: Fleet, requests: Requests, clients: Clients) -> Table:
     calls = table(CALL, len(requests))
     calls.queue = calls.place = NOBODY
-    calls.follower, calls.delay_s = clients.followers(len(requests)), clients.delays_s(len(requests))
+    calls.follower, calls.think_s = clients.followers(len(requests)), clients.thinks_s(len(requests))
     calls.output_tokens = requests.output_tokens
     if fleet.link is not None:
         calls.transfer_s = fleet.link.seconds(len(requests))

@@ -18,6 +18,7 @@ class Format:
     source: str
     unpacking: float = 0.0  # on a CPU: products of one number that take as long as to unpack it
     rest: str = ""  # the format of what it does not cover; none: the model's own type
+    scaled_late: bool = False  # inputs are scaled in blocks as they come: a kernel of its own quantises them
 
     @property
     def size_bytes(self) -> float:
@@ -55,7 +56,9 @@ FORMATS: dict[str, Format] = {
     "bf16": Format(16, "all", ("bf16", "fp16", "fp32"), _BITS),
     "fp16": Format(16, "all", ("fp16", "bf16", "fp32"), _BITS),
     "fp8": Format(8, "linear", ("fp8", "bf16", "fp16", "fp32"), _BITS),
-    "fp8-block": Format(8 + 32 / 128**2, "linear", ("fp8", "bf16", "fp16", "fp32"), "one fp32 scale per 128 x 128"),
+    "fp8-block": Format(
+        *(8 + 32 / 128**2, "linear", ("fp8", "bf16", "fp16", "fp32"), "one fp32 scale per 128 x 128"), scaled_late=True
+    ),
     "int8": Format(8, "linear", ("int8", "bf16", "fp16", "fp32"), _BITS),
     "int4": Format(4 + 20 / 128, "linear", ("bf16", "fp16", "fp32"), "AWQ, GPTQ: fp16 scale + 4-bit zero per 128"),
     "mxfp4": Format(4 + 8 / 32, "experts", ("fp4", "bf16", "fp16", "fp32"), "OCP MX: an 8-bit scale per 32"),

@@ -20,19 +20,32 @@ from simulator.profile import (
     find,
     folders,
 )
+from simulator.work import Op
 
 KIND = "hardware_profiles"
 PeakName = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
+PANEL = 128  # columns
 DeviceClass = Literal["datacenter-gpu", "workstation-gpu", "consumer-gpu", "integrated-gpu", "accelerator", "cpu"]
 
 
 class Gemm(Strict):
-    """Soft roofline of a matrix product: t = ((F/(c P))^p + (B/(m W))^p)^(1/p) + t0; no exponent means the maximum."""
+    """Soft roofline of a matrix product: t = ((F/(c P))^p + (B/(m W))^p)^(1/p) + t0; no exponent means the maximum.
+
+    `panel_bytes_per_s`, r: kernels that give `PANEL` of the N columns of weights to one multiprocessor, whole, stream
+    them no faster: B / W' is at least B_w (PANEL / N) / r. None: inputs are split, too, or all columns keep all busy.
+    """
 
     compute_fraction: Fraction
     memory_fraction: Fraction
     launch_s: Seconds
     exponent: Number | None = None
+    panel_bytes_per_s: BytesPerS | None = None
+
+    def panel_s(self, op: Op) -> float:
+        """Return the seconds in which a multiprocessor streams its columns; 0 where nothing is known of it."""
+        if not self.panel_bytes_per_s or not op.columns:
+            return 0.0
+        return op.weight_bytes * PANEL / op.columns / self.panel_bytes_per_s
 
 
 class DecodeAttention(Strict):
@@ -80,6 +93,11 @@ class Achievable(Strict):
             all_reduce=self.all_reduce or other.all_reduce,
             ring_all_reduce=self.ring_all_reduce,
         )
+
+    def start_s(self, name: PeakName, *, as_wide: bool) -> float:
+        """Return what a product in a type takes to start, or one in bf16 where that is less and `as_wide`."""
+        own_s, wide = self.gemm[name].launch_s, self.gemm.get("bf16")
+        return min(own_s, wide.launch_s) if as_wide and wide else own_s
 
     @property
     def best_memory_fraction(self) -> Fraction:

@@ -29,13 +29,15 @@ from simulator.profile import Strict
 from simulator.recurrent import GatedDeltaNet, Mamba, Mamba2
 from simulator.work import Counts, Experts, Layout, Op, Weights
 
+NORM_SUMS = 4  # numbers of 16 bits as wide as what devices sum of a norm over all heads: two squares in fp32
 EXPERT_LAUNCHES = 6  # choose experts, sort tokens, two grouped products with the activation between, sum
 
 
 class Attention(Strict):
     """Grouped-query attention; `window` is the number of tokens a query sees, none for all.
 
-    `gate`: a second query-wide projection gates the output. `shared_kv`: values are keys before their norm.
+    `gate`: a second query-wide projection gates the output. `shared_kv`: values are keys before their norm. `qk_norm`
+    over all heads ("full") is a sum over all devices (vLLM: one all-reduce, vllm-project/vllm pull request 31493).
     """
 
     kind: Literal["attention"] = "attention"
@@ -90,6 +92,7 @@ class Attention(Strict):
         width, kv_width, projected = self._widths(layout)
         return (
             linear("qkv projection", (hidden, projected), layout),
+            *(all_reduce("all-reduce of norms", NORM_SUMS, layout) if self.qk_norm == "full" else ()),
             elementwise("rope and cache write", 2 * (width + 2 * kv_width), layout),
             *attention(
                 layout,

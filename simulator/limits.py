@@ -1,25 +1,26 @@
 """What the scheduler of a deployment may do, and which workloads it can take."""
 
+import numpy as np
+import numpy.typing as npt
+
 from simulator.deployment import Deployment
-from simulator.errors import DoesNotFitError, NotModelledError, WorkloadError
+from simulator.errors import NotModelledError, WorkloadError
 from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
-from simulator.state import CONTINUOUS, MAX_DRAFT_TOKENS, POLICIES, STATIC, UNCACHED, Limits
+from simulator.state import CONTINUOUS, MAX_DRAFT_TOKENS, POLICIES, STATIC, UNCACHED, Ints, Limits, most_blocks
 from simulator.workload import Requests
 
 
 def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
     """Return what the scheduler may do with a workload; the units of a prefix cache are the workload's.
 
-    Raises DoesNotFitError where a request, or not even one short sequence, fits alone; NotModelledError for an engine
-    that schedules in a way that no policy here follows.
+    Raises DoesNotFitError where not even one short sequence fits, WorkloadError for a request that does not fit alone,
+    NotModelledError for an engine that schedules in a way that no policy here follows.
     """
     engine, plan = deployment.engine, memory_plan(deployment)
     policy, unit_tokens = POLICIES[engine.policy], _unit_tokens(plan, requests)
     _refuse_rules(deployment)
     refuse_misfit(plan)
-    if requests is not None:
-        _refuse_larger_than_cache(plan, requests.max_total_tokens)
-    return Limits(
+    found = Limits(
         policy=policy,
         max_num_seqs=plan.max_num_seqs,
         max_num_batched_tokens=deployment.max_num_batched_tokens,
@@ -41,9 +42,12 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
         host_units=plan.host_units(unit_tokens) if unit_tokens else 0,
         draft_tokens=deployment.draft_tokens,
         expected_acceptance=deployment.expected_acceptance,
-        graph_tokens=engine.graph_tokens,
+        graph_tokens=deployment.graph_tokens,
         turnaround_s=float(engine.overheads.request_s),
     )
+    if requests is not None:
+        refuse_endless(found, requests, str(deployment))
+    return found
 
 
 def stages(deployment: Deployment, allowed: Limits) -> int:
@@ -60,13 +64,6 @@ def _refuse_rules(deployment: Deployment) -> None:
     if deployment.draft_tokens > MAX_DRAFT_TOKENS:
         because = f"{MAX_DRAFT_TOKENS} per step is the most that is simulated"
         raise NotModelledError(f"{deployment.draft_tokens} draft tokens", because, "Give fewer")
-
-
-def _refuse_larger_than_cache(plan: MemoryPlan, tokens: int) -> None:
-    """Refuse a request that would wait for ever: alone it needs more blocks than there are."""
-    if plan.blocks(tokens) > plan.num_blocks:
-        because = f"the cache of {plan.deployment} has room for {plan.cache_tokens:,}"
-        raise DoesNotFitError(f"a request of {tokens:,} tokens", because, "Shorten it, or choose a device with room")
 
 
 def _unit_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
@@ -89,18 +86,33 @@ def _unit_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
 
 
 def refuse_too_long(plan: MemoryPlan, requests: Requests) -> None:
-    """Refuse a workload with a request longer than the model, the setting, the cache or one step allows."""
-    deployment, allowed, drafts = plan.deployment, plan.max_context_tokens, plan.deployment.draft_tokens
-    while drafts and allowed and plan.blocks(allowed + drafts) > plan.num_blocks:
-        allowed -= 1
+    """Refuse a workload with a request longer than the model, the setting or a slot allows."""
     totals = requests.prompt_tokens + requests.output_tokens
-    if not deployment.engine.chunked_prefill:  # what was evicted is computed anew, in one step
-        outputs = 0 if deployment.engine.admit_full_output else requests.output_tokens - 1
-        fits = (requests.prompt_tokens + outputs <= deployment.max_num_batched_tokens).all()
-        allowed = allowed if fits else min(allowed, deployment.max_num_batched_tokens)
-    if requests.max_total_tokens <= allowed:
+    because = f"{plan.deployment} takes {plan.context_tokens:,} at most"
+    _refuse(totals, totals > plan.context_tokens, because, "Leave such requests out, or choose another model")
+
+
+def refuse_endless(allowed: Limits, requests: Requests, where: str) -> None:
+    """Refuse a workload with a request that would wait for ever, alone in an engine of these limits.
+
+    It needs more blocks than there are or, where prompts are not chunked, its prompt more tokens than a step computes.
+    (What is evicted is computed anew with its answer: a run in which that is too long ends with `simulate.stuck`.)
+    """
+    totals = requests.prompt_tokens + requests.output_tokens
+    if most_blocks(allowed, requests.max_total_tokens) > allowed.num_blocks:
+        needed = np.array([most_blocks(allowed, int(total)) for total in totals])
+        tokens = allowed.num_blocks // (allowed.full_groups + allowed.window_groups) * allowed.block_size
+        because = f"alone it needs more cache than {where} has, {allowed.num_blocks:,} blocks for {tokens:,} tokens"
+        _refuse(totals, needed > allowed.num_blocks, because, "Leave such requests out, or give more memory")
+    if not allowed.chunked_prefill and allowed.policy not in (STATIC, UNCACHED):
+        budget = allowed.max_num_batched_tokens
+        because = f"{where} computes whole prompts, in steps of {budget:,} tokens (max_num_batched_tokens)"
+        _refuse(totals, requests.prompt_tokens > budget, because, "Leave such requests out, or raise it")
+
+
+def _refuse(totals: Ints, refused: npt.NDArray[np.bool_], because: str, remedy: str) -> None:
+    if not refused.any():
         return
-    row = int((totals > allowed).argmax())
-    given = f"request {row} of {int(totals[row])} tokens"
-    because = f"{deployment} takes {allowed} at most; {int((totals > allowed).sum())} of {len(totals)} are longer"
-    raise WorkloadError(given, because, "Leave such requests out, or choose a model or a device with room")
+    row, count = int(refused.argmax()), int(refused.sum())
+    given, more = f"request {row} of {totals[row]:,} tokens", f"{count:,} of {len(totals):,} are too long"
+    raise WorkloadError(given, f"{because}; {more}", remedy)

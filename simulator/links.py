@@ -10,6 +10,10 @@ from simulator.work import Array, Counts, Op
 
 NODE_DEVICES = 8  # reached over PCIe where no link goes further
 SEND_LATENCY_S = 10e-6  # point to point; aiconfigurator-core 0.12.0 default
+# Bytes of an all-reduce, by devices, from which QuickReduce takes it: _QR_MIN_SIZE of vLLM's quick_all_reduce.py (read
+# 2026-11-22) for INT4 and fp16, which bf16 is cast to; it has none for other groups
+LONG_BYTES = {2: 1 << 20, 4: 2 << 20, 8: 2 << 20}
+WIDE_BITS = 16.0  # of an activation
 NETWORK_BYTES_PER_S = 50e9  # guess: a 400 Gb/s InfiniBand card for each device, as in DGX H100, where no profile says
 PCIE_FRACTION = 0.82  # guess: 26 of 31.5 GB/s, as large pinned copies reach on PCIe 4.0 x16; recalled
 
@@ -24,12 +28,22 @@ class Transfer(NamedTuple):
 class Links:
     """The links of a device; an engine's collectives start `slower` times as slowly; `light`: links at their peak.
 
-    Up to `one_shot_tokens` an all-reduce is one shot: each device sends all that it has to all others.
+    Up to `one_shot_tokens` an all-reduce is one shot: each device sends all that it has to all others. `reduced_bits`:
+    of a number in one of LONG_BYTES or more; what it takes to quantise is not counted.
     """
 
-    def __init__(self, hardware: Hardware, slower: float, one_shot_tokens: int = 0, *, light: bool) -> None:
+    def __init__(
+        self,
+        hardware: Hardware,
+        slower: float,
+        one_shot_tokens: int = 0,
+        reduced_bits: float | None = None,
+        *,
+        light: bool,
+    ) -> None:
         self.hardware, self.slower, self.light = hardware, slower, light
         self.one_shot_tokens = 0 if light else one_shot_tokens
+        self.reduced_bits = reduced_bits
 
     def transfer(self, op: Op, counts: Counts) -> Transfer:
         """Return what an op sends in a batch, once."""
@@ -54,6 +68,9 @@ class Links:
         if self.one_shot_tokens:
             once_s = counts.dot(op.link_bytes) * (devices - 1) / bus_bytes_per_s
             link_s = np.where(counts.tokens <= self.one_shot_tokens, once_s, link_s)
+        if self.reduced_bits and devices in LONG_BYTES:
+            quick_s = moved_bytes / bus_bytes_per_s * (self.reduced_bits / WIDE_BITS)
+            link_s = np.where(counts.dot(op.link_bytes) >= LONG_BYTES[devices], quick_s, link_s)
         return Transfer(link_s, latency_s)
 
     def _all_to_all(self, op: Op, counts: Counts) -> Transfer:

@@ -10,7 +10,7 @@ from simulator.compiled import compiled, inlined
 from simulator.prefix import evict, register, release
 from simulator.queues import dequeue, enqueue_first, goes_before
 from simulator.speculation import begin_drafting
-from simulator.state import NEVER, NOBODY, State, blocks, pairs
+from simulator.state import NEVER, NOBODY, State, blocks, most_blocks, pairs
 
 
 @compiled
@@ -52,7 +52,7 @@ def close_windows(s: State, j: int) -> None:
 def promise(s: State, request: int) -> int:
     """Return the most blocks that a request ever holds."""
     row = s.requests[request]
-    return blocks(s.limits, row.prompt_tokens + row.output_tokens - 1 + s.limits.draft_tokens)
+    return most_blocks(s.limits, row.prompt_tokens + row.output_tokens)
 
 
 @inlined

@@ -86,12 +86,15 @@ class MemoryPlan:
         return self.groups.full * full + self.groups.windowed * min(full, self.window_blocks)
 
     @property
-    def max_context_tokens(self) -> int:
-        """The longest sequence that fits alone, or that the model or the user allows."""
+    def context_tokens(self) -> int:
+        """The longest sequence that the model, the user or a reserved slot allows."""
         limit = self.deployment.context_tokens
-        if self.deployment.engine.is_reserved:
-            limit = min(limit, self.block_size)
-        low, high = 0, limit
+        return min(limit, self.block_size) if self.deployment.engine.is_reserved else limit
+
+    @property
+    def max_context_tokens(self) -> int:
+        """The longest sequence whose cache fits alone, and that is allowed."""
+        low, high = 0, self.context_tokens
         while low < high:  # blocks() rises with tokens
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.blocks(middle) <= self.num_blocks else (low, middle - 1)

@@ -17,12 +17,11 @@ from simulator.engine import NO_TIME, Engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.intervals import Bracket
 from simulator.layer_split import kernels_per_layer, overlapped_s
-from simulator.loads import gathered_steps, workload_of
+from simulator.loads import workload_of
 from simulator.measurements import Measurement, Setup
 from simulator.memory import memory_plan
-from simulator.mlperf import latency_limits_s
 from simulator.plan import run_of_copy
-from simulator.recipes import first_call_s, output_of, request_count
+from simulator.recipes import Recipe, recipe_of
 from simulator.report import QUANTILES, Report, summarize
 from simulator.roofline import StepModel, StepTable
 from simulator.setups import Placed, place
@@ -94,8 +93,9 @@ def outcome(setup: Setup, given: Placed | None = None, *, light: bool = False) -
 def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
     """Prompts in chunks of the engine's budget, then decode along the growing context."""
     deployment, size = placed.deployment, max(1, round(max(1, setup.batch) / placed.copies))
+    recipe = recipe_of(setup, deployment.model, deployment.hardware)
     depth = int(setup.noted(r"(?:depth |@ d)(\d+)") or 0) if setup.output_tokens == 0 else 0
-    prompt, output = round(setup.input_tokens), round(output_of(setup))
+    prompt, output = round(setup.input_tokens), round(recipe.output_tokens)
     if not prompt and not output:
         prompt, output = DEFAULT_LENGTHS
     if not setup.input_tokens and setup.notes and "prompt" in setup.notes and output:
@@ -112,7 +112,7 @@ def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
     step_s = {"mean": decode_s / max(output, 1)}  # requests are alike, so statistics are over steps
     step_s |= {name: float(np.quantile(steps_s, share)) for name, share in QUANTILES.items()}
     request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
-    first_s = 0.0 if light else first_call_s(setup, deployment.hardware)
+    first_s = 0.0 if light else recipe.first_call_s
     decodes = output - 1 if prompt else output  # the prompt's own step makes the first token
     e2el_s = first_s + request_s + ttft_s + decode_s * decodes / max(output, 1)
     return Outcome(
@@ -211,11 +211,13 @@ def _under_load(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
         return summarize(run, steady=False, request_s=request_s)
 
     workload = workload_of(setup, deployment, placed.copies)
-    limits_s = None if light else latency_limits_s(setup, deployment.model.id)
-    report, served = edge(workload, limits_s, under) if limits_s else (under(workload), 1.0)
-    if steps := 0 if light else gathered_steps(setup, deployment):
+    recipe = recipe_of(setup, deployment.model, deployment.hardware)
+    limits_s = None if light else recipe.latency_limits_s
+    burstiness = recipe.burstiness(placed.copies)
+    report, served = edge(workload, limits_s, under, burstiness) if limits_s else (under(workload), 1.0)
+    if steps := 0 if light else recipe.gathered_steps:
         report = replace(report, request_s=request_s + steps * report.metrics["tpot"].values["mean"])
-    duration_s = _duration_s(setup, report) * max(1.0, served)  # no more is served than the source sent
+    duration_s = _duration_s(recipe, report) * max(1.0, served)  # no more is served than the source sent
     return _reported(report, placed.copies, deployment, duration_s)
 
 
@@ -225,10 +227,10 @@ def _at_no_time(deployment: Deployment) -> Deployment:
     return replace(deployment, engine=deployment.engine.model_copy(update={"overheads": overheads}))
 
 
-def _duration_s(setup: Setup, report: Report) -> float:
+def _duration_s(recipe: Recipe, report: Report) -> float:
     """Return the seconds that throughput is over: without the drain where a run of unstated length goes on for long."""
-    arrival_s = report.run.requests.arrival_s
-    goes_on = setup.regime == "open_loop" and setup.rate_per_s and not request_count(setup) and len(arrival_s) > 1
+    arrival_s, setup = report.run.requests.arrival_s, recipe.setup
+    goes_on = setup.regime == "open_loop" and setup.rate_per_s and not recipe.request_count and len(arrival_s) > 1
     if not goes_on or report.overloaded:
         return report.duration_s
     return float(arrival_s[-1]) * len(arrival_s) / (len(arrival_s) - 1)
@@ -321,7 +323,7 @@ def bracket_of(setup: Setup, found: Outcome, level: float) -> Bracket[Outcome]:
 
 def is_limited(setup: Setup, deployment: Deployment) -> bool:
     """Tell whether a run's rate was raised until published limits of latency bound: such have their own residuals."""
-    return latency_limits_s(setup, deployment.model.id) is not None
+    return recipe_of(setup, deployment.model, deployment.hardware).latency_limits_s is not None
 
 
 def with_steps(setup: Setup, found: Outcome, factor: float) -> Outcome:

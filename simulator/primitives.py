@@ -31,6 +31,7 @@ def linear(
         format=stored,
         flops=Counts(**{per: 2.0 * inputs * outputs}),
         weight_bytes=inputs * outputs * number_format(stored).size_bytes,
+        columns=outputs,
         activation_bytes=Counts(**{per: activations}),
     )
 
@@ -123,6 +124,11 @@ def adapters(ops: Ops) -> Ops:
         for op in ops
         if op.rate == "gemm" and op.weight_bytes and op.flops.tokens
     )
+
+
+def sorting(vocab: int, moved_bytes: float) -> Op:
+    """Return the sampler's sort of the vocabulary, all of which every device has."""
+    return Op(name="sampling", rate="stream", activation_bytes=Counts(logits=moved_bytes * vocab))
 
 
 def recurrence(layout: Layout, *, state_bytes: float, flops_per_update: float, flops_per_prompt_token: float) -> Ops:

@@ -269,9 +269,10 @@ def names(kind: str) -> list[str]:
 def find(kind: str, name: str) -> Path:
     """Return the file of a profile, by its id, its name, one of its aliases, or its path ending in .yaml.
 
-    Capitals do not matter, nor do spaces, hyphens and underscores between words, nor an organisation on Hugging Face.
+    Capitals do not matter, nor do spaces, hyphens, underscores and colons between words, nor an organisation on Hugging
+    Face.
 
-    >>> find("hardware_profiles", "H100_SXM").stem, find("model_profiles", "Llama 3.1 70B Instruct").stem
+    >>> find("hardware_profiles", "H100_SXM").stem, find("model_profiles", "llama3.1:70b Instruct").stem
     ('h100-sxm', 'llama-3.1-70b')
 
     Raises ProfileError with the nearest names.
@@ -296,7 +297,7 @@ def _aliases(kind: str, _own: str | None) -> dict[str, Path]:
 
 
 def _joined(name: str) -> str:
-    return re.sub(r"[\s_-]+", "-", name.strip().lower())
+    return re.sub(r"[\s_:-]+", "", name.lower())
 
 
 def _read_aliases(kind: str) -> Iterator[tuple[str, Path]]:

@@ -52,18 +52,13 @@ def soft_maximum(first: Array, second: Array, exponent: float) -> Array:
     (5.0, 4.0)
     """
     high, low = np.maximum(first, second), np.minimum(first, second)
-    if exponent == float("inf"):
-        return _unboxed(high)
-    ratio = np.divide(low, high, out=np.zeros_like(high), where=high > 0)
-    return _unboxed(high * (1.0 + ratio**exponent) ** (1.0 / exponent))
+    if exponent != float("inf"):
+        ratio = np.divide(low, high, out=np.zeros_like(high), where=high > 0)
+        high = high * (1.0 + ratio**exponent) ** (1.0 / exponent)
+    return float(high) if high.ndim == 0 else high
 
 
-def _unboxed(value: npt.NDArray[np.float64]) -> Array:
-    return float(value) if value.ndim == 0 else value
-
-
-# Of fp32, to turn an fp8 number into fp16 in software. A guess: between what Argonne's A100s leave for it in vLLM (104)
-# and in TensorRT-LLM (49).
+# Of fp32, to turn an fp8 number into fp16 in software: a guess, between A100s in vLLM (104) and in TensorRT-LLM (49)
 CONVERSION_FLOPS = 70.0
 STREAMED = 0.95  # of the bandwidth: what a product that streams weights reaches at most (an LM head on the RTX 4090)
 
@@ -80,8 +75,8 @@ class Rates:
         context_tokens: int = CAPTURED_TOKENS,
     ) -> None:
         self.hardware, self.light, self.context_tokens = hardware, light, context_tokens
-        self.kernels = kernels or Kernels()
-        self._links = Links(hardware, self.kernels.link, int(self.kernels.one_shot_tokens or 0), light=light)
+        self.kernels = ours = kernels or Kernels()
+        self._links = Links(hardware, ours.link, int(ours.one_shot_tokens or 0), ours.reduced_bits, light=light)
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
             "gemm": self._gemm,
             "decode_attention": self._decode_attention,
@@ -110,13 +105,14 @@ class Rates:
         name, peak = self.peak(op.format)
         gemm = _IDEAL_GEMM if self.light else self.achieved(name, op)
         compute_s = counts.dot(op.flops) / (gemm.compute * peak) * self._unpacking(op, counts)
-        memory_s = op.bytes_read(counts) / (gemm.memory * self.hardware.memory_bytes_per_s)
+        rows = 1.0 if self.light else self.kernels.share_of_rows(op, counts.tokens)
+        memory_s = op.bytes_read(counts) / (gemm.memory * rows * self.hardware.memory_bytes_per_s)
         if op.experts is not None and self.kernels.expert_tile and not self.light:
             compute_s = compute_s * op.experts.padded(counts.tokens, self.kernels.expert_tile)
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
             compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
             memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
-        kernel_s = soft_maximum(compute_s, memory_s, gemm.exponent)
+        kernel_s = soft_maximum(compute_s, np.maximum(memory_s, gemm.panel_s * counts.steps), gemm.exponent)
         return _cost(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
 
     def _unpacking(self, op: Op, counts: Counts) -> Array:
@@ -135,12 +131,13 @@ class Rates:
             raise ProfileError(f"{self.hardware.name} {name}", "no achievable gemm rates are known", "Add them")
         exponent = float("inf") if gemm.exponent is None else float(gemm.exponent)
         ours, stored = self.kernels, number_format(op.format)
-        compute = gemm.compute_fraction * ours.compute_share(name, routed=op.experts is not None)
+        compute = gemm.compute_fraction * ours.compute_share(name, op)
         compute *= ours.unpacked if stored.unpacked_for(name) else 1.0
         streamed = self.hardware.achievable.best_memory_fraction if ours.streams else gemm.memory_fraction
         memory = streamed * ours.memory * (ours.packed if stored.unpacked_for(name) else 1.0)
-        most = max(STREAMED, streamed)
-        return AchievedGemm(min(compute, 1.0), min(memory, most), gemm.launch_s * ours.launch * op.launches, exponent)
+        shares = min(compute, 1.0), min(memory, max(STREAMED, streamed))
+        start_s = self.hardware.achievable.start_s(name, as_wide=ours.fuses_quantization(op))
+        return AchievedGemm(*shares, start_s * ours.launch * op.launches, exponent, gemm.panel_s(op))
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
         """T = t0 + max(F / (c P) + t_fp8, B / (m W), B g / (h W)); linear in the tokens read, so that steps add up.
@@ -215,12 +212,13 @@ class Rates:
 
 
 class AchievedGemm(NamedTuple):
-    """What a matrix product reaches: shares of the peaks, seconds of its launch, exponent of the soft maximum."""
+    """What a matrix product reaches: shares of the peaks, its launch, the soft maximum, seconds of a panel (Gemm)."""
 
     compute: float
     memory: float
     launch_s: float
     exponent: float
+    panel_s: float = 0.0
 
 
 _IDEAL_GEMM = AchievedGemm(1.0, 1.0, 0.0, float("inf"))
@@ -324,7 +322,7 @@ class StepModel:
         tokens = np.arange(max_tokens + 1, dtype=np.float64)
         sequences = np.arange(max_sequences + 1, dtype=np.float64)
         logits = np.arange(max_sequences * (1 + self.draft_tokens) + 1, dtype=np.float64)
-        by_sequence = [op for op in self.ops if op.flops.logits or op.link_bytes.logits]
+        by_sequence = [op for op in self.ops if op.flops.logits or op.activation_bytes.logits or op.link_bytes.logits]
         by_token = [op for op in self.ops if op not in by_sequence]
         token_s = self._only(by_token).seconds(Counts(steps=np.ones_like(tokens), tokens=tokens))
         logit_s = self._only(by_sequence).seconds(Counts(steps=np.ones_like(logits), logits=logits))

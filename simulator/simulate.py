@@ -272,7 +272,7 @@ def simulate(
 
     `progress` is called with (requests finished, all requests) after every burst of steps; `acceptance` are the
     probabilities that the 1st, 2nd, ... draft token is accepted if all before it are. WorkloadError where requests wait
-    for ever; `refuse_too_long` tells before.
+    for ever; `refuse_endless` tells most before.
     """
     state, clock, bursts = opening(limits, requests, acceptance), np.zeros(2), []
     while True:

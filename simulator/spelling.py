@@ -12,6 +12,7 @@ from simulator.units import parse
 
 GIVEN = Source(text="given by the user", date="", evidence="given")
 SWITCHES = (
+    "adapters",
     "admit_full_prompt",
     "admit_full_output",
     "async_scheduling",

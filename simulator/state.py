@@ -44,7 +44,7 @@ class Limits(NamedTuple):
     draft_tokens: int = 0  # tokens that are proposed for each sequence and step
     expected_acceptance: bool = False  # produce the expected number of tokens instead of drawing it
     graph_tokens: int = 0  # a step with prompts and more tokens is launched by the host, kernel by kernel
-    turnaround_s: float = 0.0  # closed loop: from the end of a request to the arrival of the next
+    turnaround_s: float = 0.0  # from the end of a request until its user, who then sends the next one, has the answer
 
 
 MAX_DRAFT_TOKENS = 32
@@ -252,6 +252,15 @@ def blocks(limits: Limits, tokens: int) -> int:
     """Return the cache blocks that a sequence of so many cached tokens holds."""
     full = -(-tokens // limits.block_size)
     return limits.full_groups * full + limits.window_groups * min(full, limits.window_blocks)
+
+
+@compiled
+def most_blocks(limits: Limits, tokens: int) -> int:
+    """Return the most blocks that a request of so many tokens, prompt and answer, ever holds.
+
+    Its last token is never cached, its draft tokens are.
+    """
+    return blocks(limits, tokens - 1 + limits.draft_tokens)
 
 
 @inlined

@@ -23,7 +23,9 @@ class Edge(NamedTuple):
     of_asked: float
 
 
-def edge(workload: Workload, limits_s: tuple[float, float], under: Callable[[Workload], Report]) -> Edge:
+def edge(
+    workload: Workload, limits_s: tuple[float, float], under: Callable[[Workload], Report], burstiness: float = 1.0
+) -> Edge:
     """Return the run at the highest rate whose p99 of TTFT and TPOT keep `limits_s`; the slowest tried if none does.
 
     Who publishes a run under limits raises the rate until one of them binds: the p99 of MLPerf's servers is at 0.8 to
@@ -37,7 +39,7 @@ def edge(workload: Workload, limits_s: tuple[float, float], under: Callable[[Wor
     most = min(most, LIKELY * asked_per_s)
     low, high, rate_per_s, kept = 0.0, most, most, None
     for _ in range(TRIES):
-        found = Edge(under(replace(workload, arrivals=OpenLoop(rate_per_s))), rate_per_s / asked_per_s)
+        found = Edge(under(replace(workload, arrivals=OpenLoop(rate_per_s, burstiness))), rate_per_s / asked_per_s)
         used = _used(found.report, limits_s)
         if used > 1:
             high = rate_per_s

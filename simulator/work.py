@@ -152,6 +152,7 @@ class Op:
     format: str = "bf16"
     flops: Counts = NOTHING
     weight_bytes: float = 0.0
+    columns: int = 0  # of a matrix of weights: its outputs
     expert_bytes: float = 0.0
     experts: Experts | None = None
     cache_bytes: Counts = NOTHING

@@ -52,7 +52,7 @@ CALL = np.dtype(
     [
         ("sent_s", np.float64),  # its latest sending
         ("routed_s", np.float64),  # to the place where it is
-        ("delay_s", np.float64),  # its follower is sent so long after its end
+        ("think_s", np.float64),  # of its user, before its follower is sent
         ("transfer_s", np.float64),  # from prefill to decode, alone on the link
         ("follower", np.int64),  # the next turn of its session
         ("output_tokens", np.int64),  # all of them, while the prefill pool is asked for one
@@ -87,7 +87,7 @@ class Rules(NamedTuple):
     interval_s: float
     down_delay_s: float
     cold_start_s: float
-    next_request_s: float  # of a closed loop, after an answer
+    answered_s: float  # from the end of a request until its user, who then sends the next one, has the answer
     timeout_s: float
     max_retries: int
     retry_delay_s: float

@@ -266,6 +266,7 @@ class _Fleet:
     def _conclude(self, request: OracleRequest) -> None:
         """C: what the end of a request, finished or abandoned, brings about."""
         follows = self.clients.follows or (-1,) * len(self.jobs)
+        answered_s = self.clients.network_s + self.asked.pool.limits.turnaround_s
         for index, before in enumerate(follows):
             if before != request.index:
                 continue
@@ -273,9 +274,9 @@ class _Fleet:
                 self.abandoned.add(index)
                 self._conclude(self.requests[index])
             else:
-                self._send(index, self.now_s + (self.clients.think_s[index] + self.clients.network_s))
+                self._send(index, self.now_s + (self.clients.think_s[index] + answered_s))
         if self.unsent:
-            self._send(self.unsent.pop(0), self.now_s + (self.clients.network_s + self.asked.pool.limits.turnaround_s))
+            self._send(self.unsent.pop(0), self.now_s + answered_s)
 
     def _send(self, index: int, at_s: float) -> None:
         request = self.requests[index]

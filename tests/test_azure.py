@@ -70,10 +70,9 @@ def test_a_faster_device_answers_sooner(shared):
 
 
 def test_a_request_longer_than_the_cache_is_refused(shared):
-    """880 blocks hold 14,080 tokens, nine too few for the longest request."""
-    plan = memory_plan(deploy("llama-3.1-8b", "l4", settings=Settings(num_blocks=880)))
+    """880 blocks hold 14,080 tokens, eight too few for the longest request, whose last token is never cached."""
     with pytest.raises(WorkloadError) as caught:
-        refuse_too_long(plan, requests_of(shared))
-    assert f"of {LONGEST_TOKENS} tokens" in caught.value.given
-    assert "takes 14080 at most; 1 of 19366 are longer" in caught.value.because
+        limits(deploy("llama-3.1-8b", "l4", settings=Settings(num_blocks=880)), requests_of(shared))
+    assert f"of {LONGEST_TOKENS:,} tokens" in caught.value.given
+    assert "880 blocks for 14,080 tokens; 1 of 19,366 are too long" in caught.value.because
     assert caught.value.remedy

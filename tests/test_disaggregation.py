@@ -8,7 +8,7 @@ from simulator.autoscaler import Failure
 from simulator.clients import Clients
 from simulator.deployment import deploy
 from simulator.disaggregation import Link, cache_bytes
-from simulator.errors import InfercastError, NotModelledError
+from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.fleet import Fleet, FleetRun, Pool, simulate_fleet
 from simulator.roofline import StepTable
 from simulator.routers import ROUTERS, Router
@@ -52,6 +52,14 @@ def test_two_pools_by_hand():
     assert run.replica.tolist() == [1, 1, 0]
     assert run.steps[run.steps.replica == 1].start_s.tolist() == [7.5, 8.5, 9.5]
     assert run.steps.prompt_tokens.sum() == 6 + 2  # and the token that each brings along
+
+
+def test_a_pool_of_prompts_needs_no_room_for_answers():
+    small = ALONE._replace(num_blocks=2)  # of 4 tokens
+    asked = requests_of([(0.0, 8, 30)])
+    assert simulate_fleet(split([0.0], prefill=Pool(small, SECONDS)), asked).finished_s == [8.5 + 29]
+    with pytest.raises(WorkloadError, match="one engine of the prefill pool has, 2 blocks for 8 tokens"):
+        simulate_fleet(split([0.0], prefill=Pool(small, SECONDS)), requests_of([(0.0, 9, 1)]))
 
 
 def test_a_decode_replica_that_dies_sends_its_requests_back_to_prefill():

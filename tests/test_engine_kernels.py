@@ -14,11 +14,13 @@ from simulator.layers import Attention
 from simulator.measurements import Setup
 from simulator.model import load_model
 from simulator.prediction import _read_tokens, outcome
+from simulator.primitives import linear
 from simulator.profile import Figure, Source
-from simulator.recipes import ENDED_TOKENS, first_call_s, output_of
+from simulator.recipes import recipe_of
+from simulator.recipes.papers import ENDED_TOKENS
 from simulator.roofline import Rates
 from simulator.setups import place
-from simulator.work import Counts, Layout
+from simulator.work import Counts, Experts, Layout
 
 MAX_1550 = load_hardware("max-1550")
 
@@ -71,8 +73,25 @@ def test_tensorrt_llm_reads_the_cache_once_for_groups_that_its_kernel_knows():
 def test_narrow_products_have_a_further_share(peak):
     kernels = Kernels(compute=figure(0.8), quantized=figure(1.25), experts=figure(0.5))
     share = 1.0 if peak == "fp8" else 0.8
-    assert kernels.compute_share(peak, routed=False) == pytest.approx(share)
-    assert kernels.compute_share(peak, routed=True) == pytest.approx(0.5 * share)
+    whole, blocks = (linear("", (128, 128), Layout(weight_dtype=each)) for each in ("fp8", "fp8-block"))
+    assert kernels.compute_share(peak, whole) == pytest.approx(share)
+    assert kernels.compute_share(peak, replace(whole, experts=Experts(8, 2))) == pytest.approx(0.5 * share)
+    assert kernels.compute_share(peak, blocks) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("engine", "stored", "as_bf16"),
+    [("tensorrt-llm-1.2", "fp8", True), ("tensorrt-llm-1.2", "fp8-block", False), ("vllm-0.14", "fp8", False)],
+)
+def test_products_start_as_in_bf16_where_the_kernel_before_quantises(engine, stored, as_bf16):
+    """4.2 us on an H200, and 7.6 with the kernel that quantises; experts sort their inputs in any case."""
+    hardware = load_hardware("h200-sxm")
+    kernels = load_engine(engine).kernels_on(hardware)
+    product = linear("", (4096, 4096), Layout(weight_dtype=stored))
+    started = Rates(hardware, kernels).achieved("fp8", product).launch_s / kernels.launch
+    assert started == pytest.approx(4.2e-6 if as_bf16 else 7.6e-6)
+    routed = Rates(hardware, kernels).achieved("fp8", replace(product, experts=Experts(8, 2)))
+    assert routed.launch_s / kernels.launch == pytest.approx(7.6e-6)
 
 
 @pytest.mark.parametrize("rate", ["decode_attention", "prefill_attention"])
@@ -153,8 +172,10 @@ def test_argonnes_runs_on_the_max_1550_time_the_compilation_of_the_first_call():
     """19.3 s for 1 x (128 + 128) tokens and 47.7 s for 2,048 + 2,048: 18 s and 14 ms a token."""
     cells = ("argonne", "2024-09", "Intel Max 1550", "", 1, 1, 1, 0, 0, "Llama-3-8B", "fp16", "", "vLLM", "0.5")
     cold = Setup(*cells, 128, 128, 1, 0, 0.0, "fixed-batch", "value = batch*(in+out)/latency incl. prefill")
-    assert first_call_s(cold, MAX_1550) == 18.0
-    assert first_call_s(cold, load_hardware("mi300x")) == first_call_s(replace(cold, notes=""), MAX_1550) == 0.0
+    model, mi300x = load_model("llama-3-8b"), load_hardware("mi300x")
+    assert recipe_of(cold, model, MAX_1550).first_call_s == 18.0
+    assert recipe_of(cold, model, mi300x).first_call_s == 0.0
+    assert recipe_of(replace(cold, notes=""), model, MAX_1550).first_call_s == 0.0
     seconds = [outcome(replace(cold, notes=notes)).e2el_s["mean"] for notes in (cold.notes, "")]
     assert seconds[0] - seconds[1] == pytest.approx(18.0)
     assert outcome(cold, light=True).e2el_s["mean"] < 18.0
@@ -209,9 +230,11 @@ def test_one_text_in_all_sequences_reaches_the_experts_of_one():
 def test_texts_of_splitwise_end_before_the_length_that_was_asked_for():
     """34.9 s for 2,048, 4,096 and 8,192 tokens of Llama-2-70b on two A100, whose tokens take 55 ms: 635 of them."""
     setup = replace(argonne("vLLM", "Llama-2-70b", "A100 SXM 80GB", 2, 1, 512), source="splitwise-sim", notes="")
-    assert output_of(setup) == 512
-    assert output_of(replace(setup, output_tokens=8192.0)) == ENDED_TOKENS
-    assert output_of(replace(setup, source="argonne", output_tokens=8192.0)) == 8192
+    long = replace(setup, output_tokens=8192.0)
+    known = load_model("llama-2-70b"), load_hardware("a100-sxm-80gb")
+    assert recipe_of(setup, *known).output_tokens == 512
+    assert recipe_of(long, *known).output_tokens == ENDED_TOKENS
+    assert recipe_of(replace(long, source="argonne"), *known).output_tokens == 8192
     assert outcome(replace(setup, output_tokens=4096.0)) == outcome(replace(setup, output_tokens=8192.0))
 
 
@@ -221,3 +244,33 @@ def test_deepspeed_mii_is_timed_on_its_first_call():
     warm = replace(setup, notes="")
     assert outcome(setup).e2el_s["mean"] - outcome(warm).e2el_s["mean"] == pytest.approx(0.5)
     assert outcome(setup).ttft_s == outcome(warm).ttft_s
+
+
+def panels_s(inputs: int, outputs: int, tokens: float, device: str = "rtx-5090") -> tuple[float, float]:
+    """Seconds of a product in nvfp4 on a GeForce card without its launch, and of its bytes alone."""
+    hardware = load_hardware(device)
+    op = linear("product", (inputs, outputs), Layout(weight_dtype="nvfp4"))
+    cost = Rates(hardware).cost(op, Counts(1.0, tokens, tokens))
+    return float(cost.seconds - cost.overhead_s), float(cost.memory_s)
+
+
+def test_few_columns_keep_few_multiprocessors_busy():
+    # 26 us in its bytes and 15.4 beyond, of which 4.65 are a launch, on an RTX PRO 6000 of the same bandwidth
+    assert panels_s(8192, 8192, 1.0)[0] == pytest.approx(26.0e-6 + 15.4e-6 - 4.65e-6, rel=0.01)
+    assert panels_s(4096, 4096, 1.0)[0] == panels_s(4096, 8192, 1.0)[0] == panels_s(8192, 4096, 1.0)[0] / 2
+    wide_s, alone_s = panels_s(4096, 131_072, 1.0)
+    assert wide_s == alone_s
+    assert panels_s(4096, 6144, 1.0, "rtx-5060ti-16")[0] == panels_s(4096, 6144, 1.0, "rtx-5060ti-16")[1]
+
+
+@given(st.integers(1, 64), st.integers(1, 256), st.sampled_from([1.0, 32.0, 4096.0]))
+def test_panels_never_make_a_product_faster_or_more_columns_cheaper(inputs, columns, tokens):
+    seconds, alone_s = panels_s(128 * inputs, 128 * columns, tokens)
+    wider_s = panels_s(128 * inputs, 128 * columns + 128, tokens)[0]
+    assert wider_s * (1 + 1e-12) >= seconds >= alone_s * (1 - 1e-12)
+
+
+def test_two_cards_without_peer_to_peer_are_as_fast_as_their_lanes():
+    cards = load_hardware("rtx-5060ti-16"), load_hardware("rtx-5090")
+    few, many = (each.achievable.all_reduce[2].bus_bytes_per_s / each.pcie_bytes_per_s for each in cards)
+    assert few == pytest.approx(many)

@@ -43,6 +43,7 @@ def test_a_name_without_a_version_is_the_newest():
         ("vllm", "--long-prefill-token-threshold=512", "long_prefill_tokens", 512),
         ("vllm-0.8", "scheduling_policy=priority", "by_priority", True),  # an older version, the newest one's words
         ("vllm", "--enable-prefix-caching=false", "prefix_caching", False),
+        ("vllm", "--enable-lora=true", "adapters", True),
         ("sglang", "disable_radix_cache=true", "prefix_caching", False),
         ("sglang", "--enable-mixed-chunk=true", "policy", "continuous"),
         ("tensorrt-llm", "capacity_scheduler_policy=MAX_UTILIZATION", "admit_full_output", False),
@@ -122,6 +123,15 @@ def test_an_unknown_source_of_rules_is_refused(tmp_path: Path):
 def test_borrowed_kernels_are_those_of_the_other_engine():
     card = load_hardware("rtx-4090")
     assert load_engine("ollama").kernels_on(card) == load_engine("llama.cpp").kernels_on(card)
+
+
+@pytest.mark.parametrize(
+    ("engine", "hardware", "owners"),
+    [("tensorrt-llm", "mi300x", "NVIDIA"), ("mlx-lm", "h100-sxm", "Apple"), ("transformers-neuronx", "l4", "AWS")],
+)
+def test_an_engine_of_one_vendor_is_refused_on_the_devices_of_others(engine, hardware, owners):
+    with pytest.raises(InfercastError, match=f"it runs on devices of {owners}"):
+        deploy("llama-3.1-8b", hardware, engine)
 
 
 def test_v0_makes_room_for_the_longest_prompt():

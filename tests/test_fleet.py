@@ -319,6 +319,15 @@ def test_a_session_by_hand():
     assert run.finished_s.tolist() == [2, 9, 23, 24]
 
 
+def test_a_turn_waits_for_the_engines_time_per_request_as_a_closed_loop_does():
+    pool = Pool(ALONE._replace(turnaround_s=4.0), SECONDS)
+    turns = Clients(network_s=1.0, follows=np.array([-1, 0]), think_s=np.array([0.0, 5.0]))
+    run = simulate_fleet(Fleet(pool), requests_of([(0.0, 2, 1), (0.0, 1, 1)]), turns)
+    assert run.requests.arrival_s.tolist() == [0, 2 + 1 + 4 + 5]
+    run = simulate_fleet(Fleet(pool), requests_of([(0.0, 2, 1)] * 2, concurrency=1), Clients(network_s=1.0))
+    assert run.requests.arrival_s.tolist() == [0, 2 + 1 + 4]
+
+
 def test_an_abandoned_turn_ends_its_session():
     asked = requests_of([(0.0, 9, 1), (1.0, 1, 1), (1.0, 1, 1), (1.0, 1, 1)])
     run = simulate_fleet(slow(), asked, Clients(timeout_s=3.0, follows=np.array([-1, -1, 1, 2])))
@@ -497,7 +506,7 @@ def test_pools_do_not_scale():
 
 
 def test_a_request_that_no_engine_holds():
-    with pytest.raises(WorkloadError, match="one engine has 12 cache blocks"):
+    with pytest.raises(WorkloadError, match="than one engine has, 12 blocks for 48 tokens"):
         simulate_fleet(Fleet(Pool(LIMITS, TABLE, stages=2)), requests_of([(0.0, 40, 20)]))
 
 

@@ -26,13 +26,12 @@ from simulator.intervals import (
 )
 from simulator.lengths import Independent, LogNormal
 from simulator.measurements import read_measurements
-from simulator.mlperf import latency_limits_s
-from simulator.model import load_model
 from simulator.plan import Scenario, capacity
 from simulator.prediction import predict
 from simulator.profile import Figure, Source
 from simulator.slo import Slo
 from simulator.workload import OpenLoop, Workload
+from tests.test_loads import recipe
 from tools.fit_intervals import coverage, mean_coverage, residuals
 
 LEFT_OUT = Path(__file__).parent / "fixtures" / "left_out.csv.gz"
@@ -129,8 +128,7 @@ def test_runs_under_published_limits_are_told_apart_alike(tmp_path, shared):
     regimes = {each.id: each.regime for each in residuals(_plain(tmp_path))}
     rows = [row for row in read_measurements(shared / "measurements" / "measurements.csv.gz") if row.id in regimes]
     for row in rows:
-        limited = latency_limits_s(row.setup, load_model(row.setup.model).id) is not None
-        assert (regimes[row.id] == "limited") == limited, row.id
+        assert (regimes[row.id] == "limited") == bool(recipe(row.setup).latency_limits_s), row.id
 
 
 # ------------------------------------------------------------------------------------------------ open loops

@@ -224,7 +224,7 @@ class TestRefusals:
 
     def test_a_request_that_is_too_long(self, tiny):
         requests = Requests(np.zeros(1), [200], [20])
-        with pytest.raises(WorkloadError, match="220 tokens: the model and its cache take 193"):
+        with pytest.raises(WorkloadError, match=r"220 tokens: .* the engine has, 24 blocks"):
             serve(tiny, engine_limits(tiny.transformer, 4, 32), requests, [[0] * 200], RecordedClock([]))
 
     def test_a_model_of_another_kind(self):

@@ -14,6 +14,7 @@ from oracle import OracleLimits, OracleResult, run_oracle
 
 from simulator import state, work
 from simulator.errors import WorkloadError
+from simulator.limits import refuse_endless
 from simulator.prefix import blocks_per_unit
 from simulator.queues import dequeue, enqueue
 from simulator.roofline import StepTable
@@ -359,6 +360,31 @@ def test_the_queue_is_in_order_whoever_leaves_it(rows, leaving, by_priority):
         assert s.book[0].head == index
         dequeue(s, index)
     assert s.book[0].waiting == s.book[0].waiting_blocks == 0
+
+
+@settings(deadline=None)
+@given(
+    num_blocks=st.integers(1, 12),
+    window_groups=st.integers(0, 2),
+    prompt=st.integers(1, 60),
+    output=st.integers(1, 30),
+    chunked=st.booleans(),
+    whole_output=st.booleans(),
+)
+def test_a_request_alone_ends_unless_it_is_refused(num_blocks, window_groups, prompt, output, chunked, whole_output):
+    """And one is refused only where its last step but one has no block, or its prompt no step."""
+    rules = {"window": 9, "window_groups": window_groups, "window_blocks": 4} if window_groups else {}
+    allowed = limits(num_blocks=num_blocks, chunked_prefill=chunked, admit_full_output=whole_output, **rules)
+    alone = Requests(np.zeros(1), np.array([prompt]), np.array([output]))
+    try:
+        refuse_endless(allowed, alone, "it")
+    except WorkloadError as error:
+        size = allowed.block_size
+        held = -(-(prompt + output - 1) // size)
+        cached = held + window_groups * min(held, 4) > num_blocks
+        assert cached if "cache" in str(error) else prompt > allowed.max_num_batched_tokens and not chunked
+    else:
+        assert np.isfinite(simulate(allowed, TABLE, alone).finished_s).all()
 
 
 def test_requests_that_no_step_can_take_are_told_not_left_out():

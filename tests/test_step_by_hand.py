@@ -157,6 +157,13 @@ def test_the_host_launches_each_kernel_of_a_prompt_and_a_slower_host_takes_longe
     assert deploy("qwen3-30b-a3b", "gb200", "tensorrt-llm").step_model(light=True).prompt_least_s == 0.0
 
 
+@pytest.mark.parametrize(("engine", "slower"), [("tensorrt-llm-1.2", 2.75), ("tensorrt-llm-0.11", 1.0)])
+def test_a_slower_host_launches_the_sampler_more_slowly_where_it_launches_at_all(engine, slower):
+    deployment = deploy("qwen3-30b-a3b", "gb200", engine)
+    step_s = float(deployment.step_model().overheads.step_s)
+    assert step_s == pytest.approx(slower * float(deployment.engine.overheads.step_s))
+
+
 def test_every_layer_is_launched_but_at_the_speed_of_light():
     deployment = deploy("llama-2-7b", "a100-sxm-80", "vllm-0.2")
     launches = deployment.engine.kernels_on(deployment.hardware).layer_launches

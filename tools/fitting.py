@@ -37,6 +37,11 @@ def is_tail(row: Measurement) -> bool:
     return row.stat.startswith("p9")
 
 
+def is_rented_pair(row: Measurement) -> bool:
+    """Whether a row is of two cards on rented hosts, whose all-reduce runs at 4 to 30 GB/s: scored, not fitted."""
+    return row.setup.source == "holtmann-consumer-blackwell" and row.setup.tp > 1
+
+
 class _Point(NamedTuple):
     """ln(values) of the parameters, the loss there, its gradient and (nearly) its curvature."""
 
@@ -62,7 +67,8 @@ class Fit:
     @cached_property
     def seen(self) -> list[int]:
         """The numbers of the rows that a fit may see."""
-        known = [at for at, row in enumerate(self.curves.rows) if not is_tail(row) and row.group not in EXCLUDED]
+        rows = enumerate(self.curves.rows)
+        known = [at for at, row in rows if not (is_tail(row) or is_rented_pair(row) or row.group in EXCLUDED)]
         families, placed = self.block.fitted_on, self.curves.placed
         family = {at: placed[self.curves.rows[at].id].deployment.hardware.family for at in known}
         return [at for at in known if family[at] in (families or (family[at],))]

@@ -11,13 +11,15 @@ from typing import Annotated
 import typer
 
 from simulator.benchfiles import read_results
+from simulator.cli.intervals import BASIS, Span
 from simulator.cli.measured import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, split, use_profiles
-from simulator.cli.output import Column, Result, Row, View, count, emit, percent
+from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
 from simulator.prediction import Prediction, predict
 from simulator.validate import KEYS, Score, as_json, beating_light, by, not_covered, scored
 
 SHOWN = 12  # rows of the longer tables
+FEW = 40  # measurements that are shown one by one: a benchmark's result file has some ten of each of its loads
 
 
 @grouped
@@ -92,13 +94,15 @@ SCORES = (
 
 def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -> Result:
     kept = scored(predictions, grades)
-    views = [_view(kept, ("metric", "regime"), every=True)]
-    views += [_view(kept, ("metric", key), every) for key in KEYS if key not in ("metric", "regime")]
+    views = [_measurements(kept)] if len(kept) <= FEW else []
+    views += [_view(kept, ("metric", "regime"), every=True)]
+    others = (key for key in KEYS if key not in ("metric", "regime"))
+    views += [_view(kept, ("metric", key), every) for key in others if len(by(kept, key)) > 1]
     predicted = sum(each.value is not None for each in kept)
     notes = [
         f"{predicted:,} of {len(kept):,} rows graded {', '.join(grades)} are predicted, {len(predictions):,} in all.",
         "Errors are shares of the measured value: the mean |error| of each (source, device, model), then over groups.",
-        *(f"Not covered, {_rows(number)}: {reason}" for reason, number in not_covered(kept).items()),
+        *(f"Not covered, {_rows(rows)}: {reason}" for reason, rows in not_covered(kept).items()),
         *(
             f"Beats the speed of light: {each.measurement.id} {each.measurement.metric} {each.measurement.value:g}, "
             f"light {each.light:g}"
@@ -108,8 +112,32 @@ def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -
     return Result({}, views, notes)
 
 
-def _rows(number: int) -> str:
-    return "1 row" if number == 1 else f"{number:,} rows"
+def _rows(rows: int) -> str:
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
+ROW = (
+    *(Column(name, name, left=True) for name in ("measurement", "metric", "stat")),
+    Column("measured", "measured", number()),
+    Column("predicted", "predicted", number()),
+    Column("error", "error", percent),
+    Span("interval", "interval", number()),
+    BASIS,
+)
+
+
+def _measurements(kept: Sequence[Prediction]) -> View:
+    """List each measurement beside its prediction."""
+    rows = [
+        {
+            **{"measurement": each.measurement.id, "metric": each.measurement.metric, "stat": each.measurement.stat},
+            **{"measured": each.measurement.value, "predicted": each.value, "error": each.error},
+            **{"interval_low": each.low, "interval_high": each.high, "interval_basis": each.basis or None},
+        }
+        for each in kept
+        if each.value is not None
+    ]
+    return View("Measurements, each in the unit that its metric ends in", ROW, rows)
 
 
 def _view(kept: Sequence[Prediction], keys: tuple[str, ...], every: bool) -> View:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from simulator.errors import WorkloadError
+from simulator.limits import refuse_endless
 from simulator.reference.batch import Layout, make_batch
 from simulator.reference.cache import BlockPool
 from simulator.reference.clock import Clock
@@ -119,11 +120,12 @@ def _row(s: State, start_s: float, seconds: float) -> Table:
 
 
 def _refuse(executor: Executor, limits: Limits, requests: Requests) -> None:
-    """Refuse a request that is longer than the model or the cache."""
-    allowed = min(limits.num_blocks * limits.block_size + 1, executor.transformer.model.max_context_tokens)
+    """Refuse a request that is longer than the model allows, or than the cache."""
+    refuse_endless(limits, requests, "the engine")
+    allowed = executor.transformer.model.max_context_tokens
     if requests.max_total_tokens > allowed:
         given = f"a request of {requests.max_total_tokens} tokens"
-        raise WorkloadError(given, f"the model and its cache take {allowed}", "Give shorter ones or more blocks")
+        raise WorkloadError(given, f"the model takes {allowed}", "Give shorter ones")
 
 
 def random_prompts(requests: Requests, vocab: int, seed: int = 0) -> list[Tokens]:
