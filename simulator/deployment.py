@@ -4,10 +4,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from simulator.drafting import Draft, Speculation, draft_of
-from simulator.engine import Engine, Kernels, load_engine
+from simulator.engine import Engine, load_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.formats import named_format
 from simulator.hardware import Hardware, load_hardware
+from simulator.kernels import Kernels
 from simulator.links import host_bytes_per_s
 from simulator.model import Model, load_model
 from simulator.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops

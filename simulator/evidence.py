@@ -6,9 +6,10 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from simulator.deployment import Deployment
-from simulator.engine import NO_TIME, UNITY, Engine
+from simulator.engine import Engine
 from simulator.formats import number_format
 from simulator.hardware import Hardware
+from simulator.kernels import NO_TIME, UNITY
 from simulator.offload import host_of
 from simulator.profile import Evidence, Figure, Profile, Source
 from simulator.roofline import Rates
@@ -75,12 +76,17 @@ def _kernels(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
             all(op.rate != "all_reduce" for op in ops),
         ),
         **dict.fromkeys(("kernels.experts", "kernels.expert_tile"), dense),
+        "kernels.least_tile": not any(op.experts and rates.unpacks(op.format) for op in ops),
         "kernels.split_launch": deployment.layout.pp == 1,
         **dict.fromkeys(
             ("kernels.per_head", "kernels.per_head_crowded"),
             not any(op.heads and kernels.reads_per_head(op.cache_format, op.shared_by) for op in ops),
         ),
-        "kernels.quantized": not any(rates.peak(op.format)[0] in ("fp8", "fp4") for op in ops if op.rate == "gemm"),
+        "kernels.quantized": not any(
+            rates.peak(op.format)[0] in ("fp8", "fp4") and not number_format(op.format).scaled_late
+            for op in ops
+            if op.rate == "gemm"
+        ),
         "kernels.past_16_tokens": not any(op.format == "fp8" and op.experts is None for op in ops),
         "kernels.unpack_tokens": not any(number_format(op.format).unpacking for op in ops),
         **dict.fromkeys(

@@ -29,7 +29,8 @@ class Links:
     """The links of a device; an engine's collectives start `slower` times as slowly; `light`: links at their peak.
 
     Up to `one_shot_tokens` an all-reduce is one shot: each device sends all that it has to all others. `reduced_bits`:
-    of a number in one of LONG_BYTES or more; what it takes to quantise is not counted.
+    of a number in one of LONG_BYTES or more; what it takes to quantise is not counted. `one_ring`: a collective keeps
+    to one ring, which has a single link between two devices, however many there are.
     """
 
     def __init__(
@@ -39,11 +40,12 @@ class Links:
         one_shot_tokens: int = 0,
         reduced_bits: float | None = None,
         *,
+        one_ring: bool = False,
         light: bool,
     ) -> None:
         self.hardware, self.slower, self.light = hardware, slower, light
         self.one_shot_tokens = 0 if light else one_shot_tokens
-        self.reduced_bits = reduced_bits
+        self.reduced_bits, self.one_ring = reduced_bits, one_ring
 
     def transfer(self, op: Op, counts: Counts) -> Transfer:
         """Return what an op sends in a batch, once."""
@@ -113,7 +115,8 @@ class Links:
         size = min((each for each in known if each >= devices), default=max(known, default=0))
         if not size:
             raise ProfileError(self.hardware.name, "no achievable all_reduce is known", "Add one")
-        return known[size].latency_s * self.slower, self._reached(known[size])
+        carries = known[min(known) if self.one_ring else size]
+        return known[size].latency_s * self.slower, self._reached(carries)
 
     def _reached(self, collective: Collective) -> float:
         """Return the bus bandwidth, no more than the link's own where it is known."""

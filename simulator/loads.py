@@ -13,7 +13,7 @@ from simulator.recipes import Recipe, recipe_of
 from simulator.recipes.mlperf import SPREAD
 from simulator.recipes.recipe import Load
 from simulator.sharing import Prefixes
-from simulator.workload import ClosedLoop, OpenLoop, Workload
+from simulator.workload import ClosedLoop, Workload
 
 SPREADS = SPREAD, SPREAD  # guess: of prompts and outputs of data sets of which only means are known
 SHAREGPT_SPREADS = 0.62, 0.15  # in the 300 requests of LLMServingSim's replays
@@ -83,6 +83,6 @@ def _requests(recipe: Recipe, deployment: Deployment, copies: int) -> Workload:
         return Workload(ClosedLoop(share), load.lengths, max(share, min(count, most)))
     if setup.regime == "open_loop" and setup.rate_per_s:  # without a rate only the saturated throughput is known
         count = min(int(stated or of_copy or OPEN_REQUESTS), most)
-        return Workload(OpenLoop(setup.rate_per_s / copies, recipe.burstiness(copies)), load.lengths, count)
+        return Workload(recipe.arrivals(setup.rate_per_s / copies, copies), load.lengths, count)
     count = min(int(stated / copies if stated else of_copy or OFFLINE_REQUESTS), most)
     return Workload(ClosedLoop(count), load.lengths, count)

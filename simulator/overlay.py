@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.deployment import Deployment
-from simulator.engine import KIND, UNITY, Engine, Kernels
+from simulator.engine import KIND, Engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware import Hardware
+from simulator.kernels import UNITY, Kernels
 from simulator.measurements import Measurement, Setup
 from simulator.prediction import Outcome, outcome
 from simulator.profile import Figure, Source, find, names, read_yaml

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.deployment import Deployment, Settings
-from simulator.engine import NO_TIME, Engine
+from simulator.engine import Engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.intervals import Bracket
+from simulator.kernels import NO_TIME
 from simulator.layer_split import kernels_per_layer, overlapped_s
 from simulator.loads import workload_of
 from simulator.measurements import Measurement, Setup
@@ -213,8 +214,8 @@ def _under_load(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
     workload = workload_of(setup, deployment, placed.copies)
     recipe = recipe_of(setup, deployment.model, deployment.hardware)
     limits_s = None if light else recipe.latency_limits_s
-    burstiness = recipe.burstiness(placed.copies)
-    report, served = edge(workload, limits_s, under, burstiness) if limits_s else (under(workload), 1.0)
+    arrive = partial(recipe.arrivals, copies=placed.copies)
+    report, served = edge(workload, limits_s, under, arrive) if limits_s else (under(workload), 1.0)
     if steps := 0 if light else recipe.gathered_steps:
         report = replace(report, request_s=request_s + steps * report.metrics["tpot"].values["mean"])
     duration_s = _duration_s(recipe, report) * max(1.0, served)  # no more is served than the source sent

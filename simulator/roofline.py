@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.engine import CAPTURED_TOKENS, Kernels, Overheads
 from simulator.errors import ProfileError
 from simulator.formats import number_format
 from simulator.hardware import Gemm, Hardware, PeakName, require
+from simulator.kernels import CAPTURED_TOKENS, Kernels, Overheads
 from simulator.links import Links
 from simulator.work import Array, Counts, Op
 
@@ -76,7 +76,8 @@ class Rates:
     ) -> None:
         self.hardware, self.light, self.context_tokens = hardware, light, context_tokens
         self.kernels = ours = kernels or Kernels()
-        self._links = Links(hardware, ours.link, int(ours.one_shot_tokens or 0), ours.reduced_bits, light=light)
+        once, bits = int(ours.one_shot_tokens or 0), ours.reduced_bits
+        self._links = Links(hardware, ours.link, once, bits, one_ring=ours.one_ring, light=light)
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
             "gemm": self._gemm,
             "decode_attention": self._decode_attention,
@@ -92,8 +93,9 @@ class Rates:
 
     def peak(self, stored: str) -> tuple[PeakName, float]:
         """Return the type a format is multiplied in on the device, and its dense peak in FLOP/s."""
-        for name in number_format(stored).compute:
-            if name in self.hardware.peak_flops_per_s and (self.light or name not in self.kernels.widened):
+        widened = () if self.light else self.kernels.widened
+        for name in number_format(stored).compute[stored in widened :]:
+            if name in self.hardware.peak_flops_per_s and name not in widened:
                 return name, self.hardware.peak_flops_per_s[name]
         raise ProfileError(f"{self.hardware.name} with {stored}", "the profile has no peak for it", "Add one")
 
@@ -107,8 +109,8 @@ class Rates:
         compute_s = counts.dot(op.flops) / (gemm.compute * peak) * self._unpacking(op, counts)
         rows = 1.0 if self.light else self.kernels.share_of_rows(op, counts.tokens)
         memory_s = op.bytes_read(counts) / (gemm.memory * rows * self.hardware.memory_bytes_per_s)
-        if op.experts is not None and self.kernels.expert_tile and not self.light:
-            compute_s = compute_s * op.experts.padded(counts.tokens, self.kernels.expert_tile)
+        if not self.light:
+            compute_s = compute_s * self.kernels.padding(op, counts.tokens, unpacked=self.unpacks(op.format))
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
             compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
             memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
@@ -136,8 +138,8 @@ class Rates:
         streamed = self.hardware.achievable.best_memory_fraction if ours.streams else gemm.memory_fraction
         memory = streamed * ours.memory * (ours.packed if stored.unpacked_for(name) else 1.0)
         shares = min(compute, 1.0), min(memory, max(STREAMED, streamed))
-        start_s = self.hardware.achievable.start_s(name, as_wide=ours.fuses_quantization(op))
-        return AchievedGemm(*shares, start_s * ours.launch * op.launches, exponent, gemm.panel_s(op))
+        start_s = ours.start_s(self.hardware.achievable, name, op)
+        return AchievedGemm(*shares, start_s, exponent, gemm.panel_s(op))
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
         """T = t0 + max(F / (c P) + t_fp8, B / (m W), B g / (h W)); linear in the tokens read, so that steps add up.
@@ -159,8 +161,7 @@ class Rates:
                 heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
                 alone = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format) / op.shared_by
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
-        kernel_s = soft_maximum(compute_s, memory_s, float("inf"))
-        return _cost(op, counts, kernel_s, launch_s, compute_s=compute_s, memory_s=memory_s)
+        return _cost(op, counts, np.maximum(compute_s, memory_s), launch_s, compute_s=compute_s, memory_s=memory_s)
 
     def _conversion_s(self, op: Op, counts: Counts) -> Array:
         """Return the seconds in which a device of a known fp32 peak and no fp8 converts an fp8 cache, for each head."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.report import Report
-from simulator.workload import ClosedLoop, OpenLoop, Workload
+from simulator.workload import Arrivals, ClosedLoop, OpenLoop, Released, Workload
 
 TRIES = 6  # simulations at most, beside the saturated one
 CLOSE = 0.9  # of a limit used: near enough, as MLPerf's servers use 0.8 to 0.99 of one
@@ -24,22 +24,26 @@ class Edge(NamedTuple):
 
 
 def edge(
-    workload: Workload, limits_s: tuple[float, float], under: Callable[[Workload], Report], burstiness: float = 1.0
+    workload: Workload,
+    limits_s: tuple[float, float],
+    under: Callable[[Workload], Report],
+    arrive: Callable[[float], Arrivals] = OpenLoop,
 ) -> Edge:
     """Return the run at the highest rate whose p99 of TTFT and TPOT keep `limits_s`; the slowest tried if none does.
 
     Who publishes a run under limits raises the rate until one of them binds: the p99 of MLPerf's servers is at 0.8 to
     0.99 of a limit in most entries (shared/measurements). How near a run is to saturation is known better from its
-    limits than from a predicted capacity, of which a few per cent are a factor in latency.
+    limits than from a predicted capacity, of which a few per cent are a factor in latency. `arrive` makes the arrivals
+    of a rate.
     """
     count, asked = workload.request_count, workload.arrivals
     saturated = under(replace(workload, arrivals=ClosedLoop(count)))
     most = SERVED * _steady_per_s(saturated)
-    asked_per_s = asked.rate_per_s if isinstance(asked, OpenLoop) else most  # a source may state no rate
+    asked_per_s = asked.rate_per_s if isinstance(asked, OpenLoop | Released) else most  # a source may state no rate
     most = min(most, LIKELY * asked_per_s)
     low, high, rate_per_s, kept = 0.0, most, most, None
     for _ in range(TRIES):
-        found = Edge(under(replace(workload, arrivals=OpenLoop(rate_per_s, burstiness))), rate_per_s / asked_per_s)
+        found = Edge(under(replace(workload, arrivals=arrive(rate_per_s))), rate_per_s / asked_per_s)
         used = _used(found.report, limits_s)
         if used > 1:
             high = rate_per_s

@@ -1,5 +1,6 @@
 """What a batch asks of a device: counts of the batch, operations linear in them, layouts."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -103,17 +104,20 @@ class Experts(NamedTuple):
         missed: Array = (1.0 - self.chosen / self.total) ** tokens
         return self.total * (1.0 - missed)
 
-    def padded(self, tokens: Array, tile: float) -> Array:
+    def padded(self, tokens: Array, tile: float, least: float = math.inf) -> Array:
         """Return the tokens that experts compute over those that reach them, where each computes a multiple of a tile.
 
         1 + (t / 2) touched / (k n): half a tile more per expert touched. One token alone takes a product of a matrix
-        and a vector, without tiles.
+        and a vector, without tiles. `least`: the tile is as many tokens as reach an expert, from so many on.
 
         >>> float(Experts(8, 2).padded(1, 32)), round(float(Experts(8, 2).padded(64, 32)), 2)
         (1.0, 2.0)
+        >>> round(float(Experts(8, 2).padded(64, 128, least=16)), 2), round(float(Experts(8, 2).padded(32, 128, 16)), 2)
+        (1.5, 2.0)
         """
         tiles_per_token = self.touched(tokens) / (np.maximum(tokens, 1.0) * self.chosen)
-        return 1.0 + tile / 2 * np.where(np.asarray(tokens) > 1, tiles_per_token, 0.0)
+        rows = np.clip(1.0 / np.maximum(tiles_per_token, 1e-9), min(least, tile), tile)
+        return 1.0 + rows / 2 * np.where(np.asarray(tokens) > 1, tiles_per_token, 0.0)
 
     def busiest_tokens(self, tokens: Array) -> Array:
         """Return the tokens that reach the busiest rank over the mean, where each chooses at random.

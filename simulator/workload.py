@@ -146,6 +146,37 @@ class OpenLoop:
         return f"{name} at {self.rate_per_s:g}/s"
 
 
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Poisson arrivals that a batcher holds: those of a period are released together at its end, which is time 0 first.
+
+    >>> Released(4.0, period_s=1.0).times_s(4, np.random.default_rng(0))
+    array([0., 1., 1., 1.])
+    """
+
+    rate_per_s: float
+    period_s: float
+    concurrency: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate_per_s)
+        if not 0 < self.period_s < math.inf:
+            raise WorkloadError(f"period {self.period_s} s", "it is not a finite time above 0", "Give seconds, say 0.3")
+
+    def times_s(self, count: int, rng: Generator) -> FloatArray:
+        """Return `count` times of release."""
+        arrived: FloatArray = OpenLoop(self.rate_per_s).times_s(count, rng)
+        return np.ceil(arrived / self.period_s) * self.period_s
+
+    def at_rate(self, rate_per_s: float) -> Self:
+        """Return the same process at another rate; the period stays."""
+        return replace(self, rate_per_s=rate_per_s)
+
+    def describe(self) -> str:
+        """Name the process and its rate."""
+        return f"Poisson arrivals at {self.rate_per_s:g}/s, released every {self.period_s:g} s"
+
+
 def _check_rate(rate_per_s: float) -> None:
     if not MIN_RATE_PER_S <= rate_per_s < math.inf:
         because = f"an open loop has a finite rate above 0 ({MIN_RATE_PER_S} at least)"

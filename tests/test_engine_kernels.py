@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.deployment import default_layout, deploy
-from simulator.engine import CROWDED_HEADS, Kernels, load_engine
+from simulator.engine import load_engine
 from simulator.hardware import load_hardware
+from simulator.kernels import CROWDED_HEADS, Kernels
 from simulator.layers import Attention
 from simulator.measurements import Setup
 from simulator.model import load_model
@@ -92,6 +93,18 @@ def test_products_start_as_in_bf16_where_the_kernel_before_quantises(engine, sto
     assert started == pytest.approx(4.2e-6 if as_bf16 else 7.6e-6)
     routed = Rates(hardware, kernels).achieved("fp8", replace(product, experts=Experts(8, 2)))
     assert routed.launch_s / kernels.launch == pytest.approx(7.6e-6)
+
+
+@given(st.integers(2, 10_000))
+def test_tiles_of_unpacked_weights_grow_with_the_tokens_of_an_expert(tokens):
+    """Of 64 rows at most: from half a tile more where an expert has fewer, to as good as none where it has many."""
+    op = replace(linear("", (128, 128), Layout()), experts=Experts(128, 4))
+    kernels = Kernels(expert_tile=figure(64.0), least_tile=figure(16.0))
+    whole, growing = (float(kernels.padding(op, float(tokens), unpacked=each)) for each in (False, True))
+    each = tokens * 4 / float(op.experts.touched(float(tokens)))
+    assert whole == pytest.approx(1 + 32 / each)
+    assert growing == pytest.approx(1 + min(max(each, 16), 64) / 2 / each)
+    assert Kernels().padding(op, float(tokens), unpacked=True) == 1.0
 
 
 @pytest.mark.parametrize("rate", ["decode_attention", "prefill_attention"])
@@ -270,7 +283,38 @@ def test_panels_never_make_a_product_faster_or_more_columns_cheaper(inputs, colu
     assert wider_s * (1 + 1e-12) >= seconds >= alone_s * (1 - 1e-12)
 
 
+def test_a_widened_format_is_unpacked_and_others_of_its_type_are_not():
+    card, b200, release = load_hardware("rtx-5090"), load_hardware("b200"), load_engine("vllm-0.8")
+    on_card, on_b200 = (Rates(each, release.kernels_on(each)) for each in (card, b200))
+    assert [on_card.peak(each)[0] for each in ("mxfp4", "nvfp4", "fp8")] == ["bf16", "fp4", "fp8"]
+    assert on_b200.peak("mxfp4")[0] == Rates(card, release.kernels_on(card), light=True).peak("mxfp4")[0] == "fp4"
+
+
 def test_two_cards_without_peer_to_peer_are_as_fast_as_their_lanes():
     cards = load_hardware("rtx-5060ti-16"), load_hardware("rtx-5090")
     few, many = (each.achievable.all_reduce[2].bus_bytes_per_s / each.pcie_bytes_per_s for each in cards)
     assert few == pytest.approx(many)
+
+
+def test_products_in_fp8_read_weights_more_slowly_past_16_tokens():
+    """4,096 x 4,096 numbers at 4.8 TB/s, and at 0.8 of what is reached."""
+    rates = Rates(load_hardware("h200-sxm"), Kernels(past_16_tokens=figure(0.8)))
+
+    def kernel_s(tokens: float, weights: str = "fp8") -> float:
+        op = linear("product", (4096, 4096), Layout(weight_dtype=weights))
+        cost = rates.cost(op, Counts(1.0, tokens))
+        activations_s = op.activation_bytes.tokens * tokens * cost.memory_s / op.bytes_read(Counts(1.0, tokens))
+        return float(cost.seconds - cost.overhead_s - activations_s)
+
+    assert kernel_s(17) == pytest.approx(kernel_s(16) / 0.8)
+    assert kernel_s(17, "bf16") == pytest.approx(kernel_s(16, "bf16"))
+    assert kernel_s(17, "fp8-block") == pytest.approx(kernel_s(16, "fp8-block"))
+
+
+@pytest.mark.parametrize(("apart", "starts_us"), [(False, 6 * 8.2), (True, 2 * 8.2 + 4 * 3.8)])
+def test_what_chooses_and_sorts_experts_starts_like_a_product_of_16_bits(apart, starts_us):
+    """Six kernels on a B200, two of them products in fp4: 8.2 us each by its profile, 3.8 in bf16."""
+    experts = load_model("minimax-m2.5").ops(Layout(weight_dtype="nvfp4"))
+    op = next(op for op in experts if op.name == "routed experts")
+    rates = Rates(load_hardware("b200-sxm"), Kernels(routes_apart=apart))
+    assert rates.achieved("fp4", op).launch_s == pytest.approx(starts_us * 1e-6)

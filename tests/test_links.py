@@ -155,3 +155,31 @@ def test_one_shot_sends_everything_to_all_others_and_is_left_where_a_batch_is_la
     larger = STEP._replace(tokens=129.0)
     assert one.transfer(op, larger) == two.transfer(op, larger)
     assert Links(H100, 1.0, 128, light=True).transfer(op, STEP) == Links(H100, 1.0, light=True).transfer(op, STEP)
+
+
+def test_one_ring_carries_no_more_over_eight_devices_than_over_two():
+    """MI300X: 40 GB/s between two devices, 278 over the seven links of eight; the latency is that of eight."""
+    device = load_hardware("mi300x")
+    op = next(op for op in placed("llama-3.1-70b", "mi300x", tp=8).ops if op.rate == "all_reduce")
+    every, ring = (Links(device, 1.0, one_ring=each, light=False).transfer(op, STEP) for each in (False, True))
+    assert ring.link_s == pytest.approx(every.link_s * 278 / 40)
+    assert ring.latency_s == every.latency_s
+    assert Links(device, 1.0, one_ring=True, light=True).transfer(op, STEP).link_s < every.link_s
+
+
+def test_quick_reduce_sends_long_sums_in_four_bits_and_a_scale_for_32():
+    """8,192 tokens of 8,192 numbers to eight devices: 2 x 7/8 of 134 MB at 278 GB/s, in 4.5 bits instead of 16."""
+    devices = load_hardware("mi300x")
+    op = next(op for op in placed("llama-3.1-70b", "mi300x", tp=8).ops if op.rate == "all_reduce")
+    plain, quick = Links(devices, 1.0, light=False), Links(devices, 1.0, reduced_bits=4.5, light=False)
+    prompt = STEP._replace(tokens=8192.0)
+    assert quick.transfer(op, prompt).link_s == pytest.approx(2 * 7 / 8 * 8192 * 8192 * 2 / 278e9 * 4.5 / 16)
+    assert quick.transfer(op, STEP) == plain.transfer(op, STEP)  # 64 tokens are 1 MiB, less than two
+
+
+def test_a_norm_over_all_heads_is_a_sum_over_all_devices():
+    """Two squares of fp32 for each of 64 tokens, in each of 62 layers."""
+    sums = [op for op in placed("minimax-m2.5", "h200-sxm", tp=4).ops if op.name == "all-reduce of norms"]
+    assert [(op.repeats, STEP.dot(op.link_bytes)) for op in sums] == [(62, 64 * 8)]
+    alone = placed("minimax-m2.5", "h200-sxm"), placed("llama-3.1-8b", tp=4)
+    assert not [op for each in alone for op in each.ops if op.name == "all-reduce of norms"]

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from simulator.engine import Kernels, engine_of
+from simulator.engine import engine_of
 from simulator.hardware import load_hardware
+from simulator.kernels import Kernels
 from simulator.loads import workload_of
 from simulator.measurements import Setup
 from simulator.model import load_model

@@ -25,7 +25,7 @@ from simulator.report import Report, summarize
 from simulator.setups import place
 from simulator.simulate import simulate
 from simulator.validity import LIKELY, TRIES, _steady_per_s, edge
-from simulator.workload import ClosedLoop, OpenLoop, Workload
+from simulator.workload import ClosedLoop, OpenLoop, Released, Workload
 from tests.test_loads import recipe, setup
 
 SERVER = {"load": "MLPerf Server (Poisson arrivals at target_qps)", "tp": 0, "concurrency": 0, "input_tokens": 0.0}
@@ -64,9 +64,11 @@ def test_copies_share_the_requests_of_a_run():
     assert recipe(replace(long, **interactive)).requests_of_copy(4) == NVIDIA_S["llama-2-70b"][1] * 50 / 4
     assert recipe(replace(long, hardware="AMD MI300X")).requests_of_copy(4) == SERVER_S * 50 / 4
     assert recipe(offline).requests_of_copy(4) == LONG_RUN
-    whole = DATA_SETS["deepseek-r1"].queries
+    data = DATA_SETS["deepseek-r1"]
     for run in (server, offline):
-        assert recipe(replace(run, model="DeepSeek-R1")).requests_of_copy(9) == whole // 9
+        deepseek = replace(run, model="DeepSeek-R1")
+        assert recipe(deepseek).requests_of_copy(2) == data.queries // 2
+        assert recipe(replace(deepseek, devices=72)).requests_of_copy(9) == data.rack_queries // 9
 
 
 def test_requests_are_dealt_to_the_copies():
@@ -78,6 +80,19 @@ def test_requests_are_dealt_to_the_copies():
     dealt, drawn = np.diff(every[::8]), np.diff(sent.times_s(10_000, np.random.default_rng(1)))
     assert np.std(drawn) == pytest.approx(np.std(dealt), rel=0.03)
     assert np.mean(drawn) == pytest.approx(np.mean(dealt), rel=0.02)
+
+
+def test_requests_of_the_first_amd_round_come_in_batches():
+    """One batcher sends all of 0.3 s to one of eight devices: a batch every 2.4 s, of the Poisson number."""
+    given = setup(**{**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614"}, model="Llama-2-70b")
+    given = replace(given, rate_per_s=80.0)
+    sent = workload_of(given, place(given).deployment, 8).arrivals
+    assert isinstance(sent, Released) and (sent.rate_per_s, sent.period_s) == pytest.approx((10.0, 2.4))
+    times = sent.times_s(20_000, np.random.default_rng(0))
+    _, sizes = np.unique(times, return_counts=True)
+    assert np.mean(sizes) == pytest.approx(24, rel=0.03)
+    assert np.var(sizes) == pytest.approx(24, rel=0.15)
+    assert np.allclose(times / 2.4, np.round(times / 2.4))
 
 
 def test_prompts_wait_for_those_of_other_ranks_where_requests_come_one_by_one():

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from simulator import overlay
 from simulator.cli import build
 from simulator.engine import Engine, load_engine
-from simulator.errors import NotModelledError
+from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware import load_hardware
 from simulator.measurements import Measurement, measurement_of
 from simulator.overlay import PARAMETERS, adjusted, calibrated, preset, spreads
@@ -223,7 +223,7 @@ def test_rows_faster_than_light_are_pointed_out_and_move_no_share_past_the_peak(
     monkeypatch.setenv("INFERCAST_PROFILES", "")
     fast = [replace(row, value=row.value * (3 if "tok_s" in row.metric else 1 / 3)) for row in rows({})]
     file = table(tmp_path / "mine.csv", fast)
-    text = run("calibrate", "--measured", str(file), "--hardware", "l40s", "--out", str(tmp_path / "own")).stdout
+    text = run("calibrate", "--measured", str(file), "--out", str(tmp_path / "own")).stdout
     assert "rows beat the device's speed of light" in text
     memory = calibrated(fast, DEVICE).engine.kernels_on(DEVICE).memory
     assert memory * DEVICE.achievable.gemm["bf16"].memory_fraction <= 1 + 1e-9
@@ -235,3 +235,10 @@ def test_what_does_not_help_is_not_written(tmp_path, monkeypatch):
     result = run("calibrate", "--measured", str(file), "--hardware", "l40s", "--out", str(tmp_path / "own"))
     assert "nothing is written" in result.stdout
     assert not (tmp_path / "own").exists()
+
+
+def test_rows_of_several_devices_ask_which(tmp_path):
+    file = tmp_path / "two.csv"
+    file.write_text("hardware,model,metric,value\nL40S,Llama-3.1-8B,tpot_ms,30\nH100,Llama-3.1-8B,tpot_ms,7\n")
+    with pytest.raises(InfercastError, match=r"the rows are of 2: H100, L40S\. Give --hardware NAME"):
+        run("calibrate", "--measured", str(file))

@@ -286,6 +286,27 @@ def test_inferencemax_lets_vllm_schedule_ahead_before_that_is_the_default(change
     assert engine.async_scheduling == (preset == "vllm-0.14")
 
 
+@pytest.mark.parametrize(
+    ("model", "hardware", "quick", "share"),
+    [
+        ("Llama-3.x-70B", "AMD MI300X", True, 0.94),
+        ("Llama-3.x-70B", "AMD MI325X", False, 0.94),
+        ("gpt-oss-120b", "AMD MI300X", True, 0.95),
+        ("Llama-3.x-70B", "H100 SXM 80GB", False, 0.9),
+    ],
+)
+def test_inferencemax_asks_for_quick_sums_on_mi300x_and_for_more_memory_on_amds(model, hardware, quick, share):
+    stated = {"model": model, "hardware": hardware, "weight_dtype": "", "devices": 8, "tp": 8}
+    found = place(setup(**stated, notes="IMX workload")).deployment
+    assert found.memory_fraction == pytest.approx(share)
+    assert (found.engine.kernels_on(found.hardware).reduced_bits == 4.5) == quick
+
+
+def test_inferencemax_captures_no_prompts_of_dense_models_on_blackwell():
+    found = place(setup(model="Llama-3.x-70B", hardware="B200 SXM", weight_dtype="fp8", notes="IMX workload"))
+    assert (found.deployment.graph_tokens, found.deployment.max_num_seqs) == (0, 512)
+
+
 @pytest.mark.parametrize(("tp", "weights", "ep"), [(4, "fp8", 1), (8, "fp8", 8), (8, "nvfp4", 1)])
 def test_experts_stay_whole_where_devices_would_cut_a_block_of_scales(tp, weights, ep):
     """1,536 columns over eight devices are 192, one and a half blocks of 128."""

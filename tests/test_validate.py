@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -244,8 +245,8 @@ def test_nothing_beats_the_speed_of_light(tmp_path):
 def test_a_request_that_no_cache_holds_is_refused_by_name(tmp_path):
     row = {"metric": "ttft_ms", **CLOSED, "input_len": 1_000_000}
     (found,) = predict(read_measurements(write(tmp_path / "long.csv", row)))
-    assert "a request of 1,000,1" in found.reason
-    assert "has room for" in found.reason
+    assert "request 0 of 1,000,131 tokens: alone it needs more cache" in found.reason
+    assert "80 of 80 are too long" in found.reason
 
 
 def test_percentiles_of_a_batch_are_over_its_steps(tmp_path):
@@ -349,6 +350,8 @@ def test_the_command_prints_json_csv_and_text(tmp_path):
     assert lines[1]["predicted"] == "" and "Nobody-7B" in lines[1]["reason"]
     text = call(path).stdout
     assert "Errors by metric and regime" in text
+    assert "Errors by metric and device" not in text  # there is one
+    assert re.search(r"row-0 +tpot_ms +mean +10\.0 +[\d.]+ +-?\d+ % +[\d.]+-[\d.]+ +fitted", text)
     assert "Not covered, 1 row: " in text
 
 

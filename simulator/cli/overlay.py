@@ -1,5 +1,6 @@
 """`infercast calibrate --measured`: a user's own measurements to a preset of the engine for the user's own folder."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,10 +16,12 @@ from simulator.engine import KIND
 from simulator.errors import InfercastError
 from simulator.evidence import readable
 from simulator.hardware import load_hardware
+from simulator.measurements import Measurement
 from simulator.overlay import SHARES, TIMES, Overlay, calibrated, preset
 from simulator.prediction import predict
 from simulator.validate import beating_light
 
+SHOWN = 6  # names of devices in a refusal
 DEFINITIONS = (
     "Errors are medians of |predicted / measured - 1|: as shipped, and held back, each row predicted by a fit that has "
     "not seen its setup. The preset is fitted to all rows. Its host times hold for every device of its folder."
@@ -40,11 +43,10 @@ def command(
     """
     use_profiles(profiles)
     said = stated.value()
-    if not said.hardware:
-        raise InfercastError("calibrate --measured", "the device is not named", "Give --hardware NAME")
     rows = read_results(measured, said)
+    hardware = load_hardware(said.hardware or _only_device(rows))
     with progress_bar("calibrate") as progress:
-        found = calibrated(rows, load_hardware(said.hardware), stated.engine, progress)
+        found = calibrated(rows, hardware, stated.engine, progress)
     notes = [DEFINITIONS, *(f"Left out, {number:,} rows: {reason}" for reason, number in found.left_out.items())]
     if found.helps:
         path = write_profile(out / KIND / f"{found.engine.id}.yaml", preset(found))
@@ -60,6 +62,14 @@ def command(
     shown = [{**row, **{key: _shown(row, key) for key in ("shipped", "calibrated")}} for row in moved]
     views = [View(f"{title}: errors", SCORES, scores), View("What moved", PARAMETERS, shown)]
     emit(Result({"parameters": moved, "calibration": scores}, views, notes), form)
+
+
+def _only_device(rows: Sequence[Measurement]) -> str:
+    devices = sorted({row.setup.hardware for row in rows})
+    if len(devices) > 1:
+        because = f"the rows are of {len(devices)}: {', '.join(devices[:SHOWN])}"
+        raise InfercastError("calibrate --measured without a device", because, "Give --hardware NAME")
+    return devices[0]
 
 
 def _score(found: Overlay, metric: str) -> Row:

@@ -19,7 +19,7 @@ from simulator.prediction import Prediction, predict
 from simulator.validate import KEYS, Score, as_json, beating_light, by, not_covered, scored
 
 SHOWN = 12  # rows of the longer tables
-FEW = 40  # measurements that are shown one by one: a benchmark's result file has some ten of each of its loads
+FEW = 100  # measurements that are shown one by one: a sweep of GuideLLM has some eighty
 
 
 @grouped
@@ -99,8 +99,9 @@ def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -
     others = (key for key in KEYS if key not in ("metric", "regime"))
     views += [_view(kept, ("metric", key), every) for key in others if len(by(kept, key)) > 1]
     predicted = sum(each.value is not None for each in kept)
+    graded = f"{', '.join(grades)} or not at all"
     notes = [
-        f"{predicted:,} of {len(kept):,} rows graded {', '.join(grades)} are predicted, {len(predictions):,} in all.",
+        f"{predicted:,} of {len(kept):,} rows graded {graded} are predicted; {len(predictions):,} in all.",
         "Errors are shares of the measured value: the mean |error| of each (source, device, model), then over groups.",
         *(f"Not covered, {_rows(rows)}: {reason}" for reason, rows in not_covered(kept).items()),
         *(

@@ -55,9 +55,9 @@ class InferenceMax(Recipe):
     def rules(self) -> dict[str, object]:
         """Whole prompts where steps are roomy; graphs and all-reduces of vLLM.
 
-        Larger graphs by gptoss_fp4_{h100,h200,b200}.sh, those of decodes alone by 70b_fp8_b200_docker.sh
-        (FULL_DECODE_ONLY, no splitting ops), all-reduces in 4 bits by 70b_fp8_mi300x_*.sh and gptoss_fp4_mi300x*.sh, but
-        not by those of MI325X.
+        Larger graphs by gptoss_fp4_{h100,h200,b200}.sh, graphs of decodes alone by 70b_fp8_b200_docker.sh
+        (FULL_DECODE_ONLY, no splitting ops), all-reduces in 4 bits by 70b_fp8_mi300x_*.sh and gptoss_fp4_mi300x*.sh;
+        those of MI325X do not ask for them.
         """
         if self._is_roomy:
             return {"chunked_prefill": False}

@@ -16,10 +16,12 @@ from simulator.lengths import Distribution, Fixed, Independent, LogNormal, Quant
 from simulator.measurements import Setup
 from simulator.recipes.recipe import Degrees, Limits, Load, Recipe
 from simulator.work import Layout
+from simulator.workload import Arrivals, OpenLoop, Released
 
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 1.0)
 SPREAD = 0.8  # guess: the coefficient of variation of outputs; Mixtral's is 0.9, GPT-4's on OpenOrca 0.9
 LONG_RUN = 40_000  # guess: requests of a copy in the ten to forty minutes of an offline run, mostly in a steady state
+RACK = 72  # devices of an NVL72
 SERVER_S = 600.0  # of a server run at least: min_duration of the rules
 # min_duration of NVIDIA's server and interactive settings where they ask for more (read 2026-11-22: v4.1's, and v5.1's
 # of B200); near saturation a run settles only within some e2e / (1 - load) = ten minutes
@@ -33,6 +35,7 @@ class DataSet(NamedTuple):
     output_tokens: float
     longest_output: int
     queries: int = 0  # the rules' least number, where it takes longer than their ten minutes
+    rack_queries: int = 0  # the least number that NVIDIA asks of a rack of 72 devices (min_query_count of v5.1)
 
 
 def _table(*tokens: int) -> Quantiles:
@@ -44,10 +47,10 @@ DATA_SETS = {
     # OpenOrca (mean 331), GSM8K with examples (1,283) and MBXP (187) in equal parts
     "mixtral-8x7b": DataSet(_table(55, 114, 152, 309, 1079, 1434, 1743, 1893), 145.0, 1024),
     # mean recalled; half are RULER's 7,400 to 16,000
-    "llama-3.1-405b": DataSet(LogNormal(9_428.0, 0.4, 20_000), 684.0, 2_000, 8_313),
+    "llama-3.1-405b": DataSet(LogNormal(9_428.0, 0.4, 20_000), 684.0, 2_000, 8_313, 18 * 8_313),
     # CNN's articles, mean 952
     "llama-3.1-8b": DataSet(_table(228, 473, 617, 860, 1204, 1586, 1959, 2540), 128.0, 128),
-    "deepseek-r1": DataSet(LogNormal(800.0, SPREAD, 3_140), 3_880.0, 20_000, 26_328),  # mean recalled
+    "deepseek-r1": DataSet(LogNormal(800.0, SPREAD, 3_140), 3_880.0, 20_000, 26_328, 8 * 26_328),  # mean recalled
 }
 BEAMS = {"gpt-j-6b": 4}
 LIMITS_S = {  # p99 of TTFT and TPOT of a valid run, server and interactive
@@ -88,6 +91,7 @@ ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, famil
     ("llama-3.1-8b", RTX, "", Entry(1, 1, 2048, 8192)),
     ("llama-3.1-8b", ("h200-nvl",), "", Entry(1, 1, 2048, 1536)),
     ("llama-3.1-8b", HOPPER, "", Entry(1, 1, 2048, 12_000, PYTORCH)),
+    ("llama-3.1-405b", ("gb300",), "O", Entry(2, 1, 1536, 1536)),
     ("llama-3.1-405b", BLACKWELL, "O", Entry(2, 2, 128, 1536)),
     ("llama-3.1-405b", BLACKWELL, "I", Entry(4, 1, 256, 1536)),
     ("llama-3.1-405b", BLACKWELL, "", Entry(4, 1, 256, 2048)),
@@ -133,6 +137,7 @@ AMD_ENTRIES = (  # as above
 )
 AMD_V4 = ("llama-2-70b", MI300X, "O", _amd(2048, 65_536, 0.97)), ("llama-2-70b", MI300X, "", _amd(1024, 49_152, 0.97))
 AMD = _amd(2048, 65_536)  # every other
+BATCHER_S = 0.3  # batcher_threshold of v4.1 (VllmFp8/mainVllmFp8_SyncServer.py)
 BALANCED_STEPS = 9  # adp_balancing_timeout_iters of DeepSeek-R1's server settings
 
 
@@ -218,7 +223,7 @@ class Mlperf(Recipe):
         """Return how many requests of a run each copy serves; without a rate, a long run that is all there at once."""
         data = DATA_SETS.get(self.model.id)
         if data and data.queries:
-            return data.queries // copies
+            return (data.rack_queries if self.setup.devices == RACK else data.queries) // copies
         asked_per_s = self.setup.rate_per_s if self.setup.regime == "open_loop" else 0.0
         return round(self._server_s * asked_per_s) // copies if asked_per_s else LONG_RUN
 
@@ -230,14 +235,17 @@ class Mlperf(Recipe):
         server, interactive = NVIDIA_S.get(self.model.id, (SERVER_S, SERVER_S))
         return interactive if "Interactive" in self.setup.load else server
 
-    def burstiness(self, copies: int) -> float:
-        """Return the number of copies: Poisson arrivals that are dealt to them in turn have gamma gaps of that shape.
+    def arrivals(self, rate_per_s: float, copies: int) -> Arrivals:
+        """Return gamma gaps whose shape is the number of copies: those of Poisson arrivals that they take in turn.
 
         A request goes to the copy with the fewest in flight: traffic_distribution_policy "load_balancing" of NVIDIA's
         harness (code/llmlib/config.py, harness_llm/main_llm.cc of v5.1), schedule_algo of AMD's
-        (harness_llm/backends/common/server_sut.py); read 2026-11-22.
+        (harness_llm/backends/common/server_sut.py); read 2026-11-22. AMD's of v4.1 deals whole batches in turn
+        (VllmFp8/sync_sut.py): all that comes within BATCHER_S; half of that is a part of request_s.
         """
-        return float(copies)
+        if self.entry in [each for *_, each in AMD_V4]:
+            return Released(rate_per_s, BATCHER_S * copies)
+        return OpenLoop(rate_per_s, float(copies))
 
     @property
     def gathered_steps(self) -> int:

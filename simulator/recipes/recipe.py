@@ -11,6 +11,7 @@ from simulator.lengths import Lengths
 from simulator.measurements import Setup
 from simulator.model import Model
 from simulator.work import Layout
+from simulator.workload import Arrivals, OpenLoop
 
 AIPERF_PROMPTS = 100  # AIPerf draws so many prompts and repeats them (--num-dataset-entries of its versions of 2025)
 
@@ -144,9 +145,9 @@ class Recipe:
         """Return how many requests each copy serves in a run as long as the source's rules ask; None without rules."""
         return None
 
-    def burstiness(self, copies: int) -> float:
-        """Return the burstiness of what each copy is sent (workload.OpenLoop): Poisson where none is stated."""
-        return self.setup.noted(r"burstiness ([\d.]+|inf)") or 1.0
+    def arrivals(self, rate_per_s: float, copies: int) -> Arrivals:
+        """Return how requests come to each of the copies, so many a second: Poisson where nothing else is stated."""
+        return OpenLoop(rate_per_s, self.setup.noted(r"burstiness ([\d.]+|inf)") or 1.0)
 
     @property
     def distinct_prompts(self) -> int:
