@@ -171,7 +171,7 @@ class Deployment:
         if kernels.prompt_launch_s:  # by this host, which launches the sampler's in every step
             times["step_s"] = engine.overheads.step_s * self._host_slowness
         return StepModel(
-            self.ops if light else self._step_ops,
+            self._step_ops(light=light),
             self.hardware,
             engine.overheads.model_copy(update=times),
             light=light,
@@ -187,10 +187,10 @@ class Deployment:
             graph_tokens=self.graph_tokens,
         )
 
-    @property
-    def _step_ops(self) -> tuple[Op, ...]:
-        """What its steps do, with what this engine does beside or beyond it."""
-        ops = tuple(op.with_every_expert() for op in self.ops) if self.engine.every_expert else self.ops
+    def _step_ops(self, *, light: bool = False) -> tuple[Op, ...]:
+        """Return what its steps do, with what this engine is asked beside it; `light`: without what nobody needs."""
+        every = self.engine.every_expert and not light
+        ops = tuple(op.with_every_expert() for op in self.ops) if every else self.ops
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
         return (*ops, sorting(self.model.vocab, self.engine.sorted_bytes)) if self.engine.sorted_bytes else ops
 
@@ -203,7 +203,7 @@ class Deployment:
 
     def _prompt_host_s(self, kernels: Kernels) -> float:
         """Return the seconds that the host takes to launch a step with prompts, kernel by kernel."""
-        launches = sum(op.launches * op.repeats for op in self._step_ops)
+        launches = sum(op.launches * op.repeats for op in self._step_ops())
         return launches * float(kernels.prompt_launch_s or 0.0) * self._host_slowness
 
     @property

@@ -11,6 +11,7 @@ from simulator.formats import number_format
 from simulator.hardware import Hardware
 from simulator.kernels import NO_TIME, UNITY
 from simulator.offload import host_of
+from simulator.primitives import ADAPTER_TRAFFIC
 from simulator.profile import Evidence, Figure, Profile, Source
 from simulator.roofline import Rates
 from simulator.units import GIB, gibibytes, scaled
@@ -61,7 +62,8 @@ def basis(deployment: Deployment) -> list[Basis]:
     if engine.kernels_on(hardware).prompt_launch_s:
         host = _of(hardware, "host_slowness")
         speeds += [Basis(hardware.id, path, float(figure), figure.source) for path, figure in host]
-    speeds += [Basis(engine.id, path, float(figure), figure.source) for path, figure in (*kernels, *overheads)]
+    lora = (("traffic of adapters", ADAPTER_TRAFFIC),) if engine.adapters else ()
+    speeds += [Basis(engine.id, path, float(figure), figure.source) for path, figure in (*kernels, *overheads, *lora)]
     return [*speeds, Basis(engine.id, "scheduling rules", None, engine.rules), *memory_basis(deployment)]
 
 

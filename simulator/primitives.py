@@ -6,9 +6,10 @@ from pydantic import Field
 
 from simulator.errors import NotModelledError
 from simulator.formats import number_format
+from simulator.profile import Figure, Source
 from simulator.work import Counts, Layout, Op, Part
 
-ADAPTER_TRAFFIC = 1.5  # guess: of a product's: its result is read, too
+ADAPTER_TRAFFIC = Figure(1.5, Source(text="of a product's: its result is read, too", date="", evidence="guess"))
 SINGLE = Layout()
 Ops = tuple[Op, ...]
 Positive = Annotated[int, Field(gt=0)]

@@ -305,3 +305,12 @@ def test_every_evidence_has_its_source():
     for name in ("h100-sxm", "rtx-4090", "m4-max", "ryzen-7950x"):
         for each in basis(deployment("llama-3.2-1b", name)):
             assert each.source.text, each.figure
+
+
+def test_adapters_are_part_of_what_light_has_to_do():
+    plain = deploy("llama-3.1-8b", "h100-sxm")
+    adapted = replace(plain, engine=plain.engine.model_copy(update={"adapters": True}))
+    batch = Batch(8, 512, 64)
+    with_them, without = estimate(adapted, batch), estimate(plain, batch)
+    assert with_them.expected.tpot_s > without.expected.tpot_s
+    assert with_them.light.tpot_s > without.light.tpot_s
