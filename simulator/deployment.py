@@ -9,7 +9,7 @@ from simulator.errors import InfercastError, NotModelledError
 from simulator.formats import named_format
 from simulator.hardware import Hardware, load_hardware
 from simulator.kernels import Kernels
-from simulator.links import host_bytes_per_s
+from simulator.links import host_bytes_per_s, reach
 from simulator.model import Model, load_model
 from simulator.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
 from simulator.primitives import adapters, sorting
@@ -60,6 +60,9 @@ class Deployment:
         if self.engine.vendors and self.hardware.vendor not in self.engine.vendors:
             given, owners = f"{self.engine.id} on {self.hardware.id}", " or ".join(self.engine.vendors)
             raise InfercastError(given, f"it runs on devices of {owners}", "Choose another engine, say vllm")
+        if self.layout.tp > (most := reach(self.hardware)):
+            given = f"{self.layout.tp} devices of {self.hardware.name}"
+            raise NotModelledError(given, f"a tensor-parallel group beyond {most} crosses nodes", "Lower tp; use pp")
         if self.max_num_seqs > self.max_num_batched_tokens:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", "Raise the token budget")
@@ -192,7 +195,9 @@ class Deployment:
         every = self.engine.every_expert and not light
         ops = tuple(op.with_every_expert() for op in self.ops) if every else self.ops
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
-        return (*ops, sorting(self.model.vocab, self.engine.sorted_bytes)) if self.engine.sorted_bytes else ops
+        if light or not self.engine.sorted_bytes:
+            return ops
+        return (*ops, sorting(self.model.vocab, self.engine.sorted_bytes))
 
     def _host_s(self, kernels: Kernels) -> float:
         """Return the seconds that the host takes to launch a step, where no graph is captured."""

@@ -87,7 +87,7 @@ class Engine(Profile):
     version: str
     since: str = ""  # the year and month of its release, for sources that state a date and no version
     aliases: tuple[str, ...] = ()
-    vendors: tuple[str, ...] = ()  # whose devices alone it runs on
+    vendors: tuple[str, ...] = ()  # whose devices alone it runs on; none: all
     notes: str = ""
     rules: Origin = RECALLED
     spelling: dict[str, Spelling] = {}  # its own names of settings; older versions use the newest one's

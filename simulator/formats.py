@@ -57,7 +57,7 @@ FORMATS: dict[str, Format] = {
     "fp16": Format(16, "all", ("fp16", "bf16", "fp32"), _BITS),
     "fp8": Format(8, "linear", ("fp8", "bf16", "fp16", "fp32"), _BITS),
     "fp8-block": Format(
-        *(8 + 32 / 128**2, "linear", ("fp8", "bf16", "fp16", "fp32"), "one fp32 scale per 128 x 128"), scaled_late=True
+        8 + 32 / 128**2, "linear", ("fp8", "bf16", "fp16", "fp32"), "an fp32 scale per 128 x 128", scaled_late=True
     ),
     "int8": Format(8, "linear", ("int8", "bf16", "fp16", "fp32"), _BITS),
     "int4": Format(4 + 20 / 128, "linear", ("bf16", "fp16", "fp32"), "AWQ, GPTQ: fp16 scale + 4-bit zero per 128"),

@@ -11,7 +11,7 @@ from simulator.profile import (
     BytesPerS,
     FlopsPerS,
     Fraction,
-    Number,
+    Positive,
     Profile,
     Seconds,
     Strict,
@@ -38,7 +38,7 @@ class Gemm(Strict):
     compute_fraction: Fraction
     memory_fraction: Fraction
     launch_s: Seconds
-    exponent: Number | None = None
+    exponent: Positive | None = None
     panel_bytes_per_s: BytesPerS | None = None
 
     def panel_s(self, op: Op) -> float:
@@ -94,11 +94,6 @@ class Achievable(Strict):
             ring_all_reduce=self.ring_all_reduce,
         )
 
-    def start_s(self, name: PeakName, *, as_wide: bool) -> float:
-        """Return what a product in a type takes to start, or one in bf16 where that is less and `as_wide`."""
-        own_s, wide = self.gemm[name].launch_s, self.gemm.get("bf16")
-        return min(own_s, wide.launch_s) if as_wide and wide else own_s
-
     @property
     def best_memory_fraction(self) -> Fraction:
         """Share of the bandwidth of whatever reaches most of it: products of any type, attention, a copy."""
@@ -133,7 +128,7 @@ class Hardware(Profile):
     pcie_bytes_per_s: BytesPerS | None = None
     network_bytes_per_s: BytesPerS | None = None  # of one device to other nodes, per direction
     tdp_w: Watts | None = None
-    host_slowness: Number | None = None  # times as long to launch a kernel as the host of a DGX H100 takes
+    host_slowness: Positive | None = None  # times as long to launch a kernel as the host of a DGX H100 takes
     cores: Annotated[int, Field(gt=0)] | None = None  # of a CPU: its peaks are those of all of them
     achievable: Achievable = Achievable()
 

@@ -1,12 +1,14 @@
 """What the kernels of an engine reach of a device's rates, how they are launched, and what its host adds."""
 
 import math
+from typing import Annotated, get_args
 
 import numpy as np
+from pydantic import AfterValidator
 
 from simulator.formats import number_format
 from simulator.hardware import Achievable, Hardware, PeakName
-from simulator.profile import Figure, Number, Seconds, Source, Strict
+from simulator.profile import Figure, Number, Positive, Seconds, Source, Strict
 from simulator.work import Array, Counts, Op
 
 UNITY = Figure(1.0, Source(text="the kernels that the device was measured with", date="", evidence="derived"))
@@ -37,6 +39,19 @@ CROWDED_HEADS = 512  # sequences x query heads beyond which the other kernel run
 CAPTURED_TOKENS = 8192  # of context at most in a captured graph (vLLM: max_seq_len_to_capture), shorter for some models
 
 
+def _known_format(name: str) -> str:
+    number_format(name)
+    return name
+
+
+def _known_kind(name: str) -> str:
+    return name if name in get_args(PeakName) else _known_format(name)
+
+
+FormatName = Annotated[str, AfterValidator(_known_format)]
+KindName = Annotated[str, AfterValidator(_known_kind)]  # of a format, or of a type that devices multiply
+
+
 class Kernels(Strict):
     """What an engine's kernels reach of the device's achievable rates (hardware profile), and how they are launched.
 
@@ -44,10 +59,10 @@ class Kernels(Strict):
     where no kernel of its own quantises their inputs (Format.scaled_late: the tables of products hold it);
     `unpacked`, `packed`: further shares of the two where weights are unpacked before they are multiplied; `experts`: a
     further share of the compute rate for routed experts; `cache`: reading the cache; `attention`: prompts;
-    `half_length`: times the length at which a prompt's attention reaches half of its rate; `widened`: types that
-    weights are unpacked from, though the device could multiply them, or formats. `launch`: times the launch of a kernel
-    alone, below 1 inside a captured graph, above 1 where a slow host launches; `split_launch`: times that again where
-    layers are split over devices, which loses the graph; `link`: times the latency of collectives.
+    `half_length`: times the length at which a prompt's attention reaches half of its rate; `widened`: types, or
+    formats, that weights are unpacked from, though the device could multiply them. `launch`: times the launch of a
+    kernel alone, below 1 inside a captured graph, above 1 where a slow host launches; `split_launch`: times that again
+    where layers are split over devices, which loses the graph; `link`: times the latency of collectives.
 
     `layer_launches`: the host's work on a layer where no graph is captured, in launches of a product alone, which is
     how fast the host of a device is known; the device works meanwhile, and a step takes as long as the slower of the
@@ -93,35 +108,35 @@ class Kernels(Strict):
     fitted_on: tuple[str, ...] = ()  # families of the devices whose measurements its figures come from
     devices: tuple[str, ...] = ()  # the same by id, for what was measured on one
     residuals: dict[str, tuple[float, ...]] = {}  # "metric regime": ln(measured / predicted) of setups held back
-    compute: Number = UNITY
-    quantized: Number = UNITY
-    memory: Number = UNITY
-    unpacked: Number = UNITY
-    packed: Number = UNITY
-    experts: Number = EXPERTS
-    quantized_experts: Number | None = None  # the same where they are multiplied in fp8 or fp4, if it differs
-    cache: Number = UNITY
-    attention: Number = UNITY
+    compute: Positive = UNITY
+    quantized: Positive = UNITY
+    memory: Positive = UNITY
+    unpacked: Positive = UNITY
+    packed: Positive = UNITY
+    experts: Positive = EXPERTS
+    quantized_experts: Positive | None = None  # the same where they are multiplied in fp8 or fp4, if it differs
+    cache: Positive = UNITY
+    attention: Positive = UNITY
     half_length: Number = UNITY
-    per_head: Number | None = None
-    per_head_crowded: Number | None = None
-    per_head_formats: tuple[str, ...] = ()  # of the cache for which heads read apart; none is all
+    per_head: Positive | None = None
+    per_head_crowded: Positive | None = None
+    per_head_formats: tuple[FormatName, ...] = ()  # of the cache for which heads read apart; none is all
     per_head_except: tuple[int, ...] = ()  # query heads in a group, for which the group shares what it reads
     score_bytes: Number | None = None
-    unpack_tokens: Number | None = None
-    expert_tile: Number | None = None
-    least_tile: Number | None = None
+    unpack_tokens: Positive | None = None
+    expert_tile: Positive | None = None
+    least_tile: Positive | None = None
     streams: bool = False
-    fuses: tuple[str, ...] = ()
+    fuses: tuple[FormatName, ...] = ()
     routes_apart: bool = False
-    widened: tuple[str, ...] = ()
+    widened: tuple[KindName, ...] = ()
     launch: Number = UNITY
     split_launch: Number = UNITY
     layer_launches: Number | None = None
     prompt_launch_s: Seconds | None = None
-    past_16_tokens: Number = UNITY
-    one_shot_tokens: Number | None = None
-    reduced_bits: Number | None = None
+    past_16_tokens: Positive = UNITY
+    one_shot_tokens: Positive | None = None
+    reduced_bits: Positive | None = None
     one_ring: bool = False
     link: Number = UNITY
 
@@ -168,10 +183,12 @@ class Kernels(Strict):
 
     def start_s(self, rates: Achievable, peak: PeakName, op: Op) -> float:
         """Return what all kernels of a product take to start; experts sort their inputs before these are quantised."""
-        routed = op.experts is not None
-        each_s = rates.start_s(peak, as_wide=op.format in self.fuses and not routed)
-        plain = max(0, op.launches - EXPERT_PRODUCTS) if routed and self.routes_apart else 0
-        return float(self.launch) * (each_s * (op.launches - plain) + plain * rates.start_s(peak, as_wide=True))
+        own, wide = rates.gemm[peak], rates.gemm.get("bf16")
+        least_s = min(own.launch_s, wide.launch_s) if wide else own.launch_s
+        plain = op.launches if op.format in self.fuses else 0
+        if op.experts is not None:
+            plain = max(0, op.launches - EXPERT_PRODUCTS) if self.routes_apart else 0
+        return float(self.launch) * (own.launch_s * (op.launches - plain) + plain * least_s)
 
 
 class Overheads(Strict):

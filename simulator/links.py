@@ -6,6 +6,7 @@ import numpy as np
 
 from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware import Collective, Hardware
+from simulator.kernels import Kernels
 from simulator.work import Array, Counts, Op
 
 NODE_DEVICES = 8  # reached over PCIe where no link goes further
@@ -26,26 +27,15 @@ class Transfer(NamedTuple):
 
 
 class Links:
-    """The links of a device; an engine's collectives start `slower` times as slowly; `light`: links at their peak.
+    """The links of a device under an engine's collectives (Kernels); `light`: links at their peak.
 
     Up to `one_shot_tokens` an all-reduce is one shot: each device sends all that it has to all others. `reduced_bits`:
-    of a number in one of LONG_BYTES or more; what it takes to quantise is not counted. `one_ring`: a collective keeps
-    to one ring, which has a single link between two devices, however many there are.
+    of a number in one of LONG_BYTES or more, at the speed of light too; what it takes to quantise is not counted.
+    `one_ring`: a collective keeps to one ring, which has a single link between two devices, however many there are.
     """
 
-    def __init__(
-        self,
-        hardware: Hardware,
-        slower: float,
-        one_shot_tokens: int = 0,
-        reduced_bits: float | None = None,
-        *,
-        one_ring: bool = False,
-        light: bool,
-    ) -> None:
-        self.hardware, self.slower, self.light = hardware, slower, light
-        self.one_shot_tokens = 0 if light else one_shot_tokens
-        self.reduced_bits, self.one_ring = reduced_bits, one_ring
+    def __init__(self, hardware: Hardware, kernels: Kernels, *, light: bool) -> None:
+        self.hardware, self.kernels, self.light = hardware, kernels, light
 
     def transfer(self, op: Op, counts: Counts) -> Transfer:
         """Return what an op sends in a batch, once."""
@@ -65,19 +55,20 @@ class Links:
         link_s = moved_bytes / bus_bytes_per_s
         ring = None if self.light else self.hardware.achievable.ring_all_reduce.get(devices)
         if ring is not None:
-            more_s = ring.latency_s * self.slower - latency_s
+            more_s = ring.latency_s * self.kernels.link - latency_s
             link_s = np.minimum(link_s, moved_bytes / self._reached(ring) + more_s)
-        if self.one_shot_tokens:
+        sums = op.link_bytes.tokens > 0  # logits are gathered, by a collective of the same latency
+        if self.kernels.one_shot_tokens and sums and not self.light:
             once_s = counts.dot(op.link_bytes) * (devices - 1) / bus_bytes_per_s
-            link_s = np.where(counts.tokens <= self.one_shot_tokens, once_s, link_s)
-        if self.reduced_bits and devices in LONG_BYTES:
-            quick_s = moved_bytes / bus_bytes_per_s * (self.reduced_bits / WIDE_BITS)
+            link_s = np.where(counts.tokens <= self.kernels.one_shot_tokens, once_s, link_s)
+        if self.kernels.reduced_bits and sums and devices in LONG_BYTES:
+            quick_s = moved_bytes / bus_bytes_per_s * (self.kernels.reduced_bits / WIDE_BITS)
             link_s = np.where(counts.dot(op.link_bytes) >= LONG_BYTES[devices], quick_s, link_s)
         return Transfer(link_s, latency_s)
 
     def _all_to_all(self, op: Op, counts: Counts) -> Transfer:
         """T = latency + bytes to other devices / rate; what leaves the node goes over the network at the same time."""
-        devices, inside = op.link_devices, min(op.link_devices, self._reach)
+        devices, inside = op.link_devices, min(op.link_devices, reach(self.hardware))
         latency_s, bytes_per_s = self._collective(inside)
         sent = counts.dot(op.link_bytes)
         away = (devices - inside) / (devices - 1)
@@ -86,9 +77,9 @@ class Links:
 
     def _send(self, op: Op, counts: Counts) -> Transfer:
         """T = latency + bytes / rate, the mean of all sends: those that leave a node take the network."""
-        stages = op.repeats + 1
-        in_a_node = max(1, self._reach * stages // op.link_devices)
-        away = (op.repeats // in_a_node) / op.repeats if op.link_devices > self._reach else 0.0
+        stages, most = op.repeats + 1, reach(self.hardware)
+        in_a_node = max(1, most * stages // op.link_devices)
+        away = (op.repeats // in_a_node) / op.repeats if op.link_devices > most else 0.0
         each_s = away / self._network_bytes_per_s + (1 - away) / self._link_bytes_per_s()
         return Transfer(counts.dot(op.link_bytes) * each_s, 0.0 if self.light else SEND_LATENCY_S)
 
@@ -97,26 +88,18 @@ class Links:
         return Transfer(link_s, 0.0 if self.light else SEND_LATENCY_S)
 
     @property
-    def _reach(self) -> int:
-        """Devices of one node."""
-        return max(NODE_DEVICES, self.hardware.link.devices if self.hardware.link else 0)
-
-    @property
     def _network_bytes_per_s(self) -> float:
         return float(self.hardware.network_bytes_per_s or NETWORK_BYTES_PER_S)
 
     def _collective(self, devices: int) -> tuple[float, float]:
-        if devices > self._reach:
-            given, because = f"{devices} devices of {self.hardware.name}", "a tensor-parallel group beyond"
-            raise NotModelledError(given, f"{because} {self._reach} crosses nodes", "Lower tp; use pp")
         if self.light:
             return 0.0, self._link_bytes_per_s()
         known: dict[int, Collective] = self.hardware.achievable.all_reduce
         size = min((each for each in known if each >= devices), default=max(known, default=0))
         if not size:
             raise ProfileError(self.hardware.name, "no achievable all_reduce is known", "Add one")
-        carries = known[min(known) if self.one_ring else size]
-        return known[size].latency_s * self.slower, self._reached(carries)
+        carries = known[min(known) if self.kernels.one_ring else size]
+        return known[size].latency_s * self.kernels.link, self._reached(carries)
 
     def _reached(self, collective: Collective) -> float:
         """Return the bus bandwidth, no more than the link's own where it is known."""
@@ -132,6 +115,11 @@ class Links:
         raise NotModelledError(
             f"several {self.hardware.name}", "the profile has no link between devices", "Use one device"
         )
+
+
+def reach(hardware: Hardware) -> int:
+    """Return the devices of one node."""
+    return max(NODE_DEVICES, hardware.link.devices if hardware.link else 0)
 
 
 def host_bytes_per_s(hardware: Hardware, *, light: bool = False) -> float:

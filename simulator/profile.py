@@ -140,6 +140,7 @@ UsdPerHour = Annotated[Figure, _Quantity("usd_per_hour")]
 Tokens = Annotated[Figure, _Quantity("tokens")]
 Fraction = Annotated[Figure, _Quantity("fraction", maximum=1.0, positive=True)]
 Number = Annotated[Figure, _Quantity("count")]
+Positive = Annotated[Figure, _Quantity("count", positive=True)]
 Whole = Annotated[Figure, _Quantity("count", positive=True, whole=True)]
 
 

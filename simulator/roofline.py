@@ -75,9 +75,8 @@ class Rates:
         context_tokens: int = CAPTURED_TOKENS,
     ) -> None:
         self.hardware, self.light, self.context_tokens = hardware, light, context_tokens
-        self.kernels = ours = kernels or Kernels()
-        once, bits = int(ours.one_shot_tokens or 0), ours.reduced_bits
-        self._links = Links(hardware, ours.link, once, bits, one_ring=ours.one_ring, light=light)
+        self.kernels = kernels or Kernels()
+        self._links = Links(hardware, self.kernels, light=light)
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
             "gemm": self._gemm,
             "decode_attention": self._decode_attention,
@@ -93,8 +92,9 @@ class Rates:
 
     def peak(self, stored: str) -> tuple[PeakName, float]:
         """Return the type a format is multiplied in on the device, and its dense peak in FLOP/s."""
+        own, *wider = number_format(stored).compute
         widened = () if self.light else self.kernels.widened
-        for name in number_format(stored).compute[stored in widened :]:
+        for name in wider if stored in widened else (own, *wider):
             if name in self.hardware.peak_flops_per_s and name not in widened:
                 return name, self.hardware.peak_flops_per_s[name]
         raise ProfileError(f"{self.hardware.name} with {stored}", "the profile has no peak for it", "Add one")

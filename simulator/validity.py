@@ -27,7 +27,7 @@ def edge(
     workload: Workload,
     limits_s: tuple[float, float],
     under: Callable[[Workload], Report],
-    arrive: Callable[[float], Arrivals] = OpenLoop,
+    arrive: Callable[[float], Arrivals],
 ) -> Edge:
     """Return the run at the highest rate whose p99 of TTFT and TPOT keep `limits_s`; the slowest tried if none does.
 

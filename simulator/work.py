@@ -116,7 +116,7 @@ class Experts(NamedTuple):
         (1.5, 2.0)
         """
         tiles_per_token = self.touched(tokens) / (np.maximum(tokens, 1.0) * self.chosen)
-        rows = np.clip(1.0 / np.maximum(tiles_per_token, 1e-9), min(least, tile), tile)
+        rows = np.minimum(np.maximum(1.0 / np.maximum(tiles_per_token, 1e-9), least), tile)
         return 1.0 + rows / 2 * np.where(np.asarray(tokens) > 1, tiles_per_token, 0.0)
 
     def busiest_tokens(self, tokens: Array) -> Array:

@@ -81,6 +81,11 @@ def test_fused_attention_writes_no_scores():
     assert not stated_rules(setup(notes="-fa 1"), load_engine("vllm"))
 
 
+def test_a_stated_micro_batch_is_the_engines():
+    assert place(setup(notes="pp512 n_ubatch 256")).deployment.engine.micro_batch_tokens == 256
+    assert place(setup(notes="pp512")).deployment.engine.micro_batch_tokens == 512
+
+
 def test_threads_scale_what_is_computed():
     """Unpacking iq3_S goes with the threads (2.96 and 10.32 tokens/s on 2 and 8: IKL), reading fp16 does not."""
     cpu = {"hardware": "CPU Apple M2 Max (8 P-cores, NEON)", "model": "Llama-2-7b", "engine": "llama.cpp b3441 CPU"}

@@ -54,6 +54,15 @@ def test_a_rejected_draft_costs_the_tokens_that_it_wasted_and_an_accepted_one_sa
     assert every == pytest.approx(none / 4)
 
 
+def test_captured_graphs_are_for_twice_the_sequences_with_their_drafts():
+    speculation = Speculation(NGRAM, 3, (0.5,))
+    found = [
+        deploy("llama-3.1-8b", "h100-sxm", settings=Settings(max_num_seqs=8, speculation=each)).graph_tokens
+        for each in (None, speculation)
+    ]
+    assert found == [2 * 8, 2 * 8 * 4]
+
+
 @pytest.mark.parametrize("draft", [NGRAM, MTP, "llama-3.2-1b"])
 @settings(max_examples=25, deadline=None)
 @given(decodes=st.integers(0, 64), context=st.integers(1, 4000), prompt=st.integers(0, 500), k=st.integers(1, 6))

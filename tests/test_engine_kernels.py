@@ -240,6 +240,15 @@ def test_one_text_in_all_sequences_reaches_the_experts_of_one():
     assert drawn_op.bytes_read(prompts) == pytest.approx(alike.bytes_read(prompts))
 
 
+@pytest.mark.parametrize(
+    ("hardware", "stated", "release"), [("GH200", "", "0.12"), ("H100", "", "0.10"), ("H100", "0.9", "0.9")]
+)
+def test_argonnes_tensorrt_llm_is_newer_on_gh200(hardware, stated, release):
+    found = argonne("TensorRT-LLM", "Llama-3-8B", hardware, 1, 1, 128)
+    given = replace(found, engine_version=stated)
+    assert recipe_of(given, load_model("llama-3-8b"), load_hardware(hardware)).preset == ("TensorRT-LLM", release)
+
+
 def test_texts_of_splitwise_end_before_the_length_that_was_asked_for():
     """34.9 s for 2,048, 4,096 and 8,192 tokens of Llama-2-70b on two A100, whose tokens take 55 ms: 635 of them."""
     setup = replace(argonne("vLLM", "Llama-2-70b", "A100 SXM 80GB", 2, 1, 512), source="splitwise-sim", notes="")
@@ -274,6 +283,8 @@ def test_few_columns_keep_few_multiprocessors_busy():
     wide_s, alone_s = panels_s(4096, 131_072, 1.0)
     assert wide_s == alone_s
     assert panels_s(4096, 6144, 1.0, "rtx-5060ti-16")[0] == panels_s(4096, 6144, 1.0, "rtx-5060ti-16")[1]
+    op = linear("product", (8192, 8192), Layout(weight_dtype="nvfp4"))
+    assert Rates(load_hardware("rtx-5090")).cost(op, Counts()).seconds == 0  # no step, no panel
 
 
 @given(st.integers(1, 64), st.integers(1, 256), st.sampled_from([1.0, 32.0, 4096.0]))
@@ -288,6 +299,22 @@ def test_a_widened_format_is_unpacked_and_others_of_its_type_are_not():
     on_card, on_b200 = (Rates(each, release.kernels_on(each)) for each in (card, b200))
     assert [on_card.peak(each)[0] for each in ("mxfp4", "nvfp4", "fp8")] == ["bf16", "fp4", "fp8"]
     assert on_b200.peak("mxfp4")[0] == Rates(card, release.kernels_on(card), light=True).peak("mxfp4")[0] == "fp4"
+
+
+@pytest.mark.parametrize("stored", ["fp8", "nvfp4", "mxfp4"])
+def test_light_knows_no_kernels(stored):
+    names = ("compute", "quantized", "memory", "unpacked", "packed", "experts", "cache", "attention", "per_head")
+    shares = {name: figure(0.5) for name in names}
+    tiles = {"expert_tile": figure(64), "least_tile": figure(16), "unpack_tokens": figure(8), "score_bytes": figure(24)}
+    rules = {"past_16_tokens": figure(0.5), "widened": ("fp8", "fp4"), "fuses": ("fp8",), "routes_apart": True}
+    links = {"one_ring": True, "one_shot_tokens": figure(128), "link": figure(3), "launch": figure(3)}
+    slow = Kernels(**shares, **tiles, **rules, **links)
+    layout = Layout(tp=4, weight_dtype=stored, cache_dtype="fp8")
+    counts = Counts(*np.array([[1.0, 20.0, 20.0, 9000.0, 9000.0, 0.0, 0.0], [1.0, 16e3, 5.0, 0.0, 0.0, 16e3, 9e6]]).T)
+    for device in ("h200-sxm", "b200-sxm", "rtx-5090", "mi300x"):
+        light, with_kernels = (Rates(load_hardware(device), each, light=True) for each in (None, slow))
+        for op in load_model("minimax-m2.5").ops(layout):
+            assert np.array_equal(light.cost(op, counts).seconds, with_kernels.cost(op, counts).seconds), op.name
 
 
 def test_two_cards_without_peer_to_peer_are_as_fast_as_their_lanes():

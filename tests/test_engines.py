@@ -117,6 +117,23 @@ def test_an_unknown_source_of_rules_is_refused(tmp_path: Path):
         Engine.from_yaml(tmp_path / "own-1.yaml")
 
 
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("widened: [fp5]", "'fp5'.*it is not known"),
+        ("fuses: [fp4]", "'fp4'.*Nearest: fp8, mxfp4"),  # a type of products, and no format
+        ("per_head_formats: [fp7]", "'fp7'.*it is not known"),
+        ('past_16_tokens: {value: 0, guess: "none"}', "above 0"),
+        ('reduced_bits: {value: -4, guess: "fewer"}', "-4"),
+    ],
+)
+def test_kernels_of_unknown_formats_and_of_no_rate_are_refused(tmp_path, rule, said):
+    text = (Path("simulator/engines") / "static-1.yaml").read_text()
+    (tmp_path / "own-1.yaml").write_text(f"{text}kernels: [{{{rule}}}]\n")
+    with pytest.raises(ProfileError, match=said):
+        Engine.from_yaml(tmp_path / "own-1.yaml")
+
+
 # ------------------------------------------------------------------------------------------ what the presets do
 
 
@@ -132,6 +149,11 @@ def test_borrowed_kernels_are_those_of_the_other_engine():
 def test_an_engine_of_one_vendor_is_refused_on_the_devices_of_others(engine, hardware, owners):
     with pytest.raises(InfercastError, match=f"it runs on devices of {owners}"):
         deploy("llama-3.1-8b", hardware, engine)
+
+
+def test_engines_name_vendors_of_shipped_devices():
+    vendors = {load_hardware(each).vendor for each in names("hardware_profiles")}
+    assert {vendor for each in names("engines") for vendor in load_engine(each).vendors} <= vendors
 
 
 def test_v0_makes_room_for_the_longest_prompt():

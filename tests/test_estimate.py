@@ -11,9 +11,11 @@ from simulator.deployment import Deployment, Settings, default_layout, deploy
 from simulator.errors import DoesNotFitError, InfercastError, WorkloadError
 from simulator.estimate import Batch, decode_counts, estimate, prefill_counts
 from simulator.evidence import basis, memory_basis, readable, rests_on
+from simulator.kernels import Kernels
 from simulator.limits import limits
 from simulator.memory import memory_plan
 from simulator.model import load_model
+from simulator.profile import Figure, Source
 from simulator.simulate import simulate
 from simulator.work import Counts, Layout, Sequence, count
 from simulator.workload import Requests
@@ -305,6 +307,27 @@ def test_every_evidence_has_its_source():
     for name in ("h100-sxm", "rtx-4090", "m4-max", "ryzen-7950x"):
         for each in basis(deployment("llama-3.2-1b", name)):
             assert each.source.text, each.figure
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "weights", "tp", "used"),
+    [
+        ("llama-3.1-8b", "h100-sxm", "bf16", 1, set()),
+        ("llama-3.1-8b", "h100-sxm", "fp8", 2, {"past_16_tokens", "quantized", "reduced_bits"}),
+        ("llama-3.1-8b", "h100-sxm", "fp8-block", 1, set()),
+        ("gpt-oss-20b", "h100-sxm", "mxfp4", 1, {"expert_tile", "least_tile"}),
+        ("gpt-oss-20b", "b200-sxm", "mxfp4", 1, {"expert_tile", "quantized"}),
+    ],
+)
+def test_kernels_that_no_product_runs_are_no_basis(model, hardware, weights, tp, used):
+    every = ("past_16_tokens", "quantized", "reduced_bits", "expert_tile", "least_tile")
+    figure = Figure(2.0, Source(text="by hand", date="", evidence="guess"))
+    plain = deploy(model, hardware, layout=default_layout(load_model(model), tp=tp, dtypes=(weights, "")))
+    rule = Kernels(**dict.fromkeys(every, figure))
+    changed = plain.engine.model_copy(update={"kernels": (rule,), "adapters": True})
+    named = {each.figure for each in basis(replace(plain, engine=changed))}
+    assert {each for each in every if f"kernels.{each}" in named} == used
+    assert "traffic of adapters" in named - {each.figure for each in basis(plain)}
 
 
 def test_adapters_are_part_of_what_light_has_to_do():

@@ -95,13 +95,17 @@ def test_a_child_has_its_parents_values_where_it_fits_none():
     assert all_parameters(child, {"p": parent, "c": child}) == ("compute", "memory")
 
 
-def test_a_child_that_sees_nothing_has_its_prior_and_no_tail_is_fitted():
+def test_a_child_that_sees_nothing_has_its_prior_and_no_tail_and_no_rented_pair_is_fitted():
     rows = made({"compute": 0.6})
     curves = measured(rows, place_all(rows), {"compute": 1.0})
     fit = Fit(Block("made", ("sglang-0.5",), (), ("compute",)), curves)
     assert fit.fitted({"compute": 0.7}, {}, lambda _: False) == {"compute": 0.7}
     tails = replace(curves, rows=[replace(row, stat="p99") for row in rows])
     assert Fit(fit.block, tails).fitted({"compute": 0.7}, {}) == {"compute": 0.7}
+    pair = {"source": "holtmann-consumer-blackwell", "tp": 2}
+    for asked, left in (({**pair, "tp": 1}, len(rows)), (pair, 0)):
+        rented = replace(curves, rows=[replace(row, setup=replace(row.setup, **asked)) for row in rows])
+        assert len(Fit(fit.block, rented).seen) == left
 
 
 def test_a_curve_is_exact_on_its_grid_and_goes_on_as_at_its_end():

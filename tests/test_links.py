@@ -6,11 +6,13 @@ import pytest
 from simulator.deployment import Deployment, default_layout, deploy
 from simulator.errors import NotModelledError
 from simulator.hardware import load_hardware
+from simulator.kernels import QUICK, Kernels
 from simulator.links import NETWORK_BYTES_PER_S, SEND_LATENCY_S, Links
 from simulator.memory import memory_plan
 from simulator.model import load_model
 from simulator.roofline import Rates
 from simulator.work import Counts, Experts, Layout, Op
+from tests.test_engine_kernels import figure
 
 H100 = load_hardware("h100-sxm")
 MIXTRAL = load_model("mixtral-8x7b")
@@ -129,6 +131,7 @@ def test_stages_in_other_nodes_are_reached_over_the_network(tp, pp, crossings):
         ({"dp": 2}, "Give ep 2"),
         ({"tp": 2, "dp": 2, "ep": 2}, "Give ep 4, or leave dp out where the model has no experts"),
         ({"tp": 4, "ep": 2}, "Give ep 1 or 4"),
+        ({"tp": 16}, "a tensor-parallel group beyond 8 crosses nodes"),
         ({"dp": 3, "ep": 3}, "8 experts do not divide"),
     ],
 )
@@ -148,30 +151,32 @@ def test_ranks_of_a_dense_model_are_copies():
 def test_one_shot_sends_everything_to_all_others_and_is_left_where_a_batch_is_larger():
     """64 tokens of 8,192 bf16 numbers to seven others at 285 GB/s: 25.8 us; two shots send 2 x 7/8 of them."""
     op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.rate == "all_reduce")
-    two, one = Links(H100, 1.0, light=False), Links(H100, 1.0, 128, light=False)
+    kernels = Kernels(), Kernels(one_shot_tokens=figure(128))
+    two, one = (Links(H100, each, light=False) for each in kernels)
     each_s = 64 * 8192 * 2 / H100.achievable.all_reduce[8].bus_bytes_per_s
     assert one.transfer(op, STEP).link_s == pytest.approx(7 * each_s)
     assert two.transfer(op, STEP).link_s == pytest.approx(2 * 7 / 8 * each_s)
     larger = STEP._replace(tokens=129.0)
     assert one.transfer(op, larger) == two.transfer(op, larger)
-    assert Links(H100, 1.0, 128, light=True).transfer(op, STEP) == Links(H100, 1.0, light=True).transfer(op, STEP)
+    at_peak = [Links(H100, each, light=True).transfer(op, STEP) for each in kernels]
+    assert at_peak[0] == at_peak[1]
 
 
 def test_one_ring_carries_no_more_over_eight_devices_than_over_two():
     """MI300X: 40 GB/s between two devices, 278 over the seven links of eight; the latency is that of eight."""
     device = load_hardware("mi300x")
     op = next(op for op in placed("llama-3.1-70b", "mi300x", tp=8).ops if op.rate == "all_reduce")
-    every, ring = (Links(device, 1.0, one_ring=each, light=False).transfer(op, STEP) for each in (False, True))
+    every, ring = (Links(device, Kernels(one_ring=each), light=False).transfer(op, STEP) for each in (False, True))
     assert ring.link_s == pytest.approx(every.link_s * 278 / 40)
     assert ring.latency_s == every.latency_s
-    assert Links(device, 1.0, one_ring=True, light=True).transfer(op, STEP).link_s < every.link_s
+    assert Links(device, Kernels(one_ring=True), light=True).transfer(op, STEP).link_s < every.link_s
 
 
 def test_quick_reduce_sends_long_sums_in_four_bits_and_a_scale_for_32():
     """8,192 tokens of 8,192 numbers to eight devices: 2 x 7/8 of 134 MB at 278 GB/s, in 4.5 bits instead of 16."""
     devices = load_hardware("mi300x")
     op = next(op for op in placed("llama-3.1-70b", "mi300x", tp=8).ops if op.rate == "all_reduce")
-    plain, quick = Links(devices, 1.0, light=False), Links(devices, 1.0, reduced_bits=4.5, light=False)
+    plain, quick = (Links(devices, Kernels(**each), light=False) for each in ({}, QUICK))
     prompt = STEP._replace(tokens=8192.0)
     assert quick.transfer(op, prompt).link_s == pytest.approx(2 * 7 / 8 * 8192 * 8192 * 2 / 278e9 * 4.5 / 16)
     assert quick.transfer(op, STEP) == plain.transfer(op, STEP)  # 64 tokens are 1 MiB, less than two

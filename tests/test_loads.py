@@ -62,12 +62,14 @@ def test_nothing_is_shared_without_a_prefix_cache_or_with_states(changed):
     assert len(prompts_of(setup(notes="AIPerf client", **changed))) == 0
 
 
-def test_what_aiconfigurator_deploys_mixes_chunks_in_sglang_and_keeps_an_fp8_cache():
+def test_what_aiconfigurator_deploys_mixes_chunks_in_sglang_and_keeps_an_fp8_cache_in_vllm():
     given = {"engine": "SGLang", "engine_version": "0.5.6", "weight_dtype": "fp8", "notes": "AIC run, aggregated"}
     deployed, swept = setup(**given, input_tokens=2000.0), setup(**given)
     assert place(deployed).deployment.engine.policy == "continuous"
-    assert place(deployed).deployment.layout.cache_dtype == "fp8"
+    assert place(deployed).deployment.layout.cache_dtype == "bf16"
     assert place(swept).deployment.engine.policy == "prompts-first"
+    served = setup(**given | {"engine": "vLLM", "engine_version": "0.12.0"}, input_tokens=2000.0)
+    assert place(served).deployment.layout.cache_dtype == "fp8"
 
 
 IMX = {"notes": "IMX workload", "load": "closed-loop concurrency"}

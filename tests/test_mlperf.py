@@ -1,6 +1,8 @@
 """MLPerf entries: data sets, harness settings, and runs at the edge of their limits."""
 
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,7 +192,7 @@ def p99(report: Report, name: str) -> float:
 def test_the_edge_keeps_both_limits_and_tighter_ones_are_slower(server):
     workload, under = server
     workload = workload.at_rate(60.0)
-    found = [edge(workload, (2.0, tpot_s), under) for tpot_s in (0.05, 0.08, 0.15)]
+    found = [edge(workload, (2.0, tpot_s), under, OpenLoop) for tpot_s in (0.05, 0.08, 0.15)]
     for each, tpot_s in zip(found, (0.05, 0.08, 0.15), strict=True):
         assert p99(each.report, "ttft") <= 2.0
         assert p99(each.report, "tpot") <= tpot_s
@@ -199,9 +201,9 @@ def test_the_edge_keeps_both_limits_and_tighter_ones_are_slower(server):
 
 def test_the_edge_does_not_depend_on_the_rate_that_is_asked_for_where_it_is_near(server):
     workload, under = server
-    near = [edge(workload.at_rate(rate), (2.0, 0.08), under) for rate in (60.0, 63.0)]
+    near = [edge(workload.at_rate(rate), (2.0, 0.08), under, OpenLoop) for rate in (60.0, 63.0)]
     assert p99(near[0].report, "tpot") == pytest.approx(p99(near[1].report, "tpot"), rel=0.15)
-    slow = edge(workload, (2.0, 0.08), under)
+    slow = edge(workload, (2.0, 0.08), under, OpenLoop)
     assert slow.of_asked == pytest.approx(LIKELY)
     assert p99(slow.report, "tpot") < 0.06
 
@@ -222,14 +224,39 @@ def test_the_capacity_of_a_run_leaves_out_its_first_wave_and_its_drain(server):
 def test_limits_that_no_rate_keeps_leave_the_slowest_run_that_was_tried(server):
     workload, under = server
     workload = replace(workload, request_count=200)
-    assert edge(workload, (1e-6, 1e-6), under).of_asked == pytest.approx(LIKELY / 2 ** (TRIES - 1))
+    assert edge(workload, (1e-6, 1e-6), under, OpenLoop).of_asked == pytest.approx(LIKELY / 2 ** (TRIES - 1))
 
 
 def test_the_edge_of_an_unstated_rate_is_a_share_of_what_is_served_at_once(server):
     workload, under = server
-    found = edge(replace(workload, arrivals=ClosedLoop(1)), (2.0, 0.08), under)
+    found = edge(replace(workload, arrivals=ClosedLoop(1)), (2.0, 0.08), under, OpenLoop)
     assert 0 < found.of_asked <= 1
     assert p99(found.report, "tpot") <= 0.08
+
+
+def test_the_edge_sends_requests_as_the_source_does(server):
+    workload, under = server
+    sent = []
+
+    def seen(asked: Workload) -> Report:
+        sent.append(asked.arrivals)
+        return under(asked)
+
+    batched = replace(workload, arrivals=Released(60.0, 0.5), request_count=1_000)
+    found = edge(batched, (2.0, 0.08), seen, partial(Released, period_s=0.5))
+    assert isinstance(sent[0], ClosedLoop)
+    assert {each.period_s for each in sent[1:]} == {0.5}
+    assert found.of_asked in [each.rate_per_s / 60.0 for each in sent[1:]]
+
+
+def test_each_copy_of_a_server_is_sent_its_share_of_the_batches(monkeypatch):
+    def stop(*asked: Any) -> None:
+        raise NotModelledError(repr(asked[-1](10.0)), "that is enough", "")
+
+    monkeypatch.setattr("simulator.prediction.edge", stop)
+    given = setup(**{**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614"}, model="Llama-2-70b")
+    with pytest.raises(NotModelledError, match=r"Released\(rate_per_s=10.0, period_s=2.4"):
+        outcome(replace(given, rate_per_s=80.0))
 
 
 def test_a_server_of_unstated_rate_serves_less_than_an_offline_run():

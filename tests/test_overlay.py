@@ -237,8 +237,13 @@ def test_what_does_not_help_is_not_written(tmp_path, monkeypatch):
     assert not (tmp_path / "own").exists()
 
 
-def test_rows_of_several_devices_ask_which(tmp_path):
+@pytest.mark.parametrize(
+    ("devices", "said"), [(("L40S", "H100"), "the rows are of 2: H100, L40S"), (("", ""), "no row names one")]
+)
+def test_rows_of_several_devices_or_of_none_ask_which(tmp_path, devices, said):
     file = tmp_path / "two.csv"
-    file.write_text("hardware,model,metric,value\nL40S,Llama-3.1-8B,tpot_ms,30\nH100,Llama-3.1-8B,tpot_ms,7\n")
-    with pytest.raises(InfercastError, match=r"the rows are of 2: H100, L40S\. Give --hardware NAME"):
+    file.write_text(
+        "".join(["hardware,model,metric,value\n", *(f"{each},Llama-3.1-8B,tpot_ms,30\n" for each in devices)])
+    )
+    with pytest.raises(InfercastError, match=rf"{said}\. Give --hardware NAME"):
         run("calibrate", "--measured", str(file))

@@ -387,6 +387,15 @@ def test_a_request_alone_ends_unless_it_is_refused(num_blocks, window_groups, pr
         assert np.isfinite(simulate(allowed, TABLE, alone).finished_s).all()
 
 
+def test_a_static_batch_computes_prompts_beyond_the_budget_of_a_step():
+    whole = limits(chunked_prefill=False, policy=state.STATIC)
+    alone = Requests(np.zeros(1), np.array([whole.max_num_batched_tokens + 1]), np.array([4]))
+    refuse_endless(whole, alone, "it")
+    assert np.isfinite(simulate(whole, TABLE, alone).finished_s).all()
+    with pytest.raises(WorkloadError, match="whole prompts"):
+        refuse_endless(whole._replace(policy=state.CONTINUOUS), alone, "it")
+
+
 def test_requests_that_no_step_can_take_are_told_not_left_out():
     requests = Requests(np.zeros(2), np.array([16, 40]), np.array([4, 4]))  # a step has 32 tokens
     with pytest.raises(WorkloadError, match="1 of 2 requests that wait for ever"):

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from simulator.errors import WorkloadError
+from simulator.engine import Engine
+from simulator.errors import ProfileError, WorkloadError
 from simulator.limits import limits
 from simulator.loads import workload_of
 from simulator.measurements import Setup, read_measurements
@@ -179,6 +180,16 @@ def test_a_setup_is_of_one_source(shared):
         assert all(issubclass(found[0], each) for each in found), row.id
 
 
+def test_sources_set_rules_that_engines_have(shared):
+    """`model_copy`, which sets them, checks no name."""
+    for setup in {row.setup for row in read_measurements(shared / "measurements" / "measurements.csv.gz")}:
+        try:
+            rules = recipe(setup).rules
+        except ProfileError:  # a device or a model that is not shipped
+            continue
+        assert rules.keys() <= Engine.model_fields.keys(), setup
+
+
 def test_the_cache_of_gpt_oss_is_as_wide_as_its_activations_on_hopper():
     given = {**BENCH, "notes": "trtllm-bench", "model": "gpt-oss-20b", "weight_dtype": "mxfp4", "cache_dtype": "fp8"}
     assert place(setup(**given)).deployment.layout.cache_dtype == "bf16"
@@ -240,6 +251,8 @@ def test_every_card_sorts_the_whole_vocabulary_where_checkpoints_ask_for_top_p(m
         without = replace(step, ops=tuple(op for op in step.ops if op is not sorting)).table(64, 64)
         more_s = (table.logit_s - without.logit_s)[64]
         assert more_s == pytest.approx(64 * 156 * vocab / (0.7 * 1792e9), rel=0.05)
+        light = place(setup(**given, tp=tp, devices=tp)).deployment.step_model(light=True)
+        assert "sampling" not in [op.name for op in light.ops]  # nobody needs to sort
 
 
 def test_graphs_are_captured_for_twice_the_sequences_at_most():
@@ -300,6 +313,7 @@ def test_inferencemax_asks_for_quick_sums_on_mi300x_and_for_more_memory_on_amds(
     found = place(setup(**stated, notes="IMX workload")).deployment
     assert found.memory_fraction == pytest.approx(share)
     assert (found.engine.kernels_on(found.hardware).reduced_bits == 4.5) == quick
+    assert (found.max_num_batched_tokens == 131_072) == (share == 0.94)
 
 
 def test_inferencemax_captures_no_prompts_of_dense_models_on_blackwell():

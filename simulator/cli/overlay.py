@@ -65,9 +65,9 @@ def command(
 
 
 def _only_device(rows: Sequence[Measurement]) -> str:
-    devices = sorted({row.setup.hardware for row in rows})
-    if len(devices) > 1:
-        because = f"the rows are of {len(devices)}: {', '.join(devices[:SHOWN])}"
+    devices = sorted({row.setup.hardware for row in rows} - {""})
+    if len(devices) != 1:
+        because = f"the rows are of {len(devices)}: {', '.join(devices[:SHOWN])}" if devices else "no row names one"
         raise InfercastError("calibrate --measured without a device", because, "Give --hardware NAME")
     return devices[0]
 

@@ -53,8 +53,12 @@ class Aiconfigurator(Recipe):
 
     @property
     def carries_fp8_cache(self) -> bool | None:
-        """The generator asks for it everywhere (recalled)."""
-        return self._is_generated or None
+        """Whether its deployments ask for it: a guess, by what their steps take.
+
+        The generator sets the format of its kernel tables, else 16 bits. vLLM's steps leave room for one of 8 bits
+        only; SGLang's take 16, by kernels whose rates two models then agree about.
+        """
+        return (self._is_generated and not self._is_sglang) or None
 
     def limits(self, layout: Layout) -> Limits:
         """Return the tokens of a step that has room for one whole prompt."""

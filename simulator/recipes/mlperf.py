@@ -154,7 +154,7 @@ class Mlperf(Recipe):
         """What the harness of the entry sets for the model on the family of devices; None where none is known."""
         known, other = ENTRIES, None
         if self.hardware.vendor == "AMD":
-            known, other = AMD_V4 if self.setup.engine.startswith("vLLM 0.4") else AMD_ENTRIES, AMD
+            known, other = AMD_V4 if self._is_amd_v4 else AMD_ENTRIES, AMD
         elif not self.setup.engine.startswith(("TensorRT", "CUDA")):
             return None
         elif V4.match(self.setup.engine):
@@ -168,6 +168,10 @@ class Mlperf(Recipe):
             and (not scenarios or scenario.startswith(tuple(scenarios)))
         )
         return next(found, other)
+
+    @property
+    def _is_amd_v4(self) -> bool:
+        return self.hardware.vendor == "AMD" and self.setup.engine.startswith("vLLM 0.4")
 
     @property
     def preset(self) -> tuple[str, str]:
@@ -243,7 +247,7 @@ class Mlperf(Recipe):
         (harness_llm/backends/common/server_sut.py); read 2026-11-22. AMD's of v4.1 deals whole batches in turn
         (VllmFp8/sync_sut.py): all that comes within BATCHER_S; half of that is a part of request_s.
         """
-        if self.entry in [each for *_, each in AMD_V4]:
+        if self._is_amd_v4:
             return Released(rate_per_s, BATCHER_S * copies)
         return OpenLoop(rate_per_s, float(copies))
 
