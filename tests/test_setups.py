@@ -149,8 +149,8 @@ def test_fp8_is_the_kind_of_the_checkpoint(model, notes, scaled):
 
 def test_an_answer_is_followed_by_the_next_request_after_the_engines_time_per_request():
     given = setup(engine="TensorRT-LLM", engine_version="1.2", notes="AIC run", input_tokens=1024.0, concurrency=1)
-    deployment = place(given).deployment
-    requests = workload_of(given, deployment, 1).requests()
+    placed = place(given)
+    deployment, requests = placed.deployment, workload_of(placed).requests()
     run = simulate(limits(deployment, requests), deployment.step_table(), requests)
     request_s = float(deployment.engine.overheads.request_s)
     assert run.requests.arrival_s[1:] - run.finished_s[:-1] == pytest.approx(request_s)
@@ -202,11 +202,11 @@ def test_the_cache_of_gpt_oss_is_as_wide_as_its_activations_on_hopper():
 def test_stages_work_on_batches_of_their_own():
     """One batch after the other would leave three of four stages idle; four batches fill them, but for the weights."""
     given = setup(devices=4, tp=1, pp=4, concurrency=256)
-    deployment = place(given).deployment
-    requests = workload_of(given, deployment, 1).requests()
+    placed = place(given)
+    deployment, requests = placed.deployment, workload_of(placed).requests()
     alone = simulate(limits(deployment, requests), deployment.step_table(), requests)
     alone_per_s = float(requests.output_tokens.sum() / alone.end_s)
-    assert 1.8 < outcome(given).output_tokens_per_s / alone_per_s < 4.0
+    assert 1.8 < outcome(placed).output_tokens_per_s / alone_per_s < 4.0
 
 
 # -------------------------------------------------------------------------------------------------------- host of ranks
@@ -232,12 +232,10 @@ def test_the_scripts_of_the_rented_cards_cap_sequences_and_answers():
     rented = setup(**RENTED)
     placed = place(rented)
     assert placed.deployment.max_num_seqs == rented.concurrency
-    requests = workload_of(rented, placed.deployment, 1).requests()
+    requests = workload_of(placed).requests()
     assert requests.output_tokens.max() == 512
-    assert (
-        workload_of(setup(**RENTED | {"output_tokens": 256.0}), placed.deployment, 1).requests().output_tokens.max()
-        == 256
-    )
+    short = place(setup(**RENTED | {"output_tokens": 256.0}))
+    assert workload_of(short).requests().output_tokens.max() == 256
 
 
 @pytest.mark.parametrize(("model", "vocab"), [("Qwen3-8B", 151_936), ("gpt-oss-20b", 0)])
@@ -328,8 +326,22 @@ def test_experts_stay_whole_where_devices_would_cut_a_block_of_scales(tp, weight
     assert place(setup(**stated)).deployment.layout.ep == ep
 
 
-@pytest.mark.parametrize(("version", "cache"), [("0.17.0", "bf16"), ("0.19.0", "fp8")])
-def test_inferencemax_asks_for_a_narrow_cache_of_minimax_from_some_release_on(version, cache):
-    stated = {"model": "MiniMax-M2.5", "hardware": "B200 SXM", "weight_dtype": "fp8", "devices": 4, "tp": 4}
-    found = place(setup(**stated, engine_version=version, notes="IMX workload")).deployment
-    assert found.layout.cache_dtype == cache
+@pytest.mark.parametrize(
+    ("hardware", "version", "weights", "cache", "graph_tokens", "limits"),
+    [
+        ("B200 SXM", "0.17.0", "fp8", "bf16", 512, (1024, 8192, 0.95)),
+        ("B200 SXM", "nightly-5b8c30d62b754b57", "nvfp4", "fp8", 16, (8, 8192, 0.9)),
+        ("B200 SXM", "0.19.0", "fp8", "fp8", 2048, (1024, 2048, 0.9)),
+        ("B200 SXM", "0.19.0", "nvfp4", "fp8", 2048, (1024, 2048, 0.9)),
+        ("H100 SXM 80GB", "0.18.0", "fp8", "bf16", 512, (256, 8192, 0.9)),
+        ("H200 SXM", "0.18.0", "fp8", "bf16", 512, (1024, 8192, 0.95)),
+    ],
+)
+def test_inferencemax_serves_minimax_as_the_script_of_its_date_says(
+    hardware, version, weights, cache, graph_tokens, limits
+):
+    stated = {"model": "MiniMax-M2.5", "hardware": hardware, "weight_dtype": weights, "devices": 4, "tp": 4}
+    lengths = {"input_tokens": 1024.0, "output_tokens": 1024.0, "concurrency": 8, "date": "2026-04-03"}
+    found = place(setup(**stated, **lengths, engine_version=version, notes="IMX workload")).deployment
+    assert (found.layout.cache_dtype, found.graph_tokens) == (cache, graph_tokens)
+    assert (found.max_num_seqs, found.max_num_batched_tokens, found.memory_fraction) == limits

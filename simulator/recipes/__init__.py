@@ -7,7 +7,7 @@ from simulator.hardware import Hardware
 from simulator.measurements import Setup
 from simulator.model import Model
 from simulator.recipes.aiconfigurator import Aiconfigurator
-from simulator.recipes.inferencemax import InferenceMax
+from simulator.recipes.inferencemax import InferenceMax, MiniMaxScripts
 from simulator.recipes.mlperf import Mlperf
 from simulator.recipes.papers import Argonne, ConsumerCards, Splitwise
 from simulator.recipes.recipe import Recipe
@@ -16,7 +16,7 @@ from simulator.recipes.trtllm_docs import TrtllmBench, TrtllmEvicting, TrtllmOff
 __all__ = ["RECIPES", "Recipe", "recipe_of"]
 
 RECIPES: tuple[type[Recipe], ...] = (
-    *(InferenceMax, Aiconfigurator, Mlperf, Argonne, ConsumerCards, Splitwise),
+    *(MiniMaxScripts, InferenceMax, Aiconfigurator, Mlperf, Argonne, ConsumerCards, Splitwise),
     *(TrtllmBench, TrtllmTable, TrtllmEvicting, TrtllmOffline),
     Recipe,  # of every other
 )

@@ -72,14 +72,10 @@ class InferenceMax(Recipe):
 
     @property
     def carries_fp8_cache(self) -> bool | None:
-        """As the scripts ask: on Blackwell, for MiniMax from vLLM 0.19 on, and elsewhere for dense checkpoints.
-
-        Dense ones were quantised from 16 bits; gpt-oss was not.
-        """
+        """As the scripts ask: on Blackwell, and elsewhere for dense checkpoints, quantised from 16 bits."""
         if self.model.weight_dtype == "mxfp4":
             return self.hardware.family == "blackwell"
-        asked = self.hardware.family == "blackwell" and not self.setup.engine_version.startswith("0.17")
-        return "fp8" not in self.model.weight_dtype or asked or None
+        return "fp8" not in self.model.weight_dtype or self.hardware.family == "blackwell" or None
 
     def limits(self, layout: Layout) -> Limits:
         """Return `--max-num-seqs $CONC` of vLLM, and what else is not the engine's default."""
@@ -113,3 +109,41 @@ class InferenceMax(Recipe):
         lengths = self.setup.input_tokens, self.setup.output_tokens
         asked = self._is_dense and self._is_roomy
         return GATHERED_STEPS - 1 if asked and lengths == (1024, 1024) and self.setup.tp < 8 else 0
+
+
+class MiniMaxScripts(InferenceMax):
+    """A run of minimaxm2.5_fp{8,4}_{h100,h200,b200}.sh, whose options changed with the release of vLLM.
+
+    The scripts of 2026-03 and 2026-04 were read on 2026-11-22; perf-changelog.yaml says when each change came. B300
+    runs those of B200.
+    """
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of these scripts."""
+        return InferenceMax.wrote(setup) and "minimax" in setup.model.lower()
+
+    @property
+    def _is_tuned(self) -> bool:
+        """Whether it is on Blackwell with a release of 2026-04: larger graphs, two prompts a step, an fp8 cache."""
+        return self.hardware.family == "blackwell" and self.setup.engine_version.startswith("0.19")
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """--max-cudagraph-capture-size 2048."""
+        return {"graph_tokens": GRAPH_TOKENS, "graph_tokens_per_seq": 0} if self._is_tuned else {}
+
+    @property
+    def carries_fp8_cache(self) -> bool | None:
+        """--kv-cache-dtype fp8; NVIDIA's checkpoints in fp4 ask for it themselves."""
+        return self._is_tuned or "fp8" not in self.setup.weight_dtype or None
+
+    def limits(self, layout: Layout) -> Limits:
+        """--max-num-seqs, --max-num-batched-tokens and --gpu-memory-utilization."""
+        if self._is_tuned:
+            return Limits(None, 2 * self.setup.input_tokens, 0.90)
+        if self.setup.engine_version.startswith("nightly"):
+            return Limits(self.setup.concurrency, None, 0.90)
+        if self.hardware.id.startswith("h100"):
+            return Limits(256, None, 0.90)
+        return Limits(None, None, 0.95)

@@ -59,8 +59,8 @@ class Recipe:
 
     @property
     def preset(self) -> tuple[str, str]:
-        """Name and release of the engine; the date where the release is not stated."""
-        return self.setup.engine or "vllm", self.setup.engine_version or self.setup.date
+        """Name and release of the engine, and the date, which counts where no release is stated (or a nightly one)."""
+        return self.setup.engine or "vllm", f"{self.setup.engine_version} {self.setup.date}"
 
     @property
     def decides_ahead(self) -> bool:
