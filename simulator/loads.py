@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulator.deployment import Deployment
 from simulator.engine import Engine
 from simulator.errors import NotModelledError
 from simulator.lengths import Fixed, Independent, LogNormal, Uniform
-from simulator.measurements import Setup
-from simulator.recipes import Recipe, recipe_of
+from simulator.recipes import Recipe
 from simulator.recipes.mlperf import SPREAD
 from simulator.recipes.recipe import Load
+from simulator.setups import Placed
 from simulator.sharing import Prefixes
 from simulator.workload import ClosedLoop, Workload
 
@@ -52,28 +51,28 @@ def _is_asked(output: float) -> bool:
     return output == round(output) and round(output).bit_count() == 1
 
 
-def workload_of(setup: Setup, deployment: Deployment, copies: int) -> Workload:
+def workload_of(placed: Placed) -> Workload:
     """Return what one of the copies is sent. NotModelledError where lengths are neither stated nor known."""
-    recipe = recipe_of(setup, deployment.model, deployment.hardware)
-    made = _requests(recipe, deployment, copies)
-    caches = deployment.engine.prefix_caching and not deployment.model.state_bytes()
-    distinct = recipe.distinct_prompts if caches else 0
-    return replace(made, prefixes=_repeated(made, distinct, deployment)) if distinct else made
+    made, engine = _requests(placed), placed.deployment.engine
+    caches = engine.prefix_caching and not placed.deployment.model.state_bytes()
+    distinct = placed.recipe.distinct_prompts if caches else 0
+    return replace(made, prefixes=_repeated(made, distinct, int(engine.block_size))) if distinct else made
 
 
-def _repeated(made: Workload, distinct: int, deployment: Deployment) -> Prefixes:
+def _repeated(made: Workload, distinct: int, block: int) -> Prefixes:
     """Let requests take the prompts in turn, all before one comes again, in another order each time."""
     rng = np.random.default_rng(made.seed)
     turns = -(-made.request_count // distinct)
     prompt = np.concatenate([rng.permutation(distinct) for _ in range(turns)])[: made.request_count]
-    tokens, block = int(made.requests().prompt_tokens.min()), int(deployment.engine.block_size)
+    tokens = int(made.requests().prompt_tokens.min())
     size = block * max(1, tokens // (block * UNITS))
     count = tokens // size
     return Prefixes(np.arange(distinct * count), prompt * count, np.full(len(prompt), count), size)
 
 
-def _requests(recipe: Recipe, deployment: Deployment, copies: int) -> Workload:
-    load, setup = _lengths(recipe, deployment.engine), recipe.setup
+def _requests(placed: Placed) -> Workload:
+    recipe, setup, copies = placed.recipe, placed.setup, placed.copies
+    load = _lengths(recipe, placed.deployment.engine)
     stated, of_copy = recipe.request_count, recipe.requests_of_copy(copies)
     most = max(64, int(MAX_STEPS_TOKENS / load.output_tokens), of_copy or 0)
     if setup.regime == "closed_loop" or (setup.concurrency and setup.regime == "fixed_batch"):

@@ -166,7 +166,7 @@ def _chosen(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> "_P
         try:
             if row.setup not in known:
                 at = _placed(row.setup, hardware, engine)
-                known[row.setup], placed[row.setup] = outcome(row.setup, at), at
+                known[row.setup], placed[row.setup] = outcome(at), at
             if not math.isfinite(known[row.setup].value(row.metric, row.stat)):
                 raise NotModelledError(row.metric, "it is not defined for this load", "Leave the row out")
         except InfercastError as error:
@@ -263,7 +263,7 @@ class _Problem:
         for row in (self.rows[index] for index in chosen):
             if row.setup not in known:
                 at = self.placed[row.setup]
-                known[row.setup] = outcome(row.setup, Placed(replace(at.deployment, engine=engine), at.copies))
+                known[row.setup] = outcome(at._replace(deployment=replace(at.deployment, engine=engine)))
             found.append(math.log(known[row.setup].value(row.metric, row.stat)))
         return np.array(found)
 

@@ -22,7 +22,7 @@ from simulator.loads import workload_of
 from simulator.measurements import Measurement, Setup
 from simulator.memory import memory_plan
 from simulator.plan import run_of_copy
-from simulator.recipes import Recipe, recipe_of
+from simulator.recipes import Recipe
 from simulator.report import QUANTILES, Report, summarize
 from simulator.roofline import StepModel, StepTable
 from simulator.setups import Placed, place
@@ -35,10 +35,9 @@ DEFAULT_LENGTHS = (8, 128)  # guess: single streams whose source states no lengt
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a setup comes to, per device group that serves it; `copies` of it share the load. Seconds and tokens/s."""
+    """What a setup comes to, per device group that serves it; copies of it share the load. Seconds and tokens/s."""
 
-    copies: int
-    deployment: Deployment
+    placed: Placed
     requests_per_s: float
     output_tokens_per_s: float
     total_tokens_per_s: float
@@ -57,11 +56,12 @@ class Outcome:
         if metric in times or metric == "e2e_latency_ms":
             of = times.get(metric, self.e2el_s)
             return 1e3 * of[_statistic(stat)]
+        copies = self.placed.copies
         rates = {
-            "req_s": self.requests_per_s * self.copies,
-            "throughput_out_tok_s": self.output_tokens_per_s * self.copies,
-            "throughput_total_tok_s": self.total_tokens_per_s * self.copies,
-            "throughput_in_tok_s": self.prompt_tokens_per_s * self.copies,
+            "req_s": self.requests_per_s * copies,
+            "throughput_out_tok_s": self.output_tokens_per_s * copies,
+            "throughput_total_tok_s": self.total_tokens_per_s * copies,
+            "throughput_in_tok_s": self.prompt_tokens_per_s * copies,
             "pp_tok_s": self.prompt_tokens_per_s,
             "tg_tok_s": self.decode_tokens_per_s,
             "decode_tok_s_per_user": 1 / (self.tpot_s["mean"] or float("inf")),
@@ -76,25 +76,22 @@ def _statistic(stat: str) -> str:
     return "median" if "p50" in stat or stat == "median" else "mean"  # "median of 5 runs": of five means
 
 
-def outcome(setup: Setup, given: Placed | None = None, *, light: bool = False) -> Outcome:
-    """Predict a setup; `light` at the speed of light, `given` on another deployment than its names lead to.
-
-    InfercastError where it cannot be predicted.
-    """
-    placed, regime = given or place(setup), setup.regime
-    if regime is None:
+def outcome(placed: Placed, *, light: bool = False) -> Outcome:
+    """Predict a placed setup; `light` at the speed of light. InfercastError where it cannot be predicted."""
+    setup = placed.setup
+    if setup.regime is None:
         load = f"load {setup.load!r}" if setup.load else "the load"
         because = "it is none that is predicted" if setup.load else "the source does not say how requests came"
         raise NotModelledError(load, because, "State batch or concurrency")
-    if regime in ("fixed_batch", "single"):
-        return _one_batch(setup, placed, light=light)
-    return _under_load(setup, placed, light=light)
+    if setup.regime in ("fixed_batch", "single"):
+        return _one_batch(placed, light=light)
+    return _under_load(placed, light=light)
 
 
-def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
+def _one_batch(placed: Placed, *, light: bool) -> Outcome:
     """Prompts in chunks of the engine's budget, then decode along the growing context."""
-    deployment, size = placed.deployment, max(1, round(max(1, setup.batch) / placed.copies))
-    recipe = recipe_of(setup, deployment.model, deployment.hardware)
+    setup, recipe, deployment = placed.setup, placed.recipe, placed.deployment
+    size = max(1, round(max(1, setup.batch) / placed.copies))
     depth = int(setup.noted(r"(?:depth |@ d)(\d+)") or 0) if setup.output_tokens == 0 else 0
     prompt, output = round(setup.input_tokens), round(recipe.output_tokens)
     if not prompt and not output:
@@ -104,7 +101,7 @@ def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
     queues = deployment.engine.policy in ("continuous", "prompts-first") and not deployment.engine.is_reserved
     if queues and output > 1 and not light and size * (depth + prompt + output) > _cache_tokens(deployment):
         queued = replace(setup, concurrency=size * placed.copies, output_tokens=float(output))
-        return _under_load(queued, placed, light=light)
+        return _under_load(placed._replace(recipe=replace(recipe, setup=queued)), light=light)
     model = deployment.step_model(light=light)
     together = 1 if "ttft of one user" in setup.notes else size
     ttft_s = _prefill_s(deployment, model, together, prompt, depth) if prompt else 0.0
@@ -117,8 +114,7 @@ def _one_batch(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
     decodes = output - 1 if prompt else output  # the prompt's own step makes the first token
     e2el_s = first_s + request_s + ttft_s + decode_s * decodes / max(output, 1)
     return Outcome(
-        copies=placed.copies,
-        deployment=deployment,
+        placed=placed,
         requests_per_s=size / e2el_s,
         output_tokens_per_s=size * output / e2el_s if output else float("nan"),
         total_tokens_per_s=size * (prompt + output) / e2el_s,
@@ -201,25 +197,24 @@ def _read_tokens(engine: Engine, prompt: int, output: int, *, light: bool) -> np
     return np.minimum(np.maximum(2.0 ** np.ceil(np.log2(attended)), engine.read_bucket), max(last, engine.read_bucket))
 
 
-def _under_load(setup: Setup, placed: Placed, *, light: bool) -> Outcome:
-    deployment = _that_holds(setup, placed)
+def _under_load(placed: Placed, *, light: bool) -> Outcome:
+    recipe, deployment = placed.recipe, _that_holds(placed)
     table = _table(deployment, light)
     deployment = _at_no_time(deployment) if light else deployment
-    request_s = float(deployment.engine.overheads.request_s)
+    placed, request_s = placed._replace(deployment=deployment), float(deployment.engine.overheads.request_s)
 
     def under(workload: Workload) -> Report:
         run = run_of_copy(deployment, table, workload.requests())
         return summarize(run, steady=False, request_s=request_s)
 
-    workload = workload_of(setup, deployment, placed.copies)
-    recipe = recipe_of(setup, deployment.model, deployment.hardware)
+    workload = workload_of(placed)
     limits_s = None if light else recipe.latency_limits_s
     arrive = partial(recipe.arrivals, copies=placed.copies)
     report, served = edge(workload, limits_s, under, arrive) if limits_s else (under(workload), 1.0)
     if steps := 0 if light else recipe.gathered_steps:
         report = replace(report, request_s=request_s + steps * report.metrics["tpot"].values["mean"])
     duration_s = _duration_s(recipe, report) * max(1.0, served)  # no more is served than the source sent
-    return _reported(report, placed.copies, deployment, duration_s)
+    return _reported(report, placed, duration_s)
 
 
 def _at_no_time(deployment: Deployment) -> Deployment:
@@ -249,9 +244,9 @@ def _table(deployment: Deployment, light: bool) -> StepTable:
     return _TABLES[-1][-1]
 
 
-def _that_holds(setup: Setup, placed: Placed) -> Deployment:
+def _that_holds(placed: Placed) -> Deployment:
     """Let an engine take at least as many sequences as the load keeps in flight: whoever measures sets it so."""
-    deployment, share = placed.deployment, -(-setup.concurrency // placed.copies)
+    deployment, share = placed.deployment, -(-placed.setup.concurrency // placed.copies)
     if share <= deployment.max_num_seqs:
         return deployment
     settings = deployment.settings
@@ -260,11 +255,10 @@ def _that_holds(setup: Setup, placed: Placed) -> Deployment:
     return replace(deployment, settings=wider)
 
 
-def _reported(report: Report, copies: int, deployment: Deployment, duration_s: float) -> Outcome:
+def _reported(report: Report, placed: Placed, duration_s: float) -> Outcome:
     stats = {name: stat.values for name, stat in report.metrics.items()}
     return Outcome(
-        copies=copies,
-        deployment=deployment,
+        placed=placed,
         requests_per_s=report.completed / duration_s,
         output_tokens_per_s=report.output_tokens / duration_s,
         total_tokens_per_s=(report.input_tokens + report.output_tokens) / duration_s,
@@ -307,35 +301,31 @@ def predict(rows: list[Measurement], *, light: bool = False, level: float | None
         best = _value(row, ideal, light=True)[0] if light and value is not None else None
         made, of = Prediction(row, value, best, reason), known[row.setup]
         if level is not None and value is not None and isinstance(of, Outcome):
-            bracket = brackets.setdefault(row.setup, bracket_of(row.setup, of, level))
+            bracket = brackets.setdefault(row.setup, bracket_of(of, level))
             low, high = bracket.ends(row.metric, methodcaller("value", row.metric, row.stat))
             made = made._replace(low=low, high=high, basis=bracket.basis)
         found.append(made)
     return found
 
 
-def bracket_of(setup: Setup, found: Outcome, level: float) -> Bracket[Outcome]:
-    """Return the outcome of a setup with those of other steps, which a stated rate may turn into longer queues."""
-    regime = "limited" if is_limited(setup, found.deployment) else setup.regime or ""
-    return Bracket(
-        found.deployment, regime, level, found, partial(with_steps, setup, found) if setup.rate_per_s else None
-    )
+def bracket_of(found: Outcome, level: float) -> Bracket[Outcome]:
+    """Return an outcome with those of other steps, which a stated rate may turn into longer queues."""
+    placed, setup = found.placed, found.placed.setup
+    regime = "limited" if placed.recipe.latency_limits_s else setup.regime or ""
+    again = partial(with_steps, found) if setup.rate_per_s else None
+    return Bracket(placed.deployment, regime, level, found, again)
 
 
-def is_limited(setup: Setup, deployment: Deployment) -> bool:
-    """Tell whether a run's rate was raised until published limits of latency bound: such have their own residuals."""
-    return recipe_of(setup, deployment.model, deployment.hardware).latency_limits_s is not None
-
-
-def with_steps(setup: Setup, found: Outcome, factor: float) -> Outcome:
-    """Return what a setup comes to where all steps take `factor` times as long as in its outcome."""
-    return outcome(setup, Placed(replace(found.deployment, step_factor=factor), found.copies))
+def with_steps(found: Outcome, factor: float) -> Outcome:
+    """Return an outcome where all steps take `factor` times as long."""
+    placed = found.placed
+    return outcome(placed._replace(deployment=replace(placed.deployment, step_factor=factor)))
 
 
 def _value(row: Measurement, known: dict[Setup, Outcome | InfercastError], *, light: bool) -> tuple[float | None, str]:
     if row.setup not in known:
         try:
-            known[row.setup] = outcome(row.setup, light=light)
+            known[row.setup] = outcome(place(row.setup), light=light)
         except InfercastError as error:
             known[row.setup] = error
     outcome_or_error = known[row.setup]

@@ -29,10 +29,16 @@ DEGREES = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Placed(NamedTuple):
-    """A deployment, and how many copies of it share the load."""
+    """What a source sets for a setup, the deployment that this leads to, and how many copies of it share the load."""
 
+    recipe: Recipe
     deployment: Deployment
     copies: int
+
+    @property
+    def setup(self) -> Setup:
+        """The setup as published."""
+        return self.recipe.setup
 
 
 def place(setup: Setup) -> Placed:
@@ -48,7 +54,7 @@ def place(setup: Setup) -> Placed:
     if layout.dp == 1:
         hardware, tp = _pooled(hardware, model, layout.tp)
         layout = replace(layout, tp=tp, ep=min(layout.ep, tp))
-    return Placed(_that_fits(recipe, Deployment(model, hardware, engine, layout, settings)), copies)
+    return Placed(recipe, _that_fits(recipe, Deployment(model, hardware, engine, layout, settings)), copies)
 
 
 def _that_fits(recipe: Recipe, deployment: Deployment) -> Deployment:

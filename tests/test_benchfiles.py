@@ -14,6 +14,7 @@ from simulator.benchfiles import Stated, read_results
 from simulator.cli import build
 from simulator.errors import ProfileError
 from simulator.prediction import outcome, predict
+from simulator.setups import place
 
 BENCH = Path(__file__).parent / "fixtures" / "bench"
 SAID = Stated(hardware="l40s", engine="vllm", engine_version="0.33.0", tp=1, model="llama-3.1-8b")
@@ -85,7 +86,7 @@ def test_every_run_has_the_load_that_it_was_made_under(name, regimes):
 def test_gaps_pooled_over_requests_are_not_their_means():
     row = next(row for row in read("invented_vllm_serve.json") if row.metric == "itl_ms" and "p99" in row.stat)
     setup = replace(row.setup, concurrency=64, load="closed loop, 128 requests")
-    found = outcome(setup)
+    found = outcome(place(setup))
     assert found.value("itl_ms", row.stat) == 1e3 * found.gaps_s["p99"]
     assert found.value("itl_ms", "p99") == 1e3 * found.tpot_s["p99"] < found.value("itl_ms", row.stat)
 
@@ -100,7 +101,7 @@ def test_guidellm_weighs_gaps_by_tokens_so_uneven_outputs_are_pooled():
 def test_arrivals_keep_their_burstiness():
     even = next(row for row in read("invented_guidellm.json") if row.setup.notes == "burstiness inf")
     bursty = next(row for row in read("invented_vllm_serve_appended.json") if row.setup.notes == "burstiness 0.5")
-    ttft = [outcome(replace(row.setup, rate_per_s=3.0)).value("ttft_ms", "p99") for row in (even, bursty)]
+    ttft = [outcome(place(replace(row.setup, rate_per_s=3.0))).value("ttft_ms", "p99") for row in (even, bursty)]
     assert ttft[0] < ttft[1]
 
 
@@ -293,7 +294,7 @@ def test_a_table_has_its_empty_cells_filled_and_no_other(tmp_path):
 def test_a_file_made_of_predictions_is_predicted_without_error(tmp_path):
     """The tool's file of a run that went as predicted has no error: units, statistics and load survive the reading."""
     setup = read("invented_vllm_serve.json")[0].setup
-    found = outcome(setup)
+    found = outcome(place(setup))
     stats = {"mean": "mean", "median": "median", "p99": "p99"}
     times = {"ttft": found.ttft_s, "tpot": found.tpot_s, "itl": found.gaps_s, "e2el": found.e2el_s}
     exact = {f"{key}_{name}_ms": 1e3 * of[stat] for name, of in times.items() for key, stat in stats.items()}

@@ -93,7 +93,7 @@ def test_threads_scale_what_is_computed():
     for stored in ("iq3_S", "q4_0", "fp16"):
         notes = [f"CPU only, {threads} threads" for threads in (2, 8)]
         runs = [setup(**cpu, weight_dtype=stored, output_len="128", notes=each, batch="1") for each in notes]
-        two, eight = (outcome(each).decode_tokens_per_s for each in runs)
+        two, eight = (outcome(place(each)).decode_tokens_per_s for each in runs)
         gains[stored] = eight / two
     assert 1 <= gains["fp16"] < gains["q4_0"] < gains["iq3_S"] <= 4
 

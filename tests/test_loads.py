@@ -30,7 +30,7 @@ def recipe(given: Setup) -> Recipe:
 
 
 def prompts_of(given: Setup) -> np.ndarray:
-    prefixes = workload_of(given, place(given).deployment, 1).prefixes
+    prefixes = workload_of(place(given)).prefixes
     return prefixes.first // prefixes.count.max(initial=1)
 
 
@@ -41,7 +41,7 @@ def test_aiperf_sends_its_prompts_in_turn_and_the_cache_keeps_them():
     for turn in np.split(prompts, 500 // AIPERF_PROMPTS):
         assert sorted(turn) == list(range(AIPERF_PROMPTS))
     assert len(prompts_of(setup())) == 0
-    cached, fresh = outcome(repeated), outcome(setup())
+    cached, fresh = outcome(place(repeated)), outcome(place(setup()))
     assert cached.ttft_s["mean"] < fresh.ttft_s["mean"]
     assert cached.output_tokens_per_s > fresh.output_tokens_per_s
 
@@ -49,12 +49,12 @@ def test_aiperf_sends_its_prompts_in_turn_and_the_cache_keeps_them():
 def test_as_many_distinct_prompts_as_requests_are_no_repetition():
     every = setup(notes="500 distinct prompts")
     assert sorted(prompts_of(every)) == list(range(500))
-    assert outcome(every).ttft_s == outcome(setup()).ttft_s
+    assert outcome(place(every)).ttft_s == outcome(place(setup())).ttft_s
 
 
 def test_distinct_prompts_are_not_the_number_of_requests():
     given = setup(notes="50 distinct prompts", load="closed-loop concurrency")
-    assert workload_of(given, place(given).deployment, 1).request_count == 320
+    assert workload_of(place(given)).request_count == 320
 
 
 @pytest.mark.parametrize("changed", [{"engine": "LMDeploy TurboMind"}, {"model": "Qwen3.5-27B"}])
@@ -78,8 +78,8 @@ IMX = {"notes": "IMX workload", "load": "closed-loop concurrency"}
 def test_tensorrt_in_inferencemax_gathers_short_prompts_for_twenty_steps_below_eight_devices():
     given = {**IMX, "engine": "TensorRT-LLM", "engine_version": "1.1", "model": "Llama-3.1-70B", "weight_dtype": "fp8"}
     lengths = {"input_tokens": 1024.0, "output_tokens": 1024.0, "concurrency": 4, "tp": 2, "devices": 2}
-    waits = outcome(setup(**given, **lengths))
-    starts_at_once = outcome(setup(**given, **{**lengths, "output_tokens": 1000.0}))
+    waits = outcome(place(setup(**given, **lengths)))
+    starts_at_once = outcome(place(setup(**given, **{**lengths, "output_tokens": 1000.0})))
     waited_s = waits.ttft_s["mean"] - starts_at_once.ttft_s["mean"]
     assert waited_s == pytest.approx(19 * waits.tpot_s["mean"], rel=0.1)
     assert recipe(setup(**given, **{**lengths, "tp": 8, "devices": 8})).gathered_steps == 0
@@ -107,11 +107,11 @@ def served(rate_per_s: float, load: str = "MLPerf Server (Poisson arrivals at ta
 def test_a_valid_run_keeps_its_limits_whatever_rate_is_asked():
     limits = recipe(served(1.0)).latency_limits_s
     assert limits == (2.0, 0.2)
-    found = [outcome(served(rate)) for rate in (20.0, 120.0, 160.0)]
+    found = [outcome(place(served(rate))) for rate in (20.0, 120.0, 160.0)]
     for each in found:
         assert each.ttft_s["p99"] <= limits[0]
         assert each.tpot_s["p99"] <= limits[1]
-    rates = [each.output_tokens_per_s * each.copies / 290 for each in found]
+    rates = [each.value("throughput_out_tok_s", "mean") / 290 for each in found]
     assert rates[0] == pytest.approx(20.0, rel=0.1)
     assert rates[1] < 110  # of 120 asked for, beyond what eight devices serve
     assert rates[2] < 110
@@ -120,29 +120,29 @@ def test_a_valid_run_keeps_its_limits_whatever_rate_is_asked():
 
 def test_a_long_open_loop_serves_what_it_is_sent_and_a_counted_one_has_a_drain():
     rate = {"concurrency": 0, "rate_per_s": 2.0, "output_tokens": 512.0}
-    endless = outcome(setup(load="open loop", **rate))
-    counted = outcome(setup(load="open loop, 100 requests", **rate))
+    endless = outcome(place(setup(load="open loop", **rate)))
+    counted = outcome(place(setup(load="open loop, 100 requests", **rate)))
     assert endless.output_tokens_per_s == pytest.approx(2 * 512, rel=0.05)
     assert counted.output_tokens_per_s < endless.output_tokens_per_s
 
 
 def test_sharegpt_replays_have_the_spread_of_their_trace():
     given = setup(load="open loop, 300 ShareGPT requests at 10 req/s", concurrency=0, rate_per_s=10.0)
-    requests = workload_of(given, place(given).deployment, 1).requests()
+    requests = workload_of(place(given)).requests()
     assert requests.output_tokens.std() / requests.output_tokens.mean() == pytest.approx(0.15, abs=0.02)
 
 
 @pytest.mark.parametrize(("output", "differ"), [(256.0, False), (214.0, True), (255.6, True)])
 def test_outputs_of_a_data_set_differ_but_not_where_so_many_were_asked_for(output, differ):
     given = setup(notes="lengths are dataset means", output_tokens=output)
-    requests = workload_of(given, place(given).deployment, 1).requests()
+    requests = workload_of(place(given)).requests()
     assert (requests.output_tokens.std() > 0.5 * output) == differ
     assert requests.prompt_tokens.std() > 500
 
 
 def test_lengths_of_mlperf_data_sets_fill_in_what_a_run_does_not_say():
     given = setup(load="MLPerf Offline", output_tokens=0.0, input_tokens=0.0, concurrency=0)
-    requests = workload_of(given, place(given).deployment, 1).requests()
+    requests = workload_of(place(given)).requests()
     assert requests.output_tokens.mean() == pytest.approx(128, rel=0.05)
 
 
@@ -187,5 +187,5 @@ def test_tensorrt_llm_evicts_where_its_published_command_says_so(version, evicti
 @pytest.mark.parametrize(("engine", "drift"), [("TensorRT-LLM", 0), ("vLLM", 8)])
 def test_equal_requests_drift_apart_by_the_tokens_of_their_engine(engine, drift):
     given = setup(engine=engine, engine_version="", output_tokens=1024.0)
-    lengths = workload_of(given, place(given).deployment, 1).requests().output_tokens
+    lengths = workload_of(place(given)).requests().output_tokens
     assert (lengths.min(), lengths.max()) == (1024 - drift, 1024 + drift)

@@ -76,7 +76,7 @@ def test_copies_share_the_requests_of_a_run():
 def test_requests_are_dealt_to_the_copies():
     """Of Poisson arrivals dealt in turn, each copy gets those with gamma gaps: none of its own, the same mean."""
     server = setup(**{**SERVER, **B200}, model="Llama-2-70b", rate_per_s=50.0)
-    sent = workload_of(server, place(server).deployment, 8).arrivals
+    sent = workload_of(place(server)).arrivals
     assert sent == OpenLoop(50.0 / 8, 8.0)
     every = OpenLoop(50.0).times_s(80_000, np.random.default_rng(0))
     dealt, drawn = np.diff(every[::8]), np.diff(sent.times_s(10_000, np.random.default_rng(1)))
@@ -88,7 +88,7 @@ def test_requests_of_the_first_amd_round_come_in_batches():
     """One batcher sends all of 0.3 s to one of eight devices: a batch every 2.4 s, of the Poisson number."""
     given = setup(**{**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614"}, model="Llama-2-70b")
     given = replace(given, rate_per_s=80.0)
-    sent = workload_of(given, place(given).deployment, 8).arrivals
+    sent = workload_of(place(given)).arrivals
     assert isinstance(sent, Released) and (sent.rate_per_s, sent.period_s) == pytest.approx((10.0, 2.4))
     times = sent.times_s(20_000, np.random.default_rng(0))
     _, sizes = np.unique(times, return_counts=True)
@@ -256,11 +256,11 @@ def test_each_copy_of_a_server_is_sent_its_share_of_the_batches(monkeypatch):
     monkeypatch.setattr("simulator.prediction.edge", stop)
     given = setup(**{**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614"}, model="Llama-2-70b")
     with pytest.raises(NotModelledError, match=r"Released\(rate_per_s=10.0, period_s=2.4"):
-        outcome(replace(given, rate_per_s=80.0))
+        outcome(place(replace(given, rate_per_s=80.0)))
 
 
 def test_a_server_of_unstated_rate_serves_less_than_an_offline_run():
     given = setup(**{**SERVER, **B200}, model="Llama-2-70b", output_tokens=273.0)
     loads = ("MLPerf Interactive", "MLPerf Server", "MLPerf Offline")
-    tight, server, offline = (outcome(replace(given, load=load)).output_tokens_per_s for load in loads)
+    tight, server, offline = (outcome(place(replace(given, load=load))).output_tokens_per_s for load in loads)
     assert tight < server < offline

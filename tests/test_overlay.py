@@ -22,7 +22,7 @@ from simulator.measurements import Measurement, measurement_of
 from simulator.overlay import PARAMETERS, adjusted, calibrated, preset, spreads
 from simulator.prediction import outcome
 from simulator.profile import Source
-from simulator.setups import Placed, place
+from simulator.setups import place
 
 DEVICE = load_hardware("l40s")
 TRUE = Source(text="a machine that nobody has", date="", evidence="given")
@@ -52,7 +52,7 @@ def rows(moved: dict[str, float], count: int = len(SIZES)) -> list[Measurement]:
         blank = [measurement_of(cells | {"metric": metric, "value": "1"}, metric) for metric in METRICS]
         at = place(blank[0].setup)
         engine = adjusted(at.deployment.engine, DEVICE, truth(at.deployment.engine, moved), TRUE)
-        result = outcome(blank[0].setup, Placed(replace(at.deployment, engine=engine), at.copies))
+        result = outcome(at._replace(deployment=replace(at.deployment, engine=engine)))
         found += [replace(row, value=result.value(row.metric, "mean")) for row in blank]
     return found
 

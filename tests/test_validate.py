@@ -178,7 +178,7 @@ def test_heads_that_do_not_divide_are_pooled_onto_fewer_devices_of_the_same_sum(
 
 
 def test_a_fixed_batch_is_the_closed_form_of_the_roofline(tmp_path):
-    found = outcome(setup(tmp_path, **FIXED))
+    found = outcome(place(setup(tmp_path, **FIXED)))
     alone = estimate(deploy("llama-3.1-8b", "h100-sxm", "vllm-0.33"), Batch(4, 1024, 128)).expected
     assert found.ttft_s["mean"] == pytest.approx(alone.ttft_s, rel=1e-6)
     assert found.tpot_s["mean"] == pytest.approx(alone.tpot_s, rel=0.002)
@@ -186,7 +186,7 @@ def test_a_fixed_batch_is_the_closed_form_of_the_roofline(tmp_path):
 
 
 def test_blended_throughput_counts_both_sides_over_the_whole_time(tmp_path):
-    found = outcome(setup(tmp_path, **FIXED))
+    found = outcome(place(setup(tmp_path, **FIXED)))
     assert found.value("throughput_total_tok_s", "mean") == pytest.approx(4 * 1152 / found.e2el_s["mean"])
     assert found.value("throughput_out_tok_s", "mean") == pytest.approx(4 * 128 / found.e2el_s["mean"])
     assert found.value("e2e_latency_ms", "mean") == pytest.approx(1e3 * found.e2el_s["mean"])
@@ -194,7 +194,7 @@ def test_blended_throughput_counts_both_sides_over_the_whole_time(tmp_path):
 
 def test_requests_and_prompts_per_second_go_with_the_tokens(tmp_path):
     for load in (FIXED, CLOSED):
-        found = outcome(setup(tmp_path, **load))
+        found = outcome(place(setup(tmp_path, **load)))
         requests_per_s = found.value("req_s", "mean")
         assert found.value("throughput_out_tok_s", "mean") == pytest.approx(128 * requests_per_s, rel=0.01)
         total = found.value("throughput_total_tok_s", "mean")
@@ -204,16 +204,16 @@ def test_requests_and_prompts_per_second_go_with_the_tokens(tmp_path):
 
 def test_llama_bench_rates(tmp_path):
     row = {"hardware": "RTX 4090", "engine": "llama.cpp", "engine_version": "b6000", "weight_dtype": "F16", "batch": 1}
-    prompts = outcome(setup(tmp_path, **row, load="single stream", input_len=512, output_len=0))
-    empty = outcome(setup(tmp_path, **row, load="single stream", input_len=0, output_len=128))
-    deep = outcome(setup(tmp_path, **row, load="single stream", input_len=8192, output_len=128))
+    prompts = outcome(place(setup(tmp_path, **row, load="single stream", input_len=512, output_len=0)))
+    empty = outcome(place(setup(tmp_path, **row, load="single stream", input_len=0, output_len=128)))
+    deep = outcome(place(setup(tmp_path, **row, load="single stream", input_len=8192, output_len=128)))
     assert prompts.value("pp_tok_s", "mean") > 20 * empty.value("tg_tok_s", "mean")
     assert deep.value("tg_tok_s", "mean") < empty.value("tg_tok_s", "mean")
     assert empty.value("tg_tok_s", "mean") < 1008e9 / 16e9  # 16 GB of weights cross the memory once a token
 
 
 def test_a_closed_loop_is_simulated_with_ten_rounds(tmp_path):
-    found = outcome(setup(tmp_path, **CLOSED))
+    found = outcome(place(setup(tmp_path, **CLOSED)))
     in_engine_s = found.e2el_s["mean"] - load_engine("vllm").overheads.request_s
     in_flight = found.output_tokens_per_s * in_engine_s / 128  # Little's law, less the ramp at both ends
     assert 7.0 < in_flight < 8.2
@@ -221,16 +221,16 @@ def test_a_closed_loop_is_simulated_with_ten_rounds(tmp_path):
 
 
 def test_copies_multiply_throughput_and_share_the_load(tmp_path):
-    one = outcome(setup(tmp_path, **CLOSED))
-    four = outcome(setup(tmp_path, n_gpus=4, load="closed-loop concurrency", concurrency=32))
+    one = outcome(place(setup(tmp_path, **CLOSED)))
+    four = outcome(place(setup(tmp_path, n_gpus=4, load="closed-loop concurrency", concurrency=32)))
     assert four.value("throughput_out_tok_s", "mean") == pytest.approx(4 * one.value("throughput_out_tok_s", "mean"))
     assert four.value("tpot_ms", "mean") == pytest.approx(one.value("tpot_ms", "mean"))
 
 
 def test_prompts_first_holds_decodes_back(tmp_path):
-    mixed = outcome(setup(tmp_path, engine="vLLM", concurrency=64, load="closed-loop concurrency"))
+    mixed = outcome(place(setup(tmp_path, engine="vLLM", concurrency=64, load="closed-loop concurrency")))
     first = outcome(
-        setup(tmp_path, engine="SGLang", engine_version="0.5.6", concurrency=64, load="closed-loop concurrency")
+        place(setup(tmp_path, engine="SGLang", engine_version="0.5.6", concurrency=64, load="closed-loop concurrency"))
     )
     assert first.ttft_s["mean"] > 1.5 * mixed.ttft_s["mean"]  # equal requests stay together in waves
 
@@ -250,7 +250,7 @@ def test_a_request_that_no_cache_holds_is_refused_by_name(tmp_path):
 
 
 def test_percentiles_of_a_batch_are_over_its_steps(tmp_path):
-    found = outcome(setup(tmp_path, **FIXED, input_len=64)).tpot_s
+    found = outcome(place(setup(tmp_path, **FIXED, input_len=64))).tpot_s
     assert found["median"] == pytest.approx(found["mean"], rel=1e-3)  # steps grow in a straight line
     assert found["mean"] < found["p90"] < found["p95"] < found["p99"] < 1.1 * found["mean"]
 

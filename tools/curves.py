@@ -100,7 +100,7 @@ def adjusted(placed: Placed, values: Values) -> Placed:
     kernels = kernels.model_copy(update={**own, "families": ()})
     overheads = engine.overheads.model_copy(update={name: values[name] for name in TIMES & values.keys()})
     changed = engine.model_copy(update={"kernels": (kernels,), "overheads": overheads})
-    return Placed(replace(deployment, engine=changed), placed.copies)
+    return placed._replace(deployment=replace(deployment, engine=changed))
 
 
 def shipped(placed: Placed, parameters: Iterable[str]) -> Values:
@@ -133,7 +133,7 @@ def predicted(rows: Sequence[Measurement], placed: Mapping[str, Placed], values:
     for index, row in enumerate(rows):
         if row.setup not in known:
             try:
-                known[row.setup] = outcome(row.setup, adjusted(placed[row.id], values))
+                known[row.setup] = outcome(adjusted(placed[row.id], values))
             except InfercastError:
                 known[row.setup] = None
         result = known[row.setup]

@@ -25,6 +25,7 @@ import numpy as np
 from simulator.intervals import LEVELS, STEPS, Basis, Group, Quantiles, Residual, bounds, is_simulated, table
 from simulator.measurements import Measurement, Setup, read_measurements
 from simulator.prediction import Outcome, outcome, with_steps
+from simulator.setups import place
 from tools.fitting import EXCLUDED
 
 ROOT = Path(__file__).parents[1]
@@ -103,7 +104,7 @@ def _bent(row: Measurement, throughput: tuple[float, float]) -> list[float]:
 
 @cache
 def _outcome(setup: Setup, factor: float) -> Outcome:
-    return outcome(setup) if factor == 1 else with_steps(setup, _outcome(setup, 1.0), factor)
+    return outcome(place(setup)) if factor == 1 else with_steps(_outcome(setup, 1.0), factor)
 
 
 def mean_coverage(shares: dict[str, list[float]], basis: str) -> float:

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from simulator.measurements import Measurement
-from simulator.prediction import is_limited
 from tools.fitting import Fits, is_tail
 
 KEYS: dict[str, Callable[[Measurement], tuple[str, ...]]] = {
@@ -62,7 +61,7 @@ def score(fits: Fits, path: Path, say: Callable[[str], None]) -> None:
             found = list(left_out(fits, kind))
             for row, error in found:
                 setup = row.setup
-                limited = "limited" if is_limited(setup, placed[row.id].deployment) else ""
+                limited = "limited" if placed[row.id].recipe.latency_limits_s else ""
                 named = (row.id, *row.group, setup.engine, row.metric, setup.regime or "", limited, row.stat)
                 writer.writerow((kind, *named, f"{row.value:.6g}", f"{error:.5f}"))
             say(f"without the {kind}:")
