@@ -13,7 +13,7 @@ class Format:
     """How numbers are stored: bits per weight with their scales, which weights it covers, what it computes in."""
 
     bits: float
-    covers: Literal["all", "linear", "experts"]
+    covers: Literal["all", "linear", "feed-forward", "experts"]
     compute: tuple[str, ...]
     source: str
     unpacking: float = 0.0  # on a CPU: products of one number that take as long as to unpack it
@@ -64,6 +64,9 @@ FORMATS: dict[str, Format] = {
     "mxfp4": Format(4 + 8 / 32, "experts", ("fp4", "bf16", "fp16", "fp32"), "OCP MX: an 8-bit scale per 32"),
     "mxfp4_MoE": Format(4 + 8 / 32, "experts", ("fp4", "bf16", "fp16", "fp32"), _MXFP4_MOE, rest="q8_0"),
     "nvfp4": Format(4 + 8 / 16, "linear", ("fp4", "bf16", "fp16", "fp32"), "an fp8 scale per 16"),
+    "nvfp4-mlp": Format(
+        4 + 8 / 16, "feed-forward", ("fp4", "bf16", "fp16", "fp32"), "an fp8 scale per 16; ModelOpt: NVFP4_MLP_ONLY_CFG"
+    ),
     "mlx": Format(4.5, "all", ("fp16", "bf16", "fp32"), "MLX: an fp16 scale and bias per 64"),
     "gguf_f16": Format(
         16, "all", ("fp16", "fp32"), "GGUF's F16: x86 has no fp16 products, and llama.cpp widens to fp32"
@@ -75,6 +78,7 @@ COMMON_NAMES = {  # of formats in checkpoints' names and engines' options, as pa
     r"w8a8|quantized\.w8a8|int8": "int8",
     r"awq([-_]int4)?|gptq([-_]int4)?|int4[-_](awq|gptq)|w4a16|quantized\.w4a16|int4": "int4",
     r"nvfp4|fp4": "nvfp4",
+    r"nvfp4[-_]mlp([-_]only)?": "nvfp4-mlp",
     r"mxfp4": "mxfp4",
     r"bfloat16|bf16": "bf16",
     r"float16|half|fp16|f16": "fp16",

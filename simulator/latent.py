@@ -97,7 +97,7 @@ class LatentAttention(Strict):
         """Numbers on one device; the down-projections and the indexer are replicated over tp."""
         matrices = sum(rows * columns for rows, columns in self._projections(hidden, layout).values())
         norms = (self.q_lora or 0) + self.kv_lora + (2 * self.indexer.head_dim if self.indexer else 0)
-        return Weights(linear=matrices, other=norms)
+        return Weights(mixer=matrices, other=norms)
 
     def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
         """Bytes of one compressed vector with its rotary part, and of the index; every device holds all of it."""
@@ -111,7 +111,8 @@ class LatentAttention(Strict):
     def ops(self, hidden: int, layout: Layout) -> Ops:
         """Down- and up-projections, the index, attention, output projection, all-reduce."""
         heads = layout.share(self.heads, "attention heads")
-        *before, output = (linear(name, shape, layout) for name, shape in self._projections(hidden, layout).items())
+        shapes = self._projections(hidden, layout).items()
+        *before, output = (linear(name, shape, layout, "mixer") for name, shape in shapes)
         absorbed = 2.0 * heads * (2 * self.kv_lora + self.rope_dim)
         expanded = 2.0 * heads * (self.nope_dim + self.rope_dim + self.v_dim)
         return (

@@ -77,7 +77,7 @@ class Attention(Strict):
         norm = {"none": 0, "head": 2 * self.head_dim, "full": width + kv_width}[self.qk_norm]
         bias = projected * self.qkv_bias + hidden * self.output_bias
         sinks = width // self.head_dim * self.sinks
-        return Weights(linear=hidden * (projected + width), other=norm + bias + sinks)
+        return Weights(mixer=hidden * (projected + width), other=norm + bias + sinks)
 
     def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
         """Bytes of keys and values of one token on one device: 2 n_kv d."""
@@ -91,7 +91,7 @@ class Attention(Strict):
         """Projections, attention over cached and new tokens, output projection, all-reduce."""
         width, kv_width, projected = self._widths(layout)
         return (
-            linear("qkv projection", (hidden, projected), layout),
+            linear("qkv projection", (hidden, projected), layout, "mixer"),
             *(all_reduce("all-reduce of norms", NORM_SUMS, layout) if self.qk_norm == "full" else ()),
             elementwise("rope and cache write", 2 * (width + 2 * kv_width), layout),
             *attention(
@@ -103,7 +103,7 @@ class Attention(Strict):
                 heads=self._local(layout),
             ),
             *((elementwise("output gate", 3 * width, layout),) if self.gate else ()),
-            linear("output projection", (width, hidden), layout),
+            linear("output projection", (width, hidden), layout, "mixer"),
             *all_reduce("all-reduce after attention", hidden, layout),
         )
 

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -68,6 +68,7 @@ class Model(Profile):
     head_bias: bool = False
     dtype: str = "bf16"
     weight_dtype: str = "bf16"
+    fp4_dtype: str = "nvfp4"  # of its published fp4 checkpoint, which may leave attention in the model's type
     blocks: dict[str, Block]
     layers: Annotated[tuple[Repeat, ...], Field(min_length=1)]
     published_parameters: Number | None = None
@@ -129,7 +130,7 @@ class Model(Profile):
         ends.append(Weights(other=head + self.norm_parameters))
         if layout.pp == 1:
             return layers + ends[0] + ends[1]
-        share = Weights(*(-(-each // layout.pp) for each in (layers.linear, layers.experts, layers.other)))
+        share = Weights(*(-(-each // layout.pp) for each in astuple(layers)))
         return share + max(ends, key=lambda end: end.total)
 
     def _vocab_share(self, layout: Layout) -> int:

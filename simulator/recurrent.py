@@ -59,7 +59,7 @@ class GatedDeltaNet(_Recurrent):
         heads, keys, values = self._local(layout)
         gates = hidden * 2 * heads + 2 * heads
         other = gates + self.conv * (2 * keys + values) + self.value_dim
-        return Weights(linear=hidden * (2 * keys + 3 * values), other=other)
+        return Weights(mixer=hidden * (2 * keys + 3 * values), other=other)
 
     def state_bytes(self, layout: Layout = SINGLE) -> float:
         """Bytes that a sequence keeps: d_k d_v numbers per value head, and the last inputs of the convolution."""
@@ -71,8 +71,8 @@ class GatedDeltaNet(_Recurrent):
         heads, keys, values = self._local(layout)
         numbers = heads * self.key_dim * self.value_dim
         return (
-            linear("qkvz projection", (hidden, 2 * keys + 2 * values), layout),
-            linear("gates", (hidden, 2 * heads), layout, part="other"),
+            linear("qkvz projection", (hidden, 2 * keys + 2 * values), layout, "mixer"),
+            linear("gates", (hidden, 2 * heads), layout, "other"),
             elementwise("convolution", 2 * (2 * keys + values), layout),
             *recurrence(
                 layout,
@@ -82,7 +82,7 @@ class GatedDeltaNet(_Recurrent):
                 + CHUNK_TOKENS * heads * (6.0 * self.key_dim + 4.0 * self.value_dim),
             ),
             elementwise("gated norm", 3 * values, layout),
-            linear("output projection", (values, hidden), layout),
+            linear("output projection", (values, hidden), layout, "mixer"),
             *all_reduce("all-reduce after attention", hidden, layout),
         )
 
@@ -114,7 +114,7 @@ class Mamba2(_Recurrent):
         heads, inner, shared = self._local(layout)
         convolution = (self.conv + self.conv_bias) * (inner + 2 * shared)
         other = convolution + 3 * heads + inner * self.gated_norm
-        return Weights(linear=hidden * (2 * inner + 2 * shared + heads) + inner * hidden, other=other)
+        return Weights(mixer=hidden * (2 * inner + 2 * shared + heads) + inner * hidden, other=other)
 
     def state_bytes(self, layout: Layout = SINGLE) -> float:
         """Bytes that a sequence keeps: P N numbers per head, and the last inputs of the convolution."""
@@ -125,7 +125,7 @@ class Mamba2(_Recurrent):
         """Input projection, convolution, recurrence, gated norm, output projection, all-reduce."""
         heads, inner, shared = self._local(layout)
         return (
-            linear("input projection", (hidden, 2 * inner + 2 * shared + heads), layout),
+            linear("input projection", (hidden, 2 * inner + 2 * shared + heads), layout, "mixer"),
             elementwise("convolution", 2 * (inner + 2 * shared), layout),
             *recurrence(
                 layout,
@@ -134,7 +134,7 @@ class Mamba2(_Recurrent):
                 flops_per_prompt_token=4.0 * inner * self.state + 2.0 * CHUNK_TOKENS * (inner + shared),
             ),
             elementwise("gated norm", 3 * inner, layout),
-            linear("output projection", (inner, hidden), layout),
+            linear("output projection", (inner, hidden), layout, "mixer"),
             *all_reduce("all-reduce after attention", hidden, layout),
         )
 
@@ -160,7 +160,7 @@ class Mamba(_Recurrent):
         narrow = self.step_rank + 2 * self.state
         matrices = hidden * 3 * inner + inner * (narrow + self.step_rank)
         other = inner * (self.conv + self.conv_bias + self.state + 2) + narrow * self.inner_norms
-        return Weights(linear=matrices, other=other)
+        return Weights(mixer=matrices, other=other)
 
     def state_bytes(self, layout: Layout = SINGLE) -> float:
         """Bytes that a sequence keeps: N numbers per channel, and the last inputs of the convolution."""
@@ -172,15 +172,15 @@ class Mamba(_Recurrent):
         inner = layout.share(self.inner, "Mamba channels")
         narrow, flops = self.step_rank + 2 * self.state, 6.0 * inner * self.state
         return (
-            linear("input projection", (hidden, 2 * inner), layout),
+            linear("input projection", (hidden, 2 * inner), layout, "mixer"),
             elementwise("convolution", 2 * inner, layout),
-            linear("step, B and C", (inner, narrow), layout),
+            linear("step, B and C", (inner, narrow), layout, "mixer"),
             *all_reduce("all-reduce of step, B and C", narrow, layout),
-            linear("step projection", (self.step_rank, inner), layout),
+            linear("step projection", (self.step_rank, inner), layout, "mixer"),
             *recurrence(
                 layout, state_bytes=self.state_bytes(layout), flops_per_update=flops, flops_per_prompt_token=flops
             ),
             elementwise("gate", 3 * inner, layout),
-            linear("output projection", (inner, hidden), layout),
+            linear("output projection", (inner, hidden), layout, "mixer"),
             *all_reduce("all-reduce after attention", hidden, layout),
         )

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from statistics import NormalDist
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,14 @@ from simulator.errors import NotModelledError, ProfileError
 from simulator.formats import number_format
 
 Array = float | npt.NDArray[np.float64]
-Part = Literal["linear", "experts", "other"]
+Part = Literal["mixer", "linear", "experts", "other"]
+PARTS: tuple[Part, ...] = get_args(Part)
+COVERED: dict[str, tuple[Part, ...]] = {  # by Format.covers
+    "all": PARTS,
+    "linear": ("mixer", "linear", "experts"),
+    "feed-forward": ("linear", "experts"),
+    "experts": ("experts",),
+}
 Rate = Literal[
     "gemm", "decode_attention", "prefill_attention", "stream", "all_reduce", "all_to_all", "send", "host_link"
 ]
@@ -205,22 +212,26 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Numbers of a layer on one device: projections, routed experts, and what stays in the model's own type."""
+    """Numbers of a layer on one device: what formats cover together, and what stays in the model's own type.
 
+    Projections of attention or of a recurrence, those of the feed-forward part, its routed experts, and the rest.
+    """
+
+    mixer: int = 0
     linear: int = 0
     experts: int = 0
     other: int = 0
 
     def __add__(self, more: "Weights") -> "Weights":
-        return Weights(self.linear + more.linear, self.experts + more.experts, self.other + more.other)
+        return Weights(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(more), strict=True)))
 
     def __mul__(self, times: int) -> "Weights":
-        return Weights(self.linear * times, self.experts * times, self.other * times)
+        return Weights(*(each * times for each in astuple(self)))
 
     @property
     def total(self) -> int:
         """All numbers."""
-        return self.linear + self.experts + self.other
+        return sum(astuple(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,14 +283,13 @@ class Layout:
 
     def format_of(self, part: Part) -> str:
         """Return the number format that a part of the weights is stored in."""
-        covered = {"all": ("linear", "experts", "other"), "linear": ("linear", "experts"), "experts": ("experts",)}
         stored = number_format(self.weight_dtype)
-        return self.weight_dtype if part in covered[stored.covers] else stored.rest or self.model_dtype
+        return self.weight_dtype if part in COVERED[stored.covers] else stored.rest or self.model_dtype
 
     def weight_bytes(self, weights: Weights) -> float:
         """Bytes of a layer's weights on one device."""
-        parts: dict[Part, int] = {"linear": weights.linear, "experts": weights.experts, "other": weights.other}
-        return sum(number * number_format(self.format_of(part)).size_bytes for part, number in parts.items())
+        sizes = [number_format(self.format_of(part)).size_bytes for part in PARTS]
+        return float(np.dot(astuple(weights), sizes))
 
     def of_one_rank(self, ops: Iterable[Op]) -> tuple[Op, ...]:
         """Return what one device does of a batch; experts and the ways to them count all of it already."""

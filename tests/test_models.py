@@ -2,6 +2,7 @@
 
 import csv
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from simulator.model import KIND, Model, load_model
 from simulator.profile import find, folders, names, read_yaml
 from simulator.recurrent import GatedDeltaNet
 from simulator.units import GIB
-from simulator.work import Counts, Layout, Op, Weights
+from simulator.work import PARTS, Counts, Layout, Op, Weights
 
 SHIPPED = names(KIND)
 FIRST_LIBRARY = [
@@ -259,7 +260,7 @@ def test_devices_together_hold_every_weight(model: Model, tp: int, pp: int, whol
     layout, one_device = split(model, tp=tp, pp=pp, ep=tp if whole_experts else 1)
     everything = model.weights()
     assert layout.devices * one_device.total >= everything.total
-    for part in ("linear", "experts", "other"):
+    for part in PARTS:
         assert getattr(one_device, part) <= getattr(everything, part)
 
 
@@ -272,9 +273,10 @@ def test_tensor_parallelism_splits_evenly_what_is_not_replicated(model: Model, t
     latents = [block.ffn for block in model.blocks.values() if isinstance(block.ffn, MixtureOfExperts)]
     even = all(isinstance(each, Attention) and each.kv_heads >= tp for each in mixers)
     if even and not any(each.latent for each in latents):
+        assert tp * one_device.mixer == everything.mixer
         assert tp * one_device.linear == everything.linear
     else:
-        assert tp * one_device.linear >= everything.linear
+        assert tp * (one_device.mixer + one_device.linear) >= everything.mixer + everything.linear
 
 
 @given(ANY_MODEL, DEGREES, st.integers(1, 5000))
@@ -306,22 +308,26 @@ def test_a_format_covers_what_it_says(model: Model, weight_dtype: str) -> None:
     weights, small = model.weights(), FORMATS[weight_dtype].bits / 8
     rest = FORMATS[FORMATS[weight_dtype].rest or "bf16"].bits / 8
     sizes = {
-        "all": (small, small, small),
-        "linear": (small, small, rest),
-        "experts": (rest, small, rest),
+        "all": (small, small, small, small),
+        "linear": (small, small, small, rest),
+        "feed-forward": (rest, small, small, rest),
+        "experts": (rest, rest, small, rest),
     }[FORMATS[weight_dtype].covers]
-    expected = np.dot(sizes, (weights.linear, weights.experts, weights.other))
+    expected = np.dot(sizes, (weights.mixer, weights.linear, weights.experts, weights.other))
     assert Layout(weight_dtype=weight_dtype).weight_bytes(weights) == pytest.approx(expected, rel=1e-12)
 
 
 def test_formats_by_hand() -> None:
     model = load_model("llama-3.1-8b")
     weights = model.weights()
-    matrices = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336)
-    assert (weights.linear, weights.experts, weights.other) == (matrices, 0, 8_030_261_248 - matrices)
+    mixers, linear = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024), 32 * 3 * 4096 * 14336
+    matrices = mixers + linear
+    assert weights == Weights(mixer=mixers, linear=linear, other=8_030_261_248 - matrices)
     assert Layout(weight_dtype="fp8").weight_bytes(weights) == matrices + 2 * (8_030_261_248 - matrices)
     assert Layout(weight_dtype="q8_0").weight_bytes(weights) == 8_030_261_248 * 8.5 / 8
     assert Layout(weight_dtype="mxfp4").weight_bytes(weights) == 8_030_261_248 * 2
+    small = 2 * (8_030_261_248 - linear) + linear * 4.5 / 8
+    assert Layout(weight_dtype="nvfp4-mlp").weight_bytes(weights) == small
 
 
 # ------------------------------------------------------------------------------------------------- laws of the work
@@ -342,7 +348,7 @@ def test_work_reads_exactly_the_matrices_that_memory_holds(
     deltas = [block.mixer for block in (model.blocks[name] for name in model.layer_names)]
     routed += sum(2 * each.value_heads // tp for each in deltas if isinstance(each, GatedDeltaNet))
     heads = -(-model.vocab // tp) * model.hidden
-    matrices = Weights(linear=weights.linear, experts=weights.experts)
+    matrices = replace(weights, other=0)
     expected = layout.weight_bytes(matrices) + (routed * model.hidden + heads) * FORMATS[vectors].size_bytes
     ops = model.ops(layout)
     read = sum(op.repeats * (op.weight_bytes + op.expert_bytes * (op.experts.total if op.experts else 0)) for op in ops)

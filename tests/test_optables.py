@@ -82,7 +82,7 @@ def test_a_step_is_the_sum_of_its_ops():
 
 def test_products_are_those_of_the_model():
     linear = sum(a * b * times for (a, b), times in gemm_shapes(MODEL).items())
-    assert linear == MODEL.weights().linear
+    assert linear == MODEL.weights().mixer + MODEL.weights().linear
 
 
 def test_a_correction_meets_steps_that_are_slower_by_phase():
