@@ -23,11 +23,11 @@ from simulator.deployment import deploy
 from simulator.fleet import Fleet, Pool, simulate_fleet
 from simulator.lengths import Fixed, Independent
 from simulator.limits import limits
-from simulator.roofline import StepTable
 from simulator.routers import Router
 from simulator.sharing import Prefixes
 from simulator.simulate import Run, simulate
 from simulator.state import PROMPTS_FIRST, STATIC, Limits
+from simulator.steps import StepTable
 from simulator.workload import Arrivals, ClosedLoop, OpenLoop, Requests, Workload
 
 REPEATS = 5

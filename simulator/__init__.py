@@ -30,11 +30,11 @@ _ROOMS = {
     "queueing": ("QueueEstimate", "erlang_c", "m_g_1_wait_s", "m_m_c_wait_s"),
     "rate_curves": ("RateCurve", "read_rate_curve"),
     "report": ("Report", "summarize"),
-    "roofline": ("StepModel",),
     "routers": ("Router",),
     "service": ("Service", "ServiceReport"),
     "simulate": ("Run",),  # the function has the name of its module, which would hide it
     "slo": ("Slo", "parse_slo"),
+    "steps": ("StepModel",),
     "timeline": ("Timeline", "timeline_of"),
     "traces": ("Trace", "read_trace"),
     "work": ("Counts", "Layout", "Op", "Sequence", "count"),

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from simulator.optables import table_seconds
 from simulator.report import latencies_s
-from simulator.roofline import StepTable
 from simulator.simulate import Run, begin, end, opening
 from simulator.state import Limits
 from simulator.steplog import LoggedStep, StepLog, parts_of
+from simulator.steps import StepTable
 from simulator.workload import Requests
 
 Floats = npt.NDArray[np.float64]

@@ -24,6 +24,7 @@ SOURCES = (
     "speculation.py",
     "mechanics.py",
     "scheduler.py",
+    "completion.py",
     "simulate.py",
     "world.py",
     "routers.py",

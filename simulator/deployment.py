@@ -6,14 +6,15 @@ from functools import cached_property
 from simulator.drafting import Draft, Speculation, draft_of
 from simulator.engine import Engine, load_engine
 from simulator.errors import InfercastError, NotModelledError
-from simulator.formats import named_format
+from simulator.formats import named_format, number_format
 from simulator.hardware import Hardware, load_hardware
 from simulator.kernels import Kernels
-from simulator.links import host_bytes_per_s, reach
+from simulator.links import host_bytes_per_s
 from simulator.model import Model, load_model
 from simulator.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
-from simulator.primitives import adapters, sorting
-from simulator.roofline import Rates, StepModel, StepTable
+from simulator.primitives import adapter_parameters, adapters, sorting
+from simulator.roofline import Rates
+from simulator.steps import StepModel, StepTable
 from simulator.work import Layout, Op
 
 LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
@@ -60,18 +61,25 @@ class Deployment:
         if self.engine.vendors and self.hardware.vendor not in self.engine.vendors:
             given, owners = f"{self.engine.id} on {self.hardware.id}", " or ".join(self.engine.vendors)
             raise InfercastError(given, f"it runs on devices of {owners}", "Choose another engine, say vllm")
-        if self.layout.tp > (most := reach(self.hardware)):
+        if self.layout.tp > (most := self.hardware.node_devices):
             given = f"{self.layout.tp} devices of {self.hardware.name}"
             raise NotModelledError(given, f"a tensor-parallel group beyond {most} crosses nodes", "Lower tp; use pp")
         if self.max_num_seqs > self.max_num_batched_tokens:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", "Raise the token budget")
         self._refuse_drafts()
-        if self.layout.dp > 1 and not any(op.experts for op in self.ops):
-            given, because = f"dp {self.layout.dp} for {self.model.id}", "ranks of a model without experts are copies"
-            advice = f"Leave dp out; `infercast fleet --replicas {self.layout.dp}` simulates copies"
-            raise NotModelledError(given, because, advice)
+        if not any(op.experts for op in self.ops):
+            self._refuse_without_experts()
         self.ops, self.draft  # noqa: B018  refuses a layout that does not divide the model or its draft
+
+    def _refuse_without_experts(self) -> None:
+        stored, dp = self.layout.weight_dtype, self.layout.dp
+        if number_format(stored).covers == "experts":
+            given, because = f"{stored} for {self.model.id}", "it holds routed experts alone, and the model has none"
+            raise NotModelledError(given, because, "Choose another format, say nvfp4 or int4")
+        if dp > 1:
+            given, because = f"dp {dp} for {self.model.id}", "ranks of a model without experts are copies"
+            raise NotModelledError(given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates copies")
 
     def _refuse_drafts(self) -> None:
         if not self.draft_tokens:
@@ -104,6 +112,14 @@ class Deployment:
         """What drafting adds, nothing without it."""
         speculation = self.settings.speculation
         return Draft() if speculation is None else draft_of(speculation, self.model, self.layout)
+
+    @property
+    def adapter_bytes(self) -> float:
+        """Bytes that one device keeps for low-rank adapters: max_loras of max_lora_rank, whatever is loaded."""
+        if not self.engine.adapters:
+            return 0.0
+        numbers = self.engine.max_loras * self.engine.max_lora_rank * adapter_parameters(self.ops, self.layout)
+        return numbers * self.layout.activation_bytes / self.layout.pp
 
     @property
     def draft_tokens(self) -> int:
@@ -173,6 +189,8 @@ class Deployment:
         }
         if kernels.prompt_launch_s:  # by this host, which launches the sampler's in every step
             times["step_s"] = engine.overheads.step_s * self._host_slowness
+        if self.layout.dp > 1:
+            times["step_s"] = times.get("step_s", engine.overheads.step_s) + engine.overheads.ranks_s
         return StepModel(
             self._step_ops(light=light),
             self.hardware,
@@ -246,6 +264,7 @@ def deploy(
 def default_layout(
     model: Model, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, dtypes: tuple[str, str] = ("", "")
 ) -> Layout:
-    """Return a layout whose (weight, cache) formats are the checkpoint's where they are not given."""
+    """Return a layout whose (weight, cache) formats are the checkpoint's where they are not given, or given as fp4."""
     weights, cached = (named_format(name) or name for name in dtypes)
+    weights = model.fp4_dtype if weights == "nvfp4" else weights
     return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype, dp)

@@ -37,11 +37,11 @@ class Default(Strict):
 class MemoryRule(Strict):
     """What an engine leaves for the cache.
 
-    `of_total`: fraction x memory - weights - workspace (vLLM, SGLang, llama.cpp with all of it). `of_free`: fraction x
-    (memory - weights - workspace) (TensorRT-LLM).
+    `of_total`: fraction x memory - weights - workspace (vLLM, llama.cpp with all of it). `of_free`: fraction x
+    (memory - weights - workspace) (TensorRT-LLM). `of_rest`: fraction x (memory - context) - weights (SGLang).
     """
 
-    convention: Literal["of_total", "of_free"]
+    convention: Literal["of_total", "of_free", "of_rest"]
     fraction: Fraction
     context_bytes: Bytes  # driver context, libraries, communication buffers
     graph_bytes: Bytes  # captured CUDA graphs
@@ -98,6 +98,8 @@ class Engine(Profile):
     max_model_len: tuple[Default, ...] = ()  # none: the model's, or what fits where contexts are reserved
     admit_full_prompt: bool = False
     admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
+    least_free_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # of the cache: prompts wait while less is free
+    prompt_interval: Annotated[int, Field(ge=0)] = 0  # prompts wait for so many decode steps after the last that came
     async_scheduling: bool = False
     chunked_prefill: bool = True
     long_prefill_tokens: Annotated[int, Field(ge=0)] = 0  # of one request in a step at most; 0 is no limit
@@ -117,7 +119,9 @@ class Engine(Profile):
     fp8_cache: bool = False  # the cache is fp8 where the weights are fp8 or fp4
     quick_reduce: bool = False  # long all-reduces on AMD in 4 bits (VLLM_ROCM_QUICK_REDUCE_QUANTIZATION=INT4)
     sorted_bytes: Annotated[float, Field(ge=0.0)] = 0.0  # moved per logit to sort them; of measured loads alone
-    adapters: bool = False  # products of low-rank adapters (LoRA) beside each of a layer's
+    adapters: bool = False  # products of low-rank adapters (LoRA) beside each of a layer's but the routed experts'
+    max_loras: Annotated[int, Field(ge=1)] = 1  # adapters on the device at once
+    max_lora_rank: Annotated[int, Field(ge=1)] = 16  # columns of their matrices
     memory: MemoryRule
     overheads: Overheads
     kernels: tuple[Kernels, ...] = ()

@@ -8,9 +8,9 @@ from simulator.comparison import StepErrors, errors_by_kind, latencies, limits_o
 from simulator.deployment import Deployment
 from simulator.errors import ProfileError
 from simulator.optables import fitted
-from simulator.roofline import StepTable
 from simulator.simulate import simulate
 from simulator.steplog import StepLog, read_log, typical_steps
+from simulator.steps import StepTable
 
 MAX_TOKENS = 4096  # of a step
 

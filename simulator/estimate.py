@@ -2,45 +2,17 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.batches import Batch, decode_counts, prefill_counts
 from simulator.deployment import Deployment
-from simulator.errors import DoesNotFitError, InfercastError, WorkloadError
+from simulator.errors import DoesNotFitError, InfercastError
 from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
-from simulator.roofline import Cost, StepModel, mostly_bound
-from simulator.work import Array, Counts, pairs
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """`size` requests of one length that start together, in tokens."""
-
-    size: int
-    prompt_tokens: int
-    output_tokens: int
-
-    def __post_init__(self) -> None:
-        for name in ("size", "prompt_tokens", "output_tokens"):
-            if getattr(self, name) < 1:
-                given = f"{name.replace('_', ' ')} {getattr(self, name)}"
-                raise WorkloadError(given, "a batch has at least one request and one token each way", "Give 1 or more")
-
-    @property
-    def cached_tokens(self) -> int:
-        """Tokens of one request in the cache at its end: the last token is never fed back."""
-        return self.prompt_tokens + self.output_tokens - 1
-
-    @property
-    def middle_tokens(self) -> int:
-        """Tokens that the decode step in the middle of the generation attends to, per request."""
-        return self.prompt_tokens + max(1, self.output_tokens // 2)
-
-    def __str__(self) -> str:
-        return f"batch {self.size} x ({self.prompt_tokens:,} in + {self.output_tokens:,} out)"
+from simulator.roofline import Cost, mostly_bound
+from simulator.steps import StepModel
+from simulator.work import Counts
 
 
 class OpCost(NamedTuple):
@@ -242,65 +214,3 @@ def _refuse_too_large_a_step(deployment: Deployment, batch: Batch) -> None:
     if deployment.draft_tokens and verified > budget:
         because = f"a step verifies {verified:,} tokens, and takes {budget:,}"
         raise InfercastError(f"{batch} on {deployment}", because, f"Give --max-num-batched-tokens {verified}")
-
-
-def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array) -> Counts:
-    """Count a decode step in which each request attends to so many tokens, its new one included; arrays are steps.
-
-    With speculation a request computes its drafts too; without a cache it computes all its tokens anew.
-    """
-    window, each = deployment.model.window, 1 + deployment.draft_tokens
-    if deployment.engine.policy == "uncached":
-        return _uncached_counts(batch, np.asarray(attended_tokens), window)
-    read = attended_tokens + deployment.draft_tokens
-    seen = np.minimum(attended_tokens, window) + deployment.draft_tokens if window else read
-    return Counts(
-        steps=np.ones_like(attended_tokens, dtype=np.float64),
-        tokens=float(batch.size * each),
-        logits=float(batch.size * each),
-        decode_reads=batch.size * read,
-        decode_reads_windowed=batch.size * seen,
-    )
-
-
-def _uncached_counts(batch: Batch, tokens: npt.NDArray[np.float64], window: int | None) -> Counts:
-    seen = np.minimum(tokens, window or tokens)
-    return Counts(
-        steps=np.ones_like(tokens, dtype=np.float64),
-        tokens=batch.size * tokens,
-        logits=float(batch.size),
-        prefill_tokens=batch.size * tokens,
-        prefill_pairs=batch.size * tokens * (tokens + 1) / 2,
-        prefill_pairs_windowed=batch.size * (seen * (seen + 1) / 2 + (tokens - seen) * seen),
-    )
-
-
-def prefill_counts(deployment: Deployment, batch: Batch) -> Counts:
-    """Count the steps that compute the prompts one after the other, each step full but the last.
-
-    A static batch computes them in one step; without chunked prefill no prompt is cut.
-    """
-    prompts = batch.size * batch.prompt_tokens
-    budget = prompts if deployment.engine.policy == "static" else deployment.max_num_batched_tokens
-    if not deployment.engine.chunked_prefill and budget < prompts:
-        budget = budget // batch.prompt_tokens * batch.prompt_tokens
-    ends = [*range(budget, prompts, budget), prompts]
-    bounds, each = [0, *ends], batch.prompt_tokens
-    past = [_pairs_before(bound, each, None) for bound in bounds]
-    windowed = [_pairs_before(bound, each, deployment.model.window) for bound in bounds]
-    tokens = np.diff(bounds).astype(np.float64)
-    sequences = [-(-end // each) - start // each for start, end in pairwise(bounds)]
-    return Counts(
-        steps=np.ones_like(tokens),
-        tokens=tokens,
-        logits=np.array(sequences, dtype=np.float64),
-        prefill_tokens=tokens,
-        prefill_pairs=np.diff(past).astype(np.float64),
-        prefill_pairs_windowed=np.diff(windowed).astype(np.float64),
-    )
-
-
-def _pairs_before(token: int, prompt_tokens: int, window: int | None) -> int:
-    """Count the query-key pairs of the first so many tokens of prompts laid end to end."""
-    whole, rest = divmod(token, prompt_tokens)
-    return whole * pairs(prompt_tokens, 0, window) + pairs(rest, 0, window)

@@ -77,7 +77,7 @@ def _kernels(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
             ("kernels.link", "kernels.one_shot_tokens", "kernels.reduced_bits"),
             all(op.rate != "all_reduce" for op in ops),
         ),
-        **dict.fromkeys(("kernels.experts", "kernels.expert_tile"), dense),
+        **{f"kernels.{name}": dense for name in ("experts", "block_experts", "expert_tile")},
         "kernels.least_tile": not any(op.experts and rates.unpacks(op.format) for op in ops),
         "kernels.split_launch": deployment.layout.pp == 1,
         **dict.fromkeys(
@@ -89,7 +89,8 @@ def _kernels(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
             for op in ops
             if op.rate == "gemm"
         ),
-        "kernels.past_16_tokens": not any(op.format == "fp8" and op.experts is None for op in ops),
+        "kernels.past_16_tokens": deployment.hardware.family != "hopper"
+        or not any(op.format == "fp8" and op.experts is None for op in ops),
         "kernels.unpack_tokens": not any(number_format(op.format).unpacking for op in ops),
         **dict.fromkeys(
             ("kernels.packed", "kernels.unpacked"), not any(rates.unpacks(op.format) for op in ops if op.rate == "gemm")

@@ -11,9 +11,9 @@ from simulator.errors import NotModelledError
 from simulator.fleet import FleetRun
 from simulator.queueing import QueueEstimate
 from simulator.report import Report
-from simulator.roofline import StepTable
 from simulator.simulate import Run
 from simulator.state import UNCACHED, Table
+from simulator.steps import StepTable
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -53,17 +53,30 @@ def by_engine(run: Run) -> Iterator[tuple[Table, npt.NDArray[np.bool_] | slice]]
         yield run.steps[run.steps.replica == each], run.replica == each
 
 
+ROUNDING_S = 1e-9  # of sums of seconds, below any step
+
+
 class _Prompts:
     """What prompts added to the steps of one engine, as running sums over its steps."""
 
-    def __init__(self, steps: Table) -> None:
+    def __init__(self, steps: Table, stream_s: float) -> None:
         self.start_s = np.ascontiguousarray(steps.start_s)
+        front_s = stream_s * np.cumsum(steps.decodes + steps.prompts, dtype=np.float64)
+        free_s = np.concatenate([[0.0], front_s])[:-1]  # the front end's work before each step: it waits for their ends
+        self.shown_s = front_s + np.maximum.accumulate(steps.start_s + steps.seconds - free_s)
         self.seconds = np.concatenate([[0.0], np.cumsum(steps.prompt_s)])
         self.tokens = np.concatenate([[0], np.cumsum(steps.prompt_tokens, dtype=np.int64)])
 
-    def between(self, begin_s: Floats, end_s: Floats) -> tuple[Floats, Ints]:
-        """Return seconds and tokens of the prompts of the steps from one time to another, both ends of steps."""
-        first, last = np.searchsorted(self.start_s, begin_s), np.searchsorted(self.start_s, end_s)
+    def begun(self, before_s: Floats) -> Ints:
+        """Return how many steps began before these times."""
+        return np.searchsorted(self.start_s, before_s)
+
+    def shown(self, until_s: Floats) -> Ints:
+        """Return how many steps the front end had shown by these times."""
+        return np.searchsorted(self.shown_s, until_s + ROUNDING_S, side="right")
+
+    def between(self, first: Ints, last: Ints) -> tuple[Floats, Ints]:
+        """Return seconds and tokens of the prompts of the steps from one to another, which is not counted."""
         return self.seconds[last] - self.seconds[first], self.tokens[last] - self.tokens[first]
 
 
@@ -71,7 +84,7 @@ def split(report: Report) -> Split:
     """Split the TTFT and the E2EL of every counted request.
 
     Steps from the first that computes a request to its first token: what their prompts add is its own by its share of
-    their tokens, else interference; the rest are decodes. After the first token prompts are others'.
+    their tokens, else interference; the rest are decodes, and the front end. After the first token prompts are others'.
     """
     run, kept = report.run, slice(report.skipped, None)
     own, others, later = _of_prompts(run)
@@ -99,17 +112,18 @@ def _of_prompts(run: Run) -> tuple[Floats, Floats, Floats]:
     own, others, later = (np.zeros(len(run.requests)) for _ in range(3))
     computed = run.requests.prompt_tokens - run.hit_tokens
     for steps, served in by_engine(run):
-        prompts = _Prompts(steps)
+        prompts = _Prompts(steps, run.limits.stream_s)
         if not np.isin(run.scheduled_s[served], prompts.start_s).all():
             because = "two engines served each request, and a run names the second alone"
             raise NotModelledError("the split of a fleet with a prefill pool", because, "Leave the split out")
         scheduled_s, first_s, finished_s = run.scheduled_s[served], run.first_token_s[served], run.finished_s[served]
-        added_s, tokens = prompts.between(scheduled_s, first_s)
+        first, last = prompts.shown(first_s), prompts.shown(finished_s)
+        added_s, tokens = prompts.between(prompts.begun(scheduled_s), first)
         added_s = np.minimum(added_s, first_s - scheduled_s)
         own[served] = added_s * np.minimum(computed[served] / np.maximum(tokens, 1), 1.0)
         others[served] = added_s - own[served]
         if run.limits.policy != UNCACHED:  # without a cache every token is a prompt again, its own
-            later[served] = prompts.between(first_s, finished_s)[0]
+            later[served] = prompts.between(first, last)[0]
     return own, others, later
 
 

@@ -13,10 +13,11 @@ from simulator.disaggregation import Link
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.fleetloop import FLEET_STEP, burst
 from simulator.limits import refuse_endless
-from simulator.roofline import StepTable
+from simulator.prefix import begin_with
 from simulator.routers import ROUTERS, Router
 from simulator.simulate import BURST, Progress, Run, request_table, stuck
-from simulator.state import NOBODY, Floats, Ints, Limits, Table, new_engines
+from simulator.state import NOBODY, Floats, Ints, Limits, Table, engine_state, new_engines
+from simulator.steps import StepTable
 from simulator.workload import Requests
 from simulator.world import (
     CALL,
@@ -222,6 +223,9 @@ def _world(fleet: Fleet, requests: Requests, clients: Clients) -> World:
         events=table(EVENT, EVENTS + 4 * fleet.replicas + 2 * len(fleet.failures)),
     )
     _open(w, fleet)
+    for place in range(places):
+        if kinds[place][0].prefix_unit_tokens and w.replicas.state[place // fleet.pool.stages] == UP:
+            begin_with(engine_state(w.engines, place), requests.prefixes.ids[requests.prefixes.warm])
     return w
 
 

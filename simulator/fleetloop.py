@@ -8,12 +8,13 @@ import numpy.typing as npt
 from simulator.autoscaler import control, ready_or_starting, start_lowest
 from simulator.clients import conclude, send, sweep, time_out
 from simulator.compiled import compiled, inlined
+from simulator.completion import complete, show
 from simulator.queues import enqueue
-from simulator.roofline import StepTable
 from simulator.routers import choose
-from simulator.scheduler import complete, schedule, wake_s
+from simulator.scheduler import schedule, wake_s
 from simulator.simulate import STEP, note, step_seconds
 from simulator.state import NOBODY, State, view
+from simulator.steps import StepTable
 from simulator.world import (
     World,
     append,
@@ -58,14 +59,15 @@ def _end_steps(w: World, now_s: float) -> None:
             continue
         replica = place // w.rules.places
         s = view(w.engines, place)
-        complete(s, now_s)
+        shown_s = show(s, now_s)
+        complete(s, shown_s)
         w.ends_s[place] = math.inf
         w.places[place].busy = 0
         w.hall.busy -= 1
         request = s.book[0].first_done
         while request != NOBODY:
             following = s.requests[request].next
-            _finish(w, request, place, now_s)
+            _finish(w, request, place, now_s, shown_s)
             request = following
         if w.places[place].overdue > 0:
             sweep(w, place, now_s)
@@ -74,12 +76,12 @@ def _end_steps(w: World, now_s: float) -> None:
 
 
 @compiled
-def _finish(w: World, request: int, place: int, now_s: float) -> None:
+def _finish(w: World, request: int, place: int, now_s: float, shown_s: float) -> None:
     """Let what a request's end means happen; the end of a prefill sends its cache over the link of its replica."""
     call, row = w.calls[request], w.engines.requests[request]
     call.overdue = 0
     if call.pool == 1 or w.rules.prefill_replicas == 0 or call.output_tokens == 1:
-        conclude(w, request, now_s)
+        conclude(w, request, shown_s)
         return
     link = w.replicas[place // w.rules.places]
     link.link_free_s = max(now_s, link.link_free_s) + call.transfer_s

@@ -1,5 +1,6 @@
 """Every device: data-sheet peaks, achievable fractions of them, and how devices are linked."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,6 +26,10 @@ from simulator.work import Op
 KIND = "hardware_profiles"
 PeakName = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
 PANEL = 128  # columns
+# Derived: tables of experts (aiconfigurator-core 0.12.0), whose shares of the roofline at 256 and 16,384 tokens leave
+# 1.0 to 1.3 for the exponent at 4,096: bf16 and fp8 on H100, nvfp4 on B200
+EXPERTS_EXPONENT = 1.2
+NODE_DEVICES = 8  # over PCIe, where no link goes further
 DeviceClass = Literal["datacenter-gpu", "workstation-gpu", "consumer-gpu", "integrated-gpu", "accelerator", "cpu"]
 
 
@@ -40,6 +45,11 @@ class Gemm(Strict):
     launch_s: Seconds
     exponent: Positive | None = None
     panel_bytes_per_s: BytesPerS | None = None
+
+    def sharpness(self, op: Op) -> float:
+        """Return p; of routed experts EXPERTS_EXPONENT at most, who read their weights for few rows each."""
+        own = math.inf if self.exponent is None else float(self.exponent)
+        return own if op.experts is None else min(own, EXPERTS_EXPONENT)
 
     def panel_s(self, op: Op) -> float:
         """Return the seconds in which a multiprocessor streams its columns; 0 where nothing is known of it."""
@@ -136,6 +146,11 @@ class Hardware(Profile):
     def memory_bytes(self) -> float:
         """Memory that the driver reports, or the marketed figure where no report was found."""
         return self.memory_reported_bytes or self.memory_marketed_bytes
+
+    @property
+    def node_devices(self) -> int:
+        """Devices of one node: what comes in more goes over the network."""
+        return max(NODE_DEVICES, self.link.devices if self.link else 0)
 
 
 class Family(Profile):

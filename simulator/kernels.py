@@ -14,9 +14,9 @@ from simulator.work import Array, Counts, Op
 UNITY = Figure(1.0, Source(text="the kernels that the device was measured with", date="", evidence="derived"))
 NO_TIME = Figure(0.0, Source(text="it is left out, or not known of the engine", date="", evidence="derived"))
 EXPERTS = Figure(
-    0.65,
+    1.0,
     Source(
-        text="aiconfigurator-core 0.12.0 kernel tables: 0.5 to 0.75 of the share of plain products at 4,096 tokens",
+        text="aiconfigurator-core 0.12.0 kernel tables of bf16, fp8 and nvfp4: that of plain products (Gemm.sharpness)",
         date="2026-11",
         evidence="derived",
     ),
@@ -32,8 +32,8 @@ QUICK = {  # of vLLM's QuickReduce, where it is asked for 4 bits
         ),
     )
 }
-EXPERT_PRODUCTS = 2  # of the kernels of routed experts
-FEW_ROWS = 16  # of `past_16_tokens`
+FEW_ROWS, SOME_ROWS = 16, 64  # between which `past_16_tokens` holds
+H200_BYTES_PER_S = 4.8e12
 WIDE_BYTES = 2.0  # of a cached number in the registers of a kernel
 CROWDED_HEADS = 512  # sequences x query heads beyond which the other kernel runs (vllm/attention/ops/paged_attn.py)
 CAPTURED_TOKENS = 8192  # of context at most in a captured graph (vLLM: max_seq_len_to_capture), shorter for some models
@@ -72,18 +72,22 @@ class Kernels(Strict):
     decodes alone (or up to Engine.graph_tokens), on an x86 server (Hardware.host_slowness); here too a step takes
     as long as the slower of the two. None: prompts are in graphs, or their kernels are compiled into few launches.
 
-    `past_16_tokens`: a further share of the rate at which products in fp8, scaled as a whole, read weights in a step of
-    more tokens. vLLM on Hopper has a CUTLASS tile of its own up to 16 rows, and another from 17 to 64
-    (csrc/quantization, scaled_mm_sm90_fp8_dispatch.cuh); that larger batches are no faster again is a guess.
+    `past_16_tokens`: the share of an H200's rate that products in fp8, scaled as a whole, read weights at in a step of
+    17 to 64 tokens, on Hopper. vLLM has a CUTLASS tile of its own for these rows (csrc/quantization,
+    scaled_mm_sm90_fp8_dispatch.cuh; read 2026-11-22). It is a rate, not a share, that such a tile keeps up with: on an
+    H100, whose memory is slower, the tables of products have no step there (facts/efficiency.md: .62, .63, .61 of the
+    roofline at 16, 64 and 128 rows).
 
     `fuses`: formats of weights whose inputs the kernel before quantises (norm, all-reduce, activation, attention):
     their products start as those of 16 bits do. The start of one in fp8 in the tables holds the quantising kernel.
 
     `routes_apart`: of the kernels of routed experts only the two products start as those of their format do, which the
     quantising kernels are part of; what chooses, sorts, activates and sums starts as a product of 16 bits at most, as
-    Triton's and FlashInfer's do in vLLM (fused_moe; vllm-project/vllm pull request 42497 shows one layer).
+    Triton's and FlashInfer's do in vLLM (fused_moe; vllm-project/vllm pull request 42497 shows one layer); the latter
+    are TensorRT-LLM's.
 
     `one_shot_tokens`: tokens up to which an all-reduce sends each device's share to all others at once (Links).
+    `staged`: an all-reduce is one stage or two by its bytes, as vLLM's own kernel over NVLink (Links).
     `reduced_bits`: of a number in a long all-reduce (Links); none: it travels as it is.
     `one_ring`: collectives at the rate of one link of a device (Links). RCCL's reach but a part of all on fewer than
     eight MI300X (ROCm/rccl pull request 1270); that on eight they were no faster in 2024 is read off Argonne's rows.
@@ -114,7 +118,7 @@ class Kernels(Strict):
     unpacked: Positive = UNITY
     packed: Positive = UNITY
     experts: Positive = EXPERTS
-    quantized_experts: Positive | None = None  # the same where they are multiplied in fp8 or fp4, if it differs
+    block_experts: Positive | None = None  # the same where inputs in fp8 are scaled in blocks, if it differs
     cache: Positive = UNITY
     attention: Positive = UNITY
     half_length: Number = UNITY
@@ -136,6 +140,7 @@ class Kernels(Strict):
     prompt_launch_s: Seconds | None = None
     past_16_tokens: Positive = UNITY
     one_shot_tokens: Positive | None = None
+    staged: bool = False
     reduced_bits: Positive | None = None
     one_ring: bool = False
     link: Number = UNITY
@@ -161,18 +166,19 @@ class Kernels(Strict):
         narrow = min(1.0, number_format(cache_format).size_bytes / WIDE_BYTES)
         return narrow * np.where((heads > 0) & (heads <= CROWDED_HEADS), few, crowded)
 
-    def share_of_rows(self, op: Op, tokens: Array) -> Array:
+    def share_of_rows(self, op: Op, tokens: Array, hardware: Hardware) -> Array:
         """Return the share of the rate of a few rows at which a product of so many tokens reads its weights."""
-        apart = op.format == "fp8" and op.experts is None
-        return np.where(np.asarray(tokens) > FEW_ROWS, float(self.past_16_tokens), 1.0) if apart else 1.0
+        if op.format != "fp8" or op.experts is not None or hardware.family != "hopper":
+            return 1.0
+        share = min(1.0, self.past_16_tokens * H200_BYTES_PER_S / hardware.memory_bytes_per_s)
+        some = (np.asarray(tokens) > FEW_ROWS) & (np.asarray(tokens) <= SOME_ROWS)
+        return np.where(some, share, 1.0)
 
     def compute_share(self, peak: PeakName, op: Op) -> float:
         """Return the share of a device's compute rate that a product in a type reaches."""
-        narrow = peak in ("fp8", "fp4")
-        own = self.quantized_experts if narrow else None
-        experts = self.experts if own is None else own
-        quantized = self.quantized if narrow and not number_format(op.format).scaled_late else 1.0
-        return self.compute * quantized * (experts if op.experts else 1.0)
+        narrow, late = peak in ("fp8", "fp4"), number_format(op.format).scaled_late
+        experts = self.experts if self.block_experts is None or not (narrow and late) else self.block_experts
+        return self.compute * (self.quantized if narrow and not late else 1.0) * (experts if op.experts else 1.0)
 
     def padding(self, op: Op, tokens: Array, *, unpacked: bool) -> Array:
         """Return the tokens that experts compute over those that reach them."""
@@ -187,7 +193,7 @@ class Kernels(Strict):
         least_s = min(own.launch_s, wide.launch_s) if wide else own.launch_s
         plain = op.launches if op.format in self.fuses else 0
         if op.experts is not None:
-            plain = max(0, op.launches - EXPERT_PRODUCTS) if self.routes_apart else 0
+            plain = op.launches - 1 if self.routes_apart else 0
         return float(self.launch) * (own.launch_s * (op.launches - plain) + plain * least_s)
 
 
@@ -197,12 +203,17 @@ class Overheads(Strict):
     `step_s`: times Hardware.host_slowness where the host launches kernels, here the sampler's (`prompt_launch_s`).
     `cached_token_s`: per token that a step's sequences hold in the cache, of an engine that lists their blocks anew in
     each step (vLLM V0: Python lists of block numbers, copied by the scheduler and into a tensor of block tables).
+    `ranks_s`: per step where attention is data-parallel, whose ranks exchange Python objects: how many prompts and
+    tokens each has, what each has generated (TensorRT-LLM's PyExecutor: tp_allgather and tp_gather over MPI).
+    `stream_s`: not of the step: per token that a front end of one process streams, behind the engine.
     """
 
     step_s: Seconds
     sequence_s: Seconds
     request_s: Seconds
     cached_token_s: Seconds = NO_TIME
+    ranks_s: Seconds = NO_TIME
+    stream_s: Seconds = NO_TIME
 
     def host_s(self, counts: Counts) -> Array:
         """Return the seconds of a step that no kernel hides."""

@@ -30,7 +30,7 @@ from simulator.recurrent import GatedDeltaNet, Mamba, Mamba2
 from simulator.work import Counts, Experts, Layout, Op, Weights
 
 NORM_SUMS = 4  # numbers of 16 bits as wide as what devices sum of a norm over all heads: two squares in fp32
-EXPERT_LAUNCHES = 6  # choose experts, sort tokens, two grouped products with the activation between, sum
+EXPERT_LAUNCHES = 5  # choose experts, sort tokens, the first of two grouped products, activation, sum
 
 
 class Attention(Strict):
@@ -191,28 +191,47 @@ class MixtureOfExperts(Strict):
         expert = self._expert(hidden, self.intermediate) + bias
         return (self.experts - self.chosen) * expert
 
+    def _routed(self, hidden: int, layout: Layout) -> Ops:
+        """Two products, and what kernels of their own move between and after them: numbers per token and expert.
+
+        The activation reads what the first product wrote, w or with a gate 2 w, and writes w; the sum over experts
+        reads h. What a product reads and writes itself moves while it computes. Quantising is left out: some engines'
+        activation does it, others (vLLM's Triton experts) have one more kernel for each input.
+        """
+        experts, width = self._local(layout)
+        inner = 2 if self.gated else 1
+        per_token = self.chosen * experts / self.experts
+        routed = Experts(self.experts, self.chosen, layout.ep)
+        stored = layout.format_of("experts")
+
+        def product(name: str, inputs: int, outputs: int, launches: int) -> Op:
+            return Op(
+                name=name,
+                rate="gemm",
+                format=stored,
+                flops=Counts(tokens=2.0 * per_token * inputs * outputs),
+                expert_bytes=inputs * outputs * number_format(stored).size_bytes * experts / self.experts,
+                experts=routed,
+                activation_bytes=Counts(tokens=per_token * (inputs + outputs) * layout.activation_bytes),
+                launches=launches,
+            )
+
+        moved = Counts(tokens=per_token * ((inner + 1) * width + hidden) * layout.activation_bytes)
+        return (
+            product("experts up", hidden, inner * width, EXPERT_LAUNCHES),
+            Op("experts' activation and sum", "stream", activation_bytes=moved, experts=routed, launches=0),
+            product("experts down", width, hidden, 1),
+        )
+
     def ops(self, hidden: int, layout: Layout) -> Ops:
         """Router, the experts that the batch touches, shared experts, one all-reduce for both."""
-        experts, width = self._local(layout)
-        per_token = self.chosen * experts / self.experts
-        stored = layout.format_of("experts")
         narrow, shared = self.latent or hidden, self._shared
-        routed = Op(
-            name="routed experts",
-            rate="gemm",
-            format=stored,
-            flops=Counts(tokens=2.0 * per_token * self._expert(hidden, width)),
-            expert_bytes=self._expert(hidden, width) * number_format(stored).size_bytes * experts / self.experts,
-            experts=Experts(self.experts, self.chosen, layout.ep),
-            activation_bytes=Counts(tokens=per_token * 2 * (narrow + 2 * width) * layout.activation_bytes),
-            launches=EXPERT_LAUNCHES,
-        )
         own = replace(layout, model_dtype=self.router_dtype or layout.model_dtype)
         router = linear("router", (hidden, self.experts + self.shared_gate), own, part="other")
         return (
             router,
             *((linear("down to experts", (hidden, narrow), layout),) if self.latent else ()),
-            *to_experts(routed, narrow, layout),
+            *to_experts(self._routed(narrow, layout), narrow, layout),
             *((linear("up from experts", (narrow, hidden), layout),) if self.latent else ()),
             *(op for op in (shared.ops(hidden, layout) if shared else ()) if op.rate != "all_reduce"),
             *all_reduce("all-reduce after feed-forward", hidden, layout),

@@ -1,5 +1,7 @@
 """What the scheduler of a deployment may do, and which workloads it can take."""
 
+from math import ceil
+
 import numpy as np
 import numpy.typing as npt
 
@@ -33,6 +35,8 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
         window_groups=plan.groups.windowed,
         window_blocks=plan.window_blocks,
         admit_full_output=engine.admit_full_output,
+        prompt_interval=engine.prompt_interval,
+        least_free_blocks=ceil(engine.least_free_share * plan.num_blocks),
         long_prefill_tokens=engine.long_prefill_tokens,
         chunked_prefill=engine.chunked_prefill,
         by_priority=engine.by_priority,
@@ -43,6 +47,7 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
         draft_tokens=deployment.draft_tokens,
         expected_acceptance=deployment.expected_acceptance,
         graph_tokens=deployment.graph_tokens,
+        stream_s=float(engine.overheads.stream_s),
         turnaround_s=float(engine.overheads.request_s),
     )
     if requests is not None:
@@ -58,7 +63,9 @@ def stages(deployment: Deployment, allowed: Limits) -> int:
 
 def _refuse_rules(deployment: Deployment) -> None:
     engine = deployment.engine
-    if POLICIES[engine.policy] in (STATIC, UNCACHED) and (engine.long_prefill_tokens or engine.admit_full_output):
+    if POLICIES[engine.policy] in (STATIC, UNCACHED) and any(
+        (engine.long_prefill_tokens, engine.admit_full_output, engine.least_free_share, engine.prompt_interval)
+    ):
         because = f"{engine.policy} batches compute whole prompts and reserve their output"
         raise NotModelledError(f"{engine.id} with limits of other policies", because, "Leave these settings alone")
     if deployment.draft_tokens > MAX_DRAFT_TOKENS:

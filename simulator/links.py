@@ -9,12 +9,14 @@ from simulator.hardware import Collective, Hardware
 from simulator.kernels import Kernels
 from simulator.work import Array, Counts, Op
 
-NODE_DEVICES = 8  # reached over PCIe where no link goes further
 SEND_LATENCY_S = 10e-6  # point to point; aiconfigurator-core 0.12.0 default
 # Bytes of an all-reduce, by devices, from which QuickReduce takes it: _QR_MIN_SIZE of vLLM's quick_all_reduce.py (read
 # 2026-11-22) for INT4 and fp16, which bf16 is cast to; it has none for other groups
 LONG_BYTES = {2: 1 << 20, 4: 2 << 20, 8: 2 << 20}
 WIDE_BITS = 16.0  # of an activation
+# Bytes of an all-reduce, by devices, from which vLLM's own kernel takes two stages (csrc/custom_all_reduce.cuh, read
+# 2026-11-22); over two devices it has one
+STAGED_BYTES = {4: 512 << 10, 8: 256 << 10}
 NETWORK_BYTES_PER_S = 50e9  # guess: a 400 Gb/s InfiniBand card for each device, as in DGX H100, where no profile says
 PCIE_FRACTION = 0.82  # guess: 26 of 31.5 GB/s, as large pinned copies reach on PCIe 4.0 x16; recalled
 
@@ -31,6 +33,9 @@ class Links:
 
     Up to `one_shot_tokens` an all-reduce is one shot: each device sends all that it has to all others. `reduced_bits`:
     of a number in one of LONG_BYTES or more, at the speed of light too; what it takes to quantise is not counted.
+    `staged`: the same below STAGED_BYTES; from there on two stages, each with a barrier, take the latency twice. On
+    eight H100 that is within 13 % of the measured times from 4 KiB to 4 MiB (facts/efficiency.md), where the latency
+    once is 32 % short at 1 MiB.
     `one_ring`: a collective keeps to one ring, which has a single link between two devices, however many there are.
     """
 
@@ -53,13 +58,19 @@ class Links:
         moved_bytes = counts.dot(op.link_bytes) * 2 * (devices - 1) / devices
         latency_s, bus_bytes_per_s = self._collective(devices)
         link_s = moved_bytes / bus_bytes_per_s
+        sums = op.link_bytes.tokens > 0  # logits are gathered, by a collective of the same latency
+        real = sums and not self.light
+        staged = real and self.kernels.staged and devices in STAGED_BYTES and self.hardware.link is not None
+        if staged:
+            link_s = link_s + latency_s
         ring = None if self.light else self.hardware.achievable.ring_all_reduce.get(devices)
         if ring is not None:
             more_s = ring.latency_s * self.kernels.link - latency_s
             link_s = np.minimum(link_s, moved_bytes / self._reached(ring) + more_s)
-        sums = op.link_bytes.tokens > 0  # logits are gathered, by a collective of the same latency
-        if self.kernels.one_shot_tokens and sums and not self.light:
-            once_s = counts.dot(op.link_bytes) * (devices - 1) / bus_bytes_per_s
+        once_s = counts.dot(op.link_bytes) * (devices - 1) / bus_bytes_per_s
+        if staged:
+            link_s = np.where(counts.dot(op.link_bytes) < STAGED_BYTES[devices], once_s, link_s)
+        if self.kernels.one_shot_tokens and real:
             link_s = np.where(counts.tokens <= self.kernels.one_shot_tokens, once_s, link_s)
         if self.kernels.reduced_bits and sums and devices in LONG_BYTES:
             quick_s = moved_bytes / bus_bytes_per_s * (self.kernels.reduced_bits / WIDE_BITS)
@@ -68,7 +79,7 @@ class Links:
 
     def _all_to_all(self, op: Op, counts: Counts) -> Transfer:
         """T = latency + bytes to other devices / rate; what leaves the node goes over the network at the same time."""
-        devices, inside = op.link_devices, min(op.link_devices, reach(self.hardware))
+        devices, inside = op.link_devices, min(op.link_devices, self.hardware.node_devices)
         latency_s, bytes_per_s = self._collective(inside)
         sent = counts.dot(op.link_bytes)
         away = (devices - inside) / (devices - 1)
@@ -77,7 +88,7 @@ class Links:
 
     def _send(self, op: Op, counts: Counts) -> Transfer:
         """T = latency + bytes / rate, the mean of all sends: those that leave a node take the network."""
-        stages, most = op.repeats + 1, reach(self.hardware)
+        stages, most = op.repeats + 1, self.hardware.node_devices
         in_a_node = max(1, most * stages // op.link_devices)
         away = (op.repeats // in_a_node) / op.repeats if op.link_devices > most else 0.0
         each_s = away / self._network_bytes_per_s + (1 - away) / self._link_bytes_per_s()
@@ -115,11 +126,6 @@ class Links:
         raise NotModelledError(
             f"several {self.hardware.name}", "the profile has no link between devices", "Use one device"
         )
-
-
-def reach(hardware: Hardware) -> int:
-    """Return the devices of one node."""
-    return max(NODE_DEVICES, hardware.link.devices if hardware.link else 0)
 
 
 def host_bytes_per_s(hardware: Hardware, *, light: bool = False) -> float:

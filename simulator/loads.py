@@ -11,12 +11,12 @@ from simulator.recipes import Recipe
 from simulator.recipes.mlperf import SPREAD
 from simulator.recipes.recipe import Load
 from simulator.setups import Placed
-from simulator.sharing import Prefixes
+from simulator.sharing import IntArray, Prefixes
 from simulator.workload import ClosedLoop, Workload
 
 SPREADS = SPREAD, SPREAD  # guess: of prompts and outputs of data sets of which only means are known
 SHAREGPT_SPREADS = 0.62, 0.15  # in the 300 requests of LLMServingSim's replays
-UNITS = 32  # that a repeated prompt is cached in: fewer than the engine's blocks, for speed
+UNITS = 32  # to twice as many, that a repeated prompt is cached in: fewer than the engine's blocks, for speed
 ROUNDS = 10  # requests per place of a closed loop, as InferenceMAX and most load generators use
 LONGEST = 4  # guess: data sets cut at so many times their mean
 OFFLINE_REQUESTS, OPEN_REQUESTS = 3_000, 2_000
@@ -55,19 +55,42 @@ def workload_of(placed: Placed) -> Workload:
     """Return what one of the copies is sent. NotModelledError where lengths are neither stated nor known."""
     made, engine = _requests(placed), placed.deployment.engine
     caches = engine.prefix_caching and not placed.deployment.model.state_bytes()
-    distinct = placed.recipe.distinct_prompts if caches else 0
-    return replace(made, prefixes=_repeated(made, distinct, int(engine.block_size))) if distinct else made
+    repeats = caches and placed.recipe.distinct_prompts > 0
+    return replace(made, prefixes=_repeated(made, placed.recipe, int(engine.block_size))) if repeats else made
 
 
-def _repeated(made: Workload, distinct: int, block: int) -> Prefixes:
-    """Let requests take the prompts in turn, all before one comes again, in another order each time."""
-    rng = np.random.default_rng(made.seed)
-    turns = -(-made.request_count // distinct)
-    prompt = np.concatenate([rng.permutation(distinct) for _ in range(turns)])[: made.request_count]
-    tokens = int(made.requests().prompt_tokens.min())
-    size = block * max(1, tokens // (block * UNITS))
-    count = tokens // size
-    return Prefixes(np.arange(distinct * count), prompt * count, np.full(len(prompt), count), size)
+def _repeated(made: Workload, recipe: Recipe, block: int) -> Prefixes:
+    """Let requests repeat the prompts, the first of which warmed the engine up: these lie in its cache."""
+    sent, warming = _prompts(made, recipe)
+    size, count = _units(int(made.requests().prompt_tokens.min()), block)
+    by_last_use = list(dict.fromkeys(warming[::-1]))[::-1]
+    warm = np.array([prompt * count + unit for prompt in by_last_use for unit in reversed(range(count))], np.int64)
+    units = np.arange(recipe.distinct_prompts * count)
+    return Prefixes(units, sent * count, np.full(len(sent), count), size, warm)
+
+
+def _units(tokens: int, block: int) -> tuple[int, int]:
+    """Return the tokens of a unit and how many a prompt has: few, that leave little of what the engine's blocks hold.
+
+    >>> _units(8000, 16)  # 499 blocks lie before its last token
+    (112, 71)
+    """
+    held = (tokens - 1) // block
+    sizes = range(max(1, held // (2 * UNITS)), max(1, held // UNITS) + 1)
+    blocks = min(sizes, key=lambda size: (held % size, -size))
+    return blocks * block, held // blocks
+
+
+def _prompts(made: Workload, recipe: Recipe) -> tuple[IntArray, IntArray]:
+    """Return which prompt each request asks, and each that warmed the engine up.
+
+    In turn, all before one comes again, in another order each time; or each one drawn from all.
+    """
+    rng, distinct, before = np.random.default_rng(made.seed), recipe.distinct_prompts, recipe.warming_requests
+    count = before + made.request_count
+    in_turn = [rng.permutation(distinct) for _ in range(-(-count // distinct))]
+    asked = rng.integers(distinct, size=count) if recipe.draws_prompts else np.concatenate(in_turn)[:count]
+    return asked[before:], asked[:before]
 
 
 def _requests(placed: Placed) -> Workload:

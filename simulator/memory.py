@@ -116,15 +116,20 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     """Share out the memory of one device.
 
     `of_total`: cache = fraction x total - used (vLLM; docs/vllm-rules.md). `of_free`: cache = fraction x (total - used)
-    (TensorRT-LLM). Used are weights, those that draft included, workspace, the driver's context and graphs.
+    (TensorRT-LLM). `of_rest`: cache = fraction x (total - context) - weights (SGLang), where the rest has room for all
+    else. Used are weights, with adapters and those that draft, workspace, the driver's context and graphs.
     """
     rule, total = deployment.engine.memory, deployment.hardware.memory_bytes
     weights = deployment.layout.weight_bytes(deployment.device_part.weights(deployment.layout))
-    weights += deployment.draft.weight_bytes - deployment.settings.offload.weight_bytes
+    weights += deployment.draft.weight_bytes + deployment.adapter_bytes - deployment.settings.offload.weight_bytes
     activations, sampler = _activation_bytes(deployment), _sampler_bytes(deployment)
     used = weights + max(activations, sampler) + rule.context_bytes + rule.graph_bytes
     share, free = deployment.memory_fraction, total - used
-    room = min(share * free, free) if rule.convention == "of_free" else share * total - used
+    room = {
+        "of_total": share * total - used,
+        "of_free": min(share * free, free),
+        "of_rest": min(share * (total - rule.context_bytes) - weights, free),
+    }[rule.convention]
     state = deployment.device_part.state_bytes(deployment.layout)
     places = _places(deployment, state, room)
     cache, groups = room - places * state, _groups(deployment)
@@ -162,8 +167,13 @@ def _places(deployment: Deployment, state_bytes: float, room_bytes: float) -> in
 
 
 def _activation_bytes(deployment: Deployment) -> float:
-    """Activations alive at once in the widest op of a full step, with the residual beside them."""
-    widest = max(float(op.activation_bytes.tokens) for op in deployment.ops)
+    """Activations alive at once in the widest op of a full step, with the residual beside them.
+
+    Engines hold the inputs and outputs of both products of routed experts at once (vLLM: intermediate_cache1 to 3).
+    """
+    products = [op for op in deployment.ops if op.experts is not None and op.rate == "gemm"]
+    routed = sum({op.name: float(op.activation_bytes.tokens) for op in products}.values())
+    widest = max(routed, *(float(op.activation_bytes.tokens) for op in deployment.ops))
     residual = 2 * deployment.model.hidden * deployment.layout.activation_bytes / deployment.layout.dp
     tokens = deployment.max_num_batched_tokens
     return min(tokens, deployment.engine.micro_batch_tokens or tokens) * (widest + residual)

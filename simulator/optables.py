@@ -16,7 +16,7 @@ import numpy.typing as npt
 from simulator.errors import ProfileError
 from simulator.layers import Attention, Dense
 from simulator.model import Model
-from simulator.roofline import StepTable
+from simulator.steps import StepTable
 from simulator.work import Counts
 
 Floats = npt.NDArray[np.float64]

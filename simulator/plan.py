@@ -15,9 +15,10 @@ from simulator.limits import limits, refuse_too_long, stages
 from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
 from simulator.prices import Offer
 from simulator.report import Report, summarize
-from simulator.roofline import StepTable, mostly_bound
+from simulator.roofline import mostly_bound
 from simulator.simulate import Progress, Run, simulate
 from simulator.slo import Slo
+from simulator.steps import StepTable
 from simulator.work import Counts
 from simulator.workload import ClosedLoop, OpenLoop, RecordedArrivals, Requests, Workload
 

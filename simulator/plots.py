@@ -11,9 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from simulator.batches import Batch
 from simulator.deployment import Deployment
 from simulator.errors import InfercastError
-from simulator.estimate import Batch, Estimate
+from simulator.estimate import Estimate
 from simulator.roofline import Rates
 from simulator.units import scaled
 

@@ -10,10 +10,9 @@ from operator import methodcaller
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.batches import Batch, decode_counts, prefill_counts
 from simulator.deployment import Deployment, Settings
-from simulator.engine import Engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.intervals import Bracket
 from simulator.kernels import NO_TIME
@@ -23,13 +22,14 @@ from simulator.measurements import Measurement, Setup
 from simulator.memory import memory_plan
 from simulator.plan import run_of_copy
 from simulator.recipes import Recipe
-from simulator.report import QUANTILES, Report, summarize
-from simulator.roofline import StepModel, StepTable
+from simulator.report import Report, summarize
 from simulator.setups import Placed, place
+from simulator.statistic import QUANTILES
+from simulator.steps import StepModel, StepTable
 from simulator.validity import edge
-from simulator.work import Counts, pairs
 from simulator.workload import Workload
 
+POINTS = 257  # of the context at which decode steps are evaluated, at most
 DEFAULT_LENGTHS = (8, 128)  # guess: single streams whose source states no lengths start from a short question
 
 
@@ -104,15 +104,16 @@ def _one_batch(placed: Placed, *, light: bool) -> Outcome:
         return _under_load(placed._replace(recipe=replace(recipe, setup=queued)), light=light)
     model = deployment.step_model(light=light)
     together = 1 if "ttft of one user" in setup.notes else size
-    ttft_s = _prefill_s(deployment, model, together, prompt, depth) if prompt else 0.0
-    steps_s = _decode_steps_s(deployment, model, size, prompt, output)
-    decode_s = float(np.trapezoid(steps_s, dx=output / (len(steps_s) - 1)))
-    step_s = {"mean": decode_s / max(output, 1)}  # requests are alike, so statistics are over steps
+    batch = Batch(size, max(1, prompt), max(1, output))
+    ttft_s = _prefill_s(deployment, model, replace(batch, size=together), depth) if prompt else 0.0
+    decodes = output - 1 if prompt else output  # the prompt's own step makes the first token
+    attended = np.linspace(prompt + 1.0, prompt + max(1, decodes), max(1, min(decodes, POINTS)))
+    steps_s = np.broadcast_to(model.seconds(decode_counts(deployment, batch, attended)), attended.shape)
+    step_s = {"mean": float(steps_s.mean())}  # requests are alike, so statistics are over steps
     step_s |= {name: float(np.quantile(steps_s, share)) for name, share in QUANTILES.items()}
     request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
     first_s = 0.0 if light else recipe.first_call_s
-    decodes = output - 1 if prompt else output  # the prompt's own step makes the first token
-    e2el_s = first_s + request_s + ttft_s + decode_s * decodes / max(output, 1)
+    e2el_s = first_s + request_s + ttft_s + step_s["mean"] * decodes
     return Outcome(
         placed=placed,
         requests_per_s=size / e2el_s,
@@ -124,7 +125,7 @@ def _one_batch(placed: Placed, *, light: bool) -> Outcome:
         gaps_s=step_s,
         e2el_s=_same(e2el_s),
         prompt_tokens_per_s=size * prompt / ttft_s if prompt else float("nan"),
-        decode_tokens_per_s=size * output / decode_s if output else float("nan"),
+        decode_tokens_per_s=size / step_s["mean"] if output else float("nan"),
     )
 
 
@@ -136,65 +137,17 @@ def _cache_tokens(deployment: Deployment) -> int:
     return memory_plan(deployment).cache_tokens
 
 
-def _prefill_s(deployment: Deployment, model: StepModel, size: int, prompt: int, past: int) -> float:
-    """Sum the steps that compute the prompts, which lie end to end and are cut at the engine's budget."""
-    total, stages, part = size * prompt, deployment.layout.pp, deployment.engine.micro_batch_tokens
-    budget = total if deployment.engine.policy == "static" else deployment.max_num_batched_tokens
-    budget = part if part and stages > 1 else budget
-    ends = np.minimum(np.arange(budget, total + budget, budget), total)
-    tokens = np.diff(ends, prepend=0)
-    window = deployment.model.window
-    before = [_pairs_before(int(end), prompt, past, None) for end in ends]
-    windowed = [_pairs_before(int(end), prompt, past, window) for end in ends] if window else before
-    logits = np.maximum(ends // prompt - (ends - tokens) // prompt, 1)
-    counts = Counts(
-        steps=np.ones(len(ends)),
-        tokens=tokens.astype(np.float64),
-        logits=logits.astype(np.float64),
-        prefill_tokens=tokens.astype(np.float64),
-        prefill_pairs=np.diff(before, prepend=0).astype(np.float64),
-        prefill_pairs_windowed=np.diff(windowed, prepend=0).astype(np.float64),
-    )
-    seconds = np.broadcast_to(model.seconds(counts), ends.shape)
-    if not part or stages == 1:
+def _prefill_s(deployment: Deployment, model: StepModel, batch: Batch, past: int) -> float:
+    """Sum the steps that compute the prompts; where layers are split, their parts overlap on the devices."""
+    stages = deployment.layout.pp
+    part = deployment.engine.micro_batch_tokens if stages > 1 else 0
+    counts = prefill_counts(deployment, batch, past=past, budget=part)
+    seconds = np.broadcast_to(model.seconds(counts), np.shape(counts.steps))
+    if not part:
         return float(seconds.sum())
     if model.light:
         return float(seconds.sum()) / stages
     return overlapped_s(seconds.tolist(), len(deployment.model.layer_names), stages, kernels_per_layer(deployment))
-
-
-def _pairs_before(token: int, prompt: int, past: int, window: int | None) -> int:
-    whole, rest = divmod(token, prompt)
-    return whole * pairs(prompt, past, window) + pairs(rest, past, window)
-
-
-POINTS = 33  # of the context at which decode steps are evaluated: straight lines but for a window's end
-STAIRS = 513  # the same where buckets make stairs of them
-
-
-def _decode_steps_s(
-    deployment: Deployment, model: StepModel, size: int, prompt: int, output: int
-) -> npt.NDArray[np.float64]:
-    """Return decode steps from the first to the last generated token, at equal distances."""
-    attended = _read_tokens(deployment.engine, prompt, output, light=model.light)
-    window = deployment.model.window
-    counts = Counts(
-        steps=np.ones_like(attended),
-        tokens=float(size),
-        logits=float(size),
-        decode_reads=size * attended,
-        decode_reads_windowed=size * (np.minimum(attended, window) if window else attended),
-    )
-    return np.broadcast_to(model.seconds(counts), attended.shape)
-
-
-def _read_tokens(engine: Engine, prompt: int, output: int, *, light: bool) -> npt.NDArray[np.float64]:
-    """Return the cached tokens that each sequence reads; an engine with buckets reads up to the next power of two."""
-    last = prompt + output
-    if light or not engine.read_bucket:
-        return np.linspace(min(prompt + 1, last), last, POINTS)
-    attended = np.linspace(min(prompt + 1, last), last, STAIRS)
-    return np.minimum(np.maximum(2.0 ** np.ceil(np.log2(attended)), engine.read_bucket), max(last, engine.read_bucket))
 
 
 def _under_load(placed: Placed, *, light: bool) -> Outcome:
@@ -219,7 +172,7 @@ def _under_load(placed: Placed, *, light: bool) -> Outcome:
 
 def _at_no_time(deployment: Deployment) -> Deployment:
     """Return a deployment whose engine answers and takes the next request at once."""
-    overheads = deployment.engine.overheads.model_copy(update={"request_s": NO_TIME})
+    overheads = deployment.engine.overheads.model_copy(update={"request_s": NO_TIME, "stream_s": NO_TIME})
     return replace(deployment, engine=deployment.engine.model_copy(update={"overheads": overheads}))
 
 
@@ -264,7 +217,7 @@ def _reported(report: Report, placed: Placed, duration_s: float) -> Outcome:
         total_tokens_per_s=(report.input_tokens + report.output_tokens) / duration_s,
         ttft_s=stats["ttft"],
         tpot_s=stats["tpot"],
-        itl_s=stats["tpot"],  # the files hold each request's mean gap
+        itl_s=stats["itl" if placed.recipe.pools_gaps else "tpot"],
         gaps_s=stats["itl"],
         e2el_s=stats["e2el"],
         prompt_tokens_per_s=report.input_tokens / duration_s,

@@ -6,13 +6,24 @@ with the last two rows as their ends.
 """
 
 from simulator.compiled import compiled
-from simulator.state import ABSENT, ON_DEVICE, ON_HOST, State
+from simulator.state import ABSENT, ON_DEVICE, ON_HOST, Ints, State
 
 
 @compiled
 def blocks_per_unit(s: State) -> int:
     """Return the blocks that a unit takes: of every full group, none of windowed ones."""
     return int(s.limits.prefix_unit_tokens // s.limits.block_size * s.limits.full_groups)
+
+
+@compiled
+def begin_with(s: State, units: Ints) -> None:
+    """Fill an empty cache with units that nobody holds, the least recent first, and drop what does not fit."""
+    for unit in units:
+        _leave_list(s, unit)  # of one that is named twice, the last place counts
+        s.units[unit].place = ON_DEVICE
+        s.book[0].idle_units += 1
+        _append(s, unit, len(s.units) - 2)
+    evict(s)
 
 
 @compiled

@@ -9,6 +9,7 @@ from simulator.formats import number_format
 from simulator.profile import Figure, Source
 from simulator.work import Counts, Layout, Op, Part
 
+PACKED = {"qkv projection": 3, "gate and up projection": 2}  # projections in one (vLLM: packed_modules_mapping)
 ADAPTER_TRAFFIC = Figure(1.5, Source(text="of a product's: its result is read, too", date="", evidence="guess"))
 SINGLE = Layout()
 Ops = tuple[Op, ...]
@@ -53,18 +54,19 @@ def whole_experts(experts: int, layout: Layout) -> int:
     return experts // layout.ep
 
 
-def to_experts(routed: Op, width: int, layout: Layout) -> Ops:
+def to_experts(routed: Ops, width: int, layout: Layout) -> Ops:
     """Return the way of tokens to their experts and back, around these; nothing where every device has all tokens.
 
     A token's vector goes once to each rank that one of its experts lies on (DeepSeek-V3, arXiv:2412.19437, section
     3.2), both ways in the type of the activations; an fp8 dispatch would halve one of them.
     """
-    if layout.dp == 1 or routed.experts is None:
-        return (routed,)
-    size = Counts(tokens=routed.experts.other_ranks * width * layout.activation_bytes / layout.ep)
+    experts = routed[0].experts
+    if layout.dp == 1 or experts is None:
+        return routed
+    size = Counts(tokens=experts.other_ranks * width * layout.activation_bytes / layout.ep)
     ways = (Op(name, "all_to_all", link_bytes=size, link_devices=layout.ep) for name in ("dispatch", "combine"))
     there, back = ways
-    return (there, routed, back)
+    return (there, *routed, back)
 
 
 def elementwise(name: str, width: int, layout: Layout) -> Op:
@@ -123,8 +125,29 @@ def adapters(ops: Ops) -> Ops:
             launches=3,
         )
         for op in ops
-        if op.rate == "gemm" and op.weight_bytes and op.flops.tokens
+        if _is_adapted(op)
     )
+
+
+def adapter_parameters(ops: Ops, layout: Layout) -> float:
+    """Numbers of the low-rank adapters of these products, for each of their rank: one per input, one per output.
+
+    vLLM keeps a first matrix for each of the projections that it fuses (`PACKED`). Those of routed experts and of the
+    vocabulary are left out.
+
+    >>> layout = Layout()
+    >>> adapter_parameters((linear("down projection", (14336, 4096), layout),), layout)
+    18432.0
+    """
+    numbers = 0.0
+    for op in filter(_is_adapted, ops):
+        inputs = float(op.activation_bytes.tokens) / layout.activation_bytes - op.columns
+        numbers += op.repeats * (PACKED.get(op.name, 1) * inputs + op.columns)
+    return numbers
+
+
+def _is_adapted(op: Op) -> bool:
+    return op.rate == "gemm" and bool(op.weight_bytes) and bool(op.flops.tokens) and not op.on_host
 
 
 def sorting(vocab: int, moved_bytes: float) -> Op:

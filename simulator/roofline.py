@@ -1,18 +1,15 @@
-"""From a batch to seconds: every op over the rates that a device achieves, summed; and what binds it."""
+"""From an op to seconds: its work over the rates that a device achieves, and what binds it."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.errors import ProfileError
 from simulator.formats import number_format
 from simulator.hardware import Gemm, Hardware, PeakName, require
-from simulator.kernels import CAPTURED_TOKENS, Kernels, Overheads
+from simulator.kernels import CAPTURED_TOKENS, Kernels
 from simulator.links import Links
 from simulator.work import Array, Counts, Op
 
@@ -60,7 +57,7 @@ def soft_maximum(first: Array, second: Array, exponent: float) -> Array:
 
 # Of fp32, to turn an fp8 number into fp16 in software: a guess, between A100s in vLLM (104) and in TensorRT-LLM (49)
 CONVERSION_FLOPS = 70.0
-STREAMED = 0.95  # of the bandwidth: what a product that streams weights reaches at most (an LM head on the RTX 4090)
+STREAMED = 0.95  # of the bandwidth: what streams of weights or of a cache reach at most (an LM head on the RTX 4090)
 
 
 class Rates:
@@ -107,7 +104,7 @@ class Rates:
         name, peak = self.peak(op.format)
         gemm = _IDEAL_GEMM if self.light else self.achieved(name, op)
         compute_s = counts.dot(op.flops) / (gemm.compute * peak) * self._unpacking(op, counts)
-        rows = 1.0 if self.light else self.kernels.share_of_rows(op, counts.tokens)
+        rows = 1.0 if self.light else self.kernels.share_of_rows(op, counts.tokens, self.hardware)
         memory_s = op.bytes_read(counts) / (gemm.memory * rows * self.hardware.memory_bytes_per_s)
         if not self.light:
             compute_s = compute_s * self.kernels.padding(op, counts.tokens, unpacked=self.unpacks(op.format))
@@ -131,7 +128,6 @@ class Rates:
         gemm: Gemm | None = self.hardware.achievable.gemm.get(name)
         if gemm is None:
             raise ProfileError(f"{self.hardware.name} {name}", "no achievable gemm rates are known", "Add them")
-        exponent = float("inf") if gemm.exponent is None else float(gemm.exponent)
         ours, stored = self.kernels, number_format(op.format)
         compute = gemm.compute_fraction * ours.compute_share(name, op)
         compute *= ours.unpacked if stored.unpacked_for(name) else 1.0
@@ -139,7 +135,7 @@ class Rates:
         memory = streamed * ours.memory * (ours.packed if stored.unpacked_for(name) else 1.0)
         shares = min(compute, 1.0), min(memory, max(STREAMED, streamed))
         start_s = ours.start_s(self.hardware.achievable, name, op)
-        return AchievedGemm(*shares, start_s, exponent, gemm.panel_s(op))
+        return AchievedGemm(*shares, start_s, gemm.sharpness(op), gemm.panel_s(op))
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
         """T = t0 + max(F / (c P) + t_fp8, B / (m W), B g / (h W)); linear in the tokens read, so that steps add up.
@@ -151,7 +147,8 @@ class Rates:
             require(self.hardware, "decode_attention")
             rates = self.hardware.achievable.decode_attention
             compute = self._prefill_rates()[0]
-            memory = min(rates.memory_fraction * self.kernels.cache, 1.0)  # type: ignore[union-attr]
+            reached = float(rates.memory_fraction)  # type: ignore[union-attr]
+            memory = min(reached * self.kernels.cache, max(STREAMED, reached))
             launch_s = rates.launch_s * self.kernels.launch  # type: ignore[union-attr]
         compute_s = counts.dot(op.flops) / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / (memory * self.hardware.memory_bytes_per_s)
@@ -205,6 +202,8 @@ class Rates:
             fraction = float(self.hardware.achievable.stream_memory_fraction)  # type: ignore[arg-type]
             launch_s = float(self.hardware.achievable.stream_launch_s or 0.0) * self.kernels.launch * op.launches
         memory_s = op.bytes_read(counts) / (fraction * self.hardware.memory_bytes_per_s)
+        if op.experts is not None and op.experts.ranks > 1 and not self.light:
+            memory_s = memory_s * op.experts.busiest_tokens(counts.tokens)
         return _cost(op, counts, memory_s, launch_s, memory_s=memory_s)
 
     def _linked(self, op: Op, counts: Counts) -> Cost:
@@ -239,111 +238,3 @@ def _cost(op: Op, counts: Counts, kernel_s: Array, launch_s: float = 0.0, **alon
         overhead_s=overhead_s,
         seconds=kernel_s + overhead_s,
     )
-
-
-class StepTable(NamedTuple):
-    """A step model tabulated for the event loop.
-
-    seconds = max(least_s, prompt_least_s where the host launches prompts, token_s[T] + logit_s[n] + draft_s[decodes]
-    + slopes . attention counts + loaded_s x tokens from the host).
-    """
-
-    token_s: npt.NDArray[np.float64]
-    logit_s: npt.NDArray[np.float64]
-    slopes: npt.NDArray[np.float64]
-    draft_s: npt.NDArray[np.float64] = np.zeros(1)
-    loaded_s: float = 0.0
-    least_s: float = 0.0
-    prompt_least_s: float = 0.0
-
-
-SLOPES = ("decode_reads", "decode_reads_windowed", "prefill_tokens", "prefill_pairs", "prefill_pairs_windowed")
-
-
-@dataclass(frozen=True)
-class StepModel:
-    """Seconds of one engine step, as the sum of its ops, of what drafts for it, and the engine's host time."""
-
-    ops: tuple[Op, ...]
-    hardware: Hardware
-    overheads: Overheads
-    light: bool = False
-    kernels: Kernels | None = None
-    draft_ops: tuple[Op, ...] = ()  # of one sequential step of what drafts
-    draft_tokens: int = 0
-    micro_batch_tokens: int = 0  # a step runs in parts of so many tokens, one after the other; 0: in one
-    loaded_token_s: float = 0.0  # to bring the cache of a token back from the host
-    host_cost: Callable[[Op, Counts], Cost] | None = None  # of ops that lie on the host
-    context_tokens: int = CAPTURED_TOKENS  # of one sequence at most
-    least_s: float = 0.0  # of a step: what the host takes to launch it (Kernels.layer_launches)
-    prompt_least_s: float = 0.0  # of a step with prompts (Kernels.prompt_launch_s)
-    graph_tokens: int = 0  # of a step with prompts that a captured graph launches, at most
-
-    @cached_property
-    def _rates(self) -> Rates:
-        return Rates(self.hardware, self.kernels, light=self.light, context_tokens=self.context_tokens)
-
-    def explain(self, counts: Counts) -> list[Cost]:
-        """Return one row per op, in the order of execution, and one for the engine's host time."""
-        costs = [*(self._cost(op, counts) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
-        host_s = 0.0 if self.light else self.overheads.host_s(counts)
-        by_host = (counts.prefill_tokens > 0) & (counts.tokens > self.graph_tokens)
-        least_s = np.maximum(self.least_s, by_host * self.prompt_least_s) * counts.steps
-        host_s = np.maximum(host_s, least_s - sum((cost.seconds for cost in costs), start=0.0))
-        return [*costs, Cost("engine host time", 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, host_s, host_s)]
-
-    def _cost(self, op: Op, counts: Counts) -> Cost:
-        """Return the cost of an op, of all micro-batches together; attention is a sum over sequences either way."""
-        cost = self.host_cost if op.on_host and self.host_cost else self._rates.cost
-        size = self.micro_batch_tokens
-        by_token = op.flops.tokens or op.activation_bytes.tokens or op.link_bytes.tokens
-        if not size or not by_token or np.max(counts.tokens) <= size:
-            return cost(op, counts)
-        full, rest = np.divmod(counts.tokens, size)
-        one = cost(op, Counts(steps=1.0, tokens=float(size)))
-        last = cost(op, Counts(steps=np.where(rest > 0, counts.steps, 0.0), tokens=rest))
-        return Cost(op.name, *(full * each + left for each, left in zip(one[1:], last[1:], strict=True)))
-
-    def _drafting(self, op: Op, counts: Counts) -> Cost:
-        """Return an op of the draft: a pass per draft token over the decodes, the prompts at a large step's rate."""
-        decodes = (counts.tokens - counts.prefill_tokens) / (1.0 + self.draft_tokens)
-        reads = counts.decode_reads, counts.decode_reads_windowed
-        each = self._rates.cost(op, Counts(np.minimum(decodes, 1.0), decodes, decodes, *reads))
-        prompts = counts._replace(steps=0.0, tokens=counts.prefill_tokens, logits=0.0, decode_reads=0.0)
-        once = self._rates.cost(replace(op, expert_bytes=0.0), prompts._replace(decode_reads_windowed=0.0))
-        both = zip(each[1:], once[1:], strict=True)
-        return Cost(f"draft: {op.name}", *(self.draft_tokens * first + second for first, second in both))
-
-    def seconds(self, counts: Counts) -> Array:
-        """Return the seconds of a step."""
-        return sum((cost.seconds for cost in self.explain(counts)), start=0.0)
-
-    def table(self, max_tokens: int, max_sequences: int) -> StepTable:
-        """Tabulate what depends on tokens alone and on sequences alone; the rest is linear."""
-        tokens = np.arange(max_tokens + 1, dtype=np.float64)
-        sequences = np.arange(max_sequences + 1, dtype=np.float64)
-        logits = np.arange(max_sequences * (1 + self.draft_tokens) + 1, dtype=np.float64)
-        by_sequence = [op for op in self.ops if op.flops.logits or op.activation_bytes.logits or op.link_bytes.logits]
-        by_token = [op for op in self.ops if op not in by_sequence]
-        token_s = self._only(by_token).seconds(Counts(steps=np.ones_like(tokens), tokens=tokens))
-        logit_s = self._only(by_sequence).seconds(Counts(steps=np.ones_like(logits), logits=logits))
-        draft_s = self._drafting_s(Counts(tokens=sequences * (1.0 + self.draft_tokens))) + np.zeros_like(sequences)
-        ones = Counts(**dict(zip(SLOPES, np.eye(len(SLOPES) + 1)[:-1], strict=True)))  # the last has none of them
-        slopes = np.broadcast_to(self._only(self.ops).seconds(ones), len(SLOPES) + 1)
-        units = [Counts(tokens=float(name == "prefill_tokens"))._replace(**{name: 1.0}) for name in SLOPES]
-        drafting = [float(self._drafting_s(each)) for each in units]
-        return StepTable(
-            np.ascontiguousarray(token_s - (0.0 if self.light else self.overheads.step_s), dtype=np.float64),
-            np.ascontiguousarray(logit_s, dtype=np.float64),
-            slopes[:-1] - slopes[-1] + np.array(drafting),
-            draft_s,
-            self.loaded_token_s,
-            self.least_s,
-            self.prompt_least_s,
-        )
-
-    def _drafting_s(self, counts: Counts) -> Array:
-        return sum((self._drafting(op, counts).seconds for op in self.draft_ops), start=0.0)
-
-    def _only(self, ops: Sequence[Op]) -> "StepModel":
-        return replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, prompt_least_s=0.0)

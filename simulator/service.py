@@ -17,12 +17,13 @@ from simulator.fleet import Fleet, FleetRun, Pool, simulate_fleet
 from simulator.limits import limits, refuse_too_long, stages
 from simulator.memory import memory_plan
 from simulator.prices import Offer
-from simulator.report import Report, Statistic, statistic, summarize
-from simulator.roofline import StepTable
+from simulator.report import Report, summarize
 from simulator.routers import Router
 from simulator.simulate import Progress
 from simulator.slo import Slo
 from simulator.state import Floats, Ints
+from simulator.statistic import Statistic, statistic
+from simulator.steps import StepTable
 from simulator.workload import Requests
 from simulator.world import DRAINING, FAILED, OFF, STATES, UP
 

@@ -58,8 +58,12 @@ def place(setup: Setup) -> Placed:
 
 
 def _that_fits(recipe: Recipe, deployment: Deployment) -> Deployment:
-    """Return what a script starts where a request does not fit: the same with an fp8 cache and more memory."""
-    fraction, longest = recipe.retried_fraction, recipe.setup.input_tokens + recipe.setup.output_tokens
+    """Return what a script starts where the longest sequence does not fit: an fp8 cache and more memory.
+
+    vLLM counts windowed layers as if a whole step lay in their window (SlidingWindowSpec.max_memory_usage_bytes), which
+    in these scripts is about as long.
+    """
+    fraction, longest = recipe.retried_fraction, recipe.max_model_len
     if not fraction:
         return deployment
     narrow = deployment.layout.cache_dtype == "fp8"
@@ -94,7 +98,7 @@ def _formats(recipe: Recipe, engine: Engine) -> tuple[str, str]:
     if weights in ("", "nvfp4") and "fp4" in model.weight_dtype:  # "fp4" is the checkpoint's own kind
         weights = model.weight_dtype
     weights = weights or model.weight_dtype
-    weights = recipe.fp8_dtype if weights == "fp8" else weights
+    weights = {"fp8": recipe.fp8_dtype, "nvfp4": model.fp4_dtype}.get(weights, weights)
     if "llama.cpp" in engine.engine:  # reads GGUF files
         weights = gguf_format(weights, setup, model)
     return weights, recipe.cache_dtype(_format(setup.cache_dtype), weights, engine)

@@ -1,6 +1,6 @@
 """Which requests begin with the same tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ class Prefixes:
 
     A unit is a fixed number of tokens; an id names all tokens up to the unit's end, so equal ids mean equal prefixes.
     Any numbers will do for `ids`; they are kept as 0 .. distinct-1. `unit_tokens` is the size of a unit, 0 where the
-    engine's may be taken.
+    engine's may be taken. `warm`: places in `ids` of units that an engine's cache begins with, the least recent first.
 
     Raises WorkloadError for columns of different lengths, ids out of range, or one id twice in a request.
 
@@ -28,10 +28,11 @@ class Prefixes:
     first: IntArray
     count: IntArray
     unit_tokens: int = 0
+    warm: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
         dense = np.unique(np.asarray(self.ids, np.int64), return_inverse=True)[1]
-        for name, given in (("ids", dense), ("first", self.first), ("count", self.count)):
+        for name, given in (("ids", dense), ("first", self.first), ("count", self.count), ("warm", self.warm)):
             column = np.array(given, np.int64)
             column.setflags(write=False)
             object.__setattr__(self, name, column)
@@ -39,6 +40,8 @@ class Prefixes:
             raise WorkloadError("prefixes", "first and count differ in length", "Give one of each per request")
         if len(self) and (min(self.first.min(), self.count.min()) < 0 or (self.first + self.count).max() > len(dense)):
             raise WorkloadError("prefixes", "a request's ids lie outside of the list", "Check first and count")
+        if len(self.warm) and not 0 <= self.warm.min() <= self.warm.max() < len(dense):
+            raise WorkloadError("prefixes", "a warm unit lies outside of the list", "Check warm")
         rows, ids = np.repeat(np.arange(len(self)), self.count), self.flat()
         if len(np.unique(rows * (self.distinct + 1) + ids)) < len(ids):
             because = "a request has one id twice, but each unit has other tokens before it"
@@ -68,4 +71,4 @@ class Prefixes:
 
     def head(self, requests: int) -> "Prefixes":
         """Return those of the first requests."""
-        return Prefixes(self.ids, self.first[:requests], self.count[:requests], self.unit_tokens)
+        return Prefixes(self.ids, self.first[:requests], self.count[:requests], self.unit_tokens, self.warm)

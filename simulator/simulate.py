@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled, inlined
+from simulator.completion import complete, show
 from simulator.errors import WorkloadError
+from simulator.prefix import begin_with
 from simulator.queues import enqueue
-from simulator.roofline import StepTable
-from simulator.scheduler import complete, schedule, wake_s
+from simulator.scheduler import schedule, wake_s
 from simulator.state import (
     UNCACHED,
     Floats,
@@ -22,6 +23,7 @@ from simulator.state import (
     new_requests,
     unpacked,
 )
+from simulator.steps import StepTable
 from simulator.workload import Requests
 
 STEP = np.dtype(
@@ -171,10 +173,11 @@ def begin(s: State, clock: Floats) -> int:
 def end(s: State, clock: Floats, seconds: float) -> None:
     """Complete the step that was begun, so many seconds after its start, and set the clock to its end."""
     book, end_s = s.book[0], clock[0] + seconds
-    finished = complete(s, end_s)
+    shown_s = show(s, end_s)
+    finished = complete(s, shown_s)
     if book.released > 0:  # closed loop: each completion sends the next request
         for request in range(book.released, min(book.released + finished, len(s.requests))):
-            s.requests[request].arrival_s = end_s + s.limits.turnaround_s
+            s.requests[request].arrival_s = shown_s + s.limits.turnaround_s
             if s.requests[request].given:
                 s.requests[request].first_token_s = s.requests[request].arrival_s
         book.released += finished
@@ -243,6 +246,8 @@ def opening(limits: Limits, requests: Requests, acceptance: Acceptance = ()) -> 
     table = request_table(requests, limits.prefix_unit_tokens)
     state = engine_state(new_engines([(limits, tuple(acceptance))], table, requests.prefixes.ids), 0)
     state.book[0].released = min(requests.concurrency, len(requests))
+    if limits.prefix_unit_tokens:
+        begin_with(state, requests.prefixes.ids[requests.prefixes.warm])
     return state
 
 

@@ -22,7 +22,7 @@ SWITCHES = (
     "prefix_caching",
 )
 CHOICES = {"policy": get_args(Policy), "reservation": get_args(Reservation)}
-COUNTS = ("batch_size", "block_size", "long_prefill_tokens", "micro_batch_tokens")
+COUNTS = ("batch_size", "block_size", "long_prefill_tokens", "micro_batch_tokens", "max_loras", "max_lora_rank")
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_gpu_blocks_override")
 SHARED = ("cache_tokens", "total_context")  # tokens of all blocks; of all slots
 OURS = (*SWITCHES, *CHOICES, *COUNTS, *LIMITS, "memory_fraction", "batch_wait_s", *SHARED)

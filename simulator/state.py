@@ -34,6 +34,8 @@ class Limits(NamedTuple):
     window_groups: int = 0
     window_blocks: int = 0
     admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
+    least_free_blocks: int = 0  # beside running requests, nothing is admitted while fewer are free
+    prompt_interval: int = 0  # nor before so many decode steps since the last admission
     long_prefill_tokens: int = 0  # most tokens of one prompt in a step; 0: no such limit
     chunked_prefill: bool = True  # off: a prompt is computed in one step
     by_priority: bool = False  # the queue and the victims of preemption go by priority, not by arrival
@@ -44,6 +46,7 @@ class Limits(NamedTuple):
     draft_tokens: int = 0  # tokens that are proposed for each sequence and step
     expected_acceptance: bool = False  # produce the expected number of tokens instead of drawing it
     graph_tokens: int = 0  # a step with prompts and more tokens is launched by the host, kernel by kernel
+    stream_s: float = 0.0  # that the front end takes for each sequence of a step, one after the other
     turnaround_s: float = 0.0  # from the end of a request until its user, who then sends the next one, has the answer
 
 
@@ -62,6 +65,7 @@ BOOK = np.dtype(
         (name, np.int64)
         for name in (
             "tick",  # decode steps so far
+            "admitted_tick",  # the same at the last admission
             "running",  # sequences in the running list
             "decoding",  # of these, the first so many decode
             "free_blocks",
@@ -95,6 +99,7 @@ BOOK = np.dtype(
             "duplicates",  # holders of units beyond the first of each
         )
     ]
+    + [("shown_s", np.float64)]  # until when the front end is busy with the steps that have ended
 )
 
 REQUEST = np.dtype(
@@ -241,6 +246,7 @@ def reset(s: State) -> None:
     book = s.book[0]
     book.waiting = book.waiting_blocks = book.idle_units = book.host_units = book.duplicates = 0
     book.head = book.tail = book.first_done = NOBODY
+    book.shown_s = 0.0
     for unit in range(len(s.units)):
         row = s.units[unit]
         row.place, row.holders = ABSENT, 0

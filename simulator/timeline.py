@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.explain import by_engine
-from simulator.roofline import Cost, StepModel
+from simulator.roofline import Cost
 from simulator.simulate import Run
+from simulator.steps import StepModel
 from simulator.work import Counts
 
 Floats = npt.NDArray[np.float64]

@@ -39,7 +39,7 @@ Policy "static"
     counts as completed at once (rule 5), though its place is not free yet.
 Result
 14. blocks_held of a step is what all of `running` holds while it runs (allocations made, completions not yet freed).
-The letters Q, L, W, F, O, D, U, G, K, H, P and S are the rules of docs/serving-rules.md.
+The letters Q, L, W, F, O, M, B, D, U, G, K, H, P and S are the rules of docs/serving-rules.md.
 """
 
 from __future__ import annotations
@@ -85,16 +85,20 @@ class OracleLimits:
     policy: str = "continuous"  # "static", "prompts-first", "uncached"
     concurrency: int = 0
     turnaround_s: float = 0.0
+    stream_s: float = 0.0  # E
     full_prompt_must_fit: bool = True
     max_model_len: int | None = None
     by_priority: bool = False
     long_prefill_tokens: int = 0
     chunked_prefill: bool = True
     admit_full_output: bool = False
+    least_free_blocks: int = 0
+    prompt_interval: int = 0
     batch_size: int = 1
     batch_wait_s: float = 0.0
     prefix_unit_tokens: int = 0
     host_units: int = 0
+    warm: tuple[int, ...] = ()  # units that the cache begins with, least recent first
     draft_tokens: int = 0
     acceptance: tuple[float, ...] = ()
     expected_acceptance: bool = False
@@ -172,11 +176,17 @@ class OracleEngine:
     unseen: list[tuple[float, OracleRequest]] = field(default_factory=list)  # (came at, who), not in `waiting` yet (H)
     began_s: float = 0.0  # the step that was scheduled last
     loaded_tokens: int = 0  # of that step
+    shown_s: float = 0.0  # E: of the last step that ended
+    decode_steps: int = 0  # so far
+    admitted_at: int = 0  # of these
 
     def __post_init__(self) -> None:
         limits = self.limits
         blocks_per_unit = limits.full_groups * (limits.prefix_unit_tokens // limits.block_size)
         self.cache = OracleCache(blocks_per_unit, limits.host_units)
+        for unit in limits.warm:
+            self.cache.idle = [*(each for each in self.cache.idle if each != unit), unit]
+        self.cache.evict(limits.num_blocks)
 
     # ------------------------------------------------------------ blocks and units
 
@@ -345,7 +355,11 @@ class OracleEngine:
         return min(self.limits.max_num_seqs, most)
 
     def _admit(self, plan: Plan) -> None:
-        """Rule 10, with W, O, G and P."""
+        """Rule 10, with M, B, W, O, G and P."""
+        if self.running and self.blocks_free() < self.limits.least_free_blocks:
+            return
+        if self.running and self.decode_steps - self.admitted_at < self.limits.prompt_interval:
+            return
         while self.waiting and self._left(plan) > 0 and len(self.running) < self._places():
             request = self.waiting[0]
             cached, hit = 0, []
@@ -366,6 +380,7 @@ class OracleEngine:
             if self.blocks_for(must_fit) - shared > self.blocks_free():
                 break
             self.waiting.pop(0)
+            self.admitted_at = self.decode_steps
             self._start(request, hit, cached)
             self._schedule_one(plan, request, new, 0 if request.given else cached)  # P10
             request.given = False
@@ -421,6 +436,8 @@ class OracleEngine:
 
     def complete(self, plan: Plan, start_s: float, end_s: float) -> list[OracleRequest]:
         """Advance the scheduled requests, release what is over, and return those that finished."""
+        self.decode_steps += any(request.decodes for request, _ in plan)
+        self.shown_s = max(self.shown_s, end_s) + self.limits.stream_s * len(plan)
         finished = []
         for request, new in plan:
             if request.scheduled_s is None:
@@ -431,9 +448,9 @@ class OracleEngine:
             produced = self._advance(request, new)
             request.generated_tokens += produced
             if produced and request.first_token_s is None:
-                request.first_token_s = end_s
+                request.first_token_s = self.shown_s
             if request.generated_tokens == request.output_tokens:
-                request.finished_s = end_s
+                request.finished_s = self.shown_s
                 finished.append(request)
         self.running.sort(key=lambda each: not each.decodes)  # those that decode stand before the prompts (L)
         batch_goes_on = self.limits.policy == "static" and any(each.finished_s is None for each in self.running)
@@ -480,7 +497,7 @@ def run_oracle(jobs: Jobs, limits: OracleLimits, seconds: Seconds) -> OracleResu
         step = begin_step(engine, plan, clock_s, seconds)
         steps.append(step)
         for newcomer in unsent[: len(engine.complete(plan, clock_s, step.end_s))]:
-            _arrive(newcomer, step.end_s + limits.turnaround_s)
+            _arrive(newcomer, engine.shown_s + limits.turnaround_s)
             coming.append(newcomer)
             unsent.remove(newcomer)
         clock_s = step.end_s
@@ -519,9 +536,10 @@ def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> Orac
     if limits.policy not in ("continuous", "static", "prompts-first", "uncached"):
         raise ValueError(f"unknown policy {limits.policy!r}")
     given = any(request.given for request in requests)
-    more = limits.long_prefill_tokens or not limits.chunked_prefill or limits.admit_full_output or given
+    more = limits.long_prefill_tokens or not limits.chunked_prefill or limits.admit_full_output
+    more = more or limits.least_free_blocks or limits.prompt_interval or given
     if limits.policy in ("static", "uncached") and (more or limits.prefix_unit_tokens or limits.draft_tokens):
-        raise ValueError(f"{limits.policy!r} goes with none of P, S, G, L, W, O")
+        raise ValueError(f"{limits.policy!r} goes with none of P, S, G, L, W, O, M, B")
     if limits.policy != "continuous" and limits.async_scheduling:
         raise ValueError("H is a rule of 'continuous'")
     if limits.window_groups and not limits.window:

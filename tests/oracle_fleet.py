@@ -97,16 +97,17 @@ class _Copy:
     ready_s: float = math.inf  # when it will be up, if starting or failed
 
     def __post_init__(self) -> None:
-        self.forget()
+        self.forget(self.pool.limits.warm if self.status == UP else ())
 
-    def forget(self) -> None:
-        """Empty engines, empty caches, free stages."""
+    def forget(self, warm: tuple[int, ...] = ()) -> None:
+        """Empty engines, empty caches but for what they begin with (P11), free stages."""
         whole, stages = self.pool.limits, self.pool.stages
         share = replace(
             whole,
             num_blocks=whole.num_blocks // stages,
             max_num_seqs=max(1, whole.max_num_seqs // stages),
             concurrency=0,
+            warm=warm,
         )
         self.engines = [OracleEngine(share) for _ in range(stages)]
         self.under_way = [None] * stages
@@ -241,7 +242,7 @@ class _Fleet:
                     continue
                 copy.under_way[position] = None
                 for request in engine.complete(done.plan, done.step.start_s, done.step.end_s):
-                    self._finish(request, copy)
+                    self._finish(request, copy, engine.shown_s)
                 for request in list(engine.running):
                     if request.index in self.late:
                         self.late.remove(request.index)
@@ -250,11 +251,11 @@ class _Fleet:
                             self._cancel(request)
             self._maybe_off(copy)
 
-    def _finish(self, request: OracleRequest, copy: _Copy) -> None:
+    def _finish(self, request: OracleRequest, copy: _Copy, shown_s: float) -> None:
         self.late.discard(request.index)
         output_tokens = self.jobs[request.index].output_tokens
         if copy.last_pool or output_tokens == 1:
-            self._conclude(request)
+            self._conclude(request, shown_s)
             return
         link = self.asked.link
         assert link is not None
@@ -263,7 +264,7 @@ class _Fleet:
         request.finished_s, request.output_tokens, request.given = None, output_tokens, True
         self.coming.append((copy.link_free_s, request.index, True))
 
-    def _conclude(self, request: OracleRequest) -> None:
+    def _conclude(self, request: OracleRequest, at_s: float) -> None:
         """C: what the end of a request, finished or abandoned, brings about."""
         follows = self.clients.follows or (-1,) * len(self.jobs)
         answered_s = self.clients.network_s + self.asked.pool.limits.turnaround_s
@@ -272,11 +273,11 @@ class _Fleet:
                 continue
             if request.index in self.abandoned:
                 self.abandoned.add(index)
-                self._conclude(self.requests[index])
+                self._conclude(self.requests[index], at_s)
             else:
-                self._send(index, self.now_s + (self.clients.think_s[index] + answered_s))
+                self._send(index, at_s + (self.clients.think_s[index] + answered_s))
         if self.unsent:
-            self._send(self.unsent.pop(0), self.now_s + answered_s)
+            self._send(self.unsent.pop(0), at_s + answered_s)
 
     def _send(self, index: int, at_s: float) -> None:
         request = self.requests[index]
@@ -325,7 +326,7 @@ class _Fleet:
             self._send(request.index, self.now_s + self.clients.retry_delay_s)
         else:
             self.abandoned.add(request.index)
-            self._conclude(request)
+            self._conclude(request, self.now_s)
 
     def _fail(self) -> None:
         while self.failures and self.failures[0].at_s <= self.now_s:

@@ -10,10 +10,10 @@ from simulator.deployment import deploy
 from simulator.disaggregation import Link, cache_bytes
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.fleet import Fleet, FleetRun, Pool, simulate_fleet
-from simulator.roofline import StepTable
 from simulator.routers import ROUTERS, Router
 from simulator.simulate import simulate
 from simulator.state import CONTINUOUS, Limits
+from simulator.steps import StepTable
 from simulator.workload import Requests
 
 LIMITS = Limits(

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.batches import Batch
 from simulator.deployment import Deployment, Settings, default_layout, deploy
 from simulator.drafting import MTP, NGRAM, Speculation, draft_of
 from simulator.engine import load_engine
 from simulator.errors import InfercastError, NotModelledError
-from simulator.estimate import Batch, estimate
+from simulator.estimate import estimate
 from simulator.hardware import load_hardware
 from simulator.model import load_model
-from simulator.roofline import SLOPES, StepModel
+from simulator.steps import SLOPES, StepModel
 from simulator.work import Counts, Layout
 
 H100 = load_hardware("h100-sxm")

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from simulator.batches import Batch
 from simulator.cli import build
 from simulator.deployment import Deployment, Settings, default_layout, deploy
 from simulator.engine import KIND, Engine, engine_of, load_engine
 from simulator.errors import InfercastError, ProfileError, UnitError
-from simulator.estimate import Batch, estimate
+from simulator.estimate import estimate
 from simulator.hardware import load_hardware
 from simulator.model import load_model
 from simulator.profile import names
@@ -44,6 +45,9 @@ def test_a_name_without_a_version_is_the_newest():
         ("vllm-0.8", "scheduling_policy=priority", "by_priority", True),  # an older version, the newest one's words
         ("vllm", "--enable-prefix-caching=false", "prefix_caching", False),
         ("vllm", "--enable-lora=true", "adapters", True),
+        ("vllm", "--max-loras=4", "max_loras", 4),
+        ("vllm", "--max-lora-rank=64", "max_lora_rank", 64),
+        ("sglang", "--max-loras-per-batch=2", "max_loras", 2),
         ("sglang", "disable_radix_cache=true", "prefix_caching", False),
         ("sglang", "--enable-mixed-chunk=true", "policy", "continuous"),
         ("tensorrt-llm", "capacity_scheduler_policy=MAX_UTILIZATION", "admit_full_output", False),

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.batches import Batch, decode_counts, prefill_counts
 from simulator.deployment import Deployment, Settings, default_layout, deploy
 from simulator.errors import DoesNotFitError, InfercastError, WorkloadError
-from simulator.estimate import Batch, decode_counts, estimate, prefill_counts
+from simulator.estimate import estimate
 from simulator.evidence import basis, memory_basis, readable, rests_on
 from simulator.kernels import Kernels
 from simulator.limits import limits
@@ -58,7 +59,7 @@ def test_a_batch_whose_prompts_fit_one_step_takes_the_time_of_the_event_loop(mod
 # --------------------------------------------------------------------------------- against counts of single sequences
 
 
-def steps_of(batch: Batch, budget: int, window: int | None) -> list[Counts]:
+def cut(batch: Batch, budget: int) -> list[list[Sequence]]:
     """Fill steps of so many tokens with prompts laid end to end, sequence by sequence."""
     steps, step, room = [], [], budget
     for _ in range(batch.size):
@@ -70,7 +71,7 @@ def steps_of(batch: Batch, budget: int, window: int | None) -> list[Counts]:
             if room == 0:
                 steps.append(step)
                 step, room = [], budget
-    return [as_prompts(each, window) for each in [*steps, *([step] if step else [])]]
+    return [*steps, *([step] if step else [])]
 
 
 def as_prompts(step: list[Sequence], window: int | None) -> Counts:
@@ -91,7 +92,7 @@ def test_prompts_are_counted_as_their_chunks_are(size, prompt_tokens, budget, mo
     one = replace(deployment(model), settings=Settings(max_num_seqs=64, max_num_batched_tokens=budget))
     batch = Batch(size, prompt_tokens, 1)
     ours = prefill_counts(one, batch)
-    theirs = steps_of(batch, budget, one.model.window)
+    theirs = [as_prompts(each, one.model.window) for each in cut(batch, budget)]
     assert np.size(ours.steps) == len(theirs)
     for name in Counts._fields:
         expected = [getattr(step, name) for step in theirs]
@@ -109,6 +110,38 @@ def test_decode_steps_are_counted_as_single_sequences_are(size, prompt_tokens, o
         theirs = count([Sequence(1, prompt_tokens + index)] * size, one.model.window)
         for name in Counts._fields:
             assert np.broadcast_to(getattr(ours, name), len(attended))[index] == getattr(theirs, name), name
+
+
+@given(st.integers(1, 9), st.integers(1, 700), st.integers(1, 900), st.integers(1, 3000))
+@settings(max_examples=40, deadline=None)
+def test_prompts_after_a_cached_past_are_counted_as_their_chunks_are(size, prompt_tokens, budget, past):
+    one, batch = deployment("gemma-3-27b"), Batch(size, prompt_tokens, 1)
+    ours = prefill_counts(one, batch, past=past, budget=budget)
+    chunks = [[each._replace(past_tokens=each.past_tokens + past) for each in step] for step in cut(batch, budget)]
+    theirs = [as_prompts(each, one.model.window) for each in chunks]
+    for name in Counts._fields:
+        expected = [getattr(step, name) for step in theirs]
+        assert np.broadcast_to(getattr(ours, name), len(theirs)) == pytest.approx(expected), name
+
+
+@pytest.mark.parametrize(("prompt_tokens", "steps"), [(300, [900, 600]), (1000, [1000] * 5), (1500, [1500] * 5)])
+def test_without_chunked_prefill_a_step_has_whole_prompts(prompt_tokens, steps):
+    """Of five prompts, three fit 1,000 tokens, or one does; one that is longer than a step still is one."""
+    one = replace(deployment(), settings=Settings(max_num_seqs=64, max_num_batched_tokens=1000))
+    whole = replace(one, engine=one.engine.model_copy(update={"chunked_prefill": False}))
+    counts = prefill_counts(whole, Batch(5, prompt_tokens, 1))
+    assert list(counts.tokens) == steps
+    assert list(counts.logits) == [tokens // prompt_tokens for tokens in steps]
+
+
+@given(st.integers(1, 50), st.integers(1, 3000))
+@settings(max_examples=40, deadline=None)
+def test_without_a_cache_a_step_computes_every_token_anew(size, tokens):
+    one = deployment("gemma-3-27b", engine="uncached")
+    ours = decode_counts(one, Batch(size, 1, 1), np.array([float(tokens)]))
+    theirs = as_prompts([Sequence(tokens, 0)] * size, one.model.window)
+    for name in Counts._fields:
+        assert np.broadcast_to(getattr(ours, name), 1)[0] == getattr(theirs, name), name
 
 
 def test_latency_adds_up_every_step():
@@ -315,6 +348,7 @@ def test_every_evidence_has_its_source():
         ("llama-3.1-8b", "h100-sxm", "bf16", 1, set()),
         ("llama-3.1-8b", "h100-sxm", "fp8", 2, {"past_16_tokens", "quantized", "reduced_bits"}),
         ("llama-3.1-8b", "h100-sxm", "fp8-block", 1, set()),
+        ("llama-3.1-8b", "b200-sxm", "fp8", 1, {"quantized"}),
         ("gpt-oss-20b", "h100-sxm", "mxfp4", 1, {"expert_tile", "least_tile"}),
         ("gpt-oss-20b", "b200-sxm", "mxfp4", 1, {"expert_tile", "quantized"}),
     ],

@@ -18,10 +18,10 @@ from simulator.explain import PARTS, Explanation, saved_prefill_s, split
 from simulator.fleet import Fleet, Link, Pool, simulate_fleet
 from simulator.perfetto import trace
 from simulator.report import Report, summarize
-from simulator.roofline import StepTable
 from simulator.sharing import Prefixes
 from simulator.simulate import Run, simulate
 from simulator.state import CONTINUOUS, POLICIES, UNCACHED, Limits
+from simulator.steps import StepTable
 from simulator.timeline import COUNTERS, timeline_of
 from simulator.workload import Requests
 
@@ -67,6 +67,17 @@ def test_a_prompt_pays_for_its_share_of_the_tokens():
     together = split(whole(run([0.0, 0.0], [10, 30], [1, 1])))
     assert together.ttft["prefill"] == pytest.approx([0.05 / 4, 0.05 * 3 / 4])
     assert together.ttft["interference"] == pytest.approx([0.05 * 3 / 4, 0.05 / 4])
+
+
+def test_a_front_end_delays_what_is_seen_and_not_what_the_prompts_take():
+    sent = [0.0, 0.10, 0.15], [100, 50, 70], [4, 9, 5]
+    free, slow = (whole(run(*sent, max_num_batched_tokens=4096, stream_s=each)) for each in (0.0, 0.02))
+    parts, seen = split(free).e2el, split(slow).e2el
+    for part in ("queue", "prefill", "interference"):
+        assert seen[part] == pytest.approx(parts[part], abs=1e-12)
+    late_s = slow.run.finished_s - free.run.finished_s
+    assert late_s.min() > 0
+    assert seen["decode"] - parts["decode"] == pytest.approx(late_s)
 
 
 def test_a_preemption_is_redone():

@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 
 from simulator.measurements import Measurement, Setup
 from simulator.setups import place
 from tools.curves import GRID, Block, Curves, all_parameters, block_of, blocks, measured, place_all, predicted, shipped
+from tools.fit_efficiency import written
 from tools.fitting import Fit, Fits, effective
 from tools.score import left_out
 
@@ -106,6 +108,24 @@ def test_a_child_that_sees_nothing_has_its_prior_and_no_tail_and_no_rented_pair_
     for asked, left in (({**pair, "tp": 1}, len(rows)), (pair, 0)):
         rented = replace(curves, rows=[replace(row, setup=replace(row.setup, **asked)) for row in rows])
         assert len(Fit(fit.block, rented).seen) == left
+
+
+def test_a_rule_that_a_fit_adds_goes_on_from_the_one_that_held(tmp_path, monkeypatch):
+    fits, preset = fit_of(made({"compute": 0.6})), tmp_path / "simulator" / "engines" / "made.yaml"
+    fit = replace(fits.fits["made"], block=Block("made", ("made",), ("hopper",), ("compute",), presets=("made",)))
+    fits = Fits({"made": fit.block}, {"made": fit}, {"made": {"compute": 0.6}})
+    preset.parent.mkdir(parents=True)
+    shipped_rules = "  - families: [ada]\n    widened: [fp4]\n  - streams: true\n    cache: {value: 0.9, guess: none}\n"
+    preset.write_text(f"sources:\n  old: {{}}\nkernels:\n{shipped_rules}")
+    monkeypatch.setattr("tools.fit_efficiency.ROOT", tmp_path)
+    written(fits)
+    fitted = {"fitted_on": ["hopper"], "compute": {"value": 0.6, "source": "fit-made"}}
+    added, *others = yaml.safe_load(preset.read_text())["kernels"]
+    assert others == yaml.safe_load(shipped_rules)
+    assert added == {"families": ["hopper"], **others[-1], **fitted}
+    once = preset.read_text()
+    written(fits)
+    assert preset.read_text() == once
 
 
 def test_a_curve_is_exact_on_its_grid_and_goes_on_as_at_its_end():

@@ -20,10 +20,10 @@ from simulator.clients import Clients
 from simulator.disaggregation import Link
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.fleet import Fleet, FleetRun, Pool, simulate_fleet
-from simulator.roofline import StepTable
 from simulator.routers import ROUTERS, Router
 from simulator.simulate import simulate
 from simulator.state import CONTINUOUS, PROMPTS_FIRST, STATIC, Limits
+from simulator.steps import StepTable
 from simulator.workload import Requests
 from simulator.world import DRAINING, FAILED, OFF, STARTING, UP
 

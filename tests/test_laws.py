@@ -19,6 +19,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from simulator.completion import complete
 from simulator.deployment import Deployment, Settings, deploy
 from simulator.engine import load_engine
 from simulator.hardware import Achievable, DecodeAttention, Gemm, Hardware, PrefillAttention, load_hardware
@@ -27,11 +28,11 @@ from simulator.limits import limits as limits_of
 from simulator.model import Model, load_model
 from simulator.profile import names
 from simulator.queues import enqueue
-from simulator.roofline import SLOPES, StepModel, StepTable
-from simulator.scheduler import complete, schedule
+from simulator.scheduler import schedule
 from simulator.sharing import Prefixes
 from simulator.simulate import Run, opening, simulate
 from simulator.state import POLICIES, STATIC, UNCACHED, Limits, State, blocks
+from simulator.steps import SLOPES, StepModel, StepTable
 from simulator.work import Counts, Layout, Sequence, count
 from simulator.workload import ClosedLoop, OpenLoop, Requests, Workload
 

@@ -17,10 +17,10 @@ from simulator.memory import memory_plan
 from simulator.model import load_model
 from simulator.queueing import m_g_1_wait_s
 from simulator.report import Report, summarize
-from simulator.roofline import StepTable
 from simulator.sharing import Prefixes
 from simulator.simulate import Run, simulate
 from simulator.state import CONTINUOUS, STATIC, UNCACHED, Limits
+from simulator.steps import StepTable
 from simulator.work import Counts, Sequence, count
 from simulator.workload import OpenLoop, Requests, Workload, load_workload
 

@@ -19,8 +19,8 @@ MIXTRAL = load_model("mixtral-8x7b")
 STEP = Counts(1.0, 64.0, 64.0, decode_reads=64 * 1000.0)
 
 
-def placed(model: str, hardware: str = "h100-sxm", **degrees: int) -> Deployment:
-    return deploy(model, hardware, layout=default_layout(load_model(model), **degrees))
+def placed(model: str, hardware: str = "h100-sxm", weights: str = "", **degrees: int) -> Deployment:
+    return deploy(model, hardware, layout=default_layout(load_model(model), dtypes=(weights, ""), **degrees))
 
 
 def test_one_device_has_no_links():
@@ -37,9 +37,12 @@ def test_a_rank_computes_its_share_of_the_batch_with_all_of_its_weights():
         assert rank[name].weight_bytes == one[name].weight_bytes
         assert rank[name].flops == pytest.approx(tuple(each / 4 for each in one[name].flops))
         assert rank[name].bytes_read(STEP) <= one[name].bytes_read(STEP)
-    routed = rank["routed experts"]
-    assert routed.flops.tokens == one["routed experts"].flops.tokens / 4  # 2 of the 8 experts, all tokens
-    assert routed.expert_bytes * routed.experts.total == one["routed experts"].expert_bytes * 2
+    for name in ("experts up", "experts down"):
+        routed = rank[name]
+        assert routed.flops.tokens == one[name].flops.tokens / 4  # 2 of the 8 experts, all tokens
+        assert routed.expert_bytes * routed.experts.total == one[name].expert_bytes * 2
+    moved = [each["experts' activation and sum"].activation_bytes.tokens for each in (rank, one)]
+    assert moved[0] == moved[1] / 4
 
 
 def test_tokens_travel_once_to_each_rank_of_their_experts_and_back():
@@ -88,8 +91,9 @@ def test_the_rank_with_the_most_experts_has_as_many_as_drawing_says(batch):
     assert float(Experts(256, 8, 8).busiest_experts(float(batch))) == pytest.approx(drawn, rel=0.06)
 
 
-def test_experts_wait_for_the_busiest_rank():
-    routed = next(op for op in MIXTRAL.ops(Layout(tp=8, ep=8)) if op.experts)
+@pytest.mark.parametrize("rate", ["gemm", "stream"])
+def test_experts_wait_for_the_busiest_rank(rate):
+    routed = next(op for op in MIXTRAL.ops(Layout(tp=8, ep=8)) if op.experts and op.rate == rate)
     even = Op(**{name: getattr(routed, name) for name in routed.__slots__} | {"experts": Experts(8, 2)})
     many = Counts(1.0, 4096.0)
     slower = float(Rates(H100).cost(routed, many).seconds) / float(Rates(H100).cost(even, many).seconds)
@@ -120,6 +124,8 @@ def test_stages_in_other_nodes_are_reached_over_the_network(tp, pp, crossings):
     size = 1000 * 8192 * 2
     expected = size * (crossings / NETWORK_BYTES_PER_S + (pp - 1 - crossings) / 450e9) + (pp - 1) * SEND_LATENCY_S
     assert float(Rates(H100).cost(send, Counts(1.0, 1000.0)).seconds) == pytest.approx(expected)
+    light = Rates(H100, light=True).cost(send, Counts(1.0, 1000.0))
+    assert float(light.seconds) == pytest.approx(expected - (pp - 1) * SEND_LATENCY_S)
 
 
 # ----------------------------------------------------------------------------------------------------------- refusals
@@ -145,6 +151,11 @@ def test_ranks_of_a_dense_model_are_copies():
         placed("llama-3.1-8b", dp=2, ep=2)
 
 
+def test_a_format_of_experts_is_refused_where_there_are_none():
+    with pytest.raises(NotModelledError, match="mxfp4 for llama-3.1-8b: it holds routed experts alone"):
+        placed("llama-3.1-8b", weights="mxfp4")
+
+
 # -------------------------------------------------------------------------------------------------------- all-reduces
 
 
@@ -160,6 +171,38 @@ def test_one_shot_sends_everything_to_all_others_and_is_left_where_a_batch_is_la
     assert one.transfer(op, larger) == two.transfer(op, larger)
     at_peak = [Links(H100, each, light=True).transfer(op, STEP) for each in kernels]
     assert at_peak[0] == at_peak[1]
+
+
+@pytest.mark.parametrize(("kib", "measured_us"), [(4, 4.6), (64, 6.3), (1024, 17), (4096, 35)], ids="{} KiB".format)
+def test_vllms_all_reduce_has_a_barrier_more_where_it_is_long(kib, measured_us):
+    """Of eight H100, aiconfigurator-core 0.12.0 (facts/efficiency.md); 8,192 numbers in bf16 are 16 KiB a token."""
+    op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.rate == "all_reduce")
+    found = Links(H100, Kernels(staged=True), light=False).transfer(op, STEP._replace(tokens=kib / 16))
+    assert float(found.latency_s + found.link_s) == pytest.approx(measured_us * 1e-6, rel=0.14)
+
+
+def test_two_devices_and_the_speed_of_light_know_no_stages():
+    for tp, light in ((2, False), (8, True)):
+        op = next(op for op in placed("llama-3.1-70b", tp=tp).ops if op.rate == "all_reduce")
+        plain, staged = (Links(H100, Kernels(staged=each), light=light).transfer(op, STEP) for each in (False, True))
+        assert plain == staged
+
+
+@pytest.mark.parametrize("rule", [{"one_shot_tokens": figure(128)}, QUICK])
+def test_logits_are_gathered_as_ever(rule):
+    """Neither one shot nor fewer bits: both are of sums. 256 rows of 128,256 logits are more than 2 MiB."""
+    op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.name == "all-gather of logits")
+    many = Counts(1.0, 64.0, 256.0)
+    plain, changed = (Links(H100, Kernels(**each), light=False) for each in ({}, rule))
+    assert changed.transfer(op, many) == plain.transfer(op, many)
+
+
+@pytest.mark.parametrize(("devices", "mebibytes"), [(2, 1), (4, 2), (8, 2)])
+def test_quick_reduce_begins_at_a_size_of_its_own_for_each_group(devices, mebibytes):
+    op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
+    links = Links(load_hardware("mi300x"), Kernels(**QUICK), light=False)
+    short, long = (links.transfer(op, Counts(1.0, size)).link_s for size in (mebibytes * 2**20 - 1, mebibytes * 2**20))
+    assert long == pytest.approx(short * 4.5 / 16)
 
 
 def test_one_ring_carries_no_more_over_eight_devices_than_over_two():

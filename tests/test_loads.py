@@ -1,5 +1,7 @@
 """Loads of measured setups: what requests share, what a valid run keeps, where it ran."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,28 @@ def test_aiperf_sends_its_prompts_in_turn_and_the_cache_keeps_them():
     assert cached.output_tokens_per_s > fresh.output_tokens_per_s
 
 
+def test_what_aiconfigurator_deploys_in_vllm_was_warmed_up_with_the_prompts_that_it_draws():
+    """bench_run.sh.j2: twice the concurrency to warm up, of 100 prompts: 64 requests draw 100 (1 - .99^64) = 47."""
+    deployed = {"engine": "vLLM", "engine_version": "0.12.0", "notes": "AIC run, aggregated", "input_tokens": 2000.0}
+    prefixes = workload_of(place(setup(**deployed, concurrency=32))).prefixes
+    units = prefixes.count[0]
+    warm = np.unique(prefixes.warm // units)
+    assert len(prefixes.warm) == units * len(warm)
+    assert abs(len(warm) - 47) < 10
+    asked = np.bincount(prefixes.first // units, minlength=AIPERF_PROMPTS)
+    assert asked.max() > asked.min() + 1  # drawn, not in turn
+    assert outcome(place(setup(**deployed, concurrency=64))).ttft_s["mean"] < 0.5 * fresh_s(deployed, 64)
+    other = {**deployed, "engine": "TensorRT-LLM", "engine_version": "1.2.0"}
+    assert not len(workload_of(place(setup(**other, concurrency=32))).prefixes.warm)
+
+
+def fresh_s(given: dict[str, object], concurrency: int) -> float:
+    placed = place(setup(**given, concurrency=concurrency))
+    engine = placed.deployment.engine.model_copy(update={"prefix_caching": False})
+    cold = placed._replace(deployment=replace(placed.deployment, engine=engine))
+    return outcome(cold).ttft_s["mean"]
+
+
 def test_as_many_distinct_prompts_as_requests_are_no_repetition():
     every = setup(notes="500 distinct prompts")
     assert sorted(prompts_of(every)) == list(range(500))
@@ -86,16 +110,17 @@ def test_tensorrt_in_inferencemax_gathers_short_prompts_for_twenty_steps_below_e
 
 
 @pytest.mark.parametrize(
-    ("hardware", "model", "weights", "cache"),
+    ("hardware", "version", "model", "weights", "cache"),
     [
-        ("H200 SXM", "gpt-oss-120b", "mxfp4", "bf16"),
-        ("B200 SXM", "gpt-oss-120b", "mxfp4", "fp8"),
-        ("H200 SXM", "Llama-3.1-70B", "fp8", "fp8"),
+        ("H200 SXM", "0.13.0", "gpt-oss-120b", "mxfp4", "bf16"),
+        ("B200 SXM", "0.13.0", "gpt-oss-120b", "mxfp4", "fp8"),
+        ("B200 SXM", "0.11.0", "gpt-oss-120b", "mxfp4", "bf16"),
+        ("H200 SXM", "0.10.2", "Llama-3.1-70B", "fp8", "fp8"),
     ],
 )
-def test_inferencemax_caches_as_its_scripts_ask(hardware, model, weights, cache):
-    stated = "fp8" if weights == "fp8" else "fp4"
-    layout = place(setup(**IMX, hardware=hardware, model=model, weight_dtype=stated, tp=2, devices=2)).deployment.layout
+def test_inferencemax_caches_as_its_scripts_ask(hardware, version, model, weights, cache):
+    stated = {"weight_dtype": "fp8" if weights == "fp8" else "fp4", "engine_version": version}
+    layout = place(setup(**IMX, hardware=hardware, model=model, **stated, tp=2, devices=2)).deployment.layout
     assert (layout.weight_dtype, layout.cache_dtype) == (weights, cache)
 
 

@@ -19,6 +19,7 @@ from simulator.model import KIND as MODELS
 from simulator.model import load_model
 from simulator.offload import Offload
 from simulator.profile import names
+from simulator.spelling import configure
 from simulator.units import GIB, MIB
 from simulator.workload import Requests
 
@@ -46,11 +47,34 @@ def test_vllms_convention_by_hand():
     assert found.cache_tokens == 16 * found.num_blocks
 
 
+@pytest.mark.parametrize(("engine", "slots"), [("vllm", 1), ("sglang", 8)])
+@pytest.mark.parametrize(("tp", "pp"), [(1, 1), (4, 1), (1, 2)])
+def test_adapters_have_room_whether_they_are_loaded_or_not(engine, slots, tp, pp):
+    """q, o: 4,096 both ways; k, v: 1,024 out; gate, up: 14,336 out; down: 14,336 in. Devices share the wide side."""
+    plain = deploy("llama-3.1-8b", "h100-sxm", engine, default_layout(load_model("llama-3.1-8b"), tp=tp, pp=pp))
+    adapted = replace(plain, **configure(plain.engine, plain.settings, ["enable_lora=true"])._asdict())
+    in_full, shared = 4096 * (3 + 1 + 2 + 1), 4096 + 2 * 1024 + 4096 + 3 * 14_336
+    bytes_ = 2 * 16 * slots * 32 / pp * (in_full + shared / tp)
+    assert plain.adapter_bytes == 0.0
+    assert memory_plan(adapted).weight_bytes - memory_plan(plain).weight_bytes == pytest.approx(bytes_)
+    wider = configure(adapted.engine, plain.settings, ["max_loras=3", "max_lora_rank=64"]).engine
+    assert replace(adapted, engine=wider).adapter_bytes == pytest.approx(bytes_ * 3 * 64 / (16 * slots))
+
+
 def test_tensorrt_llms_convention_by_hand():
     found = plan("llama-3.1-8b", "h100-sxm", "tensorrt-llm")
     free = 79.22 * GIB - 2 * 8_030_261_248 - 1 * GIB - 0.6 * GIB - 2048 * 128_256 * 4 * 2
     assert found.cache_bytes == pytest.approx(0.9 * free)
     assert found.unused_bytes == pytest.approx(0.1 * free)
+
+
+def test_sglangs_convention_by_hand():
+    """A server of aiconfigurator's: 0.80 of one H100 with Qwen3-32B in 16 bits kept some five requests of 1,280."""
+    found = plan("qwen3-32b", "h100-sxm", "sglang", Settings(memory_fraction=0.8))
+    assert found.cache_bytes == pytest.approx(0.8 * (79.22 - 0.6) * GIB - found.weight_bytes)
+    assert 5 * 1_280 < found.cache_tokens < 6.5 * 1_280
+    wide = plan("llama-3.1-8b", "h100-sxm", "sglang", Settings(memory_fraction=1.0))
+    assert wide.unused_bytes == pytest.approx(0)  # a step still has its workspace
 
 
 def test_llama_cpps_convention_by_hand():

@@ -18,6 +18,7 @@ from simulator.recipes.mlperf import (
     BALANCED_STEPS,
     DATA_SETS,
     ENTRIES,
+    GATHERED_STEPS,
     LIMITS_S,
     LONG_RUN,
     NVIDIA_S,
@@ -97,11 +98,12 @@ def test_requests_of_the_first_amd_round_come_in_batches():
     assert np.allclose(times / 2.4, np.round(times / 2.4))
 
 
-def test_prompts_wait_for_those_of_other_ranks_where_requests_come_one_by_one():
+def test_prompts_wait_for_those_of_other_ranks_and_for_steps_that_are_decided():
     server = setup(**{**SERVER, **B200}, model="DeepSeek-R1")
-    assert recipe(server).gathered_steps == BALANCED_STEPS
+    assert place(server).deployment.engine.prompt_interval == BALANCED_STEPS
+    assert place(replace(server, load="MLPerf Offline")).deployment.engine.prompt_interval == GATHERED_STEPS
+    assert place(replace(server, model="Llama-3.1-8B")).deployment.engine.prompt_interval == 0
     assert recipe(replace(server, model="Llama-3.1-8B")).gathered_steps == 0
-    assert recipe(replace(server, load="MLPerf Offline")).gathered_steps == 0
     amd = replace(server, model="Llama-2-70b", hardware="AMD MI325X", engine="vLLM 0.6.5.dev964+mlperf50")
     assert recipe(amd).gathered_steps == 4  # half of num_scheduler_steps
 
@@ -120,10 +122,24 @@ def test_settings_of_amd_entries_are_those_of_their_device_scenario_and_round():
         key: (each.max_num_seqs, each.max_num_batched_tokens, each.memory_fraction) for key, each in found.items()
     }
     assert limits_of == {
-        ("AMD MI300X", "0.4.3+rocm614"): (2048, 65_536, 0.97),
+        ("AMD MI300X", "0.4.3+rocm614"): (2048, 65_536, 0.99),
         ("AMD MI300X", "0.6.5"): (650, 40_960, 1.0),
-        ("AMD MI325X", "0.6.5"): (2700, 65_536, 0.98),
+        ("AMD MI325X", "0.6.5"): (2048, 65_536, 0.98),
     }
+
+
+def test_prompts_of_an_amd_run_wait_for_room():
+    """31 % of the cache: what runs then grows into it, and nothing is computed twice."""
+    amd = {**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614", "load": "MLPerf Offline"}
+    placed = place(setup(**amd, model="Llama-2-70b", output_tokens=294.0))
+    assert placed.deployment.engine.least_free_share == 0.31
+    requests = replace(workload_of(placed), request_count=6_000, arrivals=ClosedLoop(6_000)).requests()
+    allowed, table = limits(placed.deployment, requests), placed.deployment.step_table()
+    with_room, without = (simulate(each, table, requests) for each in (allowed, allowed._replace(least_free_blocks=0)))
+    assert with_room.steps.prompt_tokens.sum() == requests.prompt_tokens.sum()
+    assert without.steps.prompt_tokens.sum() > 1.5 * requests.prompt_tokens.sum()
+    server = place(setup(**{**amd, "load": SERVER["load"]}, model="Llama-2-70b"))
+    assert server.deployment.engine.least_free_share == 0.0
 
 
 def test_every_entry_is_of_a_known_model_with_limits():

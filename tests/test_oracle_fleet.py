@@ -73,7 +73,7 @@ def compare(
     if concurrency:
         jobs = [job._replace(arrival_s=0.0) for job in jobs]
     oracle = run_fleet_oracle(jobs, fleet, clients, concurrency)
-    ask = (fleet_of(fleet), requests_of(jobs, concurrency), clients_of(clients))
+    ask = (fleet_of(fleet), requests_of(jobs, concurrency, fleet.pool.limits.warm), clients_of(clients))
     if len(oracle.abandoned) == len(jobs):
         with pytest.raises(WorkloadError, match="abandoned"):
             simulate_fleet(*ask)
@@ -156,7 +156,7 @@ def clients_for(draw: st.DrawFn, count: int, sessions: bool) -> OracleClients:
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(unit_blocks=3))
+@given(case=fleets(unit_blocks=3, warm=True))
 def test_routers(case):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, concurrency=concurrency)
@@ -174,7 +174,7 @@ def test_one_replica_is_one_engine(case, router):
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(unit_blocks=3), data=st.data())
+@given(case=fleets(unit_blocks=3, warm=True), data=st.data())
 def test_failures(case, data):
     jobs, fleet, concurrency = case
     fleet = replace(fleet, failures=data.draw(failures(fleet.pool.replicas)))
@@ -190,7 +190,7 @@ def test_dynamic_batches_and_uncached(case, data):
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(), scaler=autoscalers)
+@given(case=fleets(unit_blocks=2, warm=True), scaler=autoscalers)
 def test_autoscaling(case, scaler):
     jobs, fleet, concurrency = case
     compare(jobs, replace(fleet, autoscaler=scaler), concurrency=concurrency)
@@ -224,7 +224,7 @@ def two_pools(draw: st.DrawFn, **fixed: Any) -> tuple[list[OracleJob], OracleFle
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=two_pools(unit_blocks=2))
+@given(case=two_pools(unit_blocks=2, warm=True))
 def test_disaggregation(case):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, concurrency=concurrency)

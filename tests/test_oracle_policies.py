@@ -3,6 +3,7 @@
 Each example is run twice: by `simulate`, for times, blocks and hits, and step by step, for what each step is made of.
 """
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +14,11 @@ from hypothesis import strategies as st
 from oracle import OracleBatch, OracleEngine, OracleJob, OracleLimits, OracleRequest, OracleResult, run_oracle
 
 from simulator import work
-from simulator.roofline import StepTable
 from simulator.sharing import Prefixes
 from simulator.simulate import Run, begin, end, opening, simulate, step_seconds
 from simulator.state import POLICIES, Limits
 from simulator.steplog import parts_of
+from simulator.steps import StepTable
 from simulator.workload import Requests
 
 # Multiples of a power of two: every sum is exact, so the order of adding cannot blur a comparison to the bit.
@@ -60,8 +61,10 @@ def seconds(batch: OracleBatch) -> float:
     return max(worked_s, TABLE.prompt_least_s if by_host else TABLE.least_s)
 
 
-def requests_of(jobs: list[OracleJob], concurrency: int) -> Requests:
+def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] = ()) -> Requests:
     arrival_s, prompts, outputs, priority, ids, given_cache = zip(*jobs, strict=True)
+    prefixes = Prefixes.of([list(each) for each in ids]) if any(ids) else Prefixes.of([])
+    places = [list(itertools.chain(*ids)).index(unit) for unit in warm]
     return Requests(
         np.array(arrival_s),
         np.array(prompts),
@@ -69,7 +72,7 @@ def requests_of(jobs: list[OracleJob], concurrency: int) -> Requests:
         concurrency,
         priority=np.array(priority),
         given=np.array(given_cache),
-        prefixes=Prefixes.of([list(each) for each in ids]) if any(ids) else Prefixes.of([]),
+        prefixes=replace(prefixes, warm=np.array(places, np.int64)),
     )
 
 
@@ -82,6 +85,8 @@ def limits_of(rules: OracleLimits) -> Limits:
         block_size=rules.block_size,
         admit_full_prompt=rules.full_prompt_must_fit,
         admit_full_output=rules.admit_full_output,
+        least_free_blocks=rules.least_free_blocks,
+        prompt_interval=rules.prompt_interval,
         long_prefill_tokens=rules.long_prefill_tokens,
         chunked_prefill=rules.chunked_prefill,
         by_priority=rules.by_priority,
@@ -94,6 +99,7 @@ def limits_of(rules: OracleLimits) -> Limits:
         async_scheduling=rules.async_scheduling,
         graph_tokens=GRAPH_TOKENS,
         turnaround_s=rules.turnaround_s,
+        stream_s=rules.stream_s,
         window=rules.window,
         full_groups=rules.full_groups,
         window_groups=rules.window_groups,
@@ -107,7 +113,7 @@ def compare(jobs: list[OracleJob], rules: OracleLimits) -> OracleResult:
         jobs = [job._replace(arrival_s=0.0) for job in jobs]
     oracle = run_oracle(jobs, rules, seconds)
     assert oracle.rejected == []
-    requests = requests_of(jobs, rules.concurrency)
+    requests = requests_of(jobs, rules.concurrency, rules.warm)
     compare_steps(rules, requests, oracle)
     run = simulate(limits_of(rules), TABLE, requests, acceptance=rules.acceptance)
     assert len(run.steps) == len(oracle.steps)
@@ -164,7 +170,7 @@ def workloads(draw: st.DrawFn, unit_tokens: int = 0, given_cache: bool = False) 
 
 @st.composite
 def cases(
-    draw: st.DrawFn, unit_blocks: int = 0, given_cache: bool = False, **fixed: Any
+    draw: st.DrawFn, unit_blocks: int = 0, given_cache: bool = False, warm: bool = False, **fixed: Any
 ) -> tuple[list[OracleJob], OracleLimits]:
     """Limits in which each request fits alone, tight enough to preempt; `fixed` may hold strategies."""
     rules = {name: draw(value) if isinstance(value, st.SearchStrategy) else value for name, value in fixed.items()}
@@ -175,6 +181,9 @@ def cases(
     rules["async_scheduling"] = rules.get("async_scheduling", False) and rules["policy"] == "continuous"
     rules["draft_tokens"] = drafts = len(rules.get("acceptance", ()))
     jobs = draw(workloads(rules.get("prefix_unit_tokens", 0), given_cache))
+    known = sorted({unit for job in jobs for unit in job.ids})
+    if warm and known:
+        rules["warm"] = tuple(draw(st.lists(st.sampled_from(known), max_size=12)))
     seqs = draw(st.integers(1, 6))
     longest = max(job.prompt_tokens + job.output_tokens - 1 for job in jobs)
     budget = (1 + drafts) * (draw(st.integers(1, seqs)) if drafts else seqs) + draw(st.integers(0, 40))
@@ -186,6 +195,7 @@ def cases(
         full_prompt_must_fit=draw(st.booleans()),
         concurrency=draw(st.sampled_from([0, 0, 1, 3])),
         turnaround_s=draw(st.sampled_from([0.0, 0.003, 0.03])),
+        stream_s=draw(st.sampled_from([0.0, 0.0, 0.0002, 0.002])),
         **rules,
     )
     alone = OracleEngine(limits).blocks_for(longest + drafts)
@@ -207,6 +217,8 @@ EVERYTHING = {
     "long_prefill_tokens": st.sampled_from([0, 0, 3, 10]),
     "chunked_prefill": st.booleans(),
     "admit_full_output": st.booleans(),
+    "least_free_blocks": st.sampled_from([0, 0, 5]),
+    "prompt_interval": st.sampled_from([0, 0, 3]),
     "acceptance": st.sampled_from([(), *CHANCES]),
     "expected_acceptance": st.booleans(),
     "host_units": st.sampled_from([0, 2, 9]),
@@ -220,12 +232,15 @@ RULES = {
     "W: whole prompts": cases(policy=MIXING, chunked_prefill=False),
     "F: prompts first": cases(policy="prompts-first"),
     "O: full output": cases(policy=MIXING, admit_full_output=True),
+    "M: margin": cases(policy=MIXING, least_free_blocks=st.integers(1, 20)),
+    "B: balanced prompts": cases(policy=MIXING, prompt_interval=st.integers(1, 8)),
     "D: dynamic batches": cases(policy="static", by_priority=st.booleans(), **BATCHES),
     "U: uncached": cases(policy="uncached", by_priority=st.booleans()),
     "G: given cache": cases(policy=MIXING, given_cache=True),
     "P: prefix cache": cases(policy=MIXING, unit_blocks=3),
     "P9: host": cases(policy=MIXING, unit_blocks=3, host_units=st.integers(1, 9)),
     "P10: given": cases(policy=MIXING, unit_blocks=3, host_units=st.sampled_from([0, 4]), given_cache=True),
+    "P11: warm": cases(policy=MIXING, unit_blocks=3, host_units=st.sampled_from([0, 4]), warm=True),
     "S: speculation": cases(policy=MIXING, acceptance=st.sampled_from(CHANCES), expected_acceptance=st.booleans()),
     "K: groups and windows": cases(policy=MIXING, groups=WINDOWED),
     "K: static": cases(policy="static", groups=WINDOWED, **BATCHES),
@@ -233,7 +248,7 @@ RULES = {
     "K: drafts": cases(policy=MIXING, groups=WINDOWED, acceptance=st.sampled_from(CHANCES)),
     "K: prefix cache": cases(policy=MIXING, groups=GROUPS, unit_blocks=3, host_units=st.sampled_from([0, 4])),
     "H: one-step lag": cases(policy="continuous", async_scheduling=True, by_priority=st.booleans()),
-    "everything": cases(unit_blocks=3, given_cache=True, **EVERYTHING),
+    "everything": cases(unit_blocks=3, given_cache=True, warm=True, **EVERYTHING),
 }
 
 

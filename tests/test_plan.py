@@ -6,8 +6,9 @@ import pytest
 
 import simulator
 from simulator import Scenario, Workload, compare, deploy, load_workload, own_offer, parse_slo
+from simulator.batches import Batch
 from simulator.deployment import default_layout
-from simulator.estimate import Batch, estimate
+from simulator.estimate import estimate
 from simulator.lengths import Fixed, Independent
 from simulator.model import load_model
 from simulator.plan import answer, capacity

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from simulator.report import statistic
-from simulator.roofline import StepTable
 from simulator.simulate import Run, simulate
 from simulator.state import CONTINUOUS, Limits
+from simulator.statistic import statistic
+from simulator.steps import StepTable
 from simulator.workload import Requests
 
 Floats = npt.NDArray[np.float64]

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from simulator.errors import InfercastError
 from simulator.queueing import QueueEstimate, erlang_c, m_g_1_wait_s, m_m_c_wait_s
-from simulator.report import statistic, summarize
-from simulator.roofline import StepTable
+from simulator.report import summarize
 from simulator.simulate import simulate
 from simulator.state import CONTINUOUS, Limits
+from simulator.statistic import statistic
+from simulator.steps import StepTable
 from simulator.workload import OpenLoop, Requests
 
 

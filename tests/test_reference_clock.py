@@ -26,9 +26,9 @@ from simulator.reference.device import Device  # noqa: E402
 from simulator.reference.engine import Executor, engine_limits, random_prompts, serve  # noqa: E402
 from simulator.reference.gguf_file import stored_name, unpermuted  # noqa: E402
 from simulator.reference.transformer import Build, Transformer  # noqa: E402
-from simulator.roofline import StepTable  # noqa: E402
 from simulator.simulate import simulate  # noqa: E402
 from simulator.steplog import read_log  # noqa: E402
+from simulator.steps import StepTable  # noqa: E402
 from simulator.work import Counts, Layout, Sequence, count  # noqa: E402
 from simulator.workload import Requests  # noqa: E402
 

@@ -7,11 +7,12 @@ import pytest
 
 from simulator.cost import bill, usd_per_million
 from simulator.errors import InfercastError
-from simulator.report import statistic, summarize, warm_up
-from simulator.roofline import StepTable
+from simulator.report import summarize
 from simulator.simulate import Run, simulate
 from simulator.slo import Slo, parse_slo
 from simulator.state import CONTINUOUS, Limits
+from simulator.statistic import statistic, warm_up
+from simulator.steps import StepTable
 from simulator.workload import Requests
 
 # A step takes 10 ms and each token of a prompt 1 ms more: every latency can be worked out by hand.

@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from oracle import OracleLimits, OracleResult, run_oracle
 
 from simulator import state, work
+from simulator.completion import complete
 from simulator.errors import WorkloadError
 from simulator.limits import refuse_endless
 from simulator.prefix import blocks_per_unit
 from simulator.queues import dequeue, enqueue
-from simulator.roofline import StepTable
-from simulator.scheduler import complete, schedule
+from simulator.scheduler import schedule
 from simulator.sharing import Prefixes
 from simulator.simulate import Run, opening, simulate
 from simulator.speculation import accepted, uniform
 from simulator.state import Limits, State, blocks
+from simulator.steps import StepTable
 from simulator.traces import read_trace
 from simulator.workload import Requests, Workload
 
@@ -252,6 +253,29 @@ def test_a_prompt_that_is_all_in_the_cache_has_one_token_to_compute():
     run = simulate(limits(num_blocks=100, max_num_batched_tokens=64, prefix_unit_tokens=16), TABLE, load)
     assert run.hit_tokens.tolist() == [0, 32]
     assert run.steps.prompt_tokens.tolist() == [33, 0, 1, 0]
+
+
+def test_a_warm_cache_saves_the_first_prompt_too_and_keeps_what_is_most_recent():
+    load = table_of([(0.0, 33, 2)])
+    warm = replace(Prefixes.of([[5, 6]]), warm=np.array([0, 1]))
+    run = simulate(limits(num_blocks=100, prefix_unit_tokens=16), TABLE, replace(load, prefixes=warm))
+    assert run.hit_tokens.tolist() == [32]
+    full = limits(num_blocks=10, prefix_unit_tokens=16)  # two units of four blocks fit, the least recent of three goes
+    more = replace(Prefixes.of([[5, 6], [7]]), warm=np.array([2, 0, 1]))
+    run = simulate(full, TABLE, replace(table_of([(0.0, 33, 2), (9.0, 17, 1)]), prefixes=more))
+    assert run.hit_tokens.tolist() == [32, 0]
+    with pytest.raises(WorkloadError, match="warm unit"):
+        replace(warm, warm=np.array([2]))
+
+
+def test_a_front_end_slower_than_the_engine_sets_the_rate():
+    """Four streams of 100 tokens at 1 ms a token: 0.4 s, of which the engine works less than 0.25."""
+    load = table_of([(0.0, 1, 100)] * 4, concurrency=4)
+    free, bound = (simulate(limits(stream_s=each, num_blocks=200), TABLE, load) for each in (0.0, 1e-3))
+    assert free.finished_s.max() < 0.25
+    assert bound.finished_s.max() == pytest.approx(0.4, rel=0.01)
+    assert bound.end_s == free.end_s  # the engine does not wait
+    assert bound.first_token_s[0] == free.first_token_s[0] + 4e-3
 
 
 @pytest.mark.parametrize("name", ["mooncake_fast25_conversation", "mooncake_fast25_synthetic"])

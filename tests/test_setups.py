@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from simulator.deployment import default_layout
 from simulator.engine import Engine
 from simulator.errors import ProfileError, WorkloadError
 from simulator.limits import limits
@@ -123,7 +124,8 @@ def test_limits_that_a_setup_states_come_before_those_of_scripts():
     [
         ({"notes": "AIC run", "input_tokens": 1024.0}, 32 + 1024 + 1000),
         ({"notes": "AIC run", "input_tokens": 4000.0, "output_tokens": 2000.0}, 32 + 4000 + 1500),
-        ({"notes": "IMX workload", "model": "Llama-3.x-70B", "devices": 8, "tp": 8}, 512 + 64 + 200),
+        ({"notes": "IMX workload", "model": "Llama-3.x-70B", "devices": 8, "tp": 8}, 16_384),
+        ({"notes": "IMX workload", "model": "gpt-oss-120b"}, 20_000),
     ],
 )
 def test_tensorrt_llm_computes_whole_prompts_where_its_scripts_leave_chunks_off(stated, tokens):
@@ -222,6 +224,33 @@ def test_each_rank_handles_its_own_sequences():
     assert host_s[0] == pytest.approx(overheads.step_s + 64 * overheads.sequence_s)
 
 
+# --------------------------------------------------------------------------------------- Google's recipes for Trillium
+
+TRILLIUM = {
+    "hardware": "Google TPU v6e (Trillium)",
+    "model": "Llama-3.3-70B",
+    "engine": "vLLM TPU",
+    "devices": 8,
+    "tp": 8,
+}
+TRILLIUM |= {"engine_version": "", "date": "2026-08", "source": "google-tpu-recipes", "weight_dtype": "bf16"}
+
+
+@pytest.mark.parametrize(("lengths", "tokens"), [((1000.0, 1000.0), 512), ((1800.0, 128.0), 2048)])
+def test_googles_recipe_sets_the_tokens_of_a_step_by_the_kind_of_load(lengths, tokens):
+    stated = dict(zip(("input_tokens", "output_tokens"), lengths, strict=True))
+    found = place(setup(**TRILLIUM, **stated)).deployment
+    assert (found.max_num_seqs, found.max_num_batched_tokens, found.memory_fraction) == (256, tokens, 0.98)
+    assert found.engine.async_scheduling
+    assert not found.engine.prefix_caching
+
+
+def test_vllms_own_benchmark_pools_the_gaps_of_all_requests():
+    """Steps with prompts are few and long: they raise the mean of every request, and not the median of all gaps."""
+    found = outcome(place(setup(**TRILLIUM, input_tokens=1000.0, output_tokens=200.0, concurrency=8)))
+    assert found.value("itl_ms", "p50") < 0.99 * found.value("tpot_ms", "p50")
+
+
 # ------------------------------------------------------------------------------- GeForce cards of arXiv:2601.09527
 
 RENTED = {"hardware": "RTX 5090", "model": "Qwen3-8B", "weight_dtype": "nvfp4", "cache_dtype": "bf16"}
@@ -262,7 +291,12 @@ def test_a_card_without_room_for_a_request_starts_again_with_an_fp8_cache_and_mo
     roomy, retried = (place(setup(**tight | {"hardware": each})).deployment for each in ("RTX 5090", tight["hardware"]))
     assert (roomy.layout.cache_dtype, roomy.memory_fraction) == ("bf16", 0.9)
     assert (retried.layout.cache_dtype, retried.memory_fraction) == ("fp8", 0.95)
-    assert memory_plan(retried).cache_tokens > 512 + 389
+    assert memory_plan(retried).cache_tokens > 4096
+
+
+@pytest.mark.parametrize(("tokens", "longest"), [(256.0, 4096), (2048.0, 4096), (8192.0, 9216), (32_768.0, 33_792)])
+def test_the_rented_servers_have_room_for_one_sequence_of_max_model_len(tokens, longest):
+    assert place(setup(**RENTED, input_tokens=tokens)).recipe.max_model_len == longest
 
 
 def test_inferencemax_lets_vllm_run_what_is_in_flight_and_no_more():
@@ -298,16 +332,25 @@ def test_inferencemax_lets_vllm_schedule_ahead_before_that_is_the_default(change
 
 
 @pytest.mark.parametrize(
-    ("model", "hardware", "quick", "share"),
+    ("model", "hardware", "version", "quick", "share"),
     [
-        ("Llama-3.x-70B", "AMD MI300X", True, 0.94),
-        ("Llama-3.x-70B", "AMD MI325X", False, 0.94),
-        ("gpt-oss-120b", "AMD MI300X", True, 0.95),
-        ("Llama-3.x-70B", "H100 SXM 80GB", False, 0.9),
+        ("Llama-3.x-70B", "AMD MI300X", "0.10.2", True, 0.94),
+        ("Llama-3.x-70B", "AMD MI325X", "0.10.2", False, 0.94),
+        ("gpt-oss-120b", "AMD MI300X", "0.14.0", True, 0.95),
+        ("gpt-oss-120b", "AMD MI325X", "0.14.0", False, 0.95),
+        ("gpt-oss-120b", "AMD MI325X", "0.17.0", True, 0.95),
+        ("Llama-3.x-70B", "H100 SXM 80GB", "0.10.2", False, 0.9),
     ],
 )
-def test_inferencemax_asks_for_quick_sums_on_mi300x_and_for_more_memory_on_amds(model, hardware, quick, share):
-    stated = {"model": model, "hardware": hardware, "weight_dtype": "", "devices": 8, "tp": 8}
+def test_inferencemax_asks_for_quick_sums_on_mi300x_and_for_more_memory_on_amds(model, hardware, version, quick, share):
+    stated = {
+        "model": model,
+        "hardware": hardware,
+        "engine_version": version,
+        "weight_dtype": "",
+        "devices": 8,
+        "tp": 8,
+    }
     found = place(setup(**stated, notes="IMX workload")).deployment
     assert found.memory_fraction == pytest.approx(share)
     assert (found.engine.kernels_on(found.hardware).reduced_bits == 4.5) == quick
@@ -324,6 +367,15 @@ def test_experts_stay_whole_where_devices_would_cut_a_block_of_scales(tp, weight
     """1,536 columns over eight devices are 192, one and a half blocks of 128."""
     stated = {"model": "MiniMax-M2.5", "hardware": "B200 SXM", "weight_dtype": weights, "devices": tp, "tp": tp}
     assert place(setup(**stated)).deployment.layout.ep == ep
+
+
+@pytest.mark.parametrize(("model", "kind"), [("DeepSeek-R1", "nvfp4-mlp"), ("Qwen3-235B-A22B", "nvfp4")])
+def test_fp4_is_that_of_the_published_checkpoint(model, kind):
+    """NVIDIA's of DeepSeek-R1 leaves attention in 16 bits."""
+    stated = {"model": model, "hardware": "B200 SXM", "devices": 8, "tp": 8}
+    found = [place(setup(**stated, weight_dtype=each)).deployment for each in ("fp4", "nvfp4")]
+    assert {each.layout.weight_dtype for each in found} == {kind}
+    assert default_layout(found[0].model, dtypes=("NVFP4", "")).weight_dtype == kind
 
 
 @pytest.mark.parametrize(

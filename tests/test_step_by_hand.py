@@ -9,9 +9,12 @@ import pytest
 from simulator.deployment import deploy
 from simulator.engine import load_engine
 from simulator.hardware import Achievable, DecodeAttention, Gemm, Hardware, PrefillAttention, load_hardware
+from simulator.kernels import Kernels
+from simulator.layers import MixtureOfExperts
 from simulator.model import Model, load_model
 from simulator.primitives import all_reduce, linear
-from simulator.roofline import Rates, StepModel
+from simulator.roofline import Rates
+from simulator.steps import StepModel
 from simulator.work import Counts, Experts, Layout, Sequence, count
 
 # One layer: hidden 16, two query heads and one KV head of 4, a gated feed-forward block of 24, 32 words; bf16.
@@ -236,9 +239,39 @@ def test_experts_touched():
 
 def test_a_step_reads_the_experts_that_it_touches():
     """Mixtral: 3 x 4,096 x 14,336 weights of 2 bytes an expert (352.3 MB); 4 tokens touch 5.46875 of 8."""
-    op = next(op for op in load_model("mixtral-8x7b").ops() if op.name == "routed experts")
-    read = op.bytes_read(Counts(steps=1, tokens=4)) - 4 * op.activation_bytes.tokens
+    ops = [op for op in load_model("mixtral-8x7b").ops() if op.experts]
+    read = sum(op.bytes_read(Counts(steps=1, tokens=4)) - 4 * op.activation_bytes.tokens for op in ops)
     assert read == pytest.approx(5.46875 * 352_321_536)
+
+
+def test_kernels_between_the_products_of_experts():
+    """Mixtral, 2 experts a token of width 14,336, bf16: the activation moves 3 widths, the sum reads 2 x 4,096."""
+    op = next(op for op in load_model("mixtral-8x7b").ops() if op.experts and op.rate == "stream")
+    assert op.activation_bytes.tokens == 2 * (3 * 14_336 + 4_096) * 2
+
+
+# Shares of max(memory, compute) that kernels reach at 1, 16, 256, 1,024, 4,096 and 16,384 tokens, medians over the
+# models of the tables (facts/efficiency.md); here DeepSeek-V3's 256 experts, 8 a token.
+EXPERT_TABLES = [
+    ("h100-sxm", "bf16", (0.73, 0.73, 0.84, 0.80, 0.56, 0.47)),
+    ("h100-sxm", "fp8", (0.59, 0.69, 0.81, 0.75, 0.63, 0.52)),
+    ("b200-sxm", "nvfp4", (0.26, 0.64, 0.78, 0.69, 0.46, 0.30)),
+]
+
+
+@pytest.mark.parametrize(("device", "stored", "shares"), EXPERT_TABLES)
+def test_experts_against_measured_kernels(device, stored, shares):
+    """With the rates of plain products, whose shares the tables reach within a third; nothing is fitted to them."""
+    hardware, layout = load_hardware(device), Layout(weight_dtype=stored)
+    block = MixtureOfExperts(kind="experts", experts=256, chosen=8, intermediate=2048)
+    ops = [op for op in block.ops(7168, layout) if op.experts]
+    rates, light = (Rates(hardware, Kernels(streams=True), light=each) for each in (False, True))
+    for tokens, share in zip((1, 16, 256, 1024, 4096, 16384), shares, strict=True):
+        counts = Counts(steps=1, tokens=float(tokens))
+        least = [light.cost(op, counts) for op in ops if op.rate == "gemm"]
+        ideal_s = max(sum(float(each.compute_s) for each in least), sum(float(each.memory_s) for each in least))
+        taken_s = sum(float(rates.cost(op, counts).seconds) for op in ops)
+        assert ideal_s / taken_s == pytest.approx(share, rel=1 / 3)
 
 
 # Payload in KiB, measured us (H100, TP 8, vLLM's own kernel: facts/efficiency.md), and how far the two-number fit

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from simulator.batches import Batch
 from simulator.cli import build
 from simulator.deployment import deploy
 from simulator.engine import engine_of, load_engine
 from simulator.errors import ProfileError
-from simulator.estimate import Batch, estimate
+from simulator.estimate import estimate
 from simulator.intervals import LEVELS, Residual, bounds, shipped, table
 from simulator.measurements import read_measurements
 from simulator.prediction import outcome, predict

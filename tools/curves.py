@@ -26,11 +26,13 @@ GRID = (-0.5, -0.15, 0.0, 0.15, 0.5)  # of ln(value); a curve is straight betwee
 REACH = 1.0  # of ln(value): where a curve is believed
 BATCHES, RUNS = 16, 8  # setups of a kind that are predicted at most: batches by the roofline, simulated runs
 WORKERS = 2
-TIMES = {"step_s", "sequence_s", "request_s", "cached_token_s"}
+TIMES = {"step_s", "sequence_s", "request_s", "cached_token_s", "ranks_s", "stream_s"}
 NEUTRAL = {  # where no parent says otherwise; any other share: 1
-    **{"step_s": 1e-3, "sequence_s": 1e-5, "request_s": 1e-2, "experts": 0.65, "quantized_experts": 0.65},
+    **{"step_s": 1e-3, "sequence_s": 1e-5, "request_s": 1e-2},
     **{"per_head": 1.0, "per_head_crowded": 0.3, "expert_tile": 32.0, "layer_launches": 60.0, "prompt_launch_s": 4e-5},
     "cached_token_s": 1e-8,
+    "ranks_s": 1e-2,
+    "stream_s": 5e-5,
 }
 Values = dict[str, float]
 Floats = npt.NDArray[np.float64]

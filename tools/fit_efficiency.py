@@ -74,14 +74,18 @@ def _times(text: str, values: Values, key: str) -> str:
 
 
 def _ruled(text: str, fit: Fit, values: Values) -> str:
-    """Change or add the kernels rule of a block's families; the general rule stands last."""
+    """Change or add the kernels rule of a block's families; the general rule stands last.
+
+    A rule that is added goes on from the one that held for them so far: the fit saw its switches and its other figures.
+    """
     found = re.search(r"^kernels:\n(?:[ #].*\n)*", text, re.MULTILINE)
     rules: list[Rule] = yaml.safe_load(found.group(0))["kernels"] if found else []
     families = list(fit.block.families)
     rule = next((each for each in rules if each.get("families", []) == families), None)
     if rule is None:
-        rule = {"families": families} if families else {}
-        rule |= {name: value for each in rules for name, value in each.items() if name in ("streams", "widened")}
+        known = ({"families": families, **each} for each in rules)
+        held = next((each for each in known if set(families) & set(each["families"])), {})
+        rule = {**held, "families": families} if families else {}
         rules = [rule, *rules] if families else [*rules, rule]
     seen = (fit.curves.placed[fit.curves.rows[at].id] for at in fit.seen)
     rule["fitted_on"] = sorted({placed.deployment.hardware.family for placed in seen})

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from simulator.batches import Batch
 from simulator.cli.intervals import IntervalOptions, Span, explained, intervals, spans
 from simulator.cli.options import BATCH, DeploymentOptions, Format, OutputFormat, grouped, techniques, whole
 from simulator.cli.output import (
@@ -27,7 +28,7 @@ from simulator.cli.output import (
     sweep,
 )
 from simulator.deployment import Deployment
-from simulator.estimate import Batch, Estimate, OpCost, Phase, estimate
+from simulator.estimate import Estimate, OpCost, Phase, estimate
 from simulator.intervals import Bracket
 from simulator.units import scaled
 

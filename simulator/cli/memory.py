@@ -16,6 +16,7 @@ from simulator.units import MIB, gibibytes
 CONVENTIONS = {
     "of_total": "cache = {fraction:g} x memory - all else",
     "of_free": "cache = {fraction:g} x (memory - all else)",
+    "of_rest": "cache = {fraction:g} x (memory - context) - weights",
 }
 SLOTS = ", of which a slot reserves its context"
 
@@ -83,6 +84,7 @@ def _ledger(plan: MemoryPlan) -> dict[str, Any]:
         "memory_bytes": plan.total_bytes,
         "weight_bytes": plan.weight_bytes,
         "draft_bytes": deployment.draft.weight_bytes,
+        "adapter_bytes": deployment.adapter_bytes,
         "host_bytes": plan.host_weight_bytes,
         "workspace_bytes": plan.workspace_bytes,
         "workspace_peak": "sampler" if plan.sampler_bytes > plan.activation_bytes else "activations",
@@ -124,6 +126,7 @@ LEDGER = (
     Column("memory_bytes", "memory", gibibytes),
     Column("weight_bytes", "weights", gibibytes),
     Column("draft_bytes", "  of which draft", gibibytes),
+    Column("adapter_bytes", "  of which adapters", gibibytes),
     Column("host_bytes", "  left on the host", gibibytes),
     Column("workspace_bytes", "workspace of a step", gibibytes),
     Column("workspace_peak", "  which peaks in the"),
@@ -141,7 +144,7 @@ LEDGER = (
     Column("max_num_batched_tokens", "max_num_batched_tokens", count),
     Column("fits", "fits", lambda value: "yes" if value else "NO"),
 )
-OPTIONAL = ("draft_bytes", "state_bytes", "host_bytes")  # shown where there are any
+OPTIONAL = ("draft_bytes", "adapter_bytes", "state_bytes", "host_bytes")  # shown where there are any
 SEQUENCES = (
     Column("sequence_tokens", "tokens each", count),
     Column("sequence_blocks", "blocks each", count),

@@ -28,7 +28,8 @@ from simulator.deployment import Deployment
 from simulator.explain import PARTS, saved_prefill_s
 from simulator.intervals import Bracket
 from simulator.plan import Scenario, binding
-from simulator.report import GROWING, QUANTILES, Report
+from simulator.report import GROWING, Report
+from simulator.statistic import QUANTILES
 from simulator.workload import ClosedLoop, Workload
 
 DEFINITIONS = (

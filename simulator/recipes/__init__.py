@@ -7,16 +7,17 @@ from simulator.hardware import Hardware
 from simulator.measurements import Setup
 from simulator.model import Model
 from simulator.recipes.aiconfigurator import Aiconfigurator
-from simulator.recipes.inferencemax import InferenceMax, MiniMaxScripts
+from simulator.recipes.inferencemax import DenseScripts, GptOssScripts, InferenceMax, MiniMaxScripts
 from simulator.recipes.mlperf import Mlperf
-from simulator.recipes.papers import Argonne, ConsumerCards, Splitwise
+from simulator.recipes.papers import Argonne, ConsumerCards, Splitwise, TpuRecipes
 from simulator.recipes.recipe import Recipe
 from simulator.recipes.trtllm_docs import TrtllmBench, TrtllmEvicting, TrtllmOffline, TrtllmTable
 
 __all__ = ["RECIPES", "Recipe", "recipe_of"]
 
 RECIPES: tuple[type[Recipe], ...] = (
-    *(MiniMaxScripts, InferenceMax, Aiconfigurator, Mlperf, Argonne, ConsumerCards, Splitwise),
+    *(MiniMaxScripts, DenseScripts, GptOssScripts, InferenceMax),
+    *(Aiconfigurator, Mlperf, Argonne, ConsumerCards, Splitwise, TpuRecipes),
     *(TrtllmBench, TrtllmTable, TrtllmEvicting, TrtllmOffline),
     Recipe,  # of every other
 )

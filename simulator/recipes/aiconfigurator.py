@@ -8,7 +8,9 @@ from simulator.work import Layout
 # engines a guess, from a comment there ("+1000 is for holding the largest isl"): with 1,500 two prompts of 1,024
 # tokens would share a step, and their TTFT is not that of two.
 GENERATED_SPARE, SWEPT_SPARE = 1_500, 1_000
-SWEPT_FRACTION = 0.80  # free_gpu_memory_fraction of its template for TensorRT-LLM 1.0.0rc3 (0.90 in that of 1.2)
+# free_gpu_memory_fraction of its template for TensorRT-LLM 1.0.0rc3 (0.90 in that of 1.2), which its generator calls
+# mem_fraction_static in SGLang (backend_config_mapping.yaml): a guess there, by what one H100 kept of 16-bit Qwen3-32B.
+SWEPT_FRACTION = 0.80
 
 
 class Aiconfigurator(Recipe):
@@ -41,10 +43,14 @@ class Aiconfigurator(Recipe):
 
     @property
     def rules(self) -> dict[str, object]:
-        """Whole prompts of TensorRT-LLM, and mixed steps of SGLang (`enable_mixed_chunk` in sglang.rule)."""
+        """Whole prompts of TensorRT-LLM, mixed steps of SGLang (`enable_mixed_chunk` in sglang.rule), no drift in vLLM.
+
+        A drift is of vLLM's own front end; here Dynamo's is in front, whose waves stay together: a guess.
+        """
         found: dict[str, object] = {"chunked_prefill": False} if self._computes_whole_prompts else {}
         mixed = {"policy": "continuous"} if self._is_generated and self._is_sglang else {}
-        return found | mixed
+        together = {"drift_tokens": 0} if self._keeps_prompts else {}
+        return found | mixed | together
 
     @property
     def fp8_dtype(self) -> str:
@@ -61,11 +67,30 @@ class Aiconfigurator(Recipe):
         return (self._is_generated and not self._is_sglang) or None
 
     def limits(self, layout: Layout) -> Limits:
-        """Return the tokens of a step that has room for one whole prompt."""
+        """Return the tokens of a step of TensorRT-LLM, with room for one whole prompt, and the memory of its sweeps."""
+        fraction = None if self._is_generated or self.setup.engine.startswith("vLLM") else SWEPT_FRACTION
         if not self._computes_whole_prompts:
-            return Limits()
-        spare, fraction = (GENERATED_SPARE, None) if self._is_generated else (SWEPT_SPARE, SWEPT_FRACTION)
+            return Limits(None, None, fraction)
+        spare = GENERATED_SPARE if self._is_generated else SWEPT_SPARE
         return Limits(None, self.setup.concurrency + self.setup.input_tokens + spare, fraction)
+
+    @property
+    def _keeps_prompts(self) -> bool:
+        """Whether it is vLLM, whose cache keeps prompts (benchmark/bench_run.sh.j2 and k8s_bench.yaml.j2, vllm.rule).
+
+        A guess for TensorRT-LLM: its template does not reuse blocks, its steps fit neither that nor a warm cache.
+        """
+        return self._is_generated and self.setup.engine.startswith("vLLM")
+
+    @property
+    def draws_prompts(self) -> bool:
+        """As AIPerf before 0.3 (dataset_manager.py of 0.2.0); 0.3 has them in turn, which fits less: a guess."""
+        return self._keeps_prompts
+
+    @property
+    def warming_requests(self) -> int:
+        """--warmup-request-count $(($concurrency*2)) of its script."""
+        return 2 * self.setup.concurrency if self._keeps_prompts else 0
 
     @property
     def distinct_prompts(self) -> int:

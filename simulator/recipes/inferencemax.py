@@ -6,15 +6,12 @@ from simulator.recipes.recipe import Limits, Load, Recipe
 from simulator.work import Layout
 
 SHORTEST = 0.8  # both lengths are drawn from [0.8, 1] x nominal (shared/measurements/README.md, pitfall 1)
-GRAPH_TOKENS = 2048  # max-cudagraph-capture-size of the scripts for gpt-oss
-GATHERED_STEPS = 20  # batch_wait_timeout_iters of the scripts for TensorRT-LLM
-AMD_TOKENS = 131_072  # max-num-batched-tokens of the scripts for dense models on AMD's
-DENSE_SHARE, GPT_OSS_SHARE = 0.94, 0.95  # gpu-memory-utilization of the same, and of those for gpt-oss
-BLACKWELL_SEQS = 512  # max-num-seqs of 70b_fp8_b200_docker.sh and gptoss_fp4_b200*.sh
+GRAPH_TOKENS = 2048  # max-cudagraph-capture-size, and cuda-graph-sizes before, of the scripts for gpt-oss and MiniMax
+BLACKWELL_SEQS = 512  # max-num-seqs of 70b_fp{4,8}_b200_docker.sh and gptoss_fp4_b200*.sh
 
 
 class InferenceMax(Recipe):
-    """A run of InferenceMAX's scripts."""
+    """A run of InferenceMAX's scripts; those of a model whose scripts were read are a class of their own."""
 
     @staticmethod
     def wrote(setup: Setup) -> bool:
@@ -22,75 +19,42 @@ class InferenceMax(Recipe):
         return "IMX workload" in setup.notes
 
     @property
-    def _is_vllm(self) -> bool:
+    def is_vllm(self) -> bool:
+        """Whether the engine is vLLM."""
         return self.setup.engine.lower().startswith("vllm")
 
     @property
-    def _is_dense(self) -> bool:
-        return "70b" in self.model.id
+    def is_tensorrt(self) -> bool:
+        """Whether the engine is TensorRT-LLM."""
+        return self.setup.engine.startswith("TensorRT")
 
     @property
-    def _is_gpt_oss(self) -> bool:
-        return "gpt-oss" in self.model.id
-
-    @property
-    def _is_amd(self) -> bool:
+    def is_amd(self) -> bool:
+        """Whether the device is AMD's."""
         return self.hardware.vendor == "AMD"
 
     @property
-    def _is_roomy(self) -> bool:
-        """Whether it is TensorRT-LLM without chunked prefill, its default: a step has room for the longest request."""
-        return self.setup.engine.startswith("TensorRT") and (self._is_dense or self._is_gpt_oss)
+    def is_blackwell(self) -> bool:
+        """Whether the device is of NVIDIA's Blackwell generation."""
+        return self.hardware.family == "blackwell"
 
     @property
     def decides_ahead(self) -> bool:
         """Whether it is vLLM: `--async-scheduling`, its default from 0.14 on, is set before.
 
-        70b_fp8_{h100,h200,mi300x,mi325x}_slurm.sh, 70b_fp8_b200_docker.sh and gptoss_fp4_*.sh; that the other scripts
-        do is a guess.
+        70b_fp8_{h100,h200,mi300x,mi325x}_slurm.sh, 70b_fp{4,8}_b200_docker.sh and gptoss_fp4_*.sh; that the other
+        scripts do is a guess.
         """
-        return self._is_vllm
-
-    @property
-    def rules(self) -> dict[str, object]:
-        """Whole prompts where steps are roomy; graphs and all-reduces of vLLM.
-
-        Larger graphs by gptoss_fp4_{h100,h200,b200}.sh, graphs of decodes alone by 70b_fp8_b200_docker.sh
-        (FULL_DECODE_ONLY, no splitting ops), all-reduces in 4 bits by 70b_fp8_mi300x_*.sh and gptoss_fp4_mi300x*.sh;
-        those of MI325X do not ask for them.
-        """
-        if self._is_roomy:
-            return {"chunked_prefill": False}
-        if not self._is_vllm:
-            return {}
-        if self._is_gpt_oss and not self._is_amd:
-            return {"graph_tokens": GRAPH_TOKENS, "graph_tokens_per_seq": 0}
-        if self._is_dense and self.hardware.family == "blackwell":
-            return {"graph_tokens": 0}
-        quick = (self._is_dense or self._is_gpt_oss) and self.hardware.id == "mi300x"
-        return {"quick_reduce": True} if quick else {}
+        return self.is_vllm
 
     @property
     def carries_fp8_cache(self) -> bool | None:
-        """As the scripts ask: on Blackwell, and elsewhere for dense checkpoints, quantised from 16 bits."""
-        if self.model.weight_dtype == "mxfp4":
-            return self.hardware.family == "blackwell"
-        return "fp8" not in self.model.weight_dtype or self.hardware.family == "blackwell" or None
+        """On Blackwell, and elsewhere for checkpoints that are not in fp8 from the start: a guess."""
+        return "fp8" not in self.model.weight_dtype or self.is_blackwell or None
 
     def limits(self, layout: Layout) -> Limits:
-        """Return `--max-num-seqs $CONC` of vLLM, and what else is not the engine's default."""
-        if self._is_roomy:  # for a dense model its longest context
-            longest = self.setup.input_tokens + self.setup.output_tokens + 200
-            return Limits(None, longest if self._is_dense else 20_000)
-        if not self._is_vllm:
-            return Limits()
-        if self._is_gpt_oss and self._is_amd:
-            return Limits(memory_fraction=GPT_OSS_SHARE)
-        if self._is_dense and self._is_amd:
-            return Limits(self.setup.concurrency, AMD_TOKENS, DENSE_SHARE)
-        if self.hardware.family == "blackwell" and (self._is_dense or self._is_gpt_oss):
-            return Limits(BLACKWELL_SEQS)
-        return Limits(self.setup.concurrency)
+        """`--max-num-seqs $CONC` of vLLM."""
+        return Limits(self.setup.concurrency if self.is_vllm else None)
 
     def load(self) -> Load | None:
         """Return lengths that are drawn from a range below the nominal ones."""
@@ -100,15 +64,97 @@ class InferenceMax(Recipe):
         low = [max(1, round(SHORTEST * each)) for each in (prompt, output)]
         return Load(Independent(Uniform(low[0], round(prompt)), Uniform(low[1], round(output))), 0.9 * output)
 
+
+class DenseScripts(InferenceMax):
+    """A run of 70b_fp{4,8}_*.sh, of 2025-10: vLLM 0.10.2 (0.10.1 on AMD's) and TensorRT-LLM 1.1.0rc2.
+
+    Llama left the runs then (pull request 149 of the repository). TensorRT-LLM's step has room for 16,384 tokens in
+    70b_fp4_b200_trt_docker.sh, the last of its scripts, and in all that were forked after the repository opened.
+    """
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of these scripts."""
+        return InferenceMax.wrote(setup) and "70b" in setup.model.lower()
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """Prompts stay whole in TensorRT-LLM; all-reduces in 4 bits; graphs of decodes alone on Blackwell.
+
+        The last by FULL_DECODE_ONLY and no splitting ops, VLLM_ROCM_QUICK_REDUCE_QUANTIZATION by 70b_fp8_mi300x_*.sh
+        and 70b_fp4_mi355x_slurm.sh; the others of AMD's do not ask for it.
+        """
+        if self.is_tensorrt:
+            return {"chunked_prefill": False}
+        if self.is_amd:
+            is_fp4 = "fp4" in self.setup.weight_dtype
+            return {"quick_reduce": self.hardware.id == "mi300x" or is_fp4}
+        return {"graph_tokens": 0} if self.is_blackwell else {}
+
+    @property
+    def carries_fp8_cache(self) -> bool | None:
+        """--kv-cache-dtype fp8."""
+        return True
+
+    def limits(self, layout: Layout) -> Limits:
+        """--max-num-seqs, --max-num-batched-tokens and --gpu-memory-utilization; --max_num_tokens of TensorRT-LLM."""
+        if self.is_tensorrt:
+            return Limits(None, 16_384)
+        if self.is_amd:
+            return Limits(self.setup.concurrency, 131_072, 0.94)
+        return Limits(BLACKWELL_SEQS) if self.is_blackwell else super().limits(layout)
+
     @property
     def gathered_steps(self) -> int:
-        """batch_wait_timeout_iters: 70b_*_trt_slurm.sh set it for 1,024 tokens each way on less than 8 devices.
+        """batch_wait_timeout_iters: 70b_*_trt_slurm.sh set 20 for 1,024 tokens each way on less than 8 devices.
 
         One of these steps a prompt waits for in any case, until it ends.
         """
         lengths = self.setup.input_tokens, self.setup.output_tokens
-        asked = self._is_dense and self._is_roomy
-        return GATHERED_STEPS - 1 if asked and lengths == (1024, 1024) and self.setup.tp < 8 else 0
+        return 20 - 1 if self.is_tensorrt and lengths == (1024, 1024) and self.setup.tp < 8 else 0
+
+
+class GptOssScripts(InferenceMax):
+    """A run of gptoss_fp4_*.sh, from vLLM 0.10.2 in 2025-10 to 0.18 in 2026-04, and of TensorRT-LLM from 1.1 to 1.3.
+
+    perf-changelog.yaml says when options came. Pieces of graphs without attention (PIECEWISE, vLLM 0.10.2 and 0.11.0)
+    count as whole graphs.
+    """
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of these scripts."""
+        return InferenceMax.wrote(setup) and "gpt-oss" in setup.model.lower()
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """Prompts stay whole in TensorRT-LLM; larger graphs on NVIDIA's, all-reduces in 4 bits on AMD's.
+
+        VLLM_ROCM_QUICK_REDUCE_QUANTIZATION is INT4 on MI300X, from vLLM 0.17 on (pull request 889) on the others too.
+        """
+        if self.is_tensorrt:
+            return {"chunked_prefill": False}
+        if self.is_amd:
+            return {"quick_reduce": self.hardware.id == "mi300x" or self.setup.engine_version >= "0.17"}
+        return {"graph_tokens": GRAPH_TOKENS, "graph_tokens_per_seq": 0} if self.is_vllm else {}
+
+    @property
+    def carries_fp8_cache(self) -> bool | None:
+        """On Blackwell; in vLLM from 0.11.2 on (pull request 273).
+
+        That rows of 2025-11 without a release are of 0.11.0 is a guess.
+        """
+        version, date = self.setup.engine_version, self.setup.date
+        is_early = version < "0.11.1" if version else "" < date < "2025-12"
+        return self.is_blackwell and not (self.is_vllm and is_early)
+
+    def limits(self, layout: Layout) -> Limits:
+        """--max-num-seqs and --gpu-memory-utilization; --max_num_tokens and the cache's share of TensorRT-LLM."""
+        if self.is_tensorrt:
+            return Limits(None, 20_000, 0.85)
+        if self.is_amd:
+            return Limits(memory_fraction=0.95)
+        return Limits(BLACKWELL_SEQS) if self.is_blackwell else super().limits(layout)
 
 
 class MiniMaxScripts(InferenceMax):
@@ -126,7 +172,7 @@ class MiniMaxScripts(InferenceMax):
     @property
     def _is_tuned(self) -> bool:
         """Whether it is on Blackwell with a release of 2026-04: larger graphs, two prompts a step, an fp8 cache."""
-        return self.hardware.family == "blackwell" and self.setup.engine_version.startswith("0.19")
+        return self.is_blackwell and self.setup.engine_version.startswith("0.19")
 
     @property
     def rules(self) -> dict[str, object]:

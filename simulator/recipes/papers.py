@@ -1,4 +1,4 @@
-"""Papers that publish their scripts or their data: consumer cards, Argonne's LLM-Inference-Bench, Splitwise."""
+"""Papers and recipes that publish their scripts or their data: consumer cards, Argonne, Splitwise, Google's TPUs."""
 
 from simulator.lengths import Ended, Fixed, Independent
 from simulator.measurements import Setup
@@ -6,6 +6,8 @@ from simulator.recipes.recipe import Limits, Load, Recipe
 from simulator.work import Layout
 
 RETRIED_FRACTION = 0.95  # --gpu-memory-utilization of the second start (`retried_fraction`)
+SHORT_CONTEXT = 4096  # max_model_len of its loads with prompts of 256 and 2,048 tokens (metadata.json)
+WARMING_REQUESTS = 5  # warmup_request_count in configs/template.yaml of the same
 ANSWER_LIMITS = 256, 512  # max_tokens of the loads of arXiv:2601.09527 (output_tokens_mean in benchmark_config.json)
 # Moved per logit where PyTorch sorts a vocabulary (aten/src/ATen/native/cuda/SortStable.cu, read 2026-11-22): indices
 # are written (8), fp32 keys counted (4) and moved with them in four passes of a radix sort (96) and one by sequence
@@ -13,6 +15,7 @@ ANSWER_LIMITS = 256, 512  # max_tokens of the loads of arXiv:2601.09527 (output_
 SORTED_BYTES = 156.0
 # Read off the measurements: what a straight line of latency over tokens leaves at no token
 FIRST_CALL_S, MII_FIRST_CALL_S = 18.0, 0.5
+TPU_FRACTION = 0.98  # --gpu-memory-utilization of the recipe for Llama 3 on Trillium
 ENDED_TOKENS = 600  # guess: where splitwise's texts end by themselves (350, 635, 580 and 651 tokens of Llama-2-70b)
 
 
@@ -29,23 +32,34 @@ class ConsumerCards(Recipe):
 
     @property
     def rules(self) -> dict[str, object]:
-        """Adapters where three in four requests ask for a low-rank one, each for one of three; a vocabulary sorted.
+        """Adapters where three in four requests ask for a low-rank one of `--max-loras 3`; a vocabulary sorted.
 
         vLLM 0.12 sorts it where a request has top-k or top-p, unless asked for FlashInfer's sampler
         (vllm/v1/sample/ops/topk_topp_sampler.py), and takes both from the checkpoint's generation_config.json where
         the client, as AIPerf, sends none. gpt-oss's has none (recalled).
         """
         sorted_bytes = 0.0 if "gpt-oss" in self.model.id else SORTED_BYTES
-        return {"adapters": "multi-LoRA" in self.setup.notes, "sorted_bytes": sorted_bytes}
+        return {"adapters": "multi-LoRA" in self.setup.notes, "max_loras": 3, "sorted_bytes": sorted_bytes}
 
     def limits(self, layout: Layout) -> Limits:
         """Return max_num_seqs, the requests in flight."""
         return Limits(self.setup.concurrency)
 
     @property
+    def max_model_len(self) -> int:
+        """--max-model-len: of the loads with long prompts it leaves 512 tokens beside the longest answer."""
+        longest = round(self.setup.input_tokens) + 2 * max(ANSWER_LIMITS)
+        return longest if self.setup.input_tokens > SHORT_CONTEXT else SHORT_CONTEXT
+
+    @property
     def retried_fraction(self) -> float:
         """The runner's second start."""
         return RETRIED_FRACTION
+
+    @property
+    def warming_requests(self) -> int:
+        """warmup_request_count of its configurations."""
+        return WARMING_REQUESTS
 
     def load(self) -> Load | None:
         """Return answers that may end before max_tokens."""
@@ -112,3 +126,32 @@ class Splitwise(Recipe):
     def output_tokens(self) -> float:
         """Tokens that a request generates."""
         return min(self.setup.output_tokens, ENDED_TOKENS)
+
+
+class TpuRecipes(Recipe):
+    """A run of Google's recipe for Llama 3 on eight chips of Trillium.
+
+    inference/trillium/vLLM/Llama3.x/README.md of github.com/AI-Hypercomputer/tpu-recipes, the commands of `vllm serve`
+    and its table of limits, as forks of 2026 hold them, read 2026-11-22.
+    """
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return setup.source.startswith("google-tpu-recipes")
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """`--async-scheduling`."""
+        return {"async_scheduling": True}
+
+    def limits(self, layout: Layout) -> Limits:
+        """Return what the table has: for 8B; for 70B where prompts are longer than answers, and where they are not."""
+        if "8b" in self.model.id:
+            return Limits(128, 1024, TPU_FRACTION)
+        return Limits(256, 2048 if self.setup.input_tokens > self.setup.output_tokens else 512, TPU_FRACTION)
+
+    @property
+    def pools_gaps(self) -> bool:
+        """As `vllm bench serve` does (vllm/benchmarks/serve.py: the median of the gaps of all requests)."""
+        return True

@@ -1,5 +1,6 @@
 """What a published source's scripts and configurations set for an engine and a load, where its rows do not say."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -116,6 +117,11 @@ class Recipe:
         )
 
     @property
+    def max_model_len(self) -> int:
+        """Tokens of one sequence that a server must have room for; where scripts are not known, of a request."""
+        return math.ceil(self.setup.input_tokens + self.setup.output_tokens)
+
+    @property
     def retried_fraction(self) -> float | None:
         """Share of the memory of the second start, with an fp8 cache, of a server that lacks it; None for no second."""
         return None
@@ -156,9 +162,24 @@ class Recipe:
         return int(self.setup.noted(r"(\d+) distinct prompts") or usual)
 
     @property
+    def draws_prompts(self) -> bool:
+        """Whether each request draws one of these prompts; else they come in turn, all before one comes again."""
+        return False
+
+    @property
+    def warming_requests(self) -> int:
+        """How many requests with these prompts the load generator sends before the run, and waits for."""
+        return 0
+
+    @property
     def gathered_steps(self) -> int:
         """For how many steps more the engine lets a prompt wait for others, before it computes them together."""
         return 0
+
+    @property
+    def pools_gaps(self) -> bool:
+        """Whether an ITL is of the gaps of all requests together, and not of each request's mean gap."""
+        return False
 
     @property
     def latency_limits_s(self) -> tuple[float, float] | None:

@@ -27,10 +27,10 @@ from simulator.reference.guard import Guard, Pulse, Timing, drift, other_process
 from simulator.reference.miniloads import LENGTHS, mini_loads
 from simulator.reference.probe import Probe, between, ceilings, ceilings_elsewhere
 from simulator.reference.transformer import Build, Transformer
-from simulator.roofline import StepModel, StepTable
 from simulator.simulate import simulate
 from simulator.state import Limits
 from simulator.steplog import StepLog, typical_steps
+from simulator.steps import StepModel, StepTable
 from simulator.work import Counts, Layout
 from simulator.workload import ClosedLoop, OpenLoop, Workload
 

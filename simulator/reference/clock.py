@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from simulator.roofline import StepTable
 from simulator.simulate import step_seconds
 from simulator.state import State
+from simulator.steps import StepTable
 
 Work = Callable[[], None]
 
