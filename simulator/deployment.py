@@ -118,7 +118,7 @@ class Deployment:
         """Bytes that one device keeps for low-rank adapters: max_loras of max_lora_rank, whatever is loaded."""
         if not self.engine.adapters:
             return 0.0
-        numbers = self.engine.max_loras * self.engine.max_lora_rank * adapter_parameters(self.ops, self.layout)
+        numbers = self.engine.max_loras * self.engine.max_lora_rank * adapter_parameters(self.ops)
         return numbers * self.layout.activation_bytes / self.layout.pp
 
     @property

@@ -177,8 +177,9 @@ def engine_of(name: str, version: str) -> Engine:
         raise ProfileError(f"no engine preset for {name!r}", "no name and no alias fits", nearest(name, known))
     family = sorted((each for each in presets if each.engine == known[alias]), key=lambda each: _numbers(each.version))
     text, older = f"{name[len(alias) :] if alias == known[alias] else ''} {version}", family
-    if stated := re.search(r"(?<![\d.-])\d+(\.\d+)+|\bb\d{4,}\b", text):  # b5921: a build of llama.cpp
-        release = _numbers(stated.group())  # "0.33" is any 0.33.x
+    own = rf"(?:(?<![\w.-])v?|{re.escape(known[alias])}[_-])(\d+(?:\.\d+)+)"  # not ROCm's in "rocm7.0.0_vllm_0.11.1"
+    if stated := re.search(rf"{own}|\b(b\d{{4,}})\b", text.lower()):  # b5921: a build of llama.cpp
+        release = _numbers(stated[1] or stated[2])  # "0.33" is any 0.33.x
         older = [each for each in family if _numbers(each.version)[: len(release)] <= release]
     elif stated := re.search(r"20\d\d(-\d\d)?", text):
         older = [each for each in family if each.since <= stated.group()]

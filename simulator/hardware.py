@@ -47,7 +47,7 @@ class Gemm(Strict):
     panel_bytes_per_s: BytesPerS | None = None
 
     def sharpness(self, op: Op) -> float:
-        """Return p; of routed experts EXPERTS_EXPONENT at most, who read their weights for few rows each."""
+        """Return p; of routed experts EXPERTS_EXPONENT at most, which read their weights for few rows each."""
         own = math.inf if self.exponent is None else float(self.exponent)
         return own if op.experts is None else min(own, EXPERTS_EXPONENT)
 

@@ -58,7 +58,8 @@ class Kernels(Strict):
     `compute`, `memory`: matrix products; `quantized`: a further share of the compute rate for those in fp8 and fp4,
     where no kernel of its own quantises their inputs (Format.scaled_late: the tables of products hold it);
     `unpacked`, `packed`: further shares of the two where weights are unpacked before they are multiplied; `experts`: a
-    further share of the compute rate for routed experts; `cache`: reading the cache; `attention`: prompts;
+    further share of the compute rate for routed experts, `block_experts` where their inputs in fp8 are scaled in blocks
+    (their two limits nearly add up: Gemm.sharpness); `cache`: reading the cache; `attention`: prompts;
     `half_length`: times the length at which a prompt's attention reaches half of its rate; `widened`: types, or
     formats, that weights are unpacked from, though the device could multiply them. `launch`: times the launch of a
     kernel alone, below 1 inside a captured graph, above 1 where a slow host launches; `split_launch`: times that again
@@ -83,8 +84,8 @@ class Kernels(Strict):
 
     `routes_apart`: of the kernels of routed experts only the two products start as those of their format do, which the
     quantising kernels are part of; what chooses, sorts, activates and sums starts as a product of 16 bits at most, as
-    Triton's and FlashInfer's do in vLLM (fused_moe; vllm-project/vllm pull request 42497 shows one layer); the latter
-    are TensorRT-LLM's.
+    Triton's and FlashInfer's do in vLLM (fused_moe; vllm-project/vllm pull request 42497 shows one layer); FlashInfer
+    has TensorRT-LLM's.
 
     `one_shot_tokens`: tokens up to which an all-reduce sends each device's share to all others at once (Links).
     `staged`: an all-reduce is one stage or two by its bytes, as vLLM's own kernel over NVLink (Links).
@@ -118,7 +119,7 @@ class Kernels(Strict):
     unpacked: Positive = UNITY
     packed: Positive = UNITY
     experts: Positive = EXPERTS
-    block_experts: Positive | None = None  # the same where inputs in fp8 are scaled in blocks, if it differs
+    block_experts: Positive | None = None  # None: as `experts`
     cache: Positive = UNITY
     attention: Positive = UNITY
     half_length: Number = UNITY

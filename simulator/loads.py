@@ -74,6 +74,8 @@ def _units(tokens: int, block: int) -> tuple[int, int]:
 
     >>> _units(8000, 16)  # 499 blocks lie before its last token
     (112, 71)
+    >>> _units(2000, 16)
+    (32, 62)
     """
     held = (tokens - 1) // block
     sizes = range(max(1, held // (2 * UNITS)), max(1, held // UNITS) + 1)

@@ -129,19 +129,18 @@ def adapters(ops: Ops) -> Ops:
     )
 
 
-def adapter_parameters(ops: Ops, layout: Layout) -> float:
+def adapter_parameters(ops: Ops) -> int:
     """Numbers of the low-rank adapters of these products, for each of their rank: one per input, one per output.
 
     vLLM keeps a first matrix for each of the projections that it fuses (`PACKED`). Those of routed experts and of the
     vocabulary are left out.
 
-    >>> layout = Layout()
-    >>> adapter_parameters((linear("down projection", (14336, 4096), layout),), layout)
-    18432.0
+    >>> adapter_parameters((linear("down projection", (14336, 4096), Layout()),))
+    18432
     """
-    numbers = 0.0
+    numbers = 0
     for op in filter(_is_adapted, ops):
-        inputs = float(op.activation_bytes.tokens) / layout.activation_bytes - op.columns
+        inputs = round(op.weight_bytes / number_format(op.format).size_bytes) // op.columns
         numbers += op.repeats * (PACKED.get(op.name, 1) * inputs + op.columns)
     return numbers
 

@@ -355,6 +355,8 @@ def test_products_in_fp8_read_weights_more_slowly_from_17_to_64_tokens(device, s
     assert kernel_s(65) == pytest.approx(kernel_s(16), rel=1e-3)
     assert kernel_s(17, "bf16") == pytest.approx(kernel_s(16, "bf16"), rel=1e-3)
     assert kernel_s(17, "fp8-block") == pytest.approx(kernel_s(16, "fp8-block"), rel=1e-3)
+    routed = next(op for op in load_model("mixtral-8x7b").ops(Layout(weight_dtype="fp8")) if op.experts)
+    assert rates.kernels.share_of_rows(routed, 17.0, load_hardware(device)) == 1.0
 
 
 @pytest.mark.parametrize(("apart", "starts_us"), [(False, 6 * 8.2), (True, 2 * 8.2 + 4 * 3.8)])
@@ -379,3 +381,5 @@ def test_experts_whose_inputs_are_scaled_in_blocks_have_a_share_of_their_own():
     assert shares(experts=0.9) == [0.9, 0.9, 0.9]
     assert shares(experts=0.9, block_experts=0.7) == [0.9, 0.9, 0.7]
     assert shares(quantized=1.2, block_experts=0.7) == [1.0, 1.2, 0.7]
+    unpacked = Kernels(block_experts=figure(0.7)).compute_share("bf16", ops["fp8-block"])
+    assert unpacked == 1.0  # where nothing multiplies fp8, no input is scaled

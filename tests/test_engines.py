@@ -11,9 +11,10 @@ from simulator.batches import Batch
 from simulator.cli import build
 from simulator.deployment import Deployment, Settings, default_layout, deploy
 from simulator.engine import KIND, Engine, engine_of, load_engine
-from simulator.errors import InfercastError, ProfileError, UnitError
+from simulator.errors import InfercastError, NotModelledError, ProfileError, UnitError
 from simulator.estimate import estimate
 from simulator.hardware import load_hardware
+from simulator.limits import limits
 from simulator.model import load_model
 from simulator.profile import names
 from simulator.spelling import OURS, configure, known_names
@@ -103,6 +104,19 @@ def test_a_limit_by_the_engines_own_name(engine, written, settings):
 def test_what_cannot_be_set_is_refused_in_three_parts(written, said):
     with pytest.raises(InfercastError, match=said):
         configure(load_engine("vllm"), Settings(), [written])
+
+
+@pytest.mark.parametrize("engine", ["static", "uncached"])
+@pytest.mark.parametrize(
+    "rule",
+    [{"long_prefill_tokens": 8}, {"admit_full_output": True}, {"least_free_share": 0.1}, {"prompt_interval": 3}],
+    ids=str,
+)
+def test_rules_of_other_policies_are_refused(engine, rule):
+    plain = deploy("llama-3.1-8b", "h100-sxm", engine)
+    assert limits(plain)
+    with pytest.raises(NotModelledError, match="limits of other policies"):
+        limits(replace(plain, engine=plain.engine.model_copy(update=rule)))
 
 
 def test_a_wait_has_a_unit():

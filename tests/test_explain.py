@@ -69,17 +69,6 @@ def test_a_prompt_pays_for_its_share_of_the_tokens():
     assert together.ttft["interference"] == pytest.approx([0.05 * 3 / 4, 0.05 / 4])
 
 
-def test_a_front_end_delays_what_is_seen_and_not_what_the_prompts_take():
-    sent = [0.0, 0.10, 0.15], [100, 50, 70], [4, 9, 5]
-    free, slow = (whole(run(*sent, max_num_batched_tokens=4096, stream_s=each)) for each in (0.0, 0.02))
-    parts, seen = split(free).e2el, split(slow).e2el
-    for part in ("queue", "prefill", "interference"):
-        assert seen[part] == pytest.approx(parts[part], abs=1e-12)
-    late_s = slow.run.finished_s - free.run.finished_s
-    assert late_s.min() > 0
-    assert seen["decode"] - parts["decode"] == pytest.approx(late_s)
-
-
 def test_a_preemption_is_redone():
     tight = run([0.0, 0.0], [16, 16], [20, 20], num_blocks=3)
     assert tight.preemptions.tolist() == [0, 1]
@@ -89,6 +78,20 @@ def test_a_preemption_is_redone():
 
 
 workloads = st.lists(st.tuples(st.floats(0, 0.3), st.integers(1, 120), st.integers(1, 60)), min_size=1, max_size=40)
+
+
+@given(workloads, st.sampled_from(sorted(POLICIES)), st.sampled_from([0.0007, 0.004, 0.03]))
+@settings(max_examples=60, deadline=None)
+def test_a_front_end_delays_what_is_seen_and_not_what_the_prompts_take(rows, policy, stream_s):
+    gaps, prompts, outputs = zip(*rows, strict=True)
+    sent, limits = list(np.cumsum(gaps)), {"policy": POLICIES[policy]}
+    free, slow = (whole(run(sent, prompts, outputs, **limits, stream_s=each)) for each in (0.0, stream_s))
+    parts, seen = split(free).e2el, split(slow).e2el
+    for part in ("queue", "prefill", "interference"):
+        assert seen[part] == pytest.approx(parts[part], abs=1e-9)
+    late_s = slow.run.finished_s - free.run.finished_s
+    assert late_s.min() > 0
+    assert seen["decode"] - parts["decode"] == pytest.approx(late_s)
 
 
 @given(workloads, st.sampled_from(sorted(POLICIES)), st.integers(12, 60), st.booleans())

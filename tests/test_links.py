@@ -47,8 +47,15 @@ def test_a_rank_computes_its_share_of_the_batch_with_all_of_its_weights():
 
 def test_tokens_travel_once_to_each_rank_of_their_experts_and_back():
     """2 of 8 experts on 4 ranks: 3 (1 - (3/4)^2) = 1.3125 other ranks; 64 tokens of 4,096 bf16 numbers on 4 devices."""
-    ways = [op for op in MIXTRAL.ops(Layout(ep=4, dp=4)) if op.rate == "all_to_all"]
-    assert [op.name for op in ways] == ["dispatch", "combine"]
+    ops = [op for op in MIXTRAL.ops(Layout(ep=4, dp=4)) if op.experts or op.rate == "all_to_all"]
+    assert [op.name for op in ops] == [
+        "dispatch",
+        "experts up",
+        "experts' activation and sum",
+        "experts down",
+        "combine",
+    ]
+    ways = [ops[0], ops[-1]]
     assert STEP.dot(ways[0].link_bytes) == 64 / 4 * 1.3125 * 4096 * 2
     reached = H100.achievable.all_reduce[4]
     each = STEP.dot(ways[0].link_bytes) / reached.bus_bytes_per_s + reached.latency_s
@@ -181,11 +188,25 @@ def test_vllms_all_reduce_has_a_barrier_more_where_it_is_long(kib, measured_us):
     assert float(found.latency_s + found.link_s) == pytest.approx(measured_us * 1e-6, rel=0.14)
 
 
-def test_two_devices_and_the_speed_of_light_know_no_stages():
-    for tp, light in ((2, False), (8, True)):
-        op = next(op for op in placed("llama-3.1-70b", tp=tp).ops if op.rate == "all_reduce")
-        plain, staged = (Links(H100, Kernels(staged=each), light=light).transfer(op, STEP) for each in (False, True))
-        assert plain == staged
+@pytest.mark.parametrize(("devices", "kib"), [(4, 512), (8, 256)])
+def test_two_stages_begin_at_a_size_of_its_own_for_each_group(devices, kib):
+    op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
+    plain, staged = (Links(H100, Kernels(staged=each), light=False) for each in (False, True))
+    short, long = (Counts(1.0, kib * 1024.0 - each) for each in (1, 0))
+    once = plain.transfer(op, short).link_s * devices / 2  # all to all others, and not two parts of it
+    assert staged.transfer(op, short).link_s == pytest.approx(once)
+    twice = plain.transfer(op, long)
+    assert staged.transfer(op, long).link_s == pytest.approx(twice.link_s + twice.latency_s)
+
+
+@pytest.mark.parametrize(("device", "tp", "light"), [("h100-sxm", 2, False), ("h100-sxm", 8, True), ("l40s", 4, False)])
+def test_two_devices_and_the_speed_of_light_and_pcie_know_no_stages(device, tp, light):
+    hardware, op = (
+        load_hardware(device),
+        next(op for op in placed("llama-3.1-70b", tp=tp).ops if op.rate == "all_reduce"),
+    )
+    plain, staged = (Links(hardware, Kernels(staged=each), light=light).transfer(op, STEP) for each in (False, True))
+    assert plain == staged
 
 
 @pytest.mark.parametrize("rule", [{"one_shot_tokens": figure(128)}, QUICK])

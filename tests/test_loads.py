@@ -63,6 +63,27 @@ def test_what_aiconfigurator_deploys_in_vllm_was_warmed_up_with_the_prompts_that
     assert not len(workload_of(place(setup(**other, concurrency=32))).prefixes.warm)
 
 
+RENTED = {"hardware": "RTX 5090", "model": "Qwen3-8B", "notes": "arXiv:2601.09527; AIPerf"}
+
+
+def test_five_requests_warm_a_rented_card_up_with_the_first_of_its_prompts():
+    """They are over before the run, which goes on with the prompts after them; a prompt's end is evicted first."""
+    prefixes = workload_of(place(setup(**RENTED, input_tokens=2048.0))).prefixes
+    prompts, units = prefixes.first // prefixes.count, prefixes.count[0]
+    warm = prefixes.warm.reshape(-1, units)
+    assert (np.diff(warm) == -1).all()
+    before = warm[:, -1] // units
+    assert sorted([*before, *prompts[: AIPERF_PROMPTS - 5]]) == list(range(AIPERF_PROMPTS))
+
+
+@pytest.mark.parametrize("distinct", [2, 3])
+def test_a_warm_cache_begins_with_prompts_in_the_order_of_their_last_use(distinct):
+    """Of five in turn, the one that is asked next has waited longest."""
+    given = setup(**{**RENTED, "notes": f"arXiv:2601.09527; {distinct} distinct prompts"})
+    prefixes = workload_of(place(given)).prefixes
+    assert prefixes.warm[0] // prefixes.count[0] == prefixes.first[0] // prefixes.count[0]
+
+
 def fresh_s(given: dict[str, object], concurrency: int) -> float:
     placed = place(setup(**given, concurrency=concurrency))
     engine = placed.deployment.engine.model_copy(update={"prefix_caching": False})
@@ -115,6 +136,7 @@ def test_tensorrt_in_inferencemax_gathers_short_prompts_for_twenty_steps_below_e
         ("H200 SXM", "0.13.0", "gpt-oss-120b", "mxfp4", "bf16"),
         ("B200 SXM", "0.13.0", "gpt-oss-120b", "mxfp4", "fp8"),
         ("B200 SXM", "0.11.0", "gpt-oss-120b", "mxfp4", "bf16"),
+        ("B200 SXM", "", "gpt-oss-120b", "mxfp4", "fp8"),
         ("H200 SXM", "0.10.2", "Llama-3.1-70B", "fp8", "fp8"),
     ],
 )
@@ -122,6 +144,12 @@ def test_inferencemax_caches_as_its_scripts_ask(hardware, version, model, weight
     stated = {"weight_dtype": "fp8" if weights == "fp8" else "fp4", "engine_version": version}
     layout = place(setup(**IMX, hardware=hardware, model=model, **stated, tp=2, devices=2)).deployment.layout
     assert (layout.weight_dtype, layout.cache_dtype) == (weights, cache)
+
+
+@pytest.mark.parametrize(("date", "cache"), [("2025-11-02", "bf16"), ("2025-12-15", "fp8")])
+def test_the_cache_of_gpt_oss_is_that_of_the_date_where_no_release_is_stated(date, cache):
+    stated = {"hardware": "B200 SXM", "model": "gpt-oss-120b", "weight_dtype": "fp4", "engine_version": ""}
+    assert place(setup(**IMX, **stated, date=date)).deployment.layout.cache_dtype == cache
 
 
 def served(rate_per_s: float, load: str = "MLPerf Server (Poisson arrivals at target_qps)") -> Setup:

@@ -61,6 +61,21 @@ def test_adapters_have_room_whether_they_are_loaded_or_not(engine, slots, tp, pp
     assert replace(adapted, engine=wider).adapter_bytes == pytest.approx(bytes_ * 3 * 64 / (16 * slots))
 
 
+def test_the_inputs_and_outputs_of_both_products_of_experts_are_held_at_once():
+    """DeepSeek-R1 at tp 8: 8 experts a token, 7,168 in and 2 x 256 out, 256 in and 7,168 out, 16 bits; the residual."""
+    found = plan("deepseek-r1", "b200-sxm", tp=8)
+    assert found.activation_bytes == 16_384 * 2 * (8 * (7168 + 512 + 256 + 7168) + 2 * 7168)
+
+
+def test_ranks_of_data_parallel_attention_hold_whole_adapters():
+    """Each has all of attention's and of the shared expert's, as one device alone has; experts have none."""
+    model = load_model("deepseek-v3")
+    alone, ranks = (default_layout(model, dp=each, ep=each) for each in (1, 8))
+    engine = load_engine("vllm").model_copy(update={"adapters": True})
+    found = [replace(deploy("deepseek-v3", "b200-sxm", layout=each), engine=engine) for each in (alone, ranks)]
+    assert found[0].adapter_bytes == found[1].adapter_bytes > 0
+
+
 def test_tensorrt_llms_convention_by_hand():
     found = plan("llama-3.1-8b", "h100-sxm", "tensorrt-llm")
     free = 79.22 * GIB - 2 * 8_030_261_248 - 1 * GIB - 0.6 * GIB - 2048 * 128_256 * 4 * 2

@@ -136,10 +136,22 @@ def test_prompts_of_an_amd_run_wait_for_room():
     requests = replace(workload_of(placed), request_count=6_000, arrivals=ClosedLoop(6_000)).requests()
     allowed, table = limits(placed.deployment, requests), placed.deployment.step_table()
     with_room, without = (simulate(each, table, requests) for each in (allowed, allowed._replace(least_free_blocks=0)))
+    assert allowed.least_free_blocks == -(-31 * allowed.num_blocks // 100)
     assert with_room.steps.prompt_tokens.sum() == requests.prompt_tokens.sum()
     assert without.steps.prompt_tokens.sum() > 1.5 * requests.prompt_tokens.sum()
     server = place(setup(**{**amd, "load": SERVER["load"]}, model="Llama-2-70b"))
     assert server.deployment.engine.least_free_share == 0.0
+    other = place(setup(**{**amd, "hardware": "AMD MI355X", "engine": "vLLM 0.9"}, model="Llama-2-70b"))
+    assert other.deployment.engine.least_free_share == 0.3
+
+
+@pytest.mark.parametrize(("hardware", "slowness"), [("B200 SXM", 1.0), ("GB200 NVL72", 2.5)])
+def test_ranks_of_attention_exchange_objects_in_each_step(hardware, slowness):
+    """On top of the host's own time, which a Grace CPU takes longer for."""
+    ranks = place(setup(**{**SERVER, **B200, "hardware": hardware}, model="DeepSeek-R1")).deployment
+    times, alone = ranks.engine.overheads, replace(ranks, layout=replace(ranks.layout, tp=8, dp=1))
+    assert alone.step_model().overheads.step_s >= slowness * times.step_s
+    assert ranks.step_model().overheads.step_s == alone.step_model().overheads.step_s + times.ranks_s > times.step_s
 
 
 def test_every_entry_is_of_a_known_model_with_limits():
@@ -166,6 +178,8 @@ def test_settings_of_an_entry_are_those_of_its_scenario():
     older = place(replace(server, hardware="H200 SXM", engine="TensorRT 10.2.0, CUDA 12.4")).deployment
     newer = place(replace(server, hardware="H200 SXM", engine="TensorRT 10.11, CUDA 12.9")).deployment
     assert (older.max_num_seqs, newer.max_num_seqs) == (896, 1536)
+    assert (older.engine.chunked_prefill, newer.engine.chunked_prefill) == (False, True)
+    assert (older.max_num_batched_tokens, older.memory_fraction) == (16_384, 0.9)
     rounds = "TensorRT 9.3.0, CUDA 12.2", "TensorRT 10.8, CUDA 12.8"
     layouts = [place(replace(server, hardware="H100 SXM 80GB", engine=each)).deployment.layout for each in rounds]
     assert [(each.tp, each.pp) for each in layouts] == [(2, 1), (1, 2)]

@@ -245,6 +245,23 @@ def test_the_counter_hash_is_its_definition(counts):
     assert uniform(*counts) == mixed / prime
 
 
+# ---------------------------------------------------------------- prompts that wait
+
+
+@pytest.mark.parametrize(("least", "step"), [(0, 1), (17, 1), (18, 9)])
+def test_prompts_wait_for_free_blocks_beside_what_runs(least, step):
+    """Eight tokens and a new one take three of 20 blocks, so 17 are free; after nine steps nothing runs."""
+    run = simulate(limits(least_free_blocks=least), TABLE, table_of([(0.0, 8, 9), (1e-9, 8, 2)]))
+    assert run.scheduled_s.tolist() == [0.0, run.steps.start_s[step]]
+
+
+def test_prompts_wait_for_steps_with_a_decode_and_come_together():
+    """Three such steps after the first prompt; then that of the second and third is itself the first of three."""
+    load = table_of([(0.0, 4, 20), (1e-9, 4, 20), (1e-9, 4, 20), (0.0045, 4, 1)])
+    run = simulate(limits(prompt_interval=3), TABLE, load)
+    assert run.scheduled_s.tolist() == run.steps.start_s[[0, 4, 4, 7]].tolist()
+
+
 # ---------------------------------------------------------------- shared prefixes
 
 
@@ -264,6 +281,9 @@ def test_a_warm_cache_saves_the_first_prompt_too_and_keeps_what_is_most_recent()
     more = replace(Prefixes.of([[5, 6], [7]]), warm=np.array([2, 0, 1]))
     run = simulate(full, TABLE, replace(table_of([(0.0, 33, 2), (9.0, 17, 1)]), prefixes=more))
     assert run.hit_tokens.tolist() == [32, 0]
+    oldest = replace(Prefixes.of([[7], [5, 6]]), warm=np.array([0, 1, 2]))
+    run = simulate(full, TABLE, replace(table_of([(0.0, 17, 1), (9.0, 33, 2)]), prefixes=oldest))
+    assert run.hit_tokens[0] == 0
     with pytest.raises(WorkloadError, match="warm unit"):
         replace(warm, warm=np.array([2]))
 

@@ -13,6 +13,7 @@ from simulator.loads import workload_of
 from simulator.measurements import Setup, read_measurements
 from simulator.memory import memory_plan
 from simulator.prediction import outcome
+from simulator.profile import Figure
 from simulator.recipes import RECIPES, Recipe
 from simulator.recipes.trtllm_docs import BENCH_REQUESTS
 from simulator.setups import place
@@ -134,10 +135,30 @@ def test_tensorrt_llm_computes_whole_prompts_where_its_scripts_leave_chunks_off(
     assert place(setup(**stated | {"engine": "SGLang", "engine_version": "0.5.6"})).deployment.engine.chunked_prefill
 
 
-@pytest.mark.parametrize(("prompt", "share"), [(1024.0, 0.8), (4000.0, 0.9)])
-def test_aiconfigurators_sweeps_leave_a_fifth_of_the_memory(prompt, share):
-    found = place(setup(engine="TensorRT-LLM", engine_version="1.0", notes="AIC run", input_tokens=prompt)).deployment
+@pytest.mark.parametrize(
+    ("engine", "version", "prompt", "share"),
+    [("TensorRT-LLM", "1.0", 1024.0, 0.8), ("TensorRT-LLM", "1.0", 4000.0, 0.9), ("SGLang", "0.5.6", 1024.0, 0.8)],
+)
+def test_aiconfigurators_sweeps_leave_a_fifth_of_the_memory(engine, version, prompt, share):
+    found = place(setup(engine=engine, engine_version=version, notes="AIC run", input_tokens=prompt)).deployment
     assert found.memory_fraction == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("prompt", "drift"), [(1024.0, 8), (4000.0, 0)])
+def test_waves_stay_together_where_dynamo_is_in_front(prompt, drift):
+    assert place(setup(notes="AIC run", input_tokens=prompt)).deployment.engine.drift_tokens == drift
+
+
+def test_a_front_end_bounds_the_rate_but_not_the_speed_of_light():
+    placed = place(setup(engine="SGLang", engine_version="0.5.6"))
+    engine = placed.deployment.engine
+    assert limits(placed.deployment).stream_s == engine.overheads.stream_s > 0
+    overheads = engine.overheads.model_copy(update={"stream_s": Figure(0.01, engine.overheads.stream_s.source)})
+    slow = replace(placed.deployment, engine=engine.model_copy(update={"overheads": overheads}))
+    tpot_s = [outcome(placed._replace(deployment=each)).tpot_s["mean"] for each in (placed.deployment, slow)]
+    assert tpot_s[0] < 0.9 * 32 * 0.01 < tpot_s[1]  # of 32 streams
+    light = [outcome(placed._replace(deployment=each), light=True) for each in (placed.deployment, slow)]
+    assert light[0].e2el_s == light[1].e2el_s
 
 
 @pytest.mark.parametrize(
@@ -243,6 +264,8 @@ def test_googles_recipe_sets_the_tokens_of_a_step_by_the_kind_of_load(lengths, t
     assert (found.max_num_seqs, found.max_num_batched_tokens, found.memory_fraction) == (256, tokens, 0.98)
     assert found.engine.async_scheduling
     assert not found.engine.prefix_caching
+    small = place(setup(**TRILLIUM | {"model": "Llama-3.1-8B"}, **stated)).deployment
+    assert (small.max_num_seqs, small.max_num_batched_tokens, small.memory_fraction) == (128, 1024, 0.98)
 
 
 def test_vllms_own_benchmark_pools_the_gaps_of_all_requests():
@@ -265,6 +288,12 @@ def test_the_scripts_of_the_rented_cards_cap_sequences_and_answers():
     assert requests.output_tokens.max() == 512
     short = place(setup(**RENTED | {"output_tokens": 256.0}))
     assert workload_of(short).requests().output_tokens.max() == 256
+
+
+def test_servers_of_adapters_have_room_for_three():
+    adapted = place(setup(**RENTED | {"notes": f"{RENTED['notes']}; multi-LoRA"})).deployment
+    assert (adapted.engine.adapters, adapted.engine.max_loras) == (True, 3)
+    assert adapted.adapter_bytes > 0 == place(setup(**RENTED)).deployment.adapter_bytes
 
 
 @pytest.mark.parametrize(("model", "vocab"), [("Qwen3-8B", 151_936), ("gpt-oss-20b", 0)])
@@ -339,6 +368,7 @@ def test_inferencemax_lets_vllm_schedule_ahead_before_that_is_the_default(change
         ("gpt-oss-120b", "AMD MI300X", "0.14.0", True, 0.95),
         ("gpt-oss-120b", "AMD MI325X", "0.14.0", False, 0.95),
         ("gpt-oss-120b", "AMD MI325X", "0.17.0", True, 0.95),
+        ("gpt-oss-120b", "AMD MI325X", "rocm7.0.0_vllm_0.11.1_20", False, 0.95),
         ("Llama-3.x-70B", "H100 SXM 80GB", "0.10.2", False, 0.9),
     ],
 )
@@ -397,3 +427,8 @@ def test_inferencemax_serves_minimax_as_the_script_of_its_date_says(
     found = place(setup(**stated, **lengths, engine_version=version, notes="IMX workload")).deployment
     assert (found.layout.cache_dtype, found.graph_tokens) == (cache, graph_tokens)
     assert (found.max_num_seqs, found.max_num_batched_tokens, found.memory_fraction) == limits
+
+
+def test_a_papers_number_beside_a_date_is_no_release():
+    stated = {"source": "splitwise-sim", "engine": "vLLM", "engine_version": "2023", "hardware": "A100 SXM 80GB"}
+    assert place(setup(**stated, date="2023-11 (paper arXiv:2311.18677)")).deployment.engine.id == "vllm-0.2"

@@ -244,6 +244,14 @@ def test_a_step_reads_the_experts_that_it_touches():
     assert read == pytest.approx(5.46875 * 352_321_536)
 
 
+@pytest.mark.parametrize(("own", "of_experts"), [(None, 1.2), (4.0, 1.2), (1.0, 1.0)])
+def test_the_two_limits_of_experts_nearly_add_up(own, of_experts):
+    gemm = load_hardware("h100-sxm").achievable.gemm["bf16"].model_copy(update={"exponent": own})
+    ops = load_model("mixtral-8x7b").ops()
+    assert {gemm.sharpness(op) for op in ops if op.experts} == {of_experts}
+    assert {gemm.sharpness(op) for op in ops if not op.experts} == {own or float("inf")}
+
+
 def test_kernels_between_the_products_of_experts():
     """Mixtral, 2 experts a token of width 14,336, bf16: the activation moves 3 widths, the sum reads 2 x 4,096."""
     op = next(op for op in load_model("mixtral-8x7b").ops() if op.experts and op.rate == "stream")

@@ -140,6 +140,10 @@ def test_the_load_says_the_regime(tmp_path, row, regime):
         ("vLLM", "0.19.0", "vllm-0.19"),
         ("vLLM", "vLLM ~0.5-0.6", "vllm-0.5"),
         ("vLLM", "2023", "vllm-0.2"),
+        ("vLLM", "v0.19.0-cu130", "vllm-0.19"),
+        ("vLLM", "rocm7.0.0_vllm_0.11.1_20251103", "vllm-0.8"),  # of an image, whose ROCm has a release, too
+        ("vLLM", "rocm7.0_ubuntu_22.04_vll 2025-11-02", "vllm-0.8"),
+        ("vLLM", "nightly-5b8c30d62b754b57 2026-04-03", "vllm-0.19"),
         ("vLLM 0.6.5.dev964+mlperf50, Pytorch 2.7.0a0", "2025-04", "vllm-0.5"),
         ("TensorRT-LLM + Triton", "0.14.0", "tensorrt-llm-0.11"),
         ("TensorRT 10.11, CUDA 12.9", "2025-09", "tensorrt-10.8"),

@@ -135,7 +135,7 @@ class GptOssScripts(InferenceMax):
         if self.is_tensorrt:
             return {"chunked_prefill": False}
         if self.is_amd:
-            return {"quick_reduce": self.hardware.id == "mi300x" or self.setup.engine_version >= "0.17"}
+            return {"quick_reduce": self.hardware.id == "mi300x" or "0.17" <= self.setup.engine_version < "1"}
         return {"graph_tokens": GRAPH_TOKENS, "graph_tokens_per_seq": 0} if self.is_vllm else {}
 
     @property

@@ -61,7 +61,8 @@ class Recipe:
     @property
     def preset(self) -> tuple[str, str]:
         """Name and release of the engine, and the date, which counts where no release is stated (or a nightly one)."""
-        return self.setup.engine or "vllm", f"{self.setup.engine_version} {self.setup.date}"
+        day = self.setup.date.partition(" ")[0]  # (a paper's number may follow)
+        return self.setup.engine or "vllm", f"{self.setup.engine_version} {day}"
 
     @property
     def decides_ahead(self) -> bool:
