@@ -11,6 +11,7 @@ from simulator.simulate import Run
 from simulator.slo import Slo
 from simulator.statistic import QUANTILES, Floats, Statistic, statistic, warm_up
 
+SAME_S = 1e-9  # moments nearer than that are one
 GROWING = ("ttft", "e2el", "queue")  # with the queue; TPOT and ITL of a full engine settle
 
 
@@ -25,6 +26,28 @@ def latencies_s(
     gaps = np.where(outputs > 1, outputs - 1, 1)
     tpot = np.where(outputs > 1, (last_s - first_s) / gaps, np.nan)
     return {"ttft": first_s - arrival_s, "tpot": tpot, "e2el": last_s - arrival_s}
+
+
+def gaps_of_steps(run: Run, since_s: float) -> tuple[Floats, Floats]:
+    """Return the gaps before the tokens of decode steps from a moment on, in seconds, and how many sequences have each.
+
+    A sequence waits from the decode step before, or from its first token, through the steps of prompts between. Where
+    several steps run at once (pipelines, fleets), or sequences were put back, a gap is the step's own seconds. Gaps are
+    those of the engine: what a front end delays (Limits.stream_s) is in TTFT and TPOT alone.
+    """
+    steps = run.steps[run.steps.decodes > 0]
+    if run.engines > 1 or run.preemptions.any() or not len(steps):
+        kept = steps[steps.start_s >= since_s]
+        return kept.seconds.copy(), kept.decodes.astype(np.float64)
+    ends_s = steps.start_s + steps.seconds
+    gaps = np.diff(ends_s, prepend=steps.start_s[0])
+    first_s = run.first_token_s[run.requests.output_tokens > 1]
+    joined = np.searchsorted(steps.start_s, first_s - SAME_S)  # the decode step after each first token
+    first_s, joined = first_s[joined < len(steps)], joined[joined < len(steps)]
+    stayed = np.maximum(steps.decodes - np.bincount(joined, minlength=len(steps)), 0).astype(np.float64)
+    kept, new = steps.start_s >= since_s, steps.start_s[joined] >= since_s
+    gaps = np.concatenate([gaps[kept], (ends_s[joined] - first_s)[new]])
+    return gaps, np.concatenate([stayed[kept], np.ones(int(new.sum()))])
 
 
 @dataclass(frozen=True)
@@ -66,14 +89,15 @@ class Report:
         return found | {name: statistic(latencies[name]) for name in ("e2el", "queue")}
 
     def _gaps(self) -> Statistic:
-        """Pool the gaps between tokens over requests: a step is one gap for each sequence that decodes in it.
+        """Pool the gaps between tokens over requests, each decode step being one for each sequence in it.
 
         A gap that a preemption widened is counted at its mean per preempted request.
         """
-        steps = self.run.steps[self.run.steps.start_s >= self.run.requests.arrival_s[self.skipped]]
-        stalls = self.run.preemptions > 0
-        gaps = np.concatenate([steps.seconds, self.run.stalled_s[stalls] / self.run.preemptions[stalls]])
-        weights = np.concatenate([steps.decodes, self.run.preemptions[stalls]]).astype(np.float64)
+        run = self.run
+        stalls = run.preemptions > 0
+        gaps, weights = gaps_of_steps(run, float(run.requests.arrival_s[self.skipped]))
+        gaps = np.concatenate([gaps, run.stalled_s[stalls] / run.preemptions[stalls]])
+        weights = np.concatenate([weights, run.preemptions[stalls].astype(np.float64)])
         if not weights.sum():
             return statistic(np.empty(0))
         order = np.argsort(gaps, kind="stable")
@@ -101,8 +125,9 @@ class Report:
 
     @property
     def duration_s(self) -> float:
-        """From the first counted arrival to the end of the last step."""
-        return self.run.end_s - float(self.run.requests.arrival_s[self.skipped])
+        """From the first counted arrival to the end of the last step, or until users have all that it made."""
+        end_s = max(self.run.end_s, float(np.nanmax(self.run.finished_s, initial=0.0)))
+        return end_s - float(self.run.requests.arrival_s[self.skipped])
 
     @property
     def completed(self) -> int:

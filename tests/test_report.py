@@ -10,7 +10,7 @@ from simulator.errors import InfercastError
 from simulator.report import summarize
 from simulator.simulate import Run, simulate
 from simulator.slo import Slo, parse_slo
-from simulator.state import CONTINUOUS, Limits
+from simulator.state import CONTINUOUS, PROMPTS_FIRST, Limits
 from simulator.statistic import statistic, warm_up
 from simulator.steps import StepTable
 from simulator.workload import Requests
@@ -145,3 +145,19 @@ def test_bad_slos_are_refused_in_three_parts(text):
     assert caught.value.given
     assert caught.value.because
     assert caught.value.remedy
+
+
+def test_itl_waits_through_steps_of_prompts():
+    """Prompts first: request 0 makes no token while request 1's prompt is computed; each has its own gaps."""
+    found = run([0.0, 0.115], [100, 50], [4, 3], policy=PROMPTS_FIRST)
+    assert (found.steps.decodes == 0).sum() == 2  # two prompts, each in a step of its own
+    report = summarize(found, steady=False)
+    gaps = (found.finished_s - found.first_token_s).sum() / (3 + 2)
+    assert report.metrics["itl"]["mean"] == pytest.approx(gaps)
+    assert report.metrics["itl"]["p99"] == pytest.approx(0.010 + 0.060 + 0.010 - 0.010)
+
+
+def test_throughput_lasts_until_users_have_all_tokens():
+    shown = run([0.0] * 4, [100] * 4, [8] * 4, stream_s=0.05)
+    assert shown.finished_s.max() > shown.end_s
+    assert summarize(shown, steady=False).duration_s == pytest.approx(shown.finished_s.max())
