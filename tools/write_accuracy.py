@@ -28,7 +28,7 @@ WHY = {  # what was found behind groups that are far off
         "nvidia-aiconfigurator-silicon",
         "H200 SXM",
         "Llama-3.1-8B",
-    ): "tokenisation of 4,000 to 8,000 tokens in one thread; the streams of 512 clients saturate the front end",
+    ): "which prompts of 8,000 tokens are cached, and in which order they come",
     (
         "splitwise-sim",
         "A100 SXM 80GB",
