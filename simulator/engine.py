@@ -177,13 +177,22 @@ def engine_of(name: str, version: str) -> Engine:
         raise ProfileError(f"no engine preset for {name!r}", "no name and no alias fits", nearest(name, known))
     family = sorted((each for each in presets if each.engine == known[alias]), key=lambda each: _numbers(each.version))
     text, older = f"{name[len(alias) :] if alias == known[alias] else ''} {version}", family
-    own = rf"(?:(?<![\w.-])v?|{re.escape(known[alias])}[_-])(\d+(?:\.\d+)+)"  # not ROCm's in "rocm7.0.0_vllm_0.11.1"
-    if stated := re.search(rf"{own}|\b(b\d{{4,}})\b", text.lower()):  # b5921: a build of llama.cpp
-        release = _numbers(stated[1] or stated[2])  # "0.33" is any 0.33.x
+    if release := release_of(known[alias], text):  # "0.33" is any 0.33.x
         older = [each for each in family if _numbers(each.version)[: len(release)] <= release]
     elif stated := re.search(r"20\d\d(-\d\d)?", text):
         older = [each for each in family if each.since <= stated.group()]
     return older[-1] if older else family[0]
+
+
+def release_of(engine: str, text: str) -> tuple[int, ...]:
+    """Return the release of an engine that a text states, a build of llama.cpp (b5921) among them; () for none.
+
+    >>> release_of("vllm", "rocm7.0.0_vllm_0.11.1_20"), release_of("vllm", "nightly-5b8c30d")  # ROCm's is not it
+    ((0, 11, 1), ())
+    """
+    own = rf"(?:(?<![\w.-])v?|{re.escape(engine)}[_-])(\d+(?:\.\d+)+)"
+    stated = re.search(rf"{own}|\b(b\d{{4,}})\b", text.lower())
+    return _numbers(stated[1] or stated[2]) if stated else ()
 
 
 def _numbers(text: str) -> tuple[int, ...]:

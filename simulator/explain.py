@@ -10,7 +10,7 @@ import numpy.typing as npt
 from simulator.errors import NotModelledError
 from simulator.fleet import FleetRun
 from simulator.queueing import QueueEstimate
-from simulator.report import Report
+from simulator.report import ROUNDING_S, Report
 from simulator.simulate import Run
 from simulator.state import UNCACHED, Table
 from simulator.steps import StepTable
@@ -51,9 +51,6 @@ def by_engine(run: Run) -> Iterator[tuple[Table, npt.NDArray[np.bool_] | slice]]
         return
     for each in np.unique(run.steps.replica):
         yield run.steps[run.steps.replica == each], run.replica == each
-
-
-ROUNDING_S = 1e-9  # of sums of seconds, below any step
 
 
 class _Prompts:

@@ -11,7 +11,7 @@ from simulator.simulate import Run
 from simulator.slo import Slo
 from simulator.statistic import QUANTILES, Floats, Statistic, statistic, warm_up
 
-SAME_S = 1e-9  # moments nearer than that are one
+ROUNDING_S = 1e-9  # of sums of seconds, below any step
 GROWING = ("ttft", "e2el", "queue")  # with the queue; TPOT and ITL of a full engine settle
 
 
@@ -42,7 +42,7 @@ def gaps_of_steps(run: Run, since_s: float) -> tuple[Floats, Floats]:
     ends_s = steps.start_s + steps.seconds
     gaps = np.diff(ends_s, prepend=steps.start_s[0])
     first_s = run.first_token_s[run.requests.output_tokens > 1]
-    joined = np.searchsorted(steps.start_s, first_s - SAME_S)  # the decode step after each first token
+    joined = np.searchsorted(steps.start_s, first_s - ROUNDING_S)  # the decode step after each first token
     first_s, joined = first_s[joined < len(steps)], joined[joined < len(steps)]
     stayed = np.maximum(steps.decodes - np.bincount(joined, minlength=len(steps)), 0).astype(np.float64)
     kept, new = steps.start_s >= since_s, steps.start_s[joined] >= since_s

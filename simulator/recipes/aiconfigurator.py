@@ -35,11 +35,7 @@ class Aiconfigurator(Recipe):
 
         An older generator says so in a comment.
         """
-        return self.setup.engine.startswith("TensorRT") and bool(self.setup.concurrency)
-
-    @property
-    def _is_sglang(self) -> bool:
-        return self.setup.engine.lower().startswith("sglang")
+        return self.is_tensorrt and bool(self.setup.concurrency)
 
     @property
     def rules(self) -> dict[str, object]:
@@ -48,7 +44,7 @@ class Aiconfigurator(Recipe):
         A drift is of vLLM's own front end; here Dynamo's is in front, whose waves stay together: a guess.
         """
         found: dict[str, object] = {"chunked_prefill": False} if self._computes_whole_prompts else {}
-        mixed = {"policy": "continuous"} if self._is_generated and self._is_sglang else {}
+        mixed = {"policy": "continuous"} if self._is_generated and self.is_sglang else {}
         together = {"drift_tokens": 0} if self._keeps_prompts else {}
         return found | mixed | together
 
@@ -64,11 +60,11 @@ class Aiconfigurator(Recipe):
         The generator sets the format of its kernel tables, else 16 bits. vLLM's steps leave room for one of 8 bits
         only; SGLang's take 16, by kernels whose rates two models then agree about.
         """
-        return (self._is_generated and not self._is_sglang) or None
+        return (self._is_generated and not self.is_sglang) or None
 
     def limits(self, layout: Layout) -> Limits:
         """Return the tokens of a step of TensorRT-LLM, with room for one whole prompt, and the memory of its sweeps."""
-        fraction = None if self._is_generated or self.setup.engine.startswith("vLLM") else SWEPT_FRACTION
+        fraction = None if self._is_generated or self.is_vllm else SWEPT_FRACTION
         if not self._computes_whole_prompts:
             return Limits(None, None, fraction)
         spare = GENERATED_SPARE if self._is_generated else SWEPT_SPARE
@@ -80,7 +76,7 @@ class Aiconfigurator(Recipe):
 
         A guess for TensorRT-LLM: its template does not reuse blocks, its steps fit neither that nor a warm cache.
         """
-        return self._is_generated and self.setup.engine.startswith("vLLM")
+        return self._is_generated and self.is_vllm
 
     @property
     def draws_prompts(self) -> bool:
@@ -95,5 +91,5 @@ class Aiconfigurator(Recipe):
     @property
     def distinct_prompts(self) -> int:
         """Those of AIPerf; SGLang keeps its prompts only where they share a prefix (disable_prefix_cache)."""
-        usual = AIPERF_PROMPTS if self._is_generated and not self._is_sglang else 0
+        usual = AIPERF_PROMPTS if self._is_generated and not self.is_sglang else 0
         return super().distinct_prompts or usual

@@ -1,5 +1,6 @@
 """InferenceMAX: benchmarks/ of github.com/SemiAnalysisAI/InferenceX, read 2026-11-21 and 2026-11-22."""
 
+from simulator.engine import release_of
 from simulator.lengths import Independent, Uniform
 from simulator.measurements import Setup
 from simulator.recipes.recipe import Limits, Load, Recipe
@@ -19,14 +20,9 @@ class InferenceMax(Recipe):
         return "IMX workload" in setup.notes
 
     @property
-    def is_vllm(self) -> bool:
-        """Whether the engine is vLLM."""
-        return self.setup.engine.lower().startswith("vllm")
-
-    @property
-    def is_tensorrt(self) -> bool:
-        """Whether the engine is TensorRT-LLM."""
-        return self.setup.engine.startswith("TensorRT")
+    def release(self) -> tuple[int, ...]:
+        """The release of vLLM; () where none is stated."""
+        return release_of("vllm", self.setup.engine_version)
 
     @property
     def is_amd(self) -> bool:
@@ -135,7 +131,7 @@ class GptOssScripts(InferenceMax):
         if self.is_tensorrt:
             return {"chunked_prefill": False}
         if self.is_amd:
-            return {"quick_reduce": self.hardware.id == "mi300x" or "0.17" <= self.setup.engine_version < "1"}
+            return {"quick_reduce": self.hardware.id == "mi300x" or self.release >= (0, 17)}
         return {"graph_tokens": GRAPH_TOKENS, "graph_tokens_per_seq": 0} if self.is_vllm else {}
 
     @property
@@ -144,8 +140,8 @@ class GptOssScripts(InferenceMax):
 
         That rows of 2025-11 without a release are of 0.11.0 is a guess.
         """
-        version, date = self.setup.engine_version, self.setup.date
-        is_early = version < "0.11.1" if version else "" < date < "2025-12"
+        dated_early = not self.setup.engine_version and "" < self.setup.date < "2025-12"
+        is_early = () < self.release < (0, 11, 1) or dated_early
         return self.is_blackwell and not (self.is_vllm and is_early)
 
     def limits(self, layout: Layout) -> Limits:
@@ -172,7 +168,7 @@ class MiniMaxScripts(InferenceMax):
     @property
     def _is_tuned(self) -> bool:
         """Whether it is on Blackwell with a release of 2026-04: larger graphs, two prompts a step, an fp8 cache."""
-        return self.is_blackwell and self.setup.engine_version.startswith("0.19")
+        return self.is_blackwell and self.release[:2] == (0, 19)
 
     @property
     def rules(self) -> dict[str, object]:

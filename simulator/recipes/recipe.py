@@ -59,6 +59,21 @@ class Recipe:
     # --- the engine
 
     @property
+    def is_vllm(self) -> bool:
+        """Whether the engine is vLLM."""
+        return self.setup.engine.lower().startswith("vllm")
+
+    @property
+    def is_sglang(self) -> bool:
+        """Whether the engine is SGLang."""
+        return self.setup.engine.lower().startswith("sglang")
+
+    @property
+    def is_tensorrt(self) -> bool:
+        """Whether the engine is TensorRT-LLM."""
+        return self.setup.engine.startswith("TensorRT")
+
+    @property
     def preset(self) -> tuple[str, str]:
         """Name and release of the engine, and the date, which counts where no release is stated (or a nightly one)."""
         day = self.setup.date.partition(" ")[0]  # (a paper's number may follow)
