@@ -19,6 +19,7 @@ from statistics import median
 
 import numpy as np
 
+from simulator.arrivals import Arrivals, ClosedLoop, OpenLoop
 from simulator.deployment import deploy
 from simulator.fleet import Fleet, Pool, simulate_fleet
 from simulator.lengths import Fixed, Independent
@@ -28,7 +29,7 @@ from simulator.sharing import Prefixes
 from simulator.simulate import Run, simulate
 from simulator.state import PROMPTS_FIRST, STATIC, Limits
 from simulator.steps import StepTable
-from simulator.workload import Arrivals, ClosedLoop, OpenLoop, Requests, Workload
+from simulator.workload import Requests, Workload
 
 REPEATS = 5
 REQUESTS, LONG_REQUESTS, PLAIN_REQUESTS, MANY_REQUESTS = 100_000, 20_000, 300, 1_000_000

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import Any
 
 _ROOMS = {
+    "arrivals": ("ClosedLoop", "OpenLoop"),
     "autoscaler": ("Autoscaler", "Failure"),
     "clients": ("Clients",),
     "cost": ("Bill", "bill", "usd_per_million"),
@@ -19,7 +20,8 @@ _ROOMS = {
     "engine": ("Engine", "load_engine"),
     "errors": ("DoesNotFitError", "InfercastError", "NotModelledError", "ProfileError", "UnitError", "WorkloadError"),
     "explain": ("Explanation", "Split", "split"),
-    "fleet": ("Fleet", "FleetRun", "Pool", "simulate_fleet"),
+    "fleet": ("Fleet", "Pool", "simulate_fleet"),
+    "fleetrun": ("FleetRun",),
     "hardware": ("Hardware", "load_hardware"),
     "lengths": ("Fixed", "Independent", "LogNormal", "Uniform"),
     "memory": ("MemoryPlan", "memory_plan"),
@@ -38,7 +40,7 @@ _ROOMS = {
     "timeline": ("Timeline", "timeline_of"),
     "traces": ("Trace", "read_trace"),
     "work": ("Counts", "Layout", "Op", "Sequence", "count"),
-    "workload": ("ClosedLoop", "OpenLoop", "Requests", "Workload", "load_workload"),
+    "workload": ("Requests", "Workload", "load_workload"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 __all__ = sorted(_HOME)  # noqa: PLE0605  a list all the same

@@ -39,16 +39,16 @@ class Batch:
         return f"batch {self.size} x ({self.prompt_tokens:,} in + {self.output_tokens:,} out)"
 
 
-def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array) -> Counts:
+def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array, *, light: bool = False) -> Counts:
     """Count a decode step in which each request attends to so many tokens, its new one included; arrays are steps.
 
     With speculation a request computes its drafts too; without a cache it computes all its tokens anew; an engine with
-    buckets reads up to the next power of two.
+    buckets reads up to the next power of two, which at the speed of light nobody has to.
     """
     window, each = deployment.model.window, 1 + deployment.draft_tokens
     if deployment.engine.policy == "uncached":
         return _uncached_counts(batch, np.asarray(attended_tokens), window)
-    attended_tokens = _bucket(attended_tokens, deployment.engine.read_bucket, batch)
+    attended_tokens = attended_tokens if light else _bucket(attended_tokens, deployment.engine.read_bucket, batch)
     read = attended_tokens + deployment.draft_tokens
     seen = np.minimum(attended_tokens, window) + deployment.draft_tokens if window else read
     return Counts(

@@ -184,17 +184,17 @@ class Deployment:
         if self.layout.pp > 1:
             kernels = kernels.model_copy(update={"launch": kernels.launch * kernels.split_launch})
         by_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
-        times = {  # a rank's process handles the sequences of its own
-            name: getattr(engine.overheads, name) / self.layout.dp for name in ("sequence_s", "cached_token_s")
+        slowness = self._host_slowness if kernels.prompt_launch_s else 1.0  # it launches the sampler's in every step
+        overheads, ranks = engine.overheads, self.layout.dp  # a rank's process handles the sequences of its own
+        times = {
+            "step_s": overheads.step_s * slowness + (overheads.ranks_s if ranks > 1 else 0.0),
+            "sequence_s": overheads.sequence_s / ranks,
+            "cached_token_s": overheads.cached_token_s / ranks,
         }
-        if kernels.prompt_launch_s:  # by this host, which launches the sampler's in every step
-            times["step_s"] = engine.overheads.step_s * self._host_slowness
-        if self.layout.dp > 1:
-            times["step_s"] = times.get("step_s", engine.overheads.step_s) + engine.overheads.ranks_s
         return StepModel(
             self._step_ops(light=light),
             self.hardware,
-            engine.overheads.model_copy(update=times),
+            overheads.model_copy(update=times),
             light=light,
             kernels=kernels,
             draft_ops=self.draft.ops,

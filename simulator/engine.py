@@ -9,11 +9,12 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 from simulator.errors import ProfileError, nearest
 from simulator.hardware import DeviceClass, Hardware
 from simulator.kernels import FUSED, QUICK, Kernels, Overheads
-from simulator.profile import Bytes, Fraction, Number, Profile, Source, Strict, Whole, find, names
+from simulator.profile import Bytes, Figure, Fraction, Number, Profile, Source, Strict, Whole, find, names
 
 KIND = "engines"
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
+USUAL_RANK = Figure(16.0, Source(text="the adapters' own; vLLM keeps room for 16", date="", evidence="guess"))
 RECALLED = Source(text="rules as documented for the engine, recalled", date="", evidence="guess")
 
 
@@ -121,7 +122,7 @@ class Engine(Profile):
     sorted_bytes: Annotated[float, Field(ge=0.0)] = 0.0  # moved per logit to sort them; of measured loads alone
     adapters: bool = False  # products of low-rank adapters (LoRA) beside each of a layer's but the routed experts'
     max_loras: Annotated[int, Field(ge=1)] = 1  # adapters on the device at once
-    max_lora_rank: Annotated[int, Field(ge=1)] = 16  # columns of their matrices
+    max_lora_rank: Whole = USUAL_RANK  # columns of their matrices
     memory: MemoryRule
     overheads: Overheads
     kernels: tuple[Kernels, ...] = ()
@@ -156,9 +157,10 @@ class Engine(Profile):
 
 def load_engine(name: str) -> Engine:
     """Return an engine's preset: "vllm-0.33" by its file, or "vllm" for the newest version."""
-    versions = [each for each in names(KIND) if each.rpartition("-")[0] == name]
+    engines = {each: each.rpartition("-")[0] or each for each in names(KIND)}
+    versions = [each for each, engine in engines.items() if engine == name]
     newest = max(versions, key=lambda each: _numbers(each.rpartition("-")[2]), default=name)
-    return Engine.from_yaml(find(KIND, newest))
+    return Engine.from_yaml(find(KIND, newest, groups=engines.values()))
 
 
 def engine_of(name: str, version: str) -> Engine:

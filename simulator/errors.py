@@ -44,21 +44,18 @@ class NotModelledError(InfercastError):
     """Something real that infercast refuses by name rather than guess."""
 
 
-LISTED = 40  # names that a message holds at most
-
-
-def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
-    """Return "Nearest: a, b" for the known names closest to `name`, or the list of them when none is close.
+def nearest(name: str, known: Iterable[str], most: int = 40) -> str:
+    """Return "Nearest: a, b" for the known names closest to `name`, best first, or `most` of all where none is close.
 
     >>> nearest("l40", ["l40s", "l4", "h100-sxm"])
-    'Nearest: l4, l40s'
+    'Nearest: l40s, l4'
     """
     names = sorted(known)
-    close = get_close_matches(name.lower(), names, n=count, cutoff=0.5)
+    close = get_close_matches(name.lower(), names, n=3, cutoff=0.5)
     if close:
-        return f"Nearest: {', '.join(sorted(close))}"
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return f"Known: {', '.join(names[:LISTED])}{more}"
+        return f"Nearest: {', '.join(close)}"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"Known: {', '.join(names[:most])}{more}"
 
 
 def reason(error: Exception) -> str:

@@ -9,10 +9,11 @@ import numpy as np
 from simulator.batches import Batch, decode_counts, prefill_counts
 from simulator.deployment import Deployment
 from simulator.errors import DoesNotFitError, InfercastError
-from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
+from simulator.memory import MemoryPlan, memory_plan
+from simulator.misfit import refuse_misfit
 from simulator.roofline import Cost, mostly_bound
 from simulator.steps import StepModel
-from simulator.work import Counts
+from simulator.work import Array, Counts
 
 
 class OpCost(NamedTuple):
@@ -107,16 +108,20 @@ class Estimate:
     @cached_property
     def prefill(self) -> Phase:
         """All steps that compute the prompts; TTFT is their sum and the engine's time per request."""
-        return self._phase(prefill_counts(self.deployment, self.batch))
+        counts = prefill_counts(self.deployment, self.batch)
+        return self._phase(counts, counts)
 
     @cached_property
     def decode(self) -> Phase:
         """The decode step in the middle of the generation."""
-        return self._phase(decode_counts(self.deployment, self.batch, self.batch.middle_tokens))
+        return self._phase(*(self._decode_counts(model, self.batch.middle_tokens) for model in self.models))
 
-    def _phase(self, counts: Counts) -> Phase:
-        expected, light = (model.explain(counts) for model in self.models)
-        model = self.models[0]
+    def _decode_counts(self, model: StepModel, attended_tokens: Array) -> Counts:
+        return decode_counts(self.deployment, self.batch, attended_tokens, light=model.light)
+
+    def _phase(self, counts: Counts, light_counts: Counts) -> Phase:
+        model, light_model = self.models
+        expected, light = model.explain(counts), light_model.explain(light_counts)
         repeats = [*(op.repeats for op in (*model.ops, *model.draft_ops)), 1]  # the engine's host time is the last row
         merged: dict[str, OpCost] = {}
         for times, cost, ideal in zip(repeats, expected, light, strict=True):
@@ -128,7 +133,8 @@ class Estimate:
     @cached_property
     def expected(self) -> Latency:
         """What is predicted."""
-        return self._latency(self.models[0], self.prefill.seconds + self.deployment.engine.overheads.request_s)
+        outside_s = float(self.deployment.engine.overheads.answer_s(self.batch.prompt_tokens))
+        return self._latency(self.models[0], self.prefill.seconds + outside_s)
 
     @cached_property
     def light(self) -> Latency:
@@ -140,7 +146,7 @@ class Estimate:
         if more == 0:
             return Latency(ttft_s, None, ttft_s)
         attended = self.batch.prompt_tokens + np.arange(1.0, more + 1)
-        decode_s = float(np.sum(model.seconds(decode_counts(self.deployment, self.batch, attended))))
+        decode_s = float(np.sum(model.seconds(self._decode_counts(model, attended))))
         decode_s /= self.deployment.tokens_per_step
         return Latency(ttft_s, decode_s / more, ttft_s + decode_s)
 

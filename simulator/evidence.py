@@ -106,7 +106,8 @@ def memory_basis(deployment: Deployment) -> list[Basis]:
     hardware, engine, settings = deployment.hardware, deployment.engine, deployment.settings
     name = "memory_reported_bytes" if hardware.memory_reported_bytes else "memory_marketed_bytes"
     used = [Basis(hardware.id, path, float(figure), figure.source) for path, figure in _of(hardware, name)]
-    rules = [*figures(engine.memory, "memory"), *_of(engine, "block_size")]
+    lora = ("max_lora_rank",) if engine.adapters else ()
+    rules = [*figures(engine.memory, "memory"), *_of(engine, "block_size", *lora)]
     for setting in ("max_num_seqs", "max_num_batched_tokens"):
         if getattr(settings, setting) is None:
             rule = next(rule for rule in getattr(engine, setting) if rule.holds(hardware))

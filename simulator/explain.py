@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.errors import NotModelledError
-from simulator.fleet import FleetRun
+from simulator.fleetrun import FleetRun
 from simulator.queueing import QueueEstimate
 from simulator.report import ROUNDING_S, Report
 from simulator.simulate import Run
@@ -92,7 +92,7 @@ def split(report: Report) -> Split:
     zeros = np.zeros_like(later)
     ttft = {
         "network": np.full_like(later, report.network_s),
-        "engine": np.full_like(later, report.request_s),
+        "engine": np.broadcast_to(report.request_s, later.shape),
         "queue": run.scheduled_s - run.requests.arrival_s,
         "prefill": own,
         "interference": others,

@@ -1,4 +1,4 @@
-"""A fleet: replicas of one deployment, or of two pools, behind a router, and what happened to it under a load."""
+"""A fleet: replicas of one deployment, or of two pools, behind a router; and the simulation of one under a load."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -12,10 +12,11 @@ from simulator.clients import Clients
 from simulator.disaggregation import Link
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.fleetloop import FLEET_STEP, burst
+from simulator.fleetrun import FleetRun
 from simulator.limits import refuse_endless
 from simulator.prefix import begin_with
 from simulator.routers import ROUTERS, Router
-from simulator.simulate import BURST, Progress, Run, request_table, stuck
+from simulator.simulate import BURST, OUTCOMES, Progress, request_table, stuck
 from simulator.state import NOBODY, Floats, Ints, Limits, Table, engine_state, new_engines
 from simulator.steps import StepTable
 from simulator.workload import Requests
@@ -95,64 +96,6 @@ class Fleet:
         if self.autoscaler is not None:
             return self.autoscaler.max_replicas
         return self.pool.replicas + (self.prefill.replicas if self.prefill else 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetRun(Run):
-    """What happened to a fleet: as for one engine, requests in the order of arrival, with where and how often.
-
-    Rows are the requests that finished; `row` says which of the asked ones each is, `abandoned` which were given up,
-    and `abandoned_s` when these were first sent (infinity: never, after an abandoned turn). `replica` served (or
-    decoded) it last, `retries` are restarts after failures, `timeouts` cancellations. Steps have their replica, and
-    `work_s`, the time that they take all stages together. `events` are changes of state.
-    """
-
-    row: Ints
-    replica: Ints
-    retries: Ints
-    timeouts: Ints
-    abandoned: Ints
-    abandoned_s: Floats
-    events: Table
-    replicas: int
-    stages: int
-    closed_s: float
-
-    @property
-    def busy_s(self) -> float:
-        """Seconds of steps, those of all replicas together."""
-        return float(self.steps.work_s.sum())
-
-    @property
-    def engines(self) -> int:
-        """How many steps may run at once: one in every stage of every replica."""
-        return self.replicas * self.stages
-
-    @property
-    def end_s(self) -> float:
-        """The end of the last step."""
-        return float((self.steps.start_s + self.steps.seconds).max(initial=0.0))
-
-    def intervals(self, state_from: int, *states_to: int) -> list[tuple[int, float, float]]:
-        """Return (replica, start_s, end_s) of the times from an event of one state to the next of others."""
-        found, since = [], dict[int, float]()
-        for event in self.events:
-            replica = int(event.replica)
-            if event.state == state_from:
-                since.setdefault(replica, float(event.time_s))
-            elif event.state in states_to and replica in since:
-                found.append((replica, since.pop(replica), float(event.time_s)))
-        return found + [(replica, start_s, self.closed_s) for replica, start_s in since.items()]
-
-    @property
-    def paid_intervals(self) -> list[tuple[int, float, float]]:
-        """(replica, start_s, end_s) of what is paid for: from each start to the moment of being off, or to the end."""
-        return self.intervals(STARTING, OFF)
-
-    @property
-    def paid_s(self) -> float:
-        """Replica-seconds paid for."""
-        return sum(end_s - start_s for _, start_s, end_s in self.paid_intervals)
 
 
 def simulate_fleet(
@@ -305,11 +248,10 @@ def _run(fleet: Fleet, requests: Requests, w: World, found: tuple[Table, Table])
             f"all {len(requests)} requests abandoned", because, "Give more replicas or a longer timeout"
         )
     kept = kept[np.argsort(rows.arrival_s[kept], kind="stable")]
-    columns = ("scheduled_s", "first_token_s", "finished_s", "stalled_s", "preemptions", "hit_tokens")
     return FleetRun(
         limits=fleet.pool.share,
         requests=_finished(requests, kept, rows.arrival_s[kept]),
-        **{name: rows[name][kept] for name in columns},
+        **{name: rows[name][kept] for name in OUTCOMES},
         steps=found[0],
         row=kept,
         replica=calls.place[kept] // fleet.pool.stages,

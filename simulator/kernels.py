@@ -4,6 +4,7 @@ import math
 from typing import Annotated, get_args
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import AfterValidator
 
 from simulator.formats import number_format
@@ -56,7 +57,7 @@ class Kernels(Strict):
     """What an engine's kernels reach of the device's achievable rates (hardware profile), and how they are launched.
 
     `compute`, `memory`: matrix products; `quantized`: a further share of the compute rate for those in fp8 and fp4,
-    where no kernel of its own quantises their inputs (Format.scaled_late: the tables of products hold it);
+    where no kernel of its own quantises their inputs (Format.scaled_late: what that one moves is counted by itself);
     `unpacked`, `packed`: further shares of the two where weights are unpacked before they are multiplied; `experts`: a
     further share of the compute rate for routed experts, `block_experts` where their inputs in fp8 are scaled in blocks
     (their two limits nearly add up: Gemm.sharpness); `cache`: reading the cache; `attention`: prompts;
@@ -86,6 +87,11 @@ class Kernels(Strict):
     quantising kernels are part of; what chooses, sorts, activates and sums starts as a product of 16 bits at most, as
     Triton's and FlashInfer's do in vLLM (fused_moe; vllm-project/vllm pull request 42497 shows one layer); FlashInfer
     has TensorRT-LLM's.
+
+    `sorts_inputs`: routed experts take copies of their inputs, each as often as an expert takes it and in the order of
+    the experts, which a kernel writes (TensorRT-LLM, cutlass_kernels/moe_gemm/moe_kernels.cu: expandInputRowsKernel;
+    vLLM's kernels find the rows where they are). Inputs that are scaled in blocks are quantised behind it, others
+    before (fp8_blockscale_gemm_kernel.cuh: fp8_grouped_gemm_run; fused_moe_cutlass.py; read 2026-11-22).
 
     `one_shot_tokens`: tokens up to which an all-reduce sends each device's share to all others at once (Links).
     `staged`: an all-reduce is one stage or two by its bytes, as vLLM's own kernel over NVLink (Links).
@@ -134,6 +140,7 @@ class Kernels(Strict):
     streams: bool = False
     fuses: tuple[FormatName, ...] = ()
     routes_apart: bool = False
+    sorts_inputs: bool = False
     widened: tuple[KindName, ...] = ()
     launch: Number = UNITY
     split_launch: Number = UNITY
@@ -207,6 +214,7 @@ class Overheads(Strict):
     `ranks_s`: per step where attention is data-parallel, whose ranks exchange Python objects: how many prompts and
     tokens each has, what each has generated (TensorRT-LLM's PyExecutor: tp_allgather and tp_gather over MPI).
     `stream_s`: not of the step: per token that a front end of one process streams, behind the engine.
+    `request_s`, `prompt_token_s`: of a request outside the steps, and per token that its prompt is split into.
     """
 
     step_s: Seconds
@@ -215,6 +223,11 @@ class Overheads(Strict):
     cached_token_s: Seconds = NO_TIME
     ranks_s: Seconds = NO_TIME
     stream_s: Seconds = NO_TIME
+    prompt_token_s: Seconds = NO_TIME
+
+    def answer_s(self, prompt_tokens: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the seconds of requests outside the steps, by the lengths of their prompts."""
+        return self.request_s + self.prompt_token_s * np.asarray(prompt_tokens, np.float64)
 
     def host_s(self, counts: Counts) -> Array:
         """Return the seconds of a step that no kernel hides."""

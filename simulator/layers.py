@@ -195,8 +195,9 @@ class MixtureOfExperts(Strict):
         """Two products, and what kernels of their own move between and after them: numbers per token and expert.
 
         The activation reads what the first product wrote, w or with a gate 2 w, and writes w; the sum over experts
-        reads h. What a product reads and writes itself moves while it computes. Quantising is left out: some engines'
-        activation does it, others (vLLM's Triton experts) have one more kernel for each input.
+        reads h. What a product reads and writes itself moves while it computes. Sorting inputs, and quantising those of
+        block scales, is the product's (Rates); other quantising is left out: some engines' activation does it, others
+        (vLLM's Triton experts) have one more kernel for each input.
         """
         experts, width = self._local(layout)
         inner = 2 if self.gated else 1
@@ -210,6 +211,7 @@ class MixtureOfExperts(Strict):
                 rate="gemm",
                 format=stored,
                 flops=Counts(tokens=2.0 * per_token * inputs * outputs),
+                columns=outputs,
                 expert_bytes=inputs * outputs * number_format(stored).size_bytes * experts / self.experts,
                 experts=routed,
                 activation_bytes=Counts(tokens=per_token * (inputs + outputs) * layout.activation_bytes),
@@ -217,8 +219,9 @@ class MixtureOfExperts(Strict):
             )
 
         moved = Counts(tokens=per_token * ((inner + 1) * width + hidden) * layout.activation_bytes)
+        shared = Counts(tokens=hidden / layout.dp)
         return (
-            product("experts up", hidden, inner * width, EXPERT_LAUNCHES),
+            replace(product("experts up", hidden, inner * width, EXPERT_LAUNCHES), shared_inputs=shared),
             Op("experts' activation and sum", "stream", activation_bytes=moved, experts=routed, launches=0),
             product("experts down", width, hidden, 1),
         )

@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from simulator.deployment import Deployment
 from simulator.errors import NotModelledError, WorkloadError
-from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
+from simulator.memory import MemoryPlan, memory_plan
+from simulator.misfit import refuse_misfit
 from simulator.state import CONTINUOUS, MAX_DRAFT_TOKENS, POLICIES, STATIC, UNCACHED, Ints, Limits, most_blocks
 from simulator.workload import Requests
 
@@ -48,7 +49,7 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
         expected_acceptance=deployment.expected_acceptance,
         graph_tokens=deployment.graph_tokens,
         stream_s=float(engine.overheads.stream_s),
-        turnaround_s=float(engine.overheads.request_s),
+        turnaround_s=float(engine.overheads.answer_s(requests.prompt_tokens.mean() if requests else 0.0)),
     )
     if requests is not None:
         refuse_endless(found, requests, str(deployment))

@@ -106,7 +106,8 @@ class Links:
         if self.light:
             return 0.0, self._link_bytes_per_s()
         known: dict[int, Collective] = self.hardware.achievable.all_reduce
-        size = min((each for each in known if each >= devices), default=max(known, default=0))
+        members = devices * self.hardware.seen_as
+        size = min((each for each in known if each >= members), default=max(known, default=0))
         if not size:
             raise ProfileError(self.hardware.name, "no achievable all_reduce is known", "Add one")
         carries = known[min(known) if self.kernels.one_ring else size]

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from simulator.arrivals import ClosedLoop
 from simulator.engine import Engine
 from simulator.errors import NotModelledError
 from simulator.lengths import Fixed, Independent, LogNormal, Uniform
@@ -12,7 +13,7 @@ from simulator.recipes.mlperf import SPREAD
 from simulator.recipes.recipe import Load
 from simulator.setups import Placed
 from simulator.sharing import IntArray, Prefixes
-from simulator.workload import ClosedLoop, Workload
+from simulator.workload import Workload
 
 SPREADS = SPREAD, SPREAD  # guess: of prompts and outputs of data sets of which only means are known
 SHAREGPT_SPREADS = 0.62, 0.15  # in the 300 requests of LLMServingSim's replays

@@ -17,12 +17,14 @@ from simulator.work import Counts, Layout, Op, Weights
 
 KIND = "model_profiles"
 NORM_TRAFFIC = 4  # a fused add and norm reads and writes both the residual and its input
+ALONE_TRAFFIC = 2  # a norm that nothing is added before, as of a part's output, reads and writes its input
 
 
 class Block(Strict):
     """One decoder block; either part may be missing, `norms` counts its normalisations over the hidden width.
 
     `parallel`: both parts read the same input, and engines add their outputs before one sum over devices.
+    Each part's output is added before one norm; further ones, such as Gemma's of the outputs themselves, move half.
     """
 
     mixer: Mixer | None = None
@@ -37,7 +39,10 @@ class Block(Strict):
 
     def ops(self, hidden: int, layout: Layout) -> Ops:
         """Norms and both parts."""
-        norm = elementwise("norms and residual", NORM_TRAFFIC * self.norms * hidden, layout)
+        parts = 1 if self.parallel else sum(part is not None for part in (self.mixer, self.ffn))
+        added = min(self.norms, parts)  # norms that a part's output is added before
+        traffic = NORM_TRAFFIC * added + ALONE_TRAFFIC * (self.norms - added)
+        norm = elementwise("norms and residual", traffic * hidden, layout)
         mixed = self.mixer.ops(hidden, layout) if self.mixer else ()
         if self.parallel and self.ffn:
             mixed = tuple(op for op in mixed if op.rate != "all_reduce")

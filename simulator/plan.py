@@ -7,12 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
+from simulator.arrivals import ClosedLoop, OpenLoop, RecordedArrivals
 from simulator.cost import Bill, bill
 from simulator.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
 from simulator.fleet import Fleet, Pool, simulate_fleet
 from simulator.limits import limits, refuse_too_long, stages
-from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
+from simulator.memory import MemoryPlan, memory_plan
+from simulator.misfit import refuse_misfit
 from simulator.prices import Offer
 from simulator.report import Report, summarize
 from simulator.roofline import mostly_bound
@@ -20,7 +22,7 @@ from simulator.simulate import Progress, Run, simulate
 from simulator.slo import Slo
 from simulator.steps import StepTable
 from simulator.work import Counts
-from simulator.workload import ClosedLoop, OpenLoop, RecordedArrivals, Requests, Workload
+from simulator.workload import Requests, Workload
 
 SEARCH_STEPS = 10  # halvings of the rate: 0.1 % of the saturated rate
 PROBE_REQUESTS = 2_000  # at least, and ten times what runs at once
@@ -68,7 +70,7 @@ class Scenario:
     def _served(self, requests: Requests, progress: Progress | None = None, *, steady: bool) -> Report:
         refuse_too_long(self.memory, requests)
         run = run_of_copy(self.deployment, self.table, requests, progress)
-        request_s = float(self.deployment.engine.overheads.request_s)
+        request_s = self.deployment.engine.overheads.answer_s(run.requests.prompt_tokens)
         return summarize(run, self.slo, steady=steady, request_s=request_s)
 
 

@@ -108,10 +108,10 @@ def _one_batch(placed: Placed, *, light: bool) -> Outcome:
     ttft_s = _prefill_s(deployment, model, replace(batch, size=together), depth) if prompt else 0.0
     decodes = output - 1 if prompt else output  # the prompt's own step makes the first token
     attended = np.linspace(prompt + 1.0, prompt + max(1, decodes), max(1, min(decodes, POINTS)))
-    steps_s = np.broadcast_to(model.seconds(decode_counts(deployment, batch, attended)), attended.shape)
+    steps_s = np.broadcast_to(model.seconds(decode_counts(deployment, batch, attended, light=light)), attended.shape)
     step_s = {"mean": float(steps_s.mean())}  # requests are alike, so statistics are over steps
     step_s |= {name: float(np.quantile(steps_s, share)) for name, share in QUANTILES.items()}
-    request_s = 0.0 if light else float(deployment.engine.overheads.request_s)
+    request_s = 0.0 if light else float(deployment.engine.overheads.answer_s(prompt))
     first_s = 0.0 if light else recipe.first_call_s
     e2el_s = first_s + request_s + ttft_s + step_s["mean"] * decodes
     return Outcome(
@@ -153,26 +153,29 @@ def _prefill_s(deployment: Deployment, model: StepModel, batch: Batch, past: int
 def _under_load(placed: Placed, *, light: bool) -> Outcome:
     recipe, deployment = placed.recipe, _that_holds(placed)
     table = _table(deployment, light)
-    deployment = _at_no_time(deployment) if light else deployment
-    placed, request_s = placed._replace(deployment=deployment), float(deployment.engine.overheads.request_s)
+    if light:
+        deployment = _at_no_time(deployment, "request_s", "prompt_token_s", "stream_s")
+    elif not recipe.streams:
+        deployment = _at_no_time(deployment, "stream_s")
+    placed, overheads = placed._replace(deployment=deployment), deployment.engine.overheads
 
     def under(workload: Workload) -> Report:
         run = run_of_copy(deployment, table, workload.requests())
-        return summarize(run, steady=False, request_s=request_s)
+        return summarize(run, steady=False, request_s=overheads.answer_s(run.requests.prompt_tokens))
 
     workload = workload_of(placed)
     limits_s = None if light else recipe.latency_limits_s
     arrive = partial(recipe.arrivals, copies=placed.copies)
     report, served = edge(workload, limits_s, under, arrive) if limits_s else (under(workload), 1.0)
     if steps := 0 if light else recipe.gathered_steps:
-        report = replace(report, request_s=request_s + steps * report.metrics["tpot"].values["mean"])
+        report = replace(report, request_s=report.request_s + steps * report.metrics["tpot"].values["mean"])
     duration_s = _duration_s(recipe, report) * max(1.0, served)  # no more is served than the source sent
     return _reported(report, placed, duration_s)
 
 
-def _at_no_time(deployment: Deployment) -> Deployment:
-    """Return a deployment whose engine answers and takes the next request at once."""
-    overheads = deployment.engine.overheads.model_copy(update={"request_s": NO_TIME, "stream_s": NO_TIME})
+def _at_no_time(deployment: Deployment, *names: str) -> Deployment:
+    """Return a deployment some of whose overheads are none."""
+    overheads = deployment.engine.overheads.model_copy(update=dict.fromkeys(names, NO_TIME))
     return replace(deployment, engine=deployment.engine.model_copy(update={"overheads": overheads}))
 
 

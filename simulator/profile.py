@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -169,6 +169,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return value
 
 
+LISTED = 12  # of a library's names in a message, where none is near
 _SCALARS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null")}
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 
@@ -267,7 +268,7 @@ def names(kind: str) -> list[str]:
     return sorted({path.stem for folder in folders(kind) for path in folder.glob("*.yaml")})
 
 
-def find(kind: str, name: str) -> Path:
+def find(kind: str, name: str, groups: Iterable[str] = ()) -> Path:
     """Return the file of a profile, by its id, its name, one of its aliases, or its path ending in .yaml.
 
     Capitals do not matter, nor do spaces, hyphens, underscores and colons between words, nor an organisation on Hugging
@@ -276,7 +277,7 @@ def find(kind: str, name: str) -> Path:
     >>> find("hardware_profiles", "H100_SXM").stem, find("model_profiles", "llama3.1:70b Instruct").stem
     ('h100-sxm', 'llama-3.1-70b')
 
-    Raises ProfileError with the nearest names.
+    Raises ProfileError with the nearest names, those of `groups` of profiles among them.
     """
     if name.endswith((".yaml", ".yml")):
         return Path(name)
@@ -288,7 +289,8 @@ def find(kind: str, name: str) -> Path:
         if each in aliases:
             return aliases[each]
     what = kind.removesuffix("_profiles").rstrip("s")
-    remedy = f"{nearest(name, names(kind))}. `infercast profiles` lists all; they lie in {folders(kind)[-1]}"
+    hint = nearest(name, {*names(kind), *groups}, most=LISTED)
+    remedy = f"{hint}. `infercast profiles` lists all; they lie in {folders(kind)[-1]}"
     raise ProfileError(f"no {what} profile {name!r}", "no file and no alias has that name", remedy)
 
 

@@ -10,9 +10,9 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.random import Generator
 
-from simulator.errors import WorkloadError, nearest
+from simulator.arrivals import OpenLoop
+from simulator.errors import WorkloadError, nearest, reason
 from simulator.lengths import FloatArray
-from simulator.workload import OpenLoop
 
 DAY_S = 86_400.0
 COLUMNS = ("window_start_s", "relative_request_rate")
@@ -105,7 +105,7 @@ def read_rate_curve(path: str | Path, workload: str = "", rate_per_s: float = 1.
             curves.setdefault(row.get("workload", ""), []).append((float(row[COLUMNS[0]]), float(row[COLUMNS[1]])))
     except (OSError, ValueError, KeyError, TypeError) as error:
         remedy = f"Give a CSV with the columns {', '.join(COLUMNS)}"
-        raise WorkloadError(str(path), f"no rate curve can be read from it ({error!r})", remedy) from error
+        raise WorkloadError(str(path), f"no rate curve can be read from it ({reason(error)})", remedy) from error
     if not workload and len(curves) != 1:
         given = f"{path.name} without the name of a curve"
         raise WorkloadError(given, f"it holds {', '.join(sorted(curves)) or 'none'}", f"Give, say, {path.name}:NAME")

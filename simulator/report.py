@@ -54,14 +54,14 @@ def gaps_of_steps(run: Run, since_s: float) -> tuple[Floats, Floats]:
 class Report:
     """A run's numbers. The first `skipped` requests are left out of latencies and rates, and this is said.
 
-    `request_s` is the engine's own time per request outside the steps, `network_s` the round trip; every latency from
-    the sending includes both. `steady`: the users go on like this; a replayed trace has an end.
+    `request_s` is the engine's own time outside the steps, for any request or for each, `network_s` the round trip;
+    every latency from the sending includes both. `steady`: the users go on like this; a replayed trace has an end.
     """
 
     run: Run
     slo: Slo
     skipped: int
-    request_s: float = 0.0
+    request_s: Floats | float = 0.0
     network_s: float = 0.0
     steady: bool = True
 
@@ -76,7 +76,7 @@ class Report:
         arrival_s, outputs = run.requests.arrival_s[kept], run.requests.output_tokens[kept]
         found = latencies_s(arrival_s, run.first_token_s[kept], run.finished_s[kept], outputs)
         for name in ("ttft", "e2el"):
-            found[name] += self.request_s + self.network_s
+            found[name] += np.broadcast_to(self.request_s, len(run.requests))[kept] + self.network_s
         return found | {"queue": run.scheduled_s[kept] - arrival_s}
 
     @cached_property
@@ -281,7 +281,12 @@ def _number(value: float) -> float | None:
 
 
 def summarize(
-    run: Run, slo: Slo | None = None, *, steady: bool = True, request_s: float = 0.0, network_s: float = 0.0
+    run: Run,
+    slo: Slo | None = None,
+    *,
+    steady: bool = True,
+    request_s: Floats | float = 0.0,
+    network_s: float = 0.0,
 ) -> Report:
     """Summarise a run; `steady` drops the warm-up of a process that has a steady state.
 

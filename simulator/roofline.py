@@ -9,9 +9,9 @@ import numpy as np
 from simulator.errors import ProfileError
 from simulator.formats import number_format
 from simulator.hardware import Gemm, Hardware, PeakName, require
-from simulator.kernels import CAPTURED_TOKENS, Kernels
+from simulator.kernels import CAPTURED_TOKENS, WIDE_BYTES, Kernels
 from simulator.links import Links
-from simulator.work import Array, Counts, Op
+from simulator.work import NOTHING, Array, Counts, Op
 
 
 class Cost(NamedTuple):
@@ -112,7 +112,26 @@ class Rates:
             compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
             memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
         kernel_s = soft_maximum(compute_s, np.maximum(memory_s, gemm.panel_s * counts.steps), gemm.exponent)
+        kernel_s = kernel_s + self._prepared_s(name, op, counts)
         return _cost(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
+
+    def _prepared_s(self, name: PeakName, op: Op, counts: Counts) -> Array:
+        """Return the seconds in which kernels of their own sort inputs of experts, and quantise those of block scales.
+
+        The latter reads numbers of 16 bits and writes bytes. How it starts is part of the product's own start.
+        """
+        late = name == "fp8" and number_format(op.format).scaled_late
+        shared = op.shared_inputs != NOTHING
+        sorts = shared and self.kernels.sorts_inputs
+        if self.light or not (late or sorts):
+            return 0.0
+        taken = counts.dot(op.flops) / (2.0 * op.columns)
+        quantised = counts.dot(op.shared_inputs) if shared and not sorts else taken
+        size = WIDE_BYTES if late or name not in ("fp8", "fp4") else number_format(op.format).size_bytes
+        moved_bytes = 2.0 * size * sorts * taken + (WIDE_BYTES + 1.0) * late * quantised
+        require(self.hardware, "stream_memory_fraction")
+        fraction = float(self.hardware.achievable.stream_memory_fraction)  # type: ignore[arg-type]
+        return moved_bytes / (fraction * self.hardware.memory_bytes_per_s)
 
     def _unpacking(self, op: Op, counts: Counts) -> Array:
         """Return (1 + u / n): a number takes u products to unpack on a CPU, which then serve n tokens."""

@@ -13,7 +13,8 @@ from simulator.deployment import Deployment
 from simulator.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S, Link, cache_bytes
 from simulator.errors import InfercastError
 from simulator.explain import saved_prefill_s
-from simulator.fleet import Fleet, FleetRun, Pool, simulate_fleet
+from simulator.fleet import Fleet, Pool, simulate_fleet
+from simulator.fleetrun import FleetRun
 from simulator.limits import limits, refuse_too_long, stages
 from simulator.memory import memory_plan
 from simulator.prices import Offer
@@ -78,7 +79,7 @@ class Service:
         clients = clients or Clients()
         refuse_too_long(memory_plan(self.deployment), requests)
         run = simulate_fleet(self.fleet(requests), requests, clients, progress)
-        request_s = float(self.deployment.engine.overheads.request_s)
+        request_s = self.deployment.engine.overheads.answer_s(run.requests.prompt_tokens)
         seen = summarize(run, slo, steady=False, request_s=request_s, network_s=clients.network_s)
         return ServiceReport(self, run, seen, clients)
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from simulator.arrivals import ClosedLoop
 from simulator.clients import Clients
 from simulator.errors import WorkloadError
 from simulator.sharing import Prefixes
-from simulator.workload import ClosedLoop, Requests, Workload
+from simulator.workload import Requests, Workload
 
 UNIT_TOKENS = 64
 WIDEST = 2**32  # units of one session; ids of sessions do not meet
@@ -23,7 +24,7 @@ def sessions(
     sessions begin with the same `shared_tokens` (a system prompt, within their first prompt).
 
     >>> from simulator.lengths import Fixed, Independent
-    >>> from simulator.workload import OpenLoop
+    >>> from simulator.arrivals import OpenLoop
     >>> asked, who = sessions(Workload(OpenLoop(1.0), Independent(Fixed(100), Fixed(20)), 3), turns=3, think_s=5.0)
     >>> asked.prompt_tokens, who.follows
     (array([100, 220, 340]), array([-1,  0,  1]))

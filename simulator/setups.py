@@ -1,5 +1,6 @@
 """From a published setup to deployments: names mapped to profiles, layouts and settings filled in where not stated."""
 
+import math
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from simulator.engine import Engine, engine_of
 from simulator.errors import InfercastError, NotModelledError, ProfileError, nearest
 from simulator.formats import FORMATS, named_format
 from simulator.hardware import Hardware, load_hardware
-from simulator.layers import MixtureOfExperts
+from simulator.layers import Attention, Dense, MixtureOfExperts
 from simulator.measurements import Setup
 from simulator.memory import memory_plan
 from simulator.model import Model, load_model
@@ -51,7 +52,11 @@ def place(setup: Setup) -> Placed:
     layout = _laid_out(recipe, Layout(1, 1, 1, *_formats(recipe, engine), model.dtype))
     copies = max(1, setup.devices // layout.devices)
     settings = recipe.settings(layout)
-    if layout.dp == 1:
+    if hardware.seen_as > 1 and layout.devices == layout.tp and "llama.cpp" not in engine.engine:  # it splits layers
+        hardware, layout = _seen(hardware, layout)
+    if setup.tp > setup.devices and layout.dp == 1 and (padded := _padded(model, setup.tp)):
+        model = padded
+    elif layout.dp == 1:
         hardware, tp = _pooled(hardware, model, layout.tp)
         layout = replace(layout, tp=tp, ep=min(layout.ep, tp))
     return Placed(recipe, _that_fits(recipe, Deployment(model, hardware, engine, layout, settings)), copies)
@@ -161,9 +166,20 @@ def _fewest(recipe: Recipe, layout: Layout) -> int:
 def _pooled(hardware: Hardware, model: Model, tp: int) -> tuple[Hardware, int]:
     """Where heads do not divide by the devices, let fewer, faster devices stand for them, as engines pad heads."""
     fit = next(each for each in (tp, *reversed(DEGREES)) if each <= tp and _divides(model.id, each))
-    if fit == tp:
-        return hardware, tp
-    share = tp / fit
+    return (hardware, tp) if fit == tp else (_times(hardware, tp / fit), fit)
+
+
+def _seen(hardware: Hardware, layout: Layout) -> tuple[Hardware, Layout]:
+    """Return the devices that software sees in the packages that a source counts, and tp over all of them.
+
+    Argonne's script for MI250 has tp 4 and 8 (vLLM/MI250/run-throughput-bench.sh), where its table has 2 and 4.
+    """
+    dies = hardware.seen_as
+    die = _times(hardware, 1 / dies).model_copy(update={"seen_as": 1})
+    return die, replace(layout, tp=layout.tp * dies, ep=layout.ep * dies if layout.ep > 1 else 1)
+
+
+def _times(hardware: Hardware, share: float) -> Hardware:
     return hardware.model_copy(
         update={
             "memory_bytes_per_s": hardware.memory_bytes_per_s * share,
@@ -171,7 +187,29 @@ def _pooled(hardware: Hardware, model: Model, tp: int) -> tuple[Hardware, int]:
             "memory_reported_bytes": hardware.memory_bytes * share,
             "peak_flops_per_s": {name: peak * share for name, peak in hardware.peak_flops_per_s.items()},
         }
-    ), fit
+    )
+
+
+def _padded(model: Model, parts: int) -> Model | None:
+    """Return a model whose heads and widths divide by the parts of devices that a source counts in tp.
+
+    Transformers-NeuronX adds heads of zeros and copies those of the cache until each NeuronCore has as many
+    (get_qkv_padding and round_up_to_divisor in its utils.py, read 2026-11-22). None where a block has other parts than
+    plain attention and layers that are cut by their width.
+    """
+    blocks = {}
+    for name, block in model.blocks.items():
+        if not isinstance(block.mixer, Attention) or not isinstance(block.ffn, Dense | MixtureOfExperts):
+            return None
+        heads, kv_heads = _multiple(block.mixer.heads, parts), _multiple(block.mixer.kv_heads, parts)
+        mixer = block.mixer.model_copy(update={"heads": heads, "kv_heads": kv_heads})
+        ffn = block.ffn.model_copy(update={"intermediate": _multiple(block.ffn.intermediate, parts)})
+        blocks[name] = block.model_copy(update={"mixer": mixer, "ffn": ffn})
+    return model.model_copy(update={"blocks": blocks})
+
+
+def _multiple(number: int, of: int) -> int:
+    return math.ceil(number / of) * of
 
 
 @cache

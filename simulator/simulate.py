@@ -42,6 +42,7 @@ STEP = np.dtype(
     ]
 )
 BURST = 65_536  # steps between two looks at the clock on the wall
+OUTCOMES = ("scheduled_s", "first_token_s", "finished_s", "stalled_s", "preemptions", "hit_tokens")  # of a request
 Progress = Callable[[int, int], None]
 Acceptance = Sequence[float]
 
@@ -253,8 +254,7 @@ def opening(limits: Limits, requests: Requests, acceptance: Acceptance = ()) -> 
 
 def closing(s: State, requests: Requests, steps: npt.NDArray[np.void]) -> Run:
     """Return what happened, after the last step."""
-    names = ("scheduled_s", "first_token_s", "finished_s", "stalled_s", "preemptions", "hit_tokens")
-    columns = {name: np.ascontiguousarray(s.requests[name]) for name in names}
+    columns = {name: np.ascontiguousarray(s.requests[name]) for name in OUTCOMES}
     sent = replace(requests, arrival_s=s.requests.arrival_s)
     return Run(limits=unpacked(s.limits), requests=sent, steps=steps.view(np.recarray), **columns)
 

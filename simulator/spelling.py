@@ -53,9 +53,8 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
             raise NotModelledError(f"--set {text}", because, "Leave it out, or take llama.cpp")
         values[name] = _read(name, value, text)
     rules = {name: values[name] for name in (*SWITCHES, *CHOICES, *COUNTS, "batch_wait_s") if name in values}
-    if "block_size" in rules:
-        rules["block_size"] = Figure(rules["block_size"], GIVEN)
-    changed = engine.model_copy(update=rules)
+    sourced = {name: Figure(rules[name], GIVEN) for name in ("block_size", "max_lora_rank") if name in rules}
+    changed = engine.model_copy(update=rules | sourced)
     chosen = {name: values[name] for name in (*LIMITS[:3], "memory_fraction") if name in values}
     if "num_gpu_blocks_override" in values:
         chosen["num_blocks"] = values["num_gpu_blocks_override"] - 1  # one is vLLM's null block

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.arrivals import Arrivals, ClosedLoop, OpenLoop, Released
 from simulator.report import Report
-from simulator.workload import Arrivals, ClosedLoop, OpenLoop, Released, Workload
+from simulator.workload import Workload
 
 TRIES = 6  # simulations at most, beside the saturated one
 CLOSE = 0.9  # of a limit used: near enough, as MLPerf's servers use 0.8 to 0.99 of one
@@ -58,13 +59,15 @@ def edge(
 def _steady_per_s(report: Report) -> float:
     """Return the requests a second of a run of all at once, by the tokens between its first prompts and its drain.
 
-    By the requests that end then it would be too many: the short ones end first.
+    By the requests that end then it would be too many: the short ones end first. No more than its front end shows.
     """
     steps, outputs = report.run.steps, report.run.requests.output_tokens
     starts, ends = (share * report.duration_s for share in STEADY)
     inside = (steps.start_s >= starts) & (steps.start_s < ends)
     decoded = float(steps.decodes[inside].sum() / max(1.0, outputs.mean() - 1.0))
-    return decoded / (ends - starts) or len(outputs) / report.duration_s
+    engine_per_s = decoded / (ends - starts) or len(outputs) / report.duration_s
+    shown_s = report.run.limits.stream_s * float(outputs.mean())  # of a request, by its front end
+    return min(engine_per_s, 1 / shown_s) if shown_s else engine_per_s
 
 
 def _used(report: Report, limits_s: tuple[float, float]) -> float:

@@ -166,6 +166,7 @@ class Op:
     columns: int = 0  # of a matrix of weights: its outputs
     expert_bytes: float = 0.0
     experts: Experts | None = None
+    shared_inputs: Counts = NOTHING  # numbers that come once, though several experts take them
     cache_bytes: Counts = NOTHING
     activation_bytes: Counts = NOTHING
     link_bytes: Counts = NOTHING
@@ -264,7 +265,8 @@ class Layout:
             raise NotModelledError(given, "with dp, experts lie on all tp x dp devices", advice)
         if self.ep not in (1, group):
             given = f"ep {self.ep} with tp {self.tp}"
-            raise NotModelledError(given, "experts lie on 1 or on tp devices", f"Give ep 1 or {self.tp}")
+            advice = f"Give ep 1 or {self.tp}" if self.tp > 1 else f"Give ep 1, or tp {self.ep} too"
+            raise NotModelledError(given, "experts lie on 1 or on tp devices", advice)
 
     @property
     def devices(self) -> int:

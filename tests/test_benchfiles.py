@@ -217,6 +217,15 @@ def test_metadata_of_vllm_bench_serve_counts_as_stated(tmp_path):
     assert (setup.hardware, setup.tp, setup.engine, setup.engine_version) == ("l40s", 1, "vllm", "0.33.0")
 
 
+def test_the_total_of_older_files_is_the_sum_of_both_sides(tmp_path):
+    path = serve(tmp_path, input_throughput=20480 / 13.7)
+    document = json.loads(path.read_text())
+    del document["total_token_throughput"]
+    path.write_text(json.dumps(document))
+    totals = [row.value for row in read_results(path, SAID) if row.metric == "throughput_total_tok_s"]
+    assert totals == [pytest.approx(MEANS["throughput_total_tok_s"])]
+
+
 @pytest.mark.parametrize(
     ("change", "load"),
     [

@@ -222,14 +222,15 @@ def test_numbers_keep_three_digits_and_whole_thousands():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([*ESTIMATE[:-1], "h100-smx"], "Nearest: "),
+        ([*ESTIMATE[:-1], "h100-smx"], "Nearest: h100-sxm,"),
         (["estimate", "--model", "llama-9", "--hardware", "l4"], "no model profile 'llama-9'"),
-        ([*ESTIMATE, "--engine", "vlm"], "Nearest: "),
+        ([*ESTIMATE, "--engine", "vlm"], "Nearest: vllm,"),
         ([*ESTIMATE, "--batch", "0"], "--batch 0"),
         ([*ESTIMATE, "--batch", "1,,2"], "a part of the list is empty"),
         ([*ESTIMATE, "--isl", "-5"], "--input-len -5"),
         ([*ESTIMATE, "--isl", "1e3"], "not a whole number"),
         ([*ESTIMATE, "--tp", "3"], "do not divide"),
+        ([*ESTIMATE, "--ep", "4"], "Give ep 1, or tp 4 too"),
         ([*ESTIMATE, "--weight-dtype", "fp9"], "Nearest: "),
         ([*ESTIMATE, "--gpu-memory-utilization", "1.5"], "1.5"),
         ([*ESTIMATE, "--gpu-memory-utilization", "nan"], "nan"),

@@ -122,7 +122,7 @@ def test_bad_traces_are_refused(name, tmp_path):
         (["--workload", "chatt", "--rate", "1"], "Nearest: chat"),
         (["--workload", "chat", "--rate", "1", "--burstiness", "0"], "burstiness 0"),
         (["--workload", "chat", "--rate", "1", "--num-prompts", "0"], "0 requests"),
-        (["--workload", "chat", "--rate", "1", "--slo", "ttfb:1s"], "Nearest: tpot, ttft"),
+        (["--workload", "chat", "--rate", "1", "--slo", "ttfb:1s"], "Nearest: ttft, tpot"),
         (["--isl", "0", "--osl", "5", "--rate", "1"], "length 0"),
         (["--isl", "5", "--rate", "1"], "both --isl and --osl"),
         (["--isl", "five", "--osl", "5", "--rate", "1"], "whole number of tokens"),

@@ -9,7 +9,8 @@ from simulator.clients import Clients
 from simulator.deployment import deploy
 from simulator.disaggregation import Link, cache_bytes
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
-from simulator.fleet import Fleet, FleetRun, Pool, simulate_fleet
+from simulator.fleet import Fleet, Pool, simulate_fleet
+from simulator.fleetrun import FleetRun
 from simulator.routers import ROUTERS, Router
 from simulator.simulate import simulate
 from simulator.state import CONTINUOUS, Limits

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from simulator.batches import Batch, decode_counts
 from simulator.deployment import Deployment, default_layout, deploy
 from simulator.engine import load_engine
+from simulator.estimate import estimate
 from simulator.hardware import load_hardware
 from simulator.kernels import CROWDED_HEADS, Kernels
 from simulator.layers import Attention
@@ -20,9 +21,9 @@ from simulator.primitives import linear
 from simulator.profile import Figure, Source
 from simulator.recipes import recipe_of
 from simulator.recipes.papers import ENDED_TOKENS
-from simulator.roofline import Rates
+from simulator.roofline import Rates, soft_maximum
 from simulator.setups import place
-from simulator.work import Counts, Experts, Layout
+from simulator.work import Counts, Experts, Layout, Op
 
 MAX_1550 = load_hardware("max-1550")
 
@@ -194,6 +195,11 @@ def test_a_compiled_graph_reads_the_cache_up_to_a_power_of_two():
     assert read(128, 1024) == {256.0, 512.0, 1024.0, 1152.0}
     assert read(1, 8) == {128.0}
     assert read(128, 1024, exact) == set(range(129, 1152))
+    four = default_layout(neuronx.model, tp=4)
+    found, least = (estimate(replace(each, layout=four), Batch(8, 128, 1024)) for each in (neuronx, exact))
+    assert found.light == least.light
+    assert found.decode.light_s == least.decode.light_s
+    assert found.expected.tpot_s > least.expected.tpot_s
 
 
 def test_argonnes_runs_on_the_max_1550_time_the_compilation_of_the_first_call():
@@ -354,9 +360,57 @@ def test_products_in_fp8_read_weights_more_slowly_from_17_to_64_tokens(device, s
     assert kernel_s(17) == pytest.approx(kernel_s(16) / share, rel=1e-3)
     assert kernel_s(65) == pytest.approx(kernel_s(16), rel=1e-3)
     assert kernel_s(17, "bf16") == pytest.approx(kernel_s(16, "bf16"), rel=1e-3)
-    assert kernel_s(17, "fp8-block") == pytest.approx(kernel_s(16, "fp8-block"), rel=1e-3)
+    assert kernel_s(17, "fp8-block") == pytest.approx(kernel_s(16, "fp8-block"), rel=2e-3)  # (one more is quantised)
     routed = next(op for op in load_model("mixtral-8x7b").ops(Layout(weight_dtype="fp8")) if op.experts)
     assert rates.kernels.share_of_rows(routed, 17.0, load_hardware(device)) == 1.0
+
+
+def prepared_s(rates: Rates, op: Op, tokens: float) -> float:
+    """What a product takes beside its own limits and its start."""
+    cost = rates.cost(op, Counts(1.0, tokens))
+    kernel_s = soft_maximum(cost.compute_s, cost.memory_s, rates.achieved(rates.peak(op.format)[0], op).exponent)
+    return float(cost.seconds - cost.overhead_s - kernel_s) / op.repeats
+
+
+def test_inputs_that_are_scaled_in_blocks_are_read_in_16_bits_and_written_in_8():
+    """1,000 tokens of 4,096 inputs, however many outputs, at half of the 3.35 TB/s of an H100; per tensor none."""
+    rates = Rates(load_hardware("h100-sxm"), Kernels())
+    for outputs in (1024, 16_384):
+        op = linear("product", (4096, outputs), Layout(weight_dtype="fp8-block"))
+        assert prepared_s(rates, op, 1000) == pytest.approx(1000 * 4096 * 3 / (0.5 * 3.35e12))
+        assert prepared_s(rates, replace(op, format="fp8"), 1000) == pytest.approx(0.0, abs=1e-12)
+    assert prepared_s(Rates(load_hardware("a100-sxm-80"), Kernels()), op, 1000) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("stored", "sorts", "up_bytes", "down_bytes"),
+    [
+        ("fp8-block", False, 4096 * 3, 8 * 1536 * 3),  # once for each token, and each expert's own activations
+        ("fp8-block", True, 8 * 4096 * (2 + 2 + 3), 8 * 1536 * 3),  # copied in 16 bits, then quantised
+        ("fp8", True, 8 * 4096 * 2, 0),
+        ("fp8", False, 0, 0),
+        ("bf16", True, 8 * 4096 * 4, 0),
+        ("mxfp4", True, 8 * 4096 * 4, 0),  # unpacked: its inputs have 16 bits
+    ],
+)
+def test_experts_take_sorted_copies_of_their_inputs_or_find_them(stored, sorts, up_bytes, down_bytes):
+    """Qwen3-235B: 8 experts of 1,536 for a token of 4,096 numbers."""
+    rates = Rates(load_hardware("h100-sxm"), Kernels(sorts_inputs=sorts))
+    ops = load_model("qwen3-235b-a22b").ops(Layout(weight_dtype=stored))
+    up, down = (op for op in ops if op.experts and op.rate == "gemm")
+    stream = 0.5 * 3.35e12
+    assert prepared_s(rates, up, 2000) == pytest.approx(2000 * up_bytes / stream, abs=1e-11)
+    assert prepared_s(rates, down, 2000) == pytest.approx(2000 * down_bytes / stream, abs=1e-11)
+    light = Rates(rates.hardware, rates.kernels, light=True).cost(up, Counts(1.0, 2000.0))
+    assert light.seconds == max(light.compute_s, light.memory_s)
+
+
+def test_ranks_of_attention_quantise_the_inputs_of_their_own_tokens():
+    """Of 2,000 tokens on eight ranks each has 250, before they go to their experts."""
+    ops = load_model("qwen3-235b-a22b").ops(Layout(weight_dtype="fp8-block", ep=8, dp=8))
+    up = next(op for op in ops if op.name == "experts up")
+    found_s = prepared_s(Rates(load_hardware("h100-sxm"), Kernels()), up, 2000)
+    assert found_s == pytest.approx(250 * 4096 * 3 / (0.5 * 3.35e12))
 
 
 @pytest.mark.parametrize(("apart", "starts_us"), [(False, 6 * 8.2), (True, 2 * 8.2 + 4 * 3.8)])

@@ -139,7 +139,7 @@ def test_an_unknown_source_of_rules_is_refused(tmp_path: Path):
     ("rule", "said"),
     [
         ("widened: [fp5]", "'fp5'.*it is not known"),
-        ("fuses: [fp4]", "'fp4'.*Nearest: fp8, mxfp4"),  # a type of products, and no format
+        ("fuses: [fp4]", "'fp4'.*Nearest: nvfp4, mxfp4"),  # a type of products, and no format
         ("per_head_formats: [fp7]", "'fp7'.*it is not known"),
         ('past_16_tokens: {value: 0, guess: "none"}', "above 0"),
         ('reduced_bits: {value: -4, guess: "fewer"}', "-4"),

@@ -18,6 +18,7 @@ from simulator.memory import memory_plan
 from simulator.model import load_model
 from simulator.profile import Figure, Source
 from simulator.simulate import simulate
+from simulator.spelling import configure
 from simulator.work import Counts, Layout, Sequence, count
 from simulator.workload import Requests
 
@@ -49,7 +50,7 @@ def test_a_batch_whose_prompts_fit_one_step_takes_the_time_of_the_event_loop(mod
     )
     table = one.step_model().table(max(one.max_num_batched_tokens, 1), one.max_num_seqs)
     run = simulate(limits(one), table, requests)
-    request_s = one.engine.overheads.request_s
+    request_s = float(one.engine.overheads.answer_s(batch.prompt_tokens))
     assert found.expected.ttft_s == pytest.approx(request_s + run.first_token_s.max(), rel=1e-9)
     assert found.expected.e2el_s == pytest.approx(request_s + run.finished_s.max(), rel=1e-9)
     tpot_s = (run.finished_s - run.first_token_s) / (batch.output_tokens - 1)
@@ -371,3 +372,14 @@ def test_adapters_are_part_of_what_light_has_to_do():
     with_them, without = estimate(adapted, batch), estimate(plain, batch)
     assert with_them.expected.tpot_s > without.expected.tpot_s
     assert with_them.light.tpot_s > without.light.tpot_s
+
+
+def test_the_rank_of_adapters_is_a_guess_until_it_is_given():
+    plain = deploy("llama-3.1-8b", "h100-sxm", "sglang")
+    for given_settings, guessed in (
+        ([], False),
+        (["enable_lora=true"], True),
+        (["enable_lora=on", "max_lora_rank=8"], False),
+    ):
+        adapted = replace(plain, **configure(plain.engine, plain.settings, given_settings)._asdict())
+        assert ("max_lora_rank" in rests_on(memory_basis(adapted), "guess")) == guessed

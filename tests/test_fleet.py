@@ -19,7 +19,8 @@ from simulator.autoscaler import Autoscaler, Failure
 from simulator.clients import Clients
 from simulator.disaggregation import Link
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
-from simulator.fleet import Fleet, FleetRun, Pool, simulate_fleet
+from simulator.fleet import Fleet, Pool, simulate_fleet
+from simulator.fleetrun import FleetRun
 from simulator.routers import ROUTERS, Router
 from simulator.simulate import simulate
 from simulator.state import CONTINUOUS, PROMPTS_FIRST, STATIC, Limits

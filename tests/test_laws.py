@@ -19,6 +19,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from simulator.arrivals import ClosedLoop, OpenLoop
 from simulator.completion import complete
 from simulator.deployment import Deployment, Settings, deploy
 from simulator.engine import load_engine
@@ -34,7 +35,7 @@ from simulator.simulate import Run, opening, simulate
 from simulator.state import POLICIES, STATIC, UNCACHED, Limits, State, blocks
 from simulator.steps import SLOPES, StepModel, StepTable
 from simulator.work import Counts, Layout, Sequence, count
-from simulator.workload import ClosedLoop, OpenLoop, Requests, Workload
+from simulator.workload import Requests, Workload
 
 OVERHEADS = load_engine("vllm").overheads.model_copy(update={"step_s": 50e-6})
 PLAIN = settings(max_examples=60, deadline=None)

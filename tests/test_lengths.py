@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from simulator.arrivals import OpenLoop
 from simulator.lengths import Banded, Ended, LogNormal, Quantiles, Uniform
-from simulator.workload import OpenLoop, Workload
+from simulator.workload import Workload
 
 TABLE = Quantiles(levels=(0, 0.5, 1), tokens=(1, 101, 1101))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from simulator.arrivals import OpenLoop
 from simulator.deployment import Deployment, default_layout, deploy
 from simulator.drafting import Speculation
 from simulator.explain import saved_prefill_s
@@ -22,7 +23,7 @@ from simulator.simulate import Run, simulate
 from simulator.state import CONTINUOUS, STATIC, UNCACHED, Limits
 from simulator.steps import StepTable
 from simulator.work import Counts, Sequence, count
-from simulator.workload import OpenLoop, Requests, Workload, load_workload
+from simulator.workload import Requests, Workload, load_workload
 
 
 def table_of(deployment: Deployment) -> StepTable:

@@ -1,5 +1,7 @@
 """Degrees of parallelism: what each costs on the links, and that a degree of one costs nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -252,3 +254,14 @@ def test_a_norm_over_all_heads_is_a_sum_over_all_devices():
     assert [(op.repeats, STEP.dot(op.link_bytes)) for op in sums] == [(62, 64 * 8)]
     alone = placed("minimax-m2.5", "h200-sxm"), placed("llama-3.1-8b", tp=4)
     assert not [op for each in alone for op in each.ops if op.name == "all-reduce of norms"]
+
+
+def test_an_all_reduce_of_packages_is_one_of_their_dies():
+    """Two MI250 are four dies: the latency and the rate of four."""
+    packages, dies = load_hardware("mi250"), load_hardware("mi250").model_copy(update={"seen_as": 1})
+    op = next(op for op in placed("llama-3.1-8b", tp=4).ops if op.rate == "all_reduce")
+    two = replace(op, link_devices=2)
+    latencies = [
+        Links(each, Kernels(), light=False).transfer(of, STEP).latency_s for each, of in ((packages, two), (dies, op))
+    ]
+    assert latencies[0] == latencies[1] == dies.achievable.all_reduce[4].latency_s

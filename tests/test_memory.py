@@ -14,7 +14,8 @@ from simulator.errors import DoesNotFitError, InfercastError, NotModelledError
 from simulator.hardware import KIND as HARDWARE
 from simulator.hardware import load_hardware
 from simulator.limits import limits, refuse_too_long
-from simulator.memory import Groups, MemoryPlan, memory_plan, refuse_misfit, remedies_for
+from simulator.memory import Groups, MemoryPlan, memory_plan
+from simulator.misfit import refuse_misfit, remedies_for
 from simulator.model import KIND as MODELS
 from simulator.model import load_model
 from simulator.offload import Offload
@@ -150,6 +151,10 @@ def test_what_is_offloaded_makes_room():
     assert layers.block_bytes == layers.block_size * 131_072 / 4
     with pytest.raises(DoesNotFitError, match="offloaded to xeon-8480"):
         refuse_misfit(plan("deepseek-v3", "h200-sxm", settings_=Settings(offload=Offload(600 * GIB))))
+    room = Settings(offload=Offload(cache_bytes=150 * GIB))  # of each device: a host of 256 GB has it for one
+    refuse_misfit(plan("llama-3.1-8b", "h200-sxm", settings_=room))
+    with pytest.raises(DoesNotFitError, match="300 GiB offloaded to xeon-8480"):
+        refuse_misfit(plan("llama-3.1-8b", "h200-sxm", settings_=room, tp=2))
 
 
 def test_a_window_bounds_the_blocks_of_its_layers():

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simulator.arrivals import ClosedLoop, OpenLoop, Released
 from simulator.errors import NotModelledError
 from simulator.lengths import Fixed, Independent, LogNormal
 from simulator.limits import limits
@@ -28,7 +29,7 @@ from simulator.report import Report, summarize
 from simulator.setups import place
 from simulator.simulate import simulate
 from simulator.validity import LIKELY, TRIES, _steady_per_s, edge
-from simulator.workload import ClosedLoop, OpenLoop, Released, Workload
+from simulator.workload import Workload
 from tests.test_loads import recipe, setup
 
 SERVER = {"load": "MLPerf Server (Poisson arrivals at target_qps)", "tp": 0, "concurrency": 0, "input_tokens": 0.0}
@@ -36,7 +37,10 @@ B200 = {"hardware": "B200 SXM", "engine": "TensorRT 10.11", "engine_version": ""
 MODELS = {"llama-2-70b": "Llama-2-70b", "llama-3.1-8b": "Llama-3.1-8B"}
 
 
-@pytest.mark.parametrize(("model", "mean"), [("llama-2-70b", 307), ("llama-3.1-8b", 952), ("mixtral-8x7b", 600)])
+@pytest.mark.parametrize(
+    ("model", "mean"),
+    [("llama-2-70b", 307), ("llama-3.1-8b", 952), ("mixtral-8x7b", 600), ("llama-3.1-405b", 9_370)],
+)
 def test_prompts_have_the_mean_of_their_data_set(model, mean):
     drawn = DATA_SETS[model].prompts.draw(20_000, np.random.default_rng(0))
     assert drawn.mean() == pytest.approx(mean, rel=0.04)
@@ -53,6 +57,15 @@ def test_outputs_are_as_a_run_states_them_and_no_longer_than_the_rules_allow():
     for given in (stated, replace(stated, input_tokens=900.0)):
         with pytest.raises(NotModelledError, match="4 beams"):
             recipe(replace(given, model="GPT-J-6B")).load()
+
+
+def test_outputs_whose_lengths_are_counted_keep_their_shape_at_the_mean_of_a_run():
+    """A quarter of the 405B's are RULER's short lists (211 and 418 tokens), the others lie about 800."""
+    stated = setup(**SERVER, output_tokens=650.0, model="Llama-3.1-405B")
+    outputs = recipe(stated).load().lengths.draw(20_000, *map(np.random.default_rng, (0, 1)))[1]
+    assert outputs.mean() == pytest.approx(650, rel=0.02)
+    assert outputs.std() / outputs.mean() == pytest.approx(0.36, abs=0.03)
+    assert outputs.max() < 1_400
 
 
 def test_prompts_that_a_run_states_are_its_own():
@@ -249,6 +262,30 @@ def test_the_capacity_of_a_run_leaves_out_its_first_wave_and_its_drain(server):
     (short_per_s, steady_per_s), (long_per_s, _) = found
     assert short_per_s < 0.95 * steady_per_s
     assert long_per_s == pytest.approx(steady_per_s, rel=0.03)
+
+
+def test_the_capacity_of_a_run_is_no_more_than_its_front_end_shows(server):
+    """Outputs of 100 tokens at 1 ms each: ten requests a second."""
+    workload, under = server
+    report = under(replace(workload, arrivals=ClosedLoop(4_000)))
+    found = [
+        _steady_per_s(replace(report, run=replace(report.run, limits=report.run.limits._replace(stream_s=stream_s))))
+        for stream_s in (0.0, 1e-6, 1e-3)
+    ]
+    assert found == pytest.approx([found[0], found[0], 10.0])
+    assert found[0] > 10.0
+
+
+def test_a_front_end_shows_no_more_than_it_can_and_only_what_is_streamed():
+    """Of 8 x B200 one process streams DeepSeek-R1's tokens, and offline none."""
+    given = {**SERVER, **B200, "weight_dtype": "fp4", "output_tokens": 3_700.0}
+    placed = place(setup(**given, model="DeepSeek-R1"))
+    shown_per_s = 1 / float(placed.deployment.engine.overheads.stream_s)
+    served_per_s = outcome(placed).output_tokens_per_s
+    offline_per_s = outcome(
+        place(setup(**{**given, "load": "MLPerf Offline"}, model="DeepSeek-R1"))
+    ).output_tokens_per_s
+    assert 0.7 * shown_per_s < served_per_s < shown_per_s < offline_per_s
 
 
 def test_limits_that_no_rate_keeps_leave_the_slowest_run_that_was_tried(server):

@@ -35,7 +35,8 @@ from test_oracle_policies import (
 from simulator.autoscaler import Autoscaler, Failure
 from simulator.clients import Clients
 from simulator.errors import WorkloadError
-from simulator.fleet import Fleet, FleetRun, Link, Pool, simulate_fleet
+from simulator.fleet import Fleet, Link, Pool, simulate_fleet
+from simulator.fleetrun import FleetRun
 from simulator.routers import Router
 
 STATES = ["off", "starting", "up", "draining", "failed"]

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from simulator import overlay
 from simulator.cli import build
 from simulator.engine import Engine, load_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware import load_hardware
 from simulator.measurements import Measurement, measurement_of
-from simulator.overlay import PARAMETERS, adjusted, calibrated, preset, spreads
+from simulator.overlay import FOLDS, Overlay, calibrated, preset
+from simulator.posterior import PARAMETERS, SHARES, TIMES, Problem, adjusted, spreads
 from simulator.prediction import outcome
 from simulator.profile import Source
 from simulator.setups import place
@@ -41,8 +41,8 @@ def setups(count: int = len(SIZES)) -> list[dict[str, str]]:
 def truth(shipped: Engine, moved: dict[str, float]) -> dict[str, float]:
     """Return parameters that differ from the shipped ones by some spreads."""
     kernels, host = shipped.kernels_on(DEVICE), shipped.overheads
-    shares = {n: getattr(kernels, n) * math.exp(spreads()[n] * moved.get(n, 0.0)) for n in overlay.SHARES}
-    return shares | {n: getattr(host, n) + spreads()[n] * moved.get(n, 0.0) for n in overlay.TIMES}
+    shares = {n: getattr(kernels, n) * math.exp(spreads()[n] * moved.get(n, 0.0)) for n in SHARES}
+    return shares | {n: getattr(host, n) + spreads()[n] * moved.get(n, 0.0) for n in TIMES}
 
 
 def rows(moved: dict[str, float], count: int = len(SIZES)) -> list[Measurement]:
@@ -58,7 +58,7 @@ def rows(moved: dict[str, float], count: int = len(SIZES)) -> list[Measurement]:
 
 
 @cache
-def slow() -> overlay.Overlay:
+def slow() -> Overlay:
     return calibrated(rows(SLOW), DEVICE)
 
 
@@ -84,7 +84,7 @@ def test_nothing_moves_where_all_is_as_predicted():
     found = calibrated(rows({}), DEVICE)
     assert np.abs(found.before).max() < 1e-9
     before, after = found.shipped.kernels_on(DEVICE), found.engine.kernels_on(DEVICE)
-    for name in overlay.SHARES:
+    for name in SHARES:
         assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-6)
     assert not found.helps
 
@@ -106,19 +106,28 @@ def test_one_wild_row_moves_little():
     assert shares[1] == pytest.approx(shares[0], rel=0.25)
 
 
+def test_tails_are_scored_and_not_fitted():
+    plain = rows(SLOW)
+    tails = [replace(row, stat="p99", value=3 * row.value) for row in plain if row.metric == "tpot_ms"]
+    found = calibrated([*plain, *tails], DEVICE)
+    assert found.score().rows == 24
+    assert found.engine.kernels_on(DEVICE).compute == pytest.approx(slow().engine.kernels_on(DEVICE).compute)
+    assert found.engine.overheads.request_s == pytest.approx(slow().engine.overheads.request_s)
+
+
 def test_held_back_rows_are_not_seen(monkeypatch):
     """A fit gets no row of a setup that it is judged by."""
     seen_by_fit = []
-    plain = overlay._Problem.fit
+    plain = Problem.fit
 
     def watched(self, seen, slopes):
         seen_by_fit.append({self.rows[index].setup for index in seen})
         return plain(self, seen, slopes)
 
-    monkeypatch.setattr(overlay._Problem, "fit", watched)
+    monkeypatch.setattr(Problem, "fit", watched)
     calibrated(rows(SLOW), DEVICE)
     *folds, whole = seen_by_fit
-    assert len(folds) == overlay.FOLDS
+    assert len(folds) == FOLDS
     assert len(whole) == len(SIZES)
     held = [whole - fold for fold in folds]
     assert set().union(*held) == whole
@@ -132,8 +141,8 @@ def test_a_rule_belongs_to_one_device_and_the_last_one_counts(values):
     wanted = dict(zip(PARAMETERS, values, strict=True))
     once = adjusted(shipped, DEVICE, wanted, TRUE)
     assert once.kernels_on(other) == shipped.kernels_on(other)
-    assert {name: float(getattr(once.kernels_on(DEVICE), name)) for name in overlay.SHARES} == {
-        name: wanted[name] for name in overlay.SHARES
+    assert {name: float(getattr(once.kernels_on(DEVICE), name)) for name in SHARES} == {
+        name: wanted[name] for name in SHARES
     }
     twice = adjusted(adjusted(shipped, DEVICE, dict.fromkeys(PARAMETERS, 1.0), TRUE), DEVICE, wanted, TRUE)
     assert twice.kernels == once.kernels
@@ -168,7 +177,7 @@ def test_the_preset_is_the_shipped_one_but_for_what_was_measured():
     found = slow()
     read = Engine.from_mapping(preset(found), "preset")
     rule = read.kernels_on(DEVICE)
-    for name in overlay.SHARES:
+    for name in SHARES:
         assert getattr(rule, name) == pytest.approx(getattr(found.engine.kernels_on(DEVICE), name), rel=1e-3)
         assert getattr(rule, name).source.evidence == "measured"
         assert "18 rows of 6 setups" in getattr(rule, name).source.text

@@ -7,10 +7,11 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
+from simulator.arrivals import OpenLoop
 from simulator.deployment import deploy
 from simulator.limits import limits
 from simulator.simulate import simulate
-from simulator.workload import OpenLoop, Workload, load_workload
+from simulator.workload import Workload, load_workload
 
 SEEDS = [0, 1, 2, 3, 0, 1]
 

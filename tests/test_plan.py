@@ -6,6 +6,7 @@ import pytest
 
 import simulator
 from simulator import Scenario, Workload, compare, deploy, load_workload, own_offer, parse_slo
+from simulator.arrivals import OpenLoop
 from simulator.batches import Batch
 from simulator.deployment import default_layout
 from simulator.estimate import estimate
@@ -13,7 +14,6 @@ from simulator.lengths import Fixed, Independent
 from simulator.model import load_model
 from simulator.plan import answer, capacity
 from simulator.plan_plots import costs
-from simulator.workload import OpenLoop
 
 CHAT = load_workload("chat")
 SLO = parse_slo("ttft:500ms,tpot:50ms")

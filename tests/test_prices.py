@@ -142,7 +142,7 @@ def test_a_tie_goes_by_the_providers_name(own_folder):
         ("value: 0.5 USD/h", "value: 0.5", "no unit"),
         ("value: 0.5 USD/h", "value: 0.5 EUR/h", "no unit of usd_per_hour"),
         ("value: 0.5 USD/h", "value: -0.5 USD/h", "not negative"),
-        ("instance: two Macs", "instances: two Macs", "Nearest: devices, instance"),
+        ("instance: two Macs", "instances: two Macs", "Nearest: instance"),
         ("devices: 2", "devices: 2, provider: Yours", "nothing has that name here"),
         ("source: bill", "source: bil", "Nearest: bill"),
         ("provider: Mine\n", "", "required and missing"),

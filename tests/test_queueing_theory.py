@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.arrivals import OpenLoop
 from simulator.errors import InfercastError
 from simulator.queueing import QueueEstimate, erlang_c, m_g_1_wait_s, m_m_c_wait_s
 from simulator.report import summarize
@@ -14,7 +15,7 @@ from simulator.simulate import simulate
 from simulator.state import CONTINUOUS, Limits
 from simulator.statistic import statistic
 from simulator.steps import StepTable
-from simulator.workload import OpenLoop, Requests
+from simulator.workload import Requests
 
 
 @given(st.floats(0.01, 0.99))

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from simulator.arrivals import OpenLoop
 from simulator.errors import WorkloadError
 from simulator.lengths import Fixed, Independent
 from simulator.rate_curves import RateCurve, daily, read_rate_curve
-from simulator.workload import OpenLoop, Workload
+from simulator.workload import Workload
 
 
 def test_counts_follow_the_rate():

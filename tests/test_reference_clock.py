@@ -200,7 +200,7 @@ class TestRefusals:
             Device("cuda")
 
     def test_unknown_device_and_dtype(self):
-        with pytest.raises(InfercastError, match="Nearest: cpu, cuda"):
+        with pytest.raises(InfercastError, match="Nearest: cuda, cpu"):
             Device("cudaa")
         with pytest.raises(InfercastError, match="Nearest: bf16"):
             Device("cpu", "bf17")

@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from simulator.arrivals import ClosedLoop, OpenLoop
 from simulator.autoscaler import Autoscaler, cold_start_s
 from simulator.cli import build
 from simulator.clients import Clients
 from simulator.deployment import deploy
 from simulator.errors import InfercastError, WorkloadError
-from simulator.lengths import Fixed, Independent
+from simulator.lengths import Fixed, Independent, Uniform
 from simulator.prices import own_offer
 from simulator.routers import Router
 from simulator.service import Service, start_seconds
 from simulator.sessions import sessions
-from simulator.workload import ClosedLoop, OpenLoop, Workload
+from simulator.workload import Workload
 
 DEPLOYMENT = deploy("llama-3.1-8b", "h100-sxm")
 LOAD = Workload(OpenLoop(5.0), Independent(Fixed(500), Fixed(50)), 60)
@@ -29,6 +30,16 @@ def test_the_network_and_no_streaming_are_added_by_the_client():
     assert far.metrics["e2el"]["mean"] == pytest.approx(plain.metrics["e2el"]["mean"] + 0.2)
     assert far.metrics["ttft"]["p95"] == far.metrics["e2el"]["p95"]
     assert "tpot" not in far.metrics
+
+
+def test_each_answer_waits_for_its_own_prompt_whatever_was_given_up():
+    requests = Workload(OpenLoop(200.0), Independent(Uniform(100, 8000), Fixed(50)), 60).requests()
+    report = Service(DEPLOYMENT, 2).report(requests, Clients(timeout_s=1.0))
+    run, overheads = report.run, DEPLOYMENT.engine.overheads
+    assert 0 < len(run.abandoned) < 60
+    outside_s = overheads.request_s + overheads.prompt_token_s * requests.prompt_tokens[run.row]
+    seen_s = run.first_token_s - run.requests.arrival_s + outside_s
+    assert report.latencies_s["ttft"] == pytest.approx(seen_s)
 
 
 def test_thinking_tokens_come_before_the_first_visible_one():

@@ -149,6 +149,19 @@ def test_waves_stay_together_where_dynamo_is_in_front(prompt, drift):
     assert place(setup(notes="AIC run", input_tokens=prompt)).deployment.engine.drift_tokens == drift
 
 
+@pytest.mark.parametrize("name", ["request_s", "prompt_token_s"])
+def test_no_time_outside_the_steps_is_in_the_speed_of_light(name):
+    placed = place(setup(engine="vLLM", engine_version="0.19", input_tokens=1024.0))
+    engine = placed.deployment.engine
+    overheads = engine.overheads.model_copy(update={name: Figure(0.1, engine.overheads.request_s.source)})
+    slow = replace(placed.deployment, engine=engine.model_copy(update={"overheads": overheads}))
+    both = [placed._replace(deployment=each) for each in (placed.deployment, slow)]
+    assert outcome(both[1]).ttft_s["mean"] > outcome(both[0]).ttft_s["mean"]
+    light = [outcome(each, light=True) for each in both]
+    assert light[0].e2el_s == light[1].e2el_s
+    assert light[0].output_tokens_per_s == light[1].output_tokens_per_s
+
+
 def test_a_front_end_bounds_the_rate_but_not_the_speed_of_light():
     placed = place(setup(engine="SGLang", engine_version="0.5.6"))
     engine = placed.deployment.engine
@@ -171,12 +184,14 @@ def test_fp8_is_the_kind_of_the_checkpoint(model, notes, scaled):
 
 
 def test_an_answer_is_followed_by_the_next_request_after_the_engines_time_per_request():
-    given = setup(engine="TensorRT-LLM", engine_version="1.2", notes="AIC run", input_tokens=1024.0, concurrency=1)
+    given = setup(engine="vLLM", engine_version="0.19", input_tokens=1024.0, concurrency=1)
     placed = place(given)
     deployment, requests = placed.deployment, workload_of(placed).requests()
     run = simulate(limits(deployment, requests), deployment.step_table(), requests)
-    request_s = float(deployment.engine.overheads.request_s)
-    assert run.requests.arrival_s[1:] - run.finished_s[:-1] == pytest.approx(request_s)
+    overheads = deployment.engine.overheads
+    answer_s = overheads.request_s + 1024 * overheads.prompt_token_s
+    assert answer_s > overheads.request_s
+    assert run.requests.arrival_s[1:] - run.finished_s[:-1] == pytest.approx(answer_s)
 
 
 def test_a_prompt_as_long_as_a_step_may_have_an_answer_where_nothing_is_evicted():

@@ -106,6 +106,20 @@ def test_a_step_at_the_speed_of_light():
     assert sum(taken.values()) == pytest.approx(124.832)
 
 
+@pytest.mark.parametrize(
+    ("norms", "changed", "values"),
+    [
+        *((2, {}, 8), (4, {}, 12), (7, {}, 18), (0, {}, 0)),
+        *((1, {"parallel": True}, 4), (2, {"parallel": True}, 6), (1, {"ffn": None}, 4), (2, {"ffn": None}, 6)),
+    ],
+)
+def test_a_norm_that_nothing_is_added_before_moves_half(norms, changed, values):
+    """Each part's output is added before one norm: 4 x 16 values; a norm of the output itself, as Gemma has, 2 x 16."""
+    blocks = {name: block.model_copy(update={"norms": norms, **changed}) for name, block in TINY.blocks.items()}
+    taken = milliseconds(step(TINY.model_copy(update={"blocks": blocks}), device(1e6, 1e5), light=True), count(BATCH))
+    assert taken["norms and residual"] == pytest.approx(values * 16 * 2 * 8 / 100)  # 8 tokens at 100 bytes a ms
+
+
 def test_a_step_at_achieved_rates():
     """0.5 MFLOP/s, 80 kB/s (60 for the cache), p = 2, launches of 1 ms (products) and 2 ms (decode attention)."""
     taken = milliseconds(step(TINY, device(1e6, 1e5)), count(BATCH))

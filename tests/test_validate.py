@@ -20,6 +20,7 @@ from simulator.errors import ProfileError
 from simulator.estimate import estimate
 from simulator.intervals import LEVELS, Residual, bounds, shipped, table
 from simulator.measurements import read_measurements
+from simulator.model import load_model
 from simulator.prediction import outcome, predict
 from simulator.setups import place
 from simulator.validate import as_json, beating_light, by, not_covered, score, scored
@@ -167,16 +168,58 @@ def test_copies_share_the_devices(tmp_path):
 
 
 def test_heads_that_do_not_divide_are_pooled_onto_fewer_devices_of_the_same_sum(tmp_path):
-    row = {
-        "hardware": "AWS Inferentia2 (inf2.48xlarge, 12 chips/24 cores)",
-        "n_gpus": 12,
-        "tp": 24,
-        "model": "Llama-3-8B",
-    }
-    placed = place(setup(tmp_path, **row, engine="Transformers-NeuronX", engine_version="2.18", **FIXED))
+    row = {"hardware": "GB200 NVL72", "n_gpus": 12, "tp": 12, "model": "Llama-3-8B"}
+    placed = place(setup(tmp_path, **row, engine="TensorRT-LLM", engine_version="1.0", **FIXED))
     hardware, tp = placed.deployment.hardware, placed.deployment.layout.tp
     assert (tp, placed.copies) == (8, 1)
+    assert hardware.memory_bytes_per_s * tp == pytest.approx(12 * 8000e9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("chips", "cores", "model", "heads"),
+    [
+        (12, 24, "Llama-2-7b", (48, 48)),
+        (12, 24, "Llama-3-70B", (72, 24)),
+        (16, 32, "Llama-3-8B", (32, 32)),
+        (12, 24, "Mixtral-8x7B", (48, 24)),
+    ],
+)
+def test_heads_are_padded_to_the_cores_that_a_source_counts_in_tp(tmp_path, chips, cores, model, heads):
+    row = {"hardware": "Inf2" if chips == 12 else "Trn1", "n_gpus": chips, "tp": cores, "model": model}
+    placed = place(setup(tmp_path, **row, engine="Transformers-NeuronX", engine_version="2.18", **FIXED))
+    (block,), (plain,) = placed.deployment.model.blocks.values(), load_model(model).blocks.values()
+    assert (placed.deployment.layout.tp, block.mixer.heads, block.mixer.kv_heads) == (chips, *heads)
+    assert block.ffn.intermediate % cores == 0
+    assert 0 <= block.ffn.intermediate - plain.ffn.intermediate < cores
+
+
+def test_a_model_of_other_parts_is_pooled_where_tp_counts_cores(tmp_path):
+    row = {"hardware": "Inf2", "n_gpus": 12, "tp": 24, "model": "DeepSeek-V2-Lite"}
+    placed = place(setup(tmp_path, **row, engine="Transformers-NeuronX", engine_version="2.18", **FIXED))
+    hardware, tp = placed.deployment.hardware, placed.deployment.layout.tp
+    assert placed.deployment.model == load_model("DeepSeek-V2-Lite")
     assert hardware.memory_bytes_per_s * tp == pytest.approx(12 * 820e9, rel=0.01)
+
+
+def test_packages_of_two_dies_are_twice_the_devices(tmp_path):
+    placed = place(setup(tmp_path, hardware="AMD MI250", n_gpus=4, tp=4, model="Llama-2-7b", **FIXED))
+    layout, die = placed.deployment.layout, placed.deployment.hardware
+    assert (layout.tp, placed.copies, die.seen_as, die.memory_bytes) == (8, 1, 1, 64e9)
+    assert die.memory_bytes_per_s == pytest.approx(3277e9 / 2)
+    one = place(setup(tmp_path, hardware="AMD MI250", n_gpus=2, tp=1, model="Llama-2-7b", **FIXED))
+    assert (one.deployment.layout.tp, one.copies) == (2, 2)
+    row = {"hardware": "AMD MI250", "n_gpus": 4, "tp": 4, "model": "Mixtral-8x7B"}
+    assert [place(setup(tmp_path, **row, ep=ep, **FIXED)).deployment.layout.ep for ep in (1, 4)] == [1, 8]
+
+
+def test_layers_are_split_over_packages(tmp_path):
+    row = {"hardware": "AMD MI250", "n_gpus": 2, "pp": 2, "model": "Llama-2-7b"}
+    for engine in ("llama.cpp", "vLLM"):
+        placed = place(setup(tmp_path, **row, engine=engine, **FIXED))
+        assert (placed.deployment.layout.tp, placed.deployment.layout.pp) == (1, 2)
+        assert placed.deployment.hardware.memory_bytes_per_s == 3277e9
+    alone = place(setup(tmp_path, **{**row, "n_gpus": 1, "pp": 1}, engine="llama.cpp", **FIXED)).deployment
+    assert (alone.layout.tp, alone.hardware.seen_as) == (1, 2)
 
 
 # ------------------------------------------------------------------------------------------------------- prediction
@@ -219,7 +262,7 @@ def test_llama_bench_rates(tmp_path):
 
 def test_a_closed_loop_is_simulated_with_ten_rounds(tmp_path):
     found = outcome(place(setup(tmp_path, **CLOSED)))
-    in_engine_s = found.e2el_s["mean"] - load_engine("vllm").overheads.request_s
+    in_engine_s = found.e2el_s["mean"] - float(load_engine("vllm").overheads.answer_s(1024))
     in_flight = found.output_tokens_per_s * in_engine_s / 128  # Little's law, less the ramp at both ends
     assert 7.0 < in_flight < 8.2
     assert found.ttft_s["p99"] > found.ttft_s["median"]

@@ -14,21 +14,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.arrivals import Arrivals, ClosedLoop, OpenLoop, RecordedArrivals
 from simulator.errors import InfercastError, ProfileError, WorkloadError
 from simulator.lengths import Banded, Fixed, Independent, Lengths, LogNormal, Quantiles, Uniform
 from simulator.profile import find, names
 from simulator.traces import Trace, read_trace
-from simulator.workload import (
-    KIND,
-    Arrivals,
-    ClosedLoop,
-    OpenLoop,
-    RecordedArrivals,
-    Requests,
-    Workload,
-    WorkloadPreset,
-    load_workload,
-)
+from simulator.workload import KIND, Requests, Workload, WorkloadPreset, load_workload
 
 ROOT = Path(__file__).parents[1]
 TRACES = ROOT.parent / "shared" / "traces"

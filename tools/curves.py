@@ -17,6 +17,7 @@ import yaml
 
 from simulator.deployment import Deployment
 from simulator.errors import InfercastError
+from simulator.kernels import Overheads
 from simulator.measurements import Measurement, Setup
 from simulator.prediction import Outcome, outcome
 from simulator.setups import Placed, place
@@ -26,13 +27,14 @@ GRID = (-0.5, -0.15, 0.0, 0.15, 0.5)  # of ln(value); a curve is straight betwee
 REACH = 1.0  # of ln(value): where a curve is believed
 BATCHES, RUNS = 16, 8  # setups of a kind that are predicted at most: batches by the roofline, simulated runs
 WORKERS = 2
-TIMES = {"step_s", "sequence_s", "request_s", "cached_token_s", "ranks_s", "stream_s"}
+TIMES = frozenset(Overheads.model_fields)
 NEUTRAL = {  # where no parent says otherwise; any other share: 1
     **{"step_s": 1e-3, "sequence_s": 1e-5, "request_s": 1e-2},
     **{"per_head": 1.0, "per_head_crowded": 0.3, "expert_tile": 32.0, "layer_launches": 60.0, "prompt_launch_s": 4e-5},
     "cached_token_s": 1e-8,
     "ranks_s": 1e-2,
     "stream_s": 5e-5,
+    "prompt_token_s": 4e-6,
 }
 Values = dict[str, float]
 Floats = npt.NDArray[np.float64]

@@ -22,7 +22,7 @@ import numpy as np
 import yaml
 
 from simulator.measurements import read_measurements
-from tools.curves import ROOT, TIMES, Block, Values, measure_all
+from tools.curves import ROOT, TIMES, Block, measure_all
 from tools.fitting import Fit, Fits, effective, fit_all
 from tools.score import score
 
@@ -32,20 +32,30 @@ Rule = dict[str, Any]
 
 
 def written(fits: Fits) -> None:
-    """Put the values of every block into the presets of its engines, with the sample and the error that they leave."""
-    for name, fit in fits.fits.items():
-        block, values = fit.block, effective(fit.block, fits.blocks, fits.solved)
+    """Put the values of every block into the presets of its engines, each with the sample that it was fitted to."""
+    for fit in fits.fits.values():
+        block, origin = fit.block, _origin(fit.block, fits)
+        values = effective(block, fits.blocks, fits.solved)
+        of_all = {k: each for k, each in values.items() if not (k in TIMES and block.families)}  # hosts have no family
+        figures = {k: {"value": _written(k, each), "source": _key(origin[k])} for k, each in of_all.items()}
+        shares = {k: each for k, each in figures.items() if k not in TIMES}
         for preset in block.presets:
             path = ROOT / "simulator" / "engines" / f"{preset}.yaml"
-            text = _sourced(path.read_text(), _key(block), _sample(fits, name))
-            if not block.families:
-                text = _times(text, values, _key(block))
-            shares = {k: v for k, v in values.items() if k not in TIMES}
+            text = path.read_text()
+            for name in dict.fromkeys(origin[k] for k in figures):
+                text = _sourced(text, _key(name), _sample(fits, name))
+            text = _times(text, figures)
             path.write_text(_ruled(text, fit, shares) if shares else text)  # else its kernels are another engine's
 
 
-def _key(block: Block) -> str:
-    return "fit-" + re.sub(r"[^a-z0-9]+", "-", block.name.lower()).strip("-")
+def _origin(block: Block, fits: Fits) -> dict[str, str]:
+    """Return the name of the block that each of a block's values was fitted in: its own, or the nearest parent's."""
+    above = _origin(fits.blocks[block.parent], fits) if block.parent else {}
+    return {**above, **dict.fromkeys(fits.solved.get(block.name, ()), block.name)}
+
+
+def _key(name: str) -> str:
+    return "fit-" + re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def _sample(fits: Fits, name: str) -> str:
@@ -66,14 +76,13 @@ def _sourced(text: str, key: str, sample: str) -> str:
     return text.replace("\nsources:\n", f"\nsources:\n{line}\n", 1)
 
 
-def _times(text: str, values: Values, key: str) -> str:
-    for name in TIMES & values.keys():
-        figure = f"  {name}: {{value: {_written(name, values[name])}, source: {key}}}"
-        text = re.sub(rf"^  {name}: \{{.*$", figure, text, flags=re.MULTILINE)
+def _times(text: str, figures: Rule) -> str:
+    for name in TIMES & figures.keys():
+        text = re.sub(rf"^  {name}: \{{.*$", f"  {_part(name, figures[name])}", text, flags=re.MULTILINE)
     return text
 
 
-def _ruled(text: str, fit: Fit, values: Values) -> str:
+def _ruled(text: str, fit: Fit, shares: Rule) -> str:
     """Change or add the kernels rule of a block's families; the general rule stands last.
 
     A rule that is added goes on from the one that held for them so far: the fit saw its switches and its other figures.
@@ -89,7 +98,7 @@ def _ruled(text: str, fit: Fit, values: Values) -> str:
         rules = [rule, *rules] if families else [*rules, rule]
     seen = (fit.curves.placed[fit.curves.rows[at].id] for at in fit.seen)
     rule["fitted_on"] = sorted({placed.deployment.hardware.family for placed in seen})
-    rule.update({name: {"value": _written(name, value), "source": _key(fit.block)} for name, value in values.items()})
+    rule |= shares
     lines = ["kernels:"]
     for each in rules:
         parts = [_part(name, value) for name, value in each.items()]

@@ -39,8 +39,8 @@ METADATA = ("hardware", "n_gpus", "tp", "pp", "weight_dtype", "kv_dtype", "engin
 
 
 def is_serve(document: Document) -> bool:
-    """Tell `vllm bench serve`."""
-    return {"total_token_throughput", "request_throughput", "completed"} <= document.keys()
+    """Tell `vllm bench serve`, and benchmark_serving.py before it, which wrote no total_token_throughput."""
+    return {"output_throughput", "request_throughput", "completed"} <= document.keys()
 
 
 def is_sglang(document: Document) -> bool:
@@ -69,7 +69,7 @@ def serve(document: Document, _stated: Stated) -> Iterator[Cells]:
         cells["source_date"] = f"{day[:4]}-{day[4:6]}-{day[6:]}"
     if document.get("spec_decode_acceptance_rate") is not None:
         cells = not_predicted(cells, "speculative decoding")
-    yield from measured(cells, _figures(document, document.get("total_token_throughput")))
+    yield from measured(cells, _figures(document))
 
 
 def sglang(document: Document, _stated: Stated) -> Iterator[Cells]:
@@ -87,9 +87,7 @@ def sglang(document: Document, _stated: Stated) -> Iterator[Cells]:
         cells["notes"] = f"dataset {document['dataset_name']}"
     if document.get("accept_length") is not None:
         cells = not_predicted(cells, "speculative decoding")
-    parts = [number(document.get(f"{name}_throughput")) for name in ("input", "output")]
-    whole = document.get("total_throughput") or (sum(filter(None, parts)) if all(parts) else None)
-    yield from measured(cells, _figures(document, whole))
+    yield from measured(cells, _figures(document))
 
 
 def latency(document: Document, stated: Stated) -> Iterator[Cells]:
@@ -149,10 +147,12 @@ def _engine(backend: object) -> Cells:
     return _said(engine=next(names, None))
 
 
-def _figures(document: Document, total_tokens_per_s: object) -> Iterator[tuple[str, str, float | None]]:
+def _figures(document: Document) -> Iterator[tuple[str, str, float | None]]:
     for name, metric in LATENCIES.items():
         for key, stat in STATS.items():
             pooled = POOLED if metric == "itl_ms" else ""
             yield metric, stat + pooled, number(document.get(f"{key}_{name}_ms"))
     yield "throughput_out_tok_s", "mean", number(document.get("output_throughput"))
-    yield "throughput_total_tok_s", "mean", number(total_tokens_per_s)
+    parts = [number(document.get(f"{name}_throughput")) for name in ("input", "output")]
+    whole = document.get("total_token_throughput") or document.get("total_throughput")  # vLLM's name, SGLang's
+    yield "throughput_total_tok_s", "mean", number(whole or (sum(filter(None, parts)) if all(parts) else None))

@@ -4,17 +4,16 @@ import math
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from simulator.cli.figures import load_row
 from simulator.cli.intervals import IntervalOptions, Span, explained, spans
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
+from simulator.cli.options import Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
-from simulator.cli.simulate import load_row
 from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
 from simulator.cost import Bill
-from simulator.deployment import Deployment
 from simulator.errors import WorkloadError
 from simulator.intervals import Bracket
 from simulator.plan import Answer, Scenario, answer, capacity, ranked
@@ -54,18 +53,15 @@ def command(
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
     rate, workload = _one_rate(users)
 
-    def case(choice: Any) -> Answer:
-        deployment: Deployment = choice()
+    def case(index: int, choice: Choice) -> Answer:
+        progress(index, len(choices))
+        deployment = choice()
         device = deployment.hardware.id
         offer = cheapest(device, price) if usd_per_hour is None else own_offer(device, usd_per_hour)
         return answer(Scenario(deployment, workload, slo, offer), rate)
 
     with progress_bar("deployments") as progress:
-        cases = [
-            partial(_counted, partial(case, choice), index, len(choices), progress)
-            for index, choice in enumerate(choices)
-        ]
-        found, refused = sweep(cases)
+        found, refused = sweep([partial(case, *each) for each in enumerate(choices)])
     found = ranked(found)
     if plot is not None:
         from simulator.plan_plots import costs  # noqa: PLC0415  matplotlib takes half a second
@@ -78,12 +74,6 @@ def command(
     drafted = techniques(each.scenario.deployment for each in found)
     notes = [*_headline(found), *NOTES, *explained(rows), *drafted, *_prices(found)]
     emit(Result({"answers": rows}, [*views, _reasons(rows)], notes, used, refused, flat=True), form)
-
-
-def _counted(case: Any, index: int, total: int, progress: Any) -> Answer:
-    progress(index, total)
-    result: Answer = case()
-    return result
 
 
 def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:

@@ -10,7 +10,7 @@ import typer
 
 from simulator.batches import Batch
 from simulator.cli.intervals import IntervalOptions, Span, explained, intervals, spans
-from simulator.cli.options import BATCH, DeploymentOptions, Format, OutputFormat, grouped, techniques, whole
+from simulator.cli.options import BATCH, Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques, whole
 from simulator.cli.output import (
     Column,
     Result,
@@ -27,7 +27,6 @@ from simulator.cli.output import (
     seconds,
     sweep,
 )
-from simulator.deployment import Deployment
 from simulator.estimate import Estimate, OpCost, Phase, estimate
 from simulator.intervals import Bracket
 from simulator.units import scaled
@@ -87,8 +86,8 @@ def command(
     emit(Result(sections, views, notes, evidence(each.deployment for each in found), refused), form)
 
 
-def _case(choice: Any, batch: Batch) -> Estimate:
-    deployment: Deployment = choice()
+def _case(choice: Choice, batch: Batch) -> Estimate:
+    deployment = choice()
     found = estimate(deployment, batch)
     found.expected.e2el_s  # noqa: B018  a figure that is missing is met here, so that the sweep can go on without it
     return found
@@ -125,7 +124,7 @@ def _figures(found: Estimate) -> Row:
         **_phase("prefill", found.prefill),
         **_phase("decode", found.decode),
         "decode_context_tokens": batch.middle_tokens,
-        "request_s": float(found.deployment.engine.overheads.request_s),
+        "request_s": float(found.deployment.engine.overheads.answer_s(batch.prompt_tokens)),
     }
 
 

@@ -5,18 +5,18 @@ from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
 
+from simulator.arrivals import OpenLoop
+from simulator.cli.figures import METRICS, STATS, TOTALS, figures, throughput_intervals
 from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
 from simulator.cli.intervals import ENDS, IntervalOptions, by_metric, explained, intervals, regime_of
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
+from simulator.cli.options import Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, percent, sweep
-from simulator.cli.simulate import METRICS, STATS, TOTALS, figures, throughput_intervals
 from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
-from simulator.deployment import Deployment
 from simulator.errors import InfercastError
 from simulator.intervals import Bracket
 from simulator.plan import Scenario
@@ -24,7 +24,7 @@ from simulator.prices import Offer, load_offers
 from simulator.report import GROWING
 from simulator.service import ServiceReport
 from simulator.units import lasting, scaled
-from simulator.workload import OpenLoop, Requests, Workload
+from simulator.workload import Requests, Workload
 
 SHOWN = 12  # changes of replicas in the text; json has all
 SEEN = ("ttft", "ttfv", "tpot", "itl", "e2el", "queue")  # by the user
@@ -73,8 +73,8 @@ def command(
         given = f"--duration {behaviour.duration} with --num-prompts {users.num_prompts}"
         raise InfercastError(given, "both say when the run ends", "Give one of the two")
 
-    def case(choice: Any, rate: float | None, load: Workload) -> Found:
-        deployment: Deployment = choice()
+    def case(choice: Choice, rate: float | None, load: Workload) -> Found:
+        deployment = choice()
         service = copies.service(deployment)
         workload, requests, clients = behaviour.asked(load)
         with progress_bar(str(deployment)) as progress:

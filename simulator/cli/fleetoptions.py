@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from typer import Option
 
+from simulator.arrivals import OpenLoop
 from simulator.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, Autoscaler, Failure
 from simulator.cli.options import split
 from simulator.clients import Clients
@@ -22,7 +23,7 @@ from simulator.routers import ROUTERS, Router
 from simulator.service import Service, start_seconds
 from simulator.sessions import sessions
 from simulator.units import parse
-from simulator.workload import OpenLoop, Requests, Workload
+from simulator.workload import Requests, Workload
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from simulator.cli.output import Column, Result, Row, View, common, count, emit,
 from simulator.deployment import Deployment
 from simulator.errors import DoesNotFitError
 from simulator.evidence import memory_basis
-from simulator.memory import MemoryPlan, memory_plan, refuse_misfit
+from simulator.memory import MemoryPlan, memory_plan
+from simulator.misfit import refuse_misfit
 from simulator.units import MIB, gibibytes
 
 CONVENTIONS = {

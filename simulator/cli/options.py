@@ -24,6 +24,7 @@ from simulator.spelling import configure
 from simulator.units import GIB
 
 Option = typer.Option
+Choice = Callable[[], Deployment]  # makes one deployment of a sweep, or raises
 
 # Ours, then vLLM's.
 TP = ("--tp", "--tensor-parallel-size", "-tp")
@@ -205,8 +206,8 @@ class DeploymentOptions:
         """Return every combination, in the order of the lists; InfercastError for the first that cannot be."""
         return [each() for each in self.choices()]
 
-    def choices(self) -> list[Callable[[], Deployment]]:
-        """Return every combination as a call that makes it or raises, so that a sweep can go on without it."""
+    def choices(self) -> list[Choice]:
+        """Return every combination, so that a sweep can go on without those that cannot be."""
         use_profiles(self.profiles)
         lists = (
             [load_model(each) for each in split(self.model, "--model")],

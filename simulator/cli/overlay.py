@@ -17,7 +17,8 @@ from simulator.errors import InfercastError
 from simulator.evidence import readable
 from simulator.hardware import load_hardware
 from simulator.measurements import Measurement
-from simulator.overlay import SHARES, TIMES, Overlay, calibrated, preset
+from simulator.overlay import Overlay, calibrated, preset
+from simulator.posterior import SHARES, TIMES
 from simulator.prediction import predict
 from simulator.validate import beating_light
 

@@ -2,35 +2,21 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from simulator.arrivals import ClosedLoop
 from simulator.cli.explain import ExplainOptions, queue_note, split_row, split_view
-from simulator.cli.intervals import ENDS, IntervalOptions, Span, by_metric, explained, intervals, regime_of, spans
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
-from simulator.cli.output import (
-    Column,
-    Result,
-    Row,
-    View,
-    common,
-    count,
-    emit,
-    evidence,
-    identity,
-    number,
-    percent,
-    sweep,
-)
+from simulator.cli.figures import METRICS, STATS, TOTALS, load_row
+from simulator.cli.intervals import IntervalOptions, Span, by_metric, explained, spans
+from simulator.cli.options import Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques
+from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
 from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
-from simulator.deployment import Deployment
 from simulator.explain import PARTS, saved_prefill_s
-from simulator.intervals import Bracket
 from simulator.plan import Scenario, binding
 from simulator.report import GROWING, Report
-from simulator.statistic import QUANTILES
-from simulator.workload import ClosedLoop, Workload
+from simulator.workload import Workload
 
 DEFINITIONS = (
     "TTFT: request sent to first token; E2EL: to last token. TPOT: (E2EL - TTFT) / (n - 1) per request. ITL: every gap "
@@ -61,8 +47,8 @@ def command(
     workloads = users.workloads()
     told.check(len(choices) * len(workloads))
 
-    def case(choice: Any, rate: float | None, workload: Workload) -> tuple[Scenario, float | None, Report]:
-        deployment: Deployment = choice()
+    def case(choice: Choice, rate: float | None, workload: Workload) -> tuple[Scenario, float | None, Report]:
+        deployment = choice()
         scenario = Scenario(deployment, workload, slo)
         with progress_bar(str(deployment)) as progress:
             report = scenario.report(workload, progress)
@@ -87,69 +73,17 @@ def command(
     emit(Result({"simulations": rows}, views, list(dict.fromkeys(notes)), used, refused, flat=True), form)
 
 
-METRICS = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2e_latency_ms"}
-THROUGHPUTS = {
-    **{"output_throughput": "throughput_out_tok_s", "total_token_throughput": "throughput_total_tok_s"},
-    "request_throughput": "req_s",
-}
-STATS = ("mean", *QUANTILES)
-TOTALS = {"output_throughput": "out tok/s", "request_throughput": "req/s"}
-PREDICTED = {f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for stat in STATS}
-
-
-def load_row(scenario: Scenario, rate: float | None, report: Report, level: float = 0.8) -> Row:
-    """Return the figures of one run and the intervals beside them."""
-    row = figures(scenario, rate, report)
-    regime = regime_of(scenario.workload.arrivals.concurrency, len(report.run.requests))
-
-    def again(step_factor: float) -> Row:
-        return scenario.again(report, step_factor).as_vllm()
-
-    of = Bracket(scenario.deployment, regime, level, row, again)
-    return {**row, **intervals(of, PREDICTED), **throughput_intervals(of, report)}
-
-
-def throughput_intervals(of: Bracket[Row], report: Report) -> Row:
-    """Return the intervals of throughputs; None where what is served is what was offered: given, not predicted."""
-    if of.regime != "open_loop":
-        return intervals(of, THROUGHPUTS)
-    if not report.overloaded:
-        return {f"{key}_{end}": None for key in THROUGHPUTS for end in ENDS}
-    found = dict(intervals(replace(of, regime="offline"), THROUGHPUTS))
-    offered_per_s = len(report.run.requests) / report.run.requests.arrival_s[-1]
-    most = max(1.0, offered_per_s / report.requests_per_s)  # no more is served than was offered
-    return found | {f"{key}_high": min(found[f"{key}_high"], of.found[key] * most) for key in THROUGHPUTS}
-
-
-def figures(scenario: Scenario, rate: float | None, report: Report) -> Row:
-    """Return one run under the keys of a result file of `vllm bench serve` and ours, without intervals."""
-    workload = scenario.workload
-    return {
-        **identity(scenario.deployment),
-        "endpoint_type": "infercast",
-        "backend": scenario.deployment.engine.engine,
-        "label": workload.name or None,
-        "model_id": scenario.deployment.model.id,
-        "tokenizer_id": scenario.deployment.model.id,
-        "num_prompts": len(report.run.requests),
-        "request_rate": "inf" if rate is None else rate,
-        "burstiness": getattr(workload.arrivals, "burstiness", None),
-        "max_concurrency": workload.arrivals.concurrency or None,
-        **report.as_vllm(),
-    }
-
-
 def _latencies(scenario: Scenario, _rate: float | None, report: Report) -> View:
     rows = []
     for name, stat in report.metrics.items():
         unknown = report.endless and name in GROWING
-        values = {key: None if unknown else stat.values[key] * 1e3 for key in ("mean", *QUANTILES)}
+        values = {key: None if unknown else stat.values[key] * 1e3 for key in STATS}
         halves = {f"{key}_half": None if unknown else stat.half_widths[key] * 1e3 for key in values}
         bound = report.slo.bounds_s.get(name)
         kept = f"{report.within[name]:.1%} <= {bound * 1e3:g}" if bound and not unknown else None if bound else ""
         rows.append({"metric": f"{name.upper()} ms", **values, **halves, "within": kept})
     columns = [Column("metric", "", left=True)]
-    for key in ("mean", *QUANTILES):
+    for key in STATS:
         columns += [Column(key, key, number(3)), Column(f"{key}_half", "±", number(2))]
     if report.slo.bounds_s:
         columns.append(Column("within", "within SLO", left=True))

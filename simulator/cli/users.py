@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.progress import Progress as Bar
 from typer import Option
 
+from simulator.arrivals import Arrivals, ClosedLoop, OpenLoop
 from simulator.cli.options import split
 from simulator.errors import InfercastError, WorkloadError
 from simulator.lengths import Distribution, Fixed, Independent, Lengths, LogNormal, Uniform
 from simulator.simulate import Progress
 from simulator.slo import Slo, parse_slo
-from simulator.workload import Arrivals, ClosedLoop, OpenLoop, Workload, load_workload
+from simulator.workload import Workload, load_workload
 
 
 @dataclass(frozen=True)

@@ -94,11 +94,10 @@ SCORES = (
 
 def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -> Result:
     kept = scored(predictions, grades)
-    views = [_measurements(kept)] if len(kept) <= FEW else []
-    views += [_view(kept, ("metric", "regime"), every=True)]
-    others = (key for key in KEYS if key not in ("metric", "regime"))
-    views += [_view(kept, ("metric", key), every) for key in others if len(by(kept, key)) > 1]
     predicted = sum(each.value is not None for each in kept)
+    others = (key for key in KEYS if key not in ("metric", "regime") and len(by(kept, key)) > 1)
+    views = [_measurements(kept)] if len(kept) <= FEW else []
+    views += [_view(kept, ("metric", "regime"), every=True), *(_view(kept, ("metric", key), every) for key in others)]
     graded = f"{', '.join(grades)} or not at all"
     notes = [
         f"{predicted:,} of {len(kept):,} rows graded {graded} are predicted; {len(predictions):,} in all.",
@@ -110,7 +109,7 @@ def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -
             for each in beating_light(kept)
         ),
     ]
-    return Result({}, views, notes)
+    return Result({}, views if predicted else [], notes)
 
 
 def _rows(rows: int) -> str:

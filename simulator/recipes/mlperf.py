@@ -1,22 +1,26 @@
 """What MLPerf Inference fixes for its language models, and what the published harnesses of its entries set.
 
 Data sets: the lengths of openshift-psap/performance-dashboard mlperf-data/summaries (counted from the official files),
-some hundred rows of each, read 2026-11-21. Limits: shared/facts/ecosystem.md, mlcommons/inference_policies@ac93e89.
+some hundred rows of each, read 2026-11-21, and of Llama-3.1-405B by kind, 2026-11-22. Limits:
+shared/facts/ecosystem.md, mlcommons/inference_policies@ac93e89.
 Harness: closed/NVIDIA/configs of mlcommons/inference_results_v4.1 and v5.0 and of two copies of v5.1
 (ykamiset/inference_results_v5.1; closed/{HPE,ASUSTeK,Cisco}/configs of ntuhpc/inference_results_v5.1), builder.py of
 v-shobhit/inference_results_v4.1; for AMD closed/Dell of v4.1 (code/llama2-70b-99, the scheduler in docker/vllm) and
-harness_llm/models of closed/{AMD,MiTAC,GigaComputing,Vultr}/code of v5.1; read 2026-11-21 and 22.
+harness_llm/models of closed/{AMD,MiTAC,GigaComputing,Vultr}/code of v5.1; read 2026-11-21 and 22. Front end of
+Llama-3.1-8B and DeepSeek-R1 in v5.1: one trtllm-serve for each copy, whose client streams each token over HTTP but
+offline (llmlib/config.py, cores/trtllm_endpoint_core.py and http_async_client.py of ykamiset's copy; read 2026-11-22).
 """
 
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
+from simulator.arrivals import Arrivals, OpenLoop, Released
 from simulator.errors import NotModelledError
 from simulator.lengths import Distribution, Fixed, Independent, LogNormal, Quantiles
 from simulator.measurements import Setup
 from simulator.recipes.recipe import Degrees, Limits, Load, Recipe
 from simulator.work import Layout
-from simulator.workload import Arrivals, OpenLoop, Released
 
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 1.0)
 SPREAD = 0.8  # guess: the coefficient of variation of outputs; Mixtral's is 0.9, GPT-4's on OpenOrca 0.9
@@ -36,6 +40,25 @@ class DataSet(NamedTuple):
     longest_output: int
     queries: int = 0  # the rules' least number, where it takes longer than their ten minutes
     rack_queries: int = 0  # the least number that NVIDIA asks of a rack of 72 devices (min_query_count of v5.1)
+    outputs: Quantiles | None = None  # of the reference; a run's are these, at its own mean
+
+    def outputs_of(self, mean: float) -> Distribution:
+        """Return the lengths of the outputs of a run with this mean."""
+        if self.outputs:
+            return _scaled(self.outputs, mean)
+        longest = max(self.longest_output, round(mean))
+        return Fixed(longest) if mean >= longest else LogNormal(mean, SPREAD, longest)
+
+
+def _scaled(lengths: Quantiles, mean: float) -> Quantiles:
+    """Return lengths of the same shape with another mean.
+
+    >>> _scaled(Quantiles(levels=(0, 0.5, 1), tokens=(10, 20, 50)), 50.0).tokens
+    (20, 40, 100)
+    """
+    parts = zip(pairwise(lengths.levels), pairwise(lengths.tokens), strict=True)
+    factor = mean / sum((above - below) * (low + high) / 2 for (below, above), (low, high) in parts)
+    return Quantiles(levels=lengths.levels, tokens=tuple(round(factor * each) for each in lengths.tokens))
 
 
 def _table(*tokens: int) -> Quantiles:
@@ -46,8 +69,19 @@ DATA_SETS = {
     "llama-2-70b": DataSet(_table(59, 103, 133, 217, 512, 613, 670, 1024), 294.0, 1024),  # OpenOrca, mean 307
     # OpenOrca (mean 331), GSM8K with examples (1,283) and MBXP (187) in equal parts
     "mixtral-8x7b": DataSet(_table(55, 114, 152, 309, 1079, 1434, 1743, 1893), 145.0, 1024),
-    # mean recalled; half are RULER's 7,400 to 16,000
-    "llama-3.1-405b": DataSet(LogNormal(9_428.0, 0.4, 20_000), 684.0, 2_000, 8_313, 18 * 8_313),
+    # 2,966 texts of mean 6,824 with outputs of 743, 2,430 reports of 9,860 with 898, and RULER's of 7,400 to 16,000
+    # with 831 (790), 418 (1,250) and 211 (877): counted by kind, weighted, mean 9,370 and 691
+    "llama-3.1-405b": DataSet(
+        _table(509, 3287, 5578, 9932, 12_592, 14_571, 17_560, 19_988),
+        684.0,
+        2_000,
+        queries=8_313,
+        rack_queries=18 * 8_313,
+        outputs=Quantiles(
+            levels=(0.0, 0.1, 0.11, 0.25, 0.27, 0.5, 0.75, 0.9, 0.97, 1.0),
+            tokens=(186, 223, 384, 446, 537, 751, 857, 976, 1089, 1332),
+        ),
+    ),
     # CNN's articles, mean 952
     "llama-3.1-8b": DataSet(_table(228, 473, 617, 860, 1204, 1586, 1959, 2540), 128.0, 128),
     "deepseek-r1": DataSet(LogNormal(800.0, SPREAD, 3_140), 3_880.0, 20_000, 26_328, 8 * 26_328),  # mean recalled
@@ -110,9 +144,9 @@ ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, famil
     ("llama-3.1-405b", BLACKWELL, "I", Entry(4, 1, 256, 1536)),
     ("llama-3.1-405b", BLACKWELL, "", Entry(4, 1, 256, 2048)),
     ("llama-3.1-405b", H100, "O", Entry(8, 1, 256, 1536)),
-    ("llama-3.1-405b", H100, "", Entry(8, 1, 64, 2560)),
+    ("llama-3.1-405b", H100, "", Entry(8, 1, 64, 2560, memory_fraction=0.9)),
     ("llama-3.1-405b", HOPPER, "O", Entry(4, 2, 512, 1536)),
-    ("llama-3.1-405b", HOPPER, "", Entry(8, 1, 64, 2560)),
+    ("llama-3.1-405b", HOPPER, "", Entry(8, 1, 64, 2560, memory_fraction=0.9)),
     ("mixtral-8x7b", BLACKWELL, "S", Entry(1, 1, 6144, 10_240)),
     ("mixtral-8x7b", BLACKWELL, "", Entry(1, 1, 6144, 14_336)),
     ("mixtral-8x7b", RTX, "", Entry(1, 1, 2048, 9216)),
@@ -220,6 +254,11 @@ class Mlperf(Recipe):
         return {name: getattr(found, name) for name in RULES if getattr(found, name) != usual[name]} if found else {}
 
     @property
+    def streams(self) -> bool:
+        """Whether a front end shows each token: not offline (gen_config.streaming of llmlib/config.py)."""
+        return self.setup.regime != "offline"
+
+    @property
     def weights(self) -> str:
         """Format of weights: fp8 where the device has it."""
         return "fp8" if "fp8" in self.hardware.peak_flops_per_s else self.model.weight_dtype
@@ -255,9 +294,7 @@ class Mlperf(Recipe):
         if data is None or self.setup.input_tokens:
             return None
         output = self.setup.output_tokens or data.output_tokens
-        longest = max(data.longest_output, round(output))
-        outputs = Fixed(longest) if output >= longest else LogNormal(output, SPREAD, longest)
-        return Load(Independent(data.prompts, outputs), output)
+        return Load(Independent(data.prompts, data.outputs_of(output)), output)
 
     @property
     def has_data_set(self) -> bool:

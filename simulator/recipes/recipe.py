@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from simulator.arrivals import Arrivals, OpenLoop
 from simulator.deployment import Settings
 from simulator.engine import Engine
 from simulator.formats import number_format
@@ -12,7 +13,6 @@ from simulator.lengths import Lengths
 from simulator.measurements import Setup
 from simulator.model import Model
 from simulator.work import Layout
-from simulator.workload import Arrivals, OpenLoop
 
 AIPERF_PROMPTS = 100  # AIPerf draws so many prompts and repeats them (--num-dataset-entries of its versions of 2025)
 
@@ -88,6 +88,11 @@ class Recipe:
     def rules(self) -> dict[str, object]:
         """The engine's rules that the scripts set, by field."""
         return {}
+
+    @property
+    def streams(self) -> bool:
+        """Whether clients ask for each token as it is made."""
+        return True
 
     # --- the layout
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from simulator.arrivals import ClosedLoop, OpenLoop
 from simulator.calibrate import Bench, engine_preset, hardware_profile, with_peaks_of
 from simulator.comparison import StepErrors, errors_by_kind, latencies
 from simulator.engine import Engine
@@ -32,7 +33,7 @@ from simulator.state import Limits
 from simulator.steplog import StepLog, typical_steps
 from simulator.steps import StepModel, StepTable
 from simulator.work import Counts, Layout
-from simulator.workload import ClosedLoop, OpenLoop, Workload
+from simulator.workload import Workload
 
 Progress = Callable[[str], None]
 TIERS = ("roofline", "profile", "op tables", "calibrated")

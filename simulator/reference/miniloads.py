@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from simulator.arrivals import ClosedLoop, OpenLoop
 from simulator.lengths import Independent, Uniform
 from simulator.reference.guard import Pulse, drift
 from simulator.steplog import StepLog
-from simulator.workload import ClosedLoop, OpenLoop, Requests, Workload
+from simulator.workload import Requests, Workload
 
 Serve = Callable[[Requests, list[list[int]]], StepLog]
 LENGTHS = Independent(Uniform(32, 300), Uniform(8, 64))
