@@ -128,20 +128,27 @@ def test_a_rule_that_a_fit_adds_goes_on_from_the_one_that_held(tmp_path, monkeyp
     assert preset.read_text() == once
 
 
-def test_a_figure_that_a_parent_found_keeps_the_parents_sample(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("own", "step"),
+    [
+        ({"memory": 0.8}, {"value": "4 ms", "source": "fit-older"}),
+        ({"memory": 0.8, "step_s": 0.002}, {"value": "2 ms", "source": "fit-newer"}),
+    ],
+)
+def test_a_figure_that_a_parent_found_keeps_the_parents_sample(own, step, tmp_path, monkeypatch):
     curves = fit_of(made({"compute": 0.6})).fits["made"].curves
     preset = tmp_path / "simulator" / "engines" / "made.yaml"
     every = {
         "older": Block("older", ("made",), (), ("compute", "step_s")),
-        "newer": Block("newer", ("made",), (), ("memory",), parent="older", presets=("made",)),
+        "newer": Block("newer", ("made",), (), tuple(own), parent="older", presets=("made",)),
     }
-    solved = {"older": {"compute": 0.6, "step_s": 0.004}, "newer": {"memory": 0.8}}
+    solved = {"older": {"compute": 0.6, "step_s": 0.004}, "newer": own}
     preset.parent.mkdir(parents=True)
     preset.write_text('engine: made\nsources:\n  old: {}\noverheads:\n  step_s: {value: 1 us, guess: "none"}\n')
     monkeypatch.setattr("tools.fit_efficiency.ROOT", tmp_path)
     written(Fits(every, {name: Fit(block, curves) for name, block in every.items()}, solved))
     found = yaml.safe_load(preset.read_text())
-    assert found["overheads"] == {"step_s": {"value": "4 ms", "source": "fit-older"}}
+    assert found["overheads"] == {"step_s": step}
     (rule,) = found["kernels"]
     assert (rule["compute"]["source"], rule["memory"]["source"]) == ("fit-older", "fit-newer")
     assert set(found["sources"]) == {"fit-older", "fit-newer", "old"}

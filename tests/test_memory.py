@@ -153,7 +153,7 @@ def test_what_is_offloaded_makes_room():
         refuse_misfit(plan("deepseek-v3", "h200-sxm", settings_=Settings(offload=Offload(600 * GIB))))
     room = Settings(offload=Offload(cache_bytes=150 * GIB))  # of each device: a host of 256 GB has it for one
     refuse_misfit(plan("llama-3.1-8b", "h200-sxm", settings_=room))
-    with pytest.raises(DoesNotFitError, match="300 GiB offloaded to xeon-8480"):
+    with pytest.raises(DoesNotFitError, match=r"300\.00 GiB offloaded to xeon-8480"):
         refuse_misfit(plan("llama-3.1-8b", "h200-sxm", settings_=room, tp=2))
 
 

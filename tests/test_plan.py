@@ -33,6 +33,16 @@ def test_capacity_is_the_edge_of_the_slo():
     assert not asked.report(probe.at_rate(found.rate_per_s * 1.02)).meets_slo
 
 
+def test_latencies_hold_the_engines_time_for_each_prompt():
+    asked = scenario("h100-sxm")
+    report = asked.report(replace(asked.workload, request_count=200))
+    run, kept = report.run, slice(report.skipped, None)
+    outside_s = asked.deployment.engine.overheads.answer_s(run.requests.prompt_tokens)
+    assert outside_s.std() > 0
+    seen_s = run.first_token_s - run.requests.arrival_s + outside_s
+    assert report.latencies_s["ttft"] == pytest.approx(seen_s[kept])
+
+
 def test_a_tighter_slo_carries_no_more():
     loose, tight = (capacity(scenario(slo=parse_slo(text))).rate_per_s for text in ("ttft:2s", "ttft:400ms"))
     assert 0 < tight <= loose

@@ -201,6 +201,12 @@ def test_a_model_of_other_parts_is_pooled_where_tp_counts_cores(tmp_path):
     assert hardware.memory_bytes_per_s * tp == pytest.approx(12 * 820e9, rel=0.01)
 
 
+def test_whole_heads_of_data_parallel_attention_are_not_padded(tmp_path):
+    row = {"hardware": "H200 SXM", "n_gpus": 8, "tp": 24, "model": "Qwen3-235B-A22B", "notes": "attention_dp enabled"}
+    deployment = place(setup(tmp_path, **row, engine="TensorRT-LLM", engine_version="1.0", **FIXED)).deployment
+    assert (deployment.layout.dp, deployment.model) == (8, load_model("Qwen3-235B-A22B"))
+
+
 def test_packages_of_two_dies_are_twice_the_devices(tmp_path):
     placed = place(setup(tmp_path, hardware="AMD MI250", n_gpus=4, tp=4, model="Llama-2-7b", **FIXED))
     layout, die = placed.deployment.layout, placed.deployment.hardware
