@@ -4,10 +4,11 @@ Every metric of a setup comes from one `Outcome`, in SI; `value` turns it into t
 """
 
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import methodcaller
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from simulator.validity import edge
 from simulator.workload import Workload
 
 POINTS = 257  # of the context at which decode steps are evaluated, at most
+ENOUGH_REQUESTS, MOST_DRAWS = 1_000, 5  # of loads of fewer requests, several draws
 DEFAULT_LENGTHS = (8, 128)  # guess: single streams whose source states no lengths start from a short question
 
 
@@ -163,14 +165,31 @@ def _under_load(placed: Placed, *, light: bool) -> Outcome:
         run = run_of_copy(deployment, table, workload.requests())
         return summarize(run, steady=False, request_s=overheads.answer_s(run.requests.prompt_tokens))
 
-    workload = workload_of(placed)
-    limits_s = None if light else recipe.latency_limits_s
-    arrive = partial(recipe.arrivals, copies=placed.copies)
-    report, served = edge(workload, limits_s, under, arrive) if limits_s else (under(workload), 1.0)
-    if steps := 0 if light else recipe.gathered_steps:
-        report = replace(report, request_s=report.request_s + steps * report.metrics["tpot"].values["mean"])
-    duration_s = _duration_s(recipe, report) * max(1.0, served)  # no more is served than the source sent
-    return _reported(report, placed, duration_s)
+    def seen(report: Report, served: float = 1.0) -> Outcome:
+        if steps := 0 if light else recipe.gathered_steps:
+            report = replace(report, request_s=report.request_s + steps * report.metrics["tpot"].values["mean"])
+        duration_s = _duration_s(recipe, report) * max(1.0, served)  # no more is served than the source sent
+        return _reported(report, placed, duration_s)
+
+    workload, limits_s = workload_of(placed), recipe.latency_limits_s
+    if light:
+        return seen(under(workload))
+    if limits_s:
+        return seen(*edge(workload, limits_s, under, partial(recipe.arrivals, copies=placed.copies)))
+    draws = max(1, min(MOST_DRAWS, round(ENOUGH_REQUESTS / workload.request_count)))
+    return _mean([seen(under(replace(workload, seed=workload.seed + draw))) for draw in range(draws)])
+
+
+def _mean(draws: Sequence[Outcome]) -> Outcome:
+    """Return the mean of what came of one load, drawn anew each time: of few requests, one draw is an accident."""
+
+    def of(name: str) -> Any:
+        found = [getattr(each, name) for each in draws]
+        if isinstance(found[0], dict):
+            return {stat: float(np.mean([each[stat] for each in found])) for stat in found[0]}
+        return float(np.mean(found))
+
+    return replace(draws[0], **{each.name: of(each.name) for each in fields(Outcome) if each.name != "placed"})
 
 
 def _at_no_time(deployment: Deployment, *names: str) -> Deployment:

@@ -6,12 +6,14 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from simulator import prediction
 from simulator.batches import Batch
 from simulator.cli import build
 from simulator.deployment import deploy
@@ -19,6 +21,7 @@ from simulator.engine import engine_of, load_engine
 from simulator.errors import ProfileError
 from simulator.estimate import estimate
 from simulator.intervals import LEVELS, Residual, bounds, shipped, table
+from simulator.loads import workload_of
 from simulator.measurements import read_measurements
 from simulator.model import load_model
 from simulator.prediction import outcome, predict
@@ -272,6 +275,22 @@ def test_a_closed_loop_is_simulated_with_ten_rounds(tmp_path):
     in_flight = found.output_tokens_per_s * in_engine_s / 128  # Little's law, less the ramp at both ends
     assert 7.0 < in_flight < 8.2
     assert found.ttft_s["p99"] > found.ttft_s["median"]
+
+
+@pytest.mark.parametrize(("light", "draws"), [(False, 5), (True, 1)])
+def test_a_load_of_few_requests_is_drawn_several_times(tmp_path, monkeypatch, light, draws):
+    """80 requests: five draws of their lengths, whose mean is told; the speed of light takes the first."""
+    placed = place(setup(tmp_path, **CLOSED))
+    told = outcome(placed, light=light)
+    monkeypatch.setattr(prediction, "MOST_DRAWS", 1)
+    singles = []
+    for seed in range(draws):
+        drawn = replace(workload_of(placed), seed=seed)
+        monkeypatch.setattr(prediction, "workload_of", lambda _, drawn=drawn: drawn)
+        singles.append(outcome(placed, light=light))
+    for read in (lambda each: each.ttft_s["p99"], lambda each: each.output_tokens_per_s):
+        assert read(told) == pytest.approx(np.mean([read(each) for each in singles]))
+    assert len({each.output_tokens_per_s for each in singles}) == draws
 
 
 def test_copies_multiply_throughput_and_share_the_load(tmp_path):
