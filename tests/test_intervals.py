@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from simulator.arrivals import OpenLoop
 from simulator.deployment import deploy
 from simulator.intervals import (
     LEVELS,
@@ -31,7 +32,7 @@ from simulator.prediction import outcome, predict, with_steps
 from simulator.profile import Figure, Source
 from simulator.setups import place
 from simulator.slo import Slo
-from simulator.workload import OpenLoop, Workload
+from simulator.workload import Workload
 from tests.test_loads import recipe
 from tools.fit_intervals import coverage, mean_coverage, residuals
 
