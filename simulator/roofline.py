@@ -129,9 +129,15 @@ class Rates:
         quantised = counts.dot(op.shared_inputs) if shared and not sorts else taken
         size = WIDE_BYTES if late or name not in ("fp8", "fp4") else number_format(op.format).size_bytes
         moved_bytes = 2.0 * size * sorts * taken + (WIDE_BYTES + 1.0) * late * quantised
+        return moved_bytes / self._stream_bytes_per_s
+
+    @property
+    def _stream_bytes_per_s(self) -> float:
+        """Bytes per second of kernels that move numbers and hardly compute."""
+        if self.light:
+            return float(self.hardware.memory_bytes_per_s)
         require(self.hardware, "stream_memory_fraction")
-        fraction = float(self.hardware.achievable.stream_memory_fraction)  # type: ignore[arg-type]
-        return moved_bytes / (fraction * self.hardware.memory_bytes_per_s)
+        return float(self.hardware.achievable.stream_memory_fraction) * self.hardware.memory_bytes_per_s  # type: ignore[arg-type]
 
     def _unpacking(self, op: Op, counts: Counts) -> Array:
         """Return (1 + u / n): a number takes u products to unpack on a CPU, which then serve n tokens."""
@@ -215,12 +221,10 @@ class Rates:
         return min(rates.compute_fraction * ours.attention, 1.0), rates.half_length_tokens * ours.half_length  # type: ignore[union-attr]
 
     def _stream(self, op: Op, counts: Counts) -> Cost:
-        fraction, launch_s = 1.0, 0.0
+        launch_s = 0.0
         if not self.light:
-            require(self.hardware, "stream_memory_fraction")
-            fraction = float(self.hardware.achievable.stream_memory_fraction)  # type: ignore[arg-type]
             launch_s = float(self.hardware.achievable.stream_launch_s or 0.0) * self.kernels.launch * op.launches
-        memory_s = op.bytes_read(counts) / (fraction * self.hardware.memory_bytes_per_s)
+        memory_s = op.bytes_read(counts) / self._stream_bytes_per_s
         if op.experts is not None and op.experts.ranks > 1 and not self.light:
             memory_s = memory_s * op.experts.busiest_tokens(counts.tokens)
         return _cost(op, counts, memory_s, launch_s, memory_s=memory_s)

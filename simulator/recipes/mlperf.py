@@ -12,8 +12,9 @@ offline (llmlib/config.py, cores/trtllm_endpoint_core.py and http_async_client.p
 """
 
 import re
-from itertools import pairwise
 from typing import NamedTuple
+
+import numpy as np
 
 from simulator.arrivals import Arrivals, OpenLoop, Released
 from simulator.errors import NotModelledError
@@ -56,8 +57,7 @@ def _scaled(lengths: Quantiles, mean: float) -> Quantiles:
     >>> _scaled(Quantiles(levels=(0, 0.5, 1), tokens=(10, 20, 50)), 50.0).tokens
     (20, 40, 100)
     """
-    parts = zip(pairwise(lengths.levels), pairwise(lengths.tokens), strict=True)
-    factor = mean / sum((above - below) * (low + high) / 2 for (below, above), (low, high) in parts)
+    factor = mean / float(np.trapezoid(lengths.tokens, lengths.levels))
     return Quantiles(levels=lengths.levels, tokens=tuple(round(factor * each) for each in lengths.tokens))
 
 
