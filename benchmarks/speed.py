@@ -19,17 +19,17 @@ from statistics import median
 
 import numpy as np
 
-from simulator.arrivals import Arrivals, ClosedLoop, OpenLoop
-from simulator.deployment import deploy
-from simulator.fleet import Fleet, Pool, simulate_fleet
-from simulator.lengths import Fixed, Independent
-from simulator.limits import limits
-from simulator.routers import Router
-from simulator.sharing import Prefixes
-from simulator.simulate import Run, simulate
-from simulator.state import PROMPTS_FIRST, STATIC, Limits
-from simulator.steps import StepTable
-from simulator.workload import Requests, Workload
+from simulator.deployment.deployment import deploy
+from simulator.roofline.step_model import StepTable
+from simulator.scheduler.state import PROMPTS_FIRST, STATIC, Limits
+from simulator.simulation.engine_loop import Run, simulate
+from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
+from simulator.simulation.routers import Router
+from simulator.simulation.scheduler_limits import limits
+from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop
+from simulator.workloads.lengths import Fixed, Independent
+from simulator.workloads.shared_prefixes import Prefixes
+from simulator.workloads.workload import Requests, Workload
 
 REPEATS = 5
 REQUESTS, LONG_REQUESTS, PLAIN_REQUESTS, MANY_REQUESTS = 100_000, 20_000, 300, 1_000_000

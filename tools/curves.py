@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from simulator.deployment import Deployment
+from simulator.deployment.deployment import Deployment
+from simulator.engines.kernel_rules import Overheads
 from simulator.errors import InfercastError
-from simulator.kernels import Overheads
-from simulator.measurements import Measurement, Setup
-from simulator.prediction import Outcome, outcome
-from simulator.setups import Placed, place
+from simulator.validation.measurements import Measurement, Setup
+from simulator.validation.prediction import Outcome, outcome
+from simulator.validation.setups import Placed, place
 
 ROOT = Path(__file__).parents[1]
 GRID = (-0.5, -0.15, 0.0, 0.15, 0.5)  # of ln(value); a curve is straight between them, and goes on as at its ends

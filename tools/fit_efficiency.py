@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from simulator.measurements import read_measurements
+from simulator.validation.measurements import read_measurements
 from tools.curves import ROOT, TIMES, Block, measure_all
 from tools.fitting import Fit, Fits, effective, fit_all
 from tools.score import score

@@ -1,4 +1,4 @@
-"""Make simulator/residuals.yaml, the quantiles behind the error bars, and report the coverage of what is left out.
+"""Make simulator/reports/residuals.yaml, the quantiles behind the error bars; report how often they hold.
 
     python -m tools.fit_efficiency ../shared/measurements/measurements.csv.gz --left-out left_out.csv
     python -m tools.fit_intervals left_out.csv ../shared/measurements/measurements.csv.gz
@@ -22,10 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-from simulator.intervals import LEVELS, STEPS, Basis, Group, Quantiles, Residual, bounds, is_simulated, table
-from simulator.measurements import Measurement, Setup, read_measurements
-from simulator.prediction import Outcome, outcome, with_steps
-from simulator.setups import place
+from simulator.reports.intervals import LEVELS, STEPS, Basis, Group, Quantiles, Residual, bounds, is_simulated, table
+from simulator.validation.measurements import Measurement, Setup, read_measurements
+from simulator.validation.prediction import Outcome, outcome, with_steps
+from simulator.validation.setups import place
 from tools.fitting import EXCLUDED
 
 ROOT = Path(__file__).parents[1]
@@ -128,7 +128,7 @@ def main() -> None:
         "quantiles:",
         *(f"  {kind}: [{', '.join(map(str, values))}]" for kind, values in table(found).items()),
     ]
-    (ROOT / "simulator" / "residuals.yaml").write_text("\n".join(lines) + "\n")
+    (ROOT / "simulator" / "reports" / "residuals.yaml").write_text("\n".join(lines) + "\n")
 
 
 def _today() -> str:

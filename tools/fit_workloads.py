@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from simulator.arrivals import ClosedLoop
-from simulator.lengths import MAX_TOKENS, Banded, FloatArray, IntArray, Quantiles
-from simulator.traces import read_trace
-from simulator.workload import KIND, Workload
+from simulator.workloads.arrivals import ClosedLoop
+from simulator.workloads.lengths import MAX_TOKENS, Banded, FloatArray, IntArray, Quantiles
+from simulator.workloads.traces import read_trace
+from simulator.workloads.workload import KIND, Workload
 
 FITTED = Path(__file__).parents[1] / "simulator" / KIND
 CHECKED = "2026-11"

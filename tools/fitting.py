@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.measurements import Measurement
+from simulator.validation.measurements import Measurement
 from tools.curves import NEUTRAL, REACH, TIMES, Block, Curves, Floats, Values, block_of, blocks
 
 ROUNDED, CUT, PULL = 0.02, 1.2, 0.2

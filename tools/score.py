@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from simulator.measurements import Measurement
+from simulator.validation.measurements import Measurement
 from tools.fitting import Fits, is_tail
 
 KEYS: dict[str, Callable[[Measurement], tuple[str, ...]]] = {

@@ -222,7 +222,7 @@ def explicable(rows: list[Row]) -> str:
 
 def page(rows: list[Row]) -> str:
     """Return the text of docs/accuracy.md."""
-    held = read_yaml(ROOT / "simulator" / "residuals.yaml")["coverage"]
+    held = read_yaml(ROOT / "simulator" / "reports" / "residuals.yaml")["coverage"]
     covered = ", ".join(f"{basis} {float(share):.0%}".replace("%", " %") for basis, share in held.items())
     tables = {
         "headline": headline(rows),

@@ -5,12 +5,19 @@ from typing import Annotated
 
 from typer import Option
 
-from simulator.calibrate import Bench, describe, engine_preset, fit_products, hardware_profile, write_profiles
+from simulator.calibration.calibrate import (
+    Bench,
+    describe,
+    engine_preset,
+    fit_products,
+    hardware_profile,
+    write_profiles,
+)
+from simulator.calibration.op_tables import OpTables
 from simulator.cli.enginerun import EngineOptions, status
 from simulator.cli.options import Format, OutputFormat, grouped
 from simulator.cli.output import Column, Result, Row, View, emit, number, percent
-from simulator.hardware import load_hardware
-from simulator.optables import OpTables
+from simulator.hardware.hardware import load_hardware
 from simulator.reference.check import Checker, Plan
 
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from typer import Option
 
+from simulator.calibration.comparison import KINDS, step_errors
 from simulator.cli.enginerun import EngineOptions, status
 from simulator.cli.options import Format, OutputFormat, grouped
 from simulator.cli.output import Result, Row, emit
 from simulator.cli.steperrors import drift_note, error_row, latency_rows, latency_view, load_step_rows, step_view
-from simulator.comparison import KINDS, step_errors
-from simulator.hardware import load_hardware
+from simulator.hardware.hardware import load_hardware
 from simulator.reference.check import Check, Checker, Plan, second_process
 from simulator.reference.guard import Timing
 
@@ -48,8 +48,8 @@ def command(
     if log is not None and found.load is not None:
         found.load.log.write(log)
     if plot is not None:
-        from simulator.check_plot import draw_check  # noqa: PLC0415  matplotlib, only where a figure is asked for
-        from simulator.plots import save  # noqa: PLC0415
+        from simulator.plots.check_plots import draw_check  # noqa: PLC0415  matplotlib, only where a figure is asked for
+        from simulator.plots.roofline_plots import save  # noqa: PLC0415
 
         save(draw_check(found.as_dict()), plot)
     emit(_result(found), form)

@@ -8,17 +8,17 @@ from typing import Annotated
 
 import typer
 
-from simulator.cli.figures import load_row
 from simulator.cli.intervals import IntervalOptions, Span, explained, spans
 from simulator.cli.options import Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
-from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
-from simulator.cost import Bill
+from simulator.cli.run_columns import load_row
+from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
+from simulator.cost.bill import Bill
+from simulator.cost.capacity import Answer, Scenario, answer, capacity, ranked
 from simulator.errors import WorkloadError
-from simulator.intervals import Bracket
-from simulator.plan import Answer, Scenario, answer, capacity, ranked
-from simulator.prices import Offer, OfferKind, cheapest, own_offer
-from simulator.workload import Workload
+from simulator.hardware.prices import Offer, OfferKind, cheapest, own_offer
+from simulator.reports.intervals import Bracket
+from simulator.workloads.workload import Workload
 
 NOTES = (
     "Always on: idle hours cost what busy hours cost. $/M out, in and all divide the whole bill by one kind of token; "
@@ -64,8 +64,8 @@ def command(
         found, refused = sweep([partial(case, *each) for each in enumerate(choices)])
     found = ranked(found)
     if plot is not None:
-        from simulator.plan_plots import costs  # noqa: PLC0415  matplotlib takes half a second
-        from simulator.plots import save  # noqa: PLC0415
+        from simulator.plots.cost_plots import costs  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.plots.roofline_plots import save  # noqa: PLC0415
 
         save(costs(found), plot)
     rows = [_row(each, certain.interval) for each in found]

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.batches import Batch
 from simulator.cli.intervals import IntervalOptions, Span, explained, intervals, spans
 from simulator.cli.options import BATCH, Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques, whole
 from simulator.cli.output import (
@@ -27,8 +26,9 @@ from simulator.cli.output import (
     seconds,
     sweep,
 )
-from simulator.estimate import Estimate, OpCost, Phase, estimate
-from simulator.intervals import Bracket
+from simulator.deployment.batches import Batch
+from simulator.deployment.estimate import Estimate, OpCost, Phase, estimate
+from simulator.reports.intervals import Bracket
 from simulator.units import scaled
 
 LIGHT = "light: the speed of light, at the data sheet's peaks without any overhead; ratio: predicted over light."
@@ -72,7 +72,7 @@ def command(
     cases = [partial(_case, choice, batch) for choice in asked.choices() for batch in batches]
     found, refused = sweep(cases)
     if plot is not None:
-        from simulator.plots import roofline, save  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.plots.roofline_plots import roofline, save  # noqa: PLC0415  matplotlib takes half a second
 
         save(roofline(found), plot)
     rows = [_row(each, certain.interval) for each in found]

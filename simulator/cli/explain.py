@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from simulator.cli.output import Column, Row, View, number, percent
+from simulator.cost.capacity import Scenario
 from simulator.errors import InfercastError
-from simulator.explain import PARTS, Explanation
-from simulator.plan import Scenario
-from simulator.report import Report
+from simulator.reports.latency_breakdown import PARTS, Explanation
+from simulator.reports.report import Report
 
 METRICS = ("ttft", "e2el")
 
@@ -40,17 +40,17 @@ class ExplainOptions:
         """Write the files that were asked for."""
         model = scenario.deployment.step_model()
         if self.timeline is not None:
-            from simulator.timeline import timeline_of  # noqa: PLC0415
+            from simulator.reports.timeline import timeline_of  # noqa: PLC0415
 
             _write_rows(timeline_of(report.run, model).rows(), self.timeline)
         if self.trace_out is not None:
-            from simulator.perfetto import write_trace  # noqa: PLC0415
+            from simulator.reports.perfetto import write_trace  # noqa: PLC0415
 
             write_trace(report.run, self.trace_out)
         if self.plot is not None:
-            from simulator.plots import save  # noqa: PLC0415  matplotlib takes half a second
-            from simulator.run_plots import run_figure  # noqa: PLC0415
-            from simulator.timeline import timeline_of  # noqa: PLC0415
+            from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
+            from simulator.plots.run_plots import run_figure  # noqa: PLC0415
+            from simulator.reports.timeline import timeline_of  # noqa: PLC0415
 
             grows = "\nOVERLOADED: waits grow with the length of the run" if report.endless else ""
             title = f"{scenario.deployment}, {scenario.deployment.engine.id}\n{scenario.workload.describe()}{grows}"

@@ -10,21 +10,21 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import typer
 
-from simulator.arrivals import OpenLoop
-from simulator.cli.figures import METRICS, STATS, TOTALS, figures, throughput_intervals
 from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
 from simulator.cli.intervals import ENDS, IntervalOptions, by_metric, explained, intervals, regime_of
 from simulator.cli.options import Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, percent, sweep
-from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
+from simulator.cli.run_columns import METRICS, STATS, TOTALS, figures, throughput_intervals
+from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
+from simulator.cost.capacity import Scenario
+from simulator.cost.service import ServiceReport
 from simulator.errors import InfercastError
-from simulator.intervals import Bracket
-from simulator.plan import Scenario
-from simulator.prices import Offer, load_offers
-from simulator.report import GROWING
-from simulator.service import ServiceReport
+from simulator.hardware.prices import Offer, load_offers
+from simulator.reports.intervals import Bracket
+from simulator.reports.report import GROWING
 from simulator.units import lasting, scaled
-from simulator.workload import Requests, Workload
+from simulator.workloads.arrivals import OpenLoop
+from simulator.workloads.workload import Requests, Workload
 
 SHOWN = 12  # changes of replicas in the text; json has all
 SEEN = ("ttft", "ttfv", "tpot", "itl", "e2el", "queue")  # by the user
@@ -104,8 +104,8 @@ def _asked(found: Found, behaviour: ClientOptions) -> str:
 def _draw(found: list[Found], path: Path) -> None:
     if len(found) > 1:
         raise InfercastError(f"--plot of {len(found)} fleets", "a figure shows one", "Ask for one")
-    from simulator.plots import save  # noqa: PLC0415  matplotlib takes half a second
-    from simulator.service_plots import over_time  # noqa: PLC0415
+    from simulator.plots.fleet_plots import over_time  # noqa: PLC0415
+    from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
 
     save(over_time(found[0].service), path)
 

@@ -9,21 +9,21 @@ from typing import Annotated, Any
 import numpy as np
 from typer import Option
 
-from simulator.arrivals import OpenLoop
-from simulator.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, Autoscaler, Failure
 from simulator.cli.options import split
-from simulator.clients import Clients
-from simulator.deployment import Deployment
-from simulator.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
+from simulator.cost.service import Service, start_seconds
+from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, UnitError
-from simulator.evidence import Basis
 from simulator.profile import Source
-from simulator.rate_curves import RateCurve, daily, read_rate_curve
-from simulator.routers import ROUTERS, Router
-from simulator.service import Service, start_seconds
-from simulator.sessions import sessions
+from simulator.reports.provenance import Basis
+from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, Autoscaler, Failure
+from simulator.simulation.clients import Clients
+from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
+from simulator.simulation.routers import ROUTERS, Router
+from simulator.simulation.sessions import sessions
 from simulator.units import parse
-from simulator.workload import Requests, Workload
+from simulator.workloads.arrivals import OpenLoop
+from simulator.workloads.rate_curves import RateCurve, daily, read_rate_curve
+from simulator.workloads.workload import Requests, Workload
 
 
 @dataclass(frozen=True)

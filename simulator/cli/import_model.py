@@ -7,8 +7,8 @@ import typer
 
 from simulator.cli.options import Format, OutputFormat
 from simulator.cli.output import Column, Result, Row, View, count, emit
-from simulator.importer import write_profile
-from simulator.model import Model
+from simulator.models.hf_importer import write_profile
+from simulator.models.model import Model
 from simulator.units import gibibytes
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Option
 
 from simulator.cli.output import Column, Row, View, number
-from simulator.intervals import Bracket
+from simulator.reports.intervals import Bracket
 
 
 @dataclass(frozen=True)

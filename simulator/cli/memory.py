@@ -7,11 +7,11 @@ import typer
 
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques, whole
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, identity, sweep
-from simulator.deployment import Deployment
+from simulator.deployment.deployment import Deployment
+from simulator.deployment.memory import MemoryPlan, memory_plan
+from simulator.deployment.memory_advice import refuse_misfit
 from simulator.errors import DoesNotFitError
-from simulator.evidence import memory_basis
-from simulator.memory import MemoryPlan, memory_plan
-from simulator.misfit import refuse_misfit
+from simulator.reports.provenance import memory_basis
 from simulator.units import MIB, gibibytes
 
 CONVENTIONS = {

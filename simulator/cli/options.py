@@ -12,15 +12,15 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from simulator.deployment import Deployment, Settings, default_layout
-from simulator.drafting import Speculation
-from simulator.engine import load_engine
+from simulator.deployment.deployment import Deployment, Settings, default_layout
+from simulator.deployment.offload import NO_OFFLOAD, Offload, host_of
+from simulator.deployment.setting_names import configure
+from simulator.deployment.speculation import Speculation
+from simulator.engines.engine import load_engine
 from simulator.errors import InfercastError
-from simulator.hardware import load_hardware
-from simulator.links import PCIE_FRACTION
-from simulator.model import load_model
-from simulator.offload import NO_OFFLOAD, Offload, host_of
-from simulator.spelling import configure
+from simulator.hardware.hardware import load_hardware
+from simulator.models.model import load_model
+from simulator.roofline.collectives import PCIE_FRACTION
 from simulator.units import GIB
 
 Option = typer.Option

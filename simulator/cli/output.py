@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from simulator.cli.options import Format
-from simulator.deployment import Deployment
+from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
-from simulator.evidence import Basis, basis, rests_on
+from simulator.reports.provenance import Basis, basis, rests_on
 
 Row = Mapping[str, Any]
 Value = TypeVar("Value")

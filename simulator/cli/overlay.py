@@ -6,21 +6,21 @@ from typing import Annotated
 
 from typer import Option
 
-from simulator.benchfiles import read_results
-from simulator.calibrate import write_profile
-from simulator.cli.measured import StatedOptions
+from simulator.calibration.calibrate import write_profile
+from simulator.calibration.map_fit import SHARES, TIMES
+from simulator.calibration.user_calibration import Overlay, calibrated, preset
+from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, percent
-from simulator.cli.users import progress_bar
-from simulator.engine import KIND
+from simulator.cli.workload_options import progress_bar
+from simulator.engines.engine import KIND
 from simulator.errors import InfercastError
-from simulator.evidence import readable
-from simulator.hardware import load_hardware
-from simulator.measurements import Measurement
-from simulator.overlay import Overlay, calibrated, preset
-from simulator.posterior import SHARES, TIMES
-from simulator.prediction import predict
-from simulator.validate import beating_light
+from simulator.hardware.hardware import load_hardware
+from simulator.reports.provenance import readable
+from simulator.validation.benchfiles import read_results
+from simulator.validation.measurements import Measurement
+from simulator.validation.prediction import predict
+from simulator.validation.scores import beating_light
 
 SHOWN = 6  # names of devices in a refusal
 DEFINITIONS = (

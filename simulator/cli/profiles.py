@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel
 
-from simulator.cli.headlines import HEADLINES
 from simulator.cli.options import Format, OutputFormat, Profiles, use_profiles
 from simulator.cli.output import Column, Result, Row, View, emit, number
-from simulator.evidence import figures, readable
-from simulator.library import KINDS, kind, lint, load_prices, schema
-from simulator.prices import Offer, load_offers
+from simulator.cli.profile_columns import HEADLINES
+from simulator.cli.profile_lint import KINDS, kind, lint, load_prices, schema
+from simulator.hardware.prices import Offer, load_offers
 from simulator.profile import Figure, folders
+from simulator.reports.provenance import figures, readable
 
 
 def command(

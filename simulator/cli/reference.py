@@ -13,8 +13,8 @@ from simulator.reference.clock import WallClock
 from simulator.reference.engine import Executor, engine_limits, serve
 from simulator.reference.tokenizer import require
 from simulator.reference.transformer import Transformer
-from simulator.report import summarize
-from simulator.workload import Requests
+from simulator.reports.report import summarize
+from simulator.workloads.workload import Requests
 
 ACTIONS = ("generate",)
 

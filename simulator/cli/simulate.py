@@ -6,17 +6,17 @@ from typing import Annotated
 
 import typer
 
-from simulator.arrivals import ClosedLoop
 from simulator.cli.explain import ExplainOptions, queue_note, split_row, split_view
-from simulator.cli.figures import METRICS, STATS, TOTALS, load_row
 from simulator.cli.intervals import IntervalOptions, Span, by_metric, explained, spans
 from simulator.cli.options import Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
-from simulator.cli.users import SloOptions, WorkloadOptions, progress_bar
-from simulator.explain import PARTS, saved_prefill_s
-from simulator.plan import Scenario, binding
-from simulator.report import GROWING, Report
-from simulator.workload import Workload
+from simulator.cli.run_columns import METRICS, STATS, TOTALS, load_row
+from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
+from simulator.cost.capacity import Scenario, binding
+from simulator.reports.latency_breakdown import PARTS, saved_prefill_s
+from simulator.reports.report import GROWING, Report
+from simulator.workloads.arrivals import ClosedLoop
+from simulator.workloads.workload import Workload
 
 DEFINITIONS = (
     "TTFT: request sent to first token; E2EL: to last token. TPOT: (E2EL - TTFT) / (n - 1) per request. ITL: every gap "

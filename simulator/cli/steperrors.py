@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from simulator.calibration.comparison import METRICS, StepErrors, relative_errors
 from simulator.cli.output import Column, Row, View, number, percent
-from simulator.comparison import METRICS, StepErrors, relative_errors
 
 
 def error_row(kind: str, tier: str, errors: StepErrors) -> Row:

@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 
-from simulator.benchfiles import read_results
 from simulator.cli.intervals import BASIS, Span
-from simulator.cli.measured import StatedOptions
+from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, split, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
-from simulator.prediction import Prediction, predict
-from simulator.validate import KEYS, Score, as_json, beating_light, by, not_covered, scored
+from simulator.validation.benchfiles import read_results
+from simulator.validation.prediction import Prediction, predict
+from simulator.validation.scores import KEYS, Score, as_json, beating_light, by, not_covered, scored
 
 SHOWN = 12  # rows of the longer tables
 FEW = 100  # measurements that are shown one by one: a sweep of GuideLLM has some eighty
@@ -47,8 +47,8 @@ def command(
     wanted = split(grades, "--grades")
     predictions = predict(read_results(file, stated.value()), light=light, level=interval)
     if plot is not None:
-        from simulator.plots import save  # noqa: PLC0415  matplotlib takes half a second
-        from simulator.scatter import scatter  # noqa: PLC0415
+        from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.validation.scatter import scatter  # noqa: PLC0415
 
         save(scatter(scored(predictions, wanted)), plot)
     if form is Format.JSON:

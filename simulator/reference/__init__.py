@@ -1,7 +1,7 @@
 """The reference engine: a small real engine in plain torch that the simulator is checked against.
 
-It is driven by the simulator's own `begin` and `end` (simulator/simulate.py): one loop, two clocks. Nothing imports
-it but `calibrate`, `validate` and the command line; it needs `pip install 'infercast[reference]'`.
+It is driven by the simulator's own `begin` and `end` (simulator/simulation/engine_loop.py): one loop, two clocks.
+Nothing imports it but the command line; it needs `pip install 'infercast[reference]'`.
 """
 
 from importlib.util import find_spec

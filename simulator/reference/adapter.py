@@ -4,8 +4,8 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from simulator.steplog import LoggedRequest, LoggedStep, Part, StepLog
-from simulator.workload import Requests
+from simulator.calibration.step_log import LoggedRequest, LoggedStep, Part, StepLog
+from simulator.workloads.workload import Requests
 
 
 class Adapter(Protocol):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simulator.steplog import Part
+from simulator.calibration.step_log import Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,28 +12,28 @@ from typing import Any
 
 import torch
 
-from simulator.arrivals import ClosedLoop, OpenLoop
-from simulator.calibrate import Bench, engine_preset, hardware_profile, with_peaks_of
-from simulator.comparison import StepErrors, errors_by_kind, latencies
-from simulator.engine import Engine
+from simulator.calibration.calibrate import Bench, engine_preset, hardware_profile, with_peaks_of
+from simulator.calibration.comparison import StepErrors, errors_by_kind, latencies
+from simulator.calibration.op_tables import OpTables, fitted, step_table, table_seconds
+from simulator.calibration.step_log import StepLog, typical_steps
+from simulator.engines.engine import Engine
 from simulator.errors import InfercastError
-from simulator.hardware import Hardware
-from simulator.optables import OpTables, fitted, step_table, table_seconds
-from simulator.reference.cells import HELD_OUT, Cell, fitting, measure_cells
+from simulator.hardware.hardware import Hardware
+from simulator.models.operations import Counts, Layout
 from simulator.reference.checkpoint import Checkpoint
 from simulator.reference.clock import WallClock
 from simulator.reference.device import Device
 from simulator.reference.engine import Executor, engine_limits, random_prompts, serve
 from simulator.reference.guard import Guard, Pulse, Timing, drift, other_process
-from simulator.reference.miniloads import LENGTHS, mini_loads
 from simulator.reference.probe import Probe, between, ceilings, ceilings_elsewhere
+from simulator.reference.small_loads import LENGTHS, mini_loads
+from simulator.reference.step_grid import HELD_OUT, Cell, fitting, measure_cells
 from simulator.reference.transformer import Build, Transformer
-from simulator.simulate import simulate
-from simulator.state import Limits
-from simulator.steplog import StepLog, typical_steps
-from simulator.steps import StepModel, StepTable
-from simulator.work import Counts, Layout
-from simulator.workload import Workload
+from simulator.roofline.step_model import StepModel, StepTable
+from simulator.scheduler.state import Limits
+from simulator.simulation.engine_loop import simulate
+from simulator.workloads.arrivals import ClosedLoop, OpenLoop
+from simulator.workloads.workload import Workload
 
 Progress = Callable[[str], None]
 TIERS = ("roofline", "profile", "op tables", "calibrated")

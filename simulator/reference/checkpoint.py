@@ -14,9 +14,9 @@ import torch
 from safetensors import safe_open
 
 from simulator.errors import InfercastError, NotModelledError, ProfileError, reason
-from simulator.importer import model_from_config
-from simulator.layers import Attention, Dense
-from simulator.model import Block, Model
+from simulator.models.hf_importer import model_from_config
+from simulator.models.layers import Attention, Dense
+from simulator.models.model import Block, Model
 from simulator.reference.tokenizer import Tokenizer, from_folder
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral")
@@ -62,7 +62,7 @@ def shapes(model: Model) -> Shapes:
 
     Raises NotModelledError for what the reference engine does not compute.
 
-    >>> from simulator.model import load_model
+    >>> from simulator.models.model import load_model
     >>> shapes(load_model("llama-3.1-8b"))["model.layers.0.self_attn.k_proj.weight"]
     (1024, 4096)
     """

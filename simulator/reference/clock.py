@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from simulator.simulate import step_seconds
-from simulator.state import State
-from simulator.steps import StepTable
+from simulator.roofline.step_model import StepTable
+from simulator.scheduler.state import State
+from simulator.simulation.engine_loop import step_seconds
 
 Work = Callable[[], None]
 

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from simulator.calibration.step_log import LoggedRequest, LoggedStep, Part, StepLog, parts_of
 from simulator.errors import WorkloadError
-from simulator.limits import refuse_endless
 from simulator.reference.batch import Layout, make_batch
 from simulator.reference.cache import BlockPool
 from simulator.reference.clock import Clock
 from simulator.reference.graphs import DecodeGraphs
 from simulator.reference.transformer import Transformer
-from simulator.simulate import STEP, Run, begin, closing, end, note, opening
-from simulator.state import CONTINUOUS, Limits, State, Table
-from simulator.steplog import LoggedRequest, LoggedStep, Part, StepLog, parts_of
-from simulator.workload import Requests
+from simulator.scheduler.state import CONTINUOUS, Limits, State, Table
+from simulator.simulation.engine_loop import STEP, Run, begin, closing, end, note, opening
+from simulator.simulation.scheduler_limits import refuse_endless
+from simulator.workloads.workload import Requests
 
 Tokens = list[int]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from safetensors.torch import save_file
 
 from simulator.errors import NotModelledError
-from simulator.layers import Attention, Dense
+from simulator.models.layers import Attention, Dense
 from simulator.reference.catalogue import load_checkpoint
 from simulator.reference.checkpoint import Checkpoint, shapes
 

@@ -12,8 +12,8 @@ import torch
 from gguf import GGUFReader, dequantize
 
 from simulator.errors import InfercastError, NotModelledError, reason
-from simulator.importer import model_from_config
-from simulator.model import Model
+from simulator.models.hf_importer import model_from_config
+from simulator.models.model import Model
 from simulator.reference.checkpoint import Checkpoint, numerics
 from simulator.reference.tokenizer import from_gguf
 

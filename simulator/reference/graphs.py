@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simulator.layers import MixtureOfExperts
+from simulator.calibration.step_log import Part
+from simulator.models.layers import MixtureOfExperts
 from simulator.reference.batch import Batch, Layout, Reads, make_batch
 from simulator.reference.cache import NULL_BLOCK
 from simulator.reference.transformer import Transformer
-from simulator.steplog import Part
 
 PADDING = Part(-1, 1, 1)  # one token after another in the null block
 MAX_ROWS = 256

@@ -14,10 +14,10 @@ import numpy as np
 import openvino
 import openvino_genai as genai
 
+from simulator.calibration.step_log import Part
 from simulator.errors import InfercastError
 from simulator.reference.adapter import serve
-from simulator.reference.miniloads import record
-from simulator.steplog import Part
+from simulator.reference.small_loads import record
 
 CACHE_GIB, BLOCK_SIZE = 1, 32  # openvino-genai's block size on a CPU
 BLOCKS = 2452  # that 1 GiB holds of SmolLM2-135M in u8 with scales, as the library says

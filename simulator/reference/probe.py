@@ -9,9 +9,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from simulator.layers import Attention
-from simulator.model import Model
-from simulator.optables import OpTables, gemm_shapes
+from simulator.calibration.op_tables import OpTables, gemm_shapes
+from simulator.calibration.step_log import Part
+from simulator.models.layers import Attention
+from simulator.models.model import Model
 from simulator.reference.attention import attend_chunk, attend_decodes
 from simulator.reference.batch import Batch, Chunk, Layout, make_reads
 from simulator.reference.cache import BlockPool, CacheShape, LayerCache
@@ -21,7 +22,6 @@ from simulator.reference.engine import Executor
 from simulator.reference.guard import Timing, other_process, timed
 from simulator.reference.linear import Linear, make_linear
 from simulator.reference.transformer import Build, Transformer
-from simulator.steplog import Part
 
 COLD_BYTES = 160_000_000  # of weights or cache in turn, of which each call finds its own gone from the caches
 FLUSH_BYTES = 1 << 29  # read before each timing: as much as a step reads between two uses of a weight

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from simulator.layers import Attention, Dense, MixtureOfExperts
-from simulator.model import Block
+from simulator.models.layers import Attention, Dense, MixtureOfExperts
+from simulator.models.model import Block
 from simulator.reference.attention import attend
 from simulator.reference.batch import Batch
 from simulator.reference.cache import CacheShape, LayerCache

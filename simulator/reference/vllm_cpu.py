@@ -22,9 +22,9 @@ os.environ.update({name: os.environ.get(name, value) for name, value in ENVIRONM
 import vllm  # noqa: E402
 from vllm import LLM, SamplingParams  # noqa: E402
 
+from simulator.calibration.step_log import Part  # noqa: E402
 from simulator.reference.adapter import serve  # noqa: E402
-from simulator.reference.miniloads import record  # noqa: E402
-from simulator.steplog import Part  # noqa: E402
+from simulator.reference.small_loads import record  # noqa: E402
 
 
 class VllmCpu:

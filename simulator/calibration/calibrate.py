@@ -1,0 +1,239 @@
+"""Measured ops of a device to its hardware profile: ceilings, achievable fractions, and the engine's overheads."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from simulator.calibration.op_tables import OpTables, decode_line, prefill_line
+from simulator.errors import ProfileError
+from simulator.hardware.hardware import Hardware
+from simulator.models.layers import Attention
+from simulator.models.model import Model
+from simulator.models.op_builders import SINGLE
+from simulator.units import scaled
+
+Floats = npt.NDArray[np.float64]
+PRODUCTS_PER_LAYER = 4  # the small ops of a layer are charged to its products
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What was measured, on what: rates in bytes/s and FLOP/s; `spread`: relative, of repeats and of two processes."""
+
+    name: str
+    device: str  # as the machine calls it
+    kind: str  # cpu or cuda
+    dtype: str
+    memory_bytes: float
+    read_bytes_per_s: float
+    flops_per_s: Mapping[str, float]
+    spread: float
+    contended: float  # share of the measurements during which others used the cores
+    software: str
+
+
+def with_peaks_of(bench: Bench, like: Hardware | None) -> Bench:
+    """Put data-sheet peaks in place of the measured ceilings, so that fractions are of these."""
+    if like is None:
+        return bench
+    if bench.dtype not in like.peak_flops_per_s:
+        raise ProfileError(f"{like.id} with {bench.dtype}", "the profile has no peak for it", "Give another --like")
+    peaks = {str(name): float(value) for name, value in like.peak_flops_per_s.items()}
+    return replace(bench, read_bytes_per_s=float(like.memory_bytes_per_s), flops_per_s=peaks)
+
+
+@dataclass(frozen=True, slots=True)
+class SoftRoofline:
+    """Fitted constants of t = ((F/(c P))^p + (B/(m W))^p)^(1/p) + t0, and the median error of the fit."""
+
+    compute_fraction: float
+    memory_fraction: float
+    launch_s: float
+    exponent: float
+    median_error: float
+
+
+def fit_products(bench: Bench, tables: OpTables) -> SoftRoofline:
+    """Search the constants that meet the measured products best: least mean squared logarithm, on a grid.
+
+    Every product counts alike. Fractions are held to 1 and below.
+    """
+    size = 4.0 if bench.dtype == "fp32" else 2.0
+    rows = [
+        (*map(float, key.split("x")), float(tokens), seconds)
+        for key, row in tables.gemm.items()
+        for tokens, seconds in row.items()
+    ]
+    inputs, outputs, tokens, seconds = np.array(rows).T
+    compute_s = 2 * inputs * outputs * tokens / bench.flops_per_s[bench.dtype]
+    memory_s = size * (inputs * outputs + tokens * (inputs + outputs)) / bench.read_bytes_per_s
+    fractions = np.linspace(0.1, 1.0, 46)
+    best = SoftRoofline(1.0, 1.0, 0.0, 1.45, float("inf"))
+    least = float("inf")
+    for exponent in (1.0, 1.2, 1.45, 2.0, 3.0, 6.0):
+        for launch_s in (0.0, 2e-6, 5e-6, 10e-6, 20e-6):
+            computing, moving = ((each[None] / fractions[:, None]) ** exponent for each in (compute_s, memory_s))
+            predicted = (computing[:, None] + moving[None]) ** (1 / exponent) + launch_s
+            error = np.log(predicted / seconds)
+            score = (error**2).mean(axis=-1)
+            at = np.unravel_index(int(score.argmin()), score.shape)
+            if score[at] < least:
+                least, median = float(score[at]), float(np.median(np.abs(error[at])))
+                best = SoftRoofline(float(fractions[at[0]]), float(fractions[at[1]]), launch_s, exponent, median)
+    return best
+
+
+def hardware_profile(bench: Bench, tables: OpTables, model: Model, like: Hardware | None = None) -> dict[str, Any]:
+    """Return the mapping of a hardware profile; `like` gives data-sheet peaks that stand in place of the ceilings.
+
+    Raises ProfileError where the measurements make no sound profile.
+    """
+    products = fit_products(bench, tables)
+    per_step, per_sequence, per_read = decode_line(tables)
+    per_token, per_pair = prefill_line(tables, per_step + per_sequence)
+    mixer = next(block.mixer for block in model.blocks.values() if isinstance(block.mixer, Attention))
+    size = 4.0 if bench.dtype == "fp32" else 2.0
+    read_bytes = 2 * mixer.kv_heads * mixer.head_dim * size
+    peak, rest = bench.flops_per_s[bench.dtype], tables.layer_rest
+    launch_s = products.launch_s + rest[min(rest)] / PRODUCTS_PER_LAYER
+    half_tokens = 2 * per_token / per_pair if per_pair > 0 else 0.0
+    attention_share = 4 * mixer.heads * mixer.head_dim / max(per_pair * peak, 1e-30)
+    achievable = {
+        "gemm": {
+            bench.dtype: {
+                "compute_fraction": _figure(products.compute_fraction),
+                "memory_fraction": _figure(products.memory_fraction),
+                "launch_s": _figure(launch_s, "s"),
+                "exponent": _figure(products.exponent),
+            }
+        },
+        "decode_attention": {
+            "memory_fraction": _fraction(read_bytes / max(per_read, 1e-30) / bench.read_bytes_per_s),
+            "launch_s": _figure(per_step, "s"),
+        },
+        "prefill_attention": {
+            "compute_fraction": _fraction(attention_share),
+            "half_length_tokens": {"value": f"{half_tokens:.4g} tokens", "source": "fitted"},
+        },
+        "stream_memory_fraction": _fraction(_stream_share(bench, tables, model, size)),
+    }
+    return _profile(bench, achievable, products.median_error, like)
+
+
+def _stream_share(bench: Bench, tables: OpTables, model: Model, size: float) -> float:
+    """Bytes per second at which the rest of a layer moves its activations, of the reading rate."""
+    streams = [op for op in model.ops(SINGLE) if op.rate == "stream" and op.repeats > 1]
+    width = sum(float(op.activation_bytes.tokens) * op.repeats for op in streams) / SINGLE.activation_bytes
+    tokens = sorted(tables.layer_rest)
+    slope_s = (tables.layer_rest[tokens[-1]] - tables.layer_rest[tokens[0]]) / (tokens[-1] - tokens[0])
+    return width / len(model.layer_names) * size / max(slope_s, 1e-12) / bench.read_bytes_per_s
+
+
+def _profile(bench: Bench, achievable: dict[str, Any], error: float, like: Hardware | None) -> dict[str, Any]:
+    today = datetime.now(tz=UTC).date().isoformat()
+    differ = f"repeats and two processes differ by up to {bench.spread:.0%}"
+    disturbed = f"others used the cores in {bench.contended:.0%}"
+    text = f"infercast calibrate on {bench.device}, {bench.software}; {differ}, {disturbed}"
+    profile: dict[str, Any] = {
+        "name": bench.name,
+        "vendor": like.vendor if like else bench.device.split(maxsplit=1)[0],
+        "family": like.family if like else bench.kind,
+        "device_class": like.device_class if like else "cpu" if bench.kind == "cpu" else "datacenter-gpu",
+        "notes": "Peaks are measured ceilings." if not like else f"Peaks are those of {like.id}.",
+        "sources": {
+            "measured": {"text": text, "date": today, "evidence": "measured"},
+            "peaks": {"text": f"the profile {like.id}", "date": today, "evidence": "datasheet"}
+            if like
+            else {"text": f"ceilings: {text}", "date": today, "evidence": "measured"},
+            "fitted": {
+                "text": f"{text}; soft roofline fitted to its products: {error:.0%} median error",
+                "date": today,
+                "evidence": "fitted",
+            },
+        },
+        "memory_marketed_bytes": {"value": f"{bench.memory_bytes / 2**30:.4g} GiB", "source": "measured"},
+        "memory_bytes_per_s": {"value": f"{bench.read_bytes_per_s / 1e9:.5g} GB/s", "source": "peaks"},
+        "peak_flops_per_s": {
+            name: {"value": f"{value / 1e12:.5g} TFLOP/s", "source": "peaks"}
+            for name, value in bench.flops_per_s.items()
+        },
+        "achievable": achievable,
+    }
+    Hardware.from_mapping(profile, bench.name)
+    return profile
+
+
+def _figure(value: float, unit: str = "") -> dict[str, Any]:
+    if unit == "s":
+        return {"value": f"{value * 1e6:.4g} us", "source": "fitted"}
+    return {"value": round(float(value), 4), "source": "fitted"}
+
+
+def _fraction(value: float) -> dict[str, Any]:
+    return _figure(min(1.0, max(1e-4, value)))
+
+
+def engine_preset(bench: Bench, tables: OpTables, model: Model) -> dict[str, Any]:
+    """Return the mapping of an engine preset with the measured host times; vLLM's rules, and all memory but a tenth."""
+    _, per_sequence, _ = decode_line(tables)
+    sequence_s = tables.host_sequence_s + per_sequence * len(model.layer_names)
+    today = datetime.now(tz=UTC).date().isoformat()
+    own = {"text": "simulator/reference: its own rules and defaults", "date": today, "evidence": "derived"}
+    measured = {"text": f"infercast calibrate on {bench.device}", "date": today, "evidence": "measured"}
+    return {
+        "engine": "reference",
+        "version": "0.1",
+        "sources": {"own": own, "measured": measured},
+        "policy": "continuous",
+        "block_size": {"value": 16, "source": "own"},
+        "max_num_seqs": ({"value": {"value": 16, "source": "own"}},),
+        "max_num_batched_tokens": ({"value": {"value": 256, "source": "own"}},),
+        "admit_full_prompt": True,
+        "memory": {
+            "convention": "of_total",
+            "fraction": {"value": 0.9, "source": "own"},
+            "context_bytes": {"value": "0 GiB", "source": "own"},
+            "graph_bytes": {"value": "0 GiB", "source": "own"},
+            "logit_copies": {"value": 1, "source": "own"},
+        },
+        "overheads": {
+            "step_s": {"value": f"{tables.host_s * 1e6:.4g} us", "source": "measured"},
+            "sequence_s": {"value": f"{sequence_s * 1e6:.4g} us", "source": "measured"},
+            "request_s": {"value": "0 us", "source": "own"},
+        },
+    }
+
+
+def write_profile(path: Path, profile: Mapping[str, Any]) -> Path:
+    """Write one profile, making its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    body = yaml.safe_dump(dict(profile), sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
+    path.write_text(body, encoding="utf-8")
+    return path
+
+
+def write_profiles(
+    folder: Path, bench: Bench, tables: OpTables, profiles: Mapping[str, Mapping[str, Any]]
+) -> list[Path]:
+    """Write profiles by kind ("hardware_profiles/x" -> mapping) and the tables below a folder of the user's own."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", bench.name):
+        raise ProfileError(f"profile name {bench.name!r}", "it is the name of a file", "Use a-z, 0-9, '.', '_' and '-'")
+    written = []
+    for place, profile in profiles.items():
+        written.append(write_profile(folder / f"{place}.yaml", profile))
+    tables_path = folder / f"{bench.name}.optables.json"
+    tables.write(tables_path)
+    return [*written, tables_path]
+
+
+def describe(bench: Bench) -> str:
+    """Say the ceilings in one line."""
+    rates = ", ".join(f"{name} {scaled(value, 'FLOP/s')}" for name, value in bench.flops_per_s.items())
+    return f"{bench.device}: reads {scaled(bench.read_bytes_per_s, 'B/s')}, multiplies {rates}"

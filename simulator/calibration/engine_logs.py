@@ -1,0 +1,66 @@
+"""The logs of an engine that nobody of us wrote: small loads calibrate, a load that they do not know is predicted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulator.calibration.comparison import (
+    StepErrors,
+    errors_by_kind,
+    latencies,
+    limits_of,
+    logged_latencies,
+    replay,
+    requests_of,
+)
+from simulator.calibration.op_tables import fitted
+from simulator.calibration.step_log import StepLog, read_log, typical_steps
+from simulator.deployment.deployment import Deployment
+from simulator.errors import ProfileError
+from simulator.roofline.step_model import StepTable
+from simulator.simulation.engine_loop import simulate
+
+MAX_TOKENS = 4096  # of a step
+
+
+@dataclass(frozen=True, slots=True)
+class LogCheck:
+    """A logged load beside its prediction, by tier; `equal_steps` leading steps have our scheduler's composition."""
+
+    about: dict[str, str]
+    step_errors: dict[str, dict[str, StepErrors]]
+    predicted: dict[str, dict[str, float]]
+    measured: dict[str, float]
+    steps: int
+    equal_steps: int
+
+
+def check_logs(folder: Path, deployment: Deployment) -> LogCheck:
+    """Predict the load of `record` (reference/miniloads.py) from the small loads beside it, and compare.
+
+    The shape of the table is the deployment's roofline; the small loads decide its values. Nothing of the load is used
+    but its requests. ProfileError where the folder lacks a log.
+    """
+    small = [read_log(path) for path in sorted(folder.glob("mini-*.json"))]
+    if not small or not (folder / "load.json").is_file():
+        raise ProfileError(str(folder), "it holds no mini-00a.json and load.json", "Record them: docs/reference.md")
+    load = read_log(folder / "load.json")
+    tiers, window = _tiers(deployment, small), deployment.model.window
+    requests, limits = requests_of(load), limits_of(load, window or 0)
+    runs = {name: simulate(limits, table, requests) for name, table in tiers.items()}
+    again = replay(load)
+    return LogCheck(
+        about=load.about,
+        step_errors=errors_by_kind(tiers, load.steps, window),
+        predicted={name: latencies(run) for name, run in runs.items()},
+        measured=logged_latencies(load),
+        steps=len(load.steps),
+        equal_steps=again.equal,
+    )
+
+
+def _tiers(deployment: Deployment, small: Sequence[StepLog]) -> dict[str, StepTable]:
+    most = max(log.limits["max_num_seqs"] for log in small)
+    roofline = deployment.step_model(light=True).table(MAX_TOKENS, most)
+    steps = typical_steps([log.steps for log in small], deployment.model.window)
+    return {"roofline": roofline, "calibrated": fitted(roofline, steps)}

@@ -1,0 +1,161 @@
+"""What a few measurements say of an engine's parameters on a device: those of highest posterior probability.
+
+The prior is as wide as their spread over the shipped presets, a measurement counts with NOISE, so few rows move little.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.deployment.deployment import Deployment
+from simulator.engines.engine import KIND, Engine
+from simulator.engines.kernel_rules import UNITY
+from simulator.hardware.hardware import Hardware
+from simulator.profile import Figure, Source, find, names
+from simulator.roofline.roofline import Rates
+from simulator.validation.measurements import Measurement, Setup
+from simulator.validation.prediction import Outcome, outcome
+from simulator.validation.setups import Placed
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+SHARES = ("compute", "memory", "cache", "attention")
+TIMES = ("step_s", "request_s")
+PARAMETERS = (*SHARES, *TIMES)
+NOISE = 0.15  # guess: of ln(measured / predicted); two people who measure the same differ by 4 to 10 %
+OUTLIER = 2.0  # in units of NOISE; what lies further weighs less (Huber)
+KNOWN = 0.3  # guess: of a share's spread, where the shipped one was fitted to the device's family
+TAILS = ("p90", "p95", "p99")  # scored and not fitted: they tell little about rates
+WORTH = 2.0  # measurements that the rows of one setup are worth together, say a prefill and a decode
+PROBE = 0.3  # of a spread: the step of a numerical derivative
+ROUNDS = 2  # of Gauss and Newton: shares act almost linearly on logarithms
+
+
+@cache
+def spreads() -> Mapping[str, float]:
+    """Return how far each parameter varies over the shipped presets: of a share's logarithm; of a time, in seconds.
+
+    >>> {name: spreads()[name] > 0 for name in ("compute", "request_s")}
+    {'compute': True, 'request_s': True}
+    """
+    presets = [Engine.from_yaml(find(KIND, name)) for name in names(KIND)]
+    rules = [rule for preset in presets for rule in preset.kernels]
+    found = {
+        name: [math.log(getattr(rule, name)) for rule in rules if getattr(rule, name) is not UNITY] for name in SHARES
+    }
+    found |= {name: [float(getattr(preset.overheads, name)) for preset in presets] for name in TIMES}
+    return {name: float(np.std(values)) for name, values in found.items()}
+
+
+def adjusted(engine: Engine, hardware: Hardware, values: Mapping[str, float], source: Source) -> Engine:
+    """Return a preset with a rule of its own for a device, and host times, by parameter."""
+    shares, host = ({name: Figure(values[name], source) for name in part} for part in (SHARES, TIMES))
+    rule = engine.kernels_on(hardware).model_copy(update={**shares, "families": (), "devices": (hardware.id,)})
+    others = tuple(each for each in engine.kernels if each.devices != (hardware.id,))
+    overheads = engine.overheads.model_copy(update=host)
+    return engine.model_copy(update={"kernels": (rule, *others), "overheads": overheads})
+
+
+def _reached(deployment: Deployment) -> dict[str, float]:
+    """Return what the device's own tables reach of its peaks, by the share that multiplies it."""
+    hardware = deployment.hardware
+    gemm = hardware.achievable.gemm[Rates(hardware).peak(deployment.layout.weight_dtype)[0]]
+    decode, prefill = hardware.achievable.decode_attention, hardware.achievable.prefill_attention
+    return {
+        "compute": gemm.compute_fraction,
+        "memory": gemm.memory_fraction,
+        "cache": decode.memory_fraction if decode else 1.0,
+        "attention": prefill.compute_fraction if prefill else 1.0,
+    }
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The rows of a fit, and what a vector of parameters predicts for them."""
+
+    rows: list[Measurement]
+    placed: dict[Setup, Placed]
+    engine: Engine
+    hardware: Hardware
+    left_out: dict[str, int]
+
+    @cached_property
+    def peaks(self) -> Mapping[str, float]:
+        """The shares at which the device's own peaks are reached."""
+        reached = [_reached(at.deployment) for at in self.placed.values()]
+        return {name: 1 / min(each[name] for each in reached) for name in SHARES}
+
+    @cached_property
+    def shipped(self) -> Mapping[str, float]:
+        """The shipped parameters; a share no higher than the device's own peak, from where on it changes nothing."""
+        rule = self.engine.kernels_on(self.hardware)
+        shares = {name: min(getattr(rule, name), self.peaks[name]) for name in SHARES}
+        return shares | {name: float(getattr(self.engine.overheads, name)) for name in TIMES}
+
+    @cached_property
+    def spreads(self) -> Mapping[str, float]:
+        """How far each parameter may move: shares less where they were fitted to such devices; every host differs."""
+        rule = self.engine.kernels_on(self.hardware)
+        known = bool(rule.devices) or self.hardware.family in rule.fitted_on
+        return {name: spread * (KNOWN if known and name in SHARES else 1.0) for name, spread in spreads().items()}
+
+    def values(self, moved: Floats) -> dict[str, float]:
+        """Return the parameters at a vector in units of their spreads: shares by their logarithm."""
+        steps = {name: self.spreads[name] * float(each) for name, each in zip(PARAMETERS, moved, strict=True)}
+        shares = {name: self.shipped[name] * math.exp(steps[name]) for name in SHARES}
+        return shares | {name: max(0.0, self.shipped[name] + steps[name]) for name in TIMES}
+
+    @cached_property
+    def measured(self) -> Floats:
+        """Logarithms of what was measured."""
+        return np.log([row.value for row in self.rows])
+
+    def of(self, setups: Iterable[Setup]) -> Indices:
+        """Return which rows are of some setups."""
+        chosen = set(setups)
+        return np.array([index for index, row in enumerate(self.rows) if row.setup in chosen])
+
+    def logs(self, moved: Floats, chosen: Indices) -> Floats:
+        """Return the logarithms of what is predicted for some rows."""
+        engine = adjusted(self.engine, self.hardware, self.values(moved), UNITY.source)
+        known: dict[Setup, Outcome] = {}
+        found = []
+        for row in (self.rows[index] for index in chosen):
+            if row.setup not in known:
+                at = self.placed[row.setup]
+                known[row.setup] = outcome(at._replace(deployment=replace(at.deployment, engine=engine)))
+            found.append(math.log(known[row.setup].value(row.metric, row.stat)))
+        return np.array(found)
+
+    def slopes(self) -> Floats:
+        """Return the derivatives of all predictions by each parameter, where it is shipped."""
+        every, still = np.arange(len(self.rows)), np.zeros(len(PARAMETERS))
+        base = self.logs(still, every)
+        probes = np.diag([-PROBE] * len(SHARES) + [PROBE] * len(TIMES))  # away from a peak and from no time at all
+        changes = [(self.logs(probe, every) - base) / probe.sum() for probe in probes]
+        return np.stack(changes, axis=1)
+
+    def fit(self, seen: Indices, slopes: Floats) -> Floats:
+        """Return the parameters of highest posterior probability, in units of their spreads, given some rows.
+
+        Minimises sum(w (off / NOISE)^2) + |moved|^2 by Gauss and Newton, with the derivatives at the shipped values.
+        """
+        seen = seen[[not any(tail in self.rows[index].stat for tail in TAILS) for index in seen]]
+        many = Counter(self.rows[index].setup for index in seen)
+        weights = np.array([min(1.0, WORTH / many[self.rows[index].setup]) for index in seen])
+        least = [-self.shipped[name] / self.spreads[name] for name in TIMES]  # a time of 0
+        most = [math.log(self.peaks[name] / self.shipped[name]) / self.spreads[name] for name in SHARES]
+        lowest, highest = np.array([-math.inf] * len(SHARES) + least), np.array(most + [math.inf] * len(TIMES))
+        moved, slope = np.zeros(len(PARAMETERS)), slopes[seen]
+        for _ in range(ROUNDS):
+            off = (self.measured[seen] - self.logs(moved, seen)) / NOISE
+            weighed = weights * np.minimum(1.0, OUTLIER / np.maximum(np.abs(off), 1e-9))
+            curvature = (slope.T * weighed) @ slope / NOISE**2 + np.eye(len(PARAMETERS))
+            step = np.linalg.solve(curvature, slope.T @ (weighed * off) / NOISE - moved)
+            moved = np.clip(moved + step, lowest, highest)
+        return moved

@@ -1,0 +1,120 @@
+"""What an engine did, step by step: one schema for ours, for vLLM and for OpenVINO, as a table and as JSON."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from simulator.errors import ProfileError, reason
+from simulator.models.operations import Counts, count
+from simulator.models.operations import Sequence as Row
+
+if TYPE_CHECKING:  # numba, which vLLM on a CPU must not find loaded (reference/vllm_cpu.py)
+    from simulator.scheduler.state import State
+
+
+class Part(NamedTuple):
+    """One sequence of a step: its request, new tokens, and tokens that its cache already holds."""
+
+    request: int
+    new_tokens: int
+    past_tokens: int
+
+
+def parts_of(s: "State") -> tuple[Part, ...]:
+    """List what `schedule` decided, decodes first, in the order of the running list."""
+    book, slots = s.book[0], s.slots[: s.book[0].running]
+    tick, decoding = int(book.tick), int(book.decoding)
+    new = 1 + int(s.limits.draft_tokens)
+    parts = [Part(int(slot.request), new, int(slot.cached) + tick) for slot in slots[:decoding] if book.decode_now]
+    chunks = (Part(int(slot.request), int(slot.chunk), int(slot.cached)) for slot in slots[decoding:])
+    return (*parts, *(part for part in chunks if part.new_tokens > 0))
+
+
+def kind_of(parts: Sequence[Part]) -> str:
+    """Return prefill, decode or mixed; a chunk of one token after a past is a decode, as in `work.count`."""
+    decodes = sum(part.new_tokens == 1 and part.past_tokens > 0 for part in parts)
+    return "prefill" if not decodes else "decode" if decodes == len(parts) else "mixed"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedStep:
+    """One step: when it started, how long it took, and what it computed."""
+
+    start_s: float
+    seconds: float
+    parts: tuple[Part, ...]
+
+    @property
+    def kind(self) -> str:
+        """prefill, decode or mixed."""
+        return kind_of(self.parts)
+
+    def counts(self, window: int | None = None) -> Counts:
+        """Count its work as the simulator does."""
+        return count([Row(part.new_tokens, part.past_tokens) for part in self.parts], window)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRequest:
+    """One request: its lengths in tokens, its times in seconds."""
+
+    arrival_s: float
+    prompt_tokens: int
+    output_tokens: int
+    first_token_s: float
+    finished_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepLog:
+    """A run of an engine; `about` says which, on what, when."""
+
+    about: dict[str, str]
+    limits: dict[str, int]
+    steps: tuple[LoggedStep, ...]
+    requests: tuple[LoggedRequest, ...]
+
+    def write(self, path: Path) -> None:
+        """Write it as JSON; seconds to the microsecond."""
+        steps = [[round(s.start_s, 6), round(s.seconds, 6), [list(part) for part in s.parts]] for s in self.steps]
+        requests = [[round(value, 6) for value in asdict(each).values()] for each in self.requests]
+        body = {"about": self.about, "limits": self.limits, "steps": steps, "requests": requests}
+        path.write_text(json.dumps(body, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def read_log(path: Path) -> StepLog:
+    """Read a log; ProfileError for anything else."""
+    try:
+        body: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        steps = tuple(LoggedStep(start, seconds, _parts(parts)) for start, seconds, parts in body["steps"])
+        requests = tuple(LoggedRequest(*each) for each in body["requests"])
+        return StepLog(dict(body["about"]), dict(body["limits"]), steps, requests)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ProfileError(
+            str(path), f"it is no step log ({reason(error)})", "Write one with `infercast check`"
+        ) from error
+
+
+def _parts(rows: Sequence[Sequence[int]]) -> tuple[Part, ...]:
+    return tuple(Part(*row) for row in rows)
+
+
+def typical_steps(runs: Iterable[Sequence[LoggedStep]], window: int | None = None) -> list[tuple[Counts, float]]:
+    """Return the work and the median seconds of steps that are alike: the same numbers of sequences and of new tokens.
+
+    `runs` are the steps of one load each; the work is the mean over steps that are alike.
+    """
+    alike: dict[tuple[int, int, int], list[LoggedStep]] = defaultdict(list)
+    for index, steps in enumerate(runs):
+        for step in steps:
+            alike[index, len(step.parts), sum(part.new_tokens for part in step.parts)].append(step)
+    return [(_mean(steps, window), float(np.median([step.seconds for step in steps]))) for steps in alike.values()]
+
+
+def _mean(steps: Sequence[LoggedStep], window: int | None) -> Counts:
+    return Counts(*(float(np.mean(column)) for column in zip(*(step.counts(window) for step in steps), strict=True)))

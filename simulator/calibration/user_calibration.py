@@ -1,0 +1,194 @@
+"""A user's own few measurements -> a preset of the engine for the user's own folder, and how far it still is off.
+
+Six physical parameters move from the shipped values: what the engine's kernels reach of the device, and host times
+(posterior.py). What is reported was held back: the error of setups that a fit has not seen.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simulator.calibration.map_fit import PARAMETERS, TIMES, Floats, Problem, adjusted
+from simulator.engines.engine import KIND, Engine
+from simulator.engines.kernel_rules import Kernels
+from simulator.errors import InfercastError, NotModelledError
+from simulator.hardware.hardware import Hardware
+from simulator.profile import Figure, Source, find, read_yaml
+from simulator.validation.measurements import Measurement, Setup
+from simulator.validation.prediction import Outcome, outcome
+from simulator.validation.setups import Placed, place
+
+FOLDS, LEAST = 5, 3  # parts that are held back in turn; setups below which nothing could be
+GAIN = 0.005  # of the measured value
+
+
+class Score(NamedTuple):
+    """Median |error| of rows held back, as a share of the measured value: as shipped, and calibrated without them."""
+
+    rows: int
+    setups: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """A calibrated preset of one engine on one device, with what was held back to judge it."""
+
+    engine: Engine
+    shipped: Engine
+    hardware: Hardware
+    measurements: tuple[Measurement, ...]
+    before: Floats  # ln(measured / predicted) as shipped
+    after: Floats  # the same by a fit that has not seen the row's setup
+    left_out: Mapping[str, int]  # rows that are not in it, by reason
+
+    def score(self, metric: str = "") -> Score:
+        """Score a metric, or all."""
+        chosen = np.array([metric in ("", row.metric) for row in self.measurements])
+        errors = [float(np.median(np.abs(np.expm1(-each[chosen])))) for each in (self.before, self.after)]
+        setups = {row.setup for row, is_chosen in zip(self.measurements, chosen, strict=True) if is_chosen}
+        return Score(int(chosen.sum()), len(setups), *errors)
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics that were measured, in order of appearance."""
+        return list(dict.fromkeys(row.metric for row in self.measurements))
+
+    @property
+    def helps(self) -> bool:
+        """Whether rows held back are predicted better than before, by more than rounding."""
+        return self.score().after < self.score().before - GAIN
+
+    @property
+    def residuals(self) -> dict[str, tuple[float, ...]]:
+        """ln(measured / predicted) of each setup held back, by its worst row, for each metric and regime."""
+        worst: dict[str, dict[Setup, float]] = {}
+        for row, value in zip(self.measurements, map(float, self.after), strict=True):
+            of = worst.setdefault(f"{row.metric} {row.setup.regime}", {})
+            of[row.setup] = max(value, of.get(row.setup, 0.0), key=abs)
+        return {kind: tuple(round(value, 4) for value in of.values()) for kind, of in worst.items()}
+
+
+def calibrated(
+    rows: Sequence[Measurement],
+    hardware: Hardware,
+    engine: str = "",
+    progress: Callable[[int, int], None] = lambda _done, _of: None,
+) -> Overlay:
+    """Fit the preset of an engine ("" where the rows have one alone) on a device to measurements.
+
+    Raises InfercastError where the rows are of several engines, or of too few setups to hold some back.
+    """
+    problem = _chosen(rows, hardware, engine)
+    setups = list(problem.placed)
+    parts = min(FOLDS, len(setups))
+    slopes, after = problem.slopes(), np.empty(len(problem.rows))
+    for part in range(parts):
+        progress(part, parts + 1)
+        held = problem.of(setups[part::parts])
+        seen = problem.of([each for index, each in enumerate(setups) if index % parts != part])
+        after[held] = problem.measured[held] - problem.logs(problem.fit(seen, slopes), held)
+    every = np.arange(len(problem.rows))
+    moved = problem.fit(every, slopes)
+    progress(parts + 1, parts + 1)
+    return Overlay(
+        engine=adjusted(problem.engine, hardware, problem.values(moved), _source(problem.rows, len(setups))),
+        shipped=problem.engine,
+        hardware=hardware,
+        measurements=tuple(problem.rows),
+        before=problem.measured - problem.logs(np.zeros(len(PARAMETERS)), every),
+        after=after,
+        left_out=problem.left_out,
+    )
+
+
+def _source(rows: Sequence[Measurement], setups: int) -> Source:
+    files = "; ".join(dict.fromkeys(row.setup.source for row in rows))
+    text = f"infercast calibrate --measured on {len(rows)} rows of {setups} setups: {files}"
+    return Source(text=text, date=datetime.now(tz=UTC).date().isoformat(), evidence="measured")
+
+
+def _chosen(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> Problem:
+    """Keep the rows that are of the device and the engine and can be predicted."""
+    kept: list[Measurement] = []
+    placed: dict[Setup, Placed] = {}
+    known: dict[Setup, Outcome] = {}
+    left_out: Counter[str] = Counter()
+    for row in rows:
+        try:
+            if row.setup not in known:
+                at = _placed(row.setup, hardware, engine)
+                known[row.setup], placed[row.setup] = outcome(at), at
+            if not math.isfinite(known[row.setup].value(row.metric, row.stat)):
+                raise NotModelledError(row.metric, "it is not defined for this load", "Leave the row out")
+        except InfercastError as error:
+            left_out[str(error)] += 1
+            continue
+        kept.append(row)
+    placed = {setup: placed[setup] for setup in dict.fromkeys(row.setup for row in kept)}
+    presets = {at.deployment.engine.id: at.deployment.engine for at in placed.values()}
+    if len(presets) > 1:
+        raise NotModelledError(
+            f"rows of {', '.join(presets)}", "one preset is calibrated at a time", "Give --engine NAME"
+        )
+    if len(placed) < LEAST:
+        why = f"; left out: {next(iter(left_out))}" if left_out else ""
+        because = f"{LEAST} are needed, so that each can be held back from a fit to others{why}"
+        given = f"{len(placed)} setup{'' if len(placed) == 1 else 's'} on {hardware.id}"
+        raise NotModelledError(given, because, "Measure other lengths or loads too")
+    return Problem(kept, placed, next(iter(presets.values())), hardware, dict(left_out))
+
+
+def _placed(setup: Setup, hardware: Hardware, engine: str) -> Placed:
+    at = place(setup)
+    deployment = at.deployment
+    if deployment.hardware.id != hardware.id:
+        raise NotModelledError(setup.hardware, f"it is not {hardware.id}", "Calibrate it on its own")
+    if engine not in ("", deployment.engine.id, deployment.engine.engine):
+        raise NotModelledError(deployment.engine.id, f"it is not {engine}", "Calibrate it on its own")
+    return at
+
+
+def preset(overlay: Overlay) -> dict[str, Any]:
+    """Return the mapping of the calibrated preset: the shipped file with a rule for the device and new host times."""
+    raw = read_yaml(find(KIND, overlay.shipped.id))
+    sources: dict[str, Any] = dict(raw["sources"])
+    rule: dict[str, Any] = {"devices": (overlay.hardware.id,)}
+    for name, value in _stated(overlay.engine.kernels[0]):
+        rule[name] = _written(name, value, sources) if isinstance(value, Figure) else value
+    rule["residuals"] = overlay.residuals
+    host = {name: _written(name, getattr(overlay.engine.overheads, name), sources) for name in TIMES}
+    others = [each for each in raw.get("kernels", ()) if tuple(each.get("devices", ())) != (overlay.hardware.id,)]
+    return {**raw, "sources": sources, "overheads": {**raw["overheads"], **host}, "kernels": (rule, *others)}
+
+
+def _stated(rule: Kernels) -> Iterator[tuple[str, Any]]:
+    """Yield what a rule says beyond the defaults, but for what it holds of."""
+    for name, field in type(rule).model_fields.items():
+        value = getattr(rule, name)
+        says = value is not field.default if isinstance(value, Figure) else value != field.default
+        if says and name not in ("families", "devices", "residuals"):
+            yield name, value
+
+
+def _written(name: str, figure: Figure, sources: dict[str, Any]) -> dict[str, Any]:
+    """Return a figure as a profile has it; the names of times end in _s."""
+    value = f"{figure * 1e6:.4g} us" if name.endswith("_s") else float(f"{figure:.4g}")
+    return {"value": value, "source": _key(sources, figure.source)}
+
+
+def _key(sources: dict[str, Any], source: Source) -> str:
+    """Return the name under which a source stands, adding it where it does not."""
+    whole = source.model_dump()
+    for name, each in sources.items():
+        if dict(each) == whole:
+            return name
+    name = next(f"own-{index}" for index in range(1, len(sources) + 2) if f"own-{index}" not in sources)
+    sources[name] = whole
+    return name

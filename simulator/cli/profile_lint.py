@@ -1,0 +1,127 @@
+"""All profiles by kind: what there is, what is wrong with it, and the JSON Schema of each kind."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+
+from simulator.engines import engine
+from simulator.errors import InfercastError, ProfileError, nearest
+from simulator.hardware import hardware, prices
+from simulator.models import model
+from simulator.profile import Profile, find, folders, names, problems
+from simulator.workloads import workload
+
+FIRST_LINE = "# yaml-language-server: $schema=schema.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of profile: where it lies, its class, how a deployment loads it, what is asked of it beyond its form."""
+
+    folder: str
+    profile: type[Profile]
+    load: Callable[[str], Profile]
+    check: Callable[[Any], Iterator[str]]
+
+    def names(self) -> list[str]:
+        """Return the names of all profiles of this kind."""
+        return names(self.folder)
+
+    def files(self) -> list[Path]:
+        """Return every file of this kind, the user's own first."""
+        return [path for folder in folders(self.folder) for path in sorted(folder.glob("*.yaml"))]
+
+
+def _check_hardware(device: hardware.Hardware) -> Iterator[str]:
+    reached = hardware.load_hardware(device.id).achievable
+    for part in ("decode_attention", "prefill_attention", "stream_memory_fraction"):
+        if getattr(reached, part) is None:
+            yield f"no achievable {part}, nor has its family or class"
+    for peak in set(device.peak_flops_per_s) - set(reached.gemm):
+        yield f"no achievable gemm for its {peak} peak, nor has its family or class"
+
+
+def _check_model(one: model.Model) -> Iterator[str]:
+    for what, ours, published in (
+        ("parameters", float(one.parameters), one.published_parameters),
+        ("cache bytes per token", one.cache_bytes(1), one.published_cache_bytes_per_token),
+    ):
+        if published is not None and ours != published:
+            yield f"{ours:,.0f} {what}, published are {published:,.0f}"
+
+
+def _check_prices(prices_: prices.PriceList) -> Iterator[str]:
+    known = names(hardware.KIND)
+    for device in sorted({offer.hardware for offer in prices_.offers} - set(known)):
+        yield f"no device has the id {device!r}. {nearest(device, known)}"
+
+
+def _nothing(_profile: Profile) -> Iterator[str]:
+    return iter(())
+
+
+def load_prices(name: str) -> prices.PriceList:
+    """Return the price list of a provider."""
+    return prices.PriceList.from_yaml(find(prices.KIND, name))
+
+
+def _load_family(name: str) -> hardware.Family:
+    return hardware.Family.from_yaml(find(FAMILIES, name))
+
+
+FAMILIES = f"{hardware.KIND}/families"
+KINDS = {
+    "hardware": Kind(hardware.KIND, hardware.Hardware, hardware.load_hardware, _check_hardware),
+    "models": Kind(model.KIND, model.Model, model.load_model, _check_model),
+    "engines": Kind(engine.KIND, engine.Engine, engine.load_engine, _nothing),
+    "prices": Kind(prices.KIND, prices.PriceList, load_prices, _check_prices),
+    "workloads": Kind(workload.KIND, workload.WorkloadPreset, workload.load_workload, _nothing),
+    "families": Kind(FAMILIES, hardware.Family, _load_family, _nothing),
+}
+
+
+def kind(name: str) -> Kind:
+    """Return a kind by name; ProfileError with the nearest names."""
+    if name not in KINDS:
+        raise ProfileError(f"kind of profile {name!r}", "there is no such kind", nearest(name, KINDS))
+    return KINDS[name]
+
+
+class _Generator(GenerateJsonSchema):
+    """Leaves out defaults that are figures: JSON has no source for them."""
+
+    ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a kind, for editors that complete and check while one types."""
+    form = kind(name).profile.model_json_schema(schema_generator=_Generator)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **form}
+
+
+def lint(chosen: Sequence[str] = tuple(KINDS)) -> list[tuple[Path, str]]:
+    """Return every problem of the profiles of some kinds, as (file, what is wrong)."""
+    return [problem for name in chosen for problem in _lint(kind(name))]
+
+
+def _lint(one: Kind) -> Iterator[tuple[Path, str]]:
+    known: dict[str, Path] = {path.stem.lower(): path for path in one.files()}
+    for path in one.files():
+        if path.read_text(encoding="utf-8", errors="replace").partition("\n")[0] != FIRST_LINE:
+            yield path, f"line 1 does not name its schema. Begin with {FIRST_LINE!r}."
+        try:
+            profile = one.profile.from_yaml(path)
+            found = list(one.check(profile))
+        except InfercastError as error:
+            cause = error.__cause__
+            every = problems(cause, str(path)) if isinstance(cause, ValidationError) else [error]
+            yield from ((path, str(each).removeprefix(f"{path}: ")) for each in every)
+            continue
+        yield from ((path, each) for each in found)
+        for alias in getattr(profile, "aliases", ()):
+            if known.setdefault(alias.lower(), path).stem != path.stem:
+                yield path, f"the alias {alias!r} is taken by {known[alias.lower()].stem}."

@@ -1,0 +1,1 @@
+"""Capacity within an SLO, bills, and comparisons of deployments."""

@@ -1,0 +1,110 @@
+"""The work of one batch alone: the steps that compute its prompts, and those that generate its tokens."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.deployment.deployment import Deployment
+from simulator.errors import WorkloadError
+from simulator.models.operations import Array, Counts, pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`size` requests of one length that start together, in tokens."""
+
+    size: int
+    prompt_tokens: int
+    output_tokens: int
+
+    def __post_init__(self) -> None:
+        for name in ("size", "prompt_tokens", "output_tokens"):
+            if getattr(self, name) < 1:
+                given = f"{name.replace('_', ' ')} {getattr(self, name)}"
+                raise WorkloadError(given, "a batch has at least one request and one token each way", "Give 1 or more")
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of one request in the cache at its end: the last token is never fed back."""
+        return self.prompt_tokens + self.output_tokens - 1
+
+    @property
+    def middle_tokens(self) -> int:
+        """Tokens that the decode step in the middle of the generation attends to, per request."""
+        return self.prompt_tokens + max(1, self.output_tokens // 2)
+
+    def __str__(self) -> str:
+        return f"batch {self.size} x ({self.prompt_tokens:,} in + {self.output_tokens:,} out)"
+
+
+def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array, *, light: bool = False) -> Counts:
+    """Count a decode step in which each request attends to so many tokens, its new one included; arrays are steps.
+
+    With speculation a request computes its drafts too; without a cache it computes all its tokens anew; an engine with
+    buckets reads up to the next power of two, which at the speed of light nobody has to.
+    """
+    window, each = deployment.model.window, 1 + deployment.draft_tokens
+    if deployment.engine.policy == "uncached":
+        return _uncached_counts(batch, np.asarray(attended_tokens), window)
+    attended_tokens = attended_tokens if light else _bucket(attended_tokens, deployment.engine.read_bucket, batch)
+    read = attended_tokens + deployment.draft_tokens
+    seen = np.minimum(attended_tokens, window) + deployment.draft_tokens if window else read
+    return Counts(
+        steps=np.ones_like(attended_tokens, dtype=np.float64),
+        tokens=float(batch.size * each),
+        logits=float(batch.size * each),
+        decode_reads=batch.size * read,
+        decode_reads_windowed=batch.size * seen,
+    )
+
+
+def _uncached_counts(batch: Batch, tokens: npt.NDArray[np.float64], window: int | None) -> Counts:
+    seen = np.minimum(tokens, window or tokens)
+    return Counts(
+        steps=np.ones_like(tokens, dtype=np.float64),
+        tokens=batch.size * tokens,
+        logits=float(batch.size),
+        prefill_tokens=batch.size * tokens,
+        prefill_pairs=batch.size * tokens * (tokens + 1) / 2,
+        prefill_pairs_windowed=batch.size * (seen * (seen + 1) / 2 + (tokens - seen) * seen),
+    )
+
+
+def _bucket(tokens: Array, least: int, batch: Batch) -> Array:
+    """Round up to a power of two from `least` on; the last bucket ends with the sequence. 0: to no bucket."""
+    last = batch.prompt_tokens + batch.output_tokens
+    return np.minimum(np.maximum(2.0 ** np.ceil(np.log2(tokens)), least), max(last, least)) if least else tokens
+
+
+def prefill_counts(deployment: Deployment, batch: Batch, *, past: int = 0, budget: int = 0) -> Counts:
+    """Count the steps that compute the prompts one after the other, each step full but the last.
+
+    A static batch computes them in one step; without chunked prefill no prompt is cut. Each has `past` tokens in the
+    cache; `budget` is the most tokens of a step, 0 for the deployment's.
+    """
+    prompts, each = batch.size * batch.prompt_tokens, batch.prompt_tokens
+    budget = budget or (prompts if deployment.engine.policy == "static" else deployment.max_num_batched_tokens)
+    if not deployment.engine.chunked_prefill and budget < prompts:
+        budget = max(1, budget // each) * each
+    bounds = [*range(0, prompts, budget), prompts]
+    tokens = np.diff(bounds).astype(np.float64)
+    sequences = [-(-end // each) - start // each for start, end in pairwise(bounds)]
+    before, windowed = (
+        [_pairs_before(bound, each, past, window) for bound in bounds] for window in (None, deployment.model.window)
+    )
+    return Counts(
+        steps=np.ones_like(tokens),
+        tokens=tokens,
+        logits=np.array(sequences, dtype=np.float64),
+        prefill_tokens=tokens,
+        prefill_pairs=np.diff(before).astype(np.float64),
+        prefill_pairs_windowed=np.diff(windowed).astype(np.float64),
+    )
+
+
+def _pairs_before(token: int, prompt: int, past: int, window: int | None) -> int:
+    """Count the query-key pairs of the first so many tokens of prompts laid end to end."""
+    whole, rest = divmod(token, prompt)
+    return whole * pairs(prompt, past, window) + pairs(rest, past, window)

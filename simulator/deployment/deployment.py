@@ -1,0 +1,270 @@
+"""One model on some devices under one engine: the only place where the three meet, and what cannot work is refused."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from simulator.deployment.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
+from simulator.deployment.speculation import Draft, Speculation, draft_of
+from simulator.engines.engine import Engine, load_engine
+from simulator.engines.kernel_rules import Kernels
+from simulator.errors import InfercastError, NotModelledError
+from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.model import Model, load_model
+from simulator.models.number_formats import named_format, number_format
+from simulator.models.op_builders import adapter_parameters, adapters, sorting
+from simulator.models.operations import Layout, Op
+from simulator.roofline.collectives import host_bytes_per_s
+from simulator.roofline.roofline import Rates
+from simulator.roofline.step_model import StepModel, StepTable
+
+LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """An engine's settings that a user may choose; None is the engine's default for the device."""
+
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    max_model_len: int | None = None
+    memory_fraction: float | None = None
+    num_blocks: int | None = None
+    speculation: Speculation | None = None
+    offload: Offload = NO_OFFLOAD
+
+    def __post_init__(self) -> None:
+        for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_blocks"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InfercastError(f"{name} {value}", "it is at least 1", "Give a larger number or leave it out")
+        if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
+            given = f"memory fraction {self.memory_fraction}"
+            raise InfercastError(given, "it is a share above 0 and up to 1", "Give, say, 0.9")
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One copy of a model on `layout.devices` devices under an engine's rules."""
+
+    model: Model
+    hardware: Hardware
+    engine: Engine
+    layout: Layout
+    settings: Settings = Settings()
+    step_factor: float = 1.0  # on the times of the event loop's steps: what an error of them would come to
+
+    def __post_init__(self) -> None:
+        context = self.settings.max_model_len
+        if context is not None and context > self.model.max_context_tokens:
+            given, limit = f"max_model_len {context}", self.model.max_context_tokens
+            raise InfercastError(given, f"{self.model.id} handles {limit} tokens", f"Give {limit} or less")
+        if self.engine.vendors and self.hardware.vendor not in self.engine.vendors:
+            given, owners = f"{self.engine.id} on {self.hardware.id}", " or ".join(self.engine.vendors)
+            raise InfercastError(given, f"it runs on devices of {owners}", "Choose another engine, say vllm")
+        if self.layout.tp > (most := self.hardware.node_devices):
+            given = f"{self.layout.tp} devices of {self.hardware.name}"
+            raise NotModelledError(given, f"a tensor-parallel group beyond {most} crosses nodes", "Lower tp; use pp")
+        if self.max_num_seqs > self.max_num_batched_tokens:
+            given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
+            raise InfercastError(given, "a step computes one token per sequence at least", "Raise the token budget")
+        self._refuse_drafts()
+        if not any(op.experts for op in self.ops):
+            self._refuse_without_experts()
+        self.ops, self.draft  # noqa: B018  refuses a layout that does not divide the model or its draft
+
+    def _refuse_without_experts(self) -> None:
+        stored, dp = self.layout.weight_dtype, self.layout.dp
+        if number_format(stored).covers == "experts":
+            given, because = f"{stored} for {self.model.id}", "it holds routed experts alone, and the model has none"
+            raise NotModelledError(given, because, "Choose another format, say nvfp4 or int4")
+        if dp > 1:
+            given, because = f"dp {dp} for {self.model.id}", "ranks of a model without experts are copies"
+            raise NotModelledError(given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates copies")
+
+    def _refuse_drafts(self) -> None:
+        if not self.draft_tokens:
+            return
+        if self.layout.pp > 1:
+            because = "which stage drafts is not modelled"
+            raise NotModelledError(f"speculation with pp {self.layout.pp}", because, "Use tp")
+        if self.engine.policy not in ("continuous", "prompts-first"):
+            because = f"its policy is {self.engine.policy}"
+            raise NotModelledError(
+                f"speculation in {self.engine.id}", because, "Use an engine that batches continuously"
+            )
+        if 1 + self.draft_tokens > self.max_num_batched_tokens:
+            given = f"{self.draft_tokens} draft tokens with max_num_batched_tokens {self.max_num_batched_tokens}"
+            raise InfercastError(given, "a step verifies all drafts of a sequence", "Raise the token budget")
+
+    @cached_property
+    def ops(self) -> tuple[Op, ...]:
+        """Everything one step does on the devices of one copy, and on the host that helps them."""
+        ops = offloaded_ops(self.model, self.layout, self.settings.offload)
+        return tuple(replace(op, alike=True) for op in ops) if self.engine.one_text else ops
+
+    @property
+    def device_part(self) -> Model:
+        """The model without the layers that the host computes."""
+        return device_part(self.model, self.settings.offload)
+
+    @cached_property
+    def draft(self) -> Draft:
+        """What drafting adds, nothing without it."""
+        speculation = self.settings.speculation
+        return Draft() if speculation is None else draft_of(speculation, self.model, self.layout)
+
+    @property
+    def adapter_bytes(self) -> float:
+        """Bytes that one device keeps for low-rank adapters: max_loras of max_lora_rank, whatever is loaded."""
+        if not self.engine.adapters:
+            return 0.0
+        numbers = self.engine.max_loras * self.engine.max_lora_rank * adapter_parameters(self.ops)
+        return numbers * self.layout.activation_bytes / self.layout.pp
+
+    @property
+    def draft_tokens(self) -> int:
+        """Tokens drafted per step and sequence; 0 without speculation."""
+        return self.settings.speculation.tokens if self.settings.speculation else 0
+
+    @property
+    def acceptance(self) -> tuple[float, ...]:
+        """Probability that each drafted position is accepted if all before it are."""
+        return self.settings.speculation.rates if self.settings.speculation else ()
+
+    @property
+    def expected_acceptance(self) -> bool:
+        """Whether accepted tokens are spread evenly instead of drawn."""
+        return self.settings.speculation is not None and self.settings.speculation.expected
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Expected tokens that a decode step yields per sequence."""
+        return self.settings.speculation.tokens_per_step if self.settings.speculation else 1.0
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens of one sequence at most, by the user, the engine or the model."""
+        given = self.settings.max_model_len or self.engine.context_tokens(self.hardware)
+        return min(given or self.model.max_context_tokens, self.model.max_context_tokens)
+
+    @property
+    def max_num_seqs(self) -> int:
+        """Sequences in one step at most; a setting counts for each data-parallel rank."""
+        default = self.engine.default("max_num_seqs", self.hardware) * self.layout.dp
+        return (self.settings.max_num_seqs or 0) * self.layout.dp or min(default, self.max_num_batched_tokens)
+
+    @property
+    def max_num_batched_tokens(self) -> int:
+        """New tokens in one step at most; an engine that does not split prompts makes room for the longest."""
+        default = self.engine.default("max_num_batched_tokens", self.hardware)
+        if not self.engine.chunked_prefill:
+            default = max(default, min(self.context_tokens, LONGEST_WHOLE_PROMPT))
+        return (self.settings.max_num_batched_tokens or default) * self.layout.dp
+
+    @property
+    def graph_tokens(self) -> int:
+        """Tokens of a step with prompts that a graph launches, of all ranks: a prompt lies on one, and all wait."""
+        most, each = self.engine.graph_tokens, self.engine.graph_tokens_per_seq
+        return min(most, each * self.max_num_seqs * (1 + self.draft_tokens)) if each else most
+
+    @property
+    def memory_fraction(self) -> float:
+        """Share of the memory that the engine may use, by its own convention."""
+        return self.settings.memory_fraction or float(self.engine.memory.fraction)
+
+    def step_table(self, *, light: bool = False) -> StepTable:
+        """Return the seconds of steps for the event loop, as long as they can be, times `step_factor`."""
+        table = self.step_model(light=light).table(self.max_num_batched_tokens, self.max_num_seqs)
+        return StepTable._make(part * self.step_factor for part in table)
+
+    def step_model(self, *, light: bool = False) -> StepModel:
+        """Return the seconds of its steps, or the speed of light that no kernel can beat."""
+        offload, engine = self.settings.offload, self.engine
+        kernels = engine.kernels_on(self.hardware)
+        if self.layout.pp > 1:
+            kernels = kernels.model_copy(update={"launch": kernels.launch * kernels.split_launch})
+        by_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
+        slowness = self._host_slowness if kernels.prompt_launch_s else 1.0  # it launches the sampler's in every step
+        overheads, ranks = engine.overheads, self.layout.dp  # a rank's process handles the sequences of its own
+        times = {
+            "step_s": overheads.step_s * slowness + (overheads.ranks_s if ranks > 1 else 0.0),
+            "sequence_s": overheads.sequence_s / ranks,
+            "cached_token_s": overheads.cached_token_s / ranks,
+        }
+        return StepModel(
+            self._step_ops(light=light),
+            self.hardware,
+            overheads.model_copy(update=times),
+            light=light,
+            kernels=kernels,
+            draft_ops=self.draft.ops,
+            draft_tokens=self.draft_tokens,
+            micro_batch_tokens=engine.micro_batch_tokens,
+            loaded_token_s=self._loaded_token_s(light=light),
+            host_cost=by_host,
+            context_tokens=self.context_tokens,
+            least_s=0.0 if light else self._host_s(kernels),
+            prompt_least_s=0.0 if light else self._prompt_host_s(kernels),
+            graph_tokens=self.graph_tokens,
+        )
+
+    def _step_ops(self, *, light: bool = False) -> tuple[Op, ...]:
+        """Return what its steps do, with what this engine is asked beside it; `light`: without what nobody needs."""
+        every = self.engine.every_expert and not light
+        ops = tuple(op.with_every_expert() for op in self.ops) if every else self.ops
+        ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
+        if light or not self.engine.sorted_bytes:
+            return ops
+        return (*ops, sorting(self.model.vocab, self.engine.sorted_bytes))
+
+    def _host_s(self, kernels: Kernels) -> float:
+        """Return the seconds that the host takes to launch a step, where no graph is captured."""
+        if kernels.layer_launches is None:
+            return 0.0
+        product = self.hardware.achievable.gemm[Rates(self.hardware, kernels).peak(self.layout.model_dtype)[0]]
+        return kernels.layer_launches * product.launch_s * len(self.model.layer_names)
+
+    def _prompt_host_s(self, kernels: Kernels) -> float:
+        """Return the seconds that the host takes to launch a step with prompts, kernel by kernel."""
+        launches = sum(op.launches * op.repeats for op in self._step_ops())
+        return launches * float(kernels.prompt_launch_s or 0.0) * self._host_slowness
+
+    @property
+    def _host_slowness(self) -> float:
+        return float(self.hardware.host_slowness or 1.0)
+
+    def _loaded_token_s(self, *, light: bool) -> float:
+        """Return the seconds that bringing one token's cache back from the host takes; devices load side by side."""
+        if not self.settings.offload.cache_bytes:
+            return 0.0
+        return self.model.cache_bytes(1, self.layout) / host_bytes_per_s(self.hardware, light=light)
+
+    def __str__(self) -> str:
+        size = f"{self.layout.devices} x " if self.layout.devices > 1 else ""
+        return f"{self.model.id} ({self.layout.weight_dtype}) on {size}{self.hardware.id}"
+
+
+def deploy(
+    model: str,
+    hardware: str,
+    engine: str = "vllm",
+    layout: Layout | None = None,
+    settings: Settings = Settings(),
+) -> Deployment:
+    """Look three profiles up by name; without a layout, one device and the checkpoint's own number formats.
+
+    >>> str(deploy("llama-3.1-8b", "h100-sxm"))
+    'llama-3.1-8b (bf16) on h100-sxm'
+    """
+    loaded = load_model(model)
+    layout = layout or default_layout(loaded)
+    return Deployment(loaded, load_hardware(hardware), load_engine(engine), layout, settings)
+
+
+def default_layout(
+    model: Model, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, dtypes: tuple[str, str] = ("", "")
+) -> Layout:
+    """Return a layout whose (weight, cache) formats are the checkpoint's where they are not given, or given as fp4."""
+    weights, cached = (named_format(name) or name for name in dtypes)
+    weights = model.fp4_dtype if weights == "nvfp4" else weights
+    return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype, dp)

@@ -1,0 +1,222 @@
+"""The latency and throughput of one batch alone: prefill, then decode, op by op, beside the speed of light."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.deployment.batches import Batch, decode_counts, prefill_counts
+from simulator.deployment.deployment import Deployment
+from simulator.deployment.memory import MemoryPlan, memory_plan
+from simulator.deployment.memory_advice import refuse_misfit
+from simulator.errors import DoesNotFitError, InfercastError
+from simulator.models.operations import Array, Counts
+from simulator.roofline.roofline import Cost, mostly_bound
+from simulator.roofline.step_model import StepModel
+
+
+class OpCost(NamedTuple):
+    """An op with its equals in other blocks: how often it runs, what it costs, and what it cannot beat."""
+
+    repeats: int
+    cost: Cost
+    light_s: float
+
+    def plus(self, other: "OpCost") -> "OpCost":
+        """Return both together, under the name of this one."""
+        fields = (first + second for first, second in zip(self.cost[1:], other.cost[1:], strict=True))
+        return OpCost(self.repeats + other.repeats, Cost(self.cost.name, *fields), self.light_s + other.light_s)
+
+    @property
+    def runner_up(self) -> str:
+        """The resource, compute, memory or link, that would bind if the binding one took no time; "" for none."""
+        others = {name: float(getattr(self.cost, f"{name}_s")) for name in ("compute", "memory", "link")}
+        others.pop(self.cost.bound, None)
+        name = max(others, key=lambda each: others[each])
+        return name if others[name] > 0 else ""
+
+    @property
+    def margin(self) -> float | None:
+        """How many times the time of the runner-up the binding resource takes; None where it is the only one."""
+        if not self.runner_up:
+            return None
+        return float(getattr(self.cost, f"{self.cost.bound}_s")) / float(getattr(self.cost, f"{self.runner_up}_s"))
+
+
+def _summed(cost: Cost) -> Cost:
+    """Add up the steps of a phase."""
+    return Cost(cost.name, *(float(np.sum(field)) for field in cost[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Steps of one kind: their ops in the order of execution."""
+
+    steps: int
+    ops: tuple[OpCost, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Predicted seconds of all steps."""
+        return sum(float(op.cost.seconds) for op in self.ops)
+
+    @property
+    def light_s(self) -> float:
+        """Seconds of these ops at the data sheet's peaks, without overhead."""
+        return sum(op.light_s for op in self.ops)
+
+    @property
+    def binding(self) -> OpCost:
+        """The op that takes longest."""
+        return max(self.ops, key=lambda op: float(op.cost.seconds))
+
+    @property
+    def mostly(self) -> tuple[str, float]:
+        """The resource that binds the ops that take most of the time, and their share."""
+        return mostly_bound(op.cost for op in self.ops)
+
+    def share(self, op: OpCost) -> float:
+        """Return the part of the phase that an op takes."""
+        return float(op.cost.seconds) / self.seconds
+
+
+class Latency(NamedTuple):
+    """Times of a batch alone: its last first token, the mean step after it (None for one token), its end."""
+
+    ttft_s: float
+    tpot_s: float | None
+    e2el_s: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one batch alone on a deployment comes to.
+
+    With pp > 1 it passes through the stages one after the other, so the others idle: a latency, not a capacity.
+    """
+
+    deployment: Deployment
+    batch: Batch
+    plan: MemoryPlan
+
+    @cached_property
+    def models(self) -> tuple[StepModel, StepModel]:
+        """What is expected of a step, and its speed of light."""
+        return self.deployment.step_model(), self.deployment.step_model(light=True)
+
+    @cached_property
+    def prefill(self) -> Phase:
+        """All steps that compute the prompts; TTFT is their sum and the engine's time per request."""
+        counts = prefill_counts(self.deployment, self.batch)
+        return self._phase(counts, counts)
+
+    @cached_property
+    def decode(self) -> Phase:
+        """The decode step in the middle of the generation."""
+        return self._phase(*(self._decode_counts(model, self.batch.middle_tokens) for model in self.models))
+
+    def _decode_counts(self, model: StepModel, attended_tokens: Array) -> Counts:
+        return decode_counts(self.deployment, self.batch, attended_tokens, light=model.light)
+
+    def _phase(self, counts: Counts, light_counts: Counts) -> Phase:
+        model, light_model = self.models
+        expected, light = model.explain(counts), light_model.explain(light_counts)
+        repeats = [*(op.repeats for op in (*model.ops, *model.draft_ops)), 1]  # the engine's host time is the last row
+        merged: dict[str, OpCost] = {}
+        for times, cost, ideal in zip(repeats, expected, light, strict=True):
+            op = OpCost(times, _summed(cost), float(np.sum(ideal.seconds)))
+            before = merged.get(cost.name)
+            merged[cost.name] = before.plus(op) if before else op
+        return Phase(np.size(counts.steps), tuple(op for op in merged.values() if op.cost.seconds))
+
+    @cached_property
+    def expected(self) -> Latency:
+        """What is predicted."""
+        outside_s = float(self.deployment.engine.overheads.answer_s(self.batch.prompt_tokens))
+        return self._latency(self.models[0], self.prefill.seconds + outside_s)
+
+    @cached_property
+    def light(self) -> Latency:
+        """At the data sheet's peaks."""
+        return self._latency(self.models[1], self.prefill.light_s)
+
+    def _latency(self, model: StepModel, ttft_s: float) -> Latency:
+        more = self.batch.output_tokens - 1
+        if more == 0:
+            return Latency(ttft_s, None, ttft_s)
+        attended = self.batch.prompt_tokens + np.arange(1.0, more + 1)
+        decode_s = float(np.sum(model.seconds(self._decode_counts(model, attended))))
+        decode_s /= self.deployment.tokens_per_step
+        return Latency(ttft_s, decode_s / more, ttft_s + decode_s)
+
+    @property
+    def output_tokens_per_s(self) -> float:
+        """Output tokens of the whole batch over its whole time, prefill included."""
+        return self.batch.size * self.batch.output_tokens / self.expected.e2el_s
+
+    @property
+    def tokens_per_s_user(self) -> float | None:
+        """Tokens per second that each user sees while decoding, 1 / TPOT."""
+        return 1 / self.expected.tpot_s if self.expected.tpot_s else None
+
+    @property
+    def speedup(self) -> float | None:
+        """Time per output token without drafts over that with them: above 1 where drafting pays; None without any."""
+        if not self.deployment.draft_tokens or self.expected.tpot_s is None:
+            return None
+        plain = replace(self.deployment, settings=replace(self.deployment.settings, speculation=None))
+        without = replace(self, deployment=plain).expected.tpot_s
+        return None if without is None else without / self.expected.tpot_s
+
+    @property
+    def cache_share(self) -> float:
+        """Share of the cache that the batch holds at its end."""
+        return self.batch.size * self.plan.blocks(self.batch.cached_tokens) / self.plan.num_blocks
+
+
+def estimate(deployment: Deployment, batch: Batch) -> Estimate:
+    """Return the estimate of a batch alone; DoesNotFitError where the deployment cannot hold it at once."""
+    plan = memory_plan(deployment)
+    refuse_misfit(plan)
+    _refuse_too_large(plan, batch)
+    return Estimate(deployment, batch, plan)
+
+
+def _refuse_too_large(plan: MemoryPlan, batch: Batch) -> None:
+    deployment, total = plan.deployment, batch.prompt_tokens + batch.output_tokens
+    given = f"{batch} on {deployment}"
+    if total > plan.context_tokens:
+        raise InfercastError(given, f"a sequence has {plan.context_tokens:,} tokens at most", "Give shorter lengths")
+    fit = plan.num_blocks // plan.blocks(batch.cached_tokens)
+    if batch.size > fit:
+        because = (
+            f"the cache holds {fit:,} such sequences at most"
+            if fit
+            else (f"the cache holds one sequence of {plan.max_context_tokens:,} tokens at most")
+        )
+        remedy = f"Give --batch {fit} or less" if fit else "Give shorter lengths"
+        raise DoesNotFitError(given, because, f"{remedy}, or more memory: `infercast memory` shows the plan")
+    if batch.size > plan.max_num_seqs:
+        because = f"{deployment.engine.id} runs {plan.max_num_seqs} sequences at once at most"
+        raise InfercastError(given, because, f"Give --max-num-seqs {batch.size}, or a smaller batch")
+    _refuse_too_large_a_step(deployment, batch)
+
+
+def _refuse_too_large_a_step(deployment: Deployment, batch: Batch) -> None:
+    """Refuse what does not fit into the token budget of a step where it cannot be split."""
+    policy, budget = deployment.engine.policy, deployment.max_num_batched_tokens
+    needed, because = 0, ""
+    if policy == "static":
+        needed, because = batch.size * batch.prompt_tokens, "static batching computes all prompts in one step"
+    elif policy == "uncached":
+        needed, because = batch.cached_tokens, "without a cache every step computes all tokens of a sequence"
+    elif not deployment.engine.chunked_prefill:
+        needed, because = batch.prompt_tokens, "without chunked prefill a step computes whole prompts"
+    if needed > budget:
+        remedy = f"Give --max-num-batched-tokens {needed}, or a smaller batch"
+        raise InfercastError(f"{batch} on {deployment}", f"{because}, of {budget:,} tokens", remedy)
+    verified = batch.size * (1 + deployment.draft_tokens)
+    if deployment.draft_tokens and verified > budget:
+        because = f"a step verifies {verified:,} tokens, and takes {budget:,}"
+        raise InfercastError(f"{batch} on {deployment}", because, f"Give --max-num-batched-tokens {verified}")

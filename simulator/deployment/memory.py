@@ -1,0 +1,216 @@
+"""What fits: weights, workspace and cache blocks of one device, under each engine's convention."""
+
+from dataclasses import dataclass
+
+from simulator.deployment.deployment import Deployment
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Layers that share a page of cache: as many layers per group as the rarer kind has (vLLM's hybrid allocator)."""
+
+    layers: int
+    full: int
+    windowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Where the memory of one device goes, in bytes; `cache_bytes` may be negative for a misfit."""
+
+    deployment: Deployment
+    total_bytes: float
+    weight_bytes: float
+    activation_bytes: float  # of a full step
+    sampler_bytes: float  # of the sampler after it; the larger of the two peaks counts
+    context_bytes: float
+    graph_bytes: float
+    unused_bytes: float  # what the engine leaves alone
+    state_bytes: float  # that recurrent layers keep for one running sequence, 0 without such layers
+    max_num_seqs: int  # as set, or as many as have room for their states
+    cache_bytes: float
+    block_size: int  # tokens
+    block_bytes: float
+    groups: Groups
+
+    @property
+    def workspace_bytes(self) -> float:
+        """What a step needs beside the weights: its activations or its sampler, whichever peaks."""
+        return max(self.activation_bytes, self.sampler_bytes)
+
+    @property
+    def host_weight_bytes(self) -> float:
+        """Weights that lie on the host instead of this device."""
+        layout, model = self.deployment.layout, self.deployment.model
+        layers = layout.weight_bytes(model.weights(layout)) - layout.weight_bytes(
+            self.deployment.device_part.weights(layout)
+        )
+        return layers + self.deployment.settings.offload.weight_bytes
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks for cached tokens; a contiguous reservation sets aside no more than its slots."""
+        override = self.deployment.settings.num_blocks
+        if override is not None:
+            return override
+        fit = self.blocks_that_fit
+        return min(fit, self.max_num_seqs) if self.deployment.engine.is_reserved else fit
+
+    @property
+    def blocks_that_fit(self) -> int:
+        """Blocks that the memory has room for, whatever a user asks for; one page of a pool stays empty (vLLM)."""
+        spare = 0 if self.deployment.engine.is_reserved else 1
+        return max(0, int(self.cache_bytes // self.block_bytes) - spare) if self.block_bytes else 0
+
+    @property
+    def cache_tokens(self) -> int:
+        """Tokens in all blocks, cached for sequences that are inside their window."""
+        return self.num_blocks // (self.groups.full + self.groups.windowed) * self.block_size
+
+    @property
+    def window_blocks(self) -> int:
+        """Blocks that a sequence holds at most in a windowed group: its window, not aligned to blocks."""
+        window = self.deployment.model.window
+        return -(-window // self.block_size) + 1 if window else 0
+
+    def blocks(self, tokens: int) -> int:
+        """Return the blocks that a sequence of `tokens` cached tokens holds."""
+        full = -(-tokens // self.block_size)
+        return self.groups.full * full + self.groups.windowed * min(full, self.window_blocks)
+
+    @property
+    def context_tokens(self) -> int:
+        """The longest sequence that the model, the user or a reserved slot allows."""
+        limit = self.deployment.context_tokens
+        return min(limit, self.block_size) if self.deployment.engine.is_reserved else limit
+
+    @property
+    def max_context_tokens(self) -> int:
+        """The longest sequence whose cache fits alone, and that is allowed."""
+        low, high = 0, self.context_tokens
+        while low < high:  # blocks() rises with tokens
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.blocks(middle) <= self.num_blocks else (low, middle - 1)
+        return low
+
+    def host_units(self, unit_tokens: int) -> int:
+        """Return how many units of so many tokens of a prefix the host's memory holds for the device's cache."""
+        one = self.deployment.model.cache_bytes(1, self.deployment.layout) * unit_tokens
+        return int(self.deployment.settings.offload.cache_bytes // one)
+
+    def concurrency(self, tokens: int) -> float:
+        """Return how many sequences of `tokens` fit at once; none that is longer than a slot."""
+        if self.deployment.engine.is_reserved and tokens > self.block_size:
+            return 0.0
+        return self.num_blocks / self.blocks(tokens)
+
+
+def memory_plan(deployment: Deployment) -> MemoryPlan:
+    """Share out the memory of one device.
+
+    `of_total`: cache = fraction x total - used (vLLM; docs/vllm-rules.md). `of_free`: cache = fraction x (total - used)
+    (TensorRT-LLM). `of_rest`: cache = fraction x (total - context) - weights (SGLang), where the rest has room for all
+    else. Used are weights, with adapters and those that draft, workspace, the driver's context and graphs.
+    """
+    rule, total = deployment.engine.memory, deployment.hardware.memory_bytes
+    weights = deployment.layout.weight_bytes(deployment.device_part.weights(deployment.layout))
+    weights += deployment.draft.weight_bytes + deployment.adapter_bytes - deployment.settings.offload.weight_bytes
+    activations, sampler = _activation_bytes(deployment), _sampler_bytes(deployment)
+    used = weights + max(activations, sampler) + rule.context_bytes + rule.graph_bytes
+    share, free = deployment.memory_fraction, total - used
+    room = {
+        "of_total": share * total - used,
+        "of_free": min(share * free, free),
+        "of_rest": min(share * (total - rule.context_bytes) - weights, free),
+    }[rule.convention]
+    state = deployment.device_part.state_bytes(deployment.layout)
+    places = _places(deployment, state, room)
+    cache, groups = room - places * state, _groups(deployment)
+    size = _slot_tokens(deployment, cache) if deployment.engine.is_reserved else int(deployment.engine.block_size)
+    block_bytes = _block_bytes(deployment, groups, size)
+    if deployment.engine.is_reserved and not deployment.settings.max_num_seqs:
+        places = max(1, min(places, int(cache // (block_bytes or 1.0))))
+        cache = room - places * state
+    return MemoryPlan(
+        deployment=deployment,
+        total_bytes=total,
+        weight_bytes=weights,
+        activation_bytes=activations,
+        sampler_bytes=sampler,
+        context_bytes=float(rule.context_bytes),
+        graph_bytes=float(rule.graph_bytes),
+        unused_bytes=total - used - room,
+        state_bytes=state,
+        max_num_seqs=places,
+        cache_bytes=cache,
+        block_size=size,
+        block_bytes=block_bytes,
+        groups=groups,
+    )
+
+
+STATE_SHARE = 0.9 / 1.9  # of the room: SGLang's mamba_full_memory_ratio of states to cache, 0.9
+
+
+def _places(deployment: Deployment, state_bytes: float, room_bytes: float) -> int:
+    """Return how many sequences may run: as set, or as many as have their states in a share of the room."""
+    if not state_bytes or deployment.settings.max_num_seqs:
+        return deployment.max_num_seqs
+    return max(1, min(deployment.max_num_seqs, int(STATE_SHARE * room_bytes // state_bytes)))
+
+
+def _activation_bytes(deployment: Deployment) -> float:
+    """Activations alive at once in the widest op of a full step, with the residual beside them.
+
+    Engines hold the inputs and outputs of both products of routed experts at once (vLLM: intermediate_cache1 to 3).
+    """
+    products = [op for op in deployment.ops if op.experts is not None and op.rate == "gemm"]
+    routed = sum({op.name: float(op.activation_bytes.tokens) for op in products}.values())
+    widest = max(routed, *(float(op.activation_bytes.tokens) for op in deployment.ops))
+    residual = 2 * deployment.model.hidden * deployment.layout.activation_bytes / deployment.layout.dp
+    tokens = deployment.max_num_batched_tokens
+    return min(tokens, deployment.engine.micro_batch_tokens or tokens) * (widest + residual)
+
+
+def _sampler_bytes(deployment: Deployment) -> float:
+    rows = deployment.max_num_seqs // deployment.layout.dp * (1 + deployment.draft_tokens)
+    return rows * deployment.model.vocab * 4 * deployment.engine.memory.logit_copies
+
+
+def _groups(deployment: Deployment) -> Groups:
+    full, windowed = deployment.device_part.attention_layers
+    if deployment.engine.is_reserved:
+        return Groups(full + windowed, 1, 0)
+    if not full or not windowed:
+        return Groups(full + windowed, int(full > 0), int(windowed > 0))
+    low, high = sorted((full, windowed))
+    size = high if high < 1.25 * low else low
+    return Groups(size, -(-full // size), -(-windowed // size))
+
+
+def _slot_tokens(deployment: Deployment, cache_bytes: float) -> int:
+    """Return the context that each slot reserves: what is asked for, or what fits, up to the model's length."""
+    asked = deployment.settings.max_model_len or deployment.engine.context_tokens(deployment.hardware)
+    longest = deployment.context_tokens
+    if asked is not None:
+        return min(asked, longest)
+    low, high = 1, longest
+    while low < high:  # the bytes of a sequence rise with its tokens
+        middle = (low + high + 1) // 2
+        fits = deployment.max_num_seqs * _sequence_bytes(deployment, middle) <= cache_bytes
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
+
+
+def _sequence_bytes(deployment: Deployment, tokens: int) -> float:
+    own = deployment.device_part.cache_bytes(tokens, deployment.layout)
+    return own + tokens * deployment.draft.cache_bytes_per_token
+
+
+def _block_bytes(deployment: Deployment, groups: Groups, size: int) -> float:
+    """Return the bytes of a block; the cache of a draft lies in the blocks of the full layers."""
+    if deployment.engine.is_reserved:
+        return _sequence_bytes(deployment, size)
+    layers = sum(deployment.device_part.attention_layers)
+    per_token = deployment.device_part.cache_bytes(1, deployment.layout) * groups.layers / max(layers, 1)
+    return size * (per_token + deployment.draft.cache_bytes_per_token / max(groups.full, 1))

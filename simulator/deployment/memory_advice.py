@@ -1,0 +1,112 @@
+"""What does not fit, and what would make it fit: flags, each tried."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from simulator.deployment.deployment import Deployment
+from simulator.deployment.memory import MemoryPlan, memory_plan
+from simulator.deployment.offload import NO_OFFLOAD, Offload, host_of
+from simulator.errors import DoesNotFitError, InfercastError
+from simulator.hardware.hardware import load_hardware
+from simulator.models.operations import Counts
+from simulator.units import GIB, gibibytes
+
+LARGER = ("l40s", "a100-sxm-80", "h200-sxm", "b200-sxm", "b300-sxm")
+DEGREES = (1, 2, 4, 8, 16)
+OFFLOADS_GIB = (1, 2, 4, 8, 16, 32)  # beyond what is short
+USABLE_TOKENS = 2_048  # of cache: what has room for less is no remedy, unless a shorter max_model_len is asked for
+LAYOUT_FLAGS = {"--tp": "tp", "--ep": "ep", "--weight-dtype": "weight_dtype", "--cache-dtype": "cache_dtype"}
+SETTING_FLAGS = {"--max-num-batched-tokens": "max_num_batched_tokens", "--max-num-seqs": "max_num_seqs"}
+Flags = dict[str, Any]
+
+
+def refuse_misfit(plan: MemoryPlan) -> None:
+    """Raise DoesNotFitError, with what would make it fit, where the cache has no room for what is asked."""
+    deployment, settings = plan.deployment, plan.deployment.settings
+    _refuse_host_misfit(plan)
+    if plan.blocks_that_fit < 1:
+        raise DoesNotFitError(str(deployment), _shortage(plan), _advice(deployment))
+    if plan.num_blocks > plan.blocks_that_fit:
+        given, because = f"{deployment} with {plan.num_blocks} cache blocks", f"{plan.blocks_that_fit} fit"
+        raise DoesNotFitError(given, because, f"Give --num-gpu-blocks-override {plan.blocks_that_fit} or less")
+    if deployment.engine.is_reserved and plan.max_num_seqs > plan.num_blocks:
+        given = f"{deployment} with {plan.max_num_seqs} slots of {plan.block_size:,} tokens"
+        because = f"each slot reserves its context, and {plan.num_blocks} such slots fit"
+        raise DoesNotFitError(given, because, "Give a smaller --max-num-seqs or --max-model-len")
+    if settings.max_model_len is not None and plan.max_context_tokens < settings.max_model_len:
+        given = f"{deployment} with max_model_len {settings.max_model_len}"
+        because = f"the cache holds one sequence of {plan.max_context_tokens} tokens at most"
+        raise DoesNotFitError(given, because, f"Give --max-model-len {plan.max_context_tokens}. {_advice(deployment)}")
+
+
+def _refuse_host_misfit(plan: MemoryPlan) -> None:
+    offload = plan.deployment.settings.offload
+    needed = (plan.host_weight_bytes + offload.cache_bytes) * plan.deployment.layout.devices
+    host = host_of(plan.deployment.hardware, offload)
+    if needed > host.memory_bytes:
+        given = f"{gibibytes(needed)} offloaded to {host.id}"
+        because = f"the host has {gibibytes(host.memory_bytes)}"
+        raise DoesNotFitError(given, because, "Offload less, or give a profile of a host with more memory")
+
+
+def _shortage(plan: MemoryPlan) -> str:
+    others = plan.workspace_bytes + plan.context_bytes + plan.graph_bytes
+    needed = f"{gibibytes(plan.weight_bytes)} weights + {gibibytes(others)} workspace, context and graphs"
+    return f"{needed} leave no cache in {gibibytes(plan.total_bytes - plan.unused_bytes)} usable"
+
+
+def _advice(deployment: Deployment) -> str:
+    remedies = ", or ".join(remedies_for(deployment))
+    return f"It fits with {remedies}" if remedies else "No layout, number format or device of the library makes it fit"
+
+
+def remedies_for(deployment: Deployment) -> Iterator[str]:
+    """Say what would make a misfit fit, as flags: more devices, smaller numbers, smaller steps, a larger device.
+
+    Each is tried: it holds a request, its layout divides the model, and its devices are linked.
+    """
+    for alternatives in _alternatives(deployment):
+        tried = ((flags, _plan_with(deployment, flags)) for flags in alternatives)
+        flags, plan = next((each for each in tried if each[1]), ({}, None))
+        if plan:
+            words = " ".join(f"{flag} {value}" for flag, value in flags.items())
+            yield f"{words} ({gibibytes(plan.weight_bytes, 1)} weights, {plan.cache_tokens:,} tokens of cache)"
+
+
+def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
+    """Yield what may help, kind by kind, the smallest change of each kind first."""
+    layout, seqs = deployment.layout, min(deployment.max_num_seqs, 64)
+    degrees: list[Flags] = [{"--tp": tp, **({"--ep": tp} if layout.ep > 1 else {})} for tp in DEGREES if tp > layout.tp]
+    larger = [name for name in LARGER if load_hardware(name).memory_bytes > 1.1 * deployment.hardware.memory_bytes]
+    yield degrees
+    yield [{"--cache-dtype": "fp8"}]
+    yield [{"--weight-dtype": dtype, **more} for more in ({}, *degrees) for dtype in ("fp8", "int4")]
+    yield [{"--max-num-batched-tokens": tokens, "--max-num-seqs": seqs} for tokens in (2048, 512)]
+    yield [{"--hardware": name, **more} for more in ({}, *degrees) for name in larger]
+    if deployment.settings.offload == NO_OFFLOAD:
+        short = max(0, -int(memory_plan(deployment).cache_bytes // GIB))
+        yield [{"--cpu-offload-gb": short + more} for more in OFFLOADS_GIB]
+
+
+def _plan_with(deployment: Deployment, flags: Flags) -> MemoryPlan | None:
+    """Return the plan once some flags are changed, None where that does not fit either."""
+    layout = {name: flags[flag] for flag, name in LAYOUT_FLAGS.items() if flag in flags}
+    settings = {name: flags[flag] for flag, name in SETTING_FLAGS.items() if flag in flags}
+    if "--cpu-offload-gb" in flags:
+        settings["offload"] = Offload(weight_bytes=flags["--cpu-offload-gb"] * GIB)
+    try:
+        changed = replace(
+            deployment,
+            hardware=load_hardware(flags["--hardware"]) if "--hardware" in flags else deployment.hardware,
+            layout=replace(deployment.layout, **layout),
+            settings=replace(deployment.settings, **settings),
+        )
+        changed.step_model(light=True).seconds(Counts(steps=1.0, tokens=1.0))
+        plan = memory_plan(changed)
+        _refuse_host_misfit(plan)
+    except InfercastError:  # a layout that does not divide the model, or devices without a link, are no remedy
+        return None
+    needed = changed.settings.max_model_len or min(USABLE_TOKENS, changed.context_tokens)
+    enough = plan.max_context_tokens >= needed
+    return plan if plan.blocks_that_fit >= max(1, changed.settings.num_blocks or 1) and enough else None

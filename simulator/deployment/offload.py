@@ -1,0 +1,143 @@
+"""Offloading to the host: weights that stream over PCIe, layers that the CPU computes, cache that waits there."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from simulator.engines.engine import Engine
+from simulator.errors import InfercastError, NotModelledError
+from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.model import Model, Repeat
+from simulator.models.operations import Counts, Experts, Layout, Op
+from simulator.roofline.collectives import host_bytes_per_s
+from simulator.roofline.roofline import Cost, Rates
+from simulator.units import gibibytes
+
+STREAMED_FROM_TOKENS = 32  # llama.cpp multiplies on the device from here on (GGML_OP_OFFLOAD_MIN_BATCH)
+HOSTS = {"consumer-gpu": "ryzen-7950x"}  # guess: what such a card stands in; a server otherwise
+SERVER = "xeon-8480"
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """What leaves the device. `weight_bytes` of each device stream in every step (vLLM: --cpu-offload-gb).
+
+    `gpu_layers`: only the last so many layers stay, the CPU computes the others (llama.cpp: -ngl). `cache_bytes`: room
+    for prefixes that a device's cache has evicted. `host`: profile of its CPU; "" is a guess by class.
+    """
+
+    weight_bytes: float = 0.0
+    gpu_layers: int | None = None
+    cache_bytes: float = 0.0
+    host: str = ""
+
+    def __post_init__(self) -> None:
+        if self.weight_bytes < 0 or self.cache_bytes < 0:
+            raise InfercastError("a negative offload", "bytes are 0 or more", "Give 0 or more")
+        if self.gpu_layers is not None and self.gpu_layers < 1:
+            given = f"gpu_layers {self.gpu_layers}"
+            raise InfercastError(given, "the device computes a layer at least", "Name the CPU as the device instead")
+        if self.weight_bytes and self.gpu_layers is not None:
+            because = "weights either stream to the device or are multiplied by the CPU"
+            raise InfercastError("weight_bytes with gpu_layers", because, "Give one of the two")
+
+
+NO_OFFLOAD = Offload()
+
+
+def host_layers(model: Model, offload: Offload) -> tuple[str, ...]:
+    """Return the blocks that the CPU computes: the first ones, as in llama.cpp."""
+    names = model.layer_names
+    return () if offload.gpu_layers is None else names[: max(0, len(names) - offload.gpu_layers)]
+
+
+def device_part(model: Model, offload: Offload) -> Model:
+    """Return the model without the layers that the CPU computes."""
+    away = len(host_layers(model, offload))
+    rest = model.layer_names[away:]
+    return model.model_copy(update={"layers": (Repeat(of=rest),)}) if away else model
+
+
+def offloaded_ops(model: Model, layout: Layout, offload: Offload) -> tuple[Op, ...]:
+    """Return everything that one step does: on the CPU, across PCIe, on the device."""
+    away = host_layers(model, offload)
+    if away and layout.devices > 1:
+        given = f"gpu_layers {offload.gpu_layers} on {layout.devices} devices"
+        raise NotModelledError(given, "layers on the CPU are modelled beside one device", "Use one device")
+    ops = device_part(model, offload).ops(layout)
+    if away:
+        return (*_on_host(model, layout, away), *ops)
+    return (*_streams(model, layout, offload.weight_bytes), *ops) if offload.weight_bytes else ops
+
+
+def _on_host(model: Model, layout: Layout, away: tuple[str, ...]) -> tuple[Op, ...]:
+    hand_over = Counts(tokens=model.hidden * layout.activation_bytes)
+    blocks = (
+        replace(op, name=f"CPU: {op.name}", repeats=op.repeats * times, on_host=True)
+        for name, times in Counter(away).items()
+        for op in model.blocks[name].ops(model.hidden, layout)
+    )
+    return (*blocks, Op(name="activations to the device", rate="host_link", activation_bytes=hand_over))
+
+
+def _streams(model: Model, layout: Layout, weight_bytes: float) -> tuple[Op, ...]:
+    """Return the copies of a step: an even share of every layer's weights; of experts, those that the batch touches."""
+    dense, routed = _layer_weights(model, layout)
+    whole = layer_bytes(model, layout)
+    if weight_bytes > whole * (1 + 1e-9):
+        given = f"{gibibytes(weight_bytes)} of offloaded weights"
+        raise InfercastError(given, f"the layers hold {gibibytes(whole)} on each device", "Give less")
+    share = weight_bytes / whole
+    copies = [Op(name="weights from the host", rate="host_link", weight_bytes=share * dense)]
+    for experts, each in routed.items():
+        copies.append(Op(name="experts from the host", rate="host_link", expert_bytes=share * each, experts=experts))
+    return tuple(copies)
+
+
+def layer_bytes(model: Model, layout: Layout) -> float:
+    """Return the bytes of the weights of all layers on each device, by which offloading is shared out."""
+    dense, routed = _layer_weights(model, layout)
+    return (dense + sum(each * experts.total for experts, each in routed.items())) / layout.pp
+
+
+def _layer_weights(model: Model, layout: Layout) -> tuple[float, dict[Experts, float]]:
+    """Return bytes that every step reads in all stages, and by router the bytes of one expert of all its layers."""
+    dense, routed = 0.0, dict[Experts, float]()
+    for name, times in Counter(model.layer_names).items():
+        for op in model.blocks[name].ops(model.hidden, layout):
+            dense += op.weight_bytes * op.repeats * times
+            if op.experts is not None:
+                routed[op.experts] = routed.get(op.experts, 0.0) + op.expert_bytes * op.repeats * times
+    return dense, routed
+
+
+def host_of(hardware: Hardware, offload: Offload) -> Hardware:
+    """Return the profile of the host's CPU."""
+    return load_hardware(offload.host or HOSTS.get(hardware.device_class, SERVER))
+
+
+def host_cost(hardware: Hardware, engine: Engine, offload: Offload, *, light: bool) -> Callable[[Op, Counts], Cost]:
+    """Return what an op costs whose weights lie in the host's memory, computed by its CPU.
+
+    From `STREAMED_FROM_TOKENS` new tokens on, its weights are copied to the device and multiplied there.
+    """
+    host = host_of(hardware, offload)
+    cpu = Rates(host, engine.kernels_on(host), light=light)
+    device = Rates(hardware, engine.kernels_on(hardware), light=light)
+    rate = host_bytes_per_s(hardware, light=light)
+
+    def cost(op: Op, counts: Counts) -> Cost:
+        computed = cpu.cost(op, counts)
+        if not op.weight_bytes and op.experts is None:
+            return computed
+        copied = device.cost(op, counts)
+        weights = replace(op, cache_bytes=Counts(), activation_bytes=Counts())
+        copy_s = weights.bytes_read(counts) * op.repeats / rate
+        streamed = copied._replace(link_s=copied.link_s + copy_s, seconds=copied.seconds + copy_s)
+        there = np.asarray(counts.tokens) >= STREAMED_FROM_TOKENS
+        pairs = zip(streamed[1:], computed[1:], strict=True)
+        return Cost(op.name, *(np.where(there, first, second)[()] for first, second in pairs))
+
+    return cost

@@ -1,0 +1,112 @@
+"""Any setting by its own name in the engine's spelling, or in ours: "chunked_prefill_size=4096" -> engine, settings."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple, get_args
+
+from simulator.deployment.deployment import Settings
+from simulator.engines.engine import Engine, Policy, Reservation, load_engine
+from simulator.errors import InfercastError, NotModelledError, nearest
+from simulator.profile import Figure, Source
+from simulator.units import parse
+
+GIVEN = Source(text="given by the user", date="", evidence="given")
+SWITCHES = (
+    "adapters",
+    "admit_full_prompt",
+    "admit_full_output",
+    "async_scheduling",
+    "by_priority",
+    "chunked_prefill",
+    "flash_attention",
+    "prefix_caching",
+)
+CHOICES = {"policy": get_args(Policy), "reservation": get_args(Reservation)}
+COUNTS = ("batch_size", "block_size", "long_prefill_tokens", "micro_batch_tokens", "max_loras", "max_lora_rank")
+LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_gpu_blocks_override")
+SHARED = ("cache_tokens", "total_context")  # tokens of all blocks; of all slots
+OURS = (*SWITCHES, *CHOICES, *COUNTS, *LIMITS, "memory_fraction", "batch_wait_s", *SHARED)
+WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+NO_LIMIT = ("long_prefill_tokens", "micro_batch_tokens")  # 0 is none
+
+
+class Configured(NamedTuple):
+    """An engine and settings as the user wants them."""
+
+    engine: Engine
+    settings: Settings
+
+
+def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Configured:
+    """Apply settings written NAME=VALUE, each by the engine's own name for it or by ours.
+
+    Raises InfercastError with the nearest names for one that is not known, and for a value that cannot be.
+
+    >>> configure(load_engine("sglang"), Settings(), ["--chunked-prefill-size=4096"]).settings.max_num_batched_tokens
+    4096
+    """
+    values: dict[str, Any] = {}
+    for text in given:
+        name, value = _meant(engine, text)
+        if name == "flash_attention" and engine.flash_attention is None:
+            because = f"the figures of {engine.id} do not tell fused attention from unfused"
+            raise NotModelledError(f"--set {text}", because, "Leave it out, or take llama.cpp")
+        values[name] = _read(name, value, text)
+    rules = {name: values[name] for name in (*SWITCHES, *CHOICES, *COUNTS, "batch_wait_s") if name in values}
+    sourced = {name: Figure(rules[name], GIVEN) for name in ("block_size", "max_lora_rank") if name in rules}
+    changed = engine.model_copy(update=rules | sourced)
+    chosen = {name: values[name] for name in (*LIMITS[:3], "memory_fraction") if name in values}
+    if "num_gpu_blocks_override" in values:
+        chosen["num_blocks"] = values["num_gpu_blocks_override"] - 1  # one is vLLM's null block
+    if "cache_tokens" in values:
+        chosen["num_blocks"] = values["cache_tokens"] // int(changed.block_size)
+    if "total_context" in values:
+        slots = values.get("max_num_seqs") or settings.max_num_seqs or 1
+        chosen["max_model_len"] = values["total_context"] // slots
+    return Configured(changed, replace(settings, **chosen))
+
+
+def known_names(engine: Engine) -> list[str]:
+    """Return every name by which a setting of an engine can be given, its own first."""
+    return list(dict.fromkeys([*load_engine(engine.engine).spelling, *OURS]))
+
+
+def _plain(name: str) -> str:
+    return name.strip().lstrip("-").replace("-", "_").lower()
+
+
+def _meant(engine: Engine, text: str) -> tuple[str, str]:
+    """Return our name and our value for a setting in the engine's words."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InfercastError(f"--set {text}", "a setting has a name and a value", "Write --set NAME=VALUE")
+    own = {_plain(each): spelling for each, spelling in load_engine(engine.engine).spelling.items()}
+    if (spelling := own.get(_plain(name))) is not None:
+        words = {each.lower(): translated for each, translated in spelling.values.items()}
+        if words and value.strip().lower() not in words:
+            raise InfercastError(f"--set {text}", f"{name} has no such value", nearest(value, spelling.values))
+        return spelling.sets, words.get(value.strip().lower(), value.strip())
+    if _plain(name) not in OURS:
+        known = [_plain(each) for each in known_names(engine)]
+        raise InfercastError(f"--set {text}", f"{engine.id} has no such setting", nearest(_plain(name), known))
+    return _plain(name), value.strip()
+
+
+def _read(name: str, value: str, text: str) -> Any:
+    """Read a value by the kind of its setting."""
+    if name in SWITCHES:
+        if value.lower() not in WORDS:
+            raise InfercastError(f"--set {text}", "it is on or off", "Write true or false")
+        return WORDS[value.lower()]
+    if name in CHOICES:
+        if value not in CHOICES[name]:
+            raise InfercastError(f"--set {text}", f"{name} has no such value", nearest(value, CHOICES[name]))
+        return value
+    if name == "batch_wait_s":
+        return parse(value, "s")
+    if name == "memory_fraction":
+        return parse(value, "fraction")
+    least = 0 if name in NO_LIMIT else 1
+    if not value.replace("_", "").isdecimal() or int(value) < least:
+        raise InfercastError(f"--set {text}", f"{name} is a whole number of {least} or more", f"Write {name}=64")
+    return int(value)

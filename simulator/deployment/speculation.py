@@ -1,0 +1,95 @@
+"""Speculative decoding: what is drafted, how many tokens a step yields, and what the drafting computes."""
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from simulator.errors import InfercastError, NotModelledError
+from simulator.models.model import Model, load_model
+from simulator.models.op_builders import linear
+from simulator.models.operations import Layout, Op
+
+NGRAM, MTP = "ngram", "mtp"
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """`tokens` drafted per step by a model, by looking up n-grams of the text ("ngram") or by an MTP head ("mtp").
+
+    `acceptance`: probability that a position is accepted if all before it are; one for all, or one per position. It
+    belongs to the draft, the model and the text, so it has no default. `expected` spreads it evenly instead of drawing.
+    """
+
+    draft: str
+    tokens: int
+    acceptance: tuple[float, ...]
+    expected: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise InfercastError(f"{self.tokens} draft tokens", "a draft has at least one", "Give 1 or more")
+        if len(self.acceptance) not in (1, self.tokens):
+            given = f"{len(self.acceptance)} acceptance rates for {self.tokens} draft tokens"
+            raise InfercastError(given, "it is one for all positions or one for each", "Give one rate or as many")
+        for rate in self.acceptance:
+            if not 0 <= rate <= 1:
+                raise InfercastError(f"acceptance rate {rate}", "it is a probability", "Give a number from 0 to 1")
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The acceptance of each position."""
+        return self.acceptance if len(self.acceptance) == self.tokens else self.acceptance * self.tokens
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Expected tokens that a step yields per sequence: 1 + a0 + a0 a1 + ...
+
+        For one rate a this is (1 - a^(k+1)) / (1 - a); Leviathan et al. 2023 (arXiv:2211.17192), equation 1.
+
+        >>> round(Speculation("ngram", 4, (0.8,)).tokens_per_step, 4), round((1 - 0.8**5) / (1 - 0.8), 4)
+        (3.3616, 3.3616)
+        """
+        rates = self.rates
+        return 1.0 + sum(prod(rates[: position + 1]) for position in range(len(rates)))
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What drafting adds to each device: one sequential step's ops, weights, and cache of a token."""
+
+    ops: tuple[Op, ...] = ()
+    weight_bytes: float = 0.0
+    cache_bytes_per_token: float = 0.0
+
+
+def draft_of(speculation: Speculation, model: Model, layout: Layout) -> Draft:
+    """Return what drafts for a model; n-grams cost nothing, a draft model lies on the same devices.
+
+    Raises NotModelledError for a draft with sliding windows other than the model's, or with another vocabulary.
+    """
+    if speculation.draft == NGRAM:
+        return Draft()
+    if speculation.draft == MTP:
+        return _head(model, layout)
+    draft = load_model(speculation.draft)
+    if abs(draft.vocab - model.vocab) > model.vocab // 100:  # tables padded differently are one vocabulary
+        given = f"draft {draft.id} for {model.id}"
+        because = f"its vocabulary of {draft.vocab:,} is not {model.vocab:,}"
+        raise NotModelledError(given, because, "Give a draft of the same family")
+    if draft.window not in (None, model.window):
+        given = f"draft {draft.id} with a window of {draft.window}"
+        raise NotModelledError(given, f"{model.id} has {model.window or 'none'}", "Give a draft of the same family")
+    own = replace(layout, weight_dtype=draft.weight_dtype, model_dtype=draft.dtype)
+    return Draft(draft.ops(own), own.weight_bytes(draft.weights(own)), draft.cache_bytes(1, own))
+
+
+def _head(model: Model, layout: Layout) -> Draft:
+    """Return a head for multi-token prediction: a projection of two hidden states to one, a block, the shared logits.
+
+    DeepSeek-V3, arXiv:2412.19437, section 2.2; the block is the model's last.
+    """
+    block = model.blocks[model.layer_names[-1]]
+    join = linear("mtp projection", (2 * model.hidden, model.hidden), layout)
+    logits = [op for op in model.ops(layout) if op.flops.logits or op.link_bytes.logits]
+    weights = layout.weight_bytes(block.weights(model, layout)) + join.weight_bytes
+    cache = block.mixer.cache_bytes_per_token(layout) / layout.dp if block.mixer is not None else 0.0
+    return Draft((*layout.of_one_rank((join, *block.ops(model.hidden, layout))), *logits), weights, cache)

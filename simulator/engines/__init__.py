@@ -1,0 +1,1 @@
+"""Serving engines: their rules, limits and kernels, as YAML presets beside this file."""

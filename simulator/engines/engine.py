@@ -1,0 +1,201 @@
+"""Every serving engine: its scheduling rules, its defaults by device, its memory convention, its overheads."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
+
+from simulator.engines.kernel_rules import FUSED, QUICK, Kernels, Overheads
+from simulator.errors import ProfileError, nearest
+from simulator.hardware.hardware import DeviceClass, Hardware
+from simulator.profile import Bytes, Figure, Fraction, Number, Profile, Source, Strict, Whole, find, names
+
+KIND = "engines"
+Policy = Literal["continuous", "static", "prompts-first", "uncached"]
+Reservation = Literal["paged", "contiguous"]
+USUAL_RANK = Figure(16.0, Source(text="the adapters' own; vLLM keeps room for 16", date="", evidence="guess"))
+RECALLED = Source(text="rules as documented for the engine, recalled", date="", evidence="guess")
+
+
+class Default(Strict):
+    """A setting's default on the devices that the conditions name; the first that holds wins."""
+
+    value: Whole
+    memory_at_least_bytes: Bytes | None = None
+    device_classes: tuple[DeviceClass, ...] = ()
+    except_families: tuple[str, ...] = ()
+
+    def holds(self, hardware: Hardware) -> bool:
+        """Tell whether every condition holds for a device."""
+        return (
+            hardware.memory_bytes >= (self.memory_at_least_bytes or 0)
+            and (not self.device_classes or hardware.device_class in self.device_classes)
+            and hardware.family not in self.except_families
+        )
+
+
+class MemoryRule(Strict):
+    """What an engine leaves for the cache.
+
+    `of_total`: fraction x memory - weights - workspace (vLLM, llama.cpp with all of it). `of_free`: fraction x
+    (memory - weights - workspace) (TensorRT-LLM). `of_rest`: fraction x (memory - context) - weights (SGLang).
+    """
+
+    convention: Literal["of_total", "of_free", "of_rest"]
+    fraction: Fraction
+    context_bytes: Bytes  # driver context, libraries, communication buffers
+    graph_bytes: Bytes  # captured CUDA graphs
+    logit_copies: Number  # fp32 copies of the logits alive at once in the sampler
+
+
+def _origin(raw: object, info: ValidationInfo) -> object:
+    """Read `{source: key}` or `{guess: reason}`, as figures have it."""
+    if not isinstance(raw, Mapping):
+        return raw
+    sources: Mapping[str, Source] = (info.context or {}).get("sources", {})
+    if "guess" in raw:
+        return Source(text=str(raw["guess"]), date="", evidence="guess")
+    key = str(raw.get("source"))
+    if key not in sources:
+        raise ProfileError(f"source {key!r}", "it is not in sources:", nearest(key, sources))
+    return sources[key]
+
+
+_ORIGIN_SCHEMA = {
+    "type": "object",
+    "properties": {"source": {"type": "string"}, "guess": {"type": "string"}},
+    "oneOf": [{"required": ["source"]}, {"required": ["guess"]}],
+    "additionalProperties": False,
+}
+Origin = Annotated[Source, BeforeValidator(_origin), WithJsonSchema(_ORIGIN_SCHEMA)]
+
+
+class Spelling(Strict):
+    """What one of an engine's own settings sets here; `values` translates where the words differ too."""
+
+    sets: str
+    values: dict[str, str] = {}
+
+
+class Engine(Profile):
+    """One version of a serving engine.
+
+    The scheduling rules (docs/serving-rules.md) from `policy` to `micro_batch_tokens` rest on `rules`.
+    """
+
+    engine: str
+    version: str
+    since: str = ""  # the year and month of its release, for sources that state a date and no version
+    aliases: tuple[str, ...] = ()
+    vendors: tuple[str, ...] = ()  # whose devices alone it runs on; none: all
+    notes: str = ""
+    rules: Origin = RECALLED
+    spelling: dict[str, Spelling] = {}  # its own names of settings; older versions use the newest one's
+    policy: Policy
+    block_size: Whole
+    max_num_seqs: tuple[Default, ...]
+    max_num_batched_tokens: tuple[Default, ...]
+    max_model_len: tuple[Default, ...] = ()  # none: the model's, or what fits where contexts are reserved
+    admit_full_prompt: bool = False
+    admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
+    least_free_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # of the cache: prompts wait while less is free
+    prompt_interval: Annotated[int, Field(ge=0)] = 0  # prompts wait for so many decode steps after the last that came
+    async_scheduling: bool = False
+    chunked_prefill: bool = True
+    long_prefill_tokens: Annotated[int, Field(ge=0)] = 0  # of one request in a step at most; 0 is no limit
+    by_priority: bool = False
+    prefix_caching: bool = False
+    batch_size: Annotated[int, Field(ge=1)] = 1  # dynamic batches: requests that start a batch at once
+    batch_wait_s: Annotated[float, Field(ge=0.0)] = 0.0  # or once the oldest has waited so long
+    reservation: Reservation = "paged"
+    micro_batch_tokens: Annotated[int, Field(ge=0)] = 0  # a step runs in parts of so many tokens; 0: in one
+    flash_attention: bool | None = None  # attention fused or not, where the kernels' figures cover both
+    read_bucket: Annotated[int, Field(ge=0)] = 0  # the cache is read up to the next power of two from so many tokens on
+    graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
+    graph_tokens_per_seq: Annotated[int, Field(ge=0)] = 0  # and for each of max_num_seqs at most; 0: no such bound
+    drift_tokens: Annotated[int, Field(ge=0)] = 0  # guess: outputs of equal requests differ by so many, see loads.py
+    every_expert: bool = False  # a token passes all experts, and what the router did not choose is dropped
+    one_text: bool = False  # all sequences of a batch are the same text; of measured loads (recipes) alone
+    fp8_cache: bool = False  # the cache is fp8 where the weights are fp8 or fp4
+    quick_reduce: bool = False  # long all-reduces on AMD in 4 bits (VLLM_ROCM_QUICK_REDUCE_QUANTIZATION=INT4)
+    sorted_bytes: Annotated[float, Field(ge=0.0)] = 0.0  # moved per logit to sort them; of measured loads alone
+    adapters: bool = False  # products of low-rank adapters (LoRA) beside each of a layer's but the routed experts'
+    max_loras: Annotated[int, Field(ge=1)] = 1  # adapters on the device at once
+    max_lora_rank: Whole = USUAL_RANK  # columns of their matrices
+    memory: MemoryRule
+    overheads: Overheads
+    kernels: tuple[Kernels, ...] = ()
+    kernels_of: str = ""  # another engine whose kernels it runs
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether whole contexts are set aside, so that no batch waits for blocks."""
+        return self.reservation == "contiguous"
+
+    def context_tokens(self, hardware: Hardware) -> int | None:
+        """Return the context that it gives a sequence by default; None for as long as the model's, or as fits."""
+        return next((int(rule.value) for rule in self.max_model_len if rule.holds(hardware)), None)
+
+    def kernels_on(self, hardware: Hardware) -> Kernels:
+        """Return what its kernels reach on a device: the first rule that holds, or all of the achievable rates."""
+        for rule in self.kernels:
+            if rule.holds(hardware):
+                changed = (FUSED if self.flash_attention else {}) | (QUICK if self.quick_reduce else {})
+                return rule.model_copy(update=changed) if changed else rule
+        return load_engine(self.kernels_of).kernels_on(hardware) if self.kernels_of else Kernels()
+
+    def default(self, setting: Literal["max_num_seqs", "max_num_batched_tokens"], hardware: Hardware) -> int:
+        """Return an engine's default for a device."""
+        for rule in getattr(self, setting):
+            if rule.holds(hardware):
+                return int(rule.value)
+        raise ProfileError(
+            f"{self.engine} {setting}", f"no default covers {hardware.name}", "Add a rule without conditions"
+        )
+
+
+def load_engine(name: str) -> Engine:
+    """Return an engine's preset: "vllm-0.33" by its file, or "vllm" for the newest version."""
+    engines = {each: each.rpartition("-")[0] or each for each in names(KIND)}
+    versions = [each for each, engine in engines.items() if engine == name]
+    newest = max(versions, key=lambda each: _numbers(each.rpartition("-")[2]), default=name)
+    return Engine.from_yaml(find(KIND, newest, groups=engines.values()))
+
+
+def engine_of(name: str, version: str) -> Engine:
+    """Return the preset for an engine as a source names it, of the generation that the version or date belongs to.
+
+    The longest name or alias that `name` starts with decides the engine. Of its presets, the newest that is not newer
+    than the version ("0.6.3") or the date ("2024-05") is taken, the oldest where all are newer.
+
+    >>> engine_of("vLLM", "0.33.1").id, engine_of("vLLM", "0.33").id
+    ('vllm-0.33', 'vllm-0.33')
+    """
+    presets = [Engine.from_yaml(find(KIND, each)) for each in names(KIND)]
+    known = {alias.lower(): each.engine for each in presets for alias in (each.engine, *each.aliases)}
+    alias = max((each for each in known if name.lower().startswith(each)), key=len, default="")
+    if not alias:
+        raise ProfileError(f"no engine preset for {name!r}", "no name and no alias fits", nearest(name, known))
+    family = sorted((each for each in presets if each.engine == known[alias]), key=lambda each: _numbers(each.version))
+    text, older = f"{name[len(alias) :] if alias == known[alias] else ''} {version}", family
+    if release := release_of(known[alias], text):  # "0.33" is any 0.33.x
+        older = [each for each in family if _numbers(each.version)[: len(release)] <= release]
+    elif stated := re.search(r"20\d\d(-\d\d)?", text):
+        older = [each for each in family if each.since <= stated.group()]
+    return older[-1] if older else family[0]
+
+
+def release_of(engine: str, text: str) -> tuple[int, ...]:
+    """Return the release of an engine that a text states, a build of llama.cpp (b5921) among them; () for none.
+
+    >>> release_of("vllm", "rocm7.0.0_vllm_0.11.1_20"), release_of("vllm", "nightly-5b8c30d")  # ROCm's is not it
+    ((0, 11, 1), ())
+    """
+    own = rf"(?:(?<![\w.-])v?|{re.escape(engine)}[_-])(\d+(?:\.\d+)+)"
+    stated = re.search(rf"{own}|\b(b\d{{4,}})\b", text.lower())
+    return _numbers(stated[1] or stated[2]) if stated else ()
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in re.findall(r"\d+", text))

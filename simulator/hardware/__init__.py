@@ -1,0 +1,1 @@
+"""Devices and their prices: YAML profiles in SI, every figure with its source."""

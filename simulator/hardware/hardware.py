@@ -1,0 +1,169 @@
+"""Every device: data-sheet peaks, achievable fractions of them, and how devices are linked."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from simulator.errors import ProfileError
+from simulator.profile import (
+    Bytes,
+    BytesPerS,
+    FlopsPerS,
+    Fraction,
+    Positive,
+    Profile,
+    Seconds,
+    Strict,
+    Tokens,
+    Watts,
+    find,
+    folders,
+)
+
+KIND = "hardware_profiles"
+PeakName = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
+NODE_DEVICES = 8  # over PCIe, where no link goes further
+DeviceClass = Literal["datacenter-gpu", "workstation-gpu", "consumer-gpu", "integrated-gpu", "accelerator", "cpu"]
+
+
+class Gemm(Strict):
+    """Soft roofline of a matrix product: t = ((F/(c P))^p + (B/(m W))^p)^(1/p) + t0; no exponent means the maximum.
+
+    `panel_bytes_per_s`, r: kernels that give 128 (roofline.PANEL) of the N columns of weights to one multiprocessor,
+    whole, stream them no faster: B / W' is at least B_w (128 / N) / r. None: inputs are split, too, or all columns keep
+    all busy.
+    """
+
+    compute_fraction: Fraction
+    memory_fraction: Fraction
+    launch_s: Seconds
+    exponent: Positive | None = None
+    panel_bytes_per_s: BytesPerS | None = None
+
+
+class DecodeAttention(Strict):
+    """Reading the cache for one new token per sequence: t = t0 + bytes / (m W), per layer."""
+
+    memory_fraction: Fraction
+    launch_s: Seconds
+
+
+class PrefillAttention(Strict):
+    """Share of the peak that causal attention over a prompt of S tokens reaches: c S / (S + S_half)."""
+
+    compute_fraction: Fraction
+    half_length_tokens: Tokens
+
+
+class Collective(Strict):
+    """All-reduce over n devices: t = latency + 2 (n-1)/n bytes / bus bandwidth."""
+
+    latency_s: Seconds
+    bus_bytes_per_s: BytesPerS
+
+
+class Achievable(Strict):
+    """What real kernels reach of the peaks; a missing part is looked up in the family, then in the device class."""
+
+    gemm: dict[PeakName, Gemm] = {}
+    decode_attention: DecodeAttention | None = None
+    prefill_attention: PrefillAttention | None = None
+    stream_memory_fraction: Fraction | None = None
+    copy_memory_fraction: Fraction | None = None  # a plain copy of gigabytes
+    stream_launch_s: Seconds | None = None  # of one norm, activation or rotation; none is nothing
+    all_reduce: dict[int, Collective] = {}
+    ring_all_reduce: dict[int, Collective] = {}  # where a library's ring is faster than `all_reduce` for large messages
+
+    def or_else(self, other: "Achievable") -> "Achievable":
+        """Fill what is missing here from a more general set."""
+        return Achievable(
+            gemm={**other.gemm, **self.gemm},
+            decode_attention=self.decode_attention or other.decode_attention,
+            prefill_attention=self.prefill_attention or other.prefill_attention,
+            stream_memory_fraction=self.stream_memory_fraction or other.stream_memory_fraction,
+            copy_memory_fraction=self.copy_memory_fraction or other.copy_memory_fraction,
+            stream_launch_s=self.stream_launch_s or other.stream_launch_s,
+            all_reduce=self.all_reduce or other.all_reduce,
+            ring_all_reduce=self.ring_all_reduce,
+        )
+
+    @property
+    def best_memory_fraction(self) -> Fraction:
+        """Share of the bandwidth of whatever reaches most of it: products of any type, attention, a copy."""
+        found = [each.memory_fraction for each in (*self.gemm.values(), self.decode_attention) if each]
+        return max([*found, self.copy_memory_fraction] if self.copy_memory_fraction else found)
+
+
+class Link(Strict):
+    """The device-to-device link inside one node, per direction."""
+
+    name: str
+    bytes_per_s: BytesPerS
+    devices: int
+
+
+class Hardware(Profile):
+    """One device. Peaks are dense; marketed and reported memory are two figures."""
+
+    name: str
+    vendor: str
+    family: str
+    device_class: DeviceClass
+    aliases: tuple[str, ...] = ()
+    notes: str = ""
+    seen_as: Annotated[int, Field(gt=0)] = 1  # devices that software sees in a package that measurements count as one
+    memory_marketed_bytes: Bytes
+    memory_reported_bytes: Bytes | None = None
+    memory_bytes_per_s: BytesPerS
+    peak_flops_per_s: dict[PeakName, FlopsPerS]
+    l2_cache_bytes: Bytes | None = None
+    link: Link | None = None
+    pcie_bytes_per_s: BytesPerS | None = None
+    network_bytes_per_s: BytesPerS | None = None  # of one device to other nodes, per direction
+    tdp_w: Watts | None = None
+    host_slowness: Positive | None = None  # times as long to launch a kernel as the host of a DGX H100 takes
+    cores: Annotated[int, Field(gt=0)] | None = None  # of a CPU: its peaks are those of all of them
+    achievable: Achievable = Achievable()
+
+    @property
+    def memory_bytes(self) -> float:
+        """Memory that the driver reports, or the marketed figure where no report was found."""
+        return self.memory_reported_bytes or self.memory_marketed_bytes
+
+    @property
+    def node_devices(self) -> int:
+        """Devices of one node: what comes in more goes over the network."""
+        return max(NODE_DEVICES, self.link.devices if self.link else 0)
+
+
+class Family(Profile):
+    """Achievable fractions shared by an architecture family or a device class."""
+
+    achievable: Achievable
+
+
+def load_hardware(name: str) -> Hardware:
+    """Return a device by id, alias or path, its achievable fractions completed from its family and class.
+
+    >>> load_hardware("h100-sxm").peak_flops_per_s["bf16"]
+    989000000000000.0
+    """
+    hardware = Hardware.from_yaml(find(KIND, name))
+    achievable = hardware.achievable
+    for general in (hardware.family, hardware.device_class):
+        shared = _family_path(general)
+        if shared:
+            achievable = achievable.or_else(Family.from_yaml(shared).achievable)
+    return hardware.model_copy(update={"achievable": achievable})
+
+
+def _family_path(name: str) -> Path | None:
+    paths = (folder / "families" / f"{name}.yaml" for folder in folders(KIND))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def require(hardware: Hardware, part: str) -> None:
+    """Refuse a device that lacks a figure which a computation needs."""
+    if getattr(hardware.achievable, part) is None:
+        raise ProfileError(hardware.name, f"it has no achievable {part}, nor has its family or class", "Add the figure")

@@ -1,0 +1,329 @@
+"""A Hugging Face config.json to a model profile; what infercast does not model is refused by name."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from simulator.errors import NotModelledError, ProfileError, nearest, reason
+from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
+from simulator.models.hf_layer_runs import block_names, runs
+from simulator.models.hf_model_types import MODEL_TYPES, ModelType
+from simulator.models.hf_quantization import weight_dtype
+from simulator.models.hf_rules import LayerKind
+from simulator.models.model import KIND, Model
+from simulator.profile import MAX_PROFILE_BYTES, folders
+
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
+EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
+CHOSEN = ("num_experts_per_tok", "experts_per_token", "top_k_experts", "moe_topk")
+SHARED = ("shared_expert_intermediate_size", "shared_intermediate_size")
+PREDICTION_LAYERS = ("num_nextn_predict_layers", "num_mtp_modules", "num_mtp_layers")
+T = TypeVar("T")
+MAX_LAYERS = 1000
+
+# Fields that change what layers do or hold; each is refused wherever it is set and its model_type does not handle it.
+REFUSED = {
+    "attention_chunk_size": "chunked attention",
+    "index_topk": "sparse attention with an indexer",
+    "linear_num_value_heads": "linear attention",
+    "full_attention_interval": "linear attention",
+    "linear_attn_config": "linear attention",
+    "hybrid_override_pattern": "Mamba layers",
+    "mamba_d_state": "Mamba layers",
+    "mamba_num_heads": "Mamba layers",
+    "ssm_cfg": "state-space layers",
+    "num_kv_shared_layers": "layers that share a cache",
+    "cross_attention_layers": "cross attention",
+    "use_bidirectional_attention": "bidirectional attention",
+    "is_encoder_decoder": "an encoder",
+    "quantization": "the quantisation of MLX",
+}
+DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "bf16"}
+
+
+def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+    """Return the mapping of a model profile for a config; `where` stands in front of every error.
+
+    The total and the cache bytes are not in a config, so `published_` figures and `sources` are missing here.
+
+    Raises NotModelledError for what infercast does not model, ProfileError for a field that is missing or malformed.
+    """
+    fields, model_type = _resolved(config, where)
+    kinds = _kinds(fields, model_type)
+    names = block_names(kinds)
+    blocks = {name: _block(fields, model_type, kind) for name, kind in dict(zip(names, kinds, strict=True)).items()}
+    dtype, notes = _dtype(fields)
+    return _given(
+        name=name,
+        notes=" ".join([*notes, *_left_out(fields)]),
+        hidden=fields.count(*HIDDEN),
+        vocab=fields.count("vocab_size"),
+        max_context_tokens=fields.count(*CONTEXT),
+        tied_embeddings=fields.flag("tie_word_embeddings"),
+        learned_positions=model_type.learned_positions(fields) if model_type.learned_positions else 0,
+        embedding_norm=model_type.embedding_norm,
+        norm_bias=model_type.norm_bias,
+        head_bias=model_type.head_bias,
+        dtype=dtype,
+        weight_dtype=weight_dtype(fields.part("quantization_config")) or dtype,
+        blocks=blocks,
+        layers=runs(names),
+    )
+
+
+def write_profile(config_json_path: Path, target_folder: Path, name: str, force: bool = False) -> Path:
+    """Write `name`.yaml for a config.json; nothing is written unless the whole profile is sound.
+
+    Raises ProfileError when it exists already and `force` is not given, and for anything unreadable.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
+        raise ProfileError(f"profile name {name!r}", "it is the name of a file", "Use a-z, 0-9, '.', '_' and '-'")
+    target = target_folder / f"{name}.yaml"
+    if target.exists() and not force:
+        raise ProfileError(str(target), "this profile exists already", "Choose another name, or force")
+    where = str(config_json_path)
+    config = _read_json(config_json_path)
+    separate = config_json_path.with_name("hf_quant_config.json")
+    if "quantization_config" not in config and separate.is_file():
+        config["quantization_config"] = {"quant_method": "modelopt", **_read_json(separate)}
+    profile = model_from_config(config, name, where)
+    today = datetime.now(tz=UTC).date().isoformat()
+    profile["sources"] = {"config": {"text": where, "date": today, "evidence": "datasheet"}}
+    Model.from_mapping(profile, where)
+    body = yaml.safe_dump(profile, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
+    schema = Path(os.path.relpath(folders(KIND)[-1] / "schema.json", target_folder)).as_posix()
+    _write_whole(target, f"# yaml-language-server: $schema={schema}\n{body}")
+    return target
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            value = json.loads(file.read(MAX_PROFILE_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ProfileError(
+            str(path), f"it is no readable JSON ({reason(error)})", "Give a model's config.json"
+        ) from error
+    if not isinstance(value, dict):
+        raise ProfileError(str(path), "it holds no object", "Give a model's config.json")
+    return value
+
+
+def _write_whole(target: Path, text: str) -> None:
+    """Write a file so that nobody ever sees half of it."""
+    temporary = target.with_name(f".{target.name}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise ProfileError(str(target), f"it cannot be written ({reason(error)})", "Check the folder") from error
+
+
+def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]:
+    """Return the text part of a config completed with its class defaults, and what its model_type implies."""
+    raw = {**config, **Fields(config, where).part("text_config").raw}
+    fields = Fields(raw, where)
+    model_type = MODEL_TYPES.get(str(raw.get("model_type")))
+    for name, what in REFUSED.items():
+        if raw.get(name) and not (model_type and name in model_type.handled):
+            raise fields.refusal(name, f"{what}: not modelled")
+    heads = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+    architectures = fields.each("architectures")
+    if architectures and not any(str(each).endswith(heads) for each in architectures):
+        raise fields.refusal("architectures", "only models that generate text are modelled")
+    if "model_type" not in raw:
+        raise fields.error("model_type", "this field is required and missing", "Add it")
+    if model_type is None:
+        given = str(raw["model_type"])
+        because = "this architecture is not modelled"
+        raise NotModelledError(f"{where}: model_type {given!r}", because, nearest(given, MODEL_TYPES))
+    for name in model_type.refused:
+        if raw.get(name):
+            raise fields.refusal(name, "not modelled in this architecture")
+    fields = Fields({**model_type.defaults, **raw}, where)
+    if model_type.derive is not None:
+        derived, changes = model_type.derive(fields)
+        fields, model_type = Fields({**fields.raw, **derived}, where), replace(model_type, **changes)
+    return fields, model_type
+
+
+def _given(**parts: Any) -> dict[str, Any]:
+    """Return the parts that say something: a profile leaves out what is none, false or empty."""
+    return {name: part for name, part in parts.items() if part}
+
+
+def _bias(fields: Fields, rule: bool | str) -> bool:
+    return fields.flag(rule) if isinstance(rule, str) else rule
+
+
+def _block(fields: Fields, model_type: ModelType, kind: LayerKind) -> dict[str, Any]:
+    mixer, ffn = kind
+    norms = model_type.expert_norms if ffn == "experts" and model_type.expert_norms else model_type.norms
+    return {
+        **({} if mixer == "none" else {"mixer": _mixer(fields, model_type, mixer)}),
+        **({} if ffn == "none" else {"ffn": _ffn(fields, model_type, ffn == "experts")}),
+        **({} if norms == 2 else {"norms": norms}),
+        **({"parallel": True} if model_type.parallel else {}),
+    }
+
+
+def _mixer(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
+    if kind == "linear" and model_type.recurrent:
+        return model_type.recurrent(fields)
+    heads = fields.count(*HEADS)
+    if model_type.latent:
+        return _given(
+            kind="latent",
+            heads=heads,
+            q_lora=fields.maybe("q_lora_rank"),
+            kv_lora=fields.count("kv_lora_rank"),
+            rope_dim=fields.count("qk_rope_head_dim"),
+            nope_dim=fields.count("qk_nope_head_dim"),
+            v_dim=fields.count("v_head_dim"),
+            indexer=model_type.indexer(fields) if model_type.indexer else None,
+        )
+    as_many_as_heads = any(name in fields.raw for name in KV_HEADS) and fields.maybe(*KV_HEADS) is None
+    special = model_type.global_shape(fields) if model_type.global_shape and kind == "global" else {}
+    stated = {
+        "kind": "attention",
+        "heads": heads,
+        "kv_heads": heads if as_many_as_heads else fields.count(*KV_HEADS),
+        "head_dim": _head_dim(fields, heads),
+        "qkv_bias": _bias(fields, model_type.qkv_bias),
+        "output_bias": _bias(fields, model_type.output_bias),
+        "qk_norm": None if fields.raw.get("use_qk_norm") is False else model_type.qk_norm,
+        "sinks": model_type.sinks,
+        "gate": model_type.gate and fields.raw.get("attn_output_gate") is not False,
+        "window": fields.count(model_type.span) if kind == "local" else None,
+    }
+    return _given(**{**stated, **special})
+
+
+def _head_dim(fields: Fields, heads: int) -> int:
+    hidden, stated = fields.count(*HIDDEN), fields.maybe("head_dim")
+    if not stated and hidden % heads:
+        raise fields.error("head_dim", f"it is missing, and {heads} heads do not divide {hidden}", "Add it")
+    return stated or hidden // heads
+
+
+def _ffn(fields: Fields, model_type: ModelType, routed: bool) -> dict[str, Any]:
+    plain = {} if model_type.gated else {"gated": False}
+    if not routed:
+        bias = _bias(fields, model_type.ffn_bias)
+        return {**_given(kind="dense", intermediate=fields.count(*model_type.dense_width), bias=bias), **plain}
+    width = fields.count(*model_type.expert_width)
+    shared = fields.maybe(model_type.shared or SHARED[0], *SHARED) or (fields.maybe("n_shared_experts") or 0) * width
+    block = _given(
+        kind="experts",
+        experts=fields.count(*EXPERTS),
+        chosen=fields.count(*CHOSEN),
+        intermediate=width,
+        shared_intermediate=shared,
+        shared_gate=bool(shared) and model_type.shared_gate,
+        latent=fields.maybe("moe_latent_size"),
+        router_bias=model_type.router_bias,
+        router_scale=model_type.router_scale,
+        router_dtype=model_type.router_dtype,
+        expert_bias=model_type.expert_bias,
+    )
+    return {**block, **plain}
+
+
+def _kinds(fields: Fields, model_type: ModelType) -> list[LayerKind]:
+    """Return what each layer is; a layer whose window covers the whole context is global."""
+    layers = fields.maybe(*LAYERS) or len(fields.each("layers_block_type") or ()) or fields.count(*LAYERS)
+    if layers > MAX_LAYERS:
+        raise fields.error(LAYERS[0], f"{layers} layers are more than {MAX_LAYERS}", "Correct the number")
+    if model_type.layers:
+        return model_type.layers(fields, layers)
+    sparse = ["experts" if routed else "dense" for routed in _sparse(fields, model_type, layers)]
+    return list(zip(_mixer_kinds(fields, model_type, layers), sparse, strict=True))
+
+
+def _mixer_kinds(fields: Fields, model_type: ModelType, layers: int) -> list[str]:
+    local = "chunked_attention" if model_type.span == "attention_chunk_size" else "sliding_attention"
+    known = {local: "local", "full_attention": "global"}
+    known |= {"linear_attention": "linear"} if model_type.recurrent else {}
+    known |= {"indexed_attention": "global"} if model_type.indexer else {}
+    kinds = _per_layer(fields, "layer_types", known, layers)
+    if any(kind != 1 for kind in fields.each("attn_type_list") or ()):
+        raise fields.refusal("attn_type_list", "linear attention: not modelled")
+    if kinds is None:
+        kinds = [_mixer_kind(layer, fields, model_type) for layer in range(layers)]
+    if "local" in kinds and fields.count(model_type.span) >= fields.count(*CONTEXT):
+        kinds = ["global" if kind == "local" else kind for kind in kinds]
+    return kinds
+
+
+def _mixer_kind(layer: int, fields: Fields, model_type: ModelType) -> str:
+    if model_type.linear(layer, fields):
+        return "linear"
+    return "local" if model_type.windowed(layer, fields) else "global"
+
+
+def _sparse(fields: Fields, model_type: ModelType, layers: int) -> list[bool]:
+    """Return which layers route their tokens to experts; a null or 0 of them says none."""
+    stated = next((name for name in EXPERTS if name in fields.raw), None)
+    if stated and fields.maybe(*EXPERTS) and not model_type.expert_width:
+        raise fields.refusal(stated, "experts are not modelled in this architecture")
+    if not model_type.expert_width or (stated and not fields.maybe(*EXPERTS)):
+        return [False] * layers
+    listed = _per_layer(fields, "mlp_layer_types", {"sparse": True, "dense": False}, layers)
+    if fields.each("moe_layers") is not None:
+        return [layer in (fields.each("moe_layers") or ()) for layer in range(layers)]
+    if listed is not None:
+        return listed
+    first, only = fields.maybe("first_k_dense_replace") or 0, fields.each("mlp_only_layers") or ()
+    step = fields.maybe("decoder_sparse_step", "interleave_moe_layer_step") or 1
+    every = fields.maybe("moe_layer_freq") or 1
+    return [
+        layer >= first and layer not in only and (layer + 1) % step == 0 and layer % every == 0
+        for layer in range(layers)
+    ]
+
+
+def _per_layer(fields: Fields, name: str, known: Mapping[str, T], layers: int) -> list[T] | None:
+    kinds = fields.each(name)
+    if kinds is None:
+        return None
+    unknown = [kind for kind in kinds if str(kind) not in known]
+    if unknown:
+        raise NotModelledError(f"{fields.where}: {name} {unknown[0]!r}", "not modelled", f"Known: {', '.join(known)}")
+    if len(kinds) != layers:
+        raise fields.error(name, f"it names {len(kinds)} of {layers} layers", "Correct one of the two")
+    return [known[kind] for kind in kinds]
+
+
+def _dtype(fields: Fields) -> tuple[str, list[str]]:
+    """Return the type of what is not quantised, and what the config left to convention about it."""
+    stated = fields.raw.get("torch_dtype") or fields.raw.get("dtype")
+    if stated is None:
+        return "bf16", ["config.json states no dtype; bf16 is a guess."]
+    if str(stated) not in DTYPES:
+        raise NotModelledError(f"{fields.where}: torch_dtype {stated!r}", "not modelled", f"Known: {', '.join(DTYPES)}")
+    note = "config.json states float32; engines serve it in 16 bits (vLLM's dtype auto)."
+    return DTYPES[stated], [note] if stated == "float32" else []
+
+
+def _left_out(fields: Fields) -> list[str]:
+    """Say which parts of the checkpoint are no part of the text model that is served."""
+    left_out = [f"{name} {fields.maybe(name)}" for name in PREDICTION_LAYERS if fields.maybe(name)]
+    notes = []
+    if left_out:
+        what = f"The multi-token-prediction layers ({', '.join(left_out)})"
+        notes.append(f"{what} are left out: they serve speculative decoding only.")
+    if fields.raw.get("vision_config"):
+        notes.append("Text part only.")
+    return notes

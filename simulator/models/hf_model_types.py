@@ -1,0 +1,288 @@
+"""What a model_type of Hugging Face implies beyond its config.json.
+
+Source: the configuration and modelling files of transformers 5.23.0. The parameter totals of the shipped profiles,
+which are published figures, check it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from simulator.models import hf_rules as rules
+from simulator.models.hf_fields import MOE_WIDTH, WIDTH, Fields
+from simulator.models.hf_rules import Derived, LayerKind, always, never
+
+
+@dataclass(frozen=True, slots=True)
+class ModelType:
+    """The fixed structure of one model_type.
+
+    `defaults` are those class defaults that published configs rely on; None for KV heads means as many as heads.
+    `windowed` says which layers have the window of the field `span` where the config has no `layer_types`; `linear`
+    which are recurrent, as `recurrent` builds them; `layers` says both, and what follows each mixer. A bias is there,
+    is not, or depends on the field that is named. `expert_width` names the field of a routed expert's width, nothing
+    where there are no experts. Any of the `refused` fields, if set, is not modelled; those of `handled` are, though
+    elsewhere they are refused.
+    """
+
+    defaults: Mapping[str, Any]
+    windowed: Callable[[int, Fields], bool] = never
+    span: str = "sliding_window"
+    linear: Callable[[int, Fields], bool] = never
+    recurrent: Callable[[Fields], dict[str, Any]] | None = None
+    layers: Callable[[Fields, int], list[LayerKind]] | None = None
+    norms: int = 2
+    expert_norms: int | None = None
+    norm_bias: bool = False
+    norm_weights: bool = True
+    embedding_norm: bool = False
+    learned_positions: Callable[[Fields], int] | None = None
+    parallel: bool = False
+    gated: bool = True
+    qkv_bias: bool | str = False
+    output_bias: bool | str = False
+    ffn_bias: bool | str = False
+    head_bias: bool = False
+    qk_norm: str | None = None
+    gate: bool = False
+    sinks: bool = False
+    global_shape: Callable[[Fields], Mapping[str, Any]] | None = None
+    latent: bool = False
+    indexer: Callable[[Fields], dict[str, Any]] | None = None
+    router_bias: bool = False
+    router_scale: bool = False
+    router_dtype: str = ""
+    expert_bias: bool = False
+    shared_gate: bool = False
+    expert_width: tuple[str, ...] = ()
+    dense_width: tuple[str, ...] = WIDTH
+    shared: str = ""
+    refused: tuple[str, ...] = ()
+    handled: tuple[str, ...] = ()
+    derive: Callable[[Fields], Derived] | None = None
+
+
+_MHA: dict[str, Any] = {"num_key_value_heads": None}
+_PLAIN = ModelType({}, norm_bias=True, gated=False)
+_QWEN2 = ModelType({}, rules.late, qkv_bias=True)
+_QWEN3 = ModelType(
+    {"head_dim": 128}, rules.late, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="head"
+)
+_GEMMA: dict[str, Any] = {"head_dim": 256, "tie_word_embeddings": True}
+_GEMMA3_DEFAULTS: dict[str, Any] = _GEMMA | {
+    "vocab_size": 262208,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 131072,
+    "sliding_window": 4096,
+    "sliding_window_pattern": 6,
+}
+_GEMMA1 = ModelType(_GEMMA, qkv_bias="attention_bias", output_bias="attention_bias")
+_GEMMA2 = replace(_GEMMA1, defaults=_GEMMA | {"sliding_window": 4096}, windowed=rules.alternate, norms=4)
+_GEMMA3 = replace(_GEMMA2, defaults=_GEMMA3_DEFAULTS, windowed=rules.by_pattern, qk_norm="head")
+_DEEPSEEK2 = ModelType(
+    {"q_lora_rank": 1536, "n_shared_experts": 2, "first_k_dense_replace": 0},
+    latent=True,
+    expert_width=MOE_WIDTH,
+    refused=("attention_bias", "mlp_bias"),
+)
+_DEEPSEEK3 = replace(
+    _DEEPSEEK2,
+    defaults={"q_lora_rank": 1536, "n_shared_experts": 1, "first_k_dense_replace": 3},
+    router_bias=True,
+)
+_DEEPSEEK32 = replace(
+    _DEEPSEEK3,
+    defaults={**_DEEPSEEK3.defaults, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048},
+    indexer=rules.indexer,
+    handled=("index_topk",),
+)
+_QWEN35 = ModelType(
+    {"head_dim": 256, "linear_conv_kernel_dim": 4},
+    linear=rules.every_fourth,
+    recurrent=rules.gated_delta_net,
+    qkv_bias="attention_bias",
+    output_bias="attention_bias",
+    qk_norm="head",
+    gate=True,
+    handled=rules.GATED_DELTA_NET_FIELDS,
+)
+_QWEN35_MOE = replace(
+    _QWEN35,
+    defaults={**_QWEN35.defaults, "shared_expert_intermediate_size": 512},
+    shared_gate=True,
+    expert_width=MOE_WIDTH,
+)
+_GEMMA4 = replace(
+    _GEMMA1,
+    defaults=_GEMMA | {"sliding_window": 512, "sliding_window_pattern": 6, "vocab_size": 262144},
+    windowed=rules.by_pattern,
+    norms=4,
+    expert_norms=7,
+    qk_norm="head",
+    global_shape=rules.gemma4_global,
+    router_bias=True,
+    router_scale=True,
+    expert_width=MOE_WIDTH,
+    handled=("use_bidirectional_attention",),
+    derive=rules.gemma4,
+)
+_LLAMA4 = ModelType(
+    {"attention_chunk_size": 8192, "num_key_value_heads": 8, "head_dim": 128, "interleave_moe_layer_step": 1},
+    rules.chunked,
+    span="attention_chunk_size",
+    qkv_bias="attention_bias",
+    output_bias="attention_bias",
+    expert_width=("intermediate_size",),
+    dense_width=("intermediate_size_mlp",),
+    shared="intermediate_size",
+    handled=("attention_chunk_size",),
+)
+_GLM4 = ModelType(
+    _MHA | {"first_k_dense_replace": 1, "n_shared_experts": 1},
+    qkv_bias="attention_bias",
+    qk_norm="head",
+    router_bias=True,
+    expert_width=MOE_WIDTH,
+)
+_OLD = replace(_PLAIN, qkv_bias=True, output_bias=True, ffn_bias=True, derive=rules.four_fold)
+_FALCON: dict[str, Any] = {
+    "tie_word_embeddings": True,
+    "multi_query": True,
+    "parallel_attn": True,
+    "max_position_embeddings": 2048,
+}
+
+MODEL_TYPES: dict[str, ModelType] = {
+    "bloom": replace(_OLD, defaults=_MHA | {"tie_word_embeddings": True}, embedding_norm=True),
+    "cohere": ModelType(
+        _MHA | {"tie_word_embeddings": True},
+        norms=1,
+        qkv_bias="attention_bias",
+        output_bias="attention_bias",
+        refused=("use_qk_norm",),
+    ),
+    "deepseek_v2": _DEEPSEEK2,
+    "deepseek_v3": _DEEPSEEK3,
+    "deepseek_v32": _DEEPSEEK32,
+    "dots1": ModelType(
+        {"first_k_dense_replace": 0, "n_shared_experts": 0},
+        qkv_bias="attention_bias",
+        output_bias="attention_bias",
+        qk_norm="head",
+        router_bias=True,
+        expert_width=MOE_WIDTH,
+    ),
+    "falcon": replace(
+        _PLAIN, defaults=_FALCON, qkv_bias="bias", output_bias="bias", ffn_bias="bias", derive=rules.falcon
+    ),
+    "gemma": _GEMMA1,
+    "gemma2": _GEMMA2,
+    "gemma3": _GEMMA3,
+    "gemma3_text": _GEMMA3,
+    "gemma4": _GEMMA4,
+    "gemma4_text": _GEMMA4,
+    "glm4_moe": replace(_GLM4, defaults={**_GLM4.defaults, "use_qk_norm": False}),
+    "glm4_moe_lite": replace(_DEEPSEEK3, defaults={"n_shared_experts": 1, "first_k_dense_replace": 1}),
+    "glm_moe_dsa": replace(_DEEPSEEK32, defaults={**_DEEPSEEK32.defaults, "index_n_heads": 32}),
+    "gpt2": replace(_OLD, defaults=_MHA | {"tie_word_embeddings": True}, learned_positions=rules.positions()),
+    "gptj": replace(
+        _PLAIN, defaults=_MHA, norms=1, parallel=True, ffn_bias=True, head_bias=True, derive=rules.four_fold
+    ),
+    "gpt_neox": replace(
+        _PLAIN,
+        defaults=_MHA | {"attention_bias": True, "use_parallel_residual": True},
+        qkv_bias="attention_bias",
+        output_bias="attention_bias",
+        ffn_bias=True,
+        derive=rules.parallel_residual,
+    ),
+    "gpt_oss": ModelType(
+        {"head_dim": 64, "attention_bias": True},
+        rules.alternate,
+        qkv_bias="attention_bias",
+        output_bias="attention_bias",
+        sinks=True,
+        router_bias=True,
+        expert_bias=True,
+        expert_width=WIDTH,
+    ),
+    "hunyuan_v1_moe": ModelType({}, qk_norm="head", expert_width=MOE_WIDTH, derive=rules.hunyuan),
+    "jamba": ModelType(
+        {
+            **{"num_experts": 16, "attn_layer_period": 8, "attn_layer_offset": 4, "num_experts_per_tok": 2},
+            **{"expert_layer_period": 2, "expert_layer_offset": 1, "mamba_expand": 2, "mamba_dt_rank": "auto"},
+        },
+        layers=rules.jamba_layers,
+        recurrent=rules.mamba,
+        expert_width=WIDTH,
+        refused=("mamba_proj_bias",),
+        handled=("mamba_d_state",),
+    ),
+    "kimi_k2": _DEEPSEEK3,
+    "llama": ModelType(_MHA, qkv_bias="attention_bias", output_bias="attention_bias", ffn_bias="mlp_bias"),
+    "llama4": _LLAMA4,
+    "llama4_text": _LLAMA4,
+    "minicpm3": ModelType({"tie_word_embeddings": True}, latent=True, refused=("attention_bias", "mlp_bias")),
+    "ministral3": ModelType({"head_dim": 128, "num_key_value_heads": 8}, always),
+    "minimax_m2": ModelType(
+        {"head_dim": 128}, qk_norm="full", router_bias=True, router_dtype="fp32", expert_width=WIDTH
+    ),
+    "mistral": ModelType({"num_key_value_heads": 8, "sliding_window": 4096}, always),
+    "mixtral": ModelType({"num_key_value_heads": 8}, always, expert_width=WIDTH),
+    "mpt": ModelType(_MHA | {"tie_word_embeddings": True}, gated=False, derive=rules.four_fold),
+    "nemotron_h": ModelType(
+        {"n_groups": 8, "conv_kernel": 4, "ssm_state_size": 128, "mamba_ssm_cache_dtype": "float32"},
+        layers=rules.nemotron_h_layers,
+        recurrent=rules.mamba2,
+        norms=1,
+        gated=False,
+        router_bias=True,
+        expert_width=MOE_WIDTH,
+        shared="moe_shared_expert_intermediate_size",
+        refused=("attention_bias", "mlp_bias", "use_bias", "mamba_proj_bias"),
+        handled=rules.NEMOTRON_H_FIELDS,
+    ),
+    "olmo2": ModelType(_MHA, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="full"),
+    "opt": replace(
+        _OLD,
+        defaults=_MHA | {"tie_word_embeddings": True},
+        learned_positions=rules.positions(2),
+        refused=("_remove_final_layer_norm",),
+        derive=rules.opt,
+    ),
+    "phi": replace(
+        _PLAIN,
+        defaults=_MHA,
+        norms=1,
+        qkv_bias=True,
+        output_bias=True,
+        ffn_bias=True,
+        head_bias=True,
+        refused=("qk_layernorm",),
+    ),
+    "phi3": ModelType(_MHA, always),
+    "qwen2": _QWEN2,
+    "qwen2_moe": replace(
+        _QWEN2,
+        defaults={"shared_expert_intermediate_size": 5632},
+        shared_gate=True,
+        expert_width=MOE_WIDTH,
+        refused=("use_sliding_window",),
+    ),
+    "qwen3": _QWEN3,
+    "qwen3_moe": replace(_QWEN3, defaults={}, expert_width=MOE_WIDTH, refused=("use_sliding_window",)),
+    "qwen3_5": _QWEN35,
+    "qwen3_5_moe": _QWEN35_MOE,
+    "qwen3_5_moe_text": _QWEN35_MOE,
+    "qwen3_5_text": _QWEN35,
+    "qwen3_next": _QWEN35_MOE,
+    "starcoder2": replace(
+        _PLAIN,
+        defaults={"tie_word_embeddings": True, "use_bias": True},
+        windowed=always,
+        qkv_bias="use_bias",
+        output_bias="use_bias",
+        ffn_bias="use_bias",
+    ),
+}

@@ -1,0 +1,108 @@
+"""The quantization_config of a checkpoint to one of infercast's number formats; mixtures are refused by name."""
+
+import re
+from collections.abc import Callable
+
+from simulator.errors import NotModelledError
+from simulator.models.hf_fields import Fields
+from simulator.models.number_formats import number_format
+
+# What stays in the model's own type in any format: heads, embeddings, norms, routers; a vision part is left out.
+_UNCONVERTED = re.compile(r"(lm_head|embed\w*|norm\w*|gate|router|e_score_correction_bias)$|vis(ion|ual)|projector")
+_EXCLUSIONS = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules")
+
+
+def weight_dtype(quant: Fields) -> str | None:
+    """Return the format of the quantised weights; None for a checkpoint that is not quantised.
+
+    Raises NotModelledError for a method, a group size or a mixture of formats that `formats.FORMATS` does not have.
+
+    >>> weight_dtype(Fields({"quant_method": "fp8", "weight_block_size": [128, 128]}, "config.json"))
+    'fp8-block'
+    """
+    if not quant.raw:
+        return None
+    method = str(quant.raw.get("quant_method"))
+    if method not in _METHODS:
+        raise quant.refusal("quant_method", f"not modelled; known: {', '.join(_METHODS)}")
+    stored = _METHODS[method](quant)
+    if number_format(stored).covers == "linear":
+        for part in _EXCLUSIONS:
+            _refuse_mixed(quant, part)
+    return stored
+
+
+def _refuse_mixed(quant: Fields, part: str) -> None:
+    for module in quant.each(part) or ():
+        if not _UNCONVERTED.search(str(module).rstrip("$*.")):
+            because = f"{module!r} stays in another format than its neighbours: not modelled"
+            raise NotModelledError(f"{quant.where}: {part}", because, "Write the profile by hand")
+
+
+def _fp8(quant: Fields) -> str:
+    size = quant.each("weight_block_size")
+    if size not in (None, [128, 128]):
+        raise quant.refusal("weight_block_size", "only blocks of 128 x 128 are modelled")
+    return "fp8-block" if size else "fp8"
+
+
+def _mxfp4(_quant: Fields) -> str:
+    return "mxfp4"
+
+
+def _grouped(quant: Fields) -> str:
+    """AWQ and GPTQ."""
+    if quant.count("bits") != 4:
+        raise quant.refusal("bits", "only 4 bits are modelled for this method")
+    if quant.raw.get("group_size") != 128:
+        raise quant.refusal("group_size", "only groups of 128 are modelled")
+    return "int4"
+
+
+def _modelopt(quant: Fields) -> str:
+    algorithms = {"FP8": "fp8", "NVFP4": "nvfp4"}
+    stated = quant.part("quantization") if quant.raw.get("quantization") else quant
+    algorithm = str(stated.raw.get("quant_algo"))
+    if algorithm not in algorithms:
+        raise stated.refusal("quant_algo", f"not modelled; known: {', '.join(algorithms)}")
+    for part in _EXCLUSIONS:
+        _refuse_mixed(stated, part)
+    return algorithms[algorithm]
+
+
+def _compressed_tensors(quant: Fields) -> str:
+    groups = quant.part("config_groups")
+    found = {_group(groups.part(name)) for name in groups.raw}
+    if len(found) != 1:
+        raise quant.refusal("config_groups", f"{len(found)} formats in one checkpoint: not modelled")
+    return found.pop()
+
+
+def _group(group: Fields) -> str:
+    """Read one group of compressed-tensors by its (type, bits, strategy, group size or block)."""
+    if group.each("targets") not in (None, ["Linear"]):
+        raise group.refusal("targets", "only all linear layers at once are modelled")
+    weights = group.part("weights")
+    size = "block_structure" if weights.raw.get("block_structure") else "group_size"
+    given = " ".join(str(weights.raw.get(each)) for each in ("type", "num_bits", "strategy", size))
+    if given not in _GROUPS:
+        raise NotModelledError(f"{weights.where}: {given}", "not modelled", f"Known: {', '.join(_GROUPS)}")
+    return _GROUPS[given]
+
+
+_GROUPS = {
+    "float 8 tensor None": "fp8",
+    "float 8 channel None": "fp8",
+    "float 8 block [128, 128]": "fp8-block",
+    "int 8 channel None": "int8",
+    "int 4 group 128": "int4",
+    "float 4 tensor_group 16": "nvfp4",
+}
+_METHODS: dict[str, Callable[[Fields], str]] = {
+    "awq": _grouped,
+    "compressed-tensors": _compressed_tensors,
+    "fp8": _fp8,
+    "gptq": _grouped,
+    "modelopt": _modelopt,
+    "mxfp4": _mxfp4,
+}

@@ -1,0 +1,200 @@
+"""What an architecture reads out of a config: the kind of each layer, special parts, fields derived from others.
+
+A layer is a pair of a mixer and a feed-forward block: ("global" | "local" | "linear" | "none", "dense" | "experts" |
+"none"). Source: the configuration files of transformers 5.23.0.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from simulator.models.hf_fields import HIDDEN, KV_HEADS, WIDTH, Fields
+
+LayerKind = tuple[str, str]
+Derived = tuple[Mapping[str, Any], Mapping[str, Any]]  # fields, and what they change of the architecture
+PATTERN = {"M": ("linear", "none"), "*": ("global", "none"), "-": ("none", "dense"), "E": ("none", "experts")}
+BLOCKS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E", "linear_attention": "M", "full_attention": "*"}
+GATED_DELTA_NET_FIELDS = ("linear_num_value_heads", "full_attention_interval")
+NEMOTRON_H_FIELDS = ("hybrid_override_pattern", "mamba_num_heads")
+
+
+def never(_layer: int, _fields: Fields) -> bool:
+    """No layer has a window."""
+    return False
+
+
+def always(_layer: int, fields: Fields) -> bool:
+    """Every layer has one, where the config states its size."""
+    return fields.maybe("sliding_window") is not None
+
+
+def alternate(layer: int, _fields: Fields) -> bool:
+    """Every other layer has one, the first included."""
+    return layer % 2 == 0
+
+
+def by_pattern(layer: int, fields: Fields) -> bool:
+    """All but the last of each pattern have one."""
+    return (layer + 1) % fields.count("_sliding_window_pattern", "sliding_window_pattern") != 0
+
+
+def late(layer: int, fields: Fields) -> bool:
+    """Layers from `max_window_layers` on have one, where windows are switched on."""
+    return fields.flag("use_sliding_window") and layer >= fields.count("max_window_layers")
+
+
+def _stored(fields: Fields, *names: str) -> str:
+    """Return how a state is kept: as the config says, else in the model's own type (vLLM's auto)."""
+    stated = next((fields.raw[name] for name in names if fields.raw.get(name)), None)
+    return "fp32" if stated == "float32" else "model"
+
+
+def gated_delta_net(fields: Fields) -> dict[str, Any]:
+    """Return the linear attention of Qwen3-Next and Qwen3.5."""
+    return {
+        "kind": "gated_delta_net",
+        "key_heads": fields.count("linear_num_key_heads"),
+        "value_heads": fields.count("linear_num_value_heads"),
+        "key_dim": fields.count("linear_key_head_dim"),
+        "value_dim": fields.count("linear_value_head_dim"),
+        "conv": fields.count("linear_conv_kernel_dim"),
+        "state_dtype": _stored(fields, "mamba_ssm_dtype"),
+    }
+
+
+def every_fourth(layer: int, fields: Fields) -> bool:
+    """Say whether a layer of Qwen3-Next is linear: all but each `full_attention_interval`th."""
+    return (layer + 1) % (fields.maybe("full_attention_interval") or 4) != 0
+
+
+def mamba2(fields: Fields) -> dict[str, Any]:
+    """Return the state-space layer of Nemotron-H."""
+    return {
+        "kind": "mamba2",
+        "heads": fields.count("mamba_num_heads"),
+        "head_dim": fields.count("mamba_head_dim"),
+        "state": fields.count("ssm_state_size"),
+        "groups": fields.count("n_groups"),
+        "conv": fields.count("conv_kernel"),
+        "state_dtype": _stored(fields, "mamba_ssm_cache_dtype"),
+    }
+
+
+def nemotron_h_layers(fields: Fields, layers: int) -> list[LayerKind]:
+    """Read the pattern of Nemotron-H: M is a Mamba-2 layer, * attention, - a dense and E a routed block."""
+    pattern = fields.raw.get("hybrid_override_pattern")
+    if pattern is None:
+        pattern = "".join(BLOCKS.get(str(each), "?") for each in fields.each("layers_block_type") or ())
+    if not isinstance(pattern, str) or len(pattern) != layers or not set(pattern) <= set(PATTERN):
+        because = f"it does not name {layers} layers of {', '.join(PATTERN)}"
+        raise fields.error("hybrid_override_pattern", because, "Correct it")
+    return [PATTERN[each] for each in pattern]
+
+
+def mamba(fields: Fields) -> dict[str, Any]:
+    """Return the state-space layer of Jamba."""
+    hidden, rank = fields.count(*HIDDEN), fields.raw.get("mamba_dt_rank")
+    return {
+        "kind": "mamba",
+        "inner": fields.count("mamba_expand") * hidden,
+        "state": fields.count("mamba_d_state"),
+        "step_rank": -(-hidden // 16) if rank == "auto" else fields.count("mamba_dt_rank"),
+        "conv": fields.count("mamba_d_conv"),
+    }
+
+
+def jamba_layers(fields: Fields, layers: int) -> list[LayerKind]:
+    """Place attention and experts by their periods and offsets."""
+    attention = fields.count("attn_layer_period"), fields.maybe("attn_layer_offset") or 0
+    experts = fields.count("expert_layer_period"), fields.maybe("expert_layer_offset") or 0
+    routed = fields.count("num_experts") > 1
+    return [
+        (
+            "global" if layer % attention[0] == attention[1] else "linear",
+            "experts" if routed and layer % experts[0] == experts[1] else "dense",
+        )
+        for layer in range(layers)
+    ]
+
+
+def chunked(layer: int, fields: Fields) -> bool:
+    """Say whether a layer of Llama 4 is chunked: those with rotary positions, three of four."""
+    stated = fields.each("no_rope_layers")
+    return bool(stated[layer]) if stated and layer < len(stated) else (layer + 1) % 4 != 0
+
+
+def indexer(fields: Fields) -> dict[str, Any]:
+    """Return the index of DeepSeek V3.2's sparse attention."""
+    return {
+        "heads": fields.count("index_n_heads"),
+        "head_dim": fields.count("index_head_dim"),
+        "chosen": fields.count("index_topk"),
+    }
+
+
+def gemma4_global(fields: Fields) -> Mapping[str, Any]:
+    """Return how the global layers of Gemma 4 differ: larger heads, fewer of keys, values made of keys."""
+    shared = fields.flag("attention_k_eq_v")
+    heads = fields.maybe("num_global_key_value_heads") if shared else None
+    return {
+        "head_dim": fields.maybe("global_head_dim") or 512,
+        **({"kv_heads": heads} if heads else {}),
+        **({"shared_kv": True} if shared else {}),
+    }
+
+
+def falcon(fields: Fields) -> Derived:
+    """Derive KV heads, width and norms: the first Falcons share one KV head, the later have groups and two norms."""
+    grouped, parallel = fields.flag("new_decoder_architecture"), fields.flag("parallel_attn")
+    kv_heads = fields.maybe(*KV_HEADS) if grouped else 1 if fields.flag("multi_query") else None
+    width = fields.maybe(*WIDTH) or 4 * fields.count(*HIDDEN)
+    norms = (fields.maybe("num_ln_in_parallel_attn") or (2 if grouped else 1)) if parallel else 2
+    return {"num_key_value_heads": kv_heads, "intermediate_size": width}, {"norms": norms, "parallel": parallel}
+
+
+def four_fold(fields: Fields) -> Derived:
+    """Derive the width where a config leaves it out: four times the hidden width, or `expansion_ratio` times."""
+    times = fields.maybe("expansion_ratio") or 4
+    return {"intermediate_size": fields.maybe(*WIDTH) or times * fields.count(*HIDDEN)}, {}
+
+
+def parallel_residual(fields: Fields) -> Derived:
+    """Take over whether attention and feed-forward block read the same input."""
+    return {}, {"parallel": fields.flag("use_parallel_residual")}
+
+
+def hunyuan(fields: Fields) -> Derived:
+    """Read what is listed layer by layer, which must be the same in all, and the shared expert's width."""
+    found: dict[str, Any] = {}
+    for name in ("moe_intermediate_size", "moe_topk", "num_shared_expert"):
+        value = fields.raw.get(name)
+        if isinstance(value, list) and len({str(each) for each in value}) != 1:
+            raise fields.refusal(name, "layers that differ in it are not modelled")
+        found[name] = value[0] if isinstance(value, list) else value
+    stated = Fields(found, fields.where)
+    width = stated.maybe("moe_intermediate_size") or fields.count(*WIDTH)
+    shared = {"shared_expert_intermediate_size": (stated.maybe("num_shared_expert") or 0) * width}
+    return {**found, **shared, "moe_intermediate_size": width}, {}
+
+
+def gemma4(fields: Fields) -> Derived:
+    """Refuse what only the small models have, and route only where the config says so."""
+    for name in ("hidden_size_per_layer_input", "use_double_wide_mlp"):
+        if fields.raw.get(name):
+            raise fields.refusal(name, "not modelled in this architecture")
+    if fields.raw.get("use_bidirectional_attention") == "all":
+        raise fields.refusal("use_bidirectional_attention", "bidirectional attention: not modelled")
+    if not fields.flag("enable_moe_block"):
+        return {"num_experts": 0}, {}
+    return {"shared_intermediate_size": fields.count(*WIDTH)}, {}
+
+
+def opt(fields: Fields) -> Derived:
+    """Refuse the one size whose embeddings are narrower and whose norms come last."""
+    if fields.maybe("word_embed_proj_dim") not in (None, fields.count(*HIDDEN)):
+        raise fields.refusal("word_embed_proj_dim", "embeddings of another width are not modelled")
+    return {}, {}
+
+
+def positions(extra: int = 0) -> Callable[[Fields], int]:
+    """Return how many learned positions there are: the context and some more."""
+    return lambda fields: fields.count("max_position_embeddings", "n_positions") + extra

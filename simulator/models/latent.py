@@ -1,0 +1,131 @@
+"""Multi-head latent attention: one compressed vector per token for all heads, and the indexer that makes it sparse."""
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from simulator.errors import ProfileError
+from simulator.models.op_builders import SINGLE, Ops, Positive, all_reduce, attention, elementwise, linear
+from simulator.models.operations import Counts, Layout, Op, Weights
+from simulator.profile import Strict
+
+INDEX_KEY_BYTES, INDEX_SCALE_BYTES = 1, 4  # an fp8 number; a scale per key of up to 128 numbers
+
+
+class Indexer(Strict):
+    """A small fp8 attention that scores every cached token, of which the `chosen` best are attended to.
+
+    Every device of a layout scores all tokens. Source: DeepSeek-V3.2-Exp technical report (2025), section 1, and the
+    implementation in transformers 5.23.0; bytes per key as in vLLM (132 for a head of 128).
+    """
+
+    heads: Positive
+    head_dim: Positive
+    chosen: Positive
+
+    def projections(self, hidden: int, q_lora: int) -> dict[str, tuple[int, int]]:
+        """Return the products by name: queries, one key for all heads, and the weights of the heads."""
+        return {
+            "indexer query": (q_lora, self.heads * self.head_dim),
+            "indexer key": (hidden, self.head_dim),
+            "indexer weights": (hidden, self.heads),
+        }
+
+    def cache_bytes_per_token(self) -> float:
+        """Bytes of one key with its scales.
+
+        >>> Indexer(heads=64, head_dim=128, chosen=2048).cache_bytes_per_token()
+        132.0
+        """
+        return float(self.head_dim * INDEX_KEY_BYTES + -(-self.head_dim // 128) * INDEX_SCALE_BYTES)
+
+    def ops(self) -> Ops:
+        """Score every cached token: 2 FLOPs per number of each head's query."""
+        flops = 2.0 * self.heads * self.head_dim
+        reads = Counts(decode_reads=self.cache_bytes_per_token())
+        return (
+            Op("indexer scores", "decode_attention", "fp8", Counts(decode_reads=flops), cache_bytes=reads),
+            Op("indexer scores of prompts", "prefill_attention", "fp8", Counts(prefill_pairs=flops)),
+        )
+
+
+class LatentAttention(Strict):
+    """Multi-head latent attention: one compressed key-value vector per token, shared by all heads.
+
+    Decode works in the compressed space (the up-projection is absorbed into query and output), as does all attention
+    to the tokens that an indexer chose; source: DeepSeek-V2, arXiv:2405.04434, section 2.1.
+    """
+
+    kind: Literal["latent"]
+    heads: Positive
+    q_lora: Positive | None = None
+    kv_lora: Positive
+    rope_dim: Positive
+    nope_dim: Positive
+    v_dim: Positive
+    indexer: Indexer | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.indexer and self.q_lora is None:
+            raise ProfileError("indexer without q_lora", "its queries start from the query's latent", "Give q_lora")
+        return self
+
+    @property
+    def window(self) -> int | None:
+        """Tokens that a query attends to at most: those that the indexer chose. The cache holds all of them."""
+        return self.indexer.chosen if self.indexer else None
+
+    def _projections(self, hidden: int, layout: Layout) -> dict[str, tuple[int, int]]:
+        heads = layout.share(self.heads, "attention heads")
+        q_width = heads * (self.nope_dim + self.rope_dim)
+        query = {"query projection": (hidden, q_width)}
+        if self.q_lora is not None:
+            query = {"query down": (hidden, self.q_lora), "query up": (self.q_lora, q_width)}
+        indexed = self.indexer.projections(hidden, self.q_lora or 0) if self.indexer else {}
+        return (
+            query
+            | indexed
+            | {
+                "kv down": (hidden, self.kv_lora + self.rope_dim),
+                "kv up": (self.kv_lora, heads * (self.nope_dim + self.v_dim)),
+                "output projection": (heads * self.v_dim, hidden),
+            }
+        )
+
+    def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
+        """Numbers on one device; the down-projections and the indexer are replicated over tp."""
+        matrices = sum(rows * columns for rows, columns in self._projections(hidden, layout).values())
+        norms = (self.q_lora or 0) + self.kv_lora + (2 * self.indexer.head_dim if self.indexer else 0)
+        return Weights(mixer=matrices, other=norms)
+
+    def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
+        """Bytes of one compressed vector with its rotary part, and of the index; every device holds all of it."""
+        index = self.indexer.cache_bytes_per_token() if self.indexer else 0.0
+        return (self.kv_lora + self.rope_dim) * layout.cache_bytes + index
+
+    def state_bytes(self, _layout: Layout = SINGLE) -> float:
+        """Bytes that a sequence keeps whatever its length: none."""
+        return 0.0
+
+    def ops(self, hidden: int, layout: Layout) -> Ops:
+        """Down- and up-projections, the index, attention, output projection, all-reduce."""
+        heads = layout.share(self.heads, "attention heads")
+        shapes = self._projections(hidden, layout).items()
+        *before, output = (linear(name, shape, layout, "mixer") for name, shape in shapes)
+        absorbed = 2.0 * heads * (2 * self.kv_lora + self.rope_dim)
+        expanded = 2.0 * heads * (self.nope_dim + self.rope_dim + self.v_dim)
+        return (
+            *before,
+            elementwise("rope and cache write", 2 * heads * (self.nope_dim + self.rope_dim), layout),
+            *(self.indexer.ops() if self.indexer else ()),
+            *attention(
+                layout,
+                flops_per_read=absorbed,
+                flops_per_pair=absorbed if self.indexer else expanded,
+                cache_bytes=(self.kv_lora + self.rope_dim) * layout.cache_bytes,
+                windowed=self.indexer is not None,
+            ),
+            output,
+            *all_reduce("all-reduce after attention", hidden, layout),
+        )

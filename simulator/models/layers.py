@@ -1,0 +1,245 @@
+"""Attention over all heads, feed-forward blocks, and the unions of every layer that is modelled.
+
+A mixer moves information between tokens (attention, a recurrence); a feed-forward block does not. Both answer one
+protocol, `weights(hidden, layout)` and `ops(hidden, layout)`; a mixer also `cache_bytes_per_token(layout)` and
+`state_bytes(layout)`, what it keeps per sequence whatever its length. A new architecture is one more class, here,
+in latent.py or in recurrent.py, and its name in a union.
+"""
+
+from dataclasses import replace
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from simulator.errors import ProfileError
+from simulator.models.latent import LatentAttention
+from simulator.models.number_formats import number_format
+from simulator.models.op_builders import (
+    SINGLE,
+    Ops,
+    Positive,
+    all_reduce,
+    attention,
+    elementwise,
+    linear,
+    to_experts,
+    whole_experts,
+)
+from simulator.models.operations import Counts, Experts, Layout, Op, Weights
+from simulator.models.recurrent import GatedDeltaNet, Mamba, Mamba2
+from simulator.profile import Strict
+
+NORM_SUMS = 4  # numbers of 16 bits as wide as what devices sum of a norm over all heads: two squares in fp32
+EXPERT_LAUNCHES = 5  # choose experts, sort tokens, the first of two grouped products, activation, sum
+
+
+class Attention(Strict):
+    """Grouped-query attention; `window` is the number of tokens a query sees, none for all.
+
+    `gate`: a second query-wide projection gates the output. `shared_kv`: values are keys before their norm. `qk_norm`
+    over all heads ("full") is a sum over all devices (vLLM: one all-reduce, vllm-project/vllm pull request 31493).
+    """
+
+    kind: Literal["attention"] = "attention"
+    heads: Positive
+    kv_heads: Positive
+    head_dim: Positive
+    qkv_bias: bool = False
+    output_bias: bool = False
+    qk_norm: Literal["none", "head", "full"] = "none"
+    sinks: bool = False
+    gate: bool = False
+    shared_kv: bool = False
+    window: Positive | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.heads % self.kv_heads:
+            because = f"{self.heads} heads do not share them evenly"
+            raise ProfileError(f"kv_heads {self.kv_heads}", because, "Correct one of the two")
+        return self
+
+    def _local(self, layout: Layout) -> tuple[int, int]:
+        """Query and KV heads on one device; KV heads are replicated when there are fewer than devices."""
+        heads = layout.share(self.heads, "attention heads")
+        replicated = layout.tp > self.kv_heads and layout.tp % self.kv_heads == 0
+        return heads, 1 if replicated else layout.share(self.kv_heads, "KV heads")
+
+    def _widths(self, layout: Layout) -> tuple[int, int, int]:
+        """Columns on one device: of all queries, of all keys, and of the projection into queries, keys and values."""
+        heads, kv_heads = self._local(layout)
+        width, kv_width = heads * self.head_dim, kv_heads * self.head_dim
+        return width, kv_width, (1 + self.gate) * width + (2 - self.shared_kv) * kv_width
+
+    def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
+        """Numbers on one device: q, k, v, output projections, biases, norms and sinks."""
+        width, kv_width, projected = self._widths(layout)
+        norm = {"none": 0, "head": 2 * self.head_dim, "full": width + kv_width}[self.qk_norm]
+        bias = projected * self.qkv_bias + hidden * self.output_bias
+        sinks = width // self.head_dim * self.sinks
+        return Weights(mixer=hidden * (projected + width), other=norm + bias + sinks)
+
+    def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
+        """Bytes of keys and values of one token on one device: 2 n_kv d."""
+        return 2 * self._local(layout)[1] * self.head_dim * layout.cache_bytes
+
+    def state_bytes(self, _layout: Layout = SINGLE) -> float:
+        """Bytes that a sequence keeps whatever its length: none."""
+        return 0.0
+
+    def ops(self, hidden: int, layout: Layout) -> Ops:
+        """Projections, attention over cached and new tokens, output projection, all-reduce."""
+        width, kv_width, projected = self._widths(layout)
+        return (
+            linear("qkv projection", (hidden, projected), layout, "mixer"),
+            *(all_reduce("all-reduce of norms", NORM_SUMS, layout) if self.qk_norm == "full" else ()),
+            elementwise("rope and cache write", 2 * (width + 2 * kv_width), layout),
+            *attention(
+                layout,
+                flops_per_read=4.0 * width,
+                flops_per_pair=4.0 * width,
+                cache_bytes=self.cache_bytes_per_token(layout),
+                windowed=self.window is not None,
+                heads=self._local(layout),
+            ),
+            *((elementwise("output gate", 3 * width, layout),) if self.gate else ()),
+            linear("output projection", (width, hidden), layout, "mixer"),
+            *all_reduce("all-reduce after attention", hidden, layout),
+        )
+
+
+class Dense(Strict):
+    """Feed-forward block of two (plain) or three (gated) projections."""
+
+    kind: Literal["dense"] = "dense"
+    intermediate: Positive
+    gated: bool = True
+    bias: bool = False
+
+    def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
+        """Numbers on one device: (2 or 3) h i, and the biases."""
+        local = layout.share(self.intermediate, "intermediate columns")
+        inner = 2 if self.gated else 1
+        return Weights(linear=(inner + 1) * hidden * local, other=(inner * local + hidden) * self.bias)
+
+    def ops(self, hidden: int, layout: Layout) -> Ops:
+        """Up (and gate), activation, down, all-reduce."""
+        local = layout.share(self.intermediate, "intermediate columns")
+        inner = 2 if self.gated else 1
+        return (
+            linear("gate and up projection" if self.gated else "up projection", (hidden, inner * local), layout),
+            elementwise("activation", (inner + 1) * local, layout),
+            linear("down projection", (local, hidden), layout),
+            *all_reduce("all-reduce after feed-forward", hidden, layout),
+        )
+
+
+class MixtureOfExperts(Strict):
+    """Routed experts, `chosen` of `experts` per token, beside shared ones that see every token.
+
+    `router_dtype`: what the router is kept and multiplied in, where it is not the model's type.
+    `latent`: routed experts work on vectors of that width, between two projections that all tokens pass; source:
+    Nemotron 3 (NVIDIA, 2025), as transformers 5.23.0 has it.
+    """
+
+    kind: Literal["experts"]
+    experts: Positive
+    chosen: Positive
+    intermediate: Positive
+    shared_intermediate: Annotated[int, Field(ge=0)] = 0
+    shared_gate: bool = False
+    gated: bool = True
+    latent: Positive | None = None
+    router_bias: bool = False
+    router_scale: bool = False
+    router_dtype: str = ""
+    expert_bias: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.chosen > self.experts:
+            raise ProfileError(f"chosen {self.chosen}", f"there are {self.experts} experts", "Correct one of the two")
+        return self
+
+    def _local(self, layout: Layout) -> tuple[int, int]:
+        """Experts on one device and the width of each there."""
+        if layout.ep > 1:
+            return whole_experts(self.experts, layout), self.intermediate
+        return self.experts, layout.share(self.intermediate, "expert columns")
+
+    @property
+    def _shared(self) -> Dense | None:
+        return Dense(intermediate=self.shared_intermediate, gated=self.gated) if self.shared_intermediate else None
+
+    def _expert(self, hidden: int, width: int) -> int:
+        """Numbers of one expert: 2 or 3 h m."""
+        return (3 if self.gated else 2) * (self.latent or hidden) * width
+
+    def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
+        """Numbers on one device: E 3 h m, router E h with its bias, shared experts and their gate."""
+        experts, width = self._local(layout)
+        shared = self._shared
+        router = self.experts * (hidden + self.router_bias) + hidden * (self.shared_gate + self.router_scale)
+        bias = experts * (2 * width + hidden) * self.expert_bias
+        latent = 2 * hidden * (self.latent or 0)
+        own = Weights(linear=latent, experts=experts * self._expert(hidden, width), other=router + bias)
+        return own + (shared.weights(hidden, layout) if shared else Weights())
+
+    def idle_parameters(self, hidden: int) -> int:
+        """Numbers of the experts that one token does not reach."""
+        bias = (2 * self.intermediate + hidden) * self.expert_bias
+        expert = self._expert(hidden, self.intermediate) + bias
+        return (self.experts - self.chosen) * expert
+
+    def _routed(self, hidden: int, layout: Layout) -> Ops:
+        """Two products, and what kernels of their own move between and after them: numbers per token and expert.
+
+        The activation reads what the first product wrote, w or with a gate 2 w, and writes w; the sum over experts
+        reads h. What a product reads and writes itself moves while it computes. Sorting inputs, and quantising those of
+        block scales, is the product's (Rates); other quantising is left out: some engines' activation does it, others
+        (vLLM's Triton experts) have one more kernel for each input.
+        """
+        experts, width = self._local(layout)
+        inner = 2 if self.gated else 1
+        per_token = self.chosen * experts / self.experts
+        routed = Experts(self.experts, self.chosen, layout.ep)
+        stored = layout.format_of("experts")
+
+        def product(name: str, inputs: int, outputs: int, launches: int) -> Op:
+            return Op(
+                name=name,
+                rate="gemm",
+                format=stored,
+                flops=Counts(tokens=2.0 * per_token * inputs * outputs),
+                columns=outputs,
+                expert_bytes=inputs * outputs * number_format(stored).size_bytes * experts / self.experts,
+                experts=routed,
+                activation_bytes=Counts(tokens=per_token * (inputs + outputs) * layout.activation_bytes),
+                launches=launches,
+            )
+
+        moved = Counts(tokens=per_token * ((inner + 1) * width + hidden) * layout.activation_bytes)
+        shared = Counts(tokens=hidden / layout.dp)
+        return (
+            replace(product("experts up", hidden, inner * width, EXPERT_LAUNCHES), shared_inputs=shared),
+            Op("experts' activation and sum", "stream", activation_bytes=moved, experts=routed, launches=0),
+            product("experts down", width, hidden, 1),
+        )
+
+    def ops(self, hidden: int, layout: Layout) -> Ops:
+        """Router, the experts that the batch touches, shared experts, one all-reduce for both."""
+        narrow, shared = self.latent or hidden, self._shared
+        own = replace(layout, model_dtype=self.router_dtype or layout.model_dtype)
+        router = linear("router", (hidden, self.experts + self.shared_gate), own, part="other")
+        return (
+            router,
+            *((linear("down to experts", (hidden, narrow), layout),) if self.latent else ()),
+            *to_experts(self._routed(narrow, layout), narrow, layout),
+            *((linear("up from experts", (narrow, hidden), layout),) if self.latent else ()),
+            *(op for op in (shared.ops(hidden, layout) if shared else ()) if op.rate != "all_reduce"),
+            *all_reduce("all-reduce after feed-forward", hidden, layout),
+        )
+
+
+Mixer = Annotated[Attention | LatentAttention | GatedDeltaNet | Mamba | Mamba2, Field(discriminator="kind")]
+FeedForward = Annotated[Dense | MixtureOfExperts, Field(discriminator="kind")]

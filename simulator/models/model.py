@@ -1,0 +1,249 @@
+"""One model: blocks of layers, embeddings and head, summed into weights, cache and ops."""
+
+import re
+from collections import Counter
+from contextlib import suppress
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from simulator.errors import NotModelledError, ProfileError, nearest
+from simulator.models.layers import Attention, FeedForward, Mixer, MixtureOfExperts
+from simulator.models.op_builders import SINGLE, Ops, Positive, elementwise, linear
+from simulator.models.operations import Counts, Layout, Op, Weights
+from simulator.profile import Number, Profile, Strict, find
+
+KIND = "model_profiles"
+NORM_TRAFFIC = 4  # a fused add and norm reads and writes both the residual and its input
+ALONE_TRAFFIC = 2  # a norm that nothing is added before, as of a part's output, reads and writes its input
+
+
+class Block(Strict):
+    """One decoder block; either part may be missing, `norms` counts its normalisations over the hidden width.
+
+    `parallel`: both parts read the same input, and engines add their outputs before one sum over devices.
+    Each part's output is added before one norm; further ones, such as Gemma's of the outputs themselves, move half.
+    """
+
+    mixer: Mixer | None = None
+    ffn: FeedForward | None = None
+    norms: Annotated[int, Field(ge=0)] = 2
+    parallel: bool = False
+
+    def weights(self, model: "Model", layout: Layout) -> Weights:
+        """Numbers of the block on one device."""
+        parts = [part.weights(model.hidden, layout) for part in (self.mixer, self.ffn) if part is not None]
+        return sum(parts, Weights(other=self.norms * model.norm_parameters))
+
+    def ops(self, hidden: int, layout: Layout) -> Ops:
+        """Norms and both parts."""
+        parts = 1 if self.parallel else sum(part is not None for part in (self.mixer, self.ffn))
+        added = min(self.norms, parts)  # norms that a part's output is added before
+        traffic = NORM_TRAFFIC * added + ALONE_TRAFFIC * (self.norms - added)
+        norm = elementwise("norms and residual", traffic * hidden, layout)
+        mixed = self.mixer.ops(hidden, layout) if self.mixer else ()
+        if self.parallel and self.ffn:
+            mixed = tuple(op for op in mixed if op.rate != "all_reduce")
+        return (norm, *mixed, *(self.ffn.ops(hidden, layout) if self.ffn else ()))
+
+
+class Repeat(Strict):
+    """A run of blocks, in order, that is repeated."""
+
+    repeat: Annotated[int, Field(gt=0, le=1_000)] = 1
+    of: Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class Model(Profile):
+    """A decoder-only language model, as its published configuration states it."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    notes: str = ""
+    hidden: Positive
+    vocab: Positive
+    max_context_tokens: Positive
+    tied_embeddings: bool = False
+    learned_positions: Annotated[int, Field(ge=0)] = 0
+    embedding_norm: bool = False
+    norm_bias: bool = False
+    norm_weights: bool = True
+    head_bias: bool = False
+    dtype: str = "bf16"
+    weight_dtype: str = "bf16"
+    fp4_dtype: str = "nvfp4"  # of its published fp4 checkpoint, which may leave attention in the model's type
+    blocks: dict[str, Block]
+    layers: Annotated[tuple[Repeat, ...], Field(min_length=1)]
+    published_parameters: Number | None = None
+    published_cache_bytes_per_token: Number | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> "Model":
+        for name in self.layer_names:
+            if name not in self.blocks:
+                because = "layers: names it and blocks: lacks it"
+                raise ProfileError(f"block {name!r}", because, nearest(name, self.blocks))
+        windows = {block.mixer.window for block in self.blocks.values() if block.mixer} - {None}
+        if len(windows) > 1:
+            because = "one window size per model is modelled"
+            raise NotModelledError(f"windows {sorted(windows, key=str)}", because, "Give one")
+        return self
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """Names of the blocks, first layer first."""
+        return tuple(name for run in self.layers for _ in range(run.repeat) for name in run.of)
+
+    @property
+    def norm_parameters(self) -> int:
+        """Numbers of one normalisation over the hidden width."""
+        return self.hidden * (self.norm_weights + self.norm_bias)
+
+    @property
+    def _blocks(self) -> list[tuple[Block, int]]:
+        return [(self.blocks[name], times) for name, times in Counter(self.layer_names).items()]
+
+    @property
+    def window(self) -> int | None:
+        """Tokens that a query of the layers with a limit attends to at most, None where every layer sees all."""
+        windows = {block.mixer.window for block, _ in self._blocks if block.mixer and block.mixer.window}
+        return next(iter(windows), None)
+
+    @property
+    def attention_layers(self) -> tuple[int, int]:
+        """Layers whose cache holds every token, and layers whose cache holds a sliding window.
+
+        >>> from simulator.models.model import load_model
+        >>> load_model("gpt-oss-20b").attention_layers, load_model("qwen3.5-27b").attention_layers
+        ((12, 12), (16, 0))
+        """
+        caching = [(block.mixer, times) for block, times in self._blocks if block.mixer and _caches(block.mixer)]
+        windowed = sum(times for mixer, times in caching if _held(mixer) is not None)
+        return sum(times for _, times in caching) - windowed, windowed
+
+    def weights(self, layout: Layout = SINGLE) -> Weights:
+        """Numbers on the fullest device: its share of the layers, the embeddings and the head.
+
+        Pipeline stages are taken to hold even shares of the layers; the first holds the embeddings, the last the head.
+        """
+        layers = sum((block.weights(self, layout) * times for block, times in self._blocks), Weights())
+        embeddings = (self._vocab_share(layout) + self.learned_positions) * self.hidden
+        ends = [Weights(other=embeddings + self.embedding_norm * self.norm_parameters)]
+        head = self._vocab_share(layout) * (0 if self.tied_embeddings else self.hidden) + self.vocab * self.head_bias
+        ends.append(Weights(other=head + self.norm_parameters))
+        if layout.pp == 1:
+            return layers + ends[0] + ends[1]
+        share = Weights(*(-(-each // layout.pp) for each in astuple(layers)))
+        return share + max(ends, key=lambda end: end.total)
+
+    def _vocab_share(self, layout: Layout) -> int:
+        return -(-self.vocab // layout.tp)
+
+    @property
+    def parameters(self) -> int:
+        """All numbers of the checkpoint.
+
+        >>> from simulator.models.model import load_model
+        >>> load_model("llama-3.1-8b").parameters
+        8030261248
+        """
+        return self.weights().total
+
+    @property
+    def active_parameters(self) -> int:
+        """Numbers that take part in one token: all but the experts that its routers leave out."""
+        idle = (
+            times * block.ffn.idle_parameters(self.hidden)
+            for block, times in self._blocks
+            if isinstance(block.ffn, MixtureOfExperts)
+        )
+        return self.parameters - sum(idle)
+
+    def cache_bytes(self, tokens: int, layout: Layout = SINGLE) -> float:
+        """Bytes that one sequence of `tokens` needs on one device; windowed layers hold no more than their window.
+
+        >>> from simulator.models.model import load_model
+        >>> load_model("llama-3.1-8b").cache_bytes(1)
+        131072.0
+        """
+        return sum(
+            times * block.mixer.cache_bytes_per_token(layout) * min(tokens, _held(block.mixer) or tokens)
+            for block, times in self._blocks
+            if block.mixer is not None
+        ) / (layout.pp * layout.dp)
+
+    def state_bytes(self, layout: Layout = SINGLE) -> float:
+        """Bytes that one sequence of any length needs on one device for the states of recurrent layers.
+
+        48 layers of 48 heads with 128 x 128 numbers in fp32, and 3 x 10,240 inputs of a convolution in bf16:
+
+        >>> from simulator.models.model import load_model
+        >>> load_model("qwen3.5-27b").state_bytes() == 48 * (48 * 128 * 128 * 4 + 3 * 10240 * 2)
+        True
+        """
+        states = (times * block.mixer.state_bytes(layout) for block, times in self._blocks if block.mixer)
+        return sum(states, 0.0) / (layout.pp * layout.dp)
+
+    def ops(self, layout: Layout = SINGLE) -> Ops:
+        """Everything one step does on the devices of one copy, stage after stage."""
+        local_vocab = self._vocab_share(layout)
+        head = linear("output head", (self.hidden, local_vocab), layout, part="other", per="logits")
+        blocks = (
+            replace(op, repeats=op.repeats * times)
+            for block, times in self._blocks
+            for op in block.ops(self.hidden, layout)
+        )
+        embedding = elementwise("embedding and final norm", (1 + NORM_TRAFFIC) * self.hidden, layout)
+        return layout.of_one_rank((embedding, *blocks, head, *self._exchanges(layout)))
+
+    def _exchanges(self, layout: Layout) -> Ops:
+        """Return what crosses links outside the blocks: partial embeddings, logits, activations between stages."""
+        size = self.hidden * layout.activation_bytes
+        stages = Op(
+            name="send to next stage",
+            rate="send",
+            link_bytes=Counts(tokens=size),
+            link_devices=layout.devices,
+            repeats=layout.pp - 1,
+        )
+        if layout.tp == 1:
+            return (stages,) if layout.pp > 1 else ()
+        gathered = Counts(logits=self.vocab * layout.activation_bytes / 2)  # an all-gather is half an all-reduce
+        collectives = (
+            Op("all-reduce of embeddings", "all_reduce", link_bytes=Counts(tokens=size), link_devices=layout.tp),
+            Op("all-gather of logits", "all_reduce", link_bytes=gathered, link_devices=layout.tp),
+        )
+        return (*collectives, stages) if layout.pp > 1 else collectives
+
+
+def _caches(mixer: Mixer) -> bool:
+    return mixer.cache_bytes_per_token() > 0
+
+
+def _held(mixer: Mixer) -> int | None:
+    """Return the tokens that a cache holds at most; a layer whose index chooses tokens holds all of them."""
+    return mixer.window if isinstance(mixer, Attention) else None
+
+
+TUNED = re.compile(r"[-_](instruct|chat|it|hf|base)(?=[-_]|$)")
+
+
+def load_model(name: str) -> Model:
+    """Return a model by name, alias or path of a YAML profile; a tuned checkpoint has the shape of its base.
+
+    >>> load_model("Qwen/Qwen2.5-7B-Instruct").id
+    'qwen2.5-7b'
+    """
+    return Model.from_yaml(_find(name))
+
+
+def _find(name: str) -> Path:
+    try:
+        return find(KIND, name)
+    except ProfileError:
+        plain = TUNED.sub("", name.rpartition("/")[2].lower())
+        with suppress(ProfileError):
+            return find(KIND, plain)
+        raise

@@ -1,0 +1,186 @@
+"""Layers that fold the past of a sequence into a state of constant size: gated delta net, Mamba and Mamba-2.
+
+A state is read and written once per step by each sequence that takes part; prompts are scanned in chunks. The numbers
+of a state are few per token but many per sequence: a batch costs their traffic, a long context nothing.
+"""
+
+from typing import Literal
+
+from simulator.models.number_formats import number_format
+from simulator.models.op_builders import SINGLE, Ops, Positive, all_reduce, elementwise, linear, recurrence
+from simulator.models.operations import Layout, Weights
+from simulator.profile import Strict
+
+CHUNK_TOKENS = 64  # of prompts, of which a scan makes products; flash-linear-attention's default
+
+
+class _Recurrent(Strict):
+    """What recurrent layers share: no cache per token, a convolution's last inputs beside the state."""
+
+    conv: Positive = 4
+    state_dtype: Literal["model", "fp32"] = "model"
+
+    @property
+    def window(self) -> None:
+        """Tokens that a query sees: a recurrent layer has no queries."""
+        return None
+
+    def cache_bytes_per_token(self, _layout: Layout = SINGLE) -> float:
+        """Bytes per token: none."""
+        return 0.0
+
+    def _state_bytes(self, numbers: int, channels: int, layout: Layout) -> float:
+        stored = layout.model_dtype if self.state_dtype == "model" else self.state_dtype
+        kept = (self.conv - 1) * channels * layout.activation_bytes
+        return numbers * number_format(stored).size_bytes + kept
+
+
+class GatedDeltaNet(_Recurrent):
+    """Linear attention whose state forgets by a gate and corrects itself by the delta rule.
+
+    Per token and value head, with keys of d_k and values of d_v: read S k, write its correction, read S q: 6 d_k d_v
+    FLOPs. In chunks of C tokens 6 d_k d_v + C (6 d_k + 4 d_v). Source: Gated Delta Networks, arXiv:2412.06464, sections
+    3.1 and 3.3; weights as in transformers 5.23.0 (qwen3_next, qwen3_5).
+    """
+
+    kind: Literal["gated_delta_net"]
+    key_heads: Positive
+    value_heads: Positive
+    key_dim: Positive
+    value_dim: Positive
+
+    def _local(self, layout: Layout) -> tuple[int, int, int]:
+        """Value heads, key columns and value columns on one device."""
+        heads = layout.share(self.value_heads, "value heads")
+        return heads, layout.share(self.key_heads, "key heads") * self.key_dim, heads * self.value_dim
+
+    def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
+        """Numbers on one device: q, k, v, z and output, the gates' projections, convolution, decay and norm."""
+        heads, keys, values = self._local(layout)
+        gates = hidden * 2 * heads + 2 * heads
+        other = gates + self.conv * (2 * keys + values) + self.value_dim
+        return Weights(mixer=hidden * (2 * keys + 3 * values), other=other)
+
+    def state_bytes(self, layout: Layout = SINGLE) -> float:
+        """Bytes that a sequence keeps: d_k d_v numbers per value head, and the last inputs of the convolution."""
+        heads, keys, values = self._local(layout)
+        return self._state_bytes(heads * self.key_dim * self.value_dim, 2 * keys + values, layout)
+
+    def ops(self, hidden: int, layout: Layout) -> Ops:
+        """Projections, convolution, recurrence, gated norm, output projection, all-reduce."""
+        heads, keys, values = self._local(layout)
+        numbers = heads * self.key_dim * self.value_dim
+        return (
+            linear("qkvz projection", (hidden, 2 * keys + 2 * values), layout, "mixer"),
+            linear("gates", (hidden, 2 * heads), layout, "other"),
+            elementwise("convolution", 2 * (2 * keys + values), layout),
+            *recurrence(
+                layout,
+                state_bytes=self.state_bytes(layout),
+                flops_per_update=6.0 * numbers,
+                flops_per_prompt_token=6.0 * numbers
+                + CHUNK_TOKENS * heads * (6.0 * self.key_dim + 4.0 * self.value_dim),
+            ),
+            elementwise("gated norm", 3 * values, layout),
+            linear("output projection", (values, hidden), layout, "mixer"),
+            *all_reduce("all-reduce after attention", hidden, layout),
+        )
+
+
+class Mamba2(_Recurrent):
+    """State-space duality: per head a state of head_dim x state numbers, B and C shared by the heads of a group.
+
+    Per token and head of P with N states: write dt B x, read C h: 4 P N FLOPs. In chunks of C tokens
+    4 P N + 2 C P, and 2 C N per group. Source: Transformers are SSMs, arXiv:2405.21060, section 6; weights as in
+    transformers 5.23.0 (nemotron_h, falcon_h1).
+    """
+
+    kind: Literal["mamba2"]
+    heads: Positive
+    head_dim: Positive
+    state: Positive
+    groups: Positive = 1
+    conv_bias: bool = True
+    gated_norm: bool = True
+
+    def _local(self, layout: Layout) -> tuple[int, int, int]:
+        """Heads, inner columns and columns of B (or C) on one device; a single group is replicated."""
+        heads = layout.share(self.heads, "Mamba heads")
+        groups = 1 if self.groups == 1 else layout.share(self.groups, "Mamba groups")
+        return heads, heads * self.head_dim, groups * self.state
+
+    def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
+        """Numbers on one device: input and output projections, convolution, decay, skip and step per head, norm."""
+        heads, inner, shared = self._local(layout)
+        convolution = (self.conv + self.conv_bias) * (inner + 2 * shared)
+        other = convolution + 3 * heads + inner * self.gated_norm
+        return Weights(mixer=hidden * (2 * inner + 2 * shared + heads) + inner * hidden, other=other)
+
+    def state_bytes(self, layout: Layout = SINGLE) -> float:
+        """Bytes that a sequence keeps: P N numbers per head, and the last inputs of the convolution."""
+        _heads, inner, shared = self._local(layout)
+        return self._state_bytes(inner * self.state, inner + 2 * shared, layout)
+
+    def ops(self, hidden: int, layout: Layout) -> Ops:
+        """Input projection, convolution, recurrence, gated norm, output projection, all-reduce."""
+        heads, inner, shared = self._local(layout)
+        return (
+            linear("input projection", (hidden, 2 * inner + 2 * shared + heads), layout, "mixer"),
+            elementwise("convolution", 2 * (inner + 2 * shared), layout),
+            *recurrence(
+                layout,
+                state_bytes=self.state_bytes(layout),
+                flops_per_update=4.0 * inner * self.state,
+                flops_per_prompt_token=4.0 * inner * self.state + 2.0 * CHUNK_TOKENS * (inner + shared),
+            ),
+            elementwise("gated norm", 3 * inner, layout),
+            linear("output projection", (inner, hidden), layout, "mixer"),
+            *all_reduce("all-reduce after attention", hidden, layout),
+        )
+
+
+class Mamba(_Recurrent):
+    """Selective state space with `state` numbers per channel; step, B and C come from a narrow projection.
+
+    Per token and channel: decay, write and read of N states, 6 N FLOPs; it has no form of products, so that decoding
+    and scanning cost the same. Source: Mamba, arXiv:2312.00752, section 3; weights and norms as in transformers 5.23.0
+    (jamba).
+    """
+
+    kind: Literal["mamba"]
+    inner: Positive
+    state: Positive
+    step_rank: Positive
+    conv_bias: bool = True
+    inner_norms: bool = True
+
+    def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
+        """Numbers on one device: the four projections, convolution, decay, skip, bias of the step, three norms."""
+        inner = layout.share(self.inner, "Mamba channels")
+        narrow = self.step_rank + 2 * self.state
+        matrices = hidden * 3 * inner + inner * (narrow + self.step_rank)
+        other = inner * (self.conv + self.conv_bias + self.state + 2) + narrow * self.inner_norms
+        return Weights(mixer=matrices, other=other)
+
+    def state_bytes(self, layout: Layout = SINGLE) -> float:
+        """Bytes that a sequence keeps: N numbers per channel, and the last inputs of the convolution."""
+        inner = layout.share(self.inner, "Mamba channels")
+        return self._state_bytes(inner * self.state, inner, layout)
+
+    def ops(self, hidden: int, layout: Layout) -> Ops:
+        """Input projection, convolution, step, B and C (summed over devices), scan, output projection, all-reduce."""
+        inner = layout.share(self.inner, "Mamba channels")
+        narrow, flops = self.step_rank + 2 * self.state, 6.0 * inner * self.state
+        return (
+            linear("input projection", (hidden, 2 * inner), layout, "mixer"),
+            elementwise("convolution", 2 * inner, layout),
+            linear("step, B and C", (inner, narrow), layout, "mixer"),
+            *all_reduce("all-reduce of step, B and C", narrow, layout),
+            linear("step projection", (self.step_rank, inner), layout, "mixer"),
+            *recurrence(
+                layout, state_bytes=self.state_bytes(layout), flops_per_update=flops, flops_per_prompt_token=flops
+            ),
+            elementwise("gate", 3 * inner, layout),
+            linear("output projection", (inner, hidden), layout, "mixer"),
+            *all_reduce("all-reduce after attention", hidden, layout),
+        )

@@ -1,0 +1,1 @@
+"""Every figure, drawn with matplotlib."""

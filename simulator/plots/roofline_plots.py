@@ -1,0 +1,165 @@
+"""Figures: what binds, as pictures. Matplotlib is imported with this module; import it where a picture is asked for."""
+
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from simulator.deployment.batches import Batch
+from simulator.deployment.deployment import Deployment
+from simulator.deployment.estimate import Estimate
+from simulator.errors import InfercastError
+from simulator.roofline.roofline import Rates
+from simulator.units import scaled
+
+COLOURS = {"prefill": "#d95f02", "decode step": "#1b6ca8"}
+INK, GREY, DASHES = "#333333", "#666666", (0, (4, 3))
+MARKERS = "osD^vPXphd<>8"
+ENDINGS = (".png", ".svg", ".pdf")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure to a file, whole or not at all; the ending says which format."""
+    if path.suffix.lower() not in ENDINGS:
+        raise InfercastError(f"--plot {path}", "its ending names no format", f"Use one of {', '.join(ENDINGS)}")
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "infercast"}):  # the same picture is the same file
+        figure.savefig(buffer, format=path.suffix[1:].lower(), dpi=150, metadata=_undated(path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.tmp")
+        unfinished.write_bytes(buffer.getvalue())
+        unfinished.replace(path)
+    except OSError as error:
+        raise InfercastError(f"--plot {path}", f"it cannot be written ({error.strerror})", "Check the path") from error
+
+
+def _undated(path: Path) -> dict[str, None]:
+    return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
+
+
+def roofline(estimates: Sequence[Estimate]) -> Figure:
+    """Draw each op's attained FLOP/s over its arithmetic intensity, under the ceilings of its device.
+
+    One panel per deployment; solid ceilings are the data sheet's peaks, dashed ones what kernels achieve of them.
+    """
+    panels: dict[str, list[Estimate]] = {}
+    for each in estimates:
+        panels.setdefault(f"{each.deployment}, {each.deployment.engine.id}", []).append(each)
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(6.6 * columns + 2.6, 4.9 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    style = _Style.of(estimates)
+    for ax, (title, some) in zip(axes, panels.items(), strict=False):
+        points = [point for each in some for point in _points(each)]
+        for point in points:
+            style.draw(ax, point)
+        _ceilings(ax, some[0].deployment, points)
+        ax.set_title(title, fontsize=10.5)
+    for ax in axes[len(panels) :]:
+        ax.set_axis_off()
+    figure.legend(handles=style.legend(), loc="outside right center", fontsize=8.5, frameon=False)
+    return figure
+
+
+class _Point(NamedTuple):
+    phase: str
+    op: str
+    batch: Batch
+    intensity: float
+    flops_per_s: float
+
+
+def _points(each: Estimate) -> Iterator[_Point]:
+    for name, phase in zip(COLOURS, (each.prefill, each.decode), strict=True):
+        for op in phase.ops:
+            if op.cost.flops and op.cost.moved_bytes:  # prompts' attention is given no bytes, so no intensity
+                flops, moved, seconds = (float(part) for part in (op.cost.flops, op.cost.moved_bytes, op.cost.seconds))
+                yield _Point(name, op.cost.name, each.batch, flops / moved, flops / seconds)
+
+
+class _Style(NamedTuple):
+    """The colour is the phase, the marker the op, darkness and size the batch."""
+
+    markers: dict[str, str]
+    weights: dict[Batch, float]  # 0 to 1
+
+    @classmethod
+    def of(cls, estimates: Sequence[Estimate]) -> Self:
+        names = dict.fromkeys(point.op for each in estimates for point in _points(each))
+        batches = sorted({each.batch for each in estimates}, key=lambda batch: (batch.size, batch.prompt_tokens))
+        weights = np.linspace(0.0, 1.0, len(batches)) if len(batches) > 1 else np.ones(1)
+        markers = {name: MARKERS[place % len(MARKERS)] for place, name in enumerate(names)}
+        return cls(markers, dict(zip(batches, map(float, weights), strict=True)))
+
+    def draw(self, ax: Axes, point: _Point) -> None:
+        weight = self.weights[point.batch]
+        ax.plot(
+            point.intensity,
+            point.flops_per_s,
+            self.markers[point.op],
+            color=COLOURS[point.phase],
+            alpha=0.4 + 0.6 * weight,
+            markersize=5.5 + 2.5 * weight,
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+        )
+
+    def legend(self) -> list[Line2D]:
+        def entry(label: str, colour: str, marker: str, weight: float = 1.0) -> Line2D:
+            size, alpha = 5.5 + 2.5 * weight, 0.4 + 0.6 * weight
+            return Line2D([], [], color=colour, marker=marker, ls="", label=label, markersize=size, alpha=alpha)
+
+        gap = Line2D([], [], ls="", label=" ")
+        lines = [
+            Line2D([], [], color=INK, lw=1.4, label="data-sheet peaks"),
+            Line2D([], [], color=INK, lw=1.1, ls=DASHES, label="achievable"),
+        ]
+        phases = [entry(phase, colour, "o") for phase, colour in COLOURS.items()]
+        ops = [entry(name, GREY, marker) for name, marker in self.markers.items()]
+        sizes = [
+            entry(f"batch {batch.size} x {batch.prompt_tokens:,} tokens", GREY, "o", weight)
+            for batch, weight in self.weights.items()
+        ]
+        return [*lines, gap, *phases, gap, *ops, *([gap, *sizes] if len(sizes) > 1 else [])]
+
+
+def _ceilings(ax: Axes, deployment: Deployment, points: Sequence[_Point]) -> None:
+    """Draw the roof of every number format that the deployment multiplies in, over the intensities on show."""
+    hardware, kernels = deployment.hardware, deployment.engine.kernels_on(deployment.hardware)
+    rates, width = Rates(hardware, kernels), float(hardware.memory_bytes_per_s)
+    by_experts = sorted((op for op in deployment.ops if op.rate == "gemm"), key=lambda op: op.experts is None)
+    products = {op.format: op for op in by_experts}  # of a format, a plain product where there is one
+    highest = max(rates.peak(each)[1] for each in products)
+    intensities = [point.intensity for point in points]
+    x = np.geomspace(0.5 * min(intensities), 3 * max(*intensities, highest / width), 400)
+    for each, op in products.items():
+        name, peak = rates.peak(each)
+        reached = rates.achieved(name, op)
+        ax.plot(x, np.minimum(peak, width * x), color=INK, lw=1.4, zorder=1)
+        roof = np.minimum(reached.compute * peak, reached.memory * width * x)
+        ax.plot(x, roof, color=INK, lw=1.1, ls=DASHES, zorder=1)
+        _label(ax, f"{name} {scaled(peak, 'FLOP/s')}", (float(x[-1]), peak), (-4, 3))
+    below_ridge = float(x[0] ** 0.3 * (highest / width) ** 0.7)
+    _label(ax, f"memory {scaled(width, 'B/s')}", (below_ridge, width * below_ridge), (-6, 4))
+    ax.set(xscale="log", yscale="log", xlim=(x[0], x[-1]))
+    ax.set_ylim(0.4 * min(point.flops_per_s for point in points), 2.5 * highest)
+    ax.set_xlabel("arithmetic intensity, FLOP per byte moved")
+    ax.set_ylabel("attained by one device, FLOP/s")
+    ax.grid(True, which="major", color="#e2e2e2", lw=0.6)
+    ax.set_axisbelow(True)
+
+
+def _label(ax: Axes, text: str, at: tuple[float, float], offset: tuple[int, int]) -> None:
+    """Write above and left of a point, on white."""
+    white = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
+    ax.annotate(
+        text, at, offset, textcoords="offset points", ha="right", va="bottom", fontsize=8.5, color=INK, bbox=white
+    )

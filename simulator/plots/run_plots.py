@@ -1,0 +1,111 @@
+"""A figure of one run: what it held and did over time, what bound it, and where the requests' time went."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simulator.reports.latency_breakdown import PARTS, Explanation
+from simulator.reports.timeline import RESOURCES, Timeline
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREY = "#4c72b0", "#dd8452", "#666666"
+BOUND = {"compute": "#d95f02", "memory": "#4c72b0", "link": "#7570b3", "overhead": "#a6a6a6", "idle": "#efefef"}
+PART_COLOURS = dict(
+    zip(PARTS, ("#8c8c8c", "#c7c7c7", "#c44e52", "#d95f02", "#f2b27a", "#8172b3", "#4c72b0"), strict=True)
+)
+
+
+def run_figure(title: str, over_time: Timeline, explained: Explanation) -> "Figure":
+    """Draw a run over time on the left, and the split of TTFT and E2EL on the right."""
+    import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
+    from matplotlib.ticker import StrMethodFormatter  # noqa: PLC0415
+
+    figure = plt.figure(figsize=(12.5, 8.4), layout="constrained")
+    grid = figure.add_gridspec(1, 2, width_ratios=(2.1, 1))
+    left, right = figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
+    panels = left.subplots(4, 1, sharex=True)
+    _held(panels[0], over_time)
+    _usage(panels[1], over_time)
+    _rates(panels[2], over_time)
+    _bound(panels[3], over_time)
+    panels[3].set_xlabel("time [s]")
+    bars = right.subplots(2, 1)
+    for axes, metric in zip(bars, ("ttft", "e2el"), strict=True):
+        _split(axes, explained, metric)
+    right.legend(*bars[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9, frameon=False)
+    for axes in (*panels, *bars):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    for axes in panels:
+        axes.margins(x=0)
+    figure.suptitle(title, fontsize=11, wrap=True)
+    return figure
+
+
+def _legend(axes: "Axes") -> None:
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 0.97), fontsize=9, ncols=5, frameon=False, borderpad=0.2)
+
+
+def _step(axes: "Axes", over_time: Timeline, values: "np.typing.NDArray[np.float64]", colour: str, label: str) -> None:
+    axes.stairs(values, over_time.edges_s, color=colour, linewidth=1.3, label=label)
+
+
+def _held(axes: "Axes", over_time: Timeline) -> None:
+    _step(axes, over_time, over_time.columns["vllm:num_requests_running"], BLUE, "running")
+    _step(axes, over_time, over_time.columns["vllm:num_requests_waiting"], ORANGE, "waiting")
+    axes.set(ylabel="requests")
+    axes.set_ylim(bottom=0)
+    _legend(axes)
+
+
+def _usage(axes: "Axes", over_time: Timeline) -> None:
+    _step(axes, over_time, over_time.columns["vllm:kv_cache_usage_perc"], BLUE, "KV cache used")
+    put_back = np.diff(over_time.columns["vllm:num_preemptions"], prepend=0.0)
+    axes.set(ylabel="KV cache used, share", ylim=(0, 1.05))
+    if put_back.any():
+        twin = axes.twinx()
+        _step(twin, over_time, put_back, ORANGE, "preemptions")
+        twin.set_ylabel(f"preemptions in {over_time.edges_s[1] - over_time.edges_s[0]:.2g} s", color=ORANGE)
+        twin.set_ylim(bottom=0)
+        twin.spines["top"].set_visible(False)
+
+
+def _rates(axes: "Axes", over_time: Timeline) -> None:
+    spans_s = np.diff(over_time.edges_s)
+    for name, colour, label in (
+        ("vllm:prompt_tokens", ORANGE, "prompt"),
+        ("vllm:generation_tokens", BLUE, "generation"),
+    ):
+        _step(axes, over_time, np.diff(over_time.columns[name], prepend=0.0) / spans_s, colour, label)
+    axes.set(ylabel="tokens/s")
+    axes.set_ylim(bottom=0)
+    _legend(axes)
+
+
+def _bound(axes: "Axes", over_time: Timeline) -> None:
+    below = np.zeros(len(over_time))
+    for name in (*RESOURCES, "idle"):
+        above = below + over_time.columns[f"{name}_share"]
+        if (above > below).any():
+            axes.stairs(above, over_time.edges_s, baseline=below, fill=True, color=BOUND[name], label=name)
+        below = above
+    axes.set(ylabel="bound by, share of time", ylim=(0, 1.0))
+    _legend(axes)
+
+
+def _split(axes: "Axes", explained: Explanation, metric: str) -> None:
+    columns = [explained.mean_s(metric), explained.p95_s(metric)]
+    below = np.zeros(2)
+    for part, colour in PART_COLOURS.items():
+        height = np.array([column[part] for column in columns])
+        if explained.split.of("e2el")[part].any():
+            axes.bar((0, 1), height, 0.6, bottom=below, color=colour, label=part)
+        below += height
+    for place, total in enumerate(below):
+        axes.annotate(f"{total:.3g} s", (place, total), (0, 3), textcoords="offset points", ha="center", fontsize=9)
+    axes.set_xticks((0, 1), ("mean", "request at p95"))
+    axes.set(ylabel=f"{metric.upper()} [s]")
+    axes.margins(x=0.2, y=0.12)

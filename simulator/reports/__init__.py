@@ -1,0 +1,1 @@
+"""Runs to numbers: latency percentiles, SLOs, breakdowns, timelines, intervals, provenance."""

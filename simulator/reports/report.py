@@ -1,0 +1,299 @@
+"""From a run to numbers: latencies with confidence intervals, throughput, goodput, SLO attainment, what was used."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.reports.batch_means import QUANTILES, Floats, Statistic, statistic, warm_up
+from simulator.reports.slo import Slo
+from simulator.simulation.engine_loop import Run
+
+ROUNDING_S = 1e-9  # of sums of seconds, below any step
+GROWING = ("ttft", "e2el", "queue")  # with the queue; TPOT and ITL of a full engine settle
+
+
+def latencies_s(
+    arrival_s: Floats, first_s: Floats, last_s: Floats, outputs: npt.NDArray[np.int64]
+) -> dict[str, Floats]:
+    """Return TTFT, TPOT = (E2EL - TTFT) / (n - 1) and E2EL of requests; one of a single token has no TPOT: NaN.
+
+    >>> latencies_s(np.array([1.0]), np.array([1.5]), np.array([2.5]), np.array([11]))["tpot"]
+    array([0.1])
+    """
+    gaps = np.where(outputs > 1, outputs - 1, 1)
+    tpot = np.where(outputs > 1, (last_s - first_s) / gaps, np.nan)
+    return {"ttft": first_s - arrival_s, "tpot": tpot, "e2el": last_s - arrival_s}
+
+
+def gaps_of_steps(run: Run, since_s: float) -> tuple[Floats, Floats]:
+    """Return the gaps before the tokens of decode steps from a moment on, in seconds, and how many sequences have each.
+
+    A sequence waits from the decode step before, or from its first token, through the steps of prompts between. Where
+    several steps run at once (pipelines, fleets), or sequences were put back, a gap is the step's own seconds. Gaps are
+    those of the engine: what a front end delays (Limits.stream_s) is in TTFT and TPOT alone.
+    """
+    steps = run.steps[run.steps.decodes > 0]
+    if run.engines > 1 or run.preemptions.any() or not len(steps):
+        kept = steps[steps.start_s >= since_s]
+        return kept.seconds.copy(), kept.decodes.astype(np.float64)
+    ends_s = steps.start_s + steps.seconds
+    gaps = np.diff(ends_s, prepend=steps.start_s[0])
+    first_s = run.first_token_s[run.requests.output_tokens > 1]
+    joined = np.searchsorted(steps.start_s, first_s - ROUNDING_S)  # the decode step after each first token
+    first_s, joined = first_s[joined < len(steps)], joined[joined < len(steps)]
+    stayed = np.maximum(steps.decodes - np.bincount(joined, minlength=len(steps)), 0).astype(np.float64)
+    kept, new = steps.start_s >= since_s, steps.start_s[joined] >= since_s
+    gaps = np.concatenate([gaps[kept], (ends_s[joined] - first_s)[new]])
+    return gaps, np.concatenate([stayed[kept], np.ones(int(new.sum()))])
+
+
+@dataclass(frozen=True)
+class Report:
+    """A run's numbers. The first `skipped` requests are left out of latencies and rates, and this is said.
+
+    `request_s` is the engine's own time outside the steps, for any request or for each, `network_s` the round trip;
+    every latency from the sending includes both. `steady`: the users go on like this; a replayed trace has an end.
+    """
+
+    run: Run
+    slo: Slo
+    skipped: int
+    request_s: Floats | float = 0.0
+    network_s: float = 0.0
+    steady: bool = True
+
+    @cached_property
+    def _kept(self) -> slice:
+        return slice(self.skipped, None)
+
+    @property
+    def latencies_s(self) -> dict[str, Floats]:
+        """One value per request: TTFT, TPOT, E2EL as users see them, queue time."""
+        run, kept = self.run, self._kept
+        arrival_s, outputs = run.requests.arrival_s[kept], run.requests.output_tokens[kept]
+        found = latencies_s(arrival_s, run.first_token_s[kept], run.finished_s[kept], outputs)
+        for name in ("ttft", "e2el"):
+            found[name] += np.broadcast_to(self.request_s, len(run.requests))[kept] + self.network_s
+        return found | {"queue": run.scheduled_s[kept] - arrival_s}
+
+    @cached_property
+    def metrics(self) -> dict[str, Statistic]:
+        """Statistics of TTFT, TPOT, ITL, E2EL and queue time, in the order of vLLM's table."""
+        latencies = self.latencies_s
+        tpot = latencies["tpot"]
+        found = {"ttft": statistic(latencies["ttft"]), "tpot": statistic(tpot[~np.isnan(tpot)])}
+        found["itl"] = self._gaps()
+        return found | {name: statistic(latencies[name]) for name in ("e2el", "queue")}
+
+    def _gaps(self) -> Statistic:
+        """Pool the gaps between tokens over requests, each decode step being one for each sequence in it.
+
+        A gap that a preemption widened is counted at its mean per preempted request.
+        """
+        run = self.run
+        stalls = run.preemptions > 0
+        gaps, weights = gaps_of_steps(run, float(run.requests.arrival_s[self.skipped]))
+        gaps = np.concatenate([gaps, run.stalled_s[stalls] / run.preemptions[stalls]])
+        weights = np.concatenate([weights, run.preemptions[stalls].astype(np.float64)])
+        if not weights.sum():
+            return statistic(np.empty(0))
+        order = np.argsort(gaps, kind="stable")
+        below = np.cumsum(weights[order])
+        values = {"mean": float(np.average(gaps, weights=weights))}
+        for name, share in QUANTILES.items():
+            values[name] = float(gaps[order][np.searchsorted(below, share * below[-1])])
+        spread = float(np.sqrt(np.average((gaps - values["mean"]) ** 2, weights=weights)))
+        return Statistic(values, dict.fromkeys(values, float("nan")), spread, int(below[-1]))
+
+    @cached_property
+    def within(self) -> dict[str, float]:
+        """Share of requests that keep each bound, and all of them ("all"); one-token requests keep any TPOT."""
+        latencies = self.latencies_s
+        kept = {name: ~(latencies[name] > bound_s) for name, bound_s in self.slo.bounds_s.items()}
+        everyone = np.ones(len(latencies["ttft"]), bool)
+        for each in kept.values():
+            everyone &= each
+        return {name: float(each.mean()) for name, each in kept.items()} | {"all": float(everyone.mean())}
+
+    @property
+    def meets_slo(self) -> bool:
+        """Whether the demanded share of requests keeps every bound and no queue grows without end."""
+        return self.within["all"] >= self.slo.share and not self.overloaded
+
+    @property
+    def duration_s(self) -> float:
+        """From the first counted arrival to the end of the last step, or until users have all that it made."""
+        end_s = max(self.run.end_s, float(np.nanmax(self.run.finished_s, initial=0.0)))
+        return end_s - float(self.run.requests.arrival_s[self.skipped])
+
+    @property
+    def completed(self) -> int:
+        """Requests counted."""
+        return len(self.run.requests) - self.skipped
+
+    @property
+    def input_tokens(self) -> int:
+        """Prompt tokens of the counted requests."""
+        return int(self.run.requests.prompt_tokens[self._kept].sum())
+
+    @property
+    def output_tokens(self) -> int:
+        """Generated tokens of the counted requests."""
+        return int(self.run.requests.output_tokens[self._kept].sum())
+
+    @property
+    def requests_per_s(self) -> float:
+        """Completed requests over the duration."""
+        return self.completed / self.duration_s
+
+    @property
+    def output_tokens_per_s(self) -> float:
+        """Generated tokens over the duration."""
+        return self.output_tokens / self.duration_s
+
+    @property
+    def total_tokens_per_s(self) -> float:
+        """Prompt and generated tokens over the duration."""
+        return (self.input_tokens + self.output_tokens) / self.duration_s
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the time in which a step ran."""
+        return min(1.0, self.run.busy_s / (self.run.end_s * self.run.engines)) if self.run.end_s else 0.0
+
+    @property
+    def prompt_share(self) -> float:
+        """Share of the busy time that prompts took: what they added to steps of decodes alone."""
+        return float(self.run.steps.prompt_s.sum()) / self.run.busy_s if self.run.busy_s else 0.0
+
+    @property
+    def cache_use(self) -> tuple[float, float]:
+        """Mean (over time) and peak share of the cache blocks that were held."""
+        steps = self.run.steps
+        mean = float(np.average(steps.blocks, weights=steps.seconds)) if self.run.busy_s else 0.0
+        return mean / self.run.limits.num_blocks, float(steps.blocks.max(initial=0)) / self.run.limits.num_blocks
+
+    @property
+    def cache_waste(self) -> float | None:
+        """Share of the held cache, over busy time, without a token in it; None where layers with a window hold less."""
+        steps, limits = self.run.steps, self.run.limits
+        held = float((steps.blocks * steps.seconds).sum()) * limits.block_size
+        if limits.window_groups or not held:
+            return None
+        return 1 - limits.full_groups * float((steps.cached_tokens * steps.seconds).sum()) / held
+
+    @property
+    def prefix_hit_rate(self) -> float:
+        """Share of the counted prompts' tokens that were in the prefix cache."""
+        return float(self.run.hit_tokens[self._kept].sum()) / self.input_tokens
+
+    @property
+    def mean_running(self) -> float:
+        """Sequences in a step, averaged over busy time."""
+        return float(np.average(self.run.steps.running, weights=self.run.steps.seconds)) if self.run.busy_s else 0.0
+
+    @cached_property
+    def queue_growth_per_s(self) -> float:
+        """Requests per second by which the queue grew over the second half of the arrivals; 0 in a closed loop."""
+        begin_s, end_s = self._second_half_s
+        if self.run.requests.concurrency or end_s <= begin_s:
+            return 0.0
+        return float(np.diff(self._queue(np.array([begin_s, end_s])))[0]) / (end_s - begin_s)
+
+    def _queue(self, times_s: Floats, since_s: float = 0.0) -> npt.NDArray[np.int64]:
+        """Count the requests that arrived at least `since_s` before some times and had not been admitted by them."""
+        arrived = np.searchsorted(self.run.requests.arrival_s, times_s - since_s, side="right")
+        return arrived - np.searchsorted(self._admitted_s, times_s, side="right")
+
+    @cached_property
+    def _admitted_s(self) -> Floats:
+        return np.sort(self.run.scheduled_s)
+
+    @property
+    def _second_half_s(self) -> tuple[float, float]:
+        arrival_s = self.run.requests.arrival_s
+        return float(arrival_s[len(arrival_s) // 2]), float(arrival_s[-1])
+
+    @cached_property
+    def overloaded(self) -> bool:
+        """Whether the queue grew by more than 2 % of the arrivals in their second half, and was never empty in it.
+
+        A queue of a stable system grows for a while too, but it empties. A run too short to fill the engine says
+        nothing: it is not called overloaded.
+        """
+        begin_s, end_s = self._second_half_s
+        if self.queue_growth_per_s * (end_s - begin_s) <= max(0.01 * len(self.run.requests), 10.0):
+            return False
+        steps = self.run.steps[(self.run.steps.start_s >= begin_s) & (self.run.steps.start_s <= end_s)]
+        return bool((self._queue(steps.start_s, steps.seconds.max(initial=0.0)) > 0).all())  # a step's wait is none
+
+    @property
+    def endless(self) -> bool:
+        """Whether latencies depend on how long one looks: then they have no mean and no percentiles."""
+        return self.overloaded and self.steady
+
+    def as_vllm(self) -> dict[str, Any]:
+        """Return the keys of `vllm bench serve --save-result` (milliseconds) and, beside them, our own."""
+        mean_use, peak_use = self.cache_use
+        told = bool(self.slo.bounds_s) and not self.endless
+        result: dict[str, Any] = {
+            "duration": self.duration_s,
+            "completed": self.completed,
+            "failed": 0,
+            "total_input_tokens": self.input_tokens,
+            "total_output_tokens": self.output_tokens,
+            "request_throughput": self.requests_per_s,
+            "request_goodput": self.requests_per_s * self.within["all"] if told else None,
+            "output_throughput": self.output_tokens_per_s,
+            "total_token_throughput": self.total_tokens_per_s,
+            "max_concurrent_requests": int((self.run.steps.running + self.run.steps.waiting).max(initial=0)),
+        }
+        for name, stat in self.metrics.items():
+            unknown = self.endless and name in GROWING
+            for measure, value in stat.values.items():
+                half_width = stat.half_widths[measure]
+                result[f"{measure}_{name}_ms"] = None if unknown else _number(value * 1e3)
+                result[f"{measure}_{name}_ms_half_width"] = None if unknown else _number(half_width * 1e3)
+            result[f"std_{name}_ms"] = None if unknown else _number(stat.std * 1e3)
+        return result | {
+            "slo_attainment": self.within["all"] if told else None,
+            **{f"slo_attainment_{name}": self.within[name] if told else None for name in self.slo.bounds_s},
+            "warm_up_requests": self.skipped,
+            "overloaded": self.overloaded,
+            "queue_growth_per_s": self.queue_growth_per_s,
+            "mean_num_requests_running": self.mean_running,
+            "mean_kv_cache_usage": mean_use,
+            "peak_kv_cache_usage": peak_use,
+            "kv_cache_waste": self.cache_waste,
+            "prefix_cache_hit_rate": self.prefix_hit_rate,
+            "num_preemptions": int(self.run.preemptions.sum()),
+            "utilisation": self.utilisation,
+            "prompt_share": self.prompt_share,
+        }
+
+
+def _number(value: float) -> float | None:
+    """JSON has no NaN."""
+    return None if np.isnan(value) else float(value)
+
+
+def summarize(
+    run: Run,
+    slo: Slo | None = None,
+    *,
+    steady: bool = True,
+    request_s: Floats | float = 0.0,
+    network_s: float = 0.0,
+) -> Report:
+    """Summarise a run; `steady` drops the warm-up of a process that has a steady state.
+
+    A replayed trace has none, nor has a queue that grows: what arrives late is served much later, so a rate without the
+    first requests would count the time that others take.
+    """
+    whole = Report(run, slo or Slo(), 0, request_s, network_s, steady)
+    if not steady or whole.overloaded:
+        return whole
+    return replace(whole, skipped=warm_up(run.finished_s - run.requests.arrival_s))

@@ -1,0 +1,122 @@
+"""From a batch to the seconds of a step: the sum of its ops and of the host's time; tabulated for the event loop."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.engines.kernel_rules import CAPTURED_TOKENS, Kernels, Overheads
+from simulator.hardware.hardware import Hardware
+from simulator.models.operations import Array, Counts, Op
+from simulator.roofline.roofline import Cost, Rates
+
+
+class StepTable(NamedTuple):
+    """A step model tabulated for the event loop.
+
+    seconds = max(least_s, prompt_least_s where the host launches prompts, token_s[T] + logit_s[n] + draft_s[decodes]
+    + slopes . attention counts + loaded_s x tokens from the host).
+    """
+
+    token_s: npt.NDArray[np.float64]
+    logit_s: npt.NDArray[np.float64]
+    slopes: npt.NDArray[np.float64]
+    draft_s: npt.NDArray[np.float64] = np.zeros(1)
+    loaded_s: float = 0.0
+    least_s: float = 0.0
+    prompt_least_s: float = 0.0
+
+
+SLOPES = ("decode_reads", "decode_reads_windowed", "prefill_tokens", "prefill_pairs", "prefill_pairs_windowed")
+
+
+@dataclass(frozen=True)
+class StepModel:
+    """Seconds of one engine step, as the sum of its ops, of what drafts for it, and the engine's host time."""
+
+    ops: tuple[Op, ...]
+    hardware: Hardware
+    overheads: Overheads
+    light: bool = False
+    kernels: Kernels | None = None
+    draft_ops: tuple[Op, ...] = ()  # of one sequential step of what drafts
+    draft_tokens: int = 0
+    micro_batch_tokens: int = 0  # a step runs in parts of so many tokens, one after the other; 0: in one
+    loaded_token_s: float = 0.0  # to bring the cache of a token back from the host
+    host_cost: Callable[[Op, Counts], Cost] | None = None  # of ops that lie on the host
+    context_tokens: int = CAPTURED_TOKENS  # of one sequence at most
+    least_s: float = 0.0  # of a step: what the host takes to launch it (Kernels.layer_launches)
+    prompt_least_s: float = 0.0  # of a step with prompts (Kernels.prompt_launch_s)
+    graph_tokens: int = 0  # of a step with prompts that a captured graph launches, at most
+
+    @cached_property
+    def _rates(self) -> Rates:
+        return Rates(self.hardware, self.kernels, light=self.light, context_tokens=self.context_tokens)
+
+    def explain(self, counts: Counts) -> list[Cost]:
+        """Return one row per op, in the order of execution, and one for the engine's host time."""
+        costs = [*(self._cost(op, counts) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
+        host_s = 0.0 if self.light else self.overheads.host_s(counts)
+        by_host = (counts.prefill_tokens > 0) & (counts.tokens > self.graph_tokens)
+        least_s = np.maximum(self.least_s, by_host * self.prompt_least_s) * counts.steps
+        host_s = np.maximum(host_s, least_s - sum((cost.seconds for cost in costs), start=0.0))
+        return [*costs, Cost("engine host time", 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, host_s, host_s)]
+
+    def _cost(self, op: Op, counts: Counts) -> Cost:
+        """Return the cost of an op, of all micro-batches together; attention is a sum over sequences either way."""
+        cost = self.host_cost if op.on_host and self.host_cost else self._rates.cost
+        size = self.micro_batch_tokens
+        by_token = op.flops.tokens or op.activation_bytes.tokens or op.link_bytes.tokens
+        if not size or not by_token or np.max(counts.tokens) <= size:
+            return cost(op, counts)
+        full, rest = np.divmod(counts.tokens, size)
+        one = cost(op, Counts(steps=1.0, tokens=float(size)))
+        last = cost(op, Counts(steps=np.where(rest > 0, counts.steps, 0.0), tokens=rest))
+        return Cost(op.name, *(full * each + left for each, left in zip(one[1:], last[1:], strict=True)))
+
+    def _drafting(self, op: Op, counts: Counts) -> Cost:
+        """Return an op of the draft: a pass per draft token over the decodes, the prompts at a large step's rate."""
+        decodes = (counts.tokens - counts.prefill_tokens) / (1.0 + self.draft_tokens)
+        reads = counts.decode_reads, counts.decode_reads_windowed
+        each = self._rates.cost(op, Counts(np.minimum(decodes, 1.0), decodes, decodes, *reads))
+        prompts = counts._replace(steps=0.0, tokens=counts.prefill_tokens, logits=0.0, decode_reads=0.0)
+        once = self._rates.cost(replace(op, expert_bytes=0.0), prompts._replace(decode_reads_windowed=0.0))
+        both = zip(each[1:], once[1:], strict=True)
+        return Cost(f"draft: {op.name}", *(self.draft_tokens * first + second for first, second in both))
+
+    def seconds(self, counts: Counts) -> Array:
+        """Return the seconds of a step."""
+        return sum((cost.seconds for cost in self.explain(counts)), start=0.0)
+
+    def table(self, max_tokens: int, max_sequences: int) -> StepTable:
+        """Tabulate what depends on tokens alone and on sequences alone; the rest is linear."""
+        tokens = np.arange(max_tokens + 1, dtype=np.float64)
+        sequences = np.arange(max_sequences + 1, dtype=np.float64)
+        logits = np.arange(max_sequences * (1 + self.draft_tokens) + 1, dtype=np.float64)
+        by_sequence = [op for op in self.ops if op.flops.logits or op.activation_bytes.logits or op.link_bytes.logits]
+        by_token = [op for op in self.ops if op not in by_sequence]
+        token_s = self._only(by_token).seconds(Counts(steps=np.ones_like(tokens), tokens=tokens))
+        logit_s = self._only(by_sequence).seconds(Counts(steps=np.ones_like(logits), logits=logits))
+        draft_s = self._drafting_s(Counts(tokens=sequences * (1.0 + self.draft_tokens))) + np.zeros_like(sequences)
+        ones = Counts(**dict(zip(SLOPES, np.eye(len(SLOPES) + 1)[:-1], strict=True)))  # the last has none of them
+        slopes = np.broadcast_to(self._only(self.ops).seconds(ones), len(SLOPES) + 1)
+        units = [Counts(tokens=float(name == "prefill_tokens"))._replace(**{name: 1.0}) for name in SLOPES]
+        drafting = [float(self._drafting_s(each)) for each in units]
+        return StepTable(
+            np.ascontiguousarray(token_s - (0.0 if self.light else self.overheads.step_s), dtype=np.float64),
+            np.ascontiguousarray(logit_s, dtype=np.float64),
+            slopes[:-1] - slopes[-1] + np.array(drafting),
+            draft_s,
+            self.loaded_token_s,
+            self.least_s,
+            self.prompt_least_s,
+        )
+
+    def _drafting_s(self, counts: Counts) -> Array:
+        return sum((self._drafting(op, counts).seconds for op in self.draft_ops), start=0.0)
+
+    def _only(self, ops: Sequence[Op]) -> "StepModel":
+        return replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, prompt_least_s=0.0)

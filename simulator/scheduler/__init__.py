@@ -1,0 +1,1 @@
+"""The scheduler of an engine, compiled: the same code drives the simulator and the reference engine."""

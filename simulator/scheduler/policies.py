@@ -1,0 +1,211 @@
+"""Every scheduling policy, compiled: who computes how many tokens in the next step.
+
+One `State` drives the simulator and the reference engine alike. `schedule` decides a step, something takes the time for
+it (a prediction or a forward pass), `complete` (completion.py) advances. The running list: first the sequences that
+decode, in order of their beginning to, then those whose prompt is still being computed, in order of admission. Rules:
+docs/serving-rules.md, docs/vllm-rules.md.
+"""
+
+import numpy as np
+
+from simulator.scheduler.jit import compiled, inlined
+from simulator.scheduler.prefix_cache import blocks_per_unit, hold, leading_run, shared_units
+from simulator.scheduler.state import PROMPTS_FIRST, STATIC, UNCACHED, State, blocks, whole_blocks
+from simulator.scheduler.transitions import begin_request, compute_prompt, make_room, preempt, promise, take
+
+
+@inlined
+def _decodes(s: State, now_s: float) -> None:
+    """Let every decoding sequence compute its next token; it may have to preempt for the block."""
+    book, limits, place = s.book[0], s.limits, -s.book[0].tick % s.limits.block_size
+    picky = limits.by_priority or limits.prefix_unit_tokens > 0  # who lacks a block decides what goes
+    if limits.draft_tokens > 0 or (picky and s.growth[place] > book.free_blocks):
+        _decode_one_by_one(s, now_s)
+        return
+    while s.growth[place] > book.free_blocks:  # the last gives way, whoever before it lacks the block
+        preempt(s, book.running - 1, False, now_s)
+    take(s, s.growth[place])
+    book.budget -= book.decoding
+    book.scheduled = book.decoding
+
+
+@compiled
+def _decode_one_by_one(s: State, now_s: float) -> None:
+    """Give each decoding sequence its blocks in order, those for draft tokens too, which it then keeps."""
+    book, new, j = s.book[0], 1 + s.limits.draft_tokens, 0
+    while j < book.decoding:
+        tokens, need, fits = s.slots[j].cached + book.tick, 0, True
+        room = s.slots[j].room if s.limits.draft_tokens > 0 else whole_blocks(s.limits, tokens)
+        if tokens + new > room:
+            need = blocks(s.limits, tokens + new) - blocks(s.limits, room)
+            room = whole_blocks(s.limits, tokens + new)
+        if need > book.free_blocks:
+            j, fits = make_room(s, j, need, now_s)
+        if fits:
+            take(s, need)
+            s.slots[j].room = room
+            book.budget -= new
+            book.scheduled += 1
+            j += 1
+
+
+@compiled
+def _most_new(s: State, lacking: int) -> int:
+    """Return how many of the tokens that a prompt lacks it may compute in this step."""
+    limits, book = s.limits, s.book[0]
+    if limits.long_prefill_tokens > 0 and limits.chunked_prefill and book.running + book.waiting > 1:
+        lacking = min(lacking, limits.long_prefill_tokens)
+    return min(lacking, book.budget)
+
+
+@compiled
+def _prompts_under_way(s: State, now_s: float) -> None:
+    """Give prompts that have begun their next tokens, in order of admission."""
+    book, limits, j = s.book[0], s.limits, s.book[0].decoding
+    while j < book.running:
+        past, request, fits = s.slots[j].cached, s.requests[s.slots[j].request], True
+        new = _most_new(s, request.prompt_tokens + request.emitted - past)
+        need = blocks(limits, past + new) - blocks(limits, past)
+        if need > book.free_blocks:
+            j, fits = make_room(s, j, need, now_s)
+        if fits:
+            take(s, need)
+            compute_prompt(s, j, new)
+            j += 1
+
+
+@compiled
+def _admit_head(s: State, now_s: float) -> bool:
+    """Admit the head of the queue if its tokens and blocks are there."""
+    book, limits, request = s.book[0], s.limits, s.requests[s.book[0].head]
+    known, past, units, saved = request.prompt_tokens + request.emitted, 0, 0, 0
+    if request.given:
+        past = request.prompt_tokens
+    elif limits.prefix_unit_tokens > 0:
+        units = leading_run(s, book.head, known)
+        past = units * limits.prefix_unit_tokens
+        saved = shared_units(s, book.head, units) * blocks_per_unit(s)
+    new = _most_new(s, known - past)
+    if not limits.chunked_prefill and new < known - past:
+        return False
+    if blocks(limits, known if limits.admit_full_prompt else past + new) - saved > book.free_blocks:
+        return False
+    if limits.admit_full_output:
+        if book.promised + promise(s, book.head) > limits.num_blocks:
+            return False
+        book.promised += promise(s, book.head)
+    if units > 0:
+        hold(s, book.head, units)
+    take(s, blocks(limits, past + new) - saved)
+    begin_request(s, past, units, new, now_s)
+    return True
+
+
+@inlined
+def _admissions(s: State, now_s: float) -> None:
+    """Admit from the head of the queue while tokens, places and blocks last."""
+    book, limits = s.book[0], s.limits
+    since, waiting = book.tick - book.admitted_tick, book.waiting
+    if book.running > 0 and (book.free_blocks < limits.least_free_blocks or since < limits.prompt_interval):
+        return
+    places = min(limits.max_num_seqs, limits.max_num_batched_tokens // (1 + limits.draft_tokens))
+    while book.budget > 0 and book.running < places and book.waiting > 0:
+        if not _admit_head(s, now_s):
+            break
+    if book.waiting < waiting:
+        book.admitted_tick = book.tick
+
+
+@inlined
+def _prompts(s: State, now_s: float, running: int) -> None:
+    """Compute prompts: those under way, and new ones unless something of so many running has been preempted."""
+    _prompts_under_way(s, now_s)
+    if s.book[0].running == running:
+        _admissions(s, now_s)
+
+
+@inlined
+def _continuous(s: State, now_s: float) -> None:
+    """VLLM V1: decodes first, then prompts under way, then the queue, within one budget of tokens."""
+    running = s.book[0].running
+    _decodes(s, now_s)
+    _prompts(s, now_s, running)
+
+
+@compiled
+def _prompts_first(s: State, now_s: float) -> None:
+    """SGLang and vLLM V0: steps of prompts alone while there are any that fit, then steps of decodes alone."""
+    book = s.book[0]
+    book.decode_now = 0
+    _prompts(s, now_s, book.running)
+    if book.scheduled == 0:
+        book.decode_now = 1
+        _decodes(s, now_s)
+
+
+@compiled
+def wake_s(s: State, now_s: float) -> float:
+    """Return when an engine that found nothing to do, though requests wait, is to be asked again; infinity: never."""
+    if s.limits.policy != STATIC or s.book[0].waiting == 0:
+        return np.inf
+    due_s = s.requests[s.book[0].head].arrival_s + s.limits.batch_wait_s
+    return due_s if due_s > now_s else np.inf
+
+
+@compiled
+def _is_due(s: State, now_s: float) -> bool:
+    """Whether an idle engine starts a static batch: enough requests, or one that has waited, or no more to come."""
+    book, limits = s.book[0], s.limits
+    if book.waiting >= min(limits.batch_size, limits.max_num_seqs) or book.last_call:
+        return True
+    return book.waiting > 0 and now_s >= s.requests[book.head].arrival_s + limits.batch_wait_s
+
+
+@compiled
+def _static(s: State, now_s: float) -> None:
+    """Fill an empty engine with a batch that keeps its slots and its reserved cache until its last token."""
+    book, limits = s.book[0], s.limits
+    book.scheduled = book.decoding
+    if book.decoding > 0 or not _is_due(s, now_s):
+        return
+    while book.running < limits.max_num_seqs and book.waiting > 0:
+        reserved = promise(s, book.head)
+        if reserved > book.free_blocks:
+            break
+        book.free_blocks -= reserved
+        begin_request(s, 0, 0, s.requests[book.head].prompt_tokens, now_s)
+
+
+@compiled
+def _uncached(s: State, now_s: float) -> None:
+    """Compute all tokens of one request again for each next one."""
+    book = s.book[0]
+    if book.running > 0:
+        request = s.requests[s.slots[0].request]
+        compute_prompt(s, 0, request.prompt_tokens + request.emitted)
+    elif book.waiting > 0:
+        begin_request(s, 0, 0, s.requests[book.head].prompt_tokens, now_s)
+
+
+@compiled
+def schedule(s: State, now_s: float) -> int:
+    """Decide the next step and return how many sequences take part; 0 means that there is nothing to do.
+
+    Slots below `book.decoding` compute their next token (and draft tokens) if `book.decode_now`, the others `chunk`
+    tokens of their prompt.
+    """
+    book = s.book[0]
+    book.prompt_tokens = book.prompt_pairs = book.prompt_pairs_windowed = book.loaded_tokens = book.scheduled = 0
+    book.budget = s.limits.max_num_batched_tokens
+    book.decode_now = 1
+    if s.limits.policy == STATIC:
+        _static(s, now_s)
+    elif s.limits.policy == PROMPTS_FIRST:
+        _prompts_first(s, now_s)
+    elif s.limits.policy == UNCACHED:
+        _uncached(s, now_s)
+    else:
+        _continuous(s, now_s)
+    if book.decoding == 0:
+        book.decode_now = 0
+    return book.scheduled

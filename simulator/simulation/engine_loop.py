@@ -1,0 +1,293 @@
+"""The event loop: arrivals, steps and completions of one engine, as two flat tables."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.errors import WorkloadError
+from simulator.roofline.step_model import StepTable
+from simulator.scheduler.completion import complete, show
+from simulator.scheduler.jit import compiled, inlined
+from simulator.scheduler.policies import schedule, wake_s
+from simulator.scheduler.prefix_cache import begin_with
+from simulator.scheduler.state import (
+    UNCACHED,
+    Floats,
+    Limits,
+    State,
+    Table,
+    engine_state,
+    new_engines,
+    new_requests,
+    unpacked,
+)
+from simulator.scheduler.waiting_queue import enqueue
+from simulator.workloads.workload import Requests
+
+STEP = np.dtype(
+    [
+        ("start_s", np.float64),
+        ("seconds", np.float64),
+        ("prompt_s", np.float64),  # of these, what its prompts add to a step of its decodes alone
+        ("decodes", np.int32),  # sequences that decode
+        ("prompts", np.int32),  # sequences that compute tokens of their prompt
+        ("prompt_tokens", np.int32),
+        ("running", np.int32),
+        ("waiting", np.int32),
+        ("blocks", np.int32),  # cache blocks held
+        ("cached_tokens", np.int32),  # tokens in these; blocks of shared tokens, and the tokens, count once
+        ("loaded_tokens", np.int32),  # tokens whose cache came back from the host's tier
+    ]
+)
+BURST = 65_536  # steps between two looks at the clock on the wall
+OUTCOMES = ("scheduled_s", "first_token_s", "finished_s", "stalled_s", "preemptions", "hit_tokens")  # of a request
+Progress = Callable[[int, int], None]
+Acceptance = Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What happened: one row per request and one per step, in seconds and tokens."""
+
+    limits: Limits
+    requests: Requests
+    scheduled_s: Floats
+    first_token_s: Floats
+    finished_s: Floats
+    stalled_s: Floats
+    preemptions: npt.NDArray[np.int64]
+    hit_tokens: npt.NDArray[np.int64]  # of each prompt, what the prefix cache had when it was first admitted
+    steps: Table
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds in which a step ran."""
+        return float(self.steps.seconds.sum())
+
+    @property
+    def engines(self) -> int:
+        """How many steps may run at once."""
+        return 1
+
+    @property
+    def end_s(self) -> float:
+        """The end of the last step."""
+        last = self.steps[-1] if len(self.steps) else None
+        return float(last.start_s + last.seconds) if last is not None else 0.0
+
+
+@compiled
+def step_seconds(s: State, table: StepTable) -> tuple[float, float]:
+    """Return how long the scheduled step takes, and how much of it its prompts add to one of its decodes alone."""
+    book, alone_s = s.book[0], _decode_seconds(s, table)
+    if book.prompt_tokens == 0:
+        return max(alone_s, table.least_s), 0.0
+    tokens = book.decoding * book.decode_now * (1 + s.limits.draft_tokens) + book.prompt_tokens
+    host_s = table.prompt_least_s if tokens > s.limits.graph_tokens else 0.0
+    seconds = max(alone_s + _prompt_seconds(s, table), table.least_s, host_s)
+    return seconds, seconds - (max(alone_s, table.least_s) if book.decode_now > 0 else 0.0)
+
+
+@compiled
+def _decode_seconds(s: State, table: StepTable) -> float:
+    """Return how long the scheduled step would take without its prompts, 0 where nothing decodes."""
+    book, drafts = s.book[0], s.limits.draft_tokens
+    if book.decode_now == 0:
+        return 0.0
+    ahead = book.tick + 1 + drafts
+    reads, windowed, new = book.base_sum + book.decoding * ahead, 0, book.decoding * (1 + drafts)
+    if s.limits.window > 0:
+        closed = book.decoding - book.open_reads
+        windowed = book.open_base_sum + book.open_reads * ahead + closed * (s.limits.window + drafts)
+    alone = table.token_s[new] + _look_up(table.logit_s, new)
+    if drafts > 0:
+        alone += table.draft_s[min(book.decoding, len(table.draft_s) - 1)]
+    return alone + table.slopes[0] * reads + table.slopes[1] * windowed
+
+
+@compiled
+def _prompt_seconds(s: State, table: StepTable) -> float:
+    """Return the work of the scheduled prompts beside the decodes: more tokens, more logits, attention over them."""
+    book = s.book[0]
+    decodes = book.decoding * book.decode_now
+    new = decodes * (1 + s.limits.draft_tokens)
+    added = _look_up(table.token_s, new + book.prompt_tokens)
+    added += _look_up(table.logit_s, new + book.scheduled - decodes)
+    if decodes > 0:
+        added -= table.token_s[new] + _look_up(table.logit_s, new)
+    added = (
+        added
+        + table.slopes[2] * book.prompt_tokens
+        + table.slopes[3] * book.prompt_pairs
+        + table.slopes[4] * book.prompt_pairs_windowed
+    )
+    return added + table.loaded_s * book.loaded_tokens if book.loaded_tokens > 0 else added
+
+
+@compiled
+def _look_up(seconds: Floats, count: int) -> float:
+    """Look up, and go on with the last slope: a static batch has more tokens, drafts more logits than are tabulated."""
+    last = len(seconds) - 1
+    if count <= last:
+        return seconds[count]
+    return seconds[last] + (count - last) * (seconds[last] - seconds[last - 1])
+
+
+@inlined
+def _arrive(s: State, seen_until_s: float) -> None:
+    """Let every request in that has arrived by a time."""
+    book = s.book[0]
+    while book.arrived < len(s.requests) and s.requests[book.arrived].arrival_s <= seen_until_s:
+        enqueue(s, book.arrived)
+        book.arrived += 1
+
+
+@inlined
+def _next_arrival_s(s: State) -> float:
+    """Return when the next request arrives; infinity where none is on its way."""
+    return s.requests[s.book[0].arrived].arrival_s if s.book[0].arrived < len(s.requests) else np.inf
+
+
+@inlined
+def begin(s: State, clock: Floats) -> int:
+    """Decide the next step at the time on the clock, after a jump to the next arrival where there is nothing to do.
+
+    `clock` is the time now, and the time up to which the scheduler has seen arrivals. Return how many sequences take
+    part; 0 when everything is done.
+    """
+    moment_s = clock[1]
+    while True:
+        _arrive(s, moment_s)
+        s.book[0].last_call = 1 if _next_arrival_s(s) == np.inf else 0
+        scheduled = schedule(s, clock[0])
+        if scheduled > 0:
+            return scheduled
+        moment_s = min(_next_arrival_s(s), wake_s(s, clock[0]))
+        if moment_s == np.inf:
+            return 0
+        moment_s = clock[0] = clock[1] = max(clock[0], moment_s)
+
+
+@inlined
+def end(s: State, clock: Floats, seconds: float) -> None:
+    """Complete the step that was begun, so many seconds after its start, and set the clock to its end."""
+    book, end_s = s.book[0], clock[0] + seconds
+    shown_s = show(s, end_s)
+    finished = complete(s, shown_s)
+    if book.released > 0:  # closed loop: each completion sends the next request
+        for request in range(book.released, min(book.released + finished, len(s.requests))):
+            s.requests[request].arrival_s = shown_s + s.limits.turnaround_s
+            if s.requests[request].given:
+                s.requests[request].first_token_s = s.requests[request].arrival_s
+        book.released += finished
+    clock[1] = clock[0] if s.limits.async_scheduling else end_s
+    clock[0] = end_s
+
+
+@inlined
+def cached_tokens(s: State) -> int:
+    """Return the tokens that the cache holds in the step that was scheduled, its own included, shared ones once."""
+    book = s.book[0]
+    if s.limits.policy == UNCACHED:
+        return 0
+    decoded = book.base_sum + book.unfinished * (book.tick + book.decode_now) + book.padding
+    shared = book.duplicates * s.limits.prefix_unit_tokens
+    return decoded + book.prompt_cached + book.prompt_tokens - shared
+
+
+@inlined
+def note(s: State, steps: npt.NDArray[np.void], index: int, start_s: float, seconds: float, prompt_s: float) -> None:
+    """Write down what the step that was begun consists of, and how long it takes."""
+    book, step = s.book[0], steps[index]
+    step.start_s = start_s
+    step.seconds = seconds
+    step.prompt_s = prompt_s
+    step.decodes = book.decoding * book.decode_now
+    step.prompts = book.scheduled - step.decodes
+    step.prompt_tokens = book.prompt_tokens
+    step.running = book.running
+    step.waiting = book.waiting
+    step.blocks = s.limits.num_blocks - book.free_blocks
+    step.cached_tokens = cached_tokens(s)
+    step.loaded_tokens = book.loaded_tokens
+
+
+@compiled
+def _burst(s: State, table: StepTable, clock: Floats, steps: npt.NDArray[np.void]) -> int:
+    """Run until the table of steps is full or nothing is left; return how many rows were filled."""
+    for index in range(len(steps)):
+        if begin(s, clock) == 0:
+            return index
+        seconds, prompt_s = step_seconds(s, table)
+        note(s, steps, index, clock[0], seconds, prompt_s)
+        end(s, clock, seconds)
+    return len(steps)
+
+
+def request_table(requests: Requests, unit_tokens: int) -> Table:
+    """Return the scheduler's table of a workload; in a closed loop all but the first requests are still to be sent."""
+    arrival_s = np.array(requests.arrival_s)
+    arrival_s[requests.concurrency or len(arrival_s) :] = np.inf
+    table = new_requests(arrival_s, requests.prompt_tokens, requests.output_tokens)
+    table.priority, table.given = requests.priority, requests.given
+    table.first_token_s[requests.given] = arrival_s[requests.given]
+    table.emitted = requests.given
+    if len(requests.prefixes):
+        table.first_unit, table.units = requests.prefixes.first, requests.prefixes.count
+    if unit_tokens:
+        most = (table.prompt_tokens + table.output_tokens - 1) // unit_tokens
+        table.units = np.minimum(table.units, most)
+    return table
+
+
+def opening(limits: Limits, requests: Requests, acceptance: Acceptance = ()) -> State:
+    """Return the state before the first step."""
+    table = request_table(requests, limits.prefix_unit_tokens)
+    state = engine_state(new_engines([(limits, tuple(acceptance))], table, requests.prefixes.ids), 0)
+    state.book[0].released = min(requests.concurrency, len(requests))
+    if limits.prefix_unit_tokens:
+        begin_with(state, requests.prefixes.ids[requests.prefixes.warm])
+    return state
+
+
+def closing(s: State, requests: Requests, steps: npt.NDArray[np.void]) -> Run:
+    """Return what happened, after the last step."""
+    columns = {name: np.ascontiguousarray(s.requests[name]) for name in OUTCOMES}
+    sent = replace(requests, arrival_s=s.requests.arrival_s)
+    return Run(limits=unpacked(s.limits), requests=sent, steps=steps.view(np.recarray), **columns)
+
+
+def stuck(left: int, requests: Requests) -> WorkloadError:
+    """Return the error of requests that no step can take."""
+    because = "a prompt, or what a preemption makes an engine compute again, is more than a step may compute"
+    remedy = "Raise max_num_batched_tokens, or choose a device with room for more cache"
+    return WorkloadError(f"{left} of {len(requests)} requests that wait for ever", because, remedy)
+
+
+def simulate(
+    limits: Limits,
+    table: StepTable,
+    requests: Requests,
+    progress: Progress | None = None,
+    acceptance: Acceptance = (),
+) -> Run:
+    """Run a workload to its end under an engine's limits, each step taking the time that the table says.
+
+    `progress` is called with (requests finished, all requests) after every burst of steps; `acceptance` are the
+    probabilities that the 1st, 2nd, ... draft token is accepted if all before it are. WorkloadError where requests wait
+    for ever; `refuse_endless` tells most before.
+    """
+    state, clock, bursts = opening(limits, requests, acceptance), np.zeros(2), []
+    while True:
+        steps = np.zeros(BURST, STEP).view(np.recarray)  # so that plain Python, too, reads fields as attributes
+        count = _burst(state, table, clock, steps)
+        bursts.append(steps if count == BURST else steps[:count].copy())
+        if progress is not None:
+            progress(int(state.book[0].finished), len(requests))
+        if count < BURST:
+            break
+    if left := len(requests) - int(state.book[0].finished):
+        raise stuck(left, requests)
+    return closing(state, requests, np.concatenate(bursts))

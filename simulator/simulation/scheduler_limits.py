@@ -1,0 +1,135 @@
+"""What the scheduler of a deployment may do, and which workloads it can take."""
+
+from math import ceil
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.deployment.deployment import Deployment
+from simulator.deployment.memory import MemoryPlan, memory_plan
+from simulator.deployment.memory_advice import refuse_misfit
+from simulator.errors import NotModelledError, WorkloadError
+from simulator.scheduler.state import (
+    CONTINUOUS,
+    MAX_DRAFT_TOKENS,
+    POLICIES,
+    STATIC,
+    UNCACHED,
+    Ints,
+    Limits,
+    most_blocks,
+)
+from simulator.workloads.workload import Requests
+
+
+def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
+    """Return what the scheduler may do with a workload; the units of a prefix cache are the workload's.
+
+    Raises DoesNotFitError where not even one short sequence fits, WorkloadError for a request that does not fit alone,
+    NotModelledError for an engine that schedules in a way that no policy here follows.
+    """
+    engine, plan = deployment.engine, memory_plan(deployment)
+    policy, unit_tokens = POLICIES[engine.policy], _unit_tokens(plan, requests)
+    _refuse_rules(deployment)
+    refuse_misfit(plan)
+    found = Limits(
+        policy=policy,
+        max_num_seqs=plan.max_num_seqs,
+        max_num_batched_tokens=deployment.max_num_batched_tokens,
+        num_blocks=plan.num_blocks,
+        block_size=plan.block_size,
+        admit_full_prompt=engine.admit_full_prompt,
+        async_scheduling=engine.async_scheduling and policy == CONTINUOUS,
+        window=deployment.model.window or 0,
+        full_groups=plan.groups.full,
+        window_groups=plan.groups.windowed,
+        window_blocks=plan.window_blocks,
+        admit_full_output=engine.admit_full_output,
+        prompt_interval=engine.prompt_interval,
+        least_free_blocks=ceil(engine.least_free_share * plan.num_blocks),
+        long_prefill_tokens=engine.long_prefill_tokens,
+        chunked_prefill=engine.chunked_prefill,
+        by_priority=engine.by_priority,
+        batch_size=int(engine.batch_size),
+        batch_wait_s=float(engine.batch_wait_s),
+        prefix_unit_tokens=unit_tokens,
+        host_units=plan.host_units(unit_tokens) if unit_tokens else 0,
+        draft_tokens=deployment.draft_tokens,
+        expected_acceptance=deployment.expected_acceptance,
+        graph_tokens=deployment.graph_tokens,
+        stream_s=float(engine.overheads.stream_s),
+        turnaround_s=float(engine.overheads.answer_s(requests.prompt_tokens.mean() if requests else 0.0)),
+    )
+    if requests is not None:
+        refuse_endless(found, requests, str(deployment))
+    return found
+
+
+def stages(deployment: Deployment, allowed: Limits) -> int:
+    """Return how many batches a copy works on at once: one per stage, but no more than there are reserved contexts."""
+    pp = deployment.layout.pp
+    return min(pp, allowed.num_blocks) if deployment.engine.is_reserved else pp
+
+
+def _refuse_rules(deployment: Deployment) -> None:
+    engine = deployment.engine
+    if POLICIES[engine.policy] in (STATIC, UNCACHED) and any(
+        (engine.long_prefill_tokens, engine.admit_full_output, engine.least_free_share, engine.prompt_interval)
+    ):
+        because = f"{engine.policy} batches compute whole prompts and reserve their output"
+        raise NotModelledError(f"{engine.id} with limits of other policies", because, "Leave these settings alone")
+    if deployment.draft_tokens > MAX_DRAFT_TOKENS:
+        because = f"{MAX_DRAFT_TOKENS} per step is the most that is simulated"
+        raise NotModelledError(f"{deployment.draft_tokens} draft tokens", because, "Give fewer")
+
+
+def _unit_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
+    """Return the tokens of a unit of the prefix cache, 0 without one."""
+    engine = plan.deployment.engine
+    if requests is None or not len(requests.prefixes) or not engine.prefix_caching:
+        return 0
+    if POLICIES[engine.policy] in (STATIC, UNCACHED):
+        return 0
+    if plan.state_bytes or not plan.groups.full:
+        given = f"{plan.deployment.model.id} with prefix caching"
+        lost = "recurrent states at the end" if plan.state_bytes else "windowed blocks"
+        raise NotModelledError(given, f"its {lost} of a prefix are not modelled", "Switch prefix_caching off")
+    unit_tokens = requests.prefixes.unit_tokens or plan.block_size
+    if unit_tokens % plan.block_size:
+        given = f"prefixes in units of {unit_tokens} tokens"
+        because = f"{engine.id} has blocks of {plan.block_size}, which do not divide them"
+        raise NotModelledError(given, because, "Switch prefix_caching off, or choose another block size")
+    return unit_tokens
+
+
+def refuse_too_long(plan: MemoryPlan, requests: Requests) -> None:
+    """Refuse a workload with a request longer than the model, the setting or a slot allows."""
+    totals = requests.prompt_tokens + requests.output_tokens
+    because = f"{plan.deployment} takes {plan.context_tokens:,} at most"
+    _refuse(totals, totals > plan.context_tokens, because, "Leave such requests out, or choose another model")
+
+
+def refuse_endless(allowed: Limits, requests: Requests, where: str) -> None:
+    """Refuse a workload with a request that would wait for ever, alone in an engine of these limits.
+
+    It needs more blocks than there are or, where prompts are not chunked, its prompt more tokens than a step computes.
+    (What is evicted is computed anew with its answer: a run in which that is too long ends with `simulate.stuck`.)
+    """
+    totals = requests.prompt_tokens + requests.output_tokens
+    if most_blocks(allowed, requests.max_total_tokens) > allowed.num_blocks:
+        needed = np.array([most_blocks(allowed, int(total)) for total in totals])
+        tokens = allowed.num_blocks // (allowed.full_groups + allowed.window_groups) * allowed.block_size
+        because = f"alone it needs more cache than {where} has, {allowed.num_blocks:,} blocks for {tokens:,} tokens"
+        _refuse(totals, needed > allowed.num_blocks, because, "Leave such requests out, or give more memory")
+    if not allowed.chunked_prefill and allowed.policy not in (STATIC, UNCACHED):
+        budget = allowed.max_num_batched_tokens
+        because = f"{where} computes whole prompts, in steps of {budget:,} tokens (max_num_batched_tokens)"
+        _refuse(totals, requests.prompt_tokens > budget, because, "Leave such requests out, or raise it")
+
+
+def _refuse(totals: Ints, refused: npt.NDArray[np.bool_], because: str, remedy: str) -> None:
+    if not refused.any():
+        return
+    row, count = int(refused.argmax()), int(refused.sum())
+    given, more = f"request {row} of {totals[row]:,} tokens", f"{count:,} of {len(totals):,} are too long"
+    raise WorkloadError(given, f"{because}; {more}", remedy)

@@ -1,0 +1,54 @@
+"""Conversations: turns that carry everything said before, one after the other, with time to think between them."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.errors import WorkloadError
+from simulator.simulation.clients import Clients
+from simulator.workloads.arrivals import ClosedLoop
+from simulator.workloads.shared_prefixes import Prefixes
+from simulator.workloads.workload import Requests, Workload
+
+UNIT_TOKENS = 64
+WIDEST = 2**32  # units of one session; ids of sessions do not meet
+
+
+def sessions(
+    workload: Workload, turns: int, think_s: float, clients: Clients | None = None, shared_tokens: int = 0
+) -> tuple[Requests, Clients]:
+    """Return a workload's requests as sessions of so many turns each, and the clients that send them.
+
+    Sessions begin as the workload's requests arrive, `turns` times more rarely, so that the requests per second stay.
+    A turn's prompt is the prompt and output of the turn before and a new prompt of the workload's lengths. All
+    sessions begin with the same `shared_tokens` (a system prompt, within their first prompt).
+
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> from simulator.workloads.arrivals import OpenLoop
+    >>> asked, who = sessions(Workload(OpenLoop(1.0), Independent(Fixed(100), Fixed(20)), 3), turns=3, think_s=5.0)
+    >>> asked.prompt_tokens, who.follows
+    (array([100, 220, 340]), array([-1,  0,  1]))
+    """
+    if turns < 1 or not think_s >= 0:
+        given = f"sessions of {turns} turns with {think_s:g} s to think"
+        raise WorkloadError(given, "a session has a turn, and time does not run back", "Give, say, 5 turns and 30 s")
+    if isinstance(workload.arrivals, ClosedLoop):
+        because = "a closed loop and sessions both say when a request is sent"
+        raise WorkloadError("sessions in a closed loop", because, "Give a rate")
+    count = -(-workload.request_count // turns)
+    drawn = replace(workload, request_count=count * turns).requests()
+    begins = replace(workload, request_count=count)
+    rate = getattr(begins.arrivals, "rate_per_s", 1.0)
+    arrival_s = np.repeat(begins.at_rate(rate / turns).requests().arrival_s, turns)
+    said = (drawn.prompt_tokens + drawn.output_tokens).reshape(count, turns)
+    before = np.cumsum(said, axis=1) - said
+    prompts = before.ravel() + drawn.prompt_tokens
+    rows = np.arange(count * turns)
+    follows = np.where(rows % turns > 0, rows - 1, -1)
+    units = (prompts + drawn.output_tokens) // UNIT_TOKENS
+    place = np.concatenate([np.arange(each) for each in units])
+    session = np.repeat(rows // turns + 1, units)
+    ids = np.where((place + 1) * UNIT_TOKENS <= shared_tokens, 0, session) * WIDEST + place
+    prefixes = Prefixes(ids, np.cumsum(units) - units, units, UNIT_TOKENS)
+    asked = Requests(arrival_s, prompts, drawn.output_tokens, prefixes=prefixes)
+    return asked, replace(clients or Clients(), follows=follows, think_s=np.full(len(rows), think_s))

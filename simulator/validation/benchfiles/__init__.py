@@ -1,0 +1,118 @@
+"""Result files of other tools, told apart by their content and turned into rows of measurements.
+
+    read_results(path, Stated(hardware="l40s", engine="vllm", tp=1))
+
+`vllm bench serve | latency | throughput`, SGLang's bench_serving, GuideLLM, AIPerf and GenAI-Perf, llama-bench, and
+tables of measurements. Formats and definitions: docs/measurements.md.
+"""
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from simulator.errors import InfercastError, ProfileError, reason
+from simulator.validation.benchfiles import aiperf, guidellm, llama_bench, serving
+from simulator.validation.benchfiles.rows import Cells, Stated, completed
+from simulator.validation.measurements import Measurement, measurement_of, read_measurements
+
+__all__ = ["Stated", "read_results"]
+
+
+class Tool(NamedTuple):
+    """One format: how to tell it, and what turns one of its documents into rows without the user's part."""
+
+    name: str
+    tells: Callable[[Mapping[str, Any]], bool]
+    rows: Callable[[Mapping[str, Any], Stated], Iterator[Cells]]
+
+
+TOOLS = (
+    Tool("SGLang's bench_serving", serving.is_sglang, serving.sglang),  # before the one it grew from
+    Tool("vllm bench serve", serving.is_serve, serving.serve),
+    Tool("vllm bench latency", serving.is_latency, serving.latency),
+    Tool("vllm bench throughput", serving.is_throughput, serving.throughput),
+    Tool("GuideLLM", guidellm.is_guidellm, guidellm.guidellm),
+    Tool("AIPerf or GenAI-Perf", aiperf.is_aiperf, aiperf.aiperf),
+    Tool("llama-bench", llama_bench.is_llama_bench, llama_bench.llama_bench),
+)
+
+
+def read_results(path: Path, stated: Stated) -> list[Measurement]:
+    """Read a file of any known format; `stated` says what it does not, and has the last word.
+
+    In a table of measurements it fills empty cells only. ProfileError names what is neither in the file nor stated.
+    """
+    text = _text(path)
+    documents = _documents(text, path)
+    if documents is None:
+        return read_measurements(path, stated.cells())
+    rows = [row for run, document in enumerate(documents) for row in _read(document, stated, path, run)]
+    if not rows:
+        raise ProfileError(str(path), "the file has no figure that is known here", "Give a run that finished requests")
+    return rows
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ProfileError(
+            str(path), f"it cannot be read ({reason(error)})", "Give a file of results or a .csv of measurements"
+        ) from error
+
+
+def _documents(text: str, path: Path) -> list[Mapping[str, Any]] | None:
+    """Return the runs of a file; None for a table of measurements."""
+    head = text.lstrip()[:2000]
+    if head[:1] in ("{", "["):
+        return _objects(text, path)
+    line = next((each for each in head.splitlines() if each.strip()), "")
+    if line.startswith("Metric,"):
+        return [aiperf.from_csv(text)]
+    if "avg_ts" in line:
+        return list(llama_bench.from_csv(text))
+    if line.startswith("|") and "t/s" in line:
+        return list(llama_bench.from_markdown(text))
+    return None
+
+
+def _objects(text: str, path: Path) -> list[Mapping[str, Any]]:
+    """Return the objects of a json, or of one per line."""
+    try:
+        whole = json.loads(text)
+    except json.JSONDecodeError:
+        whole = [_object(line, path, number) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    listed = whole if isinstance(whole, list) else [whole]
+    if not all(isinstance(each, dict) for each in listed):
+        raise ProfileError(str(path), "it is no list of objects", "Give the file as the tool wrote it")
+    return listed
+
+
+def _object(line: str, path: Path, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ProfileError(
+            f"{path} line {number}", f"it is not JSON ({error})", "Give the file as the tool wrote it"
+        ) from error
+
+
+def _read(document: Mapping[str, Any], stated: Stated, path: Path, run: int) -> Iterator[Measurement]:
+    tool = next((each for each in TOOLS if each.tells(document)), None)
+    if tool is None:
+        because = f"no tool known here writes {', '.join(list(document)[:6]) or 'nothing'}"
+        raise ProfileError(
+            str(path), because, f"Known: {', '.join(each.name for each in TOOLS)}, and .csv of measurements"
+        )
+    try:
+        for index, cells in enumerate(tool.rows(document, stated)):
+            whole = completed(cells, stated, path, tool.name)
+            yield measurement_of({name: str(value) for name, value in whole.items()}, f"{path.stem} {run}.{index}")
+    except InfercastError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        remedy = "Give the file as the tool wrote it"
+        raise ProfileError(str(path), f"it is no sound file of {tool.name} ({error!r})", remedy) from error

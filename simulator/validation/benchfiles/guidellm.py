@@ -1,0 +1,95 @@
+"""Result files of GuideLLM (benchmarks.json): one run for every load that it tried.
+
+`time_to_first_token_ms` and `inter_token_latency_ms` are in milliseconds, `request_latency` in seconds. Its inter-token
+latency is (last - first) / (n - 1) of a request, weighted by n - 1: the mean is that of all gaps pooled, which is our
+TPOT only where all outputs are equally long. Its `time_per_output_token_ms` counts the first token: left out.
+(src/guidellm/benchmark/schemas/metrics.py and scheduler/strategies.py of 0.2 to 0.8, read 2026-11-21.)
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from simulator.validation.benchfiles.rows import (
+    POOLED,
+    VARIED,
+    Cells,
+    Stated,
+    arrivals,
+    inside,
+    measured,
+    model_named,
+    number,
+)
+
+STATS = ("mean", "p50", "p90", "p95", "p99")
+EQUAL = 0.01  # coefficient of variation of outputs up to which they are equally long
+
+
+def is_guidellm(document: Mapping[str, Any]) -> bool:
+    """Tell a report of GuideLLM."""
+    runs = document.get("benchmarks")
+    return isinstance(runs, list) and all(inside(each, "metrics", "request_latency") for each in runs)
+
+
+def guidellm(document: Mapping[str, Any], _stated: Stated) -> Iterator[Cells]:
+    """Read every run of a report. Latencies are those of successful requests, throughputs those of all."""
+    for run in document["benchmarks"]:
+        cells = _cells(run, inside(document, "args"))
+        yield from measured(cells, _figures(run))
+
+
+def _cells(run: Mapping[str, Any], asked: object) -> Cells:
+    metrics = run["metrics"]
+    names = (inside(asked, "model"), inside(run, "config", "backend", "model"), inside(run, "worker", "backend_model"))
+    prompts, outputs = (inside(metrics, f"{kind}_token_count", "successful") for kind in ("prompt", "output"))
+    cells: Cells = {
+        **model_named(next((each for each in names if each), None)),
+        "input_len": number(inside(prompts, "mean")),
+        "output_len": number(inside(outputs, "mean")),
+        "notes": "dataset lengths" if max(_spread(prompts), _spread(outputs)) > VARIED else None,
+    }
+    if began := number(run.get("start_time")):
+        cells["source_date"] = datetime.fromtimestamp(began, tz=UTC).date().isoformat()
+    requests = number(inside(metrics, "request_totals", "successful"))
+    strategy = inside(run, "config", "strategy") or inside(run, "args", "strategy") or {}
+    cells |= _load(strategy, f"{requests:.0f}" if requests else None)
+    return {name: value for name, value in cells.items() if value is not None}
+
+
+def _load(strategy: Mapping[str, Any], requests: str | None) -> Cells:
+    """Return how requests came: one after the other, so many streams, at a rate, or all that it can send."""
+    kind = strategy.get("type_")
+    streams = number(strategy.get("streams")) or number(strategy.get("max_concurrency"))
+    if kind == "synchronous":
+        return {"load": "single stream", "batch": 1}
+    if kind in ("concurrent", "throughput"):
+        return arrivals(streams, math.inf, requests)
+    if kind in ("constant", "poisson"):
+        even = {"notes": "burstiness inf"} if kind == "constant" else {}
+        return arrivals(None, number(strategy.get("rate")), requests) | even
+    return {"load": str(kind)}  # no regime: not predicted
+
+
+def _spread(lengths: object) -> float:
+    deviation, mean = number(inside(lengths, "std_dev")), number(inside(lengths, "mean"))
+    return deviation / mean if deviation and mean else 0.0
+
+
+def _figures(run: Mapping[str, Any]) -> Iterator[tuple[str, str, float | None]]:
+    def of(name: str, stat: str, status: str = "successful") -> float | None:
+        found = inside(run, "metrics", name, status)
+        return number(inside(found, "percentiles", stat) if stat != "mean" else inside(found, "mean"))
+
+    equal = _spread(inside(run, "metrics", "output_token_count", "successful")) <= EQUAL
+    for stat in STATS:
+        latency_s = of("request_latency", stat)
+        yield "e2e_latency_ms", stat, None if latency_s is None else 1e3 * latency_s
+        yield "ttft_ms", stat, of("time_to_first_token_ms", stat)
+        if equal:
+            yield "tpot_ms", stat, of("inter_token_latency_ms", stat)
+    if not equal:
+        yield "itl_ms", f"mean{POOLED}", of("inter_token_latency_ms", "mean")
+    yield "throughput_out_tok_s", "mean", of("output_tokens_per_second", "mean", "total")
+    yield "throughput_total_tok_s", "mean", of("tokens_per_second", "mean", "total")

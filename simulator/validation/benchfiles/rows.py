@@ -1,0 +1,151 @@
+"""What every reader of result files shares: a row by the columns of measurements, what the user states, the checks."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from simulator.errors import ProfileError
+from simulator.models.model import load_model
+from simulator.models.number_formats import COMMON_NAMES
+
+Cells = dict[str, Any]  # by the columns of measurements; a column that a file does not state is left out
+POOLED = " of pooled gaps"  # after the statistic of an itl_ms: over every gap of every request, not over their means
+
+VARIED = 0.3  # coefficient of variation from which lengths are told as those of a data set
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What a user says about the runs of a file; "" and 0 are not said. Fields are columns of measurements."""
+
+    hardware: str = ""
+    n_gpus: int = 0
+    tp: int = 0
+    pp: int = 0
+    model: str = ""
+    weight_dtype: str = ""
+    kv_dtype: str = ""
+    engine: str = ""
+    engine_version: str = ""
+    input_len: float = 0
+    output_len: float = 0
+    batch: int = 0
+    concurrency: int = 0
+    request_rate: float = 0
+
+    def cells(self) -> Cells:
+        """Return what was said, by column."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+
+NEEDED = {  # of every row: how to name it, and the flag that states it
+    "hardware": ("hardware", "--hardware NAME"),
+    "model": ("model", "--model NAME"),
+    "engine": ("engine", "--engine NAME"),
+    "engine_version": ("engine's version or the date", "--engine-version N"),
+    "tp": ("tensor parallelism", "--tp N"),
+    "input_len": ("prompt length", "--input-len N"),
+    "output_len": ("output length", "--output-len N"),
+    "load": ("load", "--max-concurrency N or --rate N"),
+}
+ASKED = NEEDED | {"batch": ("batch size", "--batch N")}  # a reader that needs it sets it to None
+
+
+def completed(cells: Cells, stated: Stated, path: Path, tool: str) -> Cells:
+    """Put what the user states over what a file says; ProfileError names all that neither does, and the flags."""
+    whole: Cells = {"source": f"{tool}, {path.name}", **cells, **stated.cells()}
+    if "load" not in whole:
+        whole |= arrivals(number(whole.get("concurrency")), number(whole.get("request_rate")), whole.get("requests"))
+    if whole.get("source_date"):
+        whole.setdefault("engine_version", "")
+    whole = dict.fromkeys(NEEDED) | whole
+    missing = [ASKED[name] for name in whole if name in ASKED and whole[name] is None]
+    if missing:
+        because = f"a file of {tool} does not state the {', the '.join(word for word, _ in missing)}"
+        raise ProfileError(str(path), because, f"Give {', '.join(flag for _, flag in missing)}")
+    return whole
+
+
+def arrivals(concurrency: float | None, rate_per_s: float | None, requests: object) -> Cells:
+    """Return the columns that say how requests came; nothing where neither a limit nor a rate is known.
+
+    >>> arrivals(8, math.inf, 80)["load"], arrivals(None, 2.0, 500)["load"], arrivals(None, math.inf, 500)["load"]
+    ('closed loop, 80 requests', 'open loop, 500 requests', 'max throughput, 500 requests at once')
+    """
+    many = f", {requests} requests" if requests else ""
+    finite = rate_per_s is not None and math.isfinite(rate_per_s)
+    if concurrency and finite:
+        return {"load": f"rate {rate_per_s:g}/s held back to {concurrency:g} in flight"}  # no regime: not predicted
+    if concurrency:
+        return {"load": f"closed loop{many}", "concurrency": int(concurrency)}
+    if rate_per_s is None:
+        return {}
+    load = f"open loop{many}" if finite else f"max throughput{many} at once"
+    return {"load": load, "request_rate": rate_per_s}
+
+
+def not_predicted(cells: Cells, load: str) -> Cells:
+    """Return the columns of a run whose load is named and has no regime."""
+    kept = {name: value for name, value in cells.items() if name not in ("batch", "concurrency", "request_rate")}
+    return kept | {"load": load}
+
+
+def measured(cells: Cells, figures: Iterable[tuple[str, str, float | None]]) -> Iterator[Cells]:
+    """Yield one row per figure (metric, stat, value) that is a number above 0."""
+    for metric, stat, value in figures:
+        if value is not None and 0 < value < math.inf:
+            yield {**cells, "metric": metric, "stat": stat, "value": value}
+
+
+def model_named(name: object) -> Cells:
+    """Return the profile, and the number format, that a checkpoint's name or path tells; the name itself for none.
+
+    >>> model_named("/models/Llama-3.1-8B-Instruct-FP8"), model_named("me/mine")
+    ({'model': 'llama-3.1-8b', 'weight_dtype': 'fp8'}, {'model': 'me/mine'})
+    """
+    stem = str(name or "").rstrip("/").rpartition("/")[2]
+    found: Cells = {}
+    for pattern, number_format in COMMON_NAMES.items():
+        if ending := re.search(rf"[-_.]({pattern})$", stem, re.IGNORECASE):
+            stem, found = stem[: ending.start()], {"weight_dtype": number_format}
+            break
+    for each in (str(name or ""), stem, stem.removeprefix("Meta-")):
+        with suppress(ProfileError):
+            return {"model": load_model(each).id, **found}
+    return {"model": name, **found} if name else {}
+
+
+def number(value: object) -> float | None:
+    """Return a number, from text too; None for anything else.
+
+    >>> number("1,146.31"), number("inf"), number(None), number(True)
+    (1146.31, inf, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value.replace(",", "")) if isinstance(value, str) else float(value)
+    except ValueError:
+        return None
+    return None if math.isnan(found) else found
+
+
+def inside(document: object, *path: str) -> Any:
+    """Follow keys into nested mappings; None where one is missing.
+
+    >>> inside({"a": {"b": 1}}, "a", "b"), inside({"a": []}, "a", "b")
+    (1, None)
+    """
+    for key in path:
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document
+
+
+def share(total: object, parts: object) -> float | None:
+    """Return total / parts, None where one is no number above 0."""
+    whole, count = number(total), number(parts)
+    return whole / count if whole and count and 0 < whole / count < math.inf else None

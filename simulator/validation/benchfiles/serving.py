@@ -1,0 +1,158 @@
+"""Result files of `vllm bench serve`, `latency` and `throughput`, and of SGLang's bench_serving, which grew from it.
+
+All of them: TTFT from the sending of a request (a client's own waiting is not in it); TPOT = (E2EL - TTFT) / (n - 1) of
+each request with n > 1; ITL every gap, pooled over requests; throughputs are the tokens of successful requests over the
+whole duration (vllm/benchmarks/*.py, python/sglang/bench_serving.py, read 2026-11-21).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from simulator.errors import ProfileError
+from simulator.validation.benchfiles.rows import (
+    POOLED,
+    VARIED,
+    Cells,
+    Stated,
+    inside,
+    measured,
+    model_named,
+    not_predicted,
+    number,
+    share,
+)
+
+Document = Mapping[str, Any]
+LATENCIES = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2e_latency_ms"}
+LATENCIES["e2e_latency"] = "e2e_latency_ms"  # SGLang's name of it
+STATS = {"mean": "mean", "median": "p50", "p90": "p90", "p95": "p95", "p99": "p99"}
+ENGINES = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "trt": "tensorrt-llm",
+    "tensorrt": "tensorrt-llm",
+    "lmdeploy": "lmdeploy",
+}
+METADATA = ("hardware", "n_gpus", "tp", "pp", "weight_dtype", "kv_dtype", "engine", "engine_version")
+
+
+def is_serve(document: Document) -> bool:
+    """Tell `vllm bench serve`, and benchmark_serving.py before it, which wrote no total_token_throughput."""
+    return {"output_throughput", "request_throughput", "completed"} <= document.keys()
+
+
+def is_sglang(document: Document) -> bool:
+    """Tell SGLang's bench_serving."""
+    return "total_output_tokens_retokenized" in document
+
+
+def is_latency(document: Document) -> bool:
+    """Tell `vllm bench latency`."""
+    return {"avg_latency", "percentiles"} <= document.keys()
+
+
+def is_throughput(document: Document) -> bool:
+    """Tell `vllm bench throughput`."""
+    return {"elapsed_time", "num_requests", "total_num_tokens"} <= document.keys()
+
+
+def serve(document: Document, _stated: Stated) -> Iterator[Cells]:
+    """Read one run of `vllm bench serve`; what `--metadata` added under names of our columns counts as stated."""
+    if document.get("endpoint_type") == "infercast":
+        raise ProfileError("a result of infercast", "it is a prediction, no measurement", "Give a file of a real run")
+    cells = _run(document) | model_named(document.get("model_id"))
+    cells |= _engine(document.get("backend") or document.get("endpoint_type"))
+    cells |= _said(**{name: document.get(name) for name in METADATA})
+    if (day := str(document.get("date") or "")[:8]).isdecimal():
+        cells["source_date"] = f"{day[:4]}-{day[4:6]}-{day[6:]}"
+    if document.get("spec_decode_acceptance_rate") is not None:
+        cells = not_predicted(cells, "speculative decoding")
+    yield from measured(cells, _figures(document))
+
+
+def sglang(document: Document, _stated: Stated) -> Iterator[Cells]:
+    """Read one line of SGLang's bench_serving; what the server said of itself stands in `server_info`."""
+    server = document.get("server_info")
+    names = {"tp": "tp_size", "pp": "pp_size", "engine_version": "version"}
+    cells = _run(document) | _engine(document.get("backend")) | model_named(inside(server, "model_path"))
+    cells |= _said(**{column: inside(server, name) for column, name in names.items()})
+    replicas = number(inside(server, "dp_size")) or 1
+    if replicas > 1 and inside(server, "enable_dp_attention"):
+        cells["dp"] = replicas
+    elif replicas > 1 and "tp" in cells:
+        cells["n_gpus"] = replicas * cells["tp"] * cells.get("pp", 1)
+    if document.get("dataset_name") not in (None, "random", "random-ids"):
+        cells["notes"] = f"dataset {document['dataset_name']}"
+    if document.get("accept_length") is not None:
+        cells = not_predicted(cells, "speculative decoding")
+    yield from measured(cells, _figures(document))
+
+
+def latency(document: Document, stated: Stated) -> Iterator[Cells]:
+    """Read `vllm bench latency`: one batch from start to end; lengths and batch are not in the file."""
+    cells = {"engine": "vllm", "load": "fixed-batch", "batch": None, "input_len": None, "output_len": None}
+    del stated
+    seconds = {"mean": document["avg_latency"]}
+    seconds |= {f"p{name}": inside(document, "percentiles", name) for name in ("50", "90", "99")}
+    for stat, value in seconds.items():
+        found = number(value)
+        yield from measured(cells, [("e2e_latency_ms", stat, None if found is None else 1e3 * found)])
+
+
+def throughput(document: Document, stated: Stated) -> Iterator[Cells]:
+    """Read `vllm bench throughput`: all requests at once; ProfileError where the lengths stated are not those run."""
+    requests, total = number(document["num_requests"]), number(document["total_num_tokens"])
+    cells = {"engine": "vllm", "load": f"max throughput, {requests or 0:.0f} requests at once"}
+    each, said = share(total, requests), stated.input_len + stated.output_len
+    if each and stated.input_len and stated.output_len and abs(said / each - 1) > SLACK:
+        because = f"the file has {each:,.0f} tokens per request, prompt and output together"
+        raise ProfileError(f"{said:,.0f} tokens per request", because, "Correct --input-len and --output-len")
+    yield from measured(cells, [("throughput_total_tok_s", "mean", number(document.get("tokens_per_second")))])
+
+
+SLACK = 0.05  # a tokenizer or an early end of sequence changes lengths by a little
+
+
+def _run(document: Document) -> Cells:
+    """Return lengths and load: the means of what was sent and received, not what was asked for."""
+    requests = document.get("completed")
+    cells = _said(
+        input_len=share(document.get("total_input_tokens"), requests),
+        output_len=share(document.get("total_output_tokens"), requests),
+        concurrency=number(document.get("max_concurrency")),
+        request_rate=number(document.get("request_rate")),
+        requests=requests,
+    )
+    uneven = number(document.get("burstiness"))
+    notes = [f"burstiness {uneven:g}"] if uneven not in (None, 1.0) else []
+    if any(_varies(document.get(name)) for name in ("input_lens", "output_lens")):
+        notes.append("dataset lengths")
+    return cells | _said(notes="; ".join(notes) or None)
+
+
+def _varies(lengths: object) -> bool:
+    values = np.array([each for each in lengths if each], dtype=float) if isinstance(lengths, list) else np.ones(1)
+    return len(values) > 1 and float(values.std() / values.mean()) > VARIED
+
+
+def _said(**found: object) -> Cells:
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _engine(backend: object) -> Cells:
+    """Return the engine that a backend's name tells; "openai" tells none."""
+    names = (engine for start, engine in ENGINES.items() if str(backend).startswith(start))
+    return _said(engine=next(names, None))
+
+
+def _figures(document: Document) -> Iterator[tuple[str, str, float | None]]:
+    for name, metric in LATENCIES.items():
+        for key, stat in STATS.items():
+            pooled = POOLED if metric == "itl_ms" else ""
+            yield metric, stat + pooled, number(document.get(f"{key}_{name}_ms"))
+    yield "throughput_out_tok_s", "mean", number(document.get("output_throughput"))
+    parts = [number(document.get(f"{name}_throughput")) for name in ("input", "output")]
+    whole = document.get("total_token_throughput") or document.get("total_throughput")  # vLLM's name, SGLang's
+    yield "throughput_total_tok_s", "mean", number(whole or (sum(filter(None, parts)) if all(parts) else None))

@@ -1,0 +1,59 @@
+"""Runs on one's own machine: what the notes of llama.cpp's and MLX's benchmarks state of threads, kernels and files."""
+
+import re
+
+from simulator.engines.engine import Engine
+from simulator.hardware.hardware import Hardware
+from simulator.models.model import Model
+from simulator.models.number_formats import GGUF
+from simulator.validation.measurements import Setup
+
+FILE_UNITS = {"GiB": 2**30, "GB": 1e9}
+FARTHEST = 0.4  # guess: of a file's bits from the usual ones; a size farther off is that of something else
+UNQUANTISED_BITS = 12  # from here on a checkpoint holds the model's own type: quantised ones have 9 at most, others 16
+
+
+def with_stated_threads(setup: Setup, hardware: Hardware) -> Hardware:
+    """Return the device with its peaks scaled to the threads, where fewer than its cores are stated.
+
+    Its bandwidth stays: a few cores draw most of it.
+    """
+    threads = setup.noted(r"(\d+) threads")
+    if not threads or not hardware.cores or threads >= hardware.cores:
+        return hardware
+    peaks = {name: peak * threads / hardware.cores for name, peak in hardware.peak_flops_per_s.items()}
+    return hardware.model_copy(update={"peak_flops_per_s": peaks})
+
+
+def stated_rules(setup: Setup, engine: Engine) -> dict[str, object]:
+    """Return what llama.cpp's -fa and n_ubatch state of the engine's rules: fused attention, tokens of a part."""
+    found: dict[str, object] = {}
+    fused, part = setup.noted(r"-fa (\d)"), setup.noted(r"n_ubatch (\d+)")
+    if fused is not None and engine.flash_attention is not None:
+        found["flash_attention"] = fused > 0
+    if part:
+        found["micro_batch_tokens"] = int(part)
+    return found
+
+
+def gguf_format(weights: str, setup: Setup, model: Model) -> str:
+    """Return a format as GGUF files have it, with the bits that a stated size comes to: bytes x 8 over parameters.
+
+    Publishers mix types as they like: files of one name differ by a fifth.
+    """
+    if weights in ("mxfp4", "fp16"):
+        return {"mxfp4": "mxfp4_MoE", "fp16": "gguf_f16"}[weights]
+    sizes = ((setup.noted(rf"(\d+(?:\.\d+)?) {unit}\b") or 0.0) * each for unit, each in FILE_UNITS.items())
+    size_bytes = next((size for size in sizes if size), 0.0)
+    if weights not in GGUF or not size_bytes:
+        return weights
+    bits = 8 * size_bytes / model.parameters
+    return f"{weights}@{bits:.3f}" if abs(bits / GGUF[weights].bits - 1) < FARTHEST else weights
+
+
+def mlx_format(setup: Setup, model: Model) -> str:
+    """Return the format of an MLX checkpoint: the bits in its name and 32 per group of 64, else those of its size."""
+    stated = re.search(r"(?<!\d)(\d+)bit", setup.model)
+    size_bytes = 1e6 * (setup.noted(r"weights (\d+(?:\.\d+)?) MB") or 0.0)
+    bits = float(stated.group(1)) + 0.5 if stated else 8 * size_bytes / model.parameters
+    return f"mlx@{bits:.2f}" if 0 < bits < UNQUANTISED_BITS else model.dtype

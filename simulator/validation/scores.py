@@ -1,0 +1,131 @@
+"""Measurements against predictions: errors by metric, regime and more, averaged by group, and what is not covered."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.validation.measurements import Measurement
+from simulator.validation.prediction import Prediction
+
+Floats = npt.NDArray[np.float64]
+Key = Callable[[Measurement], str]
+KEYS: dict[str, Key] = {
+    "metric": lambda row: row.metric,
+    "regime": lambda row: row.setup.regime or "not stated",
+    "engine": lambda row: row.setup.engine,
+    "device class": lambda row: row.setup.hardware_class,
+    "device": lambda row: row.setup.hardware,
+    "model": lambda row: row.setup.model,
+    "source": lambda row: row.setup.source,
+}
+
+
+class Score(NamedTuple):
+    """Errors of some predictions. By group: the mean |error| of each (source, device, model), then over groups.
+
+    All are shares of the measured value; `bias` is the median over groups of the mean signed error.
+    `interval_coverage` is the share of measurements inside their interval, groups weighing alike; NaN without.
+    """
+
+    rows: int
+    groups: int
+    median_ape: float
+    p90_ape: float
+    bias: float
+    interval_coverage: float
+    row_median_ape: float
+    row_p90_ape: float
+    row_bias: float
+
+
+def score(predictions: Iterable[Prediction]) -> Score:
+    """Score what was predicted; rows without a prediction are left out, see `not_covered`."""
+    groups: dict[tuple[str, str, str], list[Prediction]] = defaultdict(list)
+    for each in predictions:
+        if each.value is not None:
+            groups[each.measurement.group].append(each)
+    if not groups:
+        return Score(0, 0, *(float("nan"),) * 7)
+    errors = [np.array([each.error for each in some]) for some in groups.values()]
+    means = np.array([np.abs(each).mean() for each in errors])
+    rows = np.concatenate(errors)
+    return Score(
+        rows=len(rows),
+        groups=len(groups),
+        median_ape=float(np.median(means)),
+        p90_ape=float(np.quantile(means, 0.9)),
+        bias=float(np.median([each.mean() for each in errors])),
+        interval_coverage=_coverage(groups.values()),
+        row_median_ape=float(np.median(np.abs(rows))),
+        row_p90_ape=float(np.quantile(np.abs(rows), 0.9)),
+        row_bias=float(np.median(rows)),
+    )
+
+
+def _coverage(groups: Iterable[Sequence[Prediction]]) -> float:
+    shares = []
+    for some in groups:
+        inside = [each.low <= each.measurement.value <= each.high for each in some if each.low and each.high]
+        if inside:
+            shares.append(float(np.mean(inside)))
+    return float(np.mean(shares)) if shares else float("nan")
+
+
+def scored(predictions: Iterable[Prediction], grades: Sequence[str]) -> list[Prediction]:
+    """Return the predictions whose measurement has one of the grades, or none at all."""
+    return [each for each in predictions if each.measurement.quality in (*grades, "")]
+
+
+def by(predictions: Sequence[Prediction], *keys: str) -> dict[tuple[str, ...], Score]:
+    """Score the predictions that share each combination of keys (of `KEYS`), the most rows first."""
+    parts: dict[tuple[str, ...], list[Prediction]] = defaultdict(list)
+    for each in predictions:
+        if each.value is not None:
+            parts[tuple(KEYS[key](each.measurement) for key in keys)].append(each)
+    return {key: score(some) for key, some in sorted(parts.items(), key=lambda item: (-len(item[1]), item[0]))}
+
+
+def not_covered(predictions: Iterable[Prediction]) -> dict[str, int]:
+    """Count the rows without a prediction by reason, the most frequent first."""
+    return dict(Counter(each.reason for each in predictions if each.value is None).most_common())
+
+
+def beating_light(predictions: Iterable[Prediction], margin: float = 0.03) -> list[Prediction]:
+    """Return the measurements that are better than the speed of light by more than a margin: an error of someone's."""
+    return [each for each in predictions if each.light is not None and _better(each) > 1 + margin]
+
+
+def _better(each: Prediction) -> float:
+    assert each.light is not None  # noqa: S101  the caller has filtered
+    ratio = each.measurement.value / each.light
+    return ratio if "tok_s" in each.measurement.metric or each.measurement.metric == "req_s" else 1 / ratio
+
+
+def as_json(predictions: Sequence[Prediction], grades: Sequence[str]) -> dict[str, Any]:
+    """Return the summary that `infercast validate --format json` prints: errors as shares, averaged by group."""
+    metrics: dict[str, dict[str, Any]] = {}
+    for (metric, regime), found in sorted(by(scored(predictions, grades), "metric", "regime").items()):
+        row = found._asdict()
+        kept = ("rows", "groups", "median_ape", "p90_ape", "bias", "interval_coverage")
+        metrics.setdefault(metric, {})[regime] = {name: _finite(row[name]) for name in kept}
+    summary = {
+        "rows": len(predictions),
+        "rows_predicted": sum(each.value is not None for each in predictions),
+        "not_covered": not_covered(predictions),
+        "metrics": metrics,
+    }
+    if any(each.light is not None for each in predictions):
+        summary["faster_than_light"] = [_light(each) for each in beating_light(scored(predictions, grades))]
+    return summary
+
+
+def _light(each: Prediction) -> dict[str, Any]:
+    row = each.measurement
+    return {"id": row.id, "metric": row.metric, "measured": row.value, "light": each.light, "by": _better(each) - 1}
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

@@ -1,0 +1,191 @@
+"""InferenceMAX: benchmarks/ of github.com/SemiAnalysisAI/InferenceX, read 2026-11-21 and 2026-11-22."""
+
+from simulator.engines.engine import release_of
+from simulator.models.operations import Layout
+from simulator.validation.measurements import Setup
+from simulator.validation.sources.recipe import Limits, Load, Recipe
+from simulator.workloads.lengths import Independent, Uniform
+
+SHORTEST = 0.8  # both lengths are drawn from [0.8, 1] x nominal (shared/measurements/README.md, pitfall 1)
+GRAPH_TOKENS = 2048  # max-cudagraph-capture-size, and cuda-graph-sizes before, of the scripts for gpt-oss and MiniMax
+BLACKWELL_SEQS = 512  # max-num-seqs of 70b_fp{4,8}_b200_docker.sh and gptoss_fp4_b200*.sh
+
+
+class InferenceMax(Recipe):
+    """A run of InferenceMAX's scripts; those of a model whose scripts were read are a class of their own."""
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return "IMX workload" in setup.notes
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The release of vLLM; () where none is stated."""
+        return release_of("vllm", self.setup.engine_version)
+
+    @property
+    def is_amd(self) -> bool:
+        """Whether the device is AMD's."""
+        return self.hardware.vendor == "AMD"
+
+    @property
+    def is_blackwell(self) -> bool:
+        """Whether the device is of NVIDIA's Blackwell generation."""
+        return self.hardware.family == "blackwell"
+
+    @property
+    def decides_ahead(self) -> bool:
+        """Whether it is vLLM: `--async-scheduling`, its default from 0.14 on, is set before.
+
+        70b_fp8_{h100,h200,mi300x,mi325x}_slurm.sh, 70b_fp{4,8}_b200_docker.sh and gptoss_fp4_*.sh; that the other
+        scripts do is a guess.
+        """
+        return self.is_vllm
+
+    @property
+    def carries_fp8_cache(self) -> bool | None:
+        """On Blackwell, and elsewhere for checkpoints that are not in fp8 from the start: a guess."""
+        return "fp8" not in self.model.weight_dtype or self.is_blackwell or None
+
+    def limits(self, layout: Layout) -> Limits:
+        """`--max-num-seqs $CONC` of vLLM."""
+        return Limits(self.setup.concurrency if self.is_vllm else None)
+
+    def load(self) -> Load | None:
+        """Return lengths that are drawn from a range below the nominal ones."""
+        prompt, output = self.setup.input_tokens, self.setup.output_tokens
+        if not prompt or not output:
+            return None
+        low = [max(1, round(SHORTEST * each)) for each in (prompt, output)]
+        return Load(Independent(Uniform(low[0], round(prompt)), Uniform(low[1], round(output))), 0.9 * output)
+
+
+class DenseScripts(InferenceMax):
+    """A run of 70b_fp{4,8}_*.sh, of 2025-10: vLLM 0.10.2 (0.10.1 on AMD's) and TensorRT-LLM 1.1.0rc2.
+
+    Llama left the runs then (pull request 149 of the repository). TensorRT-LLM's step has room for 16,384 tokens in
+    70b_fp4_b200_trt_docker.sh, the last of its scripts, and in all that were forked after the repository opened.
+    """
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of these scripts."""
+        return InferenceMax.wrote(setup) and "70b" in setup.model.lower()
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """Prompts stay whole in TensorRT-LLM; all-reduces in 4 bits; graphs of decodes alone on Blackwell.
+
+        The last by FULL_DECODE_ONLY and no splitting ops, VLLM_ROCM_QUICK_REDUCE_QUANTIZATION by 70b_fp8_mi300x_*.sh
+        and 70b_fp4_mi355x_slurm.sh; the others of AMD's do not ask for it.
+        """
+        if self.is_tensorrt:
+            return {"chunked_prefill": False}
+        if self.is_amd:
+            is_fp4 = "fp4" in self.setup.weight_dtype
+            return {"quick_reduce": self.hardware.id == "mi300x" or is_fp4}
+        return {"graph_tokens": 0} if self.is_blackwell else {}
+
+    @property
+    def carries_fp8_cache(self) -> bool | None:
+        """--kv-cache-dtype fp8."""
+        return True
+
+    def limits(self, layout: Layout) -> Limits:
+        """--max-num-seqs, --max-num-batched-tokens and --gpu-memory-utilization; --max_num_tokens of TensorRT-LLM."""
+        if self.is_tensorrt:
+            return Limits(None, 16_384)
+        if self.is_amd:
+            return Limits(self.setup.concurrency, 131_072, 0.94)
+        return Limits(BLACKWELL_SEQS) if self.is_blackwell else super().limits(layout)
+
+    @property
+    def gathered_steps(self) -> int:
+        """batch_wait_timeout_iters: 70b_*_trt_slurm.sh set 20 for 1,024 tokens each way on less than 8 devices.
+
+        One of these steps a prompt waits for in any case, until it ends.
+        """
+        lengths = self.setup.input_tokens, self.setup.output_tokens
+        return 20 - 1 if self.is_tensorrt and lengths == (1024, 1024) and self.setup.tp < 8 else 0
+
+
+class GptOssScripts(InferenceMax):
+    """A run of gptoss_fp4_*.sh, from vLLM 0.10.2 in 2025-10 to 0.18 in 2026-04, and of TensorRT-LLM from 1.1 to 1.3.
+
+    perf-changelog.yaml says when options came. Pieces of graphs without attention (PIECEWISE, vLLM 0.10.2 and 0.11.0)
+    count as whole graphs.
+    """
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of these scripts."""
+        return InferenceMax.wrote(setup) and "gpt-oss" in setup.model.lower()
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """Prompts stay whole in TensorRT-LLM; larger graphs on NVIDIA's, all-reduces in 4 bits on AMD's.
+
+        VLLM_ROCM_QUICK_REDUCE_QUANTIZATION is INT4 on MI300X, from vLLM 0.17 on (pull request 889) on the others too.
+        """
+        if self.is_tensorrt:
+            return {"chunked_prefill": False}
+        if self.is_amd:
+            return {"quick_reduce": self.hardware.id == "mi300x" or self.release >= (0, 17)}
+        return {"graph_tokens": GRAPH_TOKENS, "graph_tokens_per_seq": 0} if self.is_vllm else {}
+
+    @property
+    def carries_fp8_cache(self) -> bool | None:
+        """On Blackwell; in vLLM from 0.11.2 on (pull request 273).
+
+        That rows of 2025-11 without a release are of 0.11.0 is a guess.
+        """
+        dated_early = not self.setup.engine_version and "" < self.setup.date < "2025-12"
+        is_early = () < self.release < (0, 11, 1) or dated_early
+        return self.is_blackwell and not (self.is_vllm and is_early)
+
+    def limits(self, layout: Layout) -> Limits:
+        """--max-num-seqs and --gpu-memory-utilization; --max_num_tokens and the cache's share of TensorRT-LLM."""
+        if self.is_tensorrt:
+            return Limits(None, 20_000, 0.85)
+        if self.is_amd:
+            return Limits(memory_fraction=0.95)
+        return Limits(BLACKWELL_SEQS) if self.is_blackwell else super().limits(layout)
+
+
+class MiniMaxScripts(InferenceMax):
+    """A run of minimaxm2.5_fp{8,4}_{h100,h200,b200}.sh, whose options changed with the release of vLLM.
+
+    The scripts of 2026-03 and 2026-04 were read on 2026-11-22; perf-changelog.yaml says when each change came. B300
+    runs those of B200.
+    """
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of these scripts."""
+        return InferenceMax.wrote(setup) and "minimax" in setup.model.lower()
+
+    @property
+    def _is_tuned(self) -> bool:
+        """Whether it is on Blackwell with a release of 2026-04: larger graphs, two prompts a step, an fp8 cache."""
+        return self.is_blackwell and self.release[:2] == (0, 19)
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """--max-cudagraph-capture-size 2048."""
+        return {"graph_tokens": GRAPH_TOKENS, "graph_tokens_per_seq": 0} if self._is_tuned else {}
+
+    @property
+    def carries_fp8_cache(self) -> bool | None:
+        """--kv-cache-dtype fp8; NVIDIA's checkpoints in fp4 ask for it themselves."""
+        return self._is_tuned or "fp8" not in self.setup.weight_dtype or None
+
+    def limits(self, layout: Layout) -> Limits:
+        """--max-num-seqs, --max-num-batched-tokens and --gpu-memory-utilization."""
+        if self._is_tuned:
+            return Limits(None, 2 * self.setup.input_tokens, 0.90)
+        if self.setup.engine_version.startswith("nightly"):
+            return Limits(self.setup.concurrency, None, 0.90)
+        if self.hardware.id.startswith("h100"):
+            return Limits(256, None, 0.90)
+        return Limits(None, None, 0.95)

@@ -1,0 +1,157 @@
+"""Papers and recipes that publish their scripts or their data: consumer cards, Argonne, Splitwise, Google's TPUs."""
+
+from simulator.models.operations import Layout
+from simulator.validation.measurements import Setup
+from simulator.validation.sources.recipe import Limits, Load, Recipe
+from simulator.workloads.lengths import Ended, Fixed, Independent
+
+RETRIED_FRACTION = 0.95  # --gpu-memory-utilization of the second start (`retried_fraction`)
+SHORT_CONTEXT = 4096  # max_model_len of its loads with prompts of 256 and 2,048 tokens (metadata.json)
+WARMING_REQUESTS = 5  # warmup_request_count in configs/template.yaml of the same
+ANSWER_LIMITS = 256, 512  # max_tokens of the loads of arXiv:2601.09527 (output_tokens_mean in benchmark_config.json)
+# Moved per logit where PyTorch sorts a vocabulary (aten/src/ATen/native/cuda/SortStable.cu, read 2026-11-22): indices
+# are written (8), fp32 keys counted (4) and moved with them in four passes of a radix sort (96) and one by sequence
+# (24), and the sorted put in place (24). What is then done to them is left out: it stays near.
+SORTED_BYTES = 156.0
+# Read off the measurements: what a straight line of latency over tokens leaves at no token
+FIRST_CALL_S, MII_FIRST_CALL_S = 18.0, 0.5
+TPU_FRACTION = 0.98  # --gpu-memory-utilization of the recipe for Llama 3 on Trillium
+ENDED_TOKENS = 600  # guess: where splitwise's texts end by themselves (350, 635, 580 and 651 tokens of Llama-2-70b)
+
+
+class ConsumerCards(Recipe):
+    """A run of arXiv:2601.09527: vLLM 0.12 and AIPerf 0.3 on rented GeForce cards.
+
+    benchmark_runner.py, Dockerfile and configs of github.com/hholtmann/llm-consumer-gpu-benchmark, read 2026-11-22.
+    """
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return "arXiv:2601.09527" in setup.notes
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """Adapters where three in four requests ask for a low-rank one of `--max-loras 3`; a vocabulary sorted.
+
+        vLLM 0.12 sorts it where a request has top-k or top-p, unless asked for FlashInfer's sampler
+        (vllm/v1/sample/ops/topk_topp_sampler.py), and takes both from the checkpoint's generation_config.json where
+        the client, as AIPerf, sends none. gpt-oss's has none (recalled).
+        """
+        sorted_bytes = 0.0 if "gpt-oss" in self.model.id else SORTED_BYTES
+        return {"adapters": "multi-LoRA" in self.setup.notes, "max_loras": 3, "sorted_bytes": sorted_bytes}
+
+    def limits(self, layout: Layout) -> Limits:
+        """Return max_num_seqs, the requests in flight."""
+        return Limits(self.setup.concurrency)
+
+    @property
+    def max_model_len(self) -> int:
+        """--max-model-len: of the loads with long prompts it leaves 512 tokens beside the longest answer."""
+        longest = round(self.setup.input_tokens) + 2 * max(ANSWER_LIMITS)
+        return longest if self.setup.input_tokens > SHORT_CONTEXT else SHORT_CONTEXT
+
+    @property
+    def retried_fraction(self) -> float:
+        """The runner's second start."""
+        return RETRIED_FRACTION
+
+    @property
+    def warming_requests(self) -> int:
+        """warmup_request_count of its configurations."""
+        return WARMING_REQUESTS
+
+    def load(self) -> Load | None:
+        """Return answers that may end before max_tokens."""
+        prompt, output = self.setup.input_tokens, self.setup.output_tokens
+        limit = next((each for each in ANSWER_LIMITS if output <= each), None)
+        if not prompt or not output or not limit:
+            return None
+        return Load(Independent(Fixed(round(prompt)), Ended(output, limit)), output)
+
+
+class Argonne(Recipe):
+    """A run of Argonne's scripts (github.com/argonne-lcf/LLM-Inference-Bench, read 2026-11-22)."""
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return setup.source.startswith("argonne")
+
+    @property
+    def preset(self) -> tuple[str, str]:
+        """Name and release of the engine.
+
+        TensorRT-LLM on GH200 is 0.12 (TensorRT-LLM/GH200/run-throughput-bench.sh). Guess: elsewhere it is older than
+        0.11. Steps over 16 and 64 sequences of Llama-3-8B and Mixtral grow with their length as if each of a group of
+        four query heads read the cache for itself, on A100 and on H100.
+        """
+        if self.setup.engine == "TensorRT-LLM" and not self.setup.engine_version:
+            return self.setup.engine, "0.12" if self.hardware.id.startswith("gh200") else "0.10"
+        return super().preset
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """One text where all sequences of a batch are one, decoded alike.
+
+        pipeline.py for DeepSpeed-MII repeats a prompt; that its TensorRT-LLM runs do is a guess: examples/run.py takes
+        the best token (top_k 1), and Mixtral on four A100 is faster than reading all experts would be. Its vLLM runs
+        draw their prompts.
+        """
+        return {"one_text": True} if self.setup.engine in ("Deepspeed-MII", "TensorRT-LLM") else {}
+
+    @property
+    def first_call_s(self) -> float:
+        """pipeline.py for DeepSpeed-MII times the first call.
+
+        Guess: vLLM on Intel's Max 1550 compiles its kernels then. Latencies of Llama-3-8B and Qwen2-7B grow in a
+        straight line from 18 s, at 1 and at 16 sequences, and a second run of a few setups lacks just these.
+        """
+        if "value = batch*(in+out)/latency" not in self.setup.notes:
+            return 0.0
+        if self.setup.engine == "Deepspeed-MII":
+            return MII_FIRST_CALL_S
+        return FIRST_CALL_S if self.setup.engine == "vLLM" and self.hardware.family == "xe-hpc" else 0.0
+
+
+class Splitwise(Recipe):
+    """A run of Splitwise's (arXiv:2311.18677), whose texts end by themselves."""
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return setup.source.startswith("splitwise")
+
+    @property
+    def output_tokens(self) -> float:
+        """Tokens that a request generates."""
+        return min(self.setup.output_tokens, ENDED_TOKENS)
+
+
+class TpuRecipes(Recipe):
+    """A run of Google's recipe for Llama 3 on eight chips of Trillium.
+
+    inference/trillium/vLLM/Llama3.x/README.md of github.com/AI-Hypercomputer/tpu-recipes, the commands of `vllm serve`
+    and its table of limits, as forks of 2026 hold them, read 2026-11-22.
+    """
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return setup.source.startswith("google-tpu-recipes")
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """`--async-scheduling`."""
+        return {"async_scheduling": True}
+
+    def limits(self, layout: Layout) -> Limits:
+        """Return what the table has: for 8B; for 70B where prompts are longer than answers, and where they are not."""
+        if "8b" in self.model.id:
+            return Limits(128, 1024, TPU_FRACTION)
+        return Limits(256, 2048 if self.setup.input_tokens > self.setup.output_tokens else 512, TPU_FRACTION)
+
+    @property
+    def pools_gaps(self) -> bool:
+        """As `vllm bench serve` does (vllm/benchmarks/serve.py: the median of the gaps of all requests)."""
+        return True

@@ -1,0 +1,146 @@
+"""TensorRT-LLM's own tables: docs/source/performance/perf-overview.md by release, and what its tools derive."""
+
+import math
+
+from simulator.engines.engine import Engine
+from simulator.models.operations import Layout
+from simulator.validation.measurements import Setup
+from simulator.validation.sources.recipe import Limits, Recipe
+
+BENCH_REQUESTS = {  # of trtllm-bench, by (input, output): perf-overview.md of v0.17, v1.0 and v1.2
+    **dict.fromkeys(((128, 2048), (500, 2000), (1000, 1000), (1024, 1024), (2048, 128)), 3_000),
+    **dict.fromkeys(((128, 4096), (1000, 2000), (2048, 2048), (5000, 500), (8192, 1024), (1024, 8192)), 1_500),
+    **dict.fromkeys(((20_000, 2000), (32_768, 1024), (1024, 32_768)), 1_000),
+    (128, 128): 30_000,
+}
+BENCH_SEQS, BENCH_TOKENS = 4_096, 32_768  # caps of trtllm-bench
+MEMORY_FRACTION = 0.95  # --kv_cache_free_gpu_mem_fraction "in many cases": v0.15 and v1.0, read 2026-11-22
+# Sequences and tokens of a step, by model and devices: perf-overview.md of v0.11 and
+# tensorrt_llm/bench/build/benchmark_config.yml of v0.12 (read 2026-11-22); a guess for the models that followed
+TABLE_LIMITS = {
+    ("gpt-j-6b", 1): (128, 2048),
+    ("falcon-180b", 4): (4096, 8192),
+    ("falcon-180b", 8): (2048, 8192),
+    ("llama-2-7b", 1): (4096, 8192),
+    ("llama-2-70b", 2): (2048, 2048),
+    ("llama-2-70b", 4): (4096, 8192),
+    ("llama-2-70b", 8): (8192, 16_384),
+    ("llama-3-8b", 1): (2048, 8192),
+    ("llama-3-70b", 4): (2048, 1024),
+    ("llama-3-70b", 8): (8192, 16_384),
+    ("mixtral-8x7b", 2): (2048, 3072),
+    ("mixtral-8x7b", 4): (8192, 8192),
+    ("mistral-7b", 1): (4098, 8192),
+}
+TABLE_SEQS = {  # where a prompt and an output have their own
+    ("gpt-j-6b", 1, 128, 128): 2048,
+    ("llama-2-70b", 4, 128, 4096): 256,
+    ("llama-2-70b", 8, 128, 2048): 1024,
+}
+OTHER_LIMITS = 2048, 2048  # guess: of models and devices that they leave out
+
+
+class TrtllmOffline(Recipe):
+    """A run of TensorRT-LLM with all requests queued, as its documentation measures."""
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return setup.engine.startswith("TensorRT-LLM") and setup.regime == "offline"
+
+    @property
+    def request_count(self) -> float | None:
+        """What is stated, or what the commands of these lengths send."""
+        return super().request_count or self._bench_requests
+
+    @property
+    def _bench_requests(self) -> int | None:
+        return BENCH_REQUESTS.get((round(self.setup.input_tokens), round(self.setup.output_tokens)))
+
+
+class TrtllmBench(TrtllmOffline):
+    """A run of trtllm-bench, of v0.15 and later."""
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return "trtllm-bench" in setup.notes
+
+    def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
+        """Return the type of activations on Hopper, where the page or the checkpoint leaves it, whatever is stated.
+
+        perf-overview.md v1.2 asks for fp8 with gpt-oss, "Hopper: use auto", and with DeepSeek-R1. For Qwen3 the
+        checkpoint decides: NVFP4 ones ask for fp8; that the fp8 one does not is a guess, without which H100 would be 30
+        to 75 % too fast in both versions of the page.
+        """
+        is_left = self.model.weight_dtype == "mxfp4" or (weights == "fp8" and "qwen3-235b" in self.model.id)
+        if is_left and self.hardware.family == "hopper":
+            return self.model.dtype
+        return super().cache_dtype(stated, weights, engine)
+
+    def limits(self, layout: Layout) -> Limits:
+        """Return max_batch_size, of all stages, and max_num_tokens as trtllm-bench derives them from its data set.
+
+        calc_engine_setting and finetune_setting of tensorrt_llm/bench/build/tuning.py, and what get_settings of its
+        benchmark/utils/general.py does without chunked prefill (read 2026-11-21).
+        """
+        prompt, output = self.setup.input_tokens, self.setup.output_tokens
+        if not output:
+            return Limits(memory_fraction=MEMORY_FRACTION)
+        one = Layout(weight_dtype=layout.weight_dtype, cache_dtype=layout.cache_dtype, model_dtype=layout.model_dtype)
+        room = layout.devices * self.hardware.memory_bytes - one.weight_bytes(self.model.weights(one))
+        fitting = 0.9 * room / max(1.0, self.model.cache_bytes(1, one) * (prompt + output))
+        seqs = max(1.0, min(fitting, BENCH_SEQS) / layout.pp)
+        tokens = min(seqs * (1 + prompt / output), BENCH_TOKENS)
+        most = max(64, _up(seqs, 32 if seqs < 256 else 128 if seqs < 1024 else 256))
+        budget = max(2048, _up(tokens, 256 if tokens < 4096 else 512 if tokens < 8192 else 1024))
+        return Limits(most * layout.pp, max(budget, round(prompt) + most), MEMORY_FRACTION)
+
+
+class TrtllmTable(TrtllmOffline):
+    """A run of the tables of v0.11 to v0.14, by gptManagerBenchmark and the first trtllm-bench."""
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        is_offline = setup.engine == "TensorRT-LLM" and "in-flight batching" in setup.notes
+        return is_offline and setup.engine_version.startswith(("0.11", "0.12", "0.13", "0.14"))
+
+    @property
+    def request_count(self) -> float | None:
+        """What the commands of these lengths send: the page counts requests by lengths, not by row."""
+        return self._bench_requests
+
+    def limits(self, layout: Layout) -> Limits:
+        """Return the table's limits; --kv_cache_free_gpu_mem_fraction is 0.99 in v0.11, but 0.95 on GH200."""
+        kind = self.model.id.replace("llama-3.1", "llama-3"), layout.devices
+        seqs, tokens = TABLE_LIMITS.get(kind, OTHER_LIMITS)
+        seqs = TABLE_SEQS.get((*kind, round(self.setup.input_tokens), round(self.setup.output_tokens)), seqs)
+        most = self.setup.engine_version.startswith("0.11") and not self.hardware.id.startswith("gh200")
+        return Limits(seqs, tokens, 0.99 if most else MEMORY_FRACTION)
+
+
+class TrtllmEvicting(TrtllmOffline):
+    """A run of v0.10's table, with `--scheduler_policy max_utilization`: it admits what may have to leave.
+
+    docs/source/performance/perf-overview.md of v0.10 asks for it, with max_batch_size and max_num_tokens of 2,048; that
+    of v0.11 for guaranteed_no_evict, the default (read 2026-11-21).
+    """
+
+    @staticmethod
+    def wrote(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return "gptManagerBenchmark" in setup.notes and setup.engine_version.startswith("0.10")
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """max_utilization."""
+        return {"admit_full_output": False}
+
+    def limits(self, layout: Layout) -> Limits:
+        """Return what the page asks for."""
+        return Limits(2048, 2048)
+
+
+def _up(value: float, multiple: int) -> int:
+    return multiple * math.ceil(value / multiple)

@@ -1,0 +1,1 @@
+"""What users send: arrivals, lengths, shared prefixes, recorded traces; presets as YAML beside this file."""

@@ -1,0 +1,177 @@
+"""When requests arrive: around a rate, in batches, in a closed loop, or as a trace has them."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.random import Generator
+
+from simulator.errors import WorkloadError
+from simulator.workloads.lengths import FloatArray, require_recorded
+
+MIN_RATE_PER_S, MIN_BURSTINESS = 1e-9, 1e-3  # one request in 30 years; gaps with a coefficient of variation of 32
+
+
+class Arrivals(Protocol):
+    """When requests arrive."""
+
+    @property
+    def concurrency(self) -> int:
+        """Requests in flight in a closed loop, 0 for an open one."""
+        ...
+
+    def times_s(self, count: int, rng: Generator) -> FloatArray:
+        """Return `count` rising times; the first n of them are the same whatever `count` is."""
+        ...
+
+    def at_rate(self, rate_per_s: float) -> Self:
+        """Return the same arrivals at another rate: the same gaps, stretched."""
+        ...
+
+    def describe(self) -> str:
+        """Say it in a few words."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLoop:
+    """Independent gaps around a mean rate: `burstiness` 1 is Poisson, below 1 bursty, infinity evenly spaced.
+
+    gap ~ gamma(shape=burstiness, scale=1/(rate burstiness)), so the gaps' coefficient of variation is
+    1/sqrt(burstiness); vLLM's `--request-rate` and `--burstiness`. The first request arrives at 0. Gaps are drawn for
+    rate 1 and divided by the rate, so that two rates of one seed are compared on the same arrivals.
+
+    Raises WorkloadError for a rate or burstiness that is 0, negative or NaN, and for an infinite rate.
+
+    >>> OpenLoop(4, burstiness=math.inf).times_s(3, np.random.default_rng(0))
+    array([0.  , 0.25, 0.5 ])
+    """
+
+    rate_per_s: float
+    burstiness: float = 1.0
+    concurrency: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate_per_s)
+        if not self.burstiness >= MIN_BURSTINESS:
+            because = f"it is not a number from {MIN_BURSTINESS} on"
+            raise WorkloadError(f"burstiness {self.burstiness}", because, "1 is Poisson, 0.5 is bursty")
+
+    def times_s(self, count: int, rng: Generator) -> FloatArray:
+        """Return `count` arrival times."""
+        times = np.zeros(count)
+        regular = math.isinf(self.burstiness)
+        gaps = np.ones(count - 1) if regular else rng.standard_gamma(self.burstiness, count - 1) / self.burstiness
+        np.cumsum(gaps, out=times[1:])
+        return times / self.rate_per_s
+
+    def at_rate(self, rate_per_s: float) -> Self:
+        """Return the same process at another rate."""
+        return replace(self, rate_per_s=rate_per_s)
+
+    def describe(self) -> str:
+        """Name the process and its rate."""
+        names = {1.0: "Poisson arrivals", math.inf: "evenly spaced"}
+        name = names.get(self.burstiness, f"gamma arrivals of burstiness {self.burstiness:g}")
+        return f"{name} at {self.rate_per_s:g}/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Poisson arrivals that a batcher holds: those of a period are released together at its end, which is time 0 first.
+
+    >>> Released(4.0, period_s=1.0).times_s(4, np.random.default_rng(0))
+    array([0., 1., 1., 1.])
+    """
+
+    rate_per_s: float
+    period_s: float
+    concurrency: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate_per_s)
+        if not 0 < self.period_s < math.inf:
+            raise WorkloadError(f"period {self.period_s} s", "it is not a finite time above 0", "Give seconds, say 0.3")
+
+    def times_s(self, count: int, rng: Generator) -> FloatArray:
+        """Return `count` times of release."""
+        arrived: FloatArray = OpenLoop(self.rate_per_s).times_s(count, rng)
+        return np.ceil(arrived / self.period_s) * self.period_s
+
+    def at_rate(self, rate_per_s: float) -> Self:
+        """Return the same process at another rate; the period stays."""
+        return replace(self, rate_per_s=rate_per_s)
+
+    def describe(self) -> str:
+        """Name the process and its rate."""
+        return f"Poisson arrivals at {self.rate_per_s:g}/s, released every {self.period_s:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedLoop:
+    """A fixed number of requests in flight; each completion sends the next (vLLM's `--max-concurrency`)."""
+
+    concurrency: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.concurrency, int) or self.concurrency < 1:
+            raise WorkloadError(f"concurrency {self.concurrency}", "it is not a whole number above 0", "Give, say, 16")
+
+    def times_s(self, count: int, _rng: Generator) -> FloatArray:
+        """Return zeros: the event loop decides when each request is sent."""
+        return np.zeros(count)
+
+    def at_rate(self, rate_per_s: float) -> Self:
+        """Refuse: the rate of a closed loop is an outcome."""
+        given = f"rate {rate_per_s:g}/s for {self.describe()}"
+        raise WorkloadError(given, "the rate of a closed loop is an outcome", "Give a rate or a concurrency, not both")
+
+    def describe(self) -> str:
+        """Say how many are in flight."""
+        return f"{self.concurrency:,} in flight"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedArrivals:
+    """The times of a trace, `speed` times as fast as they were."""
+
+    name: str
+    arrival_s: FloatArray
+    speed: float = 1.0
+    concurrency: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        if not MIN_RATE_PER_S <= self.speed < math.inf:
+            because = f"it is not a finite number from {MIN_RATE_PER_S} on"
+            raise WorkloadError(f"trace speed {self.speed}", because, "Give 2 for twice as fast")
+
+    @property
+    def rate_per_s(self) -> float:
+        """Mean rate over the whole trace at its speed: (n - 1) gaps over their sum; infinite if all arrive at once."""
+        span_s = float(self.arrival_s[-1] - self.arrival_s[0])
+        return (len(self.arrival_s) - 1) / span_s * self.speed if span_s else math.inf
+
+    def times_s(self, count: int, _rng: Generator) -> FloatArray:
+        """Return the first `count` times; a WorkloadError if there are fewer."""
+        require_recorded(count, len(self.arrival_s))
+        return self.arrival_s[:count] / self.speed
+
+    def at_rate(self, rate_per_s: float) -> Self:
+        """Return the trace stretched so that its mean rate over all of it is this one."""
+        if math.isinf(self.rate_per_s):
+            raise WorkloadError(self.name, "its requests all arrive at once, at no rate", "Give other arrivals")
+        _check_rate(rate_per_s)
+        return replace(self, speed=self.speed * rate_per_s / self.rate_per_s)
+
+    def describe(self) -> str:
+        """Name the trace, its rate and its speed."""
+        speed = "" if self.speed == 1 else f" ({self.speed:.3g} times its own speed)"
+        return f"arrivals of {self.name} at {self.rate_per_s:.3g}/s{speed}"
+
+
+def _check_rate(rate_per_s: float) -> None:
+    if not MIN_RATE_PER_S <= rate_per_s < math.inf:
+        because = f"an open loop has a finite rate above 0 ({MIN_RATE_PER_S} at least)"
+        remedy = "Give requests per second, say 2, or a concurrency to keep the engine busy"
+        raise WorkloadError(f"request rate {rate_per_s}", because, remedy)

@@ -1,0 +1,239 @@
+"""Request traces in files: who asked when, with how many tokens in and out, in the spellings that people publish.
+
+This module loads pandas; import it where a trace is read, not at start-up.
+"""
+
+import csv
+import gzip
+import json
+import warnings
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from simulator.errors import WorkloadError, reason
+from simulator.workloads.lengths import MAX_TOKENS, FloatArray, IntArray
+from simulator.workloads.shared_prefixes import Prefixes
+
+MAX_TIME_S = 1e10  # 300 years
+_SURPLUS = "a field beyond the header"
+_REMEDY = "Correct or remove such rows"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """A recorded workload: `arrival_s` float64[n], sorted; `prompt_tokens` and `output_tokens` int64[n], at least 1.
+
+    `prefixes`: ids of the units of tokens that each prompt begins with, in whole units; of no length where the file has
+    none. `unused_columns` names what else the file holds.
+    """
+
+    name: str
+    arrival_s: FloatArray
+    prompt_tokens: IntArray
+    output_tokens: IntArray
+    unused_columns: tuple[str, ...] = ()
+    prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How one publisher names the three columns, and how many of its time units make a second (0: dates)."""
+
+    publisher: str
+    arrival: str
+    prompt: str
+    output: str
+    units_per_s: int
+
+    @property
+    def columns(self) -> tuple[str, str, str]:
+        """The three column names: arrival, prompt, output."""
+        return self.arrival, self.prompt, self.output
+
+
+SPELLINGS = (
+    Spelling("infercast", "arrival_s", "prompt_tokens", "output_tokens", 1),
+    Spelling("infercast", "arrival_s", "input_tokens", "output_tokens", 1),
+    Spelling("infercast", "arrival_s", "input", "output", 1),
+    Spelling("Azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", 0),
+    Spelling("BurstGPT", "Timestamp", "Request tokens", "Response tokens", 1),
+    Spelling("Mooncake", "timestamp", "input_length", "output_length", 1000),
+)
+
+
+# Mooncake: "hash_ids" of blocks of 512 tokens, each a hash of the block and of all before it; a last partial block too.
+PREFIX_COLUMNS = {"prefix_block_ids_512tok": 512, "hash_ids": 512}
+
+
+def read_trace(path: str | Path) -> Trace:
+    """Read a trace from CSV or JSON lines, plain or `.gz`; the column names tell the publisher and so the time unit.
+
+    Dates count from the first row, other times stay as they are. Shared prefixes are read where there are ids of them
+    (Mooncake's `hash_ids`; numbers with spaces between in CSV); other columns are only named. Rows are counted from 1,
+    below the header.
+
+    Raises WorkloadError, with file, row and value, for: no such file, no rows, columns of no or of two publishers, a
+    row of the wrong size, text or NaN for a number, times that are negative or go back, lengths that are zero,
+    negative or no whole numbers. (The two Azure 2023 traces have no such row; BurstGPT logs failed requests with 0
+    output tokens and publishes `*_without_fails_*` files too.)
+
+    Sources: github.com/Azure/AzurePublicDataset, github.com/HPMLL/BurstGPT, github.com/kvcache-ai/Mooncake.
+    """
+    path = Path(path)
+    try:
+        with _open(path) as file:
+            first_line = file.readline()
+            read = _read_json_lines if first_line.startswith("{") else _read_csv
+            header, table = read(path.name, first_line, file)
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
+        because = f"it cannot be read ({reason(error)})"
+        raise WorkloadError(f"trace {path}", because, "Give a .csv or .jsonl file, or its .gz") from error
+    if len(table) == 0:
+        raise WorkloadError(f"trace {path}", "it has no rows", "Give a trace with requests in it")
+    spelling, rows = _spelling(path.name, header), _Rows(path.name, table)
+    arrival_s = rows.times_s(spelling) if spelling.units_per_s else rows.dates_s(spelling.arrival)
+    prompt_tokens, ids = rows.lengths(spelling.prompt), _prefix_column(header)
+    prefixes = rows.prefixes(ids, prompt_tokens) if ids else Prefixes.of([])
+    unused = tuple(column for column in header if column not in (*spelling.columns, ids))
+    return Trace(path.name, arrival_s, prompt_tokens, rows.lengths(spelling.output), unused, prefixes)
+
+
+def _prefix_column(header: Sequence[str]) -> str | None:
+    return next((column for column in header if column in PREFIX_COLUMNS), None)
+
+
+def _open(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig")
+    return path.open(encoding="utf-8-sig")
+
+
+def _read_csv(name: str, first_line: str, file: TextIO) -> tuple[list[str], pd.DataFrame]:
+    header = [column.strip() for column in next(csv.reader([first_line]), [])]
+    known = (*_spelling(name, header).columns, _prefix_column(header))
+    # One name more than there are columns catches a row with a field too many, which pandas would cut off silently.
+    names = [column if column in known else index for index, column in enumerate(header)] + [_SURPLUS]
+    options: Any = {"header": None, "names": names, "index_col": False, "keep_default_na": False, "low_memory": False}
+    try:
+        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
+            table = pd.read_csv(file, skipinitialspace=True, **options)
+    except pd.errors.EmptyDataError:
+        table = pd.DataFrame(columns=names)
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        raise WorkloadError(f"trace {name}", f"it is not CSV ({str(error).strip()})", "One row per request") from error
+    surplus = table.pop(_SURPLUS)
+    filled = (surplus.notna() & (surplus != "")).to_numpy()
+    _Rows(name, table).refuse(filled, surplus, f"the header has {len(header)} columns")
+    return header, table
+
+
+def _read_json_lines(name: str, first_line: str, file: TextIO) -> tuple[list[str], pd.DataFrame]:
+    header, rows = list(_json_object(name, 1, first_line)), []
+    ids = _prefix_column(header)
+    columns = [*_spelling(name, header).columns, *([ids] if ids else [])]
+    for number, line in enumerate(filter(str.strip, chain([first_line], file)), start=1):
+        entry = _json_object(name, number, line)
+        missing = [column for column in columns if column not in entry]
+        if missing:
+            raise WorkloadError(f"{name}, row {number}", f"missing {', '.join(missing)}", "Mend or remove this row")
+        rows.append([entry[column] for column in columns])
+    return header, pd.DataFrame(rows, columns=columns)
+
+
+def _json_object(name: str, row: int, line: str) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise WorkloadError(f"{name}, row {row}", f"it is not JSON ({error})", "Write one object per line") from error
+    if not isinstance(entry, dict):
+        raise WorkloadError(f"{name}, row {row}", "it is not a JSON object", "Write one object per line")
+    return entry
+
+
+def _spelling(name: str, header: Sequence[str]) -> Spelling:
+    """Return the one spelling whose three columns stand in the header, each once."""
+    matching = [spelling for spelling in SPELLINGS if set(spelling.columns) <= set(header)]
+    if len(matching) > 1:
+        both = " and ".join(", ".join(spelling.columns) for spelling in matching)
+        raise WorkloadError(f"trace {name}", f"its columns can be read in {len(matching)} ways: {both}", "Keep one set")
+    if not matching:
+        closest = max(SPELLINGS, key=lambda spelling: len(set(spelling.columns) & set(header)))
+        missing = [column for column in closest.columns if column not in header]
+        given = f"trace {name} with columns {', '.join(header)[:200] or '(none)'}"
+        known = "; ".join(f"{', '.join(spelling.columns)} ({spelling.publisher})" for spelling in SPELLINGS)
+        raise WorkloadError(given, f"missing {', '.join(missing)}", f"Name the columns as one of: {known}")
+    for column in matching[0].columns:
+        if list(header).count(column) > 1:
+            raise WorkloadError(f"trace {name}", f"its column {column} stands there twice", "Keep one of them")
+    return matching[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of one file, read column by column; what cannot be is refused by row and value."""
+
+    name: str
+    table: pd.DataFrame
+
+    def refuse(self, bad: NDArray[np.bool_], values: pd.Series, because: str, remedy: str = _REMEDY) -> None:
+        if not bad.any():
+            return
+        first, others = int(bad.argmax()), int(bad.sum()) - 1
+        given = f"{self.name}, row {first + 1}: {values.name} {str(values.iloc[first])!r}"
+        raise WorkloadError(given + (f" ({others:,} more rows like it)" if others else ""), because, remedy)
+
+    def numbers(self, column: str) -> FloatArray:
+        values = self.table[column]
+        if not pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
+            values = values.astype(str)
+        numbers: FloatArray = pd.to_numeric(values, errors="coerce").to_numpy(np.float64)
+        self.refuse(~np.isfinite(numbers), values, "it is not a finite number")
+        return numbers
+
+    def times_s(self, spelling: Spelling) -> FloatArray:
+        arrival_s: FloatArray = self.numbers(spelling.arrival) / spelling.units_per_s
+        outside = (arrival_s < 0) | (arrival_s > MAX_TIME_S)
+        self.refuse(outside, self.table[spelling.arrival], f"time runs from 0 to {MAX_TIME_S:g} s", "Shift the times")
+        return self._sorted(arrival_s, spelling.arrival)
+
+    def dates_s(self, column: str) -> FloatArray:
+        text = self.table[column].astype(str)
+        dates = pd.to_datetime(text, format="ISO8601", utc=True, errors="coerce")
+        self.refuse(dates.isna().to_numpy(), text, "it is no date like 2023-11-16 18:15:46.6805900")
+        since_first = (dates - dates.iloc[0]) / pd.Timedelta(seconds=1)
+        return self._sorted(np.asarray(since_first, dtype=np.float64), column)
+
+    def lengths(self, column: str) -> IntArray:
+        numbers, values = self.numbers(column), self.table[column]
+        self.refuse(numbers < 1, values, "a request has at least one token each way (0 often logs a failure)")
+        self.refuse(numbers != np.floor(numbers), values, "tokens come whole")
+        self.refuse(numbers > MAX_TOKENS, values, f"no context has more than {MAX_TOKENS} tokens")
+        return numbers.astype(np.int64)
+
+    def prefixes(self, column: str, prompt_tokens: IntArray) -> Prefixes:
+        """Read the ids of the whole units of each prompt."""
+        values, unit_tokens, lists = self.table[column], PREFIX_COLUMNS[column], []
+        for row, (value, tokens) in enumerate(zip(values.tolist(), prompt_tokens.tolist(), strict=True)):
+            given = value if isinstance(value, list) else str(value).split()
+            try:
+                lists.append([int(each) for each in given[: tokens // unit_tokens]])
+            except (TypeError, ValueError):
+                bad = np.arange(len(values)) == row
+                self.refuse(bad, values.astype(str), "it is no list of whole numbers", "Put spaces between them")
+        return Prefixes.of(lists, unit_tokens)
+
+    def _sorted(self, arrival_s: FloatArray, column: str) -> FloatArray:
+        back = np.diff(arrival_s, prepend=arrival_s[0]) < 0
+        self.refuse(back, self.table[column], "it is earlier than the row before", "Sort the rows by time")
+        return arrival_s

@@ -1,0 +1,178 @@
+"""What users send: arrivals and lengths together, the requests that they make, presets fitted to published traces."""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from simulator.errors import ProfileError, WorkloadError, nearest
+from simulator.profile import Number, Profile, Strict, find
+from simulator.workloads.arrivals import Arrivals, OpenLoop, RecordedArrivals
+from simulator.workloads.lengths import Banded, FloatArray, IntArray, Lengths, Recorded
+from simulator.workloads.shared_prefixes import Prefixes
+
+if TYPE_CHECKING:
+    from simulator.workloads.traces import Trace
+
+KIND = "workloads"
+MAX_REQUESTS = 100_000_000
+COLUMNS = {
+    "arrival_s": np.float64,
+    "prompt_tokens": np.int64,
+    "output_tokens": np.int64,
+    "priority": np.int64,
+    "given": np.bool_,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requests:
+    """A table of n requests: contiguous, read-only arrays in the order of arrival.
+
+    `arrival_s` float64[n], rising from 0 or later; `prompt_tokens` and `output_tokens` int64[n], at least 1.
+    `concurrency` 0: each request arrives at its time. k > 0: a closed loop, all times are 0, the first k requests are
+    in flight at once and each completion releases the next. For all, or for each: `priority` int64, smaller goes first
+    where the engine asks for it; `given` bool, the cache of its prompt comes from elsewhere, with its first token.
+    `prefixes`: which requests begin with the same tokens; of no length where none do.
+    """
+
+    arrival_s: FloatArray
+    prompt_tokens: IntArray
+    output_tokens: IntArray
+    concurrency: int = 0
+    priority: IntArray = field(default_factory=lambda: np.zeros(1, np.int64))
+    given: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, np.bool_))
+    prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))
+
+    def __post_init__(self) -> None:
+        for name, kind in COLUMNS.items():
+            array: NDArray[Any] = np.array(getattr(self, name), dtype=kind, order="C")  # a copy of our own
+            if name in ("priority", "given") and len(array) == 1:
+                array = np.broadcast_to(array, len(self.arrival_s))
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        lengths = {len(getattr(self, name)) for name in COLUMNS} | {len(self.prefixes) or len(self.arrival_s)}
+        if lengths != {len(self.arrival_s)} or lengths == {0}:
+            raise WorkloadError("requests", "their columns differ in length or are empty", "Give one value per request")
+        if not (np.isfinite(self.arrival_s).all() and self.arrival_s[0] >= 0 and (np.diff(self.arrival_s) >= 0).all()):
+            raise WorkloadError("arrivals", "they are not finite, rising times from 0 on", "Sort and check them")
+        if min(self.prompt_tokens.min(), self.output_tokens.min()) < 1:
+            raise WorkloadError("lengths", "a request has at least one token each way", "Remove empty requests")
+        if (self.given & (self.output_tokens < 2)).any():
+            because = "a request that comes with its cache and its first token has a second one to produce"
+            raise WorkloadError("lengths", because, "Leave out those of one output token")
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    @property
+    def max_prompt_tokens(self) -> int:
+        """The longest prompt."""
+        return int(self.prompt_tokens.max())
+
+    @property
+    def max_total_tokens(self) -> int:
+        """The most tokens, prompt and output together, that one request comes to."""
+        return int((self.prompt_tokens + self.output_tokens).max())
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Arrivals, lengths, how many and one seed: everything about the users, as one value.
+
+    The seed is spawned into three streams (arrivals, prompts, outputs), so that changing one part leaves the others.
+    Fewer requests are the first of more.
+
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> load = Workload(OpenLoop(rate_per_s=2.0), Independent(Fixed(512), Fixed(128)), request_count=1000)
+    >>> print(load.describe())
+    1,000 requests, Poisson arrivals at 2/s: prompts mean 512 (p95 512), outputs mean 128 (p95 128) tokens
+    """
+
+    arrivals: Arrivals
+    lengths: Lengths
+    request_count: int = 1000
+    seed: int = 0
+    name: str = ""
+    prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))  # of at least as many requests, or of none
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.request_count, int) or not 1 <= self.request_count <= MAX_REQUESTS:
+            because = f"it is not a whole number from 1 to {MAX_REQUESTS:,}"
+            raise WorkloadError(f"{self.request_count} requests", because, "Give, say, 1000")
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise WorkloadError(f"seed {self.seed}", "it is not a whole number from 0 on", "Give, say, 0")
+
+    @classmethod
+    def from_trace(cls, trace: "Trace", request_count: int | None = None, speed: float = 1.0) -> Self:
+        """Replay a trace as recorded: its first `request_count` requests (all, if None), `speed` times as fast."""
+        arrivals = RecordedArrivals(trace.name, trace.arrival_s, speed)
+        lengths = Recorded(trace.prompt_tokens, trace.output_tokens)
+        count = len(trace) if request_count is None else request_count
+        return cls(arrivals, lengths, count, prefixes=trace.prefixes)
+
+    def at_rate(self, rate_per_s: float) -> Self:
+        """Return the same requests at another rate: same lengths, same gaps stretched."""
+        return replace(self, arrivals=self.arrivals.at_rate(rate_per_s))
+
+    def requests(self) -> Requests:
+        """Draw the requests; the same value always draws the same ones."""
+        arrival_rng, prompt_rng, output_rng = map(np.random.default_rng, np.random.SeedSequence(self.seed).spawn(3))
+        prompt_tokens, output_tokens = self.lengths.draw(self.request_count, prompt_rng, output_rng)
+        arrival_s = self.arrivals.times_s(self.request_count, arrival_rng)
+        prefixes = self.prefixes.head(self.request_count)
+        return Requests(arrival_s, prompt_tokens, output_tokens, self.arrivals.concurrency, prefixes=prefixes)
+
+    def describe(self, sent: Requests | None = None) -> str:
+        """Say in one plain sentence what is asked, with the lengths of what is `sent` where more was made of it."""
+        requests = self.requests() if sent is None else sent
+        sides = (("prompts", requests.prompt_tokens), ("outputs", requests.output_tokens))
+        lengths = ", ".join(f"{side} mean {t.mean():,.0f} (p95 {np.percentile(t, 95):,.0f})" for side, t in sides)
+        kind = f"{self.name} requests".strip()
+        return f"{self.request_count:,} {kind}, {self.arrivals.describe()}: {lengths} tokens"
+
+
+class PresetLengths(Banded):
+    """Lengths with the key of the source that they were fitted to."""
+
+    source: str
+
+
+class Agreement(Strict):
+    """One statistic of the trace, and of the requests that the preset draws."""
+
+    trace: float
+    preset: float
+
+
+class WorkloadPreset(Profile):
+    """A kind of use, fitted to a published trace: lengths and burstiness, never a rate."""
+
+    description: str
+    notes: str = ""
+    burstiness: Number
+    lengths: PresetLengths
+    fit: dict[str, Agreement]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.lengths.source not in self.sources:
+            hint = nearest(self.lengths.source, self.sources)
+            raise ProfileError(f"source {self.lengths.source!r}", "it is not in sources:", hint)
+        self.arrivals(rate_per_s=1.0)  # refuses a burstiness that no arrivals can have
+        return self
+
+    def arrivals(self, rate_per_s: float) -> OpenLoop:
+        """Return arrivals as bursty as the trace's, at a rate of your own."""
+        return OpenLoop(rate_per_s, float(self.burstiness))
+
+
+def load_workload(name: str) -> WorkloadPreset:
+    """Return a preset by name or path.
+
+    >>> load_workload("chat").fit["output_p95_tokens"]
+    Agreement(trace=451.0, preset=456.0)
+    """
+    return WorkloadPreset.from_yaml(find(KIND, name))

@@ -1,0 +1,163 @@
+"""The fit: it finds what made the numbers, and what is left out does not move it."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+
+from simulator.validation.measurements import Measurement, Setup
+from simulator.validation.setups import place
+from tools.curves import GRID, Block, Curves, all_parameters, block_of, blocks, measured, place_all, predicted, shipped
+from tools.fit_efficiency import written
+from tools.fitting import Fit, Fits, effective
+from tools.score import left_out
+
+PARAMETERS = ("compute", "memory", "step_s")
+
+
+def setup(source: str, model: str, batch: int, prompt: int) -> Setup:
+    return Setup(
+        *(source, "2026-01", "H100 SXM 80GB", "", 1, 1, 1, 0, 0, model, "bf16", "", "sglang", "0.5"),
+        *(prompt, 128, batch, 0, 0.0, "fixed-batch", ""),
+    )
+
+
+def made(factors: dict[str, float], source: str = "a") -> list[Measurement]:
+    """Rows that the profiles would predict with other values: the measurements of a made-up engine."""
+    setups = [
+        setup(source, model, b, p)
+        for model in ("Llama-3.1-8B", "Qwen3-8B")
+        for b, p in ((1, 128), (8, 2048), (64, 512))
+    ]
+    rows = [
+        Measurement(f"{source}{index}{metric}", each, metric, "mean", 1.0, "A")
+        for index, each in enumerate(setups)
+        for metric in ("ttft_ms", "tpot_ms")
+    ]
+    logs = predicted(rows, place_all(rows), factors)
+    return [replace(row, value=math.exp(log)) for row, log in zip(rows, logs, strict=True)]
+
+
+def fit_of(rows: list[Measurement]) -> Fits:
+    block = Block("made", ("sglang-0.5",), (), PARAMETERS)
+    placed = place_all(rows)
+    values = prior = shipped(placed[rows[0].id], PARAMETERS)
+    for _ in range(3):
+        fit = Fit(block, measured(rows, placed, values))
+        values = fit.fitted(prior, {})
+    return Fits({"made": block}, {"made": fit}, {"made": values})
+
+
+@pytest.fixture
+def _without_prior(monkeypatch):
+    monkeypatch.setattr("tools.fitting.PULL", 0.0)
+
+
+@pytest.mark.usefixtures("_without_prior")
+def test_a_fit_finds_the_values_that_made_the_measurements():
+    truth = {"compute": 0.6, "memory": 0.8, "step_s": 4e-3}
+    fits = fit_of(made(truth))
+    assert np.abs(fits.errors("made", fits.solved)).max() < 0.05  # memory and host time can stand for
+    assert fits.solved["made"]["compute"] == pytest.approx(truth["compute"], rel=0.1)  # one another, compute cannot
+
+
+@pytest.mark.usefixtures("_without_prior")
+def test_a_group_that_is_left_out_does_not_move_the_fit():
+    truth = {"compute": 0.6, "memory": 0.8, "step_s": 4e-3}
+    fits = fit_of([*made(truth), *made({**truth, "step_s": 40e-3}, source="b")])
+    without = fits.without(lambda row: row.setup.source != "b")
+    of_others = [row.setup.source != "b" for row in fits.fits["made"].curves.rows]
+    assert np.abs(fits.errors("made", without))[of_others].max() < 0.07
+    assert fits.without(lambda row: row.setup.source != "a")["made"]["step_s"] > 2 * without["made"]["step_s"]
+    assert fits.without(lambda row: row.setup.source != "nobody") == fits.solved
+    found = list(left_out(fits, "source"))
+    assert [row for row, _ in found] == [*made(truth), *made({**truth, "step_s": 40e-3}, source="b")]
+    assert np.mean([error for row, error in found if row.setup.source == "a" and row.metric == "tpot_ms"]) > 0.3
+
+
+def test_every_block_names_presets_and_parameters_that_exist_and_parents_stand_first():
+    seen: set[str] = set()
+    for block in blocks().values():
+        assert not block.parent or block.parent in seen
+        seen.add(block.name)
+        assert block.engines
+        assert set(block.parameters)
+    placed = place(setup("a", "Llama-3.1-8B", 1, 128))
+    assert block_of(blocks().values(), placed.deployment) == blocks()["sglang"]
+    assert set(shipped(placed, blocks()["sglang"].parameters)) == set(blocks()["sglang"].parameters)
+
+
+def test_a_child_has_its_parents_values_where_it_fits_none():
+    parent = Block("p", ("a",), (), ("compute", "memory"))
+    child = Block("c", ("a",), ("ada",), ("compute",), "p")
+    solved = {"p": {"compute": 0.5, "memory": 0.9}, "c": {"compute": 0.7}}
+    assert effective(child, {"p": parent, "c": child}, solved) == {"compute": 0.7, "memory": 0.9}
+    assert all_parameters(child, {"p": parent, "c": child}) == ("compute", "memory")
+
+
+def test_a_child_that_sees_nothing_has_its_prior_and_no_tail_and_no_rented_pair_is_fitted():
+    rows = made({"compute": 0.6})
+    curves = measured(rows, place_all(rows), {"compute": 1.0})
+    fit = Fit(Block("made", ("sglang-0.5",), (), ("compute",)), curves)
+    assert fit.fitted({"compute": 0.7}, {}, lambda _: False) == {"compute": 0.7}
+    tails = replace(curves, rows=[replace(row, stat="p99") for row in rows])
+    assert Fit(fit.block, tails).fitted({"compute": 0.7}, {}) == {"compute": 0.7}
+    pair = {"source": "holtmann-consumer-blackwell", "tp": 2}
+    for asked, left in (({**pair, "tp": 1}, len(rows)), (pair, 0)):
+        rented = replace(curves, rows=[replace(row, setup=replace(row.setup, **asked)) for row in rows])
+        assert len(Fit(fit.block, rented).seen) == left
+
+
+def test_a_rule_that_a_fit_adds_goes_on_from_the_one_that_held(tmp_path, monkeypatch):
+    fits, preset = fit_of(made({"compute": 0.6})), tmp_path / "simulator" / "engines" / "made.yaml"
+    fit = replace(fits.fits["made"], block=Block("made", ("made",), ("hopper",), ("compute",), presets=("made",)))
+    fits = Fits({"made": fit.block}, {"made": fit}, {"made": {"compute": 0.6}})
+    preset.parent.mkdir(parents=True)
+    shipped_rules = "  - families: [ada]\n    widened: [fp4]\n  - streams: true\n    cache: {value: 0.9, guess: none}\n"
+    preset.write_text(f"sources:\n  old: {{}}\nkernels:\n{shipped_rules}")
+    monkeypatch.setattr("tools.fit_efficiency.ROOT", tmp_path)
+    written(fits)
+    fitted = {"fitted_on": ["hopper"], "compute": {"value": 0.6, "source": "fit-made"}}
+    added, *others = yaml.safe_load(preset.read_text())["kernels"]
+    assert others == yaml.safe_load(shipped_rules)
+    assert added == {"families": ["hopper"], **others[-1], **fitted}
+    once = preset.read_text()
+    written(fits)
+    assert preset.read_text() == once
+
+
+@pytest.mark.parametrize(
+    ("own", "step"),
+    [
+        ({"memory": 0.8}, {"value": "4 ms", "source": "fit-older"}),
+        ({"memory": 0.8, "step_s": 0.002}, {"value": "2 ms", "source": "fit-newer"}),
+    ],
+)
+def test_a_figure_that_a_parent_found_keeps_the_parents_sample(own, step, tmp_path, monkeypatch):
+    curves = fit_of(made({"compute": 0.6})).fits["made"].curves
+    preset = tmp_path / "simulator" / "engines" / "made.yaml"
+    every = {
+        "older": Block("older", ("made",), (), ("compute", "step_s")),
+        "newer": Block("newer", ("made",), (), tuple(own), parent="older", presets=("made",)),
+    }
+    solved = {"older": {"compute": 0.6, "step_s": 0.004}, "newer": own}
+    preset.parent.mkdir(parents=True)
+    preset.write_text('engine: made\nsources:\n  old: {}\noverheads:\n  step_s: {value: 1 us, guess: "none"}\n')
+    monkeypatch.setattr("tools.fit_efficiency.ROOT", tmp_path)
+    written(Fits(every, {name: Fit(block, curves) for name, block in every.items()}, solved))
+    found = yaml.safe_load(preset.read_text())
+    assert found["overheads"] == {"step_s": step}
+    (rule,) = found["kernels"]
+    assert (rule["compute"]["source"], rule["memory"]["source"]) == ("fit-older", "fit-newer")
+    assert set(found["sources"]) == {"fit-older", "fit-newer", "old"}
+
+
+def test_a_curve_is_exact_on_its_grid_and_goes_on_as_at_its_end():
+    curve = Curves([], {}, {"compute": 2.0}, np.zeros(1), {"compute": np.array([[step**2] for step in GRID])})
+    for step in GRID:
+        assert curve.errors({"compute": 2.0 * math.exp(step)})[0] == pytest.approx(step**2)
+    ends = [curve.errors({"compute": 2.0 * math.exp(GRID[-1] + share)})[0] for share in (0.0, 0.1, 0.2)]
+    assert ends[2] - ends[1] == pytest.approx(ends[1] - ends[0])
+    assert curve.errors({})[0] == 0.0

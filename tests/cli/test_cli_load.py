@@ -1,0 +1,147 @@
+"""`infercast simulate` and `cost` as a user meets them: forms of output, sweeps, and every kind of bad input."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from tests.cli.test_cli import fresh, infercast, printed, refused
+
+DEPLOYMENT = ["--model", "llama-3.1-8b", "--hardware", "l40s"]
+CHAT = [*DEPLOYMENT, "--workload", "chat", "--num-prompts", "500"]
+COST = ["cost", *CHAT, "--rate", "1", "--slo", "ttft:500ms,tpot:50ms"]
+
+
+def test_simulate_prints_the_table_of_vllm():
+    text = printed("simulate", *CHAT, "--rate", "1", "--slo", "ttft:500ms")
+    rows = [line.split()[0] for line in text.partition("Intervals:")[0].splitlines() if " ms " in line[:10]]
+    assert rows == ["TTFT", "TPOT", "ITL", "E2EL", "QUEUE"]
+    assert "keep every bound" in text
+
+
+def test_one_simulation_is_a_result_file_of_vllm_bench():
+    found = json.loads(printed("simulate", *CHAT, "--rate", "1", "--format", "json"))
+    row = found["simulations"][0]
+    assert found.items() >= row.items()
+    for key in ("backend", "model_id", "tokenizer_id", "num_prompts", "request_rate", "burstiness", "max_concurrency"):
+        assert key in row
+    assert row["completed"] == 500
+    assert row["mean_ttft_ms"] < row["p99_ttft_ms"]
+
+
+def test_the_same_seed_prints_the_same_bytes_and_another_does_not():
+    command = ["simulate", *CHAT, "--rate", "1", "--format", "json"]
+    assert printed(*command) == fresh(*command)
+    assert printed(*command) != printed(*command, "--seed", "1")
+
+
+def test_lists_sweep():
+    text = printed("simulate", *CHAT, "--hardware", "l40s,h100-sxm", "--rate", "0.5,1,2", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [(row["hardware"], row["request_rate"]) for row in rows] == [
+        (hardware, rate) for hardware in ("l40s", "h100-sxm") for rate in ("0.5", "1.0", "2.0")
+    ]
+
+
+def test_a_closed_loop_holds_its_concurrency():
+    found = json.loads(printed("simulate", *CHAT, "--max-concurrency", "7", "--format", "json"))["simulations"][0]
+    assert found["max_concurrent_requests"] == 7
+    assert found["request_rate"] == "inf"
+
+
+def test_lengths_may_be_spread():
+    lengths = ["--isl", "lognormal:500:0.5:4000", "--osl", "uniform:50:150"]
+    row = json.loads(
+        printed("simulate", *DEPLOYMENT, *lengths, "--num-prompts", "4000", "--rate", "1", "--format", "json")
+    )
+    assert row["total_input_tokens"] / row["completed"] == pytest.approx(500, rel=0.05)
+    assert row["total_output_tokens"] / row["completed"] == pytest.approx(100, rel=0.05)
+
+
+def test_the_tables_of_cost_fit_a_hundred_columns():
+    text = printed(*COST, "--hardware", "l40s,h100-sxm")
+    first, second, *_ = text.split("\n\n")
+    assert max(len(line) for line in [*first.splitlines()[1:], *second.splitlines()]) <= 100
+
+
+def test_overload_is_said():
+    text = printed("simulate", *DEPLOYMENT, "--workload", "chat", "--num-prompts", "3000", "--rate", "20")
+    assert "OVERLOADED, the queue grows by" in text
+
+
+def test_cost_ranks_and_gives_reasons():
+    command = [*COST, "--hardware", "l4,h100-sxm,l40s", "--format", "json"]
+    answers = json.loads(printed(*command))["answers"]
+    assert [each["hardware"] for each in answers] == ["l40s", "h100-sxm", "l4"]
+    assert [each["meets_slo"] for each in answers] == [True, True, False]
+    assert answers[0]["usd_per_hour"] < answers[1]["usd_per_hour"]
+    assert answers[0]["price_date"]
+    assert "miss TPOT <= 50 ms" in answers[2]["why"]
+    assert answers[2]["usd_per_million_output_tokens"] is None
+
+
+def test_a_misfit_in_a_sweep_is_left_out_by_name():
+    text = printed(*COST, "--model", "llama-3.1-8b,llama-3.1-70b")
+    assert "Left out: llama-3.1-70b (bf16) on l40s" in text
+
+
+def test_a_price_of_your_own():
+    row = json.loads(printed(*COST, "--usd-per-hour", "3.5", "--format", "json"))["answers"][0]
+    assert row["usd_per_hour"] == pytest.approx(3.5 * row["copies"])
+
+
+TRACES = {
+    "missing": ("arrival_s,prompt_tokens\n0,5\n", "missing output_tokens"),
+    "negative": ("arrival_s,prompt_tokens,output_tokens\n0,5,5\n-1,5,5\n", "row 2"),
+    "unsorted": ("arrival_s,prompt_tokens,output_tokens\n5,5,5\n1,5,5\n", "Sort the rows by time"),
+    "zero": ("arrival_s,prompt_tokens,output_tokens\n0,0,5\n", "at least one token"),
+    "too-long": ("arrival_s,prompt_tokens,output_tokens\n0,500000,5\n", "takes 131,072 at most"),
+    "empty": ("", "empty"),
+    "words": ("arrival_s,prompt_tokens,output_tokens\n0,many,5\n", "'many'"),
+}
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_bad_traces_are_refused(name, tmp_path):
+    text, told = TRACES[name]
+    path = tmp_path / f"{name}.csv"
+    path.write_text(text)
+    assert told in refused("simulate", *DEPLOYMENT, "--trace", str(path))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--workload", "chat", "--rate", "0"], "finite rate above 0"),
+        (["--workload", "chat", "--rate", "-inf"], "finite rate above 0"),
+        (["--workload", "chat", "--rate", "nan"], "finite rate above 0"),
+        (["--workload", "chat", "--rate", "fast"], "not a number"),
+        (["--workload", "chat"], "nobody sends anything"),
+        (["--workload", "chat", "--rate", "1", "--max-concurrency", "2"], "Give one of the two"),
+        (["--workload", "chat", "--isl", "5", "--osl", "5", "--rate", "1"], "different things"),
+        (["--workload", "chatt", "--rate", "1"], "Nearest: chat"),
+        (["--workload", "chat", "--rate", "1", "--burstiness", "0"], "burstiness 0"),
+        (["--workload", "chat", "--rate", "1", "--num-prompts", "0"], "0 requests"),
+        (["--workload", "chat", "--rate", "1", "--slo", "ttfb:1s"], "Nearest: ttft, tpot"),
+        (["--isl", "0", "--osl", "5", "--rate", "1"], "length 0"),
+        (["--isl", "5", "--rate", "1"], "both --isl and --osl"),
+        (["--isl", "five", "--osl", "5", "--rate", "1"], "whole number of tokens"),
+        (["--isl", "normal:5:2", "--osl", "5", "--rate", "1"], "names no lengths"),
+        (["--isl", "lognormal:500:0.5", "--osl", "5", "--range-ratio", "0.1", "--rate", "1"], "spread of their own"),
+    ],
+)
+def test_bad_loads_are_refused(options, told):
+    assert told in refused("simulate", *DEPLOYMENT, *options)
+
+
+def test_a_plot_that_cannot_be_written_leaves_nothing(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = infercast(*COST, "--plot", str(tmp_path / "file" / "cost.png"))
+    assert done.returncode == 2
+    assert done.stdout == ""
+
+
+def test_a_plot_is_written(tmp_path):
+    printed(*COST, "--plot", str(tmp_path / "cost.png"))
+    assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")

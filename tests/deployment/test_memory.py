@@ -1,0 +1,326 @@
+"""Memory plans: nothing is lost, nothing is accepted that cannot fit, and every remedy works."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from simulator.deployment.deployment import Deployment, Settings, default_layout, deploy
+from simulator.deployment.memory import Groups, MemoryPlan, memory_plan
+from simulator.deployment.memory_advice import refuse_misfit, remedies_for
+from simulator.deployment.offload import Offload
+from simulator.deployment.setting_names import configure
+from simulator.deployment.speculation import Speculation
+from simulator.engines.engine import load_engine
+from simulator.errors import DoesNotFitError, InfercastError, NotModelledError
+from simulator.hardware.hardware import KIND as HARDWARE
+from simulator.hardware.hardware import load_hardware
+from simulator.models.model import KIND as MODELS
+from simulator.models.model import load_model
+from simulator.profile import names
+from simulator.simulation.scheduler_limits import limits, refuse_too_long
+from simulator.units import GIB, MIB
+from simulator.workloads.workload import Requests
+
+ENGINES = ("vllm", "tensorrt-llm", "llama.cpp", "static")
+
+
+def plan(
+    model: str, hardware: str, engine: str = "vllm", settings_: Settings = Settings(), **layout: int
+) -> MemoryPlan:
+    return memory_plan(deploy(model, hardware, engine, default_layout(load_model(model), **layout), settings_))
+
+
+# --------------------------------------------------------------------------------------------------------- by hand
+
+
+def test_vllms_convention_by_hand():
+    """0.92 of the total; the sampler's 3.5 fp32 copies of 1,024 rows of 128,256 logits peak above the activations."""
+    found = plan("llama-3.1-8b", "h100-sxm")
+    total, weights = 79.22 * GIB, 2 * 8_030_261_248
+    sampler = 1024 * 128_256 * 4 * 3.5
+    assert found.workspace_bytes == found.sampler_bytes == sampler
+    assert found.cache_bytes == pytest.approx(0.92 * total - weights - sampler - 0.91 * GIB - 0.25 * GIB)
+    assert found.block_bytes == 16 * 131_072
+    assert found.num_blocks == int(found.cache_bytes // found.block_bytes) - 1
+    assert found.cache_tokens == 16 * found.num_blocks
+
+
+@pytest.mark.parametrize(("engine", "slots"), [("vllm", 1), ("sglang", 8)])
+@pytest.mark.parametrize(("tp", "pp"), [(1, 1), (4, 1), (1, 2)])
+def test_adapters_have_room_whether_they_are_loaded_or_not(engine, slots, tp, pp):
+    """q, o: 4,096 both ways; k, v: 1,024 out; gate, up: 14,336 out; down: 14,336 in. Devices share the wide side."""
+    plain = deploy("llama-3.1-8b", "h100-sxm", engine, default_layout(load_model("llama-3.1-8b"), tp=tp, pp=pp))
+    adapted = replace(plain, **configure(plain.engine, plain.settings, ["enable_lora=true"])._asdict())
+    in_full, shared = 4096 * (3 + 1 + 2 + 1), 4096 + 2 * 1024 + 4096 + 3 * 14_336
+    bytes_ = 2 * 16 * slots * 32 / pp * (in_full + shared / tp)
+    assert plain.adapter_bytes == 0.0
+    assert memory_plan(adapted).weight_bytes - memory_plan(plain).weight_bytes == pytest.approx(bytes_)
+    wider = configure(adapted.engine, plain.settings, ["max_loras=3", "max_lora_rank=64"]).engine
+    assert replace(adapted, engine=wider).adapter_bytes == pytest.approx(bytes_ * 3 * 64 / (16 * slots))
+
+
+def test_the_inputs_and_outputs_of_both_products_of_experts_are_held_at_once():
+    """DeepSeek-R1 at tp 8: 8 experts a token, 7,168 in and 2 x 256 out, 256 in and 7,168 out, 16 bits; the residual."""
+    found = plan("deepseek-r1", "b200-sxm", tp=8)
+    assert found.activation_bytes == 16_384 * 2 * (8 * (7168 + 512 + 256 + 7168) + 2 * 7168)
+
+
+def test_ranks_of_data_parallel_attention_hold_whole_adapters():
+    """Each has all of attention's and of the shared expert's, as one device alone has; experts have none."""
+    model = load_model("deepseek-v3")
+    alone, ranks = (default_layout(model, dp=each, ep=each) for each in (1, 8))
+    engine = load_engine("vllm").model_copy(update={"adapters": True})
+    found = [replace(deploy("deepseek-v3", "b200-sxm", layout=each), engine=engine) for each in (alone, ranks)]
+    assert found[0].adapter_bytes == found[1].adapter_bytes > 0
+
+
+def test_tensorrt_llms_convention_by_hand():
+    found = plan("llama-3.1-8b", "h100-sxm", "tensorrt-llm")
+    free = 79.22 * GIB - 2 * 8_030_261_248 - 1 * GIB - 0.6 * GIB - 2048 * 128_256 * 4 * 2
+    assert found.cache_bytes == pytest.approx(0.9 * free)
+    assert found.unused_bytes == pytest.approx(0.1 * free)
+
+
+def test_sglangs_convention_by_hand():
+    """A server of aiconfigurator's: 0.80 of one H100 with Qwen3-32B in 16 bits kept some five requests of 1,280."""
+    found = plan("qwen3-32b", "h100-sxm", "sglang", Settings(memory_fraction=0.8))
+    assert found.cache_bytes == pytest.approx(0.8 * (79.22 - 0.6) * GIB - found.weight_bytes)
+    assert 5 * 1_280 < found.cache_tokens < 6.5 * 1_280
+    wide = plan("llama-3.1-8b", "h100-sxm", "sglang", Settings(memory_fraction=1.0))
+    assert wide.unused_bytes == pytest.approx(0)  # a step still has its workspace
+
+
+def test_llama_cpps_convention_by_hand():
+    """All that the driver gives is cache; the one slot reserves the model's whole context."""
+    found = plan("llama-3.1-8b", "m4-max", "llama.cpp")
+    assert found.activation_bytes > found.sampler_bytes
+    used = 2 * 8_030_261_248 + found.activation_bytes + 0.5 * GIB
+    assert found.cache_bytes == pytest.approx(98_304 * MIB - used)
+    assert (found.block_size, found.num_blocks) == (131_072, 1)
+    assert found.block_bytes == 131_072 * 131_072
+    assert found.unused_bytes == pytest.approx(0)
+
+
+def test_slots_share_what_fits_or_what_is_asked_for():
+    four = plan("llama-3.1-8b", "rtx-4090", "llama.cpp", Settings(max_num_seqs=4))
+    assert four.num_blocks == 4
+    assert four.block_size == int(four.cache_bytes / 4 // 131_072)  # bytes of a token
+    assert (four.concurrency(four.block_size), four.concurrency(four.block_size + 1)) == (4, 0)
+    asked = plan("llama-3.1-8b", "rtx-4090", "llama.cpp", Settings(max_num_seqs=4, max_model_len=4096))
+    assert (asked.num_blocks, asked.block_size, asked.max_context_tokens) == (4, 4096, 4096)
+    paged = load_engine("vllm").model_copy(update={"reservation": "contiguous"})
+    many = memory_plan(replace(four.deployment, engine=paged, settings=Settings(max_model_len=1024)))
+    assert many.max_num_seqs == many.num_blocks == int(many.cache_bytes // (1024 * 131_072))
+    with pytest.raises(DoesNotFitError, match="3 such slots fit"):
+        refuse_misfit(plan("llama-3.1-8b", "rtx-4090", "llama.cpp", Settings(max_num_seqs=4, max_model_len=20_000)))
+
+
+def test_a_slot_of_windowed_layers_holds_their_windows():
+    found = plan("gemma-3-27b", "h100-sxm", "llama.cpp", Settings(max_model_len=32_768))
+    assert found.block_bytes == load_model("gemma-3-27b").cache_bytes(32_768)
+
+
+def test_ollama_gives_contexts_by_memory():
+    contexts = {
+        device: plan("llama-3.1-8b", device, "ollama").block_size for device in ("rtx-4080", "rtx-4090", "l40s")
+    }
+    assert contexts == {"rtx-4080": 4096, "rtx-4090": 32_768, "l40s": 32_768}  # 48 GB are 44.99 GiB
+
+
+def test_what_drafts_takes_weights_cache_and_rows_of_the_sampler():
+    drafts = Settings(speculation=Speculation("llama-3.2-1b", 3, (0.7,)))
+    found, without = plan("llama-3.1-8b", "h100-sxm", "vllm", drafts), plan("llama-3.1-8b", "h100-sxm")
+    draft = load_model("llama-3.2-1b")
+    assert found.weight_bytes - without.weight_bytes == 2 * draft.parameters
+    assert found.block_bytes - without.block_bytes == 16 * draft.cache_bytes(1)
+    assert found.sampler_bytes == 4 * without.sampler_bytes
+
+
+def test_what_is_offloaded_makes_room():
+    away = 20 * GIB
+    found, without = (
+        plan("llama-3.1-70b", "h200-sxm", settings_=Settings(offload=Offload(away))),
+        plan("llama-3.1-70b", "h200-sxm"),
+    )
+    assert found.cache_bytes - without.cache_bytes == pytest.approx(away)
+    layers = plan("llama-3.1-8b", "rtx-4090", "llama.cpp", Settings(offload=Offload(gpu_layers=8)))
+    assert layers.host_weight_bytes == pytest.approx(24 / 32 * 2 * (8_030_261_248 - 2 * 128_256 * 4096 - 4096))
+    assert layers.block_bytes == layers.block_size * 131_072 / 4
+    with pytest.raises(DoesNotFitError, match="offloaded to xeon-8480"):
+        refuse_misfit(plan("deepseek-v3", "h200-sxm", settings_=Settings(offload=Offload(600 * GIB))))
+    room = Settings(offload=Offload(cache_bytes=150 * GIB))  # of each device: a host of 256 GB has it for one
+    refuse_misfit(plan("llama-3.1-8b", "h200-sxm", settings_=room))
+    with pytest.raises(DoesNotFitError, match=r"300\.00 GiB offloaded to xeon-8480"):
+        refuse_misfit(plan("llama-3.1-8b", "h200-sxm", settings_=room, tp=2))
+
+
+def test_a_window_bounds_the_blocks_of_its_layers():
+    """Gemma 3 27B: 52 layers see 1,024 tokens, 10 see all, so a group has 10 layers: 1 full and 6 windowed groups."""
+    found = plan("gemma-3-27b", "h100-sxm")
+    assert found.groups == Groups(layers=10, full=1, windowed=6)
+    assert found.block_bytes == 16 * 507_904 * 10 / 62
+    assert found.blocks(512) == 7 * 32
+    assert found.blocks(16_384) == 1024 + 6 * 65  # ceil(1,024 / 16) + 1: a window need not begin at a block
+
+
+def test_the_longest_sequence_is_the_longest():
+    found = plan("llama-3.1-70b", "h100-sxm", tp=2)
+    longest = found.max_context_tokens
+    assert longest < 131_072
+    assert found.blocks(longest) <= found.num_blocks < found.blocks(longest + 1)
+    assert found.concurrency(longest) == pytest.approx(1, abs=0.01)
+
+
+# ------------------------------------------------------------------------------------------------------------ laws
+
+LAYOUTS = st.fixed_dictionaries({"tp": st.sampled_from([1, 2, 4, 8]), "pp": st.sampled_from([1, 2])})
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(names(MODELS)), st.sampled_from(names(HARDWARE)), st.sampled_from(ENGINES), LAYOUTS,
+    st.integers(1, 131_072),
+)  # fmt: skip
+def test_memory_is_shared_out_to_the_last_byte_and_never_twice(model, hardware, engine, layout, tokens):
+    vendor = load_hardware(hardware).vendor
+    assume(vendor in (load_engine(engine).vendors or [vendor]))
+    try:
+        found = plan(model, hardware, engine, **layout)
+    except NotModelledError:  # heads that do not divide
+        return
+    fixed = found.weight_bytes + found.workspace_bytes + found.context_bytes + found.graph_bytes
+    fixed += found.max_num_seqs * found.state_bytes
+    assert fixed + found.unused_bytes + found.cache_bytes == pytest.approx(found.total_bytes)
+    try:
+        refuse_misfit(found)
+    except DoesNotFitError as error:
+        assert found.blocks_that_fit == 0
+        assert "leave no cache" in error.because
+        return
+    assert found.num_blocks >= 1
+    spare = 0 if found.deployment.engine.is_reserved else 1
+    assert fixed + (found.num_blocks + spare) * found.block_bytes <= found.total_bytes
+    assert found.blocks(tokens) <= found.blocks(tokens + 1)
+    assert found.blocks(found.max_context_tokens) <= found.num_blocks
+
+
+def test_more_memory_or_smaller_numbers_never_hold_less():
+    for model in ("llama-3.1-8b", "gemma-3-27b", "deepseek-v2-lite"):
+        layout = default_layout(load_model(model))
+        smaller = replace(layout, weight_dtype="int4"), replace(layout, cache_dtype="fp8"), replace(layout, tp=2)
+        base = memory_plan(deploy(model, "h100-sxm", layout=layout))
+        for each in smaller:
+            assert memory_plan(deploy(model, "h100-sxm", layout=each)).cache_tokens > base.cache_tokens
+        assert plan(model, "h200-sxm").cache_tokens > base.cache_tokens
+
+
+# ------------------------------------------------------------------------------------------------------- misfits
+
+
+def changed(deployment: Deployment, flags: str) -> Deployment:
+    """Apply flags as a user would."""
+    words = flags.split()
+    given_flags = dict(zip(words[::2], words[1::2], strict=True))
+    hardware = load_hardware(given_flags.pop("--hardware", deployment.hardware.id))
+    budget = {"max_num_batched_tokens": given_flags.pop("--max-num-batched-tokens", None),
+              "max_num_seqs": given_flags.pop("--max-num-seqs", None)}  # fmt: skip
+    away = Offload(GIB * int(given_flags.pop("--cpu-offload-gb", 0)))
+    layout = {flag.removeprefix("--").replace("-", "_"): value for flag, value in given_flags.items()}
+    return replace(
+        deployment,
+        hardware=hardware,
+        settings=replace(
+            deployment.settings, offload=away, **{name: int(value) for name, value in budget.items() if value}
+        ),
+        layout=replace(deployment.layout, **{k: int(v) if v.isdigit() else v for k, v in layout.items()}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware"),
+    [("llama-3.1-70b", "h100-sxm"), ("llama-3.1-405b", "l4"), ("gemma-3-27b", "rtx-5090"), ("deepseek-v3", "h200-sxm")],
+)
+def test_every_remedy_makes_it_fit(model, hardware):
+    misfit = deploy(model, hardware)
+    with pytest.raises(DoesNotFitError, match="weights"):
+        refuse_misfit(memory_plan(misfit))
+    remedies = list(remedies_for(misfit))
+    assert remedies
+    for remedy in remedies:
+        better = changed(misfit, remedy.partition(" (")[0])
+        refuse_misfit(memory_plan(better))
+        better.step_model()
+
+
+def test_a_workspace_that_is_too_large_can_be_made_smaller():
+    """16 GB of weights fit into 24 GB, but not beside the sampler and graphs of 8,192 sequences."""
+    misfit = deploy("llama-3.1-8b", "rtx-4090", settings=Settings(max_num_seqs=8192, max_num_batched_tokens=32_768))
+    found = [each for each in remedies_for(misfit) if each.startswith("--max-num-batched-tokens")]
+    assert found
+    refuse_misfit(memory_plan(changed(misfit, found[0].partition(" (")[0])))
+
+
+def test_no_remedy_leaves_a_cache_of_a_few_tokens():
+    """Beside 13.5 GB of weights in 16 GB, smaller steps make room for 1,712 tokens."""
+    misfit = deploy("llama-2-7b", "rtx-4080", settings=Settings(max_num_seqs=8192, max_num_batched_tokens=32_768))
+    tokens = [
+        int(found[1].replace(",", ""))
+        for each in remedies_for(misfit)
+        if (found := re.search(r"([\d,]+) tokens of cache", each))
+    ]
+    assert len(tokens) > 2
+    assert min(tokens) >= 2_048
+
+
+def test_a_context_that_does_not_fit_is_refused_with_the_longest_that_does():
+    wanted = plan("llama-3.1-8b", "rtx-4090", settings_=Settings(max_model_len=131_072))
+    with pytest.raises(DoesNotFitError, match="--max-model-len") as error:
+        refuse_misfit(wanted)
+    longest = int(re.search(r"--max-model-len (\d+)", error.value.remedy)[1])
+    assert longest == wanted.max_context_tokens
+    refuse_misfit(plan("llama-3.1-8b", "rtx-4090", settings_=Settings(max_model_len=longest)))
+    with pytest.raises(DoesNotFitError):
+        refuse_misfit(plan("llama-3.1-8b", "rtx-4090", settings_=Settings(max_model_len=longest + 16)))
+
+
+def test_more_blocks_than_fit_are_refused():
+    fit = plan("llama-3.1-8b", "l4").num_blocks
+    refuse_misfit(plan("llama-3.1-8b", "l4", settings_=Settings(num_blocks=fit)))
+    with pytest.raises(DoesNotFitError, match=f"--num-gpu-blocks-override {fit} or less"):
+        refuse_misfit(plan("llama-3.1-8b", "l4", settings_=Settings(num_blocks=fit + 1)))
+
+
+def test_blocks_do_not_save_what_has_no_room():
+    with pytest.raises(DoesNotFitError, match="leave no cache"):
+        refuse_misfit(plan("llama-3.1-70b", "l4", settings_=Settings(num_blocks=1)))
+
+
+def test_devices_without_a_link_are_no_remedy():
+    assert not [each for each in remedies_for(deploy("llama-3.1-70b", "m2")) if each.startswith("--tp")]
+
+
+# ------------------------------------------------------------------------------------------- what the scheduler gets
+
+
+def test_limits_are_those_of_the_plan_and_the_engine():
+    one = deploy("gemma-3-27b", "h100-sxm")
+    found, ours = limits(one), memory_plan(one)
+    assert (found.num_blocks, found.block_size, found.window) == (ours.num_blocks, 16, 1024)
+    assert (found.full_groups, found.window_groups, found.window_blocks) == (1, 6, 65)
+    assert (found.max_num_seqs, found.max_num_batched_tokens) == (1024, 8192)
+
+
+def test_a_misfit_has_no_limits():
+    with pytest.raises(DoesNotFitError):
+        limits(deploy("llama-3.1-70b", "l4"))
+
+
+def test_requests_that_are_too_long_are_counted():
+    found = plan("llama-3.1-8b", "h100-sxm")
+    fine = Requests([0.0, 1.0], [100, 131_000], [100, 72])
+    refuse_too_long(found, fine)
+    with pytest.raises(InfercastError, match=r"request 1 of 131,073 tokens.*1 of 2 are too long"):
+        refuse_too_long(found, Requests([0.0, 1.0], [100, 131_000], [100, 73]))

@@ -1,0 +1,439 @@
+"""What kernels of some engines do beside the least work: heads that read alone, every expert, padded reads."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.deployment.batches import Batch, decode_counts
+from simulator.deployment.deployment import Deployment, default_layout, deploy
+from simulator.deployment.estimate import estimate
+from simulator.engines.engine import load_engine
+from simulator.engines.kernel_rules import CROWDED_HEADS, Kernels
+from simulator.hardware.hardware import load_hardware
+from simulator.models.layers import Attention
+from simulator.models.model import load_model
+from simulator.models.op_builders import linear
+from simulator.models.operations import Counts, Experts, Layout, Op
+from simulator.profile import Figure, Source
+from simulator.roofline.roofline import Rates, soft_maximum
+from simulator.validation.measurements import Setup
+from simulator.validation.prediction import outcome
+from simulator.validation.setups import place
+from simulator.validation.sources import recipe_of
+from simulator.validation.sources.papers import ENDED_TOKENS
+
+MAX_1550 = load_hardware("max-1550")
+
+
+def figure(value: float) -> Figure:
+    return Figure(value, Source(text="by hand", date="", evidence="guess"))
+
+
+def attention_s(
+    kernels: Kernels, sequences: float, *, heads: int = 32, kv_heads: int = 8, context: int = 8192
+) -> float:
+    """One layer's decode attention over 1,000 cached tokens of each sequence on the MI300X, without its launch."""
+    layer = Attention(heads=heads, kv_heads=kv_heads, head_dim=128)
+    op = next(op for op in layer.ops(4096, Layout()) if op.rate == "decode_attention")
+    rates = Rates(load_hardware("mi300x"), kernels, context_tokens=context)
+    cost = rates.cost(op, Counts(1.0, sequences, sequences, 1000.0 * sequences))
+    return float(cost.seconds - cost.overhead_s)
+
+
+PAGED = Kernels(per_head=figure(1.0), per_head_crowded=figure(0.25))
+
+
+def test_query_heads_that_read_alone_read_a_group_as_often_as_it_has_heads():
+    """16 sequences x 32 heads are 512: 32 x 256 numbers of 2 bytes for each of 16,000 tokens, at 5.3 TB/s."""
+    assert attention_s(PAGED, 16) == pytest.approx(16_000 * 32 * 256 * 2 / 5.3e12)
+    assert attention_s(PAGED, 17) == pytest.approx(17_000 * 32 * 256 * 2 / (0.25 * 5.3e12))  # more than 512
+    assert attention_s(PAGED, 17, context=4096) == pytest.approx(attention_s(PAGED, 17) / 2)  # half the row of scores
+
+
+def test_a_narrow_cache_costs_heads_that_read_alone_as_much_as_one_of_16_bits():
+    layers = (
+        Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout(cache_dtype=each)) for each in ("fp8", "fp16")
+    )
+    ops = [next(op for op in each if op.rate == "decode_attention") for each in layers]
+    fp8_s, fp16_s = (Rates(load_hardware("h100-sxm"), PAGED).cost(op, Counts(decode_reads=1e6)).seconds for op in ops)
+    assert fp8_s == pytest.approx(fp16_s)
+
+
+def test_tensorrt_llm_reads_the_cache_once_for_groups_that_its_kernel_knows():
+    """Groups of 4 and of 8 query heads, by release: XQA came in 0.8 for 8, in 0.11 for all."""
+    found = {}
+    for version in ("0.5", "0.8", "0.11"):
+        kernels = load_engine(f"tensorrt-llm-{version}").kernels_on(load_hardware("h100-sxm"))
+        found[version] = [kernels.reads_per_head("fp8", group) for group in (4, 8)]
+    assert found == {"0.5": [True, True], "0.8": [True, False], "0.11": [False, False]}
+    assert not load_engine("tensorrt-llm-0.5").kernels_on(load_hardware("l40s")).reads_per_head("fp8", 4)
+
+
+@pytest.mark.parametrize("peak", ["fp8", "fp16"])
+def test_narrow_products_have_a_further_share(peak):
+    kernels = Kernels(compute=figure(0.8), quantized=figure(1.25), experts=figure(0.5))
+    share = 1.0 if peak == "fp8" else 0.8
+    whole, blocks = (linear("", (128, 128), Layout(weight_dtype=each)) for each in ("fp8", "fp8-block"))
+    assert kernels.compute_share(peak, whole) == pytest.approx(share)
+    assert kernels.compute_share(peak, replace(whole, experts=Experts(8, 2))) == pytest.approx(0.5 * share)
+    assert kernels.compute_share(peak, blocks) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("engine", "stored", "as_bf16"),
+    [("tensorrt-llm-1.2", "fp8", True), ("tensorrt-llm-1.2", "fp8-block", False), ("vllm-0.14", "fp8", False)],
+)
+def test_products_start_as_in_bf16_where_the_kernel_before_quantises(engine, stored, as_bf16):
+    """4.2 us on an H200, and 7.6 with the kernel that quantises; experts sort their inputs in any case."""
+    hardware = load_hardware("h200-sxm")
+    kernels = load_engine(engine).kernels_on(hardware)
+    product = linear("", (4096, 4096), Layout(weight_dtype=stored))
+    started = Rates(hardware, kernels).achieved("fp8", product).launch_s / kernels.launch
+    assert started == pytest.approx(4.2e-6 if as_bf16 else 7.6e-6)
+    routed = Rates(hardware, kernels).achieved("fp8", replace(product, experts=Experts(8, 2)))
+    assert routed.launch_s / kernels.launch == pytest.approx(7.6e-6)
+
+
+@given(st.integers(2, 10_000))
+def test_tiles_of_unpacked_weights_grow_with_the_tokens_of_an_expert(tokens):
+    """Of 64 rows at most: from half a tile more where an expert has fewer, to as good as none where it has many."""
+    op = replace(linear("", (128, 128), Layout()), experts=Experts(128, 4))
+    kernels = Kernels(expert_tile=figure(64.0), least_tile=figure(16.0))
+    whole, growing = (float(kernels.padding(op, float(tokens), unpacked=each)) for each in (False, True))
+    each = tokens * 4 / float(op.experts.touched(float(tokens)))
+    assert whole == pytest.approx(1 + 32 / each)
+    assert growing == pytest.approx(1 + min(max(each, 16), 64) / 2 / each)
+    assert Kernels().padding(op, float(tokens), unpacked=True) == 1.0
+
+
+@pytest.mark.parametrize("rate", ["decode_attention", "prefill_attention"])
+def test_a_rank_of_data_parallel_attention_counts_the_heads_of_its_own_sequences(rate):
+    """Half of 32 sequences x 32 heads are 512, few enough for the kernel of 16; and half of the scores are written."""
+    op = next(op for op in Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout()) if op.rate == rate)
+    rates = Rates(load_hardware("mi300x"), PAGED.model_copy(update={"score_bytes": figure(24.0)}))
+    halves = Counts(1.0, 16.0, 16.0, 16_000.0, prefill_pairs=1e6)
+    wholes = Counts(1.0, 32.0, 32.0, 32_000.0, prefill_pairs=2e6)
+    assert rates.cost(op.of_one_rank(2), wholes).seconds == pytest.approx(rates.cost(op, halves).seconds)
+
+
+@pytest.mark.parametrize(("share", "reached"), [(0.9, 0.9 * 0.905), (1.2, 0.95)])
+def test_decode_attention_reads_no_faster_than_any_stream(share, reached):
+    """A B200 reads its cache at 0.905 of its bandwidth, and no kernel streams at more than 0.95."""
+    hardware = load_hardware("b200-sxm")
+    op = next(op for op in Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout()) if op.cache_format)
+    cost = Rates(hardware, Kernels(cache=figure(share))).cost(op, Counts(decode_reads=1e6))
+    assert cost.memory_s == pytest.approx(1e6 * 2 * 8 * 128 * 2 / (reached * hardware.memory_bytes_per_s))
+
+
+def test_experts_compute_whole_tiles():
+    """64 tokens reach all 8 experts, 16 each: half a tile of 32 more doubles what they compute."""
+    op = next(op for op in load_model("mixtral-8x7b").ops() if op.experts)
+    kernels = Kernels(), Kernels(expert_tile=figure(32.0))
+    exact, tiled = (Rates(load_hardware("mi300x"), each).cost(op, Counts(1.0, 64.0)).compute_s for each in kernels)
+    assert tiled == pytest.approx(2 * exact)
+
+
+def test_a_package_of_two_devices_is_crowded_at_twice_the_heads():
+    mi250 = load_hardware("mi250")
+    op = next(op for op in Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout()) if op.cache_format)
+    rates = Rates(mi250, PAGED)
+    per_token = [rates.cost(op, Counts(1.0, n, n, 1.0)).seconds - rates.cost(op, Counts(1.0)).seconds for n in (32, 33)]
+    assert per_token[1] == pytest.approx(4 * per_token[0])
+
+
+@given(st.integers(1, 300), st.sampled_from([1, 2, 4, 8]))
+def test_reading_alone_is_never_faster_and_shares_nothing_where_there_are_no_groups(sequences, group):
+    shared = attention_s(Kernels(), sequences, kv_heads=32 // group)
+    assert attention_s(PAGED, sequences, kv_heads=32 // group) >= shared * (1 - 1e-12)
+    if group == 1 and sequences * 32 <= CROWDED_HEADS:
+        assert attention_s(PAGED, sequences, kv_heads=32) == pytest.approx(shared)
+
+
+def test_an_fp8_cache_is_converted_where_the_device_has_no_fp8():
+    """Llama-3-8B: 2 x 8 x 128 x 32 numbers a token, for each of 4 query heads, 70 of 19.5 TFLOP/s: 0.94 us.
+
+    Argonne's A100: 1.34 to 1.53 us in vLLM, 0.63 us more than an int8 cache in TensorRT-LLM.
+    """
+    found = {}
+    for device, cache in (("a100-sxm-40", "fp8"), ("a100-sxm-40", "int8"), ("h100-sxm", "fp8")):
+        layout = default_layout(load_model("llama-3-8b"), dtypes=("fp16", cache))
+        ops = [op for op in load_model("llama-3-8b").ops(layout) if op.rate == "decode_attention"]
+        rates = Rates(load_hardware(device))
+        found[device, cache] = sum(rates.cost(op, Counts(decode_reads=1.0)).seconds for op in ops)
+    assert found["a100-sxm-40", "fp8"] - found["a100-sxm-40", "int8"] == pytest.approx(0.94e-6, rel=0.15)
+    assert found["h100-sxm", "fp8"] < 0.1e-6
+
+
+def test_optimum_habana_computes_every_expert():
+    """Mixtral on Gaudi 2: 93.4 GB of weights at 2.46 TB/s are 38 ms a token."""
+    deployment = deploy("mixtral-8x7b", "gaudi2", "optimum-habana")
+    light, shipped = deployment.step_model(light=True), deployment.step_model()
+    routed, all_of_them = (next(op for op in each.ops if op.experts) for each in (light, shipped))
+    assert shipped.seconds(Counts(1.0, 1.0, 1.0, 60.0)) > 93.0e9 / 2.46e12
+    assert all_of_them.flops.tokens == pytest.approx(4 * routed.flops.tokens)  # 8 experts instead of 2
+    assert all_of_them.bytes_read(Counts(1.0, 1.0)) > 3.9 * routed.bytes_read(Counts(1.0, 1.0))
+    assert all_of_them.with_every_expert() == all_of_them
+
+
+def test_a_compiled_graph_reads_the_cache_up_to_a_power_of_two():
+    """8,192 positions: the median token of 128 + 8,064 reads as much as every one of 4,096 + 4,096.
+
+    AWS measured 15.22 and 15.31 ms for them (Llama-3-8B, 8 sequences on inf2.48xlarge).
+    """
+    neuronx = deploy("llama-3-8b", "inferentia2", "transformers-neuronx")
+    exact = replace(neuronx, engine=neuronx.engine.model_copy(update={"read_bucket": 0}))
+
+    def read(prompt: int, output: int, deployment: Deployment = neuronx) -> set[float]:
+        attended = prompt + np.arange(1.0, output)
+        return set(np.asarray(decode_counts(deployment, Batch(8, prompt, output), attended).decode_reads) / 8)
+
+    assert read(4096, 4096) == {8192.0}
+    assert read(128, 8064) == {256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0}
+    assert read(128, 1024) == {256.0, 512.0, 1024.0, 1152.0}
+    assert read(1, 8) == {128.0}
+    assert read(128, 1024, exact) == set(range(129, 1152))
+    four = default_layout(neuronx.model, tp=4)
+    found, least = (estimate(replace(each, layout=four), Batch(8, 128, 1024)) for each in (neuronx, exact))
+    assert found.light == least.light
+    assert found.decode.light_s == least.decode.light_s
+    assert found.expected.tpot_s > least.expected.tpot_s
+
+
+def test_argonnes_runs_on_the_max_1550_time_the_compilation_of_the_first_call():
+    """19.3 s for 1 x (128 + 128) tokens and 47.7 s for 2,048 + 2,048: 18 s and 14 ms a token."""
+    cells = ("argonne", "2024-09", "Intel Max 1550", "", 1, 1, 1, 0, 0, "Llama-3-8B", "fp16", "", "vLLM", "0.5")
+    cold = Setup(*cells, 128, 128, 1, 0, 0.0, "fixed-batch", "value = batch*(in+out)/latency incl. prefill")
+    model, mi300x = load_model("llama-3-8b"), load_hardware("mi300x")
+    assert recipe_of(cold, model, MAX_1550).first_call_s == 18.0
+    assert recipe_of(cold, model, mi300x).first_call_s == 0.0
+    assert recipe_of(replace(cold, notes=""), model, MAX_1550).first_call_s == 0.0
+    seconds = [outcome(place(replace(cold, notes=notes))).e2el_s["mean"] for notes in (cold.notes, "")]
+    assert seconds[0] - seconds[1] == pytest.approx(18.0)
+    assert outcome(place(cold), light=True).e2el_s["mean"] < 18.0
+
+
+def argonne(engine: str, model: str, hardware: str, tp: int, batch: int, length: int) -> Setup:
+    """A row of Argonne's throughput tables, as many tokens out as in."""
+    cells = ("argonne", "2024-09", hardware, "", tp, tp, 1, 0, 0, model, "fp16", "fp16", engine, "")
+    notes = "value = batch*(in+out)/latency incl. prefill"
+    return Setup(*cells, length, length, batch, 0, 0.0, "fixed-batch", notes)
+
+
+def test_vllm_v0_lists_the_blocks_of_its_sequences_in_each_step():
+    """H100, Llama-3-8B, 64 sequences: a step over 3,072 instead of 192 tokens each took 10.3, 7.3 and 6.1 ms longer on
+    1, 2 and 4 devices (Argonne): some 4 ms do not shrink with the cache that a device reads.
+    """
+    old, new = (load_engine(each).overheads for each in ("vllm-0.5", "vllm-0.33"))
+    short, long = (Counts(1.0, 64.0, 64.0, 64.0 * each) for each in (192, 3072))
+    grown_s = old.host_s(long) - old.host_s(short)
+    assert grown_s == pytest.approx(old.cached_token_s * 64 * 2880) and 2e-3 < grown_s < 6e-3
+    assert new.host_s(long) == new.host_s(short)
+    table = deploy("llama-3-8b", "h100-sxm", "vllm-0.5").step_table()
+    assert table.slopes[0] > old.cached_token_s
+
+
+def test_a_batch_that_does_not_fit_the_cache_is_queued_under_every_policy_with_a_queue():
+    """16 x (2,048 + 2,048) tokens of half a megabyte are 34 GB, and 23.5 GB are left beside Llama-2-7b on 40: six
+    sequences end after the others. Argonne's vLLM took 86.7 s; with room for all it would take 70.
+    """
+    setup = argonne("vLLM", "Llama-2-7b", "A100 (Argonne ALCF)", 1, 16, 2048)
+    crowded = outcome(place(setup))
+    assert crowded.e2el_s["p99"] == pytest.approx(86.7, rel=0.1)
+    assert crowded.e2el_s["median"] < 0.8 * crowded.e2el_s["p99"]
+    alone = outcome(place(replace(setup, batch=8))).e2el_s
+    assert alone["p99"] == alone["median"]
+
+
+def test_one_text_in_all_sequences_reaches_the_experts_of_one():
+    """Mixtral on four A100, 16 sequences: TensorRT-LLM took 11 ms a step, and all experts are 23 GB a device, 15 ms."""
+    drawn, repeated = (
+        place(argonne(each, "Mixtral-8x7B", "A100 (Argonne ALCF)", 4, 16, 128)).deployment
+        for each in ("vLLM", "TensorRT-LLM")
+    )
+    assert repeated.engine.id == "tensorrt-llm-0.8"  # by how its steps grow with their length: see release_of
+    one, sixteen, prompts = Counts(1.0, 1.0, 1.0), Counts(1.0, 16.0, 16.0), Counts(1.0, 2048.0, prefill_tokens=2048.0)
+    drawn_op, alike = (next(op for op in each.ops if op.experts) for each in (drawn, repeated))
+    weights = alike.bytes_read(one) - one.dot(alike.activation_bytes)
+    assert alike.bytes_read(sixteen) - sixteen.dot(alike.activation_bytes) == pytest.approx(weights)
+    assert drawn_op.bytes_read(sixteen) > 3.9 * alike.bytes_read(sixteen)
+    assert drawn_op.bytes_read(prompts) == pytest.approx(alike.bytes_read(prompts))
+
+
+@pytest.mark.parametrize(
+    ("hardware", "stated", "release"), [("GH200", "", "0.12"), ("H100", "", "0.10"), ("H100", "0.9", "0.9 2024-09")]
+)
+def test_argonnes_tensorrt_llm_is_newer_on_gh200(hardware, stated, release):
+    found = argonne("TensorRT-LLM", "Llama-3-8B", hardware, 1, 1, 128)
+    given = replace(found, engine_version=stated)
+    assert recipe_of(given, load_model("llama-3-8b"), load_hardware(hardware)).preset == ("TensorRT-LLM", release)
+
+
+def test_texts_of_splitwise_end_before_the_length_that_was_asked_for():
+    """34.9 s for 2,048, 4,096 and 8,192 tokens of Llama-2-70b on two A100, whose tokens take 55 ms: 635 of them."""
+    setup = replace(argonne("vLLM", "Llama-2-70b", "A100 SXM 80GB", 2, 1, 512), source="splitwise-sim", notes="")
+    long = replace(setup, output_tokens=8192.0)
+    known = load_model("llama-2-70b"), load_hardware("a100-sxm-80gb")
+    assert recipe_of(setup, *known).output_tokens == 512
+    assert recipe_of(long, *known).output_tokens == ENDED_TOKENS
+    assert recipe_of(replace(long, source="argonne"), *known).output_tokens == 8192
+    four, eight = (outcome(place(replace(setup, output_tokens=each))).e2el_s for each in (4096.0, 8192.0))
+    assert four == eight
+
+
+def test_deepspeed_mii_is_timed_on_its_first_call():
+    """2.61 s for 128 tokens of Mixtral on four A100, and 3.55 s for 256: 14 ms a token leave 0.8 s (Argonne)."""
+    setup = argonne("Deepspeed-MII", "Mixtral-8x7B", "A100 (Argonne ALCF)", 4, 1, 128)
+    warm = replace(setup, notes="")
+    assert outcome(place(setup)).e2el_s["mean"] - outcome(place(warm)).e2el_s["mean"] == pytest.approx(0.5)
+    assert outcome(place(setup)).ttft_s == outcome(place(warm)).ttft_s
+
+
+def panels_s(inputs: int, outputs: int, tokens: float, device: str = "rtx-5090") -> tuple[float, float]:
+    """Seconds of a product in nvfp4 on a GeForce card without its launch, and of its bytes alone."""
+    hardware = load_hardware(device)
+    op = linear("product", (inputs, outputs), Layout(weight_dtype="nvfp4"))
+    cost = Rates(hardware).cost(op, Counts(1.0, tokens, tokens))
+    return float(cost.seconds - cost.overhead_s), float(cost.memory_s)
+
+
+def test_few_columns_keep_few_multiprocessors_busy():
+    # 26 us in its bytes and 15.4 beyond, of which 4.65 are a launch, on an RTX PRO 6000 of the same bandwidth
+    assert panels_s(8192, 8192, 1.0)[0] == pytest.approx(26.0e-6 + 15.4e-6 - 4.65e-6, rel=0.01)
+    assert panels_s(4096, 4096, 1.0)[0] == panels_s(4096, 8192, 1.0)[0] == panels_s(8192, 4096, 1.0)[0] / 2
+    wide_s, alone_s = panels_s(4096, 131_072, 1.0)
+    assert wide_s == alone_s
+    assert panels_s(4096, 6144, 1.0, "rtx-5060ti-16")[0] == panels_s(4096, 6144, 1.0, "rtx-5060ti-16")[1]
+    op = linear("product", (8192, 8192), Layout(weight_dtype="nvfp4"))
+    assert Rates(load_hardware("rtx-5090")).cost(op, Counts()).seconds == 0  # no step, no panel
+
+
+@given(st.integers(1, 64), st.integers(1, 256), st.sampled_from([1.0, 32.0, 4096.0]))
+def test_panels_never_make_a_product_faster_or_more_columns_cheaper(inputs, columns, tokens):
+    seconds, alone_s = panels_s(128 * inputs, 128 * columns, tokens)
+    wider_s = panels_s(128 * inputs, 128 * columns + 128, tokens)[0]
+    assert wider_s * (1 + 1e-12) >= seconds >= alone_s * (1 - 1e-12)
+
+
+def test_a_widened_format_is_unpacked_and_others_of_its_type_are_not():
+    card, b200, release = load_hardware("rtx-5090"), load_hardware("b200"), load_engine("vllm-0.8")
+    on_card, on_b200 = (Rates(each, release.kernels_on(each)) for each in (card, b200))
+    assert [on_card.peak(each)[0] for each in ("mxfp4", "nvfp4", "fp8")] == ["bf16", "fp4", "fp8"]
+    assert on_b200.peak("mxfp4")[0] == Rates(card, release.kernels_on(card), light=True).peak("mxfp4")[0] == "fp4"
+
+
+@pytest.mark.parametrize("stored", ["fp8", "nvfp4", "mxfp4"])
+def test_light_knows_no_kernels(stored):
+    names = ("compute", "quantized", "memory", "unpacked", "packed", "experts", "cache", "attention", "per_head")
+    shares = {name: figure(0.5) for name in names}
+    tiles = {"expert_tile": figure(64), "least_tile": figure(16), "unpack_tokens": figure(8), "score_bytes": figure(24)}
+    rules = {"past_16_tokens": figure(0.5), "widened": ("fp8", "fp4"), "fuses": ("fp8",), "routes_apart": True}
+    links = {"one_ring": True, "staged": True, "one_shot_tokens": figure(128), "link": figure(3), "launch": figure(3)}
+    slow = Kernels(**shares, **tiles, **rules, **links)
+    layout = Layout(tp=4, weight_dtype=stored, cache_dtype="fp8")
+    counts = Counts(*np.array([[1.0, 20.0, 20.0, 9000.0, 9000.0, 0.0, 0.0], [1.0, 16e3, 5.0, 0.0, 0.0, 16e3, 9e6]]).T)
+    for device in ("h200-sxm", "b200-sxm", "rtx-5090", "mi300x"):
+        light, with_kernels = (Rates(load_hardware(device), each, light=True) for each in (None, slow))
+        for op in load_model("minimax-m2.5").ops(layout):
+            assert np.array_equal(light.cost(op, counts).seconds, with_kernels.cost(op, counts).seconds), op.name
+
+
+def test_two_cards_without_peer_to_peer_are_as_fast_as_their_lanes():
+    cards = load_hardware("rtx-5060ti-16"), load_hardware("rtx-5090")
+    few, many = (each.achievable.all_reduce[2].bus_bytes_per_s / each.pcie_bytes_per_s for each in cards)
+    assert few == pytest.approx(many)
+
+
+@pytest.mark.parametrize(("device", "share"), [("h200-sxm", 0.8), ("h100-sxm", 1.0), ("b200-sxm", 1.0)])
+def test_products_in_fp8_read_weights_more_slowly_from_17_to_64_tokens(device, share):
+    """4,096 x 4,096 numbers at 4.8 TB/s, and at 0.8 of what is reached; 3.35 TB/s are less than that."""
+    rates = Rates(load_hardware(device), Kernels(past_16_tokens=figure(0.8)))
+
+    def kernel_s(tokens: float, weights: str = "fp8") -> float:
+        op = linear("product", (4096, 4096), Layout(weight_dtype=weights))
+        cost = rates.cost(op, Counts(1.0, tokens))
+        activations_s = op.activation_bytes.tokens * tokens * cost.memory_s / op.bytes_read(Counts(1.0, tokens))
+        return float(cost.seconds - cost.overhead_s - activations_s)
+
+    assert kernel_s(17) == pytest.approx(kernel_s(16) / share, rel=1e-3)
+    assert kernel_s(65) == pytest.approx(kernel_s(16), rel=1e-3)
+    assert kernel_s(17, "bf16") == pytest.approx(kernel_s(16, "bf16"), rel=1e-3)
+    assert kernel_s(17, "fp8-block") == pytest.approx(kernel_s(16, "fp8-block"), rel=2e-3)  # (one more is quantised)
+    routed = next(op for op in load_model("mixtral-8x7b").ops(Layout(weight_dtype="fp8")) if op.experts)
+    assert rates.kernels.share_of_rows(routed, 17.0, load_hardware(device)) == 1.0
+
+
+def prepared_s(rates: Rates, op: Op, tokens: float) -> float:
+    """What a product takes beside its own limits and its start."""
+    cost = rates.cost(op, Counts(1.0, tokens))
+    kernel_s = soft_maximum(cost.compute_s, cost.memory_s, rates.achieved(rates.peak(op.format)[0], op).exponent)
+    return float(cost.seconds - cost.overhead_s - kernel_s) / op.repeats
+
+
+def test_inputs_that_are_scaled_in_blocks_are_read_in_16_bits_and_written_in_8():
+    """1,000 tokens of 4,096 inputs, however many outputs, at half of the 3.35 TB/s of an H100; per tensor none."""
+    rates = Rates(load_hardware("h100-sxm"), Kernels())
+    for outputs in (1024, 16_384):
+        op = linear("product", (4096, outputs), Layout(weight_dtype="fp8-block"))
+        assert prepared_s(rates, op, 1000) == pytest.approx(1000 * 4096 * 3 / (0.5 * 3.35e12))
+        assert prepared_s(rates, replace(op, format="fp8"), 1000) == pytest.approx(0.0, abs=1e-12)
+    assert prepared_s(Rates(load_hardware("a100-sxm-80"), Kernels()), op, 1000) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("stored", "sorts", "up_bytes", "down_bytes"),
+    [
+        ("fp8-block", False, 4096 * 3, 8 * 1536 * 3),  # once for each token, and each expert's own activations
+        ("fp8-block", True, 8 * 4096 * (2 + 2 + 3), 8 * 1536 * 3),  # copied in 16 bits, then quantised
+        ("fp8", True, 8 * 4096 * 2, 0),
+        ("fp8", False, 0, 0),
+        ("bf16", True, 8 * 4096 * 4, 0),
+        ("mxfp4", True, 8 * 4096 * 4, 0),  # unpacked: its inputs have 16 bits
+    ],
+)
+def test_experts_take_sorted_copies_of_their_inputs_or_find_them(stored, sorts, up_bytes, down_bytes):
+    """Qwen3-235B: 8 experts of 1,536 for a token of 4,096 numbers."""
+    rates = Rates(load_hardware("h100-sxm"), Kernels(sorts_inputs=sorts))
+    ops = load_model("qwen3-235b-a22b").ops(Layout(weight_dtype=stored))
+    up, down = (op for op in ops if op.experts and op.rate == "gemm")
+    stream = 0.5 * 3.35e12
+    assert prepared_s(rates, up, 2000) == pytest.approx(2000 * up_bytes / stream, abs=1e-11)
+    assert prepared_s(rates, down, 2000) == pytest.approx(2000 * down_bytes / stream, abs=1e-11)
+    light = Rates(rates.hardware, rates.kernels, light=True).cost(up, Counts(1.0, 2000.0))
+    assert light.seconds == max(light.compute_s, light.memory_s)
+
+
+def test_ranks_of_attention_quantise_the_inputs_of_their_own_tokens():
+    """Of 2,000 tokens on eight ranks each has 250, before they go to their experts."""
+    ops = load_model("qwen3-235b-a22b").ops(Layout(weight_dtype="fp8-block", ep=8, dp=8))
+    up = next(op for op in ops if op.name == "experts up")
+    found_s = prepared_s(Rates(load_hardware("h100-sxm"), Kernels()), up, 2000)
+    assert found_s == pytest.approx(250 * 4096 * 3 / (0.5 * 3.35e12))
+
+
+@pytest.mark.parametrize(("apart", "starts_us"), [(False, 6 * 8.2), (True, 2 * 8.2 + 4 * 3.8)])
+def test_what_chooses_and_sorts_experts_starts_like_a_product_of_16_bits(apart, starts_us):
+    """Six kernels on a B200, two of them products in fp4: 8.2 us each by its profile, 3.8 in bf16."""
+    ops = [op for op in load_model("minimax-m2.5").ops(Layout(weight_dtype="nvfp4")) if op.experts]
+    rates = Rates(load_hardware("b200-sxm"), Kernels(routes_apart=apart))
+    assert sum(rates.cost(op, Counts(1.0)).overhead_s / op.repeats for op in ops) == pytest.approx(starts_us * 1e-6)
+
+
+def test_experts_whose_inputs_are_scaled_in_blocks_have_a_share_of_their_own():
+    """Where it is not known they have that of all experts."""
+    ops = {
+        stored: next(op for op in load_model("minimax-m2.5").ops(Layout(weight_dtype=stored)) if op.experts)
+        for stored in ("bf16", "fp8", "fp8-block")
+    }
+
+    def shares(**given: float) -> list[float]:
+        kernels = Kernels(**{name: figure(value) for name, value in given.items()})
+        return [kernels.compute_share("bf16" if stored == "bf16" else "fp8", op) for stored, op in ops.items()]
+
+    assert shares(experts=0.9) == [0.9, 0.9, 0.9]
+    assert shares(experts=0.9, block_experts=0.7) == [0.9, 0.9, 0.7]
+    assert shares(quantized=1.2, block_experts=0.7) == [1.0, 1.2, 0.7]
+    unpacked = Kernels(block_experts=figure(0.7)).compute_share("bf16", ops["fp8-block"])
+    assert unpacked == 1.0  # where nothing multiplies fp8, no input is scaled

@@ -1,0 +1,341 @@
+"""The device library: complete, equal to the facts it was made from, dense, and strict about its YAML."""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from simulator.errors import InfercastError, ProfileError
+from simulator.hardware.hardware import DeviceClass, Family, Hardware, load_hardware
+from simulator.profile import Figure, find, folders, names, read_yaml
+
+DEVICES = names("hardware_profiles")
+FAMILIES = sorted((folders("hardware_profiles")[-1] / "families").glob("*.yaml"))
+FIELDS = (
+    ("memory_gb", "memory_marketed_bytes", 1e9),
+    ("mem_bw_gbs", "memory_bytes_per_s", 1e9),
+    ("l2_mb", "l2_cache_bytes", 1e6),
+    ("tdp_w", "tdp_w", 1.0),
+)
+DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4")
+PEAK_COLUMNS = [
+    f"{d}_vector_tflops" if d == "fp32" else f"{d}_dense_t{'op' if d == 'int8' else 'flop'}s" for d in DTYPES
+]
+# hardware.csv carries aiconfigurator's nominal GiB here; nvidia-smi shows less, and the cache lives in what is there.
+REPORTED_MIB = {"h100-pcie": 81559, "h200-sxm": 143771, "b200-sxm": 183359, "l4": 23034}
+REPORTED_MIB |= {"h100-sxm": 79.22 * 1024, "a100-sxm-80": 79.25 * 1024, "rtx-pro-6000-server": 97252.7}
+# What the vendors' pages print with 2:4 sparsity, or with fp16 accumulation on GeForce.
+NOT_DENSE = {
+    "a100-sxm-80": {"bf16": 624e12, "int8": 1248e12},
+    "l4": {"bf16": 242e12, "fp8": 485e12},
+    "l40s": {"bf16": 733e12, "fp8": 1466e12},
+    "h100-sxm": {"bf16": 1979e12, "fp8": 3958e12, "int8": 3958e12},
+    "h100-nvl": {"bf16": 1978.8e12, "fp8": 3341e12},
+    "b200-sxm": {"bf16": 4500e12, "fp8": 9000e12, "fp4": 18000e12},
+    "rtx-4090": {"fp16": 330.3e12, "fp8": 660.6e12, "int8": 1321e12},
+    "rtx-5090": {"fp16": 838e12, "fp4": 3352e12},
+    "rtx-pro-6000-ws": {"bf16": 1007.6e12, "fp4": 4030e12},
+    "mi300x": {"bf16": 2614e12, "fp8": 5229e12},
+    "mi355x": {"fp16": 5000e12, "fp8": 10100e12},
+}
+
+
+def figures(value: object) -> Iterator[Figure]:
+    if isinstance(value, Figure):
+        yield value
+    elif isinstance(value, BaseModel):
+        for _, field in value:
+            yield from figures(field)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from figures(each)
+
+
+@pytest.fixture(scope="module")
+def facts(shared: Path) -> dict[str, dict[str, str]]:
+    with (shared / "facts" / "hardware.csv").open() as lines:
+        return {row["id"]: row for row in csv.DictReader(lines)}
+
+
+def test_figures_equal_the_facts(facts):
+    assert set(facts) <= set(DEVICES)
+    for device, row in facts.items():
+        hardware = load_hardware(device)
+        assert hardware.name == row["name"]
+        for column, field, scale in FIELDS:
+            if row[column]:
+                assert getattr(hardware, field) == pytest.approx(float(row[column]) * scale, rel=1e-12), (device, field)
+        for column, dtype in zip(PEAK_COLUMNS, DTYPES, strict=True):
+            if row[column]:
+                expected = float(row[column]) * 1e12
+                assert hardware.peak_flops_per_s[dtype] == pytest.approx(expected, rel=1e-12), (device, dtype)
+        if row["link_gbs_per_direction"]:
+            assert hardware.link.bytes_per_s == float(row["link_gbs_per_direction"]) * 1e9, device
+
+
+def test_reported_memory_is_the_facts_or_what_the_driver_shows(facts):
+    for device, row in facts.items():
+        hardware = load_hardware(device)
+        if device in REPORTED_MIB:
+            assert hardware.memory_bytes == pytest.approx(REPORTED_MIB[device] * 2**20)
+            assert hardware.memory_bytes < float(row["memory_bytes_reported"])
+        elif row["memory_bytes_reported"]:
+            assert hardware.memory_bytes == float(row["memory_bytes_reported"]), device
+
+
+def test_recalled_figures_are_guesses(facts):
+    assert load_hardware("gb10").memory_bytes_per_s.source.evidence == "guess"
+    assert load_hardware("h100-nvl").peak_flops_per_s["bf16"].source.evidence == "guess"
+    # A profile has no compute units, so a row that recalls only those has nothing to label.
+    recalled = {device: row["recalled_fields"].partition(": ")[2] for device, row in facts.items()}
+    recalled = {device: fields for device, fields in recalled.items() if fields not in ("", "compute_units")}
+    assert len(recalled) > 15
+    for device in recalled:
+        own = Hardware.from_yaml(find("hardware_profiles", device))
+        assert any(figure.source.evidence == "guess" for figure in figures(own)), device
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_device_is_complete(device):
+    hardware = load_hardware(device)
+    achievable = hardware.achievable
+    assert hardware.peak_flops_per_s
+    assert set(hardware.peak_flops_per_s) <= set(achievable.gemm)
+    assert achievable.decode_attention
+    assert achievable.prefill_attention
+    assert achievable.stream_memory_fraction
+    assert 2 in achievable.all_reduce
+    assert 0 < hardware.memory_bytes <= 1.08 * hardware.memory_marketed_bytes
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_figure_has_its_source(device):
+    for figure in figures(load_hardware(device)):
+        assert figure.source.text
+        assert figure.source.date or figure.source.evidence == "guess"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_rates_are_physical(device):
+    hardware = load_hardware(device)
+    achievable = hardware.achievable
+    attention = (achievable.decode_attention.memory_fraction, achievable.prefill_attention.compute_fraction)
+    fractions = [*attention, achievable.stream_memory_fraction, achievable.best_memory_fraction]
+    for gemm in achievable.gemm.values():
+        fractions += [gemm.compute_fraction, gemm.memory_fraction]
+        assert gemm.exponent is None or gemm.exponent >= 1
+        assert 0 <= gemm.launch_s <= 30e-6
+    assert all(0 < fraction <= 1 for fraction in fractions)
+    assert 5e-6 <= achievable.decode_attention.launch_s <= 30e-6
+    for collective in achievable.all_reduce.values():
+        fastest = hardware.link.bytes_per_s if hardware.link else hardware.pcie_bytes_per_s or float("inf")
+        assert collective.bus_bytes_per_s < fastest
+
+
+@pytest.mark.parametrize("path", FAMILIES, ids=lambda path: path.stem)
+def test_families_and_classes_claim_no_measurement_of_their_members(path):
+    evidence = {figure.source.evidence for figure in figures(Family.from_yaml(path))}
+    assert evidence <= {"family", "guess"}
+    if path.stem in DeviceClass.__args__:
+        assert evidence == {"guess"}
+
+
+def test_every_class_and_no_unused_family_has_a_file():
+    classes, stems = set(DeviceClass.__args__), {path.stem for path in FAMILIES}
+    assert classes <= stems <= classes | {load_hardware(device).family for device in DEVICES}
+
+
+def test_aliases_name_one_device_each():
+    owner: dict[str, str] = {}
+    for device in DEVICES:
+        for alias in load_hardware(device).aliases:
+            assert owner.setdefault(alias.lower(), device) == device, alias
+            assert alias.lower() not in DEVICES or alias.lower() == device, alias
+
+
+@pytest.mark.parametrize(
+    ("given", "device"),
+    [
+        ("H100", "h100-sxm"),
+        ("h100-sxm5", "h100-sxm"),
+        ("H100 SXM 80GB", "h100-sxm"),
+        ("A100", "a100-sxm-80"),
+        ("RTX 4090", "rtx-4090"),
+        ("RTX PRO 6000 Blackwell", "rtx-pro-6000-server"),
+        ("GB200 NVL72", "gb200"),
+        ("DGX Spark (GB10)", "gb10"),
+        ("Apple M2 Ultra 76-core GPU 192GB", "m2-ultra"),
+        ("AWS Inferentia2 (inf2.48xlarge, 12 chips/24 cores)", "inferentia2"),
+    ],
+)
+def test_names_of_measurements_find_their_device(given, device):
+    assert load_hardware(given).name == load_hardware(device).name
+
+
+def test_devices_that_only_look_alike_are_not_aliases():
+    own = {"RTX 3090 Ti": "rtx-3090ti", "H800": "h800-sxm", "RTX 3080 Ti": "rtx-3080ti", "RTX 4070 Ti": "rtx-4070ti"}
+    own |= {"AMD MI250": "mi250", "AMD MI250X (1 GCD)": "mi250x-gcd", "Apple M1 Max 24-core GPU 32GB": "m1-max-24"}
+    assert {name: load_hardware(name).id for name in own} == own
+
+
+@pytest.mark.parametrize(("device", "sparse"), NOT_DENSE.items(), ids=NOT_DENSE)
+def test_peaks_are_dense(device, sparse):
+    for dtype, flops_per_s in sparse.items():
+        assert load_hardware(device).peak_flops_per_s[dtype] < 0.9 * flops_per_s
+
+
+def test_halving_the_width_at_most_doubles_the_rate_except_int8_on_geforce():
+    for device in DEVICES:
+        peaks = load_hardware(device).peak_flops_per_s
+        for narrow, wide, most in (("fp8", "bf16", 2.03), ("fp16", "tf32", 2.03), ("int8", "bf16", 4.01)):
+            if narrow in peaks and wide in peaks:
+                assert peaks[narrow] <= most * peaks[wide], (device, narrow, wide)
+
+
+def gemm_share(device: str, dtype: str, tokens: int, value_bytes: float) -> float:
+    """Share of the roofline of a product with N = K = 8192, by the equation of `Gemm`."""
+    hardware, width = load_hardware(device), 8192
+    rates = hardware.achievable.gemm[dtype]
+    ideal_compute_s = 2 * tokens * width * width / hardware.peak_flops_per_s[dtype]
+    moved_bytes = width * width * value_bytes + tokens * width * (value_bytes + 2)
+    ideal_memory_s = moved_bytes / hardware.memory_bytes_per_s
+    exponent = rates.exponent or 100.0
+    low_s, high_s = sorted((ideal_compute_s / rates.compute_fraction, ideal_memory_s / rates.memory_fraction))
+    seconds = high_s * (1 + (low_s / high_s) ** exponent) ** (1 / exponent) + rates.launch_s
+    return max(ideal_compute_s, ideal_memory_s) / seconds
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "value_bytes", "tokens", "roofline_share"),
+    [  # facts/efficiency.md: share of the roofline that a median GEMM of N, K 4096 to 16384 reaches
+        ("h100-sxm", "fp8", 1, 1, 0.63),
+        ("h100-sxm", "fp8", 1, 8192, 0.62),
+        ("h200-sxm", "bf16", 2, 1, 0.74),
+        ("b200-sxm", "bf16", 2, 8192, 0.68),
+        ("gb200", "fp8", 1, 1, 0.46),
+        ("gb200", "bf16", 2, 1, 0.67),
+        ("rtx-pro-6000-server", "fp8", 1, 4096, 0.78),
+        ("rtx-pro-6000-server", "fp4", 0.5625, 1, 0.47),
+        ("rtx-pro-6000-server", "bf16", 2, 8192, 0.85),
+    ],
+)
+def test_gemm_rates_give_back_the_measured_shares(device, dtype, value_bytes, tokens, roofline_share):
+    assert gemm_share(device, dtype, tokens, value_bytes) == pytest.approx(roofline_share, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("device", "sequences", "context_tokens", "share"),
+    [  # facts/efficiency.md: share of the memory rate, 8 KV heads of 128 in bf16
+        ("rtx-4090", 8, 1024, 0.60),
+        ("rtx-4090", 128, 4096, 0.93),
+        ("rtx-pro-6000-ws", 128, 4096, 0.82),
+    ],
+)
+def test_decode_attention_gives_back_the_measured_points(device, sequences, context_tokens, share):
+    hardware = load_hardware(device)
+    rates = hardware.achievable.decode_attention
+    cache_bytes = sequences * context_tokens * 2 * 8 * 128 * 2
+    seconds = rates.launch_s + cache_bytes / (rates.memory_fraction * hardware.memory_bytes_per_s)
+    assert cache_bytes / hardware.memory_bytes_per_s / seconds == pytest.approx(share, rel=0.10)
+
+
+@pytest.mark.parametrize(
+    ("device", "tokens", "flops_per_s"),
+    [("rtx-4090", 512, 52e12), ("rtx-4090", 2048, 102e12), ("rtx-pro-6000-ws", 512, 86e12), ("h100-sxm", 4096, 504e12)],
+)
+def test_prefill_attention_gives_back_the_measured_rates(device, tokens, flops_per_s):
+    hardware = load_hardware(device)
+    rates = hardware.achievable.prefill_attention
+    share = rates.compute_fraction * tokens / (tokens + rates.half_length_tokens)
+    assert share * hardware.peak_flops_per_s["bf16"] == pytest.approx(flops_per_s, rel=0.08)
+
+
+def test_own_figures_come_before_the_familys_and_the_classes(tmp_path, monkeypatch):
+    folder = tmp_path / "hardware_profiles"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(
+        VALID + "achievable:\n  stream_memory_fraction: {value: 0.9, source: sheet}\n", encoding="utf-8"
+    )
+    monkeypatch.setenv("INFERCAST_PROFILES", str(tmp_path))
+    achievable = load_hardware("mine").achievable
+    assert achievable.stream_memory_fraction == 0.9
+    assert achievable.gemm["bf16"].launch_s == pytest.approx(3.8e-6)
+    assert achievable.gemm["bf16"].launch_s.source.evidence == "family"
+    assert achievable.gemm["fp4"].launch_s.source.evidence == "guess"
+
+
+VALID = """\
+name: Mine
+vendor: Nobody
+family: hopper
+device_class: datacenter-gpu
+sources:
+  sheet: {text: data sheet, date: 2026-11, evidence: datasheet}
+memory_marketed_bytes: {value: 80 GB, source: sheet}
+memory_bytes_per_s: {value: 864 GB/s, source: sheet}
+peak_flops_per_s:
+  bf16: {value: 989 TFLOP/s, source: sheet}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("memory_bytes_per_s", "memory_bytes_per_sec", "memory_bytes_per_s"),
+        ("{value: 864 GB/s, source: sheet}", "864", "it has no unit and no source"),
+        ("864 GB/s", "864", "it has no unit"),
+        ("864 GB/s", "864 Gbit/s", "no unit of bytes_per_s"),
+        ("864 GB/s", "-864 GB/s", "finite and not negative"),
+        ("864 GB/s", ".nan", "finite, non-negative"),
+        ("864 GB/s", "nan GB/s", "finite, non-negative"),
+        ("864 GB/s", "inf GB/s", "finite, non-negative"),
+        ("864 GB/s", "1e999 GB/s", "finite and not negative"),
+        ("864 GB/s", "[864 GB/s]", "not a quantity"),
+        ("864 GB/s", "true", "not a quantity"),
+        ("GB/s, source: sheet", "GB/s, source: shet", "it is not in sources:. Nearest: sheet"),
+        ("GB/s, source: sheet", "GB/s", "one source or is one guess"),
+        ("GB/s, source: sheet", "GB/s, source: sheet, guess: both", "one source or is one guess"),
+        ("GB/s, source: sheet", "GB/s, sourc: sheet", "no such part"),
+        ("evidence: datasheet", "evidence: hearsay", "'datasheet'"),
+        ("datacenter-gpu", "big-gpu", "datacenter-gpu"),
+        ("  bf16:", "  bf17:", "bf17"),
+        ("vendor: Nobody\n", "", "required and missing"),
+        ("name: Mine", "name: 5", "valid string"),
+        ("name: Mine", "name: Mine\nname: Yours", "given twice"),
+        ("name: Mine", "name: &anchor Mine", "anchor"),
+        ("name: Mine", "name: !!python/object/apply:os.system [true]", "plain values only"),
+        ("name: Mine", "name: " + "[" * 500 + "]" * 500, "nested deeper"),
+        ("name: Mine", "name: 'Mine", "not YAML"),
+        ("name: Mine", "name: " + "x" * 1_000_001, "larger than"),
+        (VALID, "- a list", "mapping"),
+        (VALID, "", "mapping"),
+    ],
+    ids=lambda text: text[:30].strip() or "empty",
+)
+def test_bad_yaml_is_a_three_part_error(tmp_path, old, new, message):
+    path = tmp_path / "mine.yaml"
+    assert old in VALID
+    path.write_text(VALID.replace(old, new), encoding="utf-8")
+    with pytest.raises(InfercastError) as caught:
+        load_hardware(str(path))
+    error = caught.value
+    assert message in str(error)
+    assert str(path) in error.given
+    assert error.because
+    assert error.remedy
+
+
+def test_an_alias_bomb_is_refused_before_it_grows(tmp_path):
+    lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60)]
+    (tmp_path / "bomb.yaml").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(ProfileError, match="anchor"):
+        read_yaml(tmp_path / "bomb.yaml")
+
+
+def test_a_missing_file_and_an_unknown_name_are_three_part_errors(tmp_path):
+    with pytest.raises(ProfileError, match="cannot be read"):
+        load_hardware(str(tmp_path / "none.yaml"))
+    with pytest.raises(ProfileError, match=r"Nearest: .*l40s"):
+        load_hardware("l40x")

@@ -1,0 +1,513 @@
+"""The importer against the shipped profiles, one of each family, and against what it must refuse."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.errors import InfercastError, NotModelledError, ProfileError
+from simulator.models.hf_importer import model_from_config, write_profile
+from simulator.models.hf_layer_runs import runs
+from simulator.models.hf_model_types import MODEL_TYPES
+from simulator.models.model import KIND, Model, load_model
+from simulator.profile import folders
+from tests.support.model_configs import CONFIGS, Config, sized
+
+LLAMA: Config = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 32,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+DEEPSEEK: Config = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "num_hidden_layers": 61,
+    "vocab_size": 129280,
+    "max_position_embeddings": 163840,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+    "n_routed_experts": 256,
+    "num_experts_per_tok": 8,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 3,
+    "moe_layer_freq": 1,
+    "num_nextn_predict_layers": 1,
+    "torch_dtype": "bfloat16",
+    "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
+}
+# Gemma 3 as it is published: the text part leans on the class defaults; the vocabulary is the profile's.
+GEMMA3: Config = {
+    "architectures": ["Gemma3ForConditionalGeneration"],
+    "model_type": "gemma3",
+    "text_config": {
+        "model_type": "gemma3_text",
+        "head_dim": 128,
+        "hidden_size": 5376,
+        "intermediate_size": 21504,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 62,
+        "num_key_value_heads": 16,
+        "sliding_window": 1024,
+        "vocab_size": 262144,
+    },
+    "torch_dtype": "bfloat16",
+    "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27},
+}
+GPT_OSS: Config = {
+    "model_type": "gpt_oss",
+    "hidden_size": 2880,
+    "intermediate_size": 2880,
+    "head_dim": 64,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 36,
+    "vocab_size": 201088,
+    "max_position_embeddings": 131072,
+    "num_local_experts": 128,
+    "experts_per_token": 4,
+    "layer_types": ["sliding_attention", "full_attention"] * 18,
+    "sliding_window": 128,
+    "attention_bias": True,
+    "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]},
+}
+
+
+MOE = {"num_experts": 128, "num_experts_per_tok": 8, "decoder_sparse_step": 1, "mlp_only_layers": []}
+SHIPPED: dict[str, Config] = {
+    "llama-3.1-8b": LLAMA,
+    "llama-3.2-1b": sized("llama", "16 2048 32 8 8192 128256 131072", head_dim=64, tie_word_embeddings=True),
+    "mistral-7b-v0.1": sized("mistral", "32 4096 32 8 14336 32000 32768", sliding_window=4096),
+    "mistral-7b-v0.3": sized("mistral", "32 4096 32 8 14336 32768 32768", sliding_window=None),
+    "mistral-nemo": sized("mistral", "40 5120 32 8 14336 131072 128000", head_dim=128, sliding_window=None),
+    "mixtral-8x7b": sized("mixtral", "32 4096 32 8 14336 32000 32768", num_local_experts=8, num_experts_per_tok=2),
+    "qwen2.5-7b": sized(
+        "qwen2",
+        "28 3584 28 4 18944 152064 131072",
+        use_sliding_window=False,
+        sliding_window=131072,
+        max_window_layers=28,
+    ),
+    "qwen3-0.6b": sized("qwen3", "28 1024 16 8 3072 151936 40960", head_dim=128, tie_word_embeddings=True),
+    "qwen3-30b-a3b": sized(
+        "qwen3_moe", "48 2048 32 4 6144 151936 40960", head_dim=128, moe_intermediate_size=768, **MOE
+    ),
+    "gemma-2-9b": sized("gemma2", "42 3584 16 8 14336 256000 8192", head_dim=256, sliding_window=4096),
+    "gemma-3-27b": GEMMA3,
+    "phi-2": sized("phi", "32 2560 32 32 10240 51200 2048", torch_dtype="float16", qk_layernorm=False),
+    "phi-3-mini-4k": sized("phi3", "32 3072 32 32 8192 32064 4096", sliding_window=2047),
+    "phi-3.5-mini": sized("phi3", "32 3072 32 32 8192 32064 131072", sliding_window=262144),
+    "pythia-6.9b": {
+        key: value
+        for key, value in sized("gpt_neox", "32 4096 32 0 16384 50432 2048", torch_dtype="float16").items()
+        if key != "num_key_value_heads"
+    },
+    "falcon-7b": {
+        "model_type": "falcon",
+        "n_layer": 32,
+        "hidden_size": 4544,
+        "n_head": 71,
+        "vocab_size": 65024,
+        "multi_query": True,
+        "new_decoder_architecture": False,
+        "parallel_attn": True,
+        "bias": False,
+        "dtype": "bfloat16",
+    },
+    "falcon-40b": {
+        "model_type": "falcon",
+        "num_hidden_layers": 60,
+        "hidden_size": 8192,
+        "num_attention_heads": 128,
+        "num_kv_heads": 8,
+        "vocab_size": 65024,
+        "new_decoder_architecture": True,
+        "parallel_attn": True,
+        "bias": False,
+        "torch_dtype": "bfloat16",
+    },
+    "starcoder2-7b": sized("starcoder2", "32 4608 36 4 18432 49152 16384", sliding_window=4096, use_bias=True),
+    "olmo-2-13b": sized("olmo2", "40 5120 40 40 13824 100352 4096", torch_dtype="float32"),
+    "deepseek-v2-lite": sized(
+        "deepseek_v2",
+        "27 2048 16 16 10944 102400 163840",
+        q_lora_rank=None,
+        kv_lora_rank=512,
+        qk_rope_head_dim=64,
+        qk_nope_head_dim=128,
+        v_head_dim=128,
+        n_routed_experts=64,
+        num_experts_per_tok=6,
+        moe_intermediate_size=1408,
+        n_shared_experts=2,
+        first_k_dense_replace=1,
+    ),
+    "deepseek-v3": DEEPSEEK,
+    "deepseek-r1": DEEPSEEK,
+    "kimi-k2": DEEPSEEK
+    | {
+        "model_type": "kimi_k2",
+        "num_attention_heads": 64,
+        "vocab_size": 163840,
+        "max_position_embeddings": 131072,
+        "n_routed_experts": 384,
+        "first_k_dense_replace": 1,
+    },
+    "gpt-oss-120b": GPT_OSS,
+    "minimax-m2.5": {
+        "model_type": "minimax_m2",
+        "hidden_size": 3072,
+        "intermediate_size": 1536,
+        "head_dim": 128,
+        "num_attention_heads": 48,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": 62,
+        "vocab_size": 200064,
+        "max_position_embeddings": 196608,
+        "num_local_experts": 256,
+        "num_experts_per_tok": 8,
+        "attn_type_list": [1] * 62,
+        "num_mtp_modules": 3,
+        "quantization_config": {
+            "quant_method": "fp8",
+            "weight_block_size": [128, 128],
+            "modules_to_not_convert": ["gate", "e_score_correction_bias", "lm_head"],
+        },
+    },
+}
+
+
+SHIPPED |= {name: config for name, config in CONFIGS.items() if name != "gpt2-xl"}  # measured in its own fp32
+
+
+def imported(config: Config) -> Model:
+    return Model.from_mapping(model_from_config(config, "test", "config.json"), "config.json")
+
+
+def structure(model: Model) -> dict[str, Any]:
+    told = {"name", "aliases", "notes", "sources", "published_parameters", "published_cache_bytes_per_token"}
+    told |= {"fp4_dtype"}  # of another checkpoint
+    return model.model_dump(exclude=told | {"blocks", "layers"}) | {
+        "blocks": [(name, model.blocks[name]) for name in model.layer_names]
+    }
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_importing_the_config_of_a_shipped_model_gives_its_profile(name: str) -> None:
+    model, shipped = imported(SHIPPED[name]), load_model(name)
+    assert structure(model) == structure(shipped)
+    assert model.layers == shipped.layers
+    assert model.parameters == shipped.published_parameters
+
+
+def test_every_model_type_is_imported_somewhere_here() -> None:
+    outer = {"gemma3_text", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe"}  # the same by another name
+    tested = {config["model_type"] for config in [*SHIPPED.values(), CONFIGS["gpt2-xl"]]} | {"gemma"}
+    assert tested | outer == set(MODEL_TYPES)
+
+
+def test_types_without_a_shipped_profile() -> None:
+    # A recalled checkpoint total: google/gemma-7b.
+    gemma = sized("gemma", "28 3072 16 16 24576 256000 8192", head_dim=256)
+    assert imported(gemma).parameters == 8_537_680_896
+    assert imported(CONFIGS["gpt2-xl"]).parameters == load_model("gpt2-xl").published_parameters
+
+
+def test_layer_types_say_the_same_as_the_pattern() -> None:
+    kinds = ["full_attention" if (layer + 1) % 6 == 0 else "sliding_attention" for layer in range(62)]
+    stated = {**GEMMA3, "text_config": GEMMA3["text_config"] | {"layer_types": kinds}}
+    assert structure(imported(stated)) == structure(load_model("gemma-3-27b"))
+    other = {**GEMMA3, "text_config": GEMMA3["text_config"] | {"sliding_window_pattern": 2}}
+    assert imported(other).attention_layers == (31, 31)
+
+
+def test_hybrids_by_list_and_by_rule() -> None:
+    listed = ["linear_attention"] * 3 + ["full_attention"]
+    qwen = {key: value for key, value in CONFIGS["qwen3.5-4b"].items() if key != "full_attention_interval"}
+    assert structure(imported(qwen | {"layer_types": listed * 8})) == structure(load_model("qwen3.5-4b"))
+    with pytest.raises(ProfileError, match="hybrid_override_pattern"):
+        imported(CONFIGS["nemotron-h-8b"] | {"hybrid_override_pattern": "M?" * 26})
+    blocks = ["mamba", "moe", "attention", "mlp"]
+    nemotron = CONFIGS["nemotron-3-nano-30b-a3b"] | {"hybrid_override_pattern": None, "layers_block_type": blocks}
+    assert imported(nemotron | {"num_hidden_layers": None}).layer_names == ("linear", "experts", "global", "dense")
+    scout = CONFIGS["llama-4-scout"] | {"no_rope_layers": [1, 0] * 24}
+    assert imported(scout).attention_layers == (24, 24)
+    routed = CONFIGS["llama-4-scout"] | {"moe_layers": [1], "no_rope_layers": [0] * 48}
+    assert imported(routed).layer_names[:3] == ("dense", "experts", "dense")
+
+
+def test_windows_that_start_late_and_experts_on_every_other_layer() -> None:
+    qwen = SHIPPED["qwen2.5-7b"] | {"use_sliding_window": True, "sliding_window": 4096, "max_window_layers": 20}
+    assert imported(qwen).layer_names == ("global",) * 20 + ("local",) * 8
+    moe = SHIPPED["qwen3-30b-a3b"] | {"decoder_sparse_step": 2, "mlp_only_layers": [1]}
+    assert imported(moe).layer_names[:6] == ("dense", "dense", "dense", "experts", "dense", "experts")
+    listed = SHIPPED["qwen3-30b-a3b"] | {"mlp_layer_types": ["dense", "sparse"] * 24}
+    assert imported(listed).layer_names[:4] == ("dense", "experts", "dense", "experts")
+
+
+def test_what_is_left_to_convention_is_said_in_the_notes() -> None:
+    assert "num_nextn_predict_layers 1" in imported(DEEPSEEK).notes
+    assert "Text part only" in imported(GEMMA3).notes
+    assert "float32" in imported(SHIPPED["olmo-2-13b"]).notes
+    assert "no dtype" in imported(GPT_OSS).notes
+    assert imported(LLAMA).notes == ""
+
+
+FORMATS: list[tuple[Config, str]] = [
+    ({"quant_method": "fp8", "activation_scheme": "static"}, "fp8"),
+    ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8-block"),
+    ({"quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": None}, "int4"),
+    ({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False}, "int4"),
+    ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4"),
+    ({"quant_method": "modelopt", "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}, "fp8"),
+    (
+        {
+            "quant_method": "compressed-tensors",
+            "ignore": ["re:.*lm_head", "re:.*mlp.gate$", "model.layers.0.input_layernorm", "re:visual.*"],
+            "config_groups": {
+                "group_0": {
+                    "targets": ["Linear"],
+                    "weights": {"type": "float", "num_bits": 8, "strategy": "channel", "group_size": None},
+                }
+            },
+        },
+        "fp8",
+    ),
+    (
+        {
+            "quant_method": "compressed-tensors",
+            "config_groups": {"a": {"weights": {"type": "int", "num_bits": 4, "strategy": "group", "group_size": 128}}},
+        },
+        "int4",
+    ),
+]
+
+
+@pytest.mark.parametrize(("quantization", "stored"), FORMATS)
+def test_quantization_config_becomes_a_weight_format(quantization: Config, stored: str) -> None:
+    assert imported(LLAMA | {"quantization_config": quantization}).weight_dtype == stored
+
+
+REFUSED: list[tuple[Config, str]] = [
+    ({"attention_chunk_size": 8192}, "chunked attention"),
+    ({"index_topk": 2048}, "indexer"),
+    ({"full_attention_interval": 4}, "linear attention"),
+    ({"hybrid_override_pattern": "M-M*"}, "Mamba"),
+    ({"model_type": "gemma4_text", "hidden_size_per_layer_input": 256}, "hidden_size_per_layer_input"),
+    ({"model_type": "gemma4_text", "num_kv_shared_layers": 20}, "share a cache"),
+    ({"model_type": "gemma4_text", "use_bidirectional_attention": "all"}, "bidirectional"),
+    ({"model_type": "hunyuan_v1_moe", "moe_topk": [8, 4]}, "moe_topk"),
+    ({"model_type": "opt", "word_embed_proj_dim": 512}, "word_embed_proj_dim"),
+    ({"model_type": "deepseek_v4"}, "'deepseek_v4'"),
+    ({"model_type": "gemma3n"}, "'gemma3n'"),
+    ({"model_type": "mamba"}, "'mamba'"),
+    ({"layer_types": ["linear_attention"] * 32}, "'linear_attention'"),
+    ({"layer_types": ["chunked_attention"] * 32}, "'chunked_attention'"),
+    ({"attn_type_list": [0] * 32}, "linear attention"),
+    ({"architectures": ["LlamaForSequenceClassification"]}, "architectures"),
+    ({"is_encoder_decoder": True}, "an encoder"),
+    ({"num_local_experts": 8, "num_experts_per_tok": 2}, "num_local_experts"),
+    ({"torch_dtype": "float8_e4m3fn"}, "torch_dtype"),
+    ({"quantization": {"group_size": 64, "bits": 4}}, "MLX"),
+]
+REFUSED_FORMATS: list[tuple[Config, str]] = [
+    ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "quant_method"),
+    ({"quant_method": "gptq", "bits": 4, "group_size": 32}, "group_size"),
+    ({"quant_method": "gptq", "bits": 8, "group_size": 128}, "bits"),
+    ({"quant_method": "fp8", "weight_block_size": [1, 128]}, "weight_block_size"),
+    ({"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.gate_proj"]}, "gate_proj"),
+    ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "quant_algo"),
+    ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["self_attn*"]}, "self_attn"),
+    ({"quant_method": "modelopt", "quantization": {"quant_algo": "FP8", "exclude_modules": ["q_proj"]}}, "q_proj"),
+    ({"quant_method": "compressed-tensors", "config_groups": {}}, "config_groups"),
+    ({"quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["re:.*experts.*"]}}}, "targets"),
+    ({"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 3}}}}, "None 3 None"),
+]
+
+
+@pytest.mark.parametrize(
+    ("patch", "named"), [*REFUSED, *(({"quantization_config": each}, named) for each, named in REFUSED_FORMATS)]
+)
+def test_what_is_not_modelled_is_refused_by_name(patch: Config, named: str) -> None:
+    with pytest.raises(NotModelledError, match=named) as caught:
+        model_from_config(LLAMA | patch, "test", "some/config.json")
+    assert caught.value.given.startswith("some/config.json")
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("deepseek-v3", "attention_bias"), ("phi-2", "qk_layernorm"), ("qwen3-30b-a3b", "use_sliding_window")],
+)
+def test_what_is_not_modelled_in_one_architecture(name: str, field: str) -> None:
+    with pytest.raises(NotModelledError, match=field):
+        imported(SHIPPED[name] | {field: True})
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("llama-3.1-8b", "model_type"),
+        ("llama-3.1-8b", "num_hidden_layers"),
+        ("llama-3.1-8b", "hidden_size"),
+        ("llama-3.1-8b", "num_attention_heads"),
+        ("llama-3.1-8b", "intermediate_size"),
+        ("llama-3.1-8b", "vocab_size"),
+        ("llama-3.1-8b", "max_position_embeddings"),
+        ("deepseek-v3", "kv_lora_rank"),
+        ("deepseek-v3", "v_head_dim"),
+        ("mixtral-8x7b", "num_experts_per_tok"),
+        ("mixtral-8x7b", "num_local_experts"),
+        ("qwen3-30b-a3b", "moe_intermediate_size"),
+        ("qwen2.5-7b", "num_key_value_heads"),
+        ("gpt-oss-120b", "sliding_window"),
+        ("qwen3.5-27b", "linear_num_value_heads"),
+        ("nemotron-3-nano-30b-a3b", "mamba_num_heads"),
+        ("jamba-v0.1", "mamba_d_state"),
+        ("llama-4-maverick", "intermediate_size_mlp"),
+    ],
+)
+def test_a_missing_field_is_named(name: str, field: str) -> None:
+    config = {key: value for key, value in SHIPPED[name].items() if key != field}
+    with pytest.raises(ProfileError, match=f"config.json: {field}: this field is required and missing. Add it"):
+        imported(config)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"hidden_size": "4096"},
+        {"hidden_size": 4096.0},
+        {"num_attention_heads": True},
+        {"vocab_size": -1},
+        {"vocab_size": 0},
+        {"num_hidden_layers": 10**12},
+        {"num_attention_heads": 33},
+        {"num_key_value_heads": 7},
+        {"attention_bias": "yes"},
+        {"layer_types": "full_attention"},
+        {"layer_types": ["full_attention"] * 31},
+        {"text_config": [1]},
+        {"quantization_config": "fp8"},
+        {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 8},
+    ],
+)
+def test_a_malformed_field_is_an_error_in_three_parts(patch: Config) -> None:
+    with pytest.raises(ProfileError) as caught:
+        imported(LLAMA | patch)
+    assert caught.value.given
+    assert caught.value.because
+    assert caught.value.remedy
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(list(SHIPPED)), st.data())
+def test_no_config_breaks_the_importer(name: str, data: st.DataObject) -> None:
+    config = SHIPPED[name]
+    more = ["text_config", "layer_types", "head_dim", "quantization_config", "mlp_only_layers", "architectures"]
+    keys = st.sampled_from([*config, *more])
+    patch = data.draw(st.dictionaries(keys, JUNK, max_size=3))
+    try:
+        assert imported({**config, **patch}).parameters > 0
+    except InfercastError as error:
+        assert error.remedy
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=60))
+def test_runs_unroll_to_the_layers(names: list[str]) -> None:
+    assert [name for run in runs(names) for _ in range(run["repeat"]) for name in run["of"]] == names
+
+
+def stored(folder: Path, config: Config) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def test_write_profile_writes_what_loads(tmp_path: Path) -> None:
+    path = write_profile(stored(tmp_path, DEEPSEEK), tmp_path / "models", "my-model")
+    assert path == tmp_path / "models" / "my-model.yaml"
+    assert [each.name for each in path.parent.iterdir()] == ["my-model.yaml"]
+    first, second, *_ = path.read_text().splitlines()
+    schema = path.parent / first.removeprefix("# yaml-language-server: $schema=")
+    assert schema.resolve() == (folders(KIND)[-1] / "schema.json").resolve()
+    assert second == "name: my-model"
+    model = load_model(str(path))
+    assert structure(model) == structure(load_model("deepseek-v3"))
+    assert model.sources["config"].text == str(tmp_path / "config.json")
+
+
+def test_write_profile_overwrites_only_by_force(tmp_path: Path) -> None:
+    config = stored(tmp_path, LLAMA)
+    path = write_profile(config, tmp_path, "mine")
+    path.write_text("mine")
+    with pytest.raises(ProfileError, match="exists already"):
+        write_profile(config, tmp_path, "mine")
+    assert path.read_text() == "mine"
+    write_profile(config, tmp_path, "mine", force=True)
+    assert load_model(str(path)).parameters == 8_030_261_248
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/b", "", "Capital", ".hidden"])
+def test_write_profile_refuses_names_that_are_no_file_names(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ProfileError, match="profile name"):
+        write_profile(stored(tmp_path, LLAMA), tmp_path, name)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", "[" * 100_000, '{"model_type": "llama"}', '{"a": 1'])
+def test_write_profile_writes_nothing_for_a_bad_config(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(ProfileError):
+        write_profile(path, tmp_path / "models", "mine")
+    with pytest.raises(ProfileError, match="no readable JSON"):
+        write_profile(tmp_path / "missing.json", tmp_path / "models", "mine")
+    assert not (tmp_path / "models").exists()
+
+
+def test_write_profile_writes_nothing_that_would_not_load(tmp_path: Path) -> None:
+    config = SHIPPED["mixtral-8x7b"] | {"num_experts_per_tok": 9}
+    with pytest.raises(ProfileError, match="chosen 9"):
+        write_profile(stored(tmp_path, config), tmp_path / "models", "mine")
+    assert not (tmp_path / "models").exists()
+
+
+def test_write_profile_leaves_nothing_behind_when_it_cannot_write(tmp_path: Path) -> None:
+    config = stored(tmp_path, LLAMA)
+    (tmp_path / "mine.yaml").mkdir()
+    with pytest.raises(ProfileError, match="it cannot be written"):
+        write_profile(config, tmp_path, "mine", force=True)
+    with pytest.raises(ProfileError, match="it cannot be written"):
+        write_profile(config, config, "mine")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["config.json", "mine.yaml"]
+
+
+def test_write_profile_reads_the_separate_file_of_modelopt(tmp_path: Path) -> None:
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
+    path = write_profile(stored(tmp_path, LLAMA), tmp_path, "mine")
+    assert load_model(str(path)).weight_dtype == "fp8"

@@ -1,0 +1,429 @@
+"""Every shipped model against published figures, and the laws of weights, cache and work on any model and layout."""
+
+import csv
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from simulator.errors import NotModelledError, ProfileError
+from simulator.models.latent import LatentAttention
+from simulator.models.layers import Attention, Dense, MixtureOfExperts
+from simulator.models.model import KIND, Model, load_model
+from simulator.models.number_formats import FORMATS, number_format
+from simulator.models.operations import PARTS, Counts, Layout, Op, Weights
+from simulator.models.recurrent import GatedDeltaNet
+from simulator.profile import find, folders, names, read_yaml
+from simulator.units import GIB
+
+SHIPPED = names(KIND)
+FIRST_LIBRARY = [
+    *("llama-2-7b", "llama-2-13b", "llama-2-70b", "llama-3-8b", "llama-3-70b", "llama-3.1-8b", "llama-3.1-70b"),
+    *("llama-3.1-405b", "llama-3.2-1b", "llama-3.2-3b", "mistral-7b", "mixtral-8x7b", "qwen2.5-7b", "qwen3-8b"),
+    *("qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b", "gemma-3-27b", "deepseek-v3", "gpt-oss-20b", "gpt-oss-120b"),
+    "phi-4",
+]
+
+# ---------------------------------------------------------------------------------------------- published figures
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "cache_bytes_per_token"),
+    [
+        ("llama-3.1-8b", 8_030_261_248, 131_072),
+        ("llama-2-7b", 6_738_415_616, 524_288),
+        ("deepseek-v3", 671_026_419_200, 70_272),
+        ("gpt-oss-120b", 116_829_156_672, 73_728),
+        ("bloom-176b", 176_247_271_424, 70 * 2 * 112 * 128 * 2),
+        ("gpt-j-6b", 6_050_882_784, 28 * 2 * 16 * 256 * 2),
+        ("qwen3-next-80b-a3b", 79_674_391_296, 12 * 2 * 2 * 256 * 2),
+        ("deepseek-v3.2", 671_877_944_064, 61 * (576 * 2 + 132)),
+        ("gemma-4-31b", 30_697_345_280, 50 * 2 * 16 * 256 * 2 + 10 * 2 * 4 * 512 * 2),
+        ("nemotron-3-super-120b-a12b", 120_668_707_840, 8 * 2 * 2 * 128 * 2),
+    ],
+)
+def test_anchors(name: str, parameters: int, cache_bytes_per_token: int) -> None:
+    model = load_model(name)
+    assert model.parameters == parameters
+    assert model.cache_bytes(1) == cache_bytes_per_token
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("nemotron-3-nano-30b-a3b", 31.58),
+        ("nemotron-3-super-120b-a12b", 120.67),
+        ("qwen3.5-122b-a10b", 122.11),
+        ("gemma-4-26b-a4b", 25.23),
+        ("gemma-4-31b", 30.70),
+        ("llama-4-scout", 107.77),
+        ("llama-4-maverick", 400.71),
+    ],
+)
+def test_parameters_that_llama_cpp_prints_for_gguf_files(name: str, billions: float) -> None:
+    assert round(load_model(name).parameters / 1e9, 2) == billions
+
+
+def test_a_tuned_checkpoint_has_the_shape_of_its_base() -> None:
+    assert load_model("Qwen/Qwen2.5-7B-Instruct").id == "qwen2.5-7b"
+    assert load_model("Llama-3.2-3B-Instruct").id == "llama-3.2-3b"
+    with pytest.raises(ProfileError, match="'Qwen9-7B-Instruct'"):
+        load_model("Qwen9-7B-Instruct")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_model_equals_its_published_figures(name: str) -> None:
+    model = load_model(name)
+    if model.published_parameters is None:  # only a shape that was recalled may lack its published total
+        assert model.sources["config"].evidence == "guess"
+        return
+    assert model.parameters == model.published_parameters
+    assert model.cache_bytes(1) == model.published_cache_bytes_per_token
+    assert model.published_parameters.source.text
+    number_format(model.dtype)
+    number_format(model.weight_dtype)
+
+
+@pytest.fixture(scope="session")
+def facts(shared: Path) -> list[dict[str, str]]:
+    with (shared / "facts" / "models.csv").open(encoding="utf-8") as file:
+        return [row for row in csv.DictReader(file) if row["params_total"]]
+
+
+def test_every_row_of_the_facts_is_shipped_and_equal(facts: list[dict[str, str]]) -> None:
+    assert len(facts) == len({find(KIND, row["model"]) for row in facts}) == 64
+    for row in facts:
+        model = load_model(row["model"])
+        assert model.parameters == int(row["params_total"]), row["model"]
+        assert model.cache_bytes(1) == int(row["kv_bytes_per_token_bf16_all_layers"]), row["model"]
+        # Shared experts, embeddings and the biases of the chosen experts count on both sides: no row differs.
+        assert model.active_parameters == int(row["params_active_incl_embed"]), row["model"]
+
+
+def test_the_hybrids_of_the_facts_are_shipped_too(shared: Path) -> None:
+    with (shared / "facts" / "models.csv").open(encoding="utf-8") as file:
+        hybrids = [row for row in csv.DictReader(file) if not row["params_total"]]
+    for row in hybrids:
+        if row["model"] == "deepseek-ai/DeepSeek-V4-Flash":  # compressed attention is not modelled
+            continue
+        model = load_model(row["model"])
+        assert (model.hidden, model.vocab) == (int(row["hidden"]), int(row["vocab"])), row["model"]
+        assert model.attention_layers[0] == int(row["full_layers"] or model.attention_layers[0]), row["model"]
+        assert len(model.layer_names) == int(row["layers"])
+
+
+def test_context_and_window_differ_from_the_facts_only_where_a_profile_says_so(facts: list[dict[str, str]]) -> None:
+    # litgpt's block_size instead of config.json's length; starcoder2's window left out; 2047 rounded to 2048.
+    models = {row["model"]: load_model(row["model"]) for row in facts}
+    contexts = {row["model"] for row in facts if models[row["model"]].max_context_tokens != int(row["max_pos"])}
+    assert contexts == {"mistralai/Mistral-Large-Instruct-2407", "google/gemma-3-1b-it"}
+    caches = {(row["model"], float(row["kv_bytes_32k_ctx_bf16"])) for row in facts}
+    other_caches = {name for name, cache_bytes in caches if models[name].cache_bytes(32768) != cache_bytes}
+    assert other_caches == {"bigcode/starcoder2-7b", "microsoft/Phi-3-mini-4k-instruct"}
+
+
+@pytest.mark.parametrize(
+    ("name", "context_tokens", "gibibytes"),
+    [
+        ("gemma-3-27b", 131072, 10.41),  # counts windows: ten full layers of 131072 and 52 of 1024 tokens
+        ("deepseek-v3", 163840, 10.72),
+        ("qwen3-0.6b", 40960, 4.38),
+        ("kimi-k2", 262144, 17.16),  # Kimi K2.5: the same layers, a longer context
+    ],
+)
+def test_caches_of_the_unsloth_table(name: str, context_tokens: int, gibibytes: float) -> None:
+    assert round(load_model(name).cache_bytes(context_tokens) / GIB + 1e-9, 2) == gibibytes
+
+
+@pytest.mark.parametrize(("name", "gibibytes"), [("gpt-oss-120b", 60.8), ("gpt-oss-20b", 12.8)])
+def test_checkpoint_sizes_of_the_gpt_oss_model_card(name: str, gibibytes: float) -> None:
+    # OpenAI, gpt-oss model card (2025), table 1; recalled.
+    model = load_model(name)
+    layout = Layout(weight_dtype=model.weight_dtype, model_dtype=model.dtype)
+    assert round(layout.weight_bytes(model.weights()) / GIB, 1) == gibibytes
+
+
+# ------------------------------------------------------------------------------------------------------- library
+
+
+def test_names_and_aliases_are_unique() -> None:
+    files = {path.stem: read_yaml(path) for path in folders(KIND)[-1].glob("*.yaml")}
+    own = ({stem, *(str(alias).lower() for alias in raw["aliases"])} for stem, raw in files.items())
+    said = Counter(name for each in own for name in each)
+    assert [name for name, count in said.items() if count > 1] == []
+    assert len({raw["name"] for raw in files.values()}) == len(files)
+
+
+@pytest.mark.parametrize("name", FIRST_LIBRARY)
+def test_the_first_library_is_there(name: str) -> None:
+    assert load_model(name).published_parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        ("Llama-2-70b", "llama-2-70b"),
+        ("Llama-3.x-70B", "llama-3.1-70b"),
+        ("Mistral-7B", "mistral-7b-v0.3"),
+        ("MiniMax-M2.5", "minimax-m2.5"),
+        ("gemma-3-27b-it", "gemma-3-27b"),
+        ("DeepSeek-V3/R1", "deepseek-v3"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+    ],
+)
+def test_names_that_measurements_use(name: str, profile: str) -> None:
+    assert find(KIND, name).stem == profile
+
+
+def test_layers_are_in_their_true_order() -> None:
+    gemma = load_model("gemma-3-27b").layer_names
+    assert [layer for layer, name in enumerate(gemma) if name == "global"] == list(range(5, 62, 6))
+    for name in ("gemma-2-9b", "gpt-oss-20b"):
+        assert load_model(name).layer_names[:4] == ("local", "global", "local", "global")
+    assert load_model("deepseek-v3").layer_names == ("dense",) * 3 + ("experts",) * 58
+
+
+# ---------------------------------------------------------------------------------- laws of weights and of the cache
+
+DEGREES = st.sampled_from([1, 2, 4, 8, 16])
+
+
+@st.composite
+def mixers(draw: st.DrawFn) -> dict[str, Any]:
+    heads = 2 ** draw(st.integers(0, 6))
+    kind = draw(st.sampled_from(["attention", "attention", "latent", "gated_delta_net", "mamba2", "mamba"]))
+    if kind == "latent":
+        latent = {"kind": "latent", "heads": heads, "kv_lora": 512, "rope_dim": 64, "nope_dim": 128, "v_dim": 96}
+        indexed = {"q_lora": 384, "indexer": {"heads": 16, "head_dim": 128, "chosen": 128}}
+        return latent | draw(st.sampled_from([{}, {"q_lora": 384}, indexed]))
+    state = {"kind": kind, "state_dtype": draw(st.sampled_from(["model", "fp32"]))}
+    if kind == "gated_delta_net":
+        return state | {"key_heads": heads, "value_heads": 2 * heads, "key_dim": 64, "value_dim": 128}
+    if kind == "mamba2":
+        return state | {"heads": 2 * heads, "head_dim": 64, "state": 128, "groups": draw(st.sampled_from([1, heads]))}
+    if kind == "mamba":
+        return state | {"inner": 128 * heads, "state": 16, "step_rank": 32}
+    flags = {name: draw(st.booleans()) for name in ("qkv_bias", "output_bias", "sinks", "gate", "shared_kv")}
+    return {
+        "kind": "attention",
+        "heads": heads,
+        "kv_heads": 2 ** draw(st.integers(0, heads.bit_length() - 1)),
+        "head_dim": draw(st.sampled_from([64, 80, 128])),
+        "qk_norm": draw(st.sampled_from(["none", "head", "full"])),
+        "window": draw(st.sampled_from([None, 128])),
+        **flags,
+    }
+
+
+@st.composite
+def ffns(draw: st.DrawFn) -> dict[str, Any]:
+    width = 64 * draw(st.integers(1, 20))
+    if draw(st.booleans()):
+        return {"kind": "dense", "intermediate": width, "gated": draw(st.booleans()), "bias": draw(st.booleans())}
+    flags = {name: draw(st.booleans()) for name in ("shared_gate", "router_bias", "router_scale", "gated")}
+    sizes = {"experts": 32, "chosen": 4, "intermediate": width, "shared_intermediate": draw(st.sampled_from([0, 256]))}
+    latent = draw(st.sampled_from([None, 64]))
+    return {"kind": "experts", **sizes, **flags, "latent": latent, "expert_bias": latent is None and flags["gated"]}
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Model:
+    blocks = {
+        name: {"mixer": draw(mixers()), "ffn": draw(ffns()), "norms": draw(st.integers(1, 4))} for name in ("a", "b")
+    }
+    ends = {name: draw(st.booleans()) for name in ("tied_embeddings", "norm_bias", "head_bias")}
+    runs = ({"repeat": draw(st.integers(1, 4)), "of": ("a", "b")}, {"repeat": draw(st.integers(1, 3)), "of": ("a",)})
+    sizes = {"hidden": 64 * draw(st.integers(1, 16)), "vocab": draw(st.integers(1000, 5000))}
+    parts = {"name": "random", "max_context_tokens": 4096, "blocks": blocks, "layers": runs}
+    return Model.from_mapping({**parts, **sizes, **ends}, "random")
+
+
+ANY_MODEL = models() | st.sampled_from(SHIPPED).map(load_model)
+
+
+def split(model: Model, **degrees: Any) -> tuple[Layout, Weights]:
+    layout = Layout(**degrees)
+    try:
+        return layout, model.weights(layout)
+    except NotModelledError:
+        assume(False)
+        raise
+
+
+@given(ANY_MODEL, DEGREES, st.sampled_from([1, 2, 4]), st.booleans())
+def test_devices_together_hold_every_weight(model: Model, tp: int, pp: int, whole_experts: bool) -> None:
+    layout, one_device = split(model, tp=tp, pp=pp, ep=tp if whole_experts else 1)
+    everything = model.weights()
+    assert layout.devices * one_device.total >= everything.total
+    for part in PARTS:
+        assert getattr(one_device, part) <= getattr(everything, part)
+
+
+@given(ANY_MODEL, DEGREES, st.booleans())
+def test_tensor_parallelism_splits_evenly_what_is_not_replicated(model: Model, tp: int, whole_experts: bool) -> None:
+    _, one_device = split(model, tp=tp, ep=tp if whole_experts else 1)
+    everything = model.weights()
+    assert tp * one_device.experts == everything.experts
+    mixers = [block.mixer for block in model.blocks.values() if block.mixer]
+    latents = [block.ffn for block in model.blocks.values() if isinstance(block.ffn, MixtureOfExperts)]
+    even = all(isinstance(each, Attention) and each.kv_heads >= tp for each in mixers)
+    if even and not any(each.latent for each in latents):
+        assert tp * one_device.mixer == everything.mixer
+        assert tp * one_device.linear == everything.linear
+    else:
+        assert tp * (one_device.mixer + one_device.linear) >= everything.mixer + everything.linear
+
+
+@given(ANY_MODEL, DEGREES, st.integers(1, 5000))
+def test_cache_is_split_by_heads_replicated_beyond_them_and_never_split_for_mla(
+    model: Model, tp: int, tokens: int
+) -> None:
+    layout, _ = split(model, tp=tp)
+    expected = 0.0
+    for name in model.layer_names:
+        mixer = model.blocks[name].mixer
+        if isinstance(mixer, LatentAttention):
+            index = mixer.indexer.head_dim + 4 if mixer.indexer else 0
+            expected += (2 * (mixer.kv_lora + mixer.rope_dim) + index) * tokens
+        elif isinstance(mixer, Attention):
+            held = min(tokens, mixer.window) if mixer.window else tokens
+            expected += 2 * 2 * max(1, mixer.kv_heads // tp) * mixer.head_dim * held
+    assert model.cache_bytes(tokens, layout) == expected
+
+
+def test_heads_that_do_not_divide_are_refused() -> None:
+    with pytest.raises(NotModelledError, match="71 attention heads"):
+        load_model("falcon-7b").weights(Layout(tp=2))
+    with pytest.raises(NotModelledError, match="10 KV heads"):
+        load_model("phi-4").weights(Layout(tp=4))
+
+
+@given(ANY_MODEL, st.sampled_from(list(FORMATS)))
+def test_a_format_covers_what_it_says(model: Model, weight_dtype: str) -> None:
+    weights, small = model.weights(), FORMATS[weight_dtype].bits / 8
+    rest = FORMATS[FORMATS[weight_dtype].rest or "bf16"].bits / 8
+    sizes = {
+        "all": (small, small, small, small),
+        "linear": (small, small, small, rest),
+        "feed-forward": (rest, small, small, rest),
+        "experts": (rest, rest, small, rest),
+    }[FORMATS[weight_dtype].covers]
+    expected = np.dot(sizes, (weights.mixer, weights.linear, weights.experts, weights.other))
+    assert Layout(weight_dtype=weight_dtype).weight_bytes(weights) == pytest.approx(expected, rel=1e-12)
+
+
+def test_formats_by_hand() -> None:
+    model = load_model("llama-3.1-8b")
+    weights = model.weights()
+    mixers, linear = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024), 32 * 3 * 4096 * 14336
+    matrices = mixers + linear
+    assert weights == Weights(mixer=mixers, linear=linear, other=8_030_261_248 - matrices)
+    assert Layout(weight_dtype="fp8").weight_bytes(weights) == matrices + 2 * (8_030_261_248 - matrices)
+    assert Layout(weight_dtype="q8_0").weight_bytes(weights) == 8_030_261_248 * 8.5 / 8
+    assert Layout(weight_dtype="mxfp4").weight_bytes(weights) == 8_030_261_248 * 2
+    small = 2 * (8_030_261_248 - linear) + linear * 4.5 / 8
+    assert Layout(weight_dtype="nvfp4-mlp").weight_bytes(weights) == small
+
+
+# ------------------------------------------------------------------------------------------------- laws of the work
+
+
+def total(ops: tuple[Op, ...], part: str) -> Counts:
+    return Counts(*(sum(op.repeats * getattr(op, part)[field] for op in ops) for field in range(len(Counts()))))
+
+
+@given(ANY_MODEL, DEGREES, st.booleans(), st.sampled_from(list(FORMATS)))
+def test_work_reads_exactly_the_matrices_that_memory_holds(
+    model: Model, tp: int, whole_experts: bool, weight_dtype: str
+) -> None:
+    layout, weights = split(model, tp=tp, ep=tp if whole_experts else 1, weight_dtype=weight_dtype)
+    vectors = Layout(weight_dtype=weight_dtype).format_of("other")
+    routers = [block.ffn for block in (model.blocks[name] for name in model.layer_names)]
+    routed = sum(each.experts + each.shared_gate for each in routers if isinstance(each, MixtureOfExperts))
+    deltas = [block.mixer for block in (model.blocks[name] for name in model.layer_names)]
+    routed += sum(2 * each.value_heads // tp for each in deltas if isinstance(each, GatedDeltaNet))
+    heads = -(-model.vocab // tp) * model.hidden
+    matrices = replace(weights, other=0)
+    expected = layout.weight_bytes(matrices) + (routed * model.hidden + heads) * FORMATS[vectors].size_bytes
+    ops = model.ops(layout)
+    read = sum(op.repeats * (op.weight_bytes + op.expert_bytes * (op.experts.total if op.experts else 0)) for op in ops)
+    assert read == pytest.approx(expected, rel=1e-12)
+
+
+def test_flops_per_token_by_hand() -> None:
+    # Llama 3.2 1B, 16 layers: q and o 2048 x 2048, k and v 2048 x 512, three of 2048 x 8192; the tied head.
+    flops = total(load_model("llama-3.2-1b").ops(), "flops")
+    layer = 2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192
+    assert flops.tokens == 2 * 16 * layer == 1_946_157_056
+    assert flops.logits == 2 * 2048 * 128256
+    # 32 heads of 64 meet each cached key and value once: 2 products of 2 FLOPs per element.
+    assert flops.decode_reads == flops.prefill_pairs == 16 * 4 * 32 * 64
+
+
+def test_cache_reads_by_hand() -> None:
+    # DeepSeek V3: one vector of 512 + 64 per token and layer, whatever the number of heads.
+    reads = total(load_model("deepseek-v3").ops(Layout(tp=8)), "cache_bytes")
+    assert reads.decode_reads == 61 * 576 * 2
+    windowed = total(load_model("gpt-oss-20b").ops(), "cache_bytes")
+    assert (windowed.decode_reads, windowed.decode_reads_windowed) == (12 * 2 * 8 * 64 * 2,) * 2
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_token_costs_two_flops_per_weight_that_it_meets(name: str) -> None:
+    model = load_model(name)
+    flops = total(tuple(op for op in model.ops() if op.name != "state update"), "flops")
+    lookup = ((0 if model.tied_embeddings else model.vocab) + model.learned_positions) * model.hidden
+    met = model.active_parameters - lookup
+    # What is left over are vectors: norms, biases, sinks.
+    assert 0 <= met - (flops.tokens + flops.logits) / 2 < 0.002 * met
+
+
+@given(ANY_MODEL, DEGREES, st.booleans())
+def test_devices_share_the_flops(model: Model, tp: int, whole_experts: bool) -> None:
+    layout, _ = split(model, tp=tp, ep=tp if whole_experts else 1)
+    alone, one_device = total(model.ops(), "flops"), total(model.ops(layout), "flops")
+    for share, everything in zip(one_device, alone, strict=True):
+        assert everything / tp * (1 - 1e-12) <= share <= everything
+
+
+def test_collectives_appear_with_more_than_one_device() -> None:
+    model = load_model("llama-3.1-8b")
+    assert not any(op.link_devices > 1 for op in model.ops())
+    reduces = [op for op in model.ops(Layout(tp=2)) if op.rate == "all_reduce" and op.repeats > 1]
+    assert sum(op.repeats for op in reduces) == 2 * 32
+    # Falcon adds the outputs of attention and feed-forward block before it sums them over devices.
+    falcon = [op for op in load_model("falcon-40b").ops(Layout(tp=2)) if op.rate == "all_reduce" and op.repeats > 1]
+    assert sum(op.repeats for op in falcon) == 60
+    sends = [op for op in model.ops(Layout(pp=4)) if op.rate == "send"]
+    assert [op.repeats for op in sends] == [3]
+
+
+# ------------------------------------------------------------------------------------------------------- bad input
+
+
+GREEDY = {"kind": "experts", "experts": 4, "chosen": 8, "intermediate": 64}
+UNEVEN = {"kind": "attention", "heads": 6, "kv_heads": 4, "head_dim": 8}
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        ({"layers": ({"repeat": 1, "of": ("decoders",)},)}, "Nearest: decoder"),
+        ({"hiden": 64}, "Nearest: hidden"),
+        ({"blocks": {"decoder": {"ffn": GREEDY}}}, "chosen 8"),
+        ({"blocks": {"decoder": {"mixer": UNEVEN}}}, "kv_heads 4"),
+        ({"published_parameters": 8030261248}, "it has no unit and no source"),
+    ],
+)
+def test_mistakes_in_a_profile_are_named(part: dict[str, Any], named: str) -> None:
+    dense = Dense(intermediate=64).model_dump()
+    sound = {"name": "x", "hidden": 64, "vocab": 100, "max_context_tokens": 128, "blocks": {"decoder": {"ffn": dense}}}
+    sound["layers"] = ({"repeat": 2, "of": ("decoder",)},)
+    assert Model.from_mapping(sound, "x.yaml").parameters == 2 * (3 * 64 * 64 + 2 * 64) + 2 * 100 * 64 + 64
+    with pytest.raises(ProfileError, match=named):
+        Model.from_mapping(sound | part, "x.yaml")

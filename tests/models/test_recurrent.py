@@ -1,0 +1,171 @@
+"""Recurrent layers and sparse attention: states, work and memory by hand, and what tells them from attention."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.deployment.deployment import Settings, default_layout, deploy
+from simulator.deployment.memory import memory_plan
+from simulator.errors import NotModelledError
+from simulator.models.model import load_model
+from simulator.models.operations import Counts, Layout, Op, Sequence, count
+from simulator.simulation.scheduler_limits import limits
+from simulator.workloads.shared_prefixes import Prefixes
+from simulator.workloads.workload import Requests
+
+HYBRIDS = ("qwen3-next-80b-a3b", "qwen3.5-27b", "nemotron-3-nano-30b-a3b", "nemotron-h-8b", "jamba-v0.1")
+
+
+def named(ops: tuple[Op, ...], name: str) -> Op:
+    return next(op for op in ops if op.name == name)
+
+
+@pytest.mark.parametrize(
+    ("name", "state_bytes"),
+    [
+        # 36 layers of 32 heads with 128 x 128 numbers in bf16, and 3 inputs of 2 x 2,048 + 4,096 channels.
+        ("qwen3-next-80b-a3b", 36 * (32 * 128 * 128 * 2 + 3 * 8192 * 2)),
+        # 24 layers of 128 heads with 64 x 128 numbers in fp32, and 3 inputs of 8,192 + 2 x 8 x 128 channels.
+        ("nemotron-h-8b", 24 * (128 * 64 * 128 * 4 + 3 * 10240 * 2)),
+        # 28 layers of 8,192 channels with 16 numbers, and 3 inputs of each.
+        ("jamba-v0.1", 28 * (8192 * 16 * 2 + 3 * 8192 * 2)),
+        ("llama-3.1-8b", 0),
+    ],
+)
+def test_states_by_hand(name: str, state_bytes: int) -> None:
+    assert load_model(name).state_bytes() == state_bytes
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+@pytest.mark.parametrize("tp", [2, 4])
+def test_devices_share_states_evenly(name: str, tp: int) -> None:
+    model = load_model(name)
+    assert model.state_bytes(Layout(tp=tp)) * tp == model.state_bytes()
+
+
+def test_the_delta_rule_by_its_own_loop() -> None:
+    # One token, one head: S k, the correction's outer product, S q; each is d_k d_v multiplications and additions.
+    model = load_model("qwen3.5-27b")
+    keys, values, counted = 128, 128, 0
+    state, key, value, query = np.zeros((values, keys)), np.ones(keys), np.ones(values), np.ones(keys)
+    for _ in range(3):
+        seen = state @ key
+        state = 0.9 * state + np.outer(value - seen, key)
+        assert (state @ query).shape == (values,)
+        counted += 3 * 2 * keys * values
+    update = named(model.ops(), "state update")
+    assert update.flops.logits * 3 == 48 * counted
+    assert update.cache_bytes.logits * update.repeats == 2 * model.state_bytes()
+
+
+def test_a_scan_in_chunks_costs_more_flops_and_no_traffic_per_token() -> None:
+    scan = named(load_model("nemotron-h-8b").ops(), "scan of prompts")
+    # 4 P N of 128 heads, 2 C P of each head in chunks of 64, 2 C N of 8 groups.
+    assert scan.flops.prefill_tokens == 4 * 8192 * 128 + 2 * 64 * (8192 + 8 * 128)
+    assert scan.flops.tokens == scan.weight_bytes == scan.launches == 0
+
+
+@given(st.sampled_from(HYBRIDS), st.integers(1, 64), st.integers(1, 100_000))
+def test_a_longer_context_costs_a_hybrid_only_its_attention_layers(name: str, batch: int, past: int) -> None:
+    ops = load_model(name).ops()
+    short = count([Sequence(1, 1)] * batch)
+    long = count([Sequence(1, past)] * batch)
+    for op in ops:
+        more = op.bytes_read(long) - op.bytes_read(short)
+        assert more == (op.cache_bytes.decode_reads * batch * (past - 1) if op.name == "decode attention" else 0.0)
+
+
+@given(st.sampled_from(HYBRIDS), st.integers(1, 64))
+def test_states_are_read_and_written_once_per_sequence_and_step(name: str, batch: int) -> None:
+    model, counts = load_model(name), count([Sequence(1, 50)] * batch)
+    moved = sum(op.repeats * op.bytes_read(counts) for op in model.ops() if op.name == "state update")
+    assert moved == 2 * batch * model.state_bytes()
+
+
+def test_each_more_sequence_costs_the_same_traffic() -> None:
+    table = deploy("qwen3.5-27b", "h200-sxm").step_model(light=True).table(64, 64)
+    grown = np.diff(table.logit_s[1:])
+    assert grown == pytest.approx(grown[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_the_table_of_the_event_loop_equals_the_steps(name: str) -> None:
+    hybrid = deploy(name, "b200-sxm", layout=default_layout(load_model(name), tp=2)).step_model()
+    table = hybrid.table(512, 32)
+    batch = [Sequence(1, 700), Sequence(1, 30), Sequence(200, 0)]
+    counts = count(batch)
+    slopes = np.array([counts.decode_reads, 0, counts.prefill_tokens, counts.prefill_pairs, 0])
+    by_table = table.token_s[202] + table.logit_s[3] + table.slopes @ slopes
+    assert by_table == pytest.approx(float(hybrid.seconds(counts)), rel=1e-9)
+
+
+# --------------------------------------------------------------------------------------------------- sparse attention
+
+
+def test_an_index_reads_every_key_and_attention_no_more_than_it_chose() -> None:
+    model, dense = load_model("deepseek-v3.2"), load_model("deepseek-v3")
+    assert model.window == 2048
+    assert model.attention_layers == (61, 0)  # the cache holds every token
+    assert model.cache_bytes(100_000) == 100_000 * (dense.cache_bytes(1) + 61 * 132)
+    assert model.parameters - dense.parameters == 61 * (1536 * 64 * 128 + 7168 * 128 + 7168 * 64 + 2 * 128)
+    counts = count([Sequence(1, 99_999)], model.window)
+    read = sum(op.repeats * op.cache_bytes.dot(counts) for op in model.ops())
+    assert read == 61 * (100_000 * 132 + 2048 * 576 * 2)
+
+
+def test_sparse_attention_pays_beyond_what_it_chooses() -> None:
+    sparse, dense = load_model("deepseek-v3.2"), load_model("deepseek-v3")
+
+    def attention_bytes(model, past):
+        counts = count([Sequence(1, past)], sparse.window)
+        return sum(op.repeats * op.cache_bytes.dot(counts) for op in model.ops())
+
+    assert attention_bytes(sparse, 1000) > attention_bytes(dense, 1000)
+    assert attention_bytes(sparse, 50_000) < attention_bytes(dense, 50_000) / 4
+
+
+# ------------------------------------------------------------------------------------------------------------- memory
+
+
+def test_states_take_their_share_of_the_memory() -> None:
+    free = memory_plan(deploy("qwen3.5-27b", "h100-sxm"))
+    set_ = memory_plan(deploy("qwen3.5-27b", "h100-sxm", settings=Settings(max_num_seqs=16)))
+    assert set_.max_num_seqs == 16
+    assert free.state_bytes == load_model("qwen3.5-27b").state_bytes()
+    assert 1 <= free.max_num_seqs < free.deployment.max_num_seqs
+    states = free.max_num_seqs * free.state_bytes
+    # SGLang's default ratio of states to cache, 0.9, up to one state.
+    assert states <= 0.9 / 1.9 * (states + free.cache_bytes) < states + free.state_bytes
+    assert limits(free.deployment).max_num_seqs == free.max_num_seqs
+
+
+@pytest.mark.parametrize("model", ["qwen3.5-27b", "mistral-7b-v0.1"])  # with states; with windows in all layers
+def test_prefix_caching_over_states_or_windows_alone_is_refused_by_name(model) -> None:
+    times = np.array([0.0, 1.0])
+    lengths = np.array([64, 64])
+    requests = Requests(times, lengths, lengths, prefixes=Prefixes.of([[1], [1]]))
+    caching = deploy(model, "h200-sxm")
+    assert caching.engine.prefix_caching
+    with pytest.raises(NotModelledError, match="with prefix caching"):
+        limits(caching, requests)
+    off = replace(caching, engine=caching.engine.model_copy(update={"prefix_caching": False}))
+    assert limits(off, requests).prefix_unit_tokens == 0
+
+
+def test_models_without_states_run_as_many_as_set() -> None:
+    plan = memory_plan(deploy("llama-3.1-8b", "h100-sxm"))
+    assert (plan.state_bytes, plan.max_num_seqs) == (0.0, plan.deployment.max_num_seqs)
+
+
+def test_a_hybrid_runs_more_long_sequences_than_its_cache_alone_would_let_attention() -> None:
+    counts = Counts(steps=1.0, tokens=1.0, logits=1.0, decode_reads=100_000.0)
+    seconds = {
+        name: float(deploy(name, "h200-sxm").step_model(light=True).seconds(counts))
+        - float(deploy(name, "h200-sxm").step_model(light=True).seconds(counts._replace(decode_reads=0.0)))
+        for name in ("qwen3.5-27b", "qwen3-32b")
+    }
+    # 16 of 64 layers attend, with 4 heads of 256 for 8 of 128: a quarter.
+    assert seconds["qwen3.5-27b"] * 4 == pytest.approx(seconds["qwen3-32b"], rel=1e-9)

@@ -1,0 +1,510 @@
+"""The independent oracle of several engines: replicas, routers, autoscaling, failures, clients, pools, pipelines.
+
+Written from docs/serving-rules.md, "Several engines" (R, T, X, A, C, I, V), on the engine of `oracle.py`; it shares no
+code with `simulator/`. Every moment at which anything may happen is looked at, with the four rounds of rule R.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from tests.oracle.engine import (
+    Jobs,
+    OracleBatch,
+    OracleEngine,
+    OracleJob,
+    OracleLimits,
+    OracleRequest,
+    OracleStep,
+    Plan,
+    begin_step,
+)
+from tests.oracle.speculation import uniform
+
+UP, STARTING, DRAINING, OFF, FAILED = "up", "starting", "draining", "off", "failed"
+
+
+@dataclass(frozen=True)
+class OraclePool:
+    limits: OracleLimits  # of a whole copy: V shares it out
+    seconds: Callable[[OracleBatch], float]
+    replicas: int = 1
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class OracleRouter:
+    name: str = "round-robin"
+    affinity_slack: int = 8
+    max_ongoing_requests: int = 0
+
+
+@dataclass(frozen=True)
+class OracleAutoscaler:
+    target: float
+    max_replicas: int
+    min_replicas: int = 1
+    metric: str = "concurrency"
+    interval_s: float = 1.0
+    down_delay_s: float = 0.0
+    cold_start_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class OracleFailure:
+    at_s: float
+    replica: int
+    repair_s: float
+
+
+@dataclass(frozen=True)
+class OracleLink:
+    bytes_per_s: float
+    latency_s: float
+    bytes_of: tuple[float, ...]  # per request
+
+
+@dataclass(frozen=True)
+class OracleClients:
+    network_s: float = 0.0
+    timeout_s: float = math.inf
+    max_retries: int = 0
+    retry_delay_s: float = 0.0
+    follows: tuple[int, ...] = ()  # per request: the turn before it, or -1
+    think_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class OracleFleet:
+    pool: OraclePool
+    router: OracleRouter = OracleRouter()
+    autoscaler: OracleAutoscaler | None = None
+    failures: tuple[OracleFailure, ...] = ()
+    prefill: OraclePool | None = None
+    link: OracleLink | None = None
+
+
+@dataclass
+class _UnderWay:
+    plan: Plan
+    step: OracleStep
+
+
+@dataclass
+class _Copy:
+    """One replica: as many engines as it has stages, of the pool that it belongs to."""
+
+    number: int
+    pool: OraclePool
+    last_pool: bool  # it decodes: what finishes here is finished
+    status: str
+    engines: list[OracleEngine] = field(default_factory=list)
+    under_way: list[_UnderWay | None] = field(default_factory=list)
+    stage_free_s: list[float] = field(default_factory=list)
+    link_free_s: float = 0.0
+    ready_s: float = math.inf  # when it will be up, if starting or failed
+
+    def __post_init__(self) -> None:
+        self.forget(self.pool.limits.warm if self.status == UP else ())
+
+    def forget(self, warm: tuple[int, ...] = ()) -> None:
+        """Empty engines, empty caches but for what they begin with (P11), free stages."""
+        whole, stages = self.pool.limits, self.pool.stages
+        share = replace(
+            whole,
+            num_blocks=whole.num_blocks // stages,
+            max_num_seqs=max(1, whole.max_num_seqs // stages),
+            concurrency=0,
+            warm=warm,
+        )
+        self.engines = [OracleEngine(share) for _ in range(stages)]
+        self.under_way = [None] * stages
+        self.stage_free_s = [0.0] * stages
+
+    def waiting(self) -> int:
+        return sum(len(engine.requests_waiting()) for engine in self.engines)
+
+    def outstanding(self) -> int:
+        return self.waiting() + sum(len(engine.running) for engine in self.engines)
+
+    def cache_load(self) -> int:
+        """T, least-cache."""
+        held = sum(engine.blocks_held() for engine in self.engines)
+        prompts = [each.prompt_tokens for engine in self.engines for each in engine.requests_waiting()]
+        return held + sum(self.engines[0].blocks_for(tokens) for tokens in prompts)
+
+    def leading_units(self, request: OracleRequest) -> int:
+        """T, prefix-affinity: the hit of P3 and P9."""
+        return max(each.cache.leading(each.units(request, request.prompt_tokens - 1)) for each in self.engines)
+
+
+@dataclass(frozen=True)
+class OracleFleetStep:
+    replica: int
+    step: OracleStep
+
+
+@dataclass
+class OracleFleetResult:
+    steps: list[OracleFleetStep]  # in the order of beginning; without those that a failure cut off
+    requests: list[OracleRequest]
+    replica: dict[int, int]  # request -> the replica that it went to last
+    retries: list[int]
+    timeouts: list[int]
+    abandoned: list[int]
+    events: list[tuple[float, int, str]]  # (time, replica, new status)
+    blocks_left: int  # held when everything is over
+
+
+@dataclass(eq=False)
+class _Fleet:
+    asked: OracleFleet
+    clients: OracleClients
+    jobs: list[OracleJob]
+    concurrency: int
+
+    def __post_init__(self) -> None:
+        asked = self.asked
+        self.now_s = 0.0
+        self.copies = []
+        if asked.prefill is not None:
+            self.copies += [_Copy(number, asked.prefill, False, UP) for number in range(asked.prefill.replicas)]
+        count = asked.autoscaler.max_replicas if asked.autoscaler else asked.pool.replicas
+        up = asked.autoscaler.min_replicas if asked.autoscaler else count
+        for number in range(count):
+            self.copies.append(_Copy(len(self.copies), asked.pool, True, UP if number < up else OFF))
+        self.requests = [
+            OracleRequest(i, job.prompt_tokens, job.output_tokens, job.priority, job.ids)
+            for i, job in enumerate(self.jobs)
+        ]
+        count = len(self.jobs)
+        self.retries, self.timeouts, self.routed = [0] * count, [0] * count, [0] * count
+        self.abandoned: set[int] = set()
+        self.late: set[int] = set()  # cancelled at the end of the step under way
+        self.replica: dict[int, int] = {}
+        self.coming: list[tuple[float, int, bool]] = []  # (time, request, whether to the pool that decodes)
+        self.deadlines: list[tuple[float, int]] = []
+        self.queues: dict[bool, list[OracleRequest]] = {False: [], True: []}  # of the first router, of the second
+        self.last_chosen = {False: -1, True: -1}
+        self.failures = sorted(asked.failures, key=lambda each: (each.at_s, each.replica, each.repair_s))
+        self.check, self.low_since, self.most = 1, None, 0
+        self.steps: list[OracleFleetStep] = []
+        self.events: list[tuple[float, int, str]] = []
+        self.unsent: list[int] = []
+        self._first_arrivals()
+
+    def _first_arrivals(self) -> None:
+        follows = self.clients.follows or (-1,) * len(self.jobs)
+        firsts = [index for index, before in enumerate(follows) if before < 0]
+        if self.concurrency:
+            firsts, self.unsent = firsts[: self.concurrency], firsts[self.concurrency :]
+        for index in firsts:
+            self._send(index, 0.0 if self.concurrency else self.jobs[index].arrival_s)
+
+    # ------------------------------------------------------------ the clock
+
+    def run(self) -> OracleFleetResult:
+        while any(each.finished_s is None and each.index not in self.abandoned for each in self.requests):
+            self.now_s = self._next_moment()
+            assert self.now_s < math.inf, "requests are left, and nothing is to come"
+            self._end_steps()
+            self._time_out()
+            self._fail()
+            self._come_up()
+            self._autoscale()
+            self._route()
+            self._begin_steps()
+        return OracleFleetResult(
+            self.steps,
+            self.requests,
+            self.replica,
+            self.retries,
+            self.timeouts,
+            sorted(self.abandoned),
+            self.events,
+            sum(engine.blocks_held() for copy in self.copies for engine in copy.engines),
+        )
+
+    def _next_moment(self) -> float:
+        moments = [at_s for at_s, _, _ in self.coming] + [at_s for at_s, _ in self.deadlines]
+        moments += [failure.at_s for failure in self.failures]
+        moments += [copy.ready_s for copy in self.copies if copy.status in (STARTING, FAILED)]
+        for copy in self.copies:
+            moments += [each.step.end_s for each in copy.under_way if each is not None]
+            moments += [
+                engine.starts_batch_s()
+                for engine, each in zip(copy.engines, copy.under_way, strict=True)
+                if each is None and engine.waiting
+            ]
+        if self.asked.autoscaler is not None:
+            moments.append(self.check * self.asked.autoscaler.interval_s)
+        return min(moments, default=math.inf)
+
+    # ------------------------------------------------------------ R1: ends of steps
+
+    def _end_steps(self) -> None:
+        for copy in self.copies:
+            for position, engine in enumerate(copy.engines):
+                done = copy.under_way[position]
+                if done is None or done.step.end_s > self.now_s:
+                    continue
+                copy.under_way[position] = None
+                for request in engine.complete(done.plan, done.step.start_s, done.step.end_s):
+                    self._finish(request, copy, engine.shown_s)
+                for request in list(engine.running):
+                    if request.index in self.late:
+                        self.late.remove(request.index)
+                        if request.first_token_s is None:
+                            engine.release(request)
+                            self._cancel(request)
+            self._maybe_off(copy)
+
+    def _finish(self, request: OracleRequest, copy: _Copy, shown_s: float) -> None:
+        self.late.discard(request.index)
+        output_tokens = self.jobs[request.index].output_tokens
+        if copy.last_pool or output_tokens == 1:
+            self._conclude(request, shown_s)
+            return
+        link = self.asked.link
+        assert link is not None
+        start_s = max(self.now_s, copy.link_free_s)
+        copy.link_free_s = start_s + (link.latency_s + link.bytes_of[request.index] / link.bytes_per_s)
+        request.finished_s, request.output_tokens, request.given = None, output_tokens, True
+        self.coming.append((copy.link_free_s, request.index, True))
+
+    def _conclude(self, request: OracleRequest, at_s: float) -> None:
+        """C: what the end of a request, finished or abandoned, brings about."""
+        follows = self.clients.follows or (-1,) * len(self.jobs)
+        answered_s = self.clients.network_s + self.asked.pool.limits.turnaround_s
+        for index, before in enumerate(follows):
+            if before != request.index:
+                continue
+            if request.index in self.abandoned:
+                self.abandoned.add(index)
+                self._conclude(self.requests[index], at_s)
+            else:
+                self._send(index, at_s + (self.clients.think_s[index] + answered_s))
+        if self.unsent:
+            self._send(self.unsent.pop(0), at_s + answered_s)
+
+    def _send(self, index: int, at_s: float) -> None:
+        request = self.requests[index]
+        if request.arrival_s is None:
+            request.arrival_s = at_s
+        self.coming.append((at_s, index, False))
+        if self.clients.timeout_s < math.inf:
+            self.deadlines.append((at_s + self.clients.timeout_s, index))
+
+    # ------------------------------------------------------------ R2: control
+
+    def _time_out(self) -> None:
+        due = sorted(each for each in self.deadlines if each[0] <= self.now_s)
+        self.deadlines = [each for each in self.deadlines if each[0] > self.now_s]
+        for _, index in due:
+            request = self.requests[index]
+            if request.first_token_s is not None:
+                continue
+            for queue in self.queues.values():
+                if request in queue:
+                    queue.remove(request)
+                    self._cancel(request)
+            for engine in [engine for copy in self.copies for engine in copy.engines]:
+                if request in engine.requests_waiting():
+                    engine.forget(request)
+                    self._cancel(request)
+            for copy in self.copies:
+                for engine, under_way in zip(copy.engines, copy.under_way, strict=True):
+                    if request in engine.running and under_way is not None:
+                        self.late.add(index)
+                    elif request in engine.running:
+                        engine.release(request)
+                        self._cancel(request)
+                self._maybe_off(copy)
+
+    def _anew(self, request: OracleRequest) -> None:
+        request.generated_tokens = request.computed_tokens = request.blocks = request.decode_steps = 0
+        request.scheduled_s = request.first_token_s = request.hit_tokens = None
+        request.decodes = request.given = False
+
+    def _cancel(self, request: OracleRequest) -> None:
+        """C: the client gives up waiting; it sends again, or gives up for good."""
+        self._anew(request)
+        self.timeouts[request.index] += 1
+        if self.timeouts[request.index] <= self.clients.max_retries:
+            self._send(request.index, self.now_s + self.clients.retry_delay_s)
+        else:
+            self.abandoned.add(request.index)
+            self._conclude(request, self.now_s)
+
+    def _fail(self) -> None:
+        while self.failures and self.failures[0].at_s <= self.now_s:
+            failure = self.failures.pop(0)
+            copy = self.copies[failure.replica]
+            if copy.status in (OFF, FAILED):
+                continue
+            lost = [each.step for each in copy.under_way if each is not None]
+            self.steps = [each for each in self.steps if not any(each.step is step for step in lost)]
+            for engine in copy.engines:
+                for request in [*engine.running, *engine.requests_waiting()]:
+                    if request.finished_s is not None:
+                        continue  # padding of a static batch
+                    if request.index in self.late:
+                        self.late.remove(request.index)
+                        self._cancel(request)
+                        continue
+                    self._anew(request)
+                    self.retries[request.index] += 1
+                    self.queues[False].append(request)
+            copy.forget()
+            if copy.status == DRAINING:
+                self._set(copy, OFF)
+            else:
+                self._set(copy, FAILED)
+                copy.ready_s = failure.at_s + failure.repair_s
+
+    def _come_up(self) -> None:
+        for status in (FAILED, STARTING):
+            for copy in self.copies:
+                if copy.status == status and copy.ready_s <= self.now_s:
+                    self._set(copy, UP)
+
+    def _set(self, copy: _Copy, status: str) -> None:
+        copy.status = status
+        self.events.append((self.now_s, copy.number, status))
+
+    def _maybe_off(self, copy: _Copy) -> None:
+        if copy.status == DRAINING and copy.outstanding() == 0:
+            copy.forget()
+            self._set(copy, OFF)
+
+    def _count(self, *statuses: str) -> int:
+        return sum(copy.status in statuses for copy in self.copies)
+
+    def _start_lowest(self) -> None:
+        assert self.asked.autoscaler is not None
+        for copy in self.copies:
+            if copy.status == OFF:
+                self._set(copy, STARTING)
+                copy.ready_s = self.now_s + self.asked.autoscaler.cold_start_s
+                return
+
+    def _autoscale(self) -> None:
+        rules = self.asked.autoscaler
+        if rules is None or self.check * rules.interval_s > self.now_s:
+            return
+        number, self.check = self.check, self.check + 1
+        metric = len(self.queues[False])
+        metric += sum(c.outstanding() if rules.metric == "concurrency" else c.waiting() for c in self.copies)
+        wanted = min(max(math.ceil(metric / rules.target), rules.min_replicas), rules.max_replicas)
+        present = self._count(UP, STARTING)
+        if wanted >= present:
+            self.low_since = None
+            for _ in range(wanted - present):
+                self._start_lowest()
+            return
+        if self.low_since is None:
+            self.low_since, self.most = number, 0
+        self.most = max(self.most, wanted)
+        if (number - self.low_since) * rules.interval_s >= rules.down_delay_s:
+            self.low_since = None
+            up = [copy for copy in self.copies if copy.status == UP]
+            for copy in up[::-1][: max(0, present - self.most)]:
+                self._set(copy, DRAINING)
+                self._maybe_off(copy)
+
+    # ------------------------------------------------------------ R3: arrivals, routed
+
+    def _route(self) -> None:
+        due = sorted(each for each in self.coming if each[0] <= self.now_s)
+        self.coming = [each for each in self.coming if each[0] > self.now_s]
+        for _, index, decodes in due:
+            request = self.requests[index]
+            if decodes:
+                request.generated_tokens = 1
+            self.queues[decodes].append(request)
+        for decodes, queue in self.queues.items():
+            while queue:
+                copy = self._choose(queue[0], decodes)
+                if copy is None:
+                    scaler = self.asked.autoscaler
+                    if scaler is not None and scaler.min_replicas == 0 and not self._count(UP, STARTING):
+                        self._start_lowest()
+                    break
+                self._assign(queue.pop(0), copy)
+
+    def _choose(self, request: OracleRequest, decodes: bool) -> _Copy | None:
+        router = self.asked.router
+        second = decodes or self.asked.prefill is None
+        most = router.max_ongoing_requests or math.inf
+        up = [c for c in self.copies if c.last_pool == second and c.status == UP and c.outstanding() < most]
+        if not up:
+            return None
+        if router.name == "round-robin":
+            behind = [copy for copy in up if copy.number > self.last_chosen[decodes]]
+            return (behind or up)[0]
+        if router.name == "least-outstanding":
+            return min(up, key=lambda copy: (copy.outstanding(), copy.number))
+        if router.name == "least-cache":
+            return min(up, key=lambda copy: (copy.cache_load(), copy.outstanding(), copy.number))
+        if router.name == "power-of-two":
+            return self._of_two(request, up)
+        assert router.name == "prefix-affinity"
+        least = min(copy.outstanding() for copy in up)
+        near = [copy for copy in up if copy.outstanding() <= least + router.affinity_slack]
+        return min(near, key=lambda copy: (-copy.leading_units(request), copy.outstanding(), copy.number))
+
+    def _of_two(self, request: OracleRequest, up: list[_Copy]) -> _Copy:
+        if len(up) == 1:
+            return up[0]
+        sendings = self.routed[request.index]
+        first = math.floor(len(up) * uniform(request.index, sendings, 0))
+        second = math.floor((len(up) - 1) * uniform(request.index, sendings, 1))
+        second += second >= first
+        return min(up[first], up[second], key=lambda copy: (copy.outstanding(), copy.number))
+
+    def _assign(self, request: OracleRequest, copy: _Copy) -> None:
+        self.last_chosen[copy.last_pool and self.asked.prefill is not None] = copy.number
+        self.routed[request.index] += 1
+        self.replica[request.index] = copy.number
+        request.output_tokens = self.jobs[request.index].output_tokens if copy.last_pool else 1
+        engine = min(copy.engines, key=lambda each: len(each.requests_waiting()) + len(each.running))
+        engine.enqueue(request, self.now_s)
+
+    # ------------------------------------------------------------ R4: beginnings of steps
+
+    def _begin_steps(self) -> None:
+        for copy in self.copies:
+            for position, engine in enumerate(copy.engines):
+                if copy.under_way[position] is not None:
+                    continue
+                plan = engine.schedule(self.now_s, more_to_come=bool(self.coming))
+                if not plan:
+                    continue
+                step = begin_step(engine, plan, self.now_s, copy.pool.seconds)
+                if copy.pool.stages > 1:
+                    step = replace(step, end_s=self._through_stages(copy, step.seconds))
+                copy.under_way[position] = _UnderWay(plan, step)
+                self.steps.append(OracleFleetStep(copy.number, step))
+
+    def _through_stages(self, copy: _Copy, seconds: float) -> float:
+        """V: when a step that begins now leaves the last stage."""
+        at_s = self.now_s
+        for stage, free_s in enumerate(copy.stage_free_s):
+            at_s = max(at_s, free_s) + seconds / copy.pool.stages
+            copy.stage_free_s[stage] = at_s
+        return at_s
+
+
+def run_fleet_oracle(
+    jobs: Jobs, fleet: OracleFleet, clients: OracleClients | None = None, concurrency: int = 0
+) -> OracleFleetResult:
+    """Simulate requests on a fleet; every request must fit into an engine alone."""
+    sent = [OracleJob(*job) for job in jobs]
+    return _Fleet(fleet, clients or OracleClients(), sent, concurrency).run()
+
+
+def one_replica(limits: OracleLimits, seconds: Callable[[OracleBatch], float]) -> OracleFleet:
+    """A fleet of one."""
+    return OracleFleet(OraclePool(limits, seconds))

@@ -1,0 +1,45 @@
+"""Every notebook prints what it shows, and keeps the form: a question, a take-away, three folded answers.
+
+`pytest -m slow --refresh` rewrites those that print something else.
+"""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+FIGURE = "<Figure "
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+
+
+def texts(notebook: nbformat.NotebookNode) -> list[str]:
+    """Return what the cells print, pictures left out: their bytes depend on the machine's fonts."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    found = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs]
+    return [text for text in found if not text.startswith(FIGURE)]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # of the kernel's own libraries
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_prints_what_it_shows(path, request):
+    notebook = nbformat.read(path, as_version=4)
+    shown = texts(notebook)
+    where = {"metadata": {"path": str(path.parent)}}
+    NotebookClient(notebook, timeout=300, resources=where, record_timing=False, coalesce_streams=True).execute()
+    if request.config.getoption("--refresh"):
+        if texts(notebook) != shown:
+            nbformat.write(notebook, path)
+        return
+    assert texts(notebook) == shown
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_form(path):
+    cells = nbformat.read(path, as_version=4).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    assert cells[0].source.startswith("# ")
+    assert "?" in cells[0].source.splitlines()[0]
+    assert "**Take-away.**" in text
+    assert text.count("<details>") == 3

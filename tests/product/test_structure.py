@@ -1,0 +1,116 @@
+"""The house rules that a machine can check: imports go down, files and functions stay small."""
+
+import ast
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import simulator
+from simulator.scheduler.jit import COMPILED_FOLDERS
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "simulator"
+FILES = sorted(path for path in PACKAGE.rglob("*.py"))
+MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 350, 50, 6
+
+
+def dotted(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def folder(path: Path) -> str:
+    """The folder of the package that a file belongs to; `root` for a file that lies in none."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else "root"
+
+
+MODULES = {dotted(path): path for path in FILES}
+
+
+def imported(path: Path) -> set[Path]:
+    """The files of the package that a file imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+    return {MODULES[name] for name in found & MODULES.keys()} - {path}
+
+
+ARROWS = {path: imported(path) for path in FILES}
+
+
+def may_import() -> dict[str, set[str]]:
+    """The table of docs/structure.md: each folder and the folders that it may import."""
+    picture = (ROOT / "docs" / "structure.md").read_text().split("```")[1]
+    rows = (line.partition("|")[0].partition("->") for line in picture.splitlines() if "->" in line)
+    return {name.strip(): set(re.findall(r"[a-z]+", below)) for name, _, below in rows}
+
+
+def arrows_of_folders() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {folder(path): set() for path in FILES}
+    for path, below in ARROWS.items():
+        if path != PACKAGE / "__init__.py":  # the public API names everything, and imports it on first use
+            found[folder(path)] |= {folder(each) for each in below if each != PACKAGE / "__init__.py"} - {folder(path)}
+    return found
+
+
+def test_the_table_of_folders_is_the_code():
+    assert arrows_of_folders() == may_import()
+
+
+def order(edges: dict[Any, set[Any]]) -> None:
+    """Take away whatever imports nothing that is left; what stays is a circle."""
+    while edges:
+        free = {name for name, needs in edges.items() if not needs & edges.keys()}
+        assert free, f"a circle among {sorted(map(str, edges))}"
+        edges = {name: needs for name, needs in edges.items() if name not in free}
+
+
+def test_folders_have_no_circle():
+    order(may_import())
+
+
+def test_files_have_no_circle():
+    order(ARROWS)
+
+
+def test_the_scheduler_imports_nothing():
+    assert may_import()["scheduler"] == set()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_sizes(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= MAX_FILE_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < MAX_FUNCTION_LINES, node.name
+            names = [each.arg for each in (*node.args.args, *node.args.kwonlyargs) if each.arg not in ("self", "cls")]
+            command = folder(path) == "cli" and node.name == "command"
+            assert command or len(names) <= MAX_PARAMETERS, f"{node.name}: a seventh name asks for a noun"
+
+
+def test_only_the_command_line_prints():
+    for path in FILES:
+        if folder(path) != "cli":
+            calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+            assert not [call for call in calls if getattr(call.func, "id", "") == "print"], path.name
+
+
+def test_no_public_name_is_a_module():
+    """`from simulator import simulate` is a function: no file at the root of the package has a public name."""
+    found = {name: getattr(simulator, name) for name in simulator.__all__}
+    assert [name for name, value in found.items() if isinstance(value, ModuleType)] == []
+
+
+def test_whatever_is_compiled_keys_the_cache_of_machine_code():
+    """A compiled function outside of the hashed folders could be edited while stale machine code runs."""
+    compiled = {path for path in FILES if re.search(r"^@(compiled|inlined)", path.read_text(), re.MULTILINE)}
+    assert compiled
+    assert {folder(path) for path in compiled} <= set(COMPILED_FOLDERS)

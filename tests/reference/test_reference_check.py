@@ -1,0 +1,156 @@
+"""Calibrate, predict and run, end to end on a tiny engine; the real aims only on a machine that is quiet."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra [reference]")
+pytest.importorskip("gguf", reason="needs the extra [reference]")
+pytest.importorskip("tokenizers", reason="needs the extra [reference]")
+
+from simulator.calibration.comparison import replay, step_errors  # noqa: E402
+from simulator.errors import InfercastError  # noqa: E402
+from simulator.plots.check_plots import draw_check  # noqa: E402
+from simulator.reference.catalogue import load_checkpoint  # noqa: E402
+from simulator.reference.check import TIERS, Checker, Plan  # noqa: E402
+from simulator.reference.device import Device  # noqa: E402
+from simulator.reference.engine import Executor  # noqa: E402
+from simulator.reference.gguf_file import found_smollm2  # noqa: E402
+from simulator.reference.guard import Guard, timed  # noqa: E402
+from simulator.reference.step_grid import HELD_OUT, Cell, fitting  # noqa: E402
+from simulator.reference.transformer import Build, Transformer  # noqa: E402
+
+torch.set_num_threads(1)
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of torch's beta operators
+
+
+@pytest.fixture(scope="module")
+def checked():
+    said: list[str] = []
+    build = Build(Device("cpu", "fp32"), num_blocks=256)
+    checker = Checker(load_checkpoint("random-tiny"), build, Plan(requests=12), said.append)
+    found = checker.check("tiny")
+    assert checker.executor.pool.free_blocks == 256
+    return found, said
+
+
+def test_every_tier_predicts_every_cell(checked):
+    found, said = checked
+    assert {each.cell.kind for each in found.cells} == {"prefill", "decode", "mixed"}
+    for each in found.cells:
+        assert tuple(each.predicted_s) == TIERS
+        assert min(each.predicted_s.values()) > 0
+        assert each.measured.seconds > 0
+    assert any("GEMM" in each or "products" in each for each in said)
+
+
+def test_no_held_out_cell_was_used_to_calibrate(checked):
+    found, _ = checked
+    used = {(counts.tokens, counts.decode_reads, counts.prefill_pairs) for counts, _ in found.calibration}
+    for each in HELD_OUT:
+        counts = each.counts()
+        assert (counts.tokens, counts.decode_reads, counts.prefill_pairs) not in used
+
+
+def test_calibration_covers_every_kind_of_step(checked):
+    found, _ = checked
+    prompts, decodes = (
+        [getattr(c, name) > 0 for c, _ in found.calibration] for name in ("prefill_tokens", "decode_reads")
+    )
+    assert {(True, False), (False, True), (True, True)} <= set(zip(prompts, decodes, strict=True))
+
+
+def test_the_pulse_of_the_machine_is_taken_all_along(checked):
+    found, _ = checked
+    assert len(found.pulses) == 4
+    assert found.drift >= 0
+
+
+def test_the_roofline_is_a_bound(checked):
+    """No cell beats the measured ceilings."""
+    found, _ = checked
+    assert all(each.predicted_s["roofline"] < each.measured.seconds for each in found.cells)
+
+
+def test_the_load_was_run_and_replays(checked):
+    load = checked[0].load
+    assert load.rate_per_s > 0
+    assert load.predicted.keys() == set(TIERS)
+    assert all(each > 0 for each in load.measured.values())
+    again = replay(load.log)
+    assert again.equal == again.count == len(load.log.steps)
+
+
+def test_the_result_is_json_and_a_figure(checked):
+    plain = checked[0].as_dict()
+    assert json.loads(json.dumps(plain))["cells"][0]["predicted_s"].keys() == set(TIERS)
+    assert len(draw_check(plain).axes) == len(TIERS)
+
+
+def test_the_guard_sees_a_neighbour():
+    if Guard().others_cores != Guard().others_cores:
+        pytest.skip("this machine does not say who used its cores")
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
+        try:
+            time.sleep(0.2)
+            guard = Guard()
+            time.sleep(1.0)
+            assert guard.others_cores > 0.3
+        finally:
+            neighbour.kill()
+
+
+def test_the_guard_does_not_count_ourselves():
+    guard, start_s = Guard(), time.perf_counter()
+    while time.perf_counter() - start_s < 0.5:
+        pass
+    others = guard.others_cores
+    calm = Guard()
+    time.sleep(0.5)
+    assert others < calm.others_cores + 0.5
+
+
+def test_timing_repeats_and_takes_the_median():
+    calls = []
+    timing = timed(lambda: calls.append(time.sleep(0.01)), Device(), least_s=0.01, repeats=4)
+    assert len(calls) == 5
+    assert 0.01 <= timing.seconds < 0.1
+
+
+def test_cells_that_do_not_fit_are_left_out():
+    engine = Executor(Transformer(load_checkpoint("random-tiny"), Build(num_blocks=40)))
+    kept = fitting((Cell(decodes=1, context=100), Cell(decodes=8, context=100), Cell(new=600)), engine)
+    assert kept == [Cell(decodes=1, context=100)]
+
+
+def test_a_load_of_one_is_refused():
+    with pytest.raises(InfercastError, match="above 1 every queue grows"):
+        Plan(load=1.0)
+
+
+@pytest.mark.slow
+def test_smollm2_is_predicted_where_the_machine_is_quiet():
+    """The loose gate of CI: 20 % median on held-out steps, 30 % on the median of a whole request.
+
+    A host whose speed changes between two pulses goes unseen, so a miss is measured once more; an error stays.
+    """
+    if found_smollm2() is None:
+        pytest.skip("SmolLM2's weights are not on this machine; `infercast reference generate` fetches them")
+    build, plan = Build(Device("cpu", "bf16")), Plan(requests=12, load=0.5, quick=True)
+    for last in (False, True):
+        found = Checker(load_checkpoint("smollm2-135m"), build, plan, lambda _: None).check("here")
+        noisy = [each for each in found.cells if each.measured.contended]
+        if noisy or found.load.others_cores > 0.1 or found.drift > 0.1:
+            pytest.skip(
+                f"not quiet: others during {len(noisy)} cells, own speed of the machine {found.drift:.0%} apart"
+            )
+        said = [each.predicted_s["calibrated"] for each in found.cells]
+        steps = step_errors(said, [each.measured.seconds for each in found.cells]).median
+        e2el = abs(found.load.predicted["calibrated"]["e2el_p50_s"] / found.load.measured["e2el_p50_s"] - 1)
+        if last or (steps < 0.2 and e2el < 0.3):
+            break
+    assert steps < 0.2
+    assert e2el < 0.3

@@ -1,0 +1,225 @@
+"""Error bars: what a prediction rests on, how wide its interval is, and that it holds its share of what is left out."""
+
+import csv
+import gzip
+import math
+from dataclasses import replace
+from functools import cache, partial
+from operator import itemgetter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simulator.cost.capacity import Scenario, capacity
+from simulator.deployment.deployment import deploy
+from simulator.profile import Figure, Source
+from simulator.reports.intervals import (
+    LEVELS,
+    Bracket,
+    Residual,
+    basis_of,
+    bounds,
+    interval,
+    kinds,
+    shipped,
+    step_factors,
+    table,
+)
+from simulator.reports.slo import Slo
+from simulator.validation.measurements import read_measurements
+from simulator.validation.prediction import outcome, predict, with_steps
+from simulator.validation.setups import place
+from simulator.workloads.arrivals import OpenLoop
+from simulator.workloads.lengths import Independent, LogNormal
+from simulator.workloads.workload import Workload
+from tests.validation.test_loads import recipe
+from tools.fit_intervals import coverage, mean_coverage, residuals
+
+LEFT_OUT = Path(__file__).parents[1] / "fixtures" / "left_out.csv.gz"
+METRICS = ("ttft_ms", "tpot_ms", "throughput_out_tok_s", "tg_tok_s", "pp_tok_s")
+REGIMES = ("fixed_batch", "single", "closed_loop", "open_loop", "offline")
+
+
+@pytest.mark.parametrize(
+    ("hardware", "engine", "basis"),
+    [
+        ("h100-sxm", "vllm", "fitted"),
+        ("rtx-4090", "llama.cpp", "fitted"),
+        ("l40s", "vllm", "family"),  # kernel tables of L40S, but no measured run of vLLM on an Ada workstation card
+        ("t4", "vllm", "guess"),
+        ("v100-sxm2-32", "sglang", "guess"),
+    ],
+)
+def test_the_label_says_what_a_prediction_rests_on(hardware, engine, basis):
+    assert basis_of(deploy("llama-3.1-8b", hardware, engine)) == basis
+
+
+def test_an_overlay_of_own_measurements_is_measured():
+    deployment = deploy("llama-3.1-8b", "t4", "vllm")
+    own = Figure(0.8, Source(text="mine", date="2026-11", evidence="measured"))
+    kernels = deployment.engine.kernels_on(deployment.hardware).model_copy(update={"memory": own})
+    engine = deployment.engine.model_copy(update={"kernels": (kernels,)})
+    changed = type(deployment)(deployment.model, deployment.hardware, engine, deployment.layout)
+    assert basis_of(changed) == "measured"
+    kinds = [("tpot_ms", "fixed_batch"), ("ttft_ms", "fixed_batch"), ("throughput_out_tok_s", "offline")]
+    guessed, measured = ([interval(each, *kind) for kind in kinds] for each in (deployment, changed))
+    narrower = [ours.high / ours.low < theirs.high / theirs.low for ours, theirs in zip(measured, guessed, strict=True)]
+    assert any(narrower)
+    assert all(ours.high <= theirs.high for ours, theirs in zip(measured, guessed, strict=True))
+
+
+def test_an_interval_holds_the_prediction_and_grows_with_the_level():
+    deployment = deploy("llama-3.1-8b", "h100-sxm")
+    for metric in METRICS:
+        for regime in REGIMES:
+            narrow, wide = (interval(deployment, metric, regime, level) for level in (0.5, 0.9))
+            assert wide.low <= narrow.low <= 1.0 <= narrow.high <= wide.high
+    low, high = interval(deployment, "tpot_ms", "fixed_batch").around(10.0)
+    assert low <= 10.0 <= high
+
+
+def test_what_is_guessed_is_no_surer_than_what_was_fitted():
+    widths = {
+        basis: np.mean(
+            [np.log(high / low) for metric in METRICS for low, high in [bounds(shipped(), metric, "", 0.8, basis)]]
+        )
+        for basis in ("fitted", "family", "guess")
+    }
+    assert widths["fitted"] <= widths["family"] <= widths["guess"]
+
+
+def test_requests_per_second_go_with_output_tokens():
+    deployment = deploy("llama-3.1-8b", "h100-sxm")
+    assert interval(deployment, "req_s", "offline") == interval(deployment, "throughput_out_tok_s", "offline")
+
+
+def test_a_rare_kind_takes_the_residuals_of_its_metric():
+    made = [Residual("tpot_ms", "closed_loop", (str(g), "", ""), 0.1 * g) for g in range(8)]
+    rare = [Residual("tpot_ms", "offline", ("rare", "", ""), 9.0)]
+    found = table([*made, *rare])
+    assert "fitted tpot_ms offline" not in found
+    assert bounds(found, "tpot_ms", "offline") == bounds(found, "tpot_ms", "single")
+    assert kinds("tpot_ms", "offline", "measured")[0] == "fitted tpot_ms offline"
+
+
+def test_the_shipped_table_is_the_one_of_what_was_left_out(tmp_path):
+    """tests/fixtures/left_out.csv.gz is what `tools.score` wrote; the table was made of it."""
+    found = residuals(_plain(tmp_path))
+    assert table(found) == shipped()
+    for kind in ("fitted tpot_ms closed_loop", "fitted ttft_ms closed_loop", "fitted tg_tok_s single"):
+        assert shipped()[kind][LEVELS.index(0.1)] < shipped()[kind][LEVELS.index(0.9)]
+
+
+def test_an_interval_of_80_per_cent_holds_75_to_85_of_what_was_left_out(tmp_path):
+    """Each group's table is made without its device and without its source; groups and kinds weigh alike."""
+    shares = coverage(residuals(_plain(tmp_path)))
+    for basis in ("fitted", "family", "guess"):
+        assert 0.75 <= mean_coverage(shares, basis) <= 0.85, basis
+
+
+def test_so_do_the_simulated_intervals_of_open_loops(tmp_path, shared):
+    found = [each for each in residuals(_plain(tmp_path)) if each.basis == "fitted"]
+    shares = coverage(found, read_measurements(shared / "measurements" / "measurements.csv.gz"))
+    assert 0.75 <= mean_coverage(shares, "fitted") <= 0.85
+    for metric in ("ttft_ms", "itl_ms"):
+        assert np.mean(shares[f"fitted {metric} open_loop"]) >= 0.75, metric
+
+
+def test_runs_under_published_limits_are_told_apart_alike(tmp_path, shared):
+    regimes = {each.id: each.regime for each in residuals(_plain(tmp_path))}
+    rows = [row for row in read_measurements(shared / "measurements" / "measurements.csv.gz") if row.id in regimes]
+    for row in rows:
+        assert (regimes[row.id] == "limited") == bool(recipe(row.setup).latency_limits_s), row.id
+
+
+# ------------------------------------------------------------------------------------------------ open loops
+
+
+LOADS = (0.2, 0.5, 0.8, 0.95)
+
+
+@cache
+def chat() -> Scenario:
+    lengths = Independent(LogNormal(500, 0.8, 4000), LogNormal(150, 0.8, 1000))
+    scenario = Scenario(deploy("llama-3.1-8b", "h100-sxm"), Workload(OpenLoop(1.0), lengths, 4_000))
+    most = capacity(replace(scenario, slo=Slo({"tpot": 1.0}))).rate_per_s
+    return replace(scenario, workload=replace(scenario.workload, arrivals=OpenLoop(most)))
+
+
+@cache
+def loaded(share: float, step_factor: float = 1.0) -> dict[str, float]:
+    """Mean latencies at a share of the capacity, with steps that take so many times as long; inf where none exists."""
+    scenario = chat().with_steps(step_factor)
+    report = scenario.report(scenario.workload.at_rate(share * scenario.workload.arrivals.rate_per_s))
+    names = {"ttft_ms": "ttft", "tpot_ms": "tpot", "e2e_latency_ms": "e2el"}
+    grows = report.endless
+    return {of: math.inf if grows and of != "tpot_ms" else report.metrics[it]["mean"] for of, it in names.items()}
+
+
+def ends(metric: str, share: float) -> tuple[float, float]:
+    bracket = Bracket(chat().deployment, "open_loop", 0.8, loaded(share), partial(loaded, share))
+    return bracket.ends(metric, itemgetter(metric))
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.25])
+def test_steps_twice_as_long_are_a_clock_that_runs_half_as_fast(factor):
+    """All times of a queue scale together: steps times f at a rate r are, times f, steps as they are at f r."""
+    assert loaded(0.5, factor)["tpot_ms"] == pytest.approx(factor * loaded(0.5 * factor)["tpot_ms"], rel=1e-6)
+
+
+@pytest.mark.parametrize("share", LOADS)
+def test_an_engine_whose_steps_differ_as_measured_ones_do_lies_within(share):
+    """Engines with steps from all over what throughput was measured at: 80 % intervals hold at least 80 % of them."""
+    draws = np.exp(np.interp(np.linspace(0.05, 0.95, 10), LEVELS, shipped()["fitted throughput_out_tok_s offline"]))
+    for metric in ("ttft_ms", "tpot_ms"):
+        low, high = ends(metric, share)
+        truths = [loaded(share, round(1 / each, 4))[metric] for each in draws]
+        assert sum(low <= truth <= high for truth in truths) >= 8, (metric, low, high, truths)
+
+
+def test_far_from_saturation_it_is_that_of_a_closed_loop_and_near_it_has_no_end():
+    deployment = chat().deployment
+    alone = interval(deployment, "ttft_ms", "closed_loop").around(loaded(0.2)["ttft_ms"])
+    assert ends("ttft_ms", 0.2) == pytest.approx(alone)
+    widths = [high / low for low, high in (ends("tpot_ms", share) for share in LOADS)]
+    assert widths[:3] == sorted(widths[:3])
+    assert widths[3] > 2 * widths[0]  # a full engine's TPOT has an end, so it widens no further
+    assert ends("ttft_ms", 0.95)[1] == math.inf
+
+
+def test_own_measurements_of_tpot_narrow_the_steps():
+    deployment = deploy("llama-3.1-8b", "h100-sxm")
+    kernels = deployment.engine.kernels_on(deployment.hardware)
+    own = kernels.model_copy(update={"residuals": {"tpot_ms open_loop": (0.01, -0.02) * 10}})
+    engine = deployment.engine.model_copy(update={"kernels": (own,)})
+    (low, high), (least, most) = (step_factors(each) for each in (deployment, replace(deployment, engine=engine)))
+    assert low < least < 1.0 < most < high
+
+
+def test_a_published_open_loop_has_the_interval_of_its_load(shared):
+    rows = [
+        row
+        for row in read_measurements(shared / "measurements" / "measurements.csv.gz")
+        if row.setup.source == "tensorrt-llm-docs-online-serving"
+        and row.metric == "ttft_ms"
+        and row.setup.regime == "open_loop"
+    ]
+    found = predict(sorted(rows, key=lambda row: row.setup.rate_per_s), level=0.8)
+    assert all(each.low <= each.value <= each.high < math.inf for each in found)  # runs of a stated length
+    spreads = []
+    for each in (found[0], found[-1]):
+        made = outcome(place(each.measurement.setup))
+        factors = step_factors(made.placed.deployment, 0.8)
+        shortest, longest = (with_steps(made, by).value("ttft_ms", each.measurement.stat) for by in factors)
+        assert each.low <= shortest < longest <= each.high  # no narrower than what other steps would give
+        spreads.append(longest / shortest)
+    assert spreads[1] > spreads[0]  # near saturation longer steps lengthen the queue as well
+
+
+def _plain(folder: Path) -> Path:
+    path = folder / "left_out.csv"
+    path.write_bytes(gzip.decompress(LEFT_OUT.read_bytes()))
+    with path.open(newline="") as file:
+        assert next(csv.reader(file))[0] == "left_out"
+    return path

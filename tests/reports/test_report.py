@@ -1,0 +1,163 @@
+"""Reports: metric definitions by hand, intervals that cover, warm-up, overload."""
+
+import math
+
+import numpy as np
+import pytest
+
+from simulator.cost.bill import bill, usd_per_million
+from simulator.errors import InfercastError
+from simulator.reports.batch_means import statistic, warm_up
+from simulator.reports.report import summarize
+from simulator.reports.slo import Slo, parse_slo
+from simulator.roofline.step_model import StepTable
+from simulator.scheduler.state import CONTINUOUS, PROMPTS_FIRST, Limits
+from simulator.simulation.engine_loop import Run, simulate
+from simulator.workloads.workload import Requests
+
+# A step takes 10 ms and each token of a prompt 1 ms more: every latency can be worked out by hand.
+TABLE = StepTable(np.full(4097, 0.010), np.zeros(257), np.array([0, 0, 0.001, 0, 0]))
+
+
+def run(arrival_s: list[float], prompts: list[int], outputs: list[int], **changes: int) -> Run:
+    values = {"policy": CONTINUOUS, "max_num_seqs": 8, "max_num_batched_tokens": 4096, "num_blocks": 1000}
+    values |= {"block_size": 16, "admit_full_prompt": True, "async_scheduling": False, "window": 0}
+    values |= {"full_groups": 1, "window_groups": 0, "window_blocks": 0} | changes
+    return simulate(Limits(**values), TABLE, Requests(np.array(arrival_s), np.array(prompts), np.array(outputs)))
+
+
+def test_latencies_by_hand():
+    # Request 0: prompt step 10 + 100 ms; three decodes of 10 ms, the first of them with request 1's prompt (+ 50 ms).
+    report = summarize(run([0.0, 0.10], [100, 50], [4, 1]), steady=False)
+    latencies = report.latencies_s
+    assert latencies["ttft"] == pytest.approx([0.110, 0.110 + 0.060 - 0.10])
+    assert latencies["e2el"] == pytest.approx([0.110 + 0.060 + 0.020, 0.070])
+    assert latencies["tpot"][0] == pytest.approx(0.080 / 3)
+    assert math.isnan(latencies["tpot"][1])
+    assert latencies["queue"] == pytest.approx([0.0, 0.010])
+    assert report.metrics["itl"]["mean"] == pytest.approx(0.080 / 3)
+    assert report.metrics["itl"]["median"] == pytest.approx(0.010)
+    assert report.metrics["itl"]["p99"] == pytest.approx(0.060)
+    assert report.duration_s == pytest.approx(0.190)
+    assert report.output_tokens_per_s == pytest.approx(5 / 0.190)
+    assert report.prompt_share == pytest.approx((0.110 + 0.050) / 0.190)
+    assert report.utilisation == pytest.approx(1.0)
+
+
+def test_itl_counts_the_gap_of_a_preemption():
+    """Two requests that outgrow the cache together: the second is put back and its gap is seen."""
+    tight = run([0.0, 0.0], [16, 16], [20, 20], num_blocks=3)
+    assert tight.preemptions.sum() >= 1
+    report = summarize(tight, steady=False)
+    gaps = (tight.finished_s - tight.first_token_s).sum() / (19 + 19)
+    assert report.metrics["itl"]["mean"] == pytest.approx(gaps)
+
+
+def test_slo_attainment_counts_every_bound():
+    report = summarize(
+        run([0.0, 0.0, 5.0], [100, 100, 100], [4, 4, 4]), parse_slo("ttft:200ms,tpot:50ms"), steady=False
+    )
+    assert report.within == pytest.approx({"ttft": 1 / 3, "tpot": 1.0, "all": 1 / 3})
+    assert not report.meets_slo
+
+
+def test_goodput_is_throughput_times_attainment():
+    report = summarize(run([0.0, 0.0, 5.0], [100, 100, 100], [4, 4, 4]), Slo({"ttft": 0.2}), steady=False)
+    assert report.as_vllm()["request_goodput"] == pytest.approx(1 / report.duration_s)
+
+
+VLLM_KEYS = """duration completed failed total_input_tokens total_output_tokens request_throughput request_goodput
+output_throughput total_token_throughput max_concurrent_requests mean_ttft_ms median_ttft_ms std_ttft_ms p99_ttft_ms
+mean_tpot_ms median_tpot_ms std_tpot_ms p99_tpot_ms mean_itl_ms median_itl_ms std_itl_ms p99_itl_ms mean_e2el_ms
+median_e2el_ms std_e2el_ms p99_e2el_ms"""
+
+
+def test_json_has_the_keys_of_vllm_bench():
+    keys = summarize(run([0.0, 0.1], [10, 10], [5, 5])).as_vllm()
+    assert not set(VLLM_KEYS.split()) - keys.keys()
+
+
+def test_intervals_cover_the_truth():
+    """95 % intervals of an autocorrelated series (AR(1), 0.9) cover its mean about 95 times in 100."""
+    rng = np.random.default_rng(7)
+    covered = 0
+    for _ in range(200):
+        noise = rng.normal(size=20_000)
+        series = np.empty_like(noise)
+        series[0] = noise[0]
+        for index in range(1, len(noise)):
+            series[index] = 0.9 * series[index - 1] + noise[index]
+        found = statistic(series)
+        covered += abs(found["mean"]) <= found.half_widths["mean"]
+    assert 0.90 <= covered / 200 <= 0.99
+
+
+def test_too_few_values_have_no_interval():
+    assert math.isnan(statistic(np.arange(100.0)).half_widths["p99"])
+    assert not math.isnan(statistic(np.arange(100.0)).half_widths["mean"])
+
+
+def test_warm_up_finds_a_transient_and_leaves_noise_alone():
+    rng = np.random.default_rng(1)
+    noise = rng.normal(10, 1, 5000)
+    transient = noise + np.concatenate([np.linspace(-10, 0, 500), np.zeros(4500)])
+    assert 300 <= warm_up(transient) <= 1000
+    assert warm_up(noise) < 1000
+
+
+def test_overload_is_seen_and_load_is_not():
+    arrivals = np.arange(2000) * 0.05
+    busy = run(list(arrivals), [90] * 2000, [1] * 2000, max_num_seqs=1)  # 100 ms each, every 50 ms
+    calm = run(list(arrivals * 4), [90] * 2000, [1] * 2000, max_num_seqs=1)
+    assert summarize(busy).overloaded
+    assert summarize(busy).queue_growth_per_s == pytest.approx(10, rel=0.05)
+    assert not summarize(calm).overloaded
+
+
+def test_an_overloaded_engine_serves_as_much_however_much_it_is_sent():
+    """It serves 10 requests a second: none is left out, as those that come last wait behind the first."""
+    for gap_s in (0.05, 0.01):
+        busy = summarize(run([gap_s * n for n in range(2000)], [90] * 2000, [1] * 2000, max_num_seqs=1))
+        assert busy.skipped == 0
+        assert busy.requests_per_s == pytest.approx(10.0, rel=0.01)
+
+
+def test_bill_by_hand():
+    # Two requests at 10 per second stand for 0.20 s of a stable load, whenever they came and the last answer ends.
+    report = summarize(run([0.0, 0.10], [100, 50], [4, 1]), steady=False)
+    cost = bill(report, 10.0, usd_per_hour=3.6, copies=2)
+    assert cost.usd_per_hour == 7.2
+    assert cost.usd_per_million_output_tokens == pytest.approx(3.6 / 3600 * 0.20 / 5 * 1e6)
+    assert cost.usd_per_million_input_tokens == pytest.approx(3.6 / 3600 * 0.20 / 150 * 1e6)
+    both = 150 * cost.split_usd_per_million_input_tokens + 5 * cost.split_usd_per_million_output_tokens
+    assert both == pytest.approx(155 * cost.usd_per_million_total_tokens)
+
+
+def test_a_million_tokens_of_claim_23():
+    assert usd_per_million(1.19, 4000) == pytest.approx(0.0826, rel=1e-3)
+    assert usd_per_million(1.99, 10_000) == pytest.approx(0.0553, rel=1e-3)
+
+
+@pytest.mark.parametrize("text", ["ttft", "ttfft:1s", "ttft:-5ms", "ttft:0ms", "ttft:5 parsecs", "ttft:1s,ttft:2s"])
+def test_bad_slos_are_refused_in_three_parts(text):
+    with pytest.raises(InfercastError) as caught:
+        parse_slo(text)
+    assert caught.value.given
+    assert caught.value.because
+    assert caught.value.remedy
+
+
+def test_itl_waits_through_steps_of_prompts():
+    """Prompts first: request 0 makes no token while request 1's prompt is computed; each has its own gaps."""
+    found = run([0.0, 0.115], [100, 50], [4, 3], policy=PROMPTS_FIRST)
+    assert (found.steps.decodes == 0).sum() == 2  # two prompts, each in a step of its own
+    report = summarize(found, steady=False)
+    gaps = (found.finished_s - found.first_token_s).sum() / (3 + 2)
+    assert report.metrics["itl"]["mean"] == pytest.approx(gaps)
+    assert report.metrics["itl"]["p99"] == pytest.approx(0.010 + 0.060 + 0.010 - 0.010)
+
+
+def test_throughput_lasts_until_users_have_all_tokens():
+    shown = run([0.0] * 4, [100] * 4, [8] * 4, stream_s=0.05)
+    assert shown.finished_s.max() > shown.end_s
+    assert summarize(shown, steady=False).duration_s == pytest.approx(shown.finished_s.max())

@@ -1,0 +1,267 @@
+"""Degrees of parallelism: what each costs on the links, and that a degree of one costs nothing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simulator.deployment.deployment import Deployment, default_layout, deploy
+from simulator.deployment.memory import memory_plan
+from simulator.engines.kernel_rules import QUICK, Kernels
+from simulator.errors import NotModelledError
+from simulator.hardware.hardware import load_hardware
+from simulator.models.model import load_model
+from simulator.models.operations import Counts, Experts, Layout, Op
+from simulator.roofline.collectives import NETWORK_BYTES_PER_S, SEND_LATENCY_S, Links
+from simulator.roofline.roofline import Rates
+from tests.engines.test_engine_kernels import figure
+
+H100 = load_hardware("h100-sxm")
+MIXTRAL = load_model("mixtral-8x7b")
+STEP = Counts(1.0, 64.0, 64.0, decode_reads=64 * 1000.0)
+
+
+def placed(model: str, hardware: str = "h100-sxm", weights: str = "", **degrees: int) -> Deployment:
+    return deploy(model, hardware, layout=default_layout(load_model(model), dtypes=(weights, ""), **degrees))
+
+
+def test_one_device_has_no_links():
+    assert not [op for op in placed("mixtral-8x7b", "b200-sxm").ops if op.link_devices > 1 or any(op.link_bytes)]
+
+
+# --------------------------------------------------------------------------------------------- data-parallel attention
+
+
+def test_a_rank_computes_its_share_of_the_batch_with_all_of_its_weights():
+    one = {op.name: op for op in MIXTRAL.ops(Layout())}
+    rank = {op.name: op for op in MIXTRAL.ops(Layout(ep=4, dp=4))}
+    for name in ("qkv projection", "decode attention", "output head", "router"):
+        assert rank[name].weight_bytes == one[name].weight_bytes
+        assert rank[name].flops == pytest.approx(tuple(each / 4 for each in one[name].flops))
+        assert rank[name].bytes_read(STEP) <= one[name].bytes_read(STEP)
+    for name in ("experts up", "experts down"):
+        routed = rank[name]
+        assert routed.flops.tokens == one[name].flops.tokens / 4  # 2 of the 8 experts, all tokens
+        assert routed.expert_bytes * routed.experts.total == one[name].expert_bytes * 2
+    moved = [each["experts' activation and sum"].activation_bytes.tokens for each in (rank, one)]
+    assert moved[0] == moved[1] / 4
+
+
+def test_tokens_travel_once_to_each_rank_of_their_experts_and_back():
+    """2 of 8 experts on 4 ranks: 3 (1 - (3/4)^2) = 1.3125 other ranks; 64 tokens of 4,096 bf16 numbers on 4 devices."""
+    ops = [op for op in MIXTRAL.ops(Layout(ep=4, dp=4)) if op.experts or op.rate == "all_to_all"]
+    assert [op.name for op in ops] == [
+        "dispatch",
+        "experts up",
+        "experts' activation and sum",
+        "experts down",
+        "combine",
+    ]
+    ways = [ops[0], ops[-1]]
+    assert STEP.dot(ways[0].link_bytes) == 64 / 4 * 1.3125 * 4096 * 2
+    reached = H100.achievable.all_reduce[4]
+    each = STEP.dot(ways[0].link_bytes) / reached.bus_bytes_per_s + reached.latency_s
+    assert float(Rates(H100).cost(ways[0], STEP).seconds) == pytest.approx(ways[0].repeats * each)
+
+
+def test_between_nodes_the_slow_link_binds():
+    """16 ranks, 8 in a node: 8 of the 15 others are away."""
+    way = next(op for op in load_model("deepseek-v3").ops(Layout(ep=16, dp=16)) if op.rate == "all_to_all")
+    many = Counts(1.0, 8192.0)
+    sent = many.dot(way.link_bytes) * 8 / 15
+    expected = way.repeats * (sent / NETWORK_BYTES_PER_S + SEND_LATENCY_S)
+    assert float(Rates(H100).cost(way, many).seconds) == pytest.approx(expected)
+
+
+def test_ranks_hold_the_cache_of_their_own_sequences():
+    """Compressed vectors lie whole on each of tp devices, but once on dp ranks."""
+    ranks, split = placed("deepseek-v3", "b200-sxm", dp=8, ep=8), placed("deepseek-v3", "b200-sxm", tp=8, ep=8)
+    assert memory_plan(ranks).block_bytes == memory_plan(split).block_bytes / 8
+    assert ranks.max_num_seqs == 8 * split.max_num_seqs
+    assert ranks.layout.devices == 8
+
+
+@pytest.mark.parametrize("batch", [64, 1024, 16_384])
+@pytest.mark.parametrize(("total", "chosen", "ranks"), [(8, 2, 8), (256, 8, 8), (256, 8, 64)])
+def test_the_busiest_rank_is_as_busy_as_drawing_says(batch, total, chosen, ranks):
+    dice = np.random.default_rng(7)
+    loads = dice.multinomial(batch * chosen, [1 / ranks] * ranks, size=2000)
+    drawn = loads.max(axis=1).mean() / (batch * chosen / ranks)
+    assert float(Experts(total, chosen, ranks).busiest_tokens(float(batch))) == pytest.approx(drawn, rel=0.06)
+
+
+@pytest.mark.parametrize("batch", [8, 64, 512])
+def test_the_rank_with_the_most_experts_has_as_many_as_drawing_says(batch):
+    dice, counts = np.random.default_rng(7), []
+    for _ in range(50):
+        chosen = np.unique([dice.choice(256, 8, replace=False) for _ in range(batch)])
+        counts.append(np.bincount(chosen // 32, minlength=8))
+    drawn = np.max(counts, axis=1).mean() / np.mean(counts)
+    assert float(Experts(256, 8, 8).busiest_experts(float(batch))) == pytest.approx(drawn, rel=0.06)
+
+
+@pytest.mark.parametrize("rate", ["gemm", "stream"])
+def test_experts_wait_for_the_busiest_rank(rate):
+    routed = next(op for op in MIXTRAL.ops(Layout(tp=8, ep=8)) if op.experts and op.rate == rate)
+    even = Op(**{name: getattr(routed, name) for name in routed.__slots__} | {"experts": Experts(8, 2)})
+    many = Counts(1.0, 4096.0)
+    slower = float(Rates(H100).cost(routed, many).seconds) / float(Rates(H100).cost(even, many).seconds)
+    assert 1.02 < slower < 1.05
+    assert Rates(H100, light=True).cost(routed, many).seconds == Rates(H100, light=True).cost(even, many).seconds
+
+
+# -------------------------------------------------------------------------------------------------------- collectives
+
+
+def test_small_messages_take_the_custom_all_reduce_and_large_ones_the_ring():
+    """NCCL's 17.1 us and 385 GB/s on eight H100 win once 5.1 us and 285 GB/s take longer; on two devices never."""
+    for devices in (2, 8):
+        ways = H100.achievable.all_reduce[devices], H100.achievable.ring_all_reduce[devices]
+        op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
+        chosen = set()
+        for size in (4096.0, 1e6, 64e6, 1e9):
+            moved = 2 * (devices - 1) / devices * size
+            times = [way.latency_s + moved / way.bus_bytes_per_s for way in ways]
+            assert float(Rates(H100).cost(op, Counts(1.0, size)).seconds) == pytest.approx(min(times))
+            chosen.add(times.index(min(times)))
+        assert chosen == ({0} if devices == 2 else {0, 1})
+
+
+@pytest.mark.parametrize(("tp", "pp", "crossings"), [(4, 4, 1), (8, 2, 1), (8, 4, 3), (2, 4, 0), (1, 16, 1)])
+def test_stages_in_other_nodes_are_reached_over_the_network(tp, pp, crossings):
+    send = next(op for op in load_model("llama-3.1-70b").ops(Layout(tp=tp, pp=pp)) if op.rate == "send")
+    size = 1000 * 8192 * 2
+    expected = size * (crossings / NETWORK_BYTES_PER_S + (pp - 1 - crossings) / 450e9) + (pp - 1) * SEND_LATENCY_S
+    assert float(Rates(H100).cost(send, Counts(1.0, 1000.0)).seconds) == pytest.approx(expected)
+    light = Rates(H100, light=True).cost(send, Counts(1.0, 1000.0))
+    assert float(light.seconds) == pytest.approx(expected - (pp - 1) * SEND_LATENCY_S)
+
+
+# ----------------------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("degrees", "said"),
+    [
+        ({"dp": 2}, "Give ep 2"),
+        ({"tp": 2, "dp": 2, "ep": 2}, "Give ep 4, or leave dp out where the model has no experts"),
+        ({"tp": 4, "ep": 2}, "Give ep 1 or 4"),
+        ({"tp": 16}, "a tensor-parallel group beyond 8 crosses nodes"),
+        ({"dp": 3, "ep": 3}, "8 experts do not divide"),
+    ],
+)
+def test_degrees_that_cannot_be_are_refused(degrees, said):
+    with pytest.raises(NotModelledError, match=said):
+        placed("mixtral-8x7b", **degrees)
+
+
+def test_ranks_of_a_dense_model_are_copies():
+    with pytest.raises(NotModelledError, match="Leave dp out; `infercast fleet --replicas 2` simulates copies"):
+        placed("llama-3.1-8b", dp=2, ep=2)
+
+
+def test_a_format_of_experts_is_refused_where_there_are_none():
+    with pytest.raises(NotModelledError, match=r"mxfp4 for llama-3\.1-8b: it holds routed experts alone"):
+        placed("llama-3.1-8b", weights="mxfp4")
+
+
+# -------------------------------------------------------------------------------------------------------- all-reduces
+
+
+def test_one_shot_sends_everything_to_all_others_and_is_left_where_a_batch_is_larger():
+    """64 tokens of 8,192 bf16 numbers to seven others at 285 GB/s: 25.8 us; two shots send 2 x 7/8 of them."""
+    op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.rate == "all_reduce")
+    kernels = Kernels(), Kernels(one_shot_tokens=figure(128))
+    two, one = (Links(H100, each, light=False) for each in kernels)
+    each_s = 64 * 8192 * 2 / H100.achievable.all_reduce[8].bus_bytes_per_s
+    assert one.transfer(op, STEP).link_s == pytest.approx(7 * each_s)
+    assert two.transfer(op, STEP).link_s == pytest.approx(2 * 7 / 8 * each_s)
+    larger = STEP._replace(tokens=129.0)
+    assert one.transfer(op, larger) == two.transfer(op, larger)
+    at_peak = [Links(H100, each, light=True).transfer(op, STEP) for each in kernels]
+    assert at_peak[0] == at_peak[1]
+
+
+@pytest.mark.parametrize(("kib", "measured_us"), [(4, 4.6), (64, 6.3), (1024, 17), (4096, 35)], ids="{} KiB".format)
+def test_vllms_all_reduce_has_a_barrier_more_where_it_is_long(kib, measured_us):
+    """Of eight H100, aiconfigurator-core 0.12.0 (facts/efficiency.md); 8,192 numbers in bf16 are 16 KiB a token."""
+    op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.rate == "all_reduce")
+    found = Links(H100, Kernels(staged=True), light=False).transfer(op, STEP._replace(tokens=kib / 16))
+    assert float(found.latency_s + found.link_s) == pytest.approx(measured_us * 1e-6, rel=0.14)
+
+
+@pytest.mark.parametrize(("devices", "kib"), [(4, 512), (8, 256)])
+def test_two_stages_begin_at_a_size_of_its_own_for_each_group(devices, kib):
+    op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
+    plain, staged = (Links(H100, Kernels(staged=each), light=False) for each in (False, True))
+    short, long = (Counts(1.0, kib * 1024.0 - each) for each in (1, 0))
+    once = plain.transfer(op, short).link_s * devices / 2  # all to all others, and not two parts of it
+    assert staged.transfer(op, short).link_s == pytest.approx(once)
+    twice = plain.transfer(op, long)
+    assert staged.transfer(op, long).link_s == pytest.approx(twice.link_s + twice.latency_s)
+
+
+@pytest.mark.parametrize(("device", "tp", "light"), [("h100-sxm", 2, False), ("h100-sxm", 8, True), ("l40s", 4, False)])
+def test_two_devices_and_the_speed_of_light_and_pcie_know_no_stages(device, tp, light):
+    hardware, op = (
+        load_hardware(device),
+        next(op for op in placed("llama-3.1-70b", tp=tp).ops if op.rate == "all_reduce"),
+    )
+    plain, staged = (Links(hardware, Kernels(staged=each), light=light).transfer(op, STEP) for each in (False, True))
+    assert plain == staged
+
+
+@pytest.mark.parametrize("rule", [{"one_shot_tokens": figure(128)}, QUICK])
+def test_logits_are_gathered_as_ever(rule):
+    """Neither one shot nor fewer bits: both are of sums. 256 rows of 128,256 logits are more than 2 MiB."""
+    op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.name == "all-gather of logits")
+    many = Counts(1.0, 64.0, 256.0)
+    plain, changed = (Links(H100, Kernels(**each), light=False) for each in ({}, rule))
+    assert changed.transfer(op, many) == plain.transfer(op, many)
+
+
+@pytest.mark.parametrize(("devices", "mebibytes"), [(2, 1), (4, 2), (8, 2)])
+def test_quick_reduce_begins_at_a_size_of_its_own_for_each_group(devices, mebibytes):
+    op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
+    links = Links(load_hardware("mi300x"), Kernels(**QUICK), light=False)
+    short, long = (links.transfer(op, Counts(1.0, size)).link_s for size in (mebibytes * 2**20 - 1, mebibytes * 2**20))
+    assert long == pytest.approx(short * 4.5 / 16)
+
+
+def test_one_ring_carries_no_more_over_eight_devices_than_over_two():
+    """MI300X: 40 GB/s between two devices, 278 over the seven links of eight; the latency is that of eight."""
+    device = load_hardware("mi300x")
+    op = next(op for op in placed("llama-3.1-70b", "mi300x", tp=8).ops if op.rate == "all_reduce")
+    every, ring = (Links(device, Kernels(one_ring=each), light=False).transfer(op, STEP) for each in (False, True))
+    assert ring.link_s == pytest.approx(every.link_s * 278 / 40)
+    assert ring.latency_s == every.latency_s
+    assert Links(device, Kernels(one_ring=True), light=True).transfer(op, STEP).link_s < every.link_s
+
+
+def test_quick_reduce_sends_long_sums_in_four_bits_and_a_scale_for_32():
+    """8,192 tokens of 8,192 numbers to eight devices: 2 x 7/8 of 134 MB at 278 GB/s, in 4.5 bits instead of 16."""
+    devices = load_hardware("mi300x")
+    op = next(op for op in placed("llama-3.1-70b", "mi300x", tp=8).ops if op.rate == "all_reduce")
+    plain, quick = (Links(devices, Kernels(**each), light=False) for each in ({}, QUICK))
+    prompt = STEP._replace(tokens=8192.0)
+    assert quick.transfer(op, prompt).link_s == pytest.approx(2 * 7 / 8 * 8192 * 8192 * 2 / 278e9 * 4.5 / 16)
+    assert quick.transfer(op, STEP) == plain.transfer(op, STEP)  # 64 tokens are 1 MiB, less than two
+
+
+def test_a_norm_over_all_heads_is_a_sum_over_all_devices():
+    """Two squares of fp32 for each of 64 tokens, in each of 62 layers."""
+    sums = [op for op in placed("minimax-m2.5", "h200-sxm", tp=4).ops if op.name == "all-reduce of norms"]
+    assert [(op.repeats, STEP.dot(op.link_bytes)) for op in sums] == [(62, 64 * 8)]
+    alone = placed("minimax-m2.5", "h200-sxm"), placed("llama-3.1-8b", tp=4)
+    assert not [op for each in alone for op in each.ops if op.name == "all-reduce of norms"]
+
+
+def test_an_all_reduce_of_packages_is_one_of_their_dies():
+    """Two MI250 are four dies: the latency and the rate of four."""
+    packages, dies = load_hardware("mi250"), load_hardware("mi250").model_copy(update={"seen_as": 1})
+    op = next(op for op in placed("llama-3.1-8b", tp=4).ops if op.rate == "all_reduce")
+    two = replace(op, link_devices=2)
+    latencies = [
+        Links(each, Kernels(), light=False).transfer(of, STEP).latency_s for each, of in ((packages, two), (dies, op))
+    ]
+    assert latencies[0] == latencies[1] == dies.achievable.all_reduce[4].latency_s

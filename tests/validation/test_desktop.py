@@ -1,0 +1,155 @@
+"""llama.cpp and MLX on one's own machine: layers split over cards, attention in memory, CPU threads, files."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.deployment.deployment import deploy
+from simulator.deployment.pipeline_overlap import COPIES, layers_of, overlapped_s
+from simulator.engines.engine import engine_of, load_engine
+from simulator.errors import ProfileError
+from simulator.hardware.hardware import load_hardware
+from simulator.models.model import load_model
+from simulator.models.number_formats import number_format
+from simulator.models.operations import Counts, Layout
+from simulator.roofline.roofline import Rates
+from simulator.validation.desktop import gguf_format, mlx_format, stated_rules, with_stated_threads
+from simulator.validation.measurements import measurement_of
+from simulator.validation.prediction import outcome
+from simulator.validation.setups import place
+
+
+def setup(**cells):
+    row = {"hardware": "RTX 4090", "model": "Llama-3-8B", "engine": "llama.cpp", "engine_version": "2024-05"}
+    row |= {"weight_dtype": "Q4_K_M", "load": "single", "metric": "tg_tok_s", "value": "1", **cells}
+    return measurement_of(row, "row").setup
+
+
+@given(
+    st.lists(st.floats(0.1, 10), min_size=1, max_size=12), st.integers(8, 96), st.integers(1, 8), st.integers(0, 200)
+)
+def test_overlap_is_between_one_device_and_all_of_them(chunks, layers, devices, kernels):
+    seconds = overlapped_s(chunks, layers, devices, kernels)
+    assert max(chunks) * (1 - 1e-9) <= seconds <= sum(chunks) * (1 + 1e-9)
+    assert seconds >= sum(chunks) * max(layers_of(layers, devices)) / layers * (1 - 1e-9)
+    assert overlapped_s(chunks, layers, devices, 0) <= seconds * (1 + 1e-9)
+
+
+@given(st.integers(1, 12), st.integers(2, COPIES))
+def test_a_free_host_fills_the_pipeline(chunks, devices):
+    layers = 10_000 * devices - 1  # the output layer is the last device's
+    ideal = (chunks + devices - 1) / devices
+    assert overlapped_s([1.0] * chunks, layers, devices, 0) == pytest.approx(ideal, rel=1e-3)
+
+
+def test_layers_are_all_somewhere():
+    assert [sum(layers_of(80, devices)) for devices in range(1, 9)] == [80] * 8
+
+
+def test_large_models_do_not_overlap_on_few_cards():
+    """4 x RTX 4090, pp512 and pp4096 (XJD-00155, 157, 171, 173): 8B gains 1.85 times, 70B 1.01."""
+    eight, seventy = (overlapped_s([1.0] * 8, layers, 4) for layers in (32, 80))
+    assert 8 / eight > 2.3
+    assert 8 / seventy < 1.35
+
+
+@pytest.mark.parametrize(
+    ("card", "short", "long"),
+    [
+        ("rtx-4090", 7138.99, 4039.68),
+        ("rtx-4080", 5389.74, 2882.03),
+        ("rtx-4000-ada", 2451.93, 1337.15),
+        ("rtx-3070", 2402.51, 1419.97),
+        ("rtx-a6000", 3780.55, 2292.61),
+        ("a100-pcie-80", 5981.04, 4083.37),
+    ],
+)
+def test_scores_in_memory_cost_what_is_measured(card, short, long):
+    """Llama-3-8B Q4_K_M, tokens/s at 512 and 8,192 (XJD): cards of 360 to 1,935 GB/s, nothing fitted to the length."""
+    measured_s = (1 / long - 1 / short) / ((8192 - 512) / 2)
+    model = deploy("llama-3-8b", card, "llama.cpp-b1500", Layout(1, 1, 1, "q4_K_M", "fp16", "fp16")).step_model()
+    pair_s = (model.seconds(Counts(prefill_pairs=1e9)) - model.seconds(Counts())) / 1e9
+    assert pair_s == pytest.approx(measured_s, rel=0.2)
+
+
+def test_fused_attention_writes_no_scores():
+    old, card = load_engine("llama.cpp-b1500"), load_hardware("rtx-4090")
+    ruled = [old.model_copy(update=stated_rules(setup(notes=each), old)) for each in ("pp512 -fa 1", "pp512")]
+    assert [each.kernels_on(card).score_bytes for each in ruled] == [None, 24]
+    assert not stated_rules(setup(notes="-fa 1"), load_engine("vllm"))
+
+
+def test_a_stated_micro_batch_is_the_engines():
+    assert place(setup(notes="pp512 n_ubatch 256")).deployment.engine.micro_batch_tokens == 256
+    assert place(setup(notes="pp512")).deployment.engine.micro_batch_tokens == 512
+
+
+def test_threads_scale_what_is_computed():
+    """Unpacking iq3_S goes with the threads (2.96 and 10.32 tokens/s on 2 and 8: IKL), reading fp16 does not."""
+    cpu = {"hardware": "CPU Apple M2 Max (8 P-cores, NEON)", "model": "Llama-2-7b", "engine": "llama.cpp b3441 CPU"}
+    gains = {}
+    for stored in ("iq3_S", "q4_0", "fp16"):
+        notes = [f"CPU only, {threads} threads" for threads in (2, 8)]
+        runs = [setup(**cpu, weight_dtype=stored, output_len="128", notes=each, batch="1") for each in notes]
+        two, eight = (outcome(place(each)).decode_tokens_per_s for each in runs)
+        gains[stored] = eight / two
+    assert 1 <= gains["fp16"] < gains["q4_0"] < gains["iq3_S"] <= 4
+
+
+def test_threads_beyond_the_cores_change_nothing():
+    cpu = load_hardware("ryzen-7950x")
+    assert with_stated_threads(setup(notes="32 threads"), cpu) == with_stated_threads(setup(), cpu) == cpu
+    half = with_stated_threads(setup(notes="8 threads"), cpu)
+    assert half.peak_flops_per_s["fp32"] == cpu.peak_flops_per_s["fp32"] / 2
+    assert half.memory_bytes_per_s == cpu.memory_bytes_per_s
+
+
+def test_unpacking_is_shared_by_the_tokens_of_a_tile():
+    """(1 + u / n) with u of iq3_S 6.6: a token alone pays all of it in ik_llama.cpp, eight share it."""
+    rates = Rates(load_hardware("m2-max-cpu"), load_engine("ik-llama.cpp").kernels_on(load_hardware("m2-max-cpu")))
+    layout = Layout(1, 1, 1, "iq3_S", "fp16", "fp16")
+    op = next(each for each in load_model("llama-2-7b").ops(layout) if each.rate == "gemm")
+    one, eight = (rates.cost(op, Counts(steps=1.0, tokens=n)).compute_s for n in (1.0, 8.0))
+    assert eight / one == pytest.approx(8 * (1 + 6.6 / 8) / (1 + 6.6))
+
+
+def test_gpt_oss_in_llama_cpp_is_as_large_as_its_file():
+    """gpt-oss-20b MXFP4 MoE: 11.27 GiB (ggml-org/llama.cpp benches/dgx-spark)."""
+    model = load_model("gpt-oss-20b")
+    layout = Layout(1, 1, 1, "mxfp4_MoE", "bf16", "bf16")
+    assert layout.weight_bytes(model.weights(layout)) == pytest.approx(11.27 * 2**30, rel=0.02)
+
+
+def test_files_state_their_bits():
+    model = load_model("llama-2-7b")
+    bits = 8 * 3.59 * 2**30 / model.parameters
+    assert gguf_format("q4_K_XL", setup(notes="GGUF 3.59 GiB"), model) == f"q4_K_XL@{bits:.3f}"
+    for notes in ("GGUF 30 GiB", "", "GGUF . GiB"):
+        assert gguf_format("q4_K_XL", setup(notes=notes), model) == "q4_K_XL"
+    assert gguf_format("mxfp4", setup(), model) == "mxfp4_MoE"
+    assert number_format("q4_K_XL@5.5").bits == 5.5
+    four = replace(setup(), model="Gemma3-4B-QAT-4bit")
+    assert mlx_format(four, model) == "mlx@4.50"
+    sixteen = (setup(notes="weights 14000 MB"), replace(setup(), model="Llama-2-7b-16bit"), setup())
+    assert {mlx_format(each, model) for each in sixteen} == {model.dtype}
+
+
+@pytest.mark.parametrize("name", ["q8_0@", "q8_0@x", "q8_0@-4", "q8_0@nan", "q8_0@0", "q8_0@40", "bf16@8", "q8_1@8"])
+def test_bits_that_no_file_has_are_refused(name):
+    with pytest.raises(ProfileError, match=name):
+        number_format(name)
+
+
+def test_vulkan_is_its_own_engine():
+    names = {("llama.cpp vulkan_radv", "b6111"), ("llama.cpp Vulkan", "b9187")}
+    assert {engine_of(*each).id for each in names} == {"llama.cpp-vulkan-b6000"}
+    assert engine_of("llama.cpp vulkan", "b5863").id == "llama.cpp-vulkan-b1500"
+    assert engine_of("llama.cpp hip", "b5863").id == "llama.cpp-b1500"
+
+
+def test_a_captured_graph_is_lost_over_two_cards():
+    placed = [place(setup(pp=str(pp), n_gpus=str(pp), output_len="128")).deployment for pp in (1, 2)]
+    kernels = [each.step_model().kernels for each in placed]
+    assert kernels[1].launch == pytest.approx(kernels[0].launch * kernels[0].split_launch)

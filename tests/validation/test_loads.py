@@ -1,0 +1,244 @@
+"""Loads of measured setups: what requests share, what a valid run keeps, where it ran."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simulator.engines.engine import engine_of
+from simulator.engines.kernel_rules import Kernels
+from simulator.hardware.hardware import load_hardware
+from simulator.models.model import load_model
+from simulator.models.op_builders import linear
+from simulator.models.operations import Counts, Layout
+from simulator.roofline.roofline import STREAMED, Rates
+from simulator.validation.loads import workload_of
+from simulator.validation.measurements import Setup
+from simulator.validation.prediction import outcome
+from simulator.validation.setups import place
+from simulator.validation.sources import Recipe, recipe_of
+from simulator.validation.sources.recipe import AIPERF_PROMPTS
+
+
+def setup(**changed: object) -> Setup:
+    stated = {name: 0 if kind in ("int", "float", int, float) else "" for name, kind in Setup.__annotations__.items()}
+    stated |= {"hardware": "H100 SXM 80GB", "devices": 1, "tp": 1, "model": "Llama-3.1-8B", "engine": "vLLM"}
+    stated |= {"engine_version": "0.12.0", "input_tokens": 1024.0, "output_tokens": 64.0, "concurrency": 32}
+    return Setup(**{**stated, "load": "closed-loop concurrency, 500 requests", **changed})  # type: ignore[arg-type]
+
+
+def recipe(given: Setup) -> Recipe:
+    return recipe_of(given, load_model(given.model), load_hardware(given.hardware))
+
+
+def prompts_of(given: Setup) -> np.ndarray:
+    prefixes = workload_of(place(given)).prefixes
+    return prefixes.first // prefixes.count.max(initial=1)
+
+
+def test_aiperf_sends_its_prompts_in_turn_and_the_cache_keeps_them():
+    repeated = setup(notes="AIPerf client")
+    prompts = prompts_of(repeated)
+    assert len(prompts) == 500
+    for turn in np.split(prompts, 500 // AIPERF_PROMPTS):
+        assert sorted(turn) == list(range(AIPERF_PROMPTS))
+    assert len(prompts_of(setup())) == 0
+    cached, fresh = outcome(place(repeated)), outcome(place(setup()))
+    assert cached.ttft_s["mean"] < fresh.ttft_s["mean"]
+    assert cached.output_tokens_per_s > fresh.output_tokens_per_s
+
+
+def test_what_aiconfigurator_deploys_in_vllm_was_warmed_up_with_the_prompts_that_it_draws():
+    """bench_run.sh.j2: twice the concurrency to warm up, of 100 prompts: 64 requests draw 100 (1 - .99^64) = 47."""
+    deployed = {"engine": "vLLM", "engine_version": "0.12.0", "notes": "AIC run, aggregated", "input_tokens": 2000.0}
+    prefixes = workload_of(place(setup(**deployed, concurrency=32))).prefixes
+    units = prefixes.count[0]
+    warm = np.unique(prefixes.warm // units)
+    assert len(prefixes.warm) == units * len(warm)
+    assert abs(len(warm) - 47) < 10
+    asked = np.bincount(prefixes.first // units, minlength=AIPERF_PROMPTS)
+    assert asked.max() > asked.min() + 1  # drawn, not in turn
+    assert outcome(place(setup(**deployed, concurrency=64))).ttft_s["mean"] < 0.5 * fresh_s(deployed, 64)
+    other = {**deployed, "engine": "TensorRT-LLM", "engine_version": "1.2.0"}
+    assert not len(workload_of(place(setup(**other, concurrency=32))).prefixes.warm)
+
+
+RENTED = {"hardware": "RTX 5090", "model": "Qwen3-8B", "notes": "arXiv:2601.09527; AIPerf"}
+
+
+def test_five_requests_warm_a_rented_card_up_with_the_first_of_its_prompts():
+    """They are over before the run, which goes on with the prompts after them; a prompt's end is evicted first."""
+    prefixes = workload_of(place(setup(**RENTED, input_tokens=2048.0))).prefixes
+    prompts, units = prefixes.first // prefixes.count, prefixes.count[0]
+    warm = prefixes.warm.reshape(-1, units)
+    assert (np.diff(warm) == -1).all()
+    before = warm[:, -1] // units
+    assert sorted([*before, *prompts[: AIPERF_PROMPTS - 5]]) == list(range(AIPERF_PROMPTS))
+
+
+@pytest.mark.parametrize("distinct", [2, 3])
+def test_a_warm_cache_begins_with_prompts_in_the_order_of_their_last_use(distinct):
+    """Of five in turn, the one that is asked next has waited longest."""
+    given = setup(**{**RENTED, "notes": f"arXiv:2601.09527; {distinct} distinct prompts"})
+    prefixes = workload_of(place(given)).prefixes
+    assert prefixes.warm[0] // prefixes.count[0] == prefixes.first[0] // prefixes.count[0]
+
+
+def fresh_s(given: dict[str, object], concurrency: int) -> float:
+    placed = place(setup(**given, concurrency=concurrency))
+    engine = placed.deployment.engine.model_copy(update={"prefix_caching": False})
+    cold = placed._replace(deployment=replace(placed.deployment, engine=engine))
+    return outcome(cold).ttft_s["mean"]
+
+
+def test_as_many_distinct_prompts_as_requests_are_no_repetition():
+    every = setup(notes="500 distinct prompts")
+    assert sorted(prompts_of(every)) == list(range(500))
+    assert outcome(place(every)).ttft_s == outcome(place(setup())).ttft_s
+
+
+def test_distinct_prompts_are_not_the_number_of_requests():
+    given = setup(notes="50 distinct prompts", load="closed-loop concurrency")
+    assert workload_of(place(given)).request_count == 320
+
+
+@pytest.mark.parametrize("changed", [{"engine": "LMDeploy TurboMind"}, {"model": "Qwen3.5-27B"}])
+def test_nothing_is_shared_without_a_prefix_cache_or_with_states(changed):
+    assert len(prompts_of(setup(notes="AIPerf client", **changed))) == 0
+
+
+def test_what_aiconfigurator_deploys_mixes_chunks_in_sglang_and_keeps_an_fp8_cache_in_vllm():
+    given = {"engine": "SGLang", "engine_version": "0.5.6", "weight_dtype": "fp8", "notes": "AIC run, aggregated"}
+    deployed, swept = setup(**given, input_tokens=2000.0), setup(**given)
+    assert place(deployed).deployment.engine.policy == "continuous"
+    assert place(deployed).deployment.layout.cache_dtype == "bf16"
+    assert place(swept).deployment.engine.policy == "prompts-first"
+    served = setup(**given | {"engine": "vLLM", "engine_version": "0.12.0"}, input_tokens=2000.0)
+    assert place(served).deployment.layout.cache_dtype == "fp8"
+
+
+IMX = {"notes": "IMX workload", "load": "closed-loop concurrency"}
+
+
+def test_tensorrt_in_inferencemax_gathers_short_prompts_for_twenty_steps_below_eight_devices():
+    given = {**IMX, "engine": "TensorRT-LLM", "engine_version": "1.1", "model": "Llama-3.1-70B", "weight_dtype": "fp8"}
+    lengths = {"input_tokens": 1024.0, "output_tokens": 1024.0, "concurrency": 4, "tp": 2, "devices": 2}
+    waits = outcome(place(setup(**given, **lengths)))
+    starts_at_once = outcome(place(setup(**given, **{**lengths, "output_tokens": 1000.0})))
+    waited_s = waits.ttft_s["mean"] - starts_at_once.ttft_s["mean"]
+    assert waited_s == pytest.approx(19 * waits.tpot_s["mean"], rel=0.1)
+    assert recipe(setup(**given, **{**lengths, "tp": 8, "devices": 8})).gathered_steps == 0
+
+
+@pytest.mark.parametrize(
+    ("hardware", "version", "model", "weights", "cache"),
+    [
+        ("H200 SXM", "0.13.0", "gpt-oss-120b", "mxfp4", "bf16"),
+        ("B200 SXM", "0.13.0", "gpt-oss-120b", "mxfp4", "fp8"),
+        ("B200 SXM", "0.11.0", "gpt-oss-120b", "mxfp4", "bf16"),
+        ("B200 SXM", "", "gpt-oss-120b", "mxfp4", "fp8"),
+        ("H200 SXM", "0.10.2", "Llama-3.1-70B", "fp8", "fp8"),
+    ],
+)
+def test_inferencemax_caches_as_its_scripts_ask(hardware, version, model, weights, cache):
+    stated = {"weight_dtype": "fp8" if weights == "fp8" else "fp4", "engine_version": version}
+    layout = place(setup(**IMX, hardware=hardware, model=model, **stated, tp=2, devices=2)).deployment.layout
+    assert (layout.weight_dtype, layout.cache_dtype) == (weights, cache)
+
+
+@pytest.mark.parametrize(("date", "cache"), [("2025-11-02", "bf16"), ("2025-12-15", "fp8")])
+def test_the_cache_of_gpt_oss_is_that_of_the_date_where_no_release_is_stated(date, cache):
+    stated = {"hardware": "B200 SXM", "model": "gpt-oss-120b", "weight_dtype": "fp4", "engine_version": ""}
+    assert place(setup(**IMX, **stated, date=date)).deployment.layout.cache_dtype == cache
+
+
+def served(rate_per_s: float, load: str = "MLPerf Server (Poisson arrivals at target_qps)") -> Setup:
+    return setup(model="Llama-2-70b", devices=8, tp=0, concurrency=0, input_tokens=0.0, output_tokens=290.0,
+                 rate_per_s=rate_per_s, load=load)  # fmt: skip
+
+
+def test_a_valid_run_keeps_its_limits_whatever_rate_is_asked():
+    limits = recipe(served(1.0)).latency_limits_s
+    assert limits == (2.0, 0.2)
+    found = [outcome(place(served(rate))) for rate in (20.0, 120.0, 160.0)]
+    for each in found:
+        assert each.ttft_s["p99"] <= limits[0]
+        assert each.tpot_s["p99"] <= limits[1]
+    rates = [each.value("throughput_out_tok_s", "mean") / 290 for each in found]
+    assert rates[0] == pytest.approx(20.0, rel=0.1)
+    assert rates[1] < 110  # of 120 asked for, beyond what eight devices serve
+    assert rates[2] < 110
+    assert recipe(served(1.0, "open loop")).latency_limits_s is None
+
+
+def test_a_long_open_loop_serves_what_it_is_sent_and_a_counted_one_has_a_drain():
+    rate = {"concurrency": 0, "rate_per_s": 2.0, "output_tokens": 512.0}
+    endless = outcome(place(setup(load="open loop", **rate)))
+    counted = outcome(place(setup(load="open loop, 100 requests", **rate)))
+    assert endless.output_tokens_per_s == pytest.approx(2 * 512, rel=0.05)
+    assert counted.output_tokens_per_s < endless.output_tokens_per_s
+
+
+def test_sharegpt_replays_have_the_spread_of_their_trace():
+    given = setup(load="open loop, 300 ShareGPT requests at 10 req/s", concurrency=0, rate_per_s=10.0)
+    requests = workload_of(place(given)).requests()
+    assert requests.output_tokens.std() / requests.output_tokens.mean() == pytest.approx(0.15, abs=0.02)
+
+
+@pytest.mark.parametrize(("output", "differ"), [(256.0, False), (214.0, True), (255.6, True)])
+def test_outputs_of_a_data_set_differ_but_not_where_so_many_were_asked_for(output, differ):
+    given = setup(notes="lengths are dataset means", output_tokens=output)
+    requests = workload_of(place(given)).requests()
+    assert (requests.output_tokens.std() > 0.5 * output) == differ
+    assert requests.prompt_tokens.std() > 500
+
+
+def test_lengths_of_mlperf_data_sets_fill_in_what_a_run_does_not_say():
+    given = setup(load="MLPerf Offline", output_tokens=0.0, input_tokens=0.0, concurrency=0)
+    requests = workload_of(place(given)).requests()
+    assert requests.output_tokens.mean() == pytest.approx(128, rel=0.05)
+
+
+def test_copies_stay_within_a_node_where_they_fit():
+    placed = place(setup(model="Llama-3.1-405B", weight_dtype="fp8", devices=16, tp=0))
+    assert (placed.deployment.layout.tp, placed.copies) == (8, 2)
+
+
+@pytest.mark.parametrize(("version", "preset"), [("b5922", "b1500"), ("2024-05", "b1500"), ("b6918", "b6325")])
+def test_builds_of_llama_cpp_lead_to_a_generation(version, preset):
+    assert engine_of("llama.cpp CUDA", version).version == preset
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0, 10.0])
+def test_no_product_streams_weights_faster_than_the_best_that_was_measured(share):
+    hardware = load_hardware("h100-sxm")
+    kernels = engine_of("vllm", "0.33").kernels_on(hardware).model_copy(update={"memory": share})
+    op = linear("down", (8192, 8192), Layout())
+    cost = Rates(hardware, kernels).cost(op, Counts(steps=1.0, tokens=1.0))
+    assert cost.moved_bytes / cost.memory_s <= STREAMED * hardware.memory_bytes_per_s * (1 + 1e-9)
+
+
+def test_an_engine_that_streams_reads_weights_at_the_best_rate_of_any_kernel_of_the_device():
+    hardware, op = load_hardware("h200-sxm"), linear("down", (8192, 8192), Layout())
+    shares = {}
+    for streams in (True, False):
+        cost = Rates(hardware, Kernels(streams=streams)).cost(op, Counts(steps=1.0, tokens=1.0))
+        shares[streams] = cost.moved_bytes / cost.memory_s / hardware.memory_bytes_per_s
+    assert shares[True] == pytest.approx(hardware.achievable.copy_memory_fraction) == pytest.approx(4.3 / 4.8, abs=1e-3)
+    assert shares[False] == pytest.approx(hardware.achievable.gemm["bf16"].memory_fraction)
+
+
+@pytest.mark.parametrize(("version", "evicting"), [("0.10.0", True), ("0.11.0", False)])
+def test_tensorrt_llm_evicts_where_its_published_command_says_so(version, evicting):
+    stated = {"engine": "TensorRT-LLM", "engine_version": version, "hardware": "H100 SXM 80GB", "model": "Llama-3-8B"}
+    lengths = {"input_tokens": 128.0, "output_tokens": 2048.0, "devices": 1, "tp": 1, "load": "max throughput"}
+    placed = place(setup(**stated, **lengths, weight_dtype="fp8", notes="gptManagerBenchmark in-flight batching"))
+    assert placed.deployment.engine.admit_full_output is not evicting
+    assert (placed.deployment.max_num_batched_tokens == 2048) is evicting
+
+
+@pytest.mark.parametrize(("engine", "drift"), [("TensorRT-LLM", 0), ("vLLM", 8)])
+def test_equal_requests_drift_apart_by_the_tokens_of_their_engine(engine, drift):
+    given = setup(engine=engine, engine_version="", output_tokens=1024.0)
+    lengths = workload_of(place(given)).requests().output_tokens
+    assert (lengths.min(), lengths.max()) == (1024 - drift, 1024 + drift)

@@ -1,0 +1,449 @@
+"""Published setups: how layouts are read, what their scripts set, pipelines under load."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from simulator.deployment.deployment import default_layout
+from simulator.deployment.memory import memory_plan
+from simulator.engines.engine import Engine
+from simulator.errors import ProfileError, WorkloadError
+from simulator.models.operations import Counts
+from simulator.profile import Figure
+from simulator.simulation.engine_loop import simulate
+from simulator.simulation.scheduler_limits import limits
+from simulator.validation.loads import workload_of
+from simulator.validation.measurements import Setup, read_measurements
+from simulator.validation.prediction import outcome
+from simulator.validation.setups import place
+from simulator.validation.sources import RECIPES, Recipe
+from simulator.validation.sources.trtllm_docs import BENCH_REQUESTS
+from simulator.workloads.workload import Requests
+from tests.validation.test_loads import recipe
+
+MOE = {"model": "Qwen3-30B-A3B", "weight_dtype": "nvfp4", "hardware": "RTX PRO 6000 Blackwell"}
+BENCH = {"engine": "TensorRT-LLM", "engine_version": "1.0", "load": "max throughput (all requests queued)"}
+MI300X = {"hardware": "AMD MI300X"}
+COPIED = "trtllm-bench throughput; MoE run with attention_dp enabled"
+
+
+def setup(**changed: object) -> Setup:
+    stated = {name: 0 if kind in ("int", "float", int, float) else "" for name, kind in Setup.__annotations__.items()}
+    stated |= {"hardware": "H100 SXM 80GB", "devices": 1, "model": "Llama-3.1-8B", "engine": "vLLM"}
+    stated |= {"engine_version": "0.12.0", "input_tokens": 512.0, "output_tokens": 64.0, "concurrency": 32}
+    return Setup(**{**stated, "load": "closed-loop concurrency", **changed})  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------------------------ layouts
+
+
+@pytest.mark.parametrize(
+    ("stated", "degrees", "copies"),
+    [
+        ({"devices": 8, "tp": 1, "dp": 8, "ep": 8}, (1, 1, 8, 8), 1),
+        ({"devices": 4, "tp": 2, "dp": 2, "ep": 4}, (2, 1, 2, 4), 1),
+        ({"devices": 8, "tp": 1, "dp": 4, "ep": 1}, (1, 1, 4, 4), 2),  # expert degrees that are no Layout's
+        ({"devices": 4, "tp": 1, "dp": 8, "ep": 8}, (1, 1, 4, 4), 1),  # no more ranks than devices
+        ({"devices": 4, "tp": 1, "pp": 2, "dp": 2, "ep": 2}, (1, 2, 2, 2), 1),
+        ({"devices": 4, "tp": 4, "dp": 1, "notes": COPIED}, (1, 1, 4, 4), 1),
+        ({"devices": 8, "tp": 2, "pp": 4, "dp": 1, "notes": COPIED}, (1, 4, 2, 2), 1),
+        ({"devices": 1, "tp": 1, "dp": 1, "notes": COPIED}, (1, 1, 1, 1), 1),
+        ({"devices": 4, "tp": 4, "ep": 4}, (4, 1, 1, 4), 1),
+        ({"devices": 4, "tp": 2, "ep": 2}, (4, 1, 1, 4), 1),  # two degrees of one group
+        ({"devices": 8, "tp": 2, "ep": 2, "dp": 1}, (2, 1, 1, 2), 4),
+    ],
+)
+def test_attention_ranks_and_experts_lie_as_stated(stated, degrees, copies):
+    placed = place(setup(**MOE, **BENCH, **stated))
+    layout = placed.deployment.layout
+    assert (layout.tp, layout.pp, layout.dp, layout.ep) == degrees
+    assert placed.copies == copies
+
+
+def test_ranks_of_a_dense_model_are_copies():
+    placed = place(setup(devices=8, tp=2, dp=4))
+    assert (placed.deployment.layout.tp, placed.deployment.layout.dp, placed.copies) == (2, 1, 4)
+
+
+def test_nvidias_deepseek_entries_to_mlperf_have_eight_ranks():
+    row = {"model": "DeepSeek-R1", "hardware": "GB200 NVL72", "engine": "TensorRT 10.11", "weight_dtype": "fp4"}
+    placed = place(setup(**row, devices=72, load="MLPerf Offline", output_tokens=3700.0))
+    assert (placed.deployment.layout.dp, placed.deployment.layout.ep, placed.copies) == (8, 8, 9)
+    assert placed.deployment.max_num_seqs == 8 * 512
+
+
+# ------------------------------------------------------------------------------------------------------------ recipes
+
+
+def test_limits_of_trtllm_bench_by_hand():
+    """Llama-3.1-8B in fp8 keeps 65,536 bytes a token: 0.9 of what 8 GB of weights leave, over 2,000 tokens each."""
+    given = setup(**BENCH | {"notes": "trtllm-bench"}, weight_dtype="fp8", input_tokens=1000.0, output_tokens=1000.0)
+    deployment = place(given).deployment
+    weights = deployment.layout.weight_bytes(deployment.model.weights())
+    fitting = 0.9 * (deployment.hardware.memory_bytes - weights) / (65_536 * 2_000)
+    assert 256 < fitting < 1024
+    assert deployment.max_num_seqs == 128 * math.ceil(fitting / 128)
+    assert deployment.max_num_batched_tokens == 2048
+    short = place(
+        setup(**BENCH | {"notes": "trtllm-bench"}, weight_dtype="fp8", input_tokens=128.0, output_tokens=128.0)
+    )
+    assert short.deployment.max_num_seqs == 4096
+    assert short.deployment.max_num_batched_tokens == 8192
+    long = place(setup(**BENCH | {"notes": "trtllm-bench"}, weight_dtype="fp8", input_tokens=20e3, output_tokens=2e3))
+    assert long.deployment.max_num_seqs == 64
+    assert long.deployment.max_num_batched_tokens == 20_064  # without chunks a step takes a whole prompt
+
+
+@pytest.mark.parametrize(
+    ("stated", "limits_of_a_step", "share"),
+    [
+        ({"model": "Llama-3-70B", "tp": 8, "devices": 8}, (8192, 16_384), 0.99),
+        ({"model": "Llama-2-70b", "tp": 8, "devices": 8}, (1024, 16_384), 0.99),
+        ({"model": "Llama-3-8B", "hardware": "GH200"}, (2048, 8192), 0.95),
+        ({"model": "Llama-3.1-70B", "tp": 4, "devices": 4, "engine_version": "0.14.0"}, (2048, 2048), 0.95),
+    ],
+)
+def test_tensorrt_llms_own_tables_list_limits_by_model_and_devices(stated, limits_of_a_step, share):
+    """Where a step has fewer tokens than sequences (1,024 beside 2,048), each sequence has one all the same."""
+    given = {**BENCH, "engine_version": "0.11.0", "notes": "in-flight batching, 2000 requests", "weight_dtype": "fp8"}
+    row = setup(**{**given, **stated, "input_tokens": 128.0, "output_tokens": 2048.0, "concurrency": 0})
+    deployment = place(row).deployment
+    assert (deployment.max_num_seqs, deployment.max_num_batched_tokens) == limits_of_a_step
+    assert deployment.memory_fraction == share
+    assert recipe(row).request_count == 3_000
+
+
+def test_limits_that_a_setup_states_come_before_those_of_scripts():
+    stated = "trtllm-bench; max_num_seqs 100; max_num_batched_tokens 5000"
+    deployment = place(setup(**BENCH, notes=stated)).deployment
+    assert (deployment.max_num_seqs, deployment.max_num_batched_tokens) == (100, 5000)
+
+
+@pytest.mark.parametrize(
+    ("stated", "tokens"),
+    [
+        ({"notes": "AIC run", "input_tokens": 1024.0}, 32 + 1024 + 1000),
+        ({"notes": "AIC run", "input_tokens": 4000.0, "output_tokens": 2000.0}, 32 + 4000 + 1500),
+        ({"notes": "IMX workload", "model": "Llama-3.x-70B", "devices": 8, "tp": 8}, 16_384),
+        ({"notes": "IMX workload", "model": "gpt-oss-120b"}, 20_000),
+    ],
+)
+def test_tensorrt_llm_computes_whole_prompts_where_its_scripts_leave_chunks_off(stated, tokens):
+    deployment = place(setup(engine="TensorRT-LLM", engine_version="1.2", **stated)).deployment
+    assert (deployment.engine.chunked_prefill, deployment.max_num_batched_tokens) == (False, tokens)
+    assert place(setup(**stated | {"engine": "SGLang", "engine_version": "0.5.6"})).deployment.engine.chunked_prefill
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "prompt", "share"),
+    [("TensorRT-LLM", "1.0", 1024.0, 0.8), ("TensorRT-LLM", "1.0", 4000.0, 0.9), ("SGLang", "0.5.6", 1024.0, 0.8)],
+)
+def test_aiconfigurators_sweeps_leave_a_fifth_of_the_memory(engine, version, prompt, share):
+    found = place(setup(engine=engine, engine_version=version, notes="AIC run", input_tokens=prompt)).deployment
+    assert found.memory_fraction == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("prompt", "drift"), [(1024.0, 8), (4000.0, 0)])
+def test_waves_stay_together_where_dynamo_is_in_front(prompt, drift):
+    assert place(setup(notes="AIC run", input_tokens=prompt)).deployment.engine.drift_tokens == drift
+
+
+@pytest.mark.parametrize("name", ["request_s", "prompt_token_s"])
+def test_no_time_outside_the_steps_is_in_the_speed_of_light(name):
+    placed = place(setup(engine="vLLM", engine_version="0.19", input_tokens=1024.0))
+    engine = placed.deployment.engine
+    overheads = engine.overheads.model_copy(update={name: Figure(0.1, engine.overheads.request_s.source)})
+    slow = replace(placed.deployment, engine=engine.model_copy(update={"overheads": overheads}))
+    both = [placed._replace(deployment=each) for each in (placed.deployment, slow)]
+    assert outcome(both[1]).ttft_s["mean"] > outcome(both[0]).ttft_s["mean"]
+    light = [outcome(each, light=True) for each in both]
+    assert light[0].e2el_s == light[1].e2el_s
+    assert light[0].output_tokens_per_s == light[1].output_tokens_per_s
+
+
+def test_a_front_end_bounds_the_rate_but_not_the_speed_of_light():
+    placed = place(setup(engine="SGLang", engine_version="0.5.6"))
+    engine = placed.deployment.engine
+    assert limits(placed.deployment).stream_s == engine.overheads.stream_s > 0
+    overheads = engine.overheads.model_copy(update={"stream_s": Figure(0.01, engine.overheads.stream_s.source)})
+    slow = replace(placed.deployment, engine=engine.model_copy(update={"overheads": overheads}))
+    tpot_s = [outcome(placed._replace(deployment=each)).tpot_s["mean"] for each in (placed.deployment, slow)]
+    assert tpot_s[0] < 0.9 * 32 * 0.01 < tpot_s[1]  # of 32 streams
+    light = [outcome(placed._replace(deployment=each), light=True) for each in (placed.deployment, slow)]
+    assert light[0].e2el_s == light[1].e2el_s
+
+
+@pytest.mark.parametrize(
+    ("model", "notes", "scaled"),
+    [("MiniMax-M2.5", "", "fp8-block"), ("Qwen3-32B", "AIC run", "fp8-block"), ("Qwen3-32B", "", "fp8")],
+)
+def test_fp8_is_the_kind_of_the_checkpoint(model, notes, scaled):
+    given = setup(model=model, weight_dtype="fp8", hardware="H200 SXM", devices=8, tp=4, notes=notes)
+    assert place(given).deployment.layout.weight_dtype == scaled
+
+
+def test_an_answer_is_followed_by_the_next_request_after_the_engines_time_per_request():
+    given = setup(engine="vLLM", engine_version="0.19", input_tokens=1024.0, concurrency=1)
+    placed = place(given)
+    deployment, requests = placed.deployment, workload_of(placed).requests()
+    run = simulate(limits(deployment, requests), deployment.step_table(), requests)
+    overheads = deployment.engine.overheads
+    answer_s = overheads.request_s + 1024 * overheads.prompt_token_s
+    assert answer_s > overheads.request_s
+    assert run.requests.arrival_s[1:] - run.finished_s[:-1] == pytest.approx(answer_s)
+
+
+def test_a_prompt_as_long_as_a_step_may_have_an_answer_where_nothing_is_evicted():
+    given = {"engine": "TensorRT-LLM", "engine_version": "1.2", "notes": "AIC run", "input_tokens": 1024.0}
+    deployment = place(setup(**given)).deployment
+    budget = deployment.max_num_batched_tokens
+    limits(deployment, Requests([0.0], [budget], [budget]))
+    with pytest.raises(WorkloadError, match=r"request 1 of .* whole prompts.*1 of 3 are too long"):
+        limits(deployment, Requests([0.0, 1.0, 2.0], [budget, budget + 1, 9], [budget, 1, 9]))
+
+
+def test_the_number_of_requests_follows_the_lengths():
+    given = {**BENCH, "input_tokens": 128.0, "output_tokens": 128.0, "concurrency": 0}
+    assert recipe(setup(**given)).request_count == BENCH_REQUESTS[128, 128] == 30_000
+    assert recipe(setup(**{**given, "notes": "2000 requests fixed ISL/OSL"})).request_count == 2_000
+    assert recipe(setup(**{**given, "engine": "vLLM"})).request_count is None
+    assert recipe(setup(**{**given, "input_tokens": 129.0})).request_count is None
+
+
+def test_a_setup_is_of_one_source(shared):
+    """Offline runs of TensorRT-LLM have a class for all, before which the tables of its releases are asked."""
+    for row in read_measurements(shared / "measurements" / "measurements.csv.gz"):
+        found = [each for each in RECIPES if each.wrote(row.setup) and each is not Recipe]
+        assert all(issubclass(found[0], each) for each in found), row.id
+
+
+def test_sources_set_rules_that_engines_have(shared):
+    """`model_copy`, which sets them, checks no name."""
+    for setup in {row.setup for row in read_measurements(shared / "measurements" / "measurements.csv.gz")}:
+        try:
+            rules = recipe(setup).rules
+        except ProfileError:  # a device or a model that is not shipped
+            continue
+        assert rules.keys() <= Engine.model_fields.keys(), setup
+
+
+def test_the_cache_of_gpt_oss_is_as_wide_as_its_activations_on_hopper():
+    given = {**BENCH, "notes": "trtllm-bench", "model": "gpt-oss-20b", "weight_dtype": "mxfp4", "cache_dtype": "fp8"}
+    assert place(setup(**given)).deployment.layout.cache_dtype == "bf16"
+    assert place(setup(**{**given, "hardware": "GB200 NVL72"})).deployment.layout.cache_dtype == "fp8"
+
+
+# ---------------------------------------------------------------------------------------------------------- pipelines
+
+
+def test_stages_work_on_batches_of_their_own():
+    """One batch after the other would leave three of four stages idle; four batches fill them, but for the weights."""
+    given = setup(devices=4, tp=1, pp=4, concurrency=256)
+    placed = place(given)
+    deployment, requests = placed.deployment, workload_of(placed).requests()
+    alone = simulate(limits(deployment, requests), deployment.step_table(), requests)
+    alone_per_s = float(requests.output_tokens.sum() / alone.end_s)
+    assert 1.8 < outcome(placed).output_tokens_per_s / alone_per_s < 4.0
+
+
+# -------------------------------------------------------------------------------------------------------- host of ranks
+
+
+def test_each_rank_handles_its_own_sequences():
+    given = {**MOE, **BENCH, "devices": 4, "tp": 1, "ep": 4}
+    ranks, alone = place(setup(**given, dp=4)).deployment, place(setup(**given, dp=1)).deployment
+    batch = Counts(1.0, 256.0, 256.0)
+    host_s = [float(each.step_model().explain(batch)[-1].seconds) for each in (ranks, alone)]
+    overheads = alone.engine.overheads
+    assert host_s[1] == pytest.approx(overheads.step_s + 256 * overheads.sequence_s)
+    assert host_s[0] == pytest.approx(overheads.step_s + 64 * overheads.sequence_s)
+
+
+# --------------------------------------------------------------------------------------- Google's recipes for Trillium
+
+TRILLIUM = {
+    "hardware": "Google TPU v6e (Trillium)",
+    "model": "Llama-3.3-70B",
+    "engine": "vLLM TPU",
+    "devices": 8,
+    "tp": 8,
+}
+TRILLIUM |= {"engine_version": "", "date": "2026-08", "source": "google-tpu-recipes", "weight_dtype": "bf16"}
+
+
+@pytest.mark.parametrize(("lengths", "tokens"), [((1000.0, 1000.0), 512), ((1800.0, 128.0), 2048)])
+def test_googles_recipe_sets_the_tokens_of_a_step_by_the_kind_of_load(lengths, tokens):
+    stated = dict(zip(("input_tokens", "output_tokens"), lengths, strict=True))
+    found = place(setup(**TRILLIUM, **stated)).deployment
+    assert (found.max_num_seqs, found.max_num_batched_tokens, found.memory_fraction) == (256, tokens, 0.98)
+    assert found.engine.async_scheduling
+    assert not found.engine.prefix_caching
+    small = place(setup(**TRILLIUM | {"model": "Llama-3.1-8B"}, **stated)).deployment
+    assert (small.max_num_seqs, small.max_num_batched_tokens, small.memory_fraction) == (128, 1024, 0.98)
+
+
+def test_vllms_own_benchmark_pools_the_gaps_of_all_requests():
+    """Steps with prompts are few and long: they raise the mean of every request, and not the median of all gaps."""
+    found = outcome(place(setup(**TRILLIUM, input_tokens=1000.0, output_tokens=200.0, concurrency=8)))
+    assert found.value("itl_ms", "p50") < 0.99 * found.value("tpot_ms", "p50")
+
+
+# ------------------------------------------------------------------------------- GeForce cards of arXiv:2601.09527
+
+RENTED = {"hardware": "RTX 5090", "model": "Qwen3-8B", "weight_dtype": "nvfp4", "cache_dtype": "bf16"}
+RENTED |= {"notes": "arXiv:2601.09527; max_num_batched_tokens 8192; gpu_mem_util 0.9", "output_tokens": 389.1}
+
+
+def test_the_scripts_of_the_rented_cards_cap_sequences_and_answers():
+    rented = setup(**RENTED)
+    placed = place(rented)
+    assert placed.deployment.max_num_seqs == rented.concurrency
+    requests = workload_of(placed).requests()
+    assert requests.output_tokens.max() == 512
+    short = place(setup(**RENTED | {"output_tokens": 256.0}))
+    assert workload_of(short).requests().output_tokens.max() == 256
+
+
+def test_servers_of_adapters_have_room_for_three():
+    adapted = place(setup(**RENTED | {"notes": f"{RENTED['notes']}; multi-LoRA"})).deployment
+    assert (adapted.engine.adapters, adapted.engine.max_loras) == (True, 3)
+    assert adapted.adapter_bytes > 0 == place(setup(**RENTED)).deployment.adapter_bytes
+
+
+@pytest.mark.parametrize(("model", "vocab"), [("Qwen3-8B", 151_936), ("gpt-oss-20b", 0)])
+def test_every_card_sorts_the_whole_vocabulary_where_checkpoints_ask_for_top_p(model, vocab):
+    given = RENTED | {"model": model, "weight_dtype": ""}
+    for tp in (1, 2):
+        step = place(setup(**given, tp=tp, devices=tp)).deployment.step_model()
+        (sorting,) = [op for op in step.ops if op.name == "sampling"] or [None]
+        assert (sorting.activation_bytes.logits if sorting else 0) == 156 * vocab
+        table = step.table(64, 64)
+        without = replace(step, ops=tuple(op for op in step.ops if op is not sorting)).table(64, 64)
+        more_s = (table.logit_s - without.logit_s)[64]
+        assert more_s == pytest.approx(64 * 156 * vocab / (0.7 * 1792e9), rel=0.05)
+        light = place(setup(**given, tp=tp, devices=tp)).deployment.step_model(light=True)
+        assert "sampling" not in [op.name for op in light.ops]  # nobody needs to sort
+
+
+def test_graphs_are_captured_for_twice_the_sequences_at_most():
+    assert [place(setup(**RENTED, concurrency=each)).deployment.graph_tokens for each in (8, 400)] == [16, 512]
+
+
+def test_a_card_without_room_for_a_request_starts_again_with_an_fp8_cache_and_more_memory():
+    tight = RENTED | {"hardware": "RTX 5060 Ti 16GB", "model": "gpt-oss-20b", "weight_dtype": "mxfp4"}
+    roomy, retried = (place(setup(**tight | {"hardware": each})).deployment for each in ("RTX 5090", tight["hardware"]))
+    assert (roomy.layout.cache_dtype, roomy.memory_fraction) == ("bf16", 0.9)
+    assert (retried.layout.cache_dtype, retried.memory_fraction) == ("fp8", 0.95)
+    assert memory_plan(retried).cache_tokens > 4096
+
+
+@pytest.mark.parametrize(("tokens", "longest"), [(256.0, 4096), (2048.0, 4096), (8192.0, 9216), (32_768.0, 33_792)])
+def test_the_rented_servers_have_room_for_one_sequence_of_max_model_len(tokens, longest):
+    assert place(setup(**RENTED, input_tokens=tokens)).recipe.max_model_len == longest
+
+
+def test_inferencemax_lets_vllm_run_what_is_in_flight_and_no_more():
+    assert place(setup(notes="IMX workload", concurrency=4)).deployment.max_num_seqs == 4
+    assert place(setup(concurrency=4)).deployment.max_num_seqs == 1024
+
+
+def test_adapters_pass_what_a_product_takes_and_gives_twice_through_memory():
+    plain, adapted = (
+        place(setup(**RENTED | {"notes": RENTED["notes"] + each})).deployment for each in ("", "; multi-LoRA")
+    )
+    prompt = Counts(steps=1.0, tokens=2048.0, prefill_tokens=2048.0, prefill_pairs=2048 * 1024.0, logits=1.0)
+    more = adapted.step_model().seconds(prompt) - plain.step_model().seconds(prompt)
+    width = 4096 + 6144 + 4096 + 4096 + 4096 + 24_576 + 12_288 + 4096  # of the four products of a layer, both sides
+    launches = 36 * 4 * 3 * 2.2e-6 * adapted.engine.kernels_on(adapted.hardware).launch
+    assert more == pytest.approx(36 * 1.5 * 2 * width * 2048 / (0.7 * 1792e9) + launches)
+
+
+@pytest.mark.parametrize(
+    ("changed", "preset", "graph_tokens"),
+    [
+        ({"engine_version": "0.11.0", "notes": "IMX workload"}, "vllm-0.14", 512),
+        ({"engine_version": "0.18.0"}, "vllm-0.14", 512),
+        ({"engine_version": "0.12.0"}, "vllm-0.8", 512),
+        ({"engine_version": "0.13.0", "notes": "IMX workload", "model": "gpt-oss-120b"}, "vllm-0.14", 2048),
+        ({"engine_version": "0.13.0", "notes": "IMX workload", "model": "gpt-oss-120b", **MI300X}, "vllm-0.14", 512),
+    ],
+)
+def test_inferencemax_lets_vllm_schedule_ahead_before_that_is_the_default(changed, preset, graph_tokens):
+    engine = place(setup(**changed)).deployment.engine
+    assert (engine.id, engine.graph_tokens) == (preset, graph_tokens)
+    assert engine.async_scheduling == (preset == "vllm-0.14")
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "version", "quick", "share"),
+    [
+        ("Llama-3.x-70B", "AMD MI300X", "0.10.2", True, 0.94),
+        ("Llama-3.x-70B", "AMD MI325X", "0.10.2", False, 0.94),
+        ("gpt-oss-120b", "AMD MI300X", "0.14.0", True, 0.95),
+        ("gpt-oss-120b", "AMD MI325X", "0.14.0", False, 0.95),
+        ("gpt-oss-120b", "AMD MI325X", "0.17.0", True, 0.95),
+        ("gpt-oss-120b", "AMD MI325X", "rocm7.0.0_vllm_0.11.1_20", False, 0.95),
+        ("Llama-3.x-70B", "H100 SXM 80GB", "0.10.2", False, 0.9),
+    ],
+)
+def test_inferencemax_asks_for_quick_sums_on_mi300x_and_for_more_memory_on_amds(model, hardware, version, quick, share):
+    stated = {
+        "model": model,
+        "hardware": hardware,
+        "engine_version": version,
+        "weight_dtype": "",
+        "devices": 8,
+        "tp": 8,
+    }
+    found = place(setup(**stated, notes="IMX workload")).deployment
+    assert found.memory_fraction == pytest.approx(share)
+    assert (found.engine.kernels_on(found.hardware).reduced_bits == 4.5) == quick
+    assert (found.max_num_batched_tokens == 131_072) == (share == 0.94)
+
+
+def test_inferencemax_captures_no_prompts_of_dense_models_on_blackwell():
+    found = place(setup(model="Llama-3.x-70B", hardware="B200 SXM", weight_dtype="fp8", notes="IMX workload"))
+    assert (found.deployment.graph_tokens, found.deployment.max_num_seqs) == (0, 512)
+
+
+@pytest.mark.parametrize(("tp", "weights", "ep"), [(4, "fp8", 1), (8, "fp8", 8), (8, "nvfp4", 1)])
+def test_experts_stay_whole_where_devices_would_cut_a_block_of_scales(tp, weights, ep):
+    """1,536 columns over eight devices are 192, one and a half blocks of 128."""
+    stated = {"model": "MiniMax-M2.5", "hardware": "B200 SXM", "weight_dtype": weights, "devices": tp, "tp": tp}
+    assert place(setup(**stated)).deployment.layout.ep == ep
+
+
+@pytest.mark.parametrize(("model", "kind"), [("DeepSeek-R1", "nvfp4-mlp"), ("Qwen3-235B-A22B", "nvfp4")])
+def test_fp4_is_that_of_the_published_checkpoint(model, kind):
+    """NVIDIA's of DeepSeek-R1 leaves attention in 16 bits."""
+    stated = {"model": model, "hardware": "B200 SXM", "devices": 8, "tp": 8}
+    found = [place(setup(**stated, weight_dtype=each)).deployment for each in ("fp4", "nvfp4")]
+    assert {each.layout.weight_dtype for each in found} == {kind}
+    assert default_layout(found[0].model, dtypes=("NVFP4", "")).weight_dtype == kind
+
+
+@pytest.mark.parametrize(
+    ("hardware", "version", "weights", "cache", "graph_tokens", "limits"),
+    [
+        ("B200 SXM", "0.17.0", "fp8", "bf16", 512, (1024, 8192, 0.95)),
+        ("B200 SXM", "nightly-5b8c30d62b754b57", "nvfp4", "fp8", 16, (8, 8192, 0.9)),
+        ("B200 SXM", "0.19.0", "fp8", "fp8", 2048, (1024, 2048, 0.9)),
+        ("B200 SXM", "0.19.0", "nvfp4", "fp8", 2048, (1024, 2048, 0.9)),
+        ("H100 SXM 80GB", "0.18.0", "fp8", "bf16", 512, (256, 8192, 0.9)),
+        ("H200 SXM", "0.18.0", "fp8", "bf16", 512, (1024, 8192, 0.95)),
+    ],
+)
+def test_inferencemax_serves_minimax_as_the_script_of_its_date_says(
+    hardware, version, weights, cache, graph_tokens, limits
+):
+    stated = {"model": "MiniMax-M2.5", "hardware": hardware, "weight_dtype": weights, "devices": 4, "tp": 4}
+    lengths = {"input_tokens": 1024.0, "output_tokens": 1024.0, "concurrency": 8, "date": "2026-04-03"}
+    found = place(setup(**stated, **lengths, engine_version=version, notes="IMX workload")).deployment
+    assert (found.layout.cache_dtype, found.graph_tokens) == (cache, graph_tokens)
+    assert (found.max_num_seqs, found.max_num_batched_tokens, found.memory_fraction) == limits
+
+
+def test_a_papers_number_beside_a_date_is_no_release():
+    stated = {"source": "splitwise-sim", "engine": "vLLM", "engine_version": "2023", "hardware": "A100 SXM 80GB"}
+    assert place(setup(**stated, date="2023-11 (paper arXiv:2311.18677)")).deployment.engine.id == "vllm-0.2"

@@ -1,0 +1,78 @@
+"""The whole Azure conversation trace of 2023 on four devices: it runs, and no request is lost."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simulator.deployment.deployment import Settings, deploy
+from simulator.deployment.memory import memory_plan
+from simulator.errors import WorkloadError
+from simulator.scheduler.state import blocks
+from simulator.simulation.engine_loop import Run, simulate
+from simulator.simulation.scheduler_limits import limits, refuse_too_long
+from simulator.workloads.traces import read_trace
+from simulator.workloads.workload import Requests, Workload
+
+pytestmark = pytest.mark.slow
+
+DEVICES = ("l4", "l40s", "a100-sxm-80", "h100-sxm")  # from slow to fast
+LONGEST_TOKENS = 14_089
+
+
+@cache
+def requests_of(shared: Path) -> Requests:
+    return Workload.from_trace(read_trace(shared / "traces" / "azure_llm_2023_conv.csv.gz")).requests()
+
+
+@cache
+def run_on(shared: Path, device: str) -> Run:
+    deployment, requests = deploy("llama-3.1-8b", device), requests_of(shared)
+    refuse_too_long(memory_plan(deployment), requests)
+    allowed = limits(deployment)
+    return simulate(
+        allowed, deployment.step_model().table(allowed.max_num_batched_tokens, allowed.max_num_seqs), requests
+    )
+
+
+def test_the_trace_is_whole(shared):
+    requests = requests_of(shared)
+    assert len(requests) == 19_366
+    assert requests.max_total_tokens == LONGEST_TOKENS
+    assert requests.arrival_s[-1] == pytest.approx(3501.7, abs=0.1)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_request_is_served(shared, device):
+    """Even an L4 has room for the longest request (36,000 tokens and more), though it is overloaded five times."""
+    run = run_on(shared, device)
+    times = [run.requests.arrival_s, run.scheduled_s, run.first_token_s, run.finished_s]
+    assert np.isfinite(times).all()
+    assert (np.diff(times, axis=0) >= 0).all()
+    assert (run.steps.start_s[1:] >= (run.steps.start_s + run.steps.seconds)[:-1]).all()
+    assert run.busy_s <= run.end_s
+    assert run.steps.blocks.max() <= run.limits.num_blocks
+    assert run.limits.num_blocks >= blocks(run.limits, LONGEST_TOKENS - 1)
+    asked = int((run.requests.prompt_tokens + run.requests.output_tokens - 1).sum())
+    computed = int(run.steps.prompt_tokens.sum(dtype=np.int64) + run.steps.decodes.sum(dtype=np.int64))
+    assert computed >= asked
+    assert (computed == asked) == (not run.preemptions.any())
+
+
+def test_a_faster_device_answers_sooner(shared):
+    medians = [np.median(run_on(shared, device).first_token_s - requests_of(shared).arrival_s) for device in DEVICES]
+    assert medians == sorted(medians, reverse=True)
+    ends_s = [run_on(shared, device).end_s for device in DEVICES]
+    assert ends_s == sorted(ends_s, reverse=True)
+    assert ends_s[0] > 2 * 3502  # the L4 falls behind the trace by far
+    assert max(ends_s[2:]) < 3502 + 60  # the two largest keep up
+
+
+def test_a_request_longer_than_the_cache_is_refused(shared):
+    """880 blocks hold 14,080 tokens, eight too few for the longest request, whose last token is never cached."""
+    with pytest.raises(WorkloadError) as caught:
+        limits(deploy("llama-3.1-8b", "l4", settings=Settings(num_blocks=880)), requests_of(shared))
+    assert f"of {LONGEST_TOKENS:,} tokens" in caught.value.given
+    assert "880 blocks for 14,080 tokens; 1 of 19,366 are too long" in caught.value.because
+    assert caught.value.remedy
