@@ -9,14 +9,17 @@ from typing import Annotated
 import typer
 
 from simulator.cli.intervals import IntervalOptions, Span, explained, spans
-from simulator.cli.options import Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
-from simulator.cli.run_columns import load_row
+from simulator.cli.run_columns import asked_columns
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.bill import Bill
-from simulator.cost.capacity import Answer, Scenario, answer, capacity, ranked
+from simulator.cost.capacity import Answer, answer, capacity, ranked
+from simulator.cost.scenario import Scenario
 from simulator.errors import WorkloadError
 from simulator.hardware.prices import Offer, OfferKind, cheapest, own_offer
+from simulator.questions.deployment_question import Choice
+from simulator.questions.load_rows import load_row
 from simulator.reports.intervals import Bracket
 from simulator.workloads.workload import Workload
 
@@ -124,7 +127,8 @@ def _figures(found: Answer, level: float) -> Row:
     at_load = asdict(found.at_load) if found.at_load else dict.fromkeys(BILL)
     at_capacity = asdict(found.at_capacity) if found.at_capacity else dict.fromkeys(BILL)
     return {
-        **load_row(scenario, found.rate_per_s / max(found.copies, 1), found.report, level),
+        **asked_columns(scenario, found.rate_per_s / max(found.copies, 1), found.report),
+        **load_row(scenario, found.report, level),
         "asked_rate_per_s": found.rate_per_s,
         "slo": str(scenario.slo),
         "meets_slo": found.capacity.rate_per_s > 0,

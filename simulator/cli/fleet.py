@@ -11,15 +11,18 @@ import numpy as np
 import typer
 
 from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
-from simulator.cli.intervals import ENDS, IntervalOptions, by_metric, explained, intervals, regime_of
-from simulator.cli.options import Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques
+from simulator.cli.intervals import IntervalOptions, by_metric, explained
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, percent, sweep
-from simulator.cli.run_columns import METRICS, STATS, TOTALS, figures, throughput_intervals
+from simulator.cli.run_columns import TOTALS, asked_columns
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
-from simulator.cost.capacity import Scenario
+from simulator.cost.scenario import Scenario
 from simulator.cost.service import ServiceReport
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Offer, load_offers
+from simulator.questions.deployment_question import Choice
+from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
+from simulator.questions.row_intervals import ENDS, intervals, regime_of
 from simulator.reports.intervals import Bracket
 from simulator.reports.report import GROWING
 from simulator.units import lasting, scaled
@@ -131,7 +134,8 @@ def _figures(found: Found) -> Row:
     service, run = each.service, each.run
     one = Scenario(service.deployment, found.workload, each.report.slo)
     return {
-        **figures(one, found.rate, each.report),
+        **asked_columns(one, found.rate, each.report),
+        **each.report.as_vllm(),
         **_seen(found),
         "num_prompts": len(found.sent),
         "failed": len(run.abandoned),

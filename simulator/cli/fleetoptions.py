@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import numpy as np
 from typer import Option
 
-from simulator.cli.options import split
 from simulator.cost.service import Service, start_seconds
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, UnitError
 from simulator.profile import Source
+from simulator.questions.words import split
 from simulator.reports.provenance import Basis
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, Autoscaler, Failure
 from simulator.simulation.clients import Clients

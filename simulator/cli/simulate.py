@@ -1,18 +1,17 @@
 """`infercast simulate`: what users of a deployment see under a load."""
 
-from dataclasses import replace
 from functools import partial
-from typing import Annotated
-
-import typer
 
 from simulator.cli.explain import ExplainOptions, queue_note, split_row, split_view
 from simulator.cli.intervals import IntervalOptions, Span, by_metric, explained, spans
-from simulator.cli.options import Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
-from simulator.cli.run_columns import METRICS, STATS, TOTALS, load_row
-from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
-from simulator.cost.capacity import Scenario, binding
+from simulator.cli.run_columns import TOTALS, asked_columns
+from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions, progress_bar
+from simulator.cost.capacity import binding
+from simulator.cost.scenario import Scenario
+from simulator.questions.deployment_question import Choice
+from simulator.questions.load_rows import METRICS, STATS, load_row
 from simulator.reports.latency_breakdown import PARTS, saved_prefill_s
 from simulator.reports.report import GROWING, Report
 from simulator.workloads.arrivals import ClosedLoop
@@ -32,10 +31,8 @@ def command(
     users: WorkloadOptions,
     accepted: SloOptions,
     told: ExplainOptions,
+    run: RunOptions,
     certain: IntervalOptions,
-    keep_warm_up: Annotated[
-        bool, typer.Option("--keep-warm-up", help="Count the first requests too, that found an empty engine.")
-    ] = False,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Simulate requests on one copy of a model, step by step, with the engine's own scheduling rules.
@@ -44,21 +41,27 @@ def command(
     """
     slo = accepted.value()
     choices = asked.choices()  # first: it opens the user's own profiles, of workloads too
-    workloads = users.workloads()
+    workloads = users.workloads(run.replicas)
     told.check(len(choices) * len(workloads))
 
     def case(choice: Choice, rate: float | None, workload: Workload) -> tuple[Scenario, float | None, Report]:
         deployment = choice()
-        scenario = Scenario(deployment, workload, slo)
+        scenario = run.scenario(deployment, workload, slo)
         with progress_bar(str(deployment)) as progress:
-            report = scenario.report(workload, progress)
-        report = replace(report, skipped=0) if keep_warm_up else report
+            report = run.report(scenario, progress)
         told.write(scenario, report)
         return scenario, rate, report
 
     found, refused = sweep([partial(case, choice, rate, load) for choice in choices for rate, load in workloads])
     level = certain.interval
-    rows: list[Row] = [{**load_row(*each, level), **(split_row(each[2]) if told.explain else {})} for each in found]
+    rows: list[Row] = [
+        {
+            **asked_columns(scenario, rate, report),
+            **load_row(scenario, report, level),
+            **(split_row(report) if told.explain else {}),
+        }
+        for scenario, rate, report in found
+    ]
     views = (
         [_latencies(*found[0]), by_metric(list(METRICS), STATS, TOTALS, rows[0], level)]
         if len(found) == 1

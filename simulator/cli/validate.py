@@ -12,8 +12,9 @@ import typer
 
 from simulator.cli.intervals import BASIS, Span
 from simulator.cli.measured_options import StatedOptions
-from simulator.cli.options import Format, OutputFormat, Profiles, grouped, split, use_profiles
+from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
+from simulator.questions.words import split
 from simulator.validation.benchfiles import read_results
 from simulator.validation.prediction import Prediction, predict
 from simulator.validation.scores import KEYS, Score, as_json, beating_light, by, not_covered, scored

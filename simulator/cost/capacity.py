@@ -8,70 +8,18 @@ from functools import cached_property
 import numpy as np
 
 from simulator.cost.bill import Bill, bill
+from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
-from simulator.deployment.memory import MemoryPlan, memory_plan
-from simulator.deployment.memory_advice import refuse_misfit
 from simulator.errors import InfercastError, WorkloadError
-from simulator.hardware.prices import Offer
 from simulator.models.operations import Counts
-from simulator.reports.report import Report, summarize
-from simulator.reports.slo import Slo
+from simulator.reports.report import Report
 from simulator.roofline.roofline import mostly_bound
-from simulator.roofline.step_model import StepTable
-from simulator.simulation.engine_loop import Progress
-from simulator.simulation.replica import simulate_replica
-from simulator.simulation.scheduler_limits import refuse_too_long
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, RecordedArrivals
-from simulator.workloads.workload import Requests, Workload
+from simulator.workloads.workload import Workload
 
 SEARCH_STEPS = 10  # halvings of the rate: 0.1 % of the saturated rate
 PROBE_REQUESTS = 2_000  # at least, and ten times what runs at once
 LIGHTEST = 0.01  # of the saturated rate: a load at which requests hardly meet
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """A deployment, what users send to it, what they accept, and what a device costs."""
-
-    deployment: Deployment
-    workload: Workload
-    slo: Slo = Slo()
-    offer: Offer | None = None
-
-    @cached_property
-    def memory(self) -> MemoryPlan:
-        """Where the memory goes; DoesNotFitError for a misfit."""
-        plan = memory_plan(self.deployment)
-        refuse_misfit(plan)
-        return plan
-
-    @cached_property
-    def table(self) -> StepTable:
-        """The seconds of every step."""
-        return self.deployment.step_table()
-
-    def report(self, workload: Workload, progress: Progress | None = None) -> Report:
-        """Simulate a workload on one copy. The warm-up of an open loop is dropped.
-
-        A replayed trace has none, and benchmarks report the whole of a closed loop, its first wave too.
-        """
-        steady = not (workload.arrivals.concurrency or isinstance(workload.arrivals, RecordedArrivals))
-        return self._served(workload.requests(), progress, steady=steady)
-
-    def again(self, report: Report, step_factor: float) -> Report:
-        """Return the report of the same requests where all steps take so many times as long."""
-        slower = self.with_steps(step_factor)._served(report.run.requests, steady=report.steady)
-        return replace(slower, skipped=report.skipped)
-
-    def with_steps(self, factor: float) -> "Scenario":
-        """Return it with all steps `factor` times as long."""
-        return replace(self, deployment=replace(self.deployment, step_factor=factor))
-
-    def _served(self, requests: Requests, progress: Progress | None = None, *, steady: bool) -> Report:
-        refuse_too_long(self.memory, requests)
-        run = simulate_replica(self.deployment, self.table, requests, progress)
-        request_s = self.deployment.engine.overheads.answer_s(run.requests.prompt_tokens)
-        return summarize(run, self.slo, steady=steady, request_s=request_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class Service:
         clients = clients or Clients()
         refuse_too_long(memory_plan(self.deployment), requests)
         run = simulate_fleet(self.fleet(requests), requests, clients, progress)
-        request_s = self.deployment.engine.overheads.answer_s(run.requests.prompt_tokens)
+        request_s = self.deployment.request_s(run.requests.prompt_tokens)
         seen = summarize(run, slo, steady=False, request_s=request_s, network_s=clients.network_s)
         return ServiceReport(self, run, seen, clients)
 

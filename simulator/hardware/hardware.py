@@ -113,6 +113,7 @@ class Hardware(Profile):
     aliases: tuple[str, ...] = ()
     notes: str = ""
     seen_as: Annotated[int, Field(gt=0)] = 1  # devices that software sees in a package that measurements count as one
+    cores_per_device: Annotated[int, Field(gt=0)] = 1  # that software shards a model over, in one device
     memory_marketed_bytes: Bytes
     memory_reported_bytes: Bytes | None = None
     memory_bytes_per_s: BytesPerS

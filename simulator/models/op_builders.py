@@ -149,9 +149,15 @@ def _is_adapted(op: Op) -> bool:
     return op.rate == "gemm" and bool(op.weight_bytes) and bool(op.flops.tokens) and not op.on_host
 
 
-def sorting(vocab: int, moved_bytes: float) -> Op:
-    """Return the sampler's sort of the vocabulary, all of which every device has."""
-    return Op(name="sampling", rate="stream", activation_bytes=Counts(logits=moved_bytes * vocab))
+# Moved per logit where PyTorch sorts a vocabulary (aten/src/ATen/native/cuda/SortStable.cu, read 2026-11-22): indices
+# are written (8), fp32 keys counted (4) and moved with them in four passes of a radix sort (96) and one by sequence
+# (24), and the sorted put in place (24). What is then done to them is left out: it stays near.
+SORTED_BYTES = 156.0
+
+
+def sorting(vocab: int) -> Op:
+    """Return the sampler's sort of the vocabulary, all of which every device has: `SORTED_BYTES` per logit."""
+    return Op(name="sampling", rate="stream", activation_bytes=Counts(logits=SORTED_BYTES * vocab))
 
 
 def recurrence(layout: Layout, *, state_bytes: float, flops_per_update: float, flops_per_prompt_token: float) -> Ops:

@@ -57,8 +57,8 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
         draft_tokens=deployment.draft_tokens,
         expected_acceptance=deployment.expected_acceptance,
         graph_tokens=deployment.graph_tokens,
-        stream_s=float(engine.overheads.stream_s),
-        turnaround_s=float(engine.overheads.answer_s(requests.prompt_tokens.mean() if requests else 0.0)),
+        stream_s=deployment.stream_s,
+        turnaround_s=float(deployment.request_s(requests.prompt_tokens.mean() if requests else 0.0)),
     )
     if requests is not None:
         refuse_endless(found, requests, str(deployment))

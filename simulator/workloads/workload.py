@@ -1,7 +1,7 @@
 """What users send: arrivals and lengths together, the requests that they make, presets fitted to published traces."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from simulator.workloads.traces import Trace
 
 KIND = "workloads"
+Sampling = Literal["shuffle", "random"]
 MAX_REQUESTS = 100_000_000
 COLUMNS = {
     "arrival_s": np.float64,
@@ -79,6 +80,32 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatedPrompts:
+    """A load generator that draws `entries` prompts once and repeats them, as AIPerf does.
+
+    `sampling`, its --dataset-sampling-strategy: "shuffle" asks all of them, in another order each time, before one
+    comes again; "random" draws each request's. `warmup_requests` with these prompts are sent, and waited for, before
+    the run (--warmup-request-count): their prompts lie in the prefix cache when it begins.
+    """
+
+    entries: int
+    sampling: Sampling = "shuffle"
+    warmup_requests: int = 0
+
+    def __post_init__(self) -> None:
+        if self.entries < 1 or self.warmup_requests < 0:
+            given = f"{self.entries} prompts to repeat, {self.warmup_requests} requests to warm up"
+            raise WorkloadError(given, "there is at least one prompt, and no fewer than no request", "Correct them")
+
+    def asked(self, request_count: int, seed: int) -> tuple[IntArray, IntArray]:
+        """Return which prompt each request asks, int64[request_count], and each that warms the engine up."""
+        rng, count = np.random.default_rng(seed), self.warmup_requests + request_count
+        in_turn = [rng.permutation(self.entries) for _ in range(-(-count // self.entries))]
+        drawn = rng.integers(self.entries, size=count) if self.sampling == "random" else np.concatenate(in_turn)
+        return drawn[self.warmup_requests : count], drawn[: self.warmup_requests]
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """Arrivals, lengths, how many and one seed: everything about the users, as one value.
 
@@ -97,6 +124,7 @@ class Workload:
     seed: int = 0
     name: str = ""
     prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))  # of at least as many requests, or of none
+    repeated: RepeatedPrompts | None = None  # None: each request has a prompt of its own
 
     def __post_init__(self) -> None:
         if not isinstance(self.request_count, int) or not 1 <= self.request_count <= MAX_REQUESTS:

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.cost.capacity import Scenario, capacity
+from simulator.cost.capacity import capacity
+from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import deploy
 from simulator.profile import Figure, Source
 from simulator.reports.intervals import (
