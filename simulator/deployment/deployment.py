@@ -187,6 +187,11 @@ class Deployment:
         """Seconds that the front end takes for each token that it streams; none where clients wait for the end."""
         return 0.0 if self.light or not self.settings.stream else float(self.engine.overheads.stream_s)
 
+    @property
+    def first_call_s(self) -> float:
+        """Seconds that the first call of a batch takes longer."""
+        return 0.0 if self.light else self.settings.first_call_s
+
     def request_s(self, prompt_tokens: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return the seconds of requests outside the steps, by the lengths of their prompts: HTTP, tokenisation."""
         return self.engine.overheads.answer_s(prompt_tokens) * (not self.light)

@@ -104,7 +104,7 @@ class Estimate:
     @cached_property
     def models(self) -> tuple[StepModel, StepModel]:
         """What is expected of a step, and its speed of light."""
-        return self.deployment.step_model(), self.deployment.step_model(light=True)
+        return self.deployment.step_model(light=self.deployment.light), self.deployment.step_model(light=True)
 
     @cached_property
     def prefill(self) -> Phase:
@@ -152,7 +152,7 @@ class Estimate:
         """What is predicted."""
         outside_s = float(self.deployment.request_s(self.batch.prompt_tokens))
         found = self._latency(self.models[0], self.prefill_s + outside_s)
-        return found._replace(e2el_s=found.e2el_s + self.deployment.settings.first_call_s)
+        return found._replace(e2el_s=found.e2el_s + self.deployment.first_call_s)
 
     @cached_property
     def prefill_s(self) -> float:
@@ -193,8 +193,10 @@ class Estimate:
         return None if without is None else without / self.expected.tpot_s
 
     @property
-    def cache_share(self) -> float:
-        """Share of the cache that the batch holds at its end."""
+    def cache_share(self) -> float | None:
+        """Share of the cache that the batch holds at its end; None where the memory plan leaves no cache."""
+        if not self.plan.num_blocks:
+            return None
         return self.batch.size * self.plan.blocks(self.batch.cached_tokens) / self.plan.num_blocks
 
 

@@ -12,9 +12,14 @@ PREDICTED = {  # what is predicted here, and the metric of measurements whose er
 }
 
 
-def batch_row(found: Estimate, level: float = 0.8, replicas: int = 1) -> Row:
-    """Return the figures of a batch and the intervals beside them; throughputs are of all alike replicas."""
+def batch_row(found: Estimate, level: float | None = 0.8, replicas: int = 1) -> Row:
+    """Return the figures of a batch, and the intervals that a share `level` of measurements keeps; None for none.
+
+    Throughputs are of all alike replicas.
+    """
     row, regime = _figures(found, replicas), "single" if found.batch.size == 1 else "fixed_batch"
+    if level is None:
+        return row
     return {**row, **intervals(Bracket(found.deployment, regime, level, row), PREDICTED)}
 
 

@@ -50,6 +50,12 @@ class DeploymentQuestion:
     kv_offloading_size: float = 0.0
     host: str = ""
 
+    def deployment(self) -> Deployment:
+        """Return the only deployment that is asked about; InfercastError for a list, and for one that cannot be."""
+        if len(choices := self.choices()) != 1:
+            raise InfercastError(f"{len(choices)} deployments", "one is asked about here", "Give no comma lists")
+        return choices[0]()
+
     def deployments(self) -> list[Deployment]:
         """Return every combination, in the order of the lists; InfercastError for the first that cannot be."""
         return [each() for each in self.choices()]

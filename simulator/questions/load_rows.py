@@ -14,22 +14,35 @@ from simulator.reports.report import Report
 METRICS = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2e_latency_ms"}
 THROUGHPUTS = {
     **{"output_throughput": "throughput_out_tok_s", "total_token_throughput": "throughput_total_tok_s"},
-    "request_throughput": "req_s",
+    **{"request_throughput": "req_s", "input_throughput": "throughput_in_tok_s"},
 }
 STATS = ("mean", *QUANTILES)
-PREDICTED = {f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for stat in STATS}
+PREDICTED = {f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for stat in STATS} | {
+    "tokens_per_s_user": "1/tpot_ms"
+}
 
 
-def load_row(scenario: Scenario, report: Report, level: float = 0.8) -> Row:
-    """Return the figures of one run and the intervals beside them, those that a share `level` of measurements keeps."""
-    row: Row = report.as_vllm()
+def load_row(scenario: Scenario, report: Report, level: float | None = 0.8) -> Row:
+    """Return the figures of one run, and the intervals that a share `level` of measurements keeps; None for none."""
+    row = _figures(report)
+    if level is None:
+        return row
     regime = regime_of(scenario.workload.arrivals.concurrency, len(report.run.requests))
 
     def again(step_factor: float) -> Row:
-        return scenario.again(report, step_factor).as_vllm()
+        return _figures(scenario.again(report, step_factor))
 
     of = Bracket(scenario.deployment, "limited" if report.is_limited else regime, level, row, again)
     return {**row, **intervals(of, PREDICTED), **throughput_intervals(of, report)}
+
+
+def _figures(report: Report) -> Row:
+    row = report.as_vllm()
+    tpot_ms, in_all = row["mean_tpot_ms"], row["total_token_throughput"]
+    return row | {
+        "input_throughput": in_all - row["output_throughput"],
+        "tokens_per_s_user": 1e3 / tpot_ms if tpot_ms else None,
+    }
 
 
 def throughput_intervals(of: Bracket[Row], report: Report) -> Row:

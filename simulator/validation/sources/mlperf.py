@@ -21,7 +21,7 @@ from simulator.models.operations import Layout
 from simulator.validation.measurements import Setup
 from simulator.validation.sources.recipe import Degrees, Limits, Load, Recipe
 from simulator.workloads.arrivals import Arrivals, OpenLoop, Released
-from simulator.workloads.lengths import Distribution, Fixed, Independent, LogNormal, Quantiles
+from simulator.workloads.lengths import Distribution, Fixed, LogNormal, Quantiles
 
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 1.0)
 SPREAD = 0.8  # guess: the coefficient of variation of outputs; Mixtral's is 0.9, GPT-4's on OpenOrca 0.9
@@ -293,7 +293,7 @@ class Mlperf(Recipe):
         if data is None or self.setup.input_tokens:
             return None
         output = self.setup.output_tokens or data.output_tokens
-        return Load(Independent(data.prompts, data.outputs_of(output)), output)
+        return Load(data.prompts, data.outputs_of(output), output)
 
     @property
     def has_data_set(self) -> bool:

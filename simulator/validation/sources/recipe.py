@@ -12,7 +12,7 @@ from simulator.models.number_formats import number_format
 from simulator.models.operations import Layout
 from simulator.validation.measurements import Setup
 from simulator.workloads.arrivals import Arrivals, OpenLoop
-from simulator.workloads.lengths import Lengths
+from simulator.workloads.lengths import Distribution
 
 SYNTHETIC = "", "random", "random-ids"  # data sets of which each request has the stated lengths
 POOLING = "vllm bench serve", "sglang.bench_serving"  # vllm/benchmarks/serve.py and what SGLang made of it
@@ -38,7 +38,8 @@ class Degrees(NamedTuple):
 class Load(NamedTuple):
     """The lengths of requests, and the mean tokens that they generate."""
 
-    lengths: Lengths
+    prompt: Distribution
+    output: Distribution
     output_tokens: float
 
 
@@ -155,6 +156,21 @@ class Recipe:
     def load(self) -> Load | None:
         """Return the lengths that the source fixes or that its load generator draws; None for those of the row."""
         return None
+
+    @property
+    def client(self) -> str:
+        """Whose meaning `random_range_ratio` has."""
+        return "vllm"
+
+    @property
+    def random_range_ratio(self) -> float:
+        """How far its load generator spreads both lengths; 0 for not at all."""
+        return 0.0
+
+    @property
+    def mean_of_nominal(self) -> float:
+        """The mean length over the stated one."""
+        return 1.0
 
     @property
     def has_data_set(self) -> bool:
