@@ -96,8 +96,8 @@ def _ruled(text: str, fit: Fit, shares: Rule) -> str:
         held = next((each for each in known if set(families) & set(each["families"])), {})
         rule = {**held, "families": families} if families else {}
         rules = [rule, *rules] if families else [*rules, rule]
-    seen = (fit.curves.placed[fit.curves.rows[at].id] for at in fit.seen)
-    rule["fitted_on"] = sorted({placed.deployment.hardware.family for placed in seen})
+    seen = (fit.curves.asked[fit.curves.rows[at].id] for at in fit.seen)
+    rule["fitted_on"] = sorted({asked.deployment.hardware.family for asked in seen})
     rule |= shares
     lines = ["kernels:"]
     for each in rules:

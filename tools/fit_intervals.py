@@ -15,7 +15,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -24,8 +24,7 @@ import numpy as np
 
 from simulator.reports.intervals import LEVELS, STEPS, Basis, Group, Quantiles, Residual, bounds, is_simulated, table
 from simulator.validation.measurements import Measurement, Setup, read_measurements
-from simulator.validation.prediction import Outcome, outcome, with_steps
-from simulator.validation.setups import place
+from simulator.validation.prediction import Answer, ask
 from tools.fitting import EXCLUDED
 
 ROOT = Path(__file__).parents[1]
@@ -97,14 +96,15 @@ class Tables:
 
 def _bent(row: Measurement, throughput: tuple[float, float]) -> list[float]:
     """Return the factors on a prediction that the shortest and the longest steps make, by throughput's interval."""
-    outcomes = [_outcome(row.setup, 1 / each) for each in (1.0, *throughput)]
-    value, *others = (each.value(row.metric, row.stat) for each in outcomes)
+    answers = [_answer(row.setup, 1 / each) for each in (1.0, *throughput)]
+    value, *others = (each.value(row.metric, row.stat) for each in answers)
     return [each / value for each in others]
 
 
 @cache
-def _outcome(setup: Setup, factor: float) -> Outcome:
-    return outcome(place(setup)) if factor == 1 else with_steps(_outcome(setup, 1.0), factor)
+def _answer(setup: Setup, factor: float) -> Answer:
+    asked = ask(setup)
+    return asked.on(replace(asked.deployment, step_factor=factor)).answer()
 
 
 def mean_coverage(shares: dict[str, list[float]], basis: str) -> float:

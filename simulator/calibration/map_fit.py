@@ -19,8 +19,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.profile import Figure, Source, find, names
 from simulator.roofline.roofline import Rates
 from simulator.validation.measurements import Measurement, Setup
-from simulator.validation.prediction import Outcome, outcome
-from simulator.validation.setups import Placed
+from simulator.validation.prediction import Answer, Asked
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -79,7 +78,7 @@ class Problem:
     """The rows of a fit, and what a vector of parameters predicts for them."""
 
     rows: list[Measurement]
-    placed: dict[Setup, Placed]
+    asked: dict[Setup, Asked]
     engine: Engine
     hardware: Hardware
     left_out: dict[str, int]
@@ -87,7 +86,7 @@ class Problem:
     @cached_property
     def peaks(self) -> Mapping[str, float]:
         """The shares at which the device's own peaks are reached."""
-        reached = [_reached(at.deployment) for at in self.placed.values()]
+        reached = [_reached(at.deployment) for at in self.asked.values()]
         return {name: 1 / min(each[name] for each in reached) for name in SHARES}
 
     @cached_property
@@ -123,12 +122,12 @@ class Problem:
     def logs(self, moved: Floats, chosen: Indices) -> Floats:
         """Return the logarithms of what is predicted for some rows."""
         engine = adjusted(self.engine, self.hardware, self.values(moved), UNITY.source)
-        known: dict[Setup, Outcome] = {}
+        known: dict[Setup, Answer] = {}
         found = []
         for row in (self.rows[index] for index in chosen):
             if row.setup not in known:
-                at = self.placed[row.setup]
-                known[row.setup] = outcome(at._replace(deployment=replace(at.deployment, engine=engine)))
+                at = self.asked[row.setup]
+                known[row.setup] = at.on(replace(at.deployment, engine=engine)).answer()
             found.append(math.log(known[row.setup].value(row.metric, row.stat)))
         return np.array(found)
 

@@ -1,7 +1,7 @@
 """A user's own few measurements -> a preset of the engine for the user's own folder, and how far it still is off.
 
 Six physical parameters move from the shipped values: what the engine's kernels reach of the device, and host times
-(posterior.py). What is reported was held back: the error of setups that a fit has not seen.
+(map_fit.py). What is reported was held back: the error of setups that a fit has not seen.
 """
 
 import math
@@ -20,8 +20,7 @@ from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware
 from simulator.profile import Figure, Source, find, read_yaml
 from simulator.validation.measurements import Measurement, Setup
-from simulator.validation.prediction import Outcome, outcome
-from simulator.validation.setups import Placed, place
+from simulator.validation.prediction import Answer, Asked, ask
 
 FOLDS, LEAST = 5, 3  # parts that are held back in turn; setups below which nothing could be
 GAIN = 0.005  # of the measured value
@@ -86,7 +85,7 @@ def calibrated(
     Raises InfercastError where the rows are of several engines, or of too few setups to hold some back.
     """
     problem = _chosen(rows, hardware, engine)
-    setups = list(problem.placed)
+    setups = list(problem.asked)
     parts = min(FOLDS, len(setups))
     slopes, after = problem.slopes(), np.empty(len(problem.rows))
     for part in range(parts):
@@ -117,36 +116,36 @@ def _source(rows: Sequence[Measurement], setups: int) -> Source:
 def _chosen(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> Problem:
     """Keep the rows that are of the device and the engine and can be predicted."""
     kept: list[Measurement] = []
-    placed: dict[Setup, Placed] = {}
-    known: dict[Setup, Outcome] = {}
+    asked: dict[Setup, Asked] = {}
+    known: dict[Setup, Answer] = {}
     left_out: Counter[str] = Counter()
     for row in rows:
         try:
             if row.setup not in known:
-                at = _placed(row.setup, hardware, engine)
-                known[row.setup], placed[row.setup] = outcome(at), at
+                at = _asked(row.setup, hardware, engine)
+                known[row.setup], asked[row.setup] = at.answer(), at
             if not math.isfinite(known[row.setup].value(row.metric, row.stat)):
                 raise NotModelledError(row.metric, "it is not defined for this load", "Leave the row out")
         except InfercastError as error:
             left_out[str(error)] += 1
             continue
         kept.append(row)
-    placed = {setup: placed[setup] for setup in dict.fromkeys(row.setup for row in kept)}
-    presets = {at.deployment.engine.id: at.deployment.engine for at in placed.values()}
+    asked = {setup: asked[setup] for setup in dict.fromkeys(row.setup for row in kept)}
+    presets = {at.deployment.engine.id: at.deployment.engine for at in asked.values()}
     if len(presets) > 1:
         raise NotModelledError(
             f"rows of {', '.join(presets)}", "one preset is calibrated at a time", "Give --engine NAME"
         )
-    if len(placed) < LEAST:
+    if len(asked) < LEAST:
         why = f"; left out: {next(iter(left_out))}" if left_out else ""
         because = f"{LEAST} are needed, so that each can be held back from a fit to others{why}"
-        given = f"{len(placed)} setup{'' if len(placed) == 1 else 's'} on {hardware.id}"
+        given = f"{len(asked)} setup{'' if len(asked) == 1 else 's'} on {hardware.id}"
         raise NotModelledError(given, because, "Measure other lengths or loads too")
-    return Problem(kept, placed, next(iter(presets.values())), hardware, dict(left_out))
+    return Problem(kept, asked, next(iter(presets.values())), hardware, dict(left_out))
 
 
-def _placed(setup: Setup, hardware: Hardware, engine: str) -> Placed:
-    at = place(setup)
+def _asked(setup: Setup, hardware: Hardware, engine: str) -> Asked:
+    at = ask(setup)
     deployment = at.deployment
     if deployment.hardware.id != hardware.id:
         raise NotModelledError(setup.hardware, f"it is not {hardware.id}", "Calibrate it on its own")
