@@ -25,6 +25,7 @@ from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
 from simulator.questions.row_intervals import ENDS, intervals, regime_of
 from simulator.reports.intervals import Bracket
 from simulator.reports.report import GROWING
+from simulator.simulation.sent import sent
 from simulator.units import lasting, scaled
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.workload import Requests, Workload
@@ -79,7 +80,7 @@ def command(
     def case(choice: Choice, rate: float | None, load: Workload) -> Found:
         deployment = choice()
         service = copies.service(deployment)
-        workload, requests, clients = behaviour.asked(load)
+        workload, requests, clients = behaviour.asked(sent(load, deployment))
         with progress_bar(str(deployment)) as progress:
             return Found(workload, rate, requests, service.report(requests, clients, slo, progress))
 

@@ -16,6 +16,7 @@ from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_p
 from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
 from simulator.questions.words import split
 from simulator.validation.benchfiles import read_results
+from simulator.validation.commands import commands
 from simulator.validation.prediction import Prediction, predict
 from simulator.validation.scores import KEYS, Score, as_json, beating_light, by, not_covered, scored
 
@@ -34,6 +35,7 @@ def command(
         bool, typer.Option("--light", help="List rows that beat the speed of light; takes longer.")
     ] = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Predicted over measured.")] = None,
+    shown: Annotated[bool, typer.Option("--commands", help="Print the command that asks each row, and stop.")] = False,
     profiles: Profiles = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -46,7 +48,11 @@ def command(
     """
     use_profiles(profiles)
     wanted = split(grades, "--grades")
-    predictions = predict(read_results(file, stated.value()), light=light, level=interval)
+    rows = read_results(file, stated.value())
+    if shown:
+        sys.stdout.writelines(f"{line}\n" for line in commands(rows))
+        return
+    predictions = predict(rows, light=light, level=interval)
     if plot is not None:
         from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
         from simulator.validation.scatter import scatter  # noqa: PLC0415

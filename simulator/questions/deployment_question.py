@@ -1,22 +1,24 @@
 """Which deployments are asked about: names of profiles, degrees, formats and settings, as words."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 from simulator.deployment.deployment import Deployment, Settings, default_layout, deployment_of
 from simulator.deployment.offload import Offload
 from simulator.deployment.setting_names import configure
 from simulator.deployment.speculation import Speculation
-from simulator.engines.engine import load_engine
+from simulator.engines.engine import Engine, load_engine
 from simulator.errors import InfercastError
-from simulator.hardware.hardware import load_hardware
-from simulator.models.model import load_model
+from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.model import Model, load_model
 from simulator.questions.words import probability, split, whole
 from simulator.units import GIB
 
+ProfileT = TypeVar("ProfileT", Model, Hardware, Engine)
 Choice = Callable[[], Deployment]  # makes one deployment of a sweep, or raises
 
 
@@ -63,9 +65,9 @@ class DeploymentQuestion:
     def choices(self) -> list[Choice]:
         """Return every combination, so that a sweep can go on without those that cannot be."""
         lists = (
-            [load_model(each) for each in split(self.model, "--model")],
-            [load_hardware(each) for each in split(self.hardware, "--hardware")],
-            [load_engine(each) for each in split(self.engine, "--engine")],
+            [_loaded(load_model, each) for each in split(self.model, "--model")],
+            [_loaded(load_hardware, each) for each in split(self.hardware, "--hardware")],
+            [_loaded(load_engine, each) for each in split(self.engine, "--engine")],
             whole(self.tp, "--tp"),
             split(self.weight_dtype, "--weight-dtype") if self.weight_dtype else [""],
             split(self.cache_dtype, "--cache-dtype") if self.cache_dtype else [""],
@@ -110,3 +112,14 @@ class DeploymentQuestion:
             probability(each, "--acceptance-rate") for each in split(self.acceptance_rate, "--acceptance-rate")
         )
         return Speculation(self.speculative_model, self.num_speculative_tokens or 1, rates)
+
+
+def _loaded(load: Callable[[str], ProfileT], name: str) -> ProfileT:
+    """Read a profile; a shipped one once for all questions: thousands of measurements share a few."""
+    is_own = name.endswith((".yaml", ".yml")) or bool(os.environ.get("INFERCAST_PROFILES"))
+    return load(name) if is_own else _shipped(load, name)
+
+
+@cache
+def _shipped(load: Callable[[str], Any], name: str) -> Any:
+    return load(name)

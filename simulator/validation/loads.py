@@ -16,7 +16,7 @@ from simulator.validation.measurements import UNIFORM
 from simulator.validation.setups import Placed
 from simulator.validation.sources.mlperf import SPREAD
 from simulator.workloads.arrivals import Arrivals, OpenLoop, Released
-from simulator.workloads.lengths import Fixed, LogNormal, Uniform
+from simulator.workloads.lengths import Distribution, Ended, Fixed, LogNormal, Quantiles, Uniform
 
 SPREADS = SPREAD, SPREAD  # guess: of prompts and outputs of data sets of which only means are known
 SHAREGPT_SPREADS = 0.62, 0.15  # in the 300 requests of LLMServingSim's replays
@@ -97,9 +97,10 @@ def _queued(placed: Placed, sizes: BatchWords) -> LoadQuestion:
 def _load(placed: Placed) -> LoadQuestion:
     setup, recipe = placed.setup, placed.recipe
     prompt, output, mean_output = _lengths(placed)
+    longest = _longest(prompt) + _longest(output)
     users = WorkloadQuestion(
-        input_len=prompt,
-        output_len=output,
+        input_len=in_words(prompt),
+        output_len=in_words(output),
         random_range_ratio=recipe.random_range_ratio,
         client=recipe.client,
         num_dataset_entries=recipe.distinct_prompts,
@@ -110,27 +111,41 @@ def _load(placed: Placed) -> LoadQuestion:
     limits_s = recipe.latency_limits_s
     accepted = SloQuestion(f"ttft:{limits_s[0]:g}s,tpot:{limits_s[1]:g}s", 0.99) if limits_s else SloQuestion()
     whole = setup.regime == "open_loop" and bool(recipe.request_count) and not limits_s
-    run = RunQuestion(placed.replicas, whole_run=whole, within_slo=bool(limits_s), assume_fits=True)
+    too_long = longest > memory_plan(placed.deployment).context_tokens
+    run = RunQuestion(placed.replicas, whole, bool(limits_s), assume_fits=too_long)
     return LoadQuestion(placed.question, users, accepted, run)
 
 
-def _lengths(placed: Placed) -> tuple[str, str, float]:
-    """Return prompts and outputs as words, and the mean output."""
+def _lengths(placed: Placed) -> tuple[Distribution, Distribution, float]:
+    """Return prompts and outputs, and the mean output."""
     setup, recipe = placed.setup, placed.recipe
     if known := recipe.load():
-        return in_words(known.prompt), in_words(known.output), known.output_tokens
+        return known.prompt, known.output, known.output_tokens
     prompt, output = setup.input_tokens, setup.output_tokens
     if not prompt or not output:
         raise NotModelledError("lengths", "the source does not state them", "State input_len and output_len")
     if setup.length_spread == UNIFORM:
-        return in_words(_uniform(prompt)), in_words(_uniform(output)), output
+        return _uniform(prompt), _uniform(output), output
     if recipe.has_data_set:
         recorded = setup.dataset == "sharegpt"
         longest, spreads = LONGEST * round(max(prompt, output)), SHAREGPT_SPREADS if recorded else SPREADS
         prompts, outputs = (LogNormal(*each, longest) for each in zip((prompt, output), spreads, strict=True))
         asked = not recorded and _is_asked(output)
-        return in_words(prompts), in_words(Fixed(round(output)) if asked else outputs), output
-    return str(max(1, round(prompt))), str(max(1, round(output))), output * recipe.mean_of_nominal
+        return prompts, Fixed(round(output)) if asked else outputs, output
+    return Fixed(max(1, round(prompt))), Fixed(max(1, round(output))), output * recipe.mean_of_nominal
+
+
+def _longest(lengths: Distribution) -> int:
+    match lengths:
+        case Fixed():
+            return lengths.tokens
+        case Uniform():
+            return lengths.high_tokens
+        case Quantiles():
+            return lengths.tokens[-1]
+        case LogNormal() | Ended():
+            return lengths.max_tokens
+    raise TypeError(f"{lengths!r} has no longest length")
 
 
 def _uniform(mean: float) -> Uniform:

@@ -16,6 +16,7 @@ from simulator.validation.setups import Placed, place
 
 Row = Mapping[str, Any]
 NO_INTERVALS = None
+FIRST_TOKENS = ("ttft_ms", "prefill_ms")
 BATCH_KEYS = {  # in SI, and times what they are in the unit of the metric
     **{"ttft_ms": ("ttft_s", 1e3), "prefill_ms": ("ttft_s", 1e3), "tpot_ms": ("tpot_s", 1e3)},
     **{"itl_ms": ("tpot_s", 1e3), "e2e_latency_ms": ("e2el_s", 1e3), "req_s": ("requests_per_s", 1.0)},
@@ -42,6 +43,22 @@ class Asked:
     def on(self, deployment: Deployment) -> "Asked":
         """Return the same question about another deployment: other kernels, other steps."""
         return replace(self, deployment=deployment)
+
+    def question_about(self, metric: str) -> Question:
+        """Return the question whose answer has a metric: a first token may have been measured with its prompt alone."""
+        if metric in FIRST_TOKENS and isinstance(self.question, BatchQuestion):
+            return of_one_user(self.question, self.placed)
+        return self.question
+
+    def key_of(self, metric: str, stat: str) -> tuple[str, float]:
+        """Return the key of a metric in the answer's row, and what turns its value into the metric's unit."""
+        if isinstance(self.question, BatchQuestion):
+            return BATCH_KEYS[metric]
+        if metric == "itl_ms":
+            pooled = "pooled" in stat or self.placed.recipe.pools_gaps
+            return f"{_statistic(stat)}_{'itl' if pooled else 'tpot'}_ms", 1.0
+        key = LOAD_KEYS[metric]
+        return (f"{_statistic(stat)}_{key}" if key.endswith("_ms") else key), 1.0
 
     def answer(self, level: float | None = NO_INTERVALS) -> "Answer":
         """Return the answer, with the intervals that a share `level` of measurements keeps; InfercastError for none."""
@@ -73,12 +90,12 @@ class Answer:
 
     def value(self, metric: str, stat: str = "mean") -> float:
         """Return a metric in its own unit; NotModelledError where the answer has none."""
-        key, scale = self._key(metric, stat)
+        key, scale = self.asked.key_of(metric, stat)
         return scale * self._known(self._rows(metric), key, metric)
 
     def interval(self, metric: str, stat: str = "mean") -> tuple[float | None, float | None]:
         """Return both ends of a metric's interval in its own unit; None for an end that it does not have."""
-        key, scale = self._key(metric, stat)
+        key, scale = self.asked.key_of(metric, stat)
         row = self._rows(metric)
         low, high = row.get(f"{key}_low"), row.get(f"{key}_high")
         return None if low is None else scale * low, None if high is None else scale * high
@@ -97,25 +114,15 @@ class Answer:
         return float(value)
 
     def _rows(self, metric: str) -> Row:
-        return self._alone if metric in ("ttft_ms", "prefill_ms") else self.row
+        return self._alone if metric in FIRST_TOKENS else self.row
 
     @cached_property
     def _alone(self) -> Row:
         """The row of a prompt that is computed alone, where the source measured its first token so."""
-        question = self.asked.question
-        if not isinstance(question, BatchQuestion) or not self.asked.placed.setup.prefill_batch:
+        question = self.asked.question_about(FIRST_TOKENS[0])
+        if question == self.asked.question or not isinstance(question, BatchQuestion):
             return self.row
-        level = self.row.get("interval")
-        return _batch(of_one_user(question, self.asked.placed), self.asked.deployment, level)
-
-    def _key(self, metric: str, stat: str) -> tuple[str, float]:
-        if isinstance(self.asked.question, BatchQuestion):
-            return BATCH_KEYS[metric]
-        if metric == "itl_ms":
-            pooled = "pooled" in stat or self.asked.placed.recipe.pools_gaps
-            return f"{_statistic(stat)}_{'itl' if pooled else 'tpot'}_ms", 1.0
-        key = LOAD_KEYS[metric]
-        return (f"{_statistic(stat)}_{key}" if key.endswith("_ms") else key), 1.0
+        return _batch(question, self.asked.deployment, self.row.get("interval"))
 
 
 def _statistic(stat: str) -> str:

@@ -34,11 +34,9 @@ class ConsumerCards(Recipe):
         (vllm/v1/sample/ops/topk_topp_sampler.py), and takes both from the checkpoint's generation_config.json where
         the client, as AIPerf, sends none. gpt-oss's has none (recalled).
         """
-        return {
-            "adapters": self.setup.engine_setting("enable-lora") == "true",
-            "max_loras": 3,
-            "sorted_sampling": "gpt-oss" not in self.model.id,
-        }
+        lora = self.setup.engine_setting("enable-lora") == "true"
+        adapters = {"adapters": True, "max_loras": 3} if lora else {}
+        return {**adapters, **({"sorted_sampling": True} if "gpt-oss" not in self.model.id else {})}
 
     def limits(self, layout: Layout) -> Limits:
         """Return max_num_seqs, the requests in flight."""
