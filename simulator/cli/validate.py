@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ from simulator.questions.words import split
 from simulator.validation.benchfiles import read_results
 from simulator.validation.commands import commands
 from simulator.validation.prediction import Prediction, predict
-from simulator.validation.scores import KEYS, Score, as_json, beating_light, by, not_covered, scored
+from simulator.validation.scores import KEYS, Score, as_json, as_row, beating_light, by, not_covered, scored
 
 SHOWN = 12  # rows of the longer tables
 FEW = 100  # measurements that are shown one by one: a sweep of GuideLLM has some eighty
@@ -66,24 +66,20 @@ def command(
         emit(_result(predictions, wanted, every), form)
 
 
-CSV_COLUMNS = (
-    *("id", "source", "hardware", "model", "engine", "regime", "metric", "stat", "quality"),
-    *("measured", "predicted", "low", "high", "light", "error", "reason"),
-)
-
-
 def _csv(predictions: Sequence[Prediction]) -> str:
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for each in predictions:
-        row, setup = each.measurement, each.measurement.setup
-        named = [row.id, setup.source, setup.hardware, setup.model, setup.engine, setup.regime or ""]
-        measured = None if setup.flaw else row.value
-        figures = [measured, each.value, each.low, each.high, each.light, None if each.value is None else each.error]
-        shown = ["" if value is None else f"{value:.6g}" for value in figures]
-        writer.writerow([*named, row.metric, row.stat, row.quality, *shown, each.reason])
+    rows = [as_row(each) for each in predictions]
+    writer = csv.DictWriter(buffer, rows[0].keys(), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: _cell(value) for key, value in row.items()})
     return buffer.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 SCORES = (

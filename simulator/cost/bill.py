@@ -48,7 +48,7 @@ def bill(report: Report, rate_per_s: float, usd_per_hour: float, copies: int = 1
 def usd_per_million(usd_per_hour: float, tokens_per_s: float) -> float:
     """Return the price of a million tokens at a price per hour.
 
-    A100 at 1.19 $/h with 4,000 tokens/s (../shared/claims.md, row 23): 8 cents per million.
+    An A100 at 1.19 $/h with 4,000 tokens/s: 8 cents per million.
 
     >>> round(usd_per_million(1.19, 4000), 3)
     0.083

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from simulator.reports.report import Report
 from simulator.roofline.roofline import mostly_bound
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, RecordedArrivals
 from simulator.workloads.workload import Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SEARCH_STEPS = 10  # halvings of the rate: 0.1 % of the saturated rate
 PROBE_REQUESTS = 2_000  # at least, and ten times what runs at once
@@ -162,7 +166,37 @@ def answer(scenario: Scenario, rate_per_s: float) -> Answer:
     return Answer(scenario, rate_per_s, found, copies, scenario.report(scenario.workload.at_rate(rate_per_s / copies)))
 
 
-def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> tuple[list[Answer], list[InfercastError]]:
+class Comparison(NamedTuple):
+    """Answers, the cheapest at the asked load first, and the reasons of what cannot be."""
+
+    answers: list[Answer]
+    refused: list[InfercastError]
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row for each answer, in their order: what runs, how many replicas, its capacity and its bills."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        return pd.DataFrame([_row(each) for each in self.answers])
+
+
+def _row(found: Answer) -> dict[str, object]:
+    deployment, full = found.scenario.deployment, found.at_capacity
+    return {
+        "model": deployment.model.id,
+        "hardware": deployment.hardware.id,
+        "engine": deployment.engine.id,
+        "tp": deployment.layout.tp,
+        "weight_dtype": deployment.layout.weight_dtype,
+        "replicas": found.copies,
+        "capacity_per_s": found.capacity.rate_per_s,
+        "usd_per_hour": found.at_load.usd_per_hour if found.at_load else None,
+        "usd_per_m_output": found.at_load.usd_per_million_output_tokens if found.at_load else None,
+        "usd_per_m_output_full": full.usd_per_million_output_tokens if full else None,
+        "why": found.why,
+    }
+
+
+def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> Comparison:
     """Answer each scenario; cheapest at the asked load first, those that cannot keep the SLO last.
 
     What does not fit is returned with its reason, never dropped.
@@ -173,7 +207,7 @@ def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> tuple[list[Answ
             answers.append(answer(scenario, rate_per_s))
         except InfercastError as error:
             refused.append(error)
-    return ranked(answers), refused
+    return Comparison(ranked(answers), refused)
 
 
 def ranked(answers: Iterable[Answer]) -> list[Answer]:

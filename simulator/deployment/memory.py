@@ -1,8 +1,12 @@
 """What fits: weights, workspace and cache blocks of one device, under each engine's convention."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from simulator.deployment.deployment import Deployment
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,22 @@ class MemoryPlan:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.blocks(middle) <= self.num_blocks else (low, middle - 1)
         return low
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return the parts of one device's memory: column `bytes`, indexed by part; they add up to the total."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        states = self.state_bytes * self.max_num_seqs
+        parts = {
+            "weights": self.weight_bytes,
+            "workspace": self.workspace_bytes,
+            "context": self.context_bytes,
+            "graphs": self.graph_bytes,
+            "states": states,
+            "cache": self.cache_bytes,
+            "unused": self.unused_bytes,
+        }
+        return pd.DataFrame({"bytes": parts}).rename_axis("part")
 
     def host_units(self, unit_tokens: int) -> int:
         """Return how many units of so many tokens of a prefix the host's memory holds for the device's cache."""
