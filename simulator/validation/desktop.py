@@ -1,4 +1,4 @@
-"""Runs on one's own machine: what the notes of llama.cpp's and MLX's benchmarks state of threads, kernels and files."""
+"""Runs on one's own machine: what llama.cpp's and MLX's benchmarks state of threads, kernels and files."""
 
 import re
 
@@ -8,7 +8,6 @@ from simulator.models.model import Model
 from simulator.models.number_formats import GGUF
 from simulator.validation.measurements import Setup
 
-FILE_UNITS = {"GiB": 2**30, "GB": 1e9}
 FARTHEST = 0.4  # guess: of a file's bits from the usual ones; a size farther off is that of something else
 UNQUANTISED_BITS = 12  # from here on a checkpoint holds the model's own type: quantised ones have 9 at most, others 16
 
@@ -18,7 +17,7 @@ def with_stated_threads(setup: Setup, hardware: Hardware) -> Hardware:
 
     Its bandwidth stays: a few cores draw most of it.
     """
-    threads = setup.noted(r"(\d+) threads")
+    threads = setup.threads
     if not threads or not hardware.cores or threads >= hardware.cores:
         return hardware
     peaks = {name: peak * threads / hardware.cores for name, peak in hardware.peak_flops_per_s.items()}
@@ -26,11 +25,11 @@ def with_stated_threads(setup: Setup, hardware: Hardware) -> Hardware:
 
 
 def stated_rules(setup: Setup, engine: Engine) -> dict[str, object]:
-    """Return what llama.cpp's -fa and n_ubatch state of the engine's rules: fused attention, tokens of a part."""
+    """Return what the settings state of llama.cpp's rules: fused attention, tokens of a part."""
     found: dict[str, object] = {}
-    fused, part = setup.noted(r"-fa (\d)"), setup.noted(r"n_ubatch (\d+)")
-    if fused is not None and engine.flash_attention is not None:
-        found["flash_attention"] = fused > 0
+    fused, part = setup.engine_setting("flash-attn"), setup.engine_setting("ubatch-size")
+    if fused and engine.flash_attention is not None:
+        found["flash_attention"] = fused not in ("0", "off")
     if part:
         found["micro_batch_tokens"] = int(part)
     return found
@@ -43,17 +42,20 @@ def gguf_format(weights: str, setup: Setup, model: Model) -> str:
     """
     if weights in ("mxfp4", "fp16"):
         return {"mxfp4": "mxfp4_MoE", "fp16": "gguf_f16"}[weights]
-    sizes = ((setup.noted(rf"(\d+(?:\.\d+)?) {unit}\b") or 0.0) * each for unit, each in FILE_UNITS.items())
-    size_bytes = next((size for size in sizes if size), 0.0)
-    if weights not in GGUF or not size_bytes:
+    if weights not in GGUF or not setup.weights_bytes:
         return weights
-    bits = 8 * size_bytes / model.parameters
+    bits = 8 * setup.weights_bytes / model.parameters
     return f"{weights}@{bits:.3f}" if abs(bits / GGUF[weights].bits - 1) < FARTHEST else weights
 
 
 def mlx_format(setup: Setup, model: Model) -> str:
-    """Return the format of an MLX checkpoint: the bits in its name and 32 per group of 64, else those of its size."""
-    stated = re.search(r"(?<!\d)(\d+)bit", setup.model)
-    size_bytes = 1e6 * (setup.noted(r"weights (\d+(?:\.\d+)?) MB") or 0.0)
-    bits = float(stated.group(1)) + 0.5 if stated else 8 * size_bytes / model.parameters
+    """Return the format of an MLX checkpoint: the bits that its format or its name states, else those of its size.
+
+    A group of 64 numbers, or as many as stated (`mlx-q4 g32`), has a scale and a bias of 16 bits each.
+    """
+    named = re.fullmatch(r"mlx-q(\d)(?: g(\d+))?", setup.weight_dtype) or re.search(r"(?<!\d)(\d+)bit()", setup.model)
+    if named:
+        bits = float(named.group(1)) + 32 / int(named.group(2) or 64)
+    else:
+        bits = 8 * setup.weights_bytes / model.parameters
     return f"mlx@{bits:.2f}" if 0 < bits < UNQUANTISED_BITS else model.dtype

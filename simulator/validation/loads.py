@@ -6,6 +6,7 @@ import numpy as np
 
 from simulator.engines.engine import Engine
 from simulator.errors import NotModelledError
+from simulator.validation.measurements import UNIFORM
 from simulator.validation.setups import Placed
 from simulator.validation.sources import Recipe
 from simulator.validation.sources.mlperf import SPREAD
@@ -31,8 +32,10 @@ def _lengths(recipe: Recipe, engine: Engine) -> Load:
     prompt, output = setup.input_tokens, setup.output_tokens
     if not prompt or not output:
         raise NotModelledError("lengths", "the source does not state them", "State input_len and output_len")
+    if setup.length_spread == UNIFORM:
+        return Load(Independent(_uniform(prompt), _uniform(output)), output)
     if recipe.has_data_set:
-        recorded = "ShareGPT" in setup.load
+        recorded = setup.dataset == "llmservingsim"
         longest, spreads = LONGEST * round(max(prompt, output)), SHAREGPT_SPREADS if recorded else SPREADS
         prompts, outputs = (LogNormal(*each, longest) for each in zip((prompt, output), spreads, strict=True))
         asked = not recorded and _is_asked(output)
@@ -42,6 +45,15 @@ def _lengths(recipe: Recipe, engine: Engine) -> Load:
         spread = Uniform(round(output) - drift, round(output) + drift)
         return Load(Independent(Fixed(round(prompt)), spread), output)
     return Load(Independent(Fixed(max(1, round(prompt))), Fixed(max(1, round(output)))), output)
+
+
+def _uniform(mean: float) -> Uniform:
+    """Return lengths from one token on with this mean, as load generators draw them at a range ratio of 0.
+
+    >>> _uniform(512.0)
+    Uniform(low_tokens=1, high_tokens=1023)
+    """
+    return Uniform(1, max(1, round(2 * mean) - 1))
 
 
 def _is_asked(output: float) -> bool:

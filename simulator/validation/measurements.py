@@ -1,88 +1,84 @@
 """Published measurements as a table: one row is one figure of one metric, with the setup that it was measured on.
 
-The columns are those of the measurement files (docs/measurements.md); `.csv` and `.csv.gz` are read.
+Every column is typed (docs/measurements.md); `notes` and `load` are for people. A table without the column `regime` is
+of the older schema, whose text older_notes.py turns into these columns. `.csv` and `.csv.gz` are read.
 """
 
 import csv
 import gzip
 import io
 import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from simulator.errors import ProfileError, nearest, reason
+from simulator.validation.older_notes import typed
 
 Regime = Literal["fixed_batch", "closed_loop", "open_loop", "offline", "single"]
 NEEDED = ("hardware", "model", "metric", "value")
-COLUMNS = (
-    *("id", "source", "source_date", "hardware", "hw_class", "n_gpus", "tp", "pp", "ep", "dp", "model"),
-    *("weight_dtype", "kv_dtype", "engine", "engine_version", "input_len", "output_len", "batch", "concurrency"),
-    *("request_rate", "load", "metric", "stat", "value", "quality", "notes"),
-)
 SECONDS = {"prefill_ms", "ttft_ms", "tpot_ms", "itl_ms", "e2e_latency_ms"}
 RATES = {"decode_tok_s_per_user", "throughput_out_tok_s", "throughput_total_tok_s", "throughput_in_tok_s", "req_s"}
 METRICS = SECONDS | RATES | {"pp_tok_s", "tg_tok_s"}
-NUMBERS = (
-    *("n_gpus", "tp", "pp", "ep", "dp"),
-    *("input_len", "output_len", "batch", "concurrency", "request_rate"),
-)
+UNIFORM = "uniform 0..2 x mean"
+SYNTHETIC = "", "random", "random-ids"  # data sets of which each request has the stated lengths
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What was measured: devices, model, engine and load. 0 or "" stands for what the source does not state."""
+    """What was measured: devices, model, engine, its settings and the load. 0, "" and None: the source does not say."""
 
-    source: str
-    date: str
-    hardware: str
-    hardware_class: str
-    devices: int
-    tp: int
-    pp: int
-    ep: int
-    dp: int
-    model: str
-    weight_dtype: str
-    cache_dtype: str
-    engine: str
-    engine_version: str
-    input_tokens: float
-    output_tokens: float
-    batch: int
-    concurrency: int
-    rate_per_s: float
-    load: str
-    notes: str
+    source: str = ""
+    date: str = ""
+    hardware: str = ""
+    hardware_class: str = ""
+    devices: int = 1  # of the run, all replicas together
+    tp: int = 0
+    pp: int = 0
+    ep: int = 0
+    dp: int = 0
+    replicas: int = 0  # independent engines behind a balancer
+    model: str = ""
+    weight_dtype: str = ""
+    weights_bytes: float = 0.0  # size of the file of weights
+    cache_dtype: str = ""
+    engine: str = ""
+    engine_version: str = ""
+    gpu_memory_utilization: float = 0.0
+    max_model_len: int = 0
+    max_num_seqs: int = 0
+    max_num_batched_tokens: int = 0
+    prefix_caching: str = ""  # on, off; "" is the engine's default
+    threads: int = 0
+    engine_settings: tuple[tuple[str, str], ...] = ()  # others, under the engine's own names
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
+    context_len: int = 0  # tokens in the cache before the prompt
+    starts_empty: bool = False  # input_len is stated as 0, which is not the same as not stated
+    length_spread: str = ""
+    dataset: str = ""  # whose prompts and outputs the lengths are means of; `random` for lengths drawn or set
+    regime: Regime | None = None  # how requests come
+    batch: int = 0
+    prefill_batch: int = 0  # prompts of a batch that are computed together
+    concurrency: int = 0
+    rate_per_s: float = 0.0
+    burstiness: float = 0.0  # shape of the gamma distribution of gaps; infinite where they are equal
+    num_prompts: int = 0  # requests of the run
+    client: str = ""  # load generator or benchmark
+    num_dataset_entries: int = 0  # distinct prompts that the client repeats
+    scenario: str = ""  # of MLPerf
+    not_modelled: str = ""  # what of the run is not modelled, in words: it is named and not predicted
     flaw: str = ""  # what of the row cannot be read: such a setup is listed, never predicted
 
-    @property
-    def regime(self) -> Regime | None:
-        """How requests come: None where the source does not say."""
-        load = self.load.lower()
-        if load.startswith("fixed"):
-            return "fixed_batch"
-        if load.startswith("single"):
-            return "single"
-        if load.startswith("closed") or (not load and self.concurrency):
-            return "closed_loop"
-        if load.startswith("max throughput") or "offline" in load or math.isinf(self.rate_per_s):
-            return "offline"
-        if load.startswith(("open", "mlperf")) or (not load and self.rate_per_s):
-            return "open_loop"
-        return "fixed_batch" if self.batch else None
+    def engine_setting(self, name: str) -> str:
+        """Return a setting of the engine, "" where it is not stated.
 
-    def noted(self, pattern: str) -> float | None:
-        r"""Return the number that a pattern finds in the load or the notes.
-
-        >>> Setup(*[""] * 4, 1, *[1] * 4, *[""] * 5, 1.0, 1.0, 1, 0, 0.0, "500 requests", "").noted(r"(\d+) requests")
-        500.0
+        >>> Setup(engine_settings=(("flash-attn", "1"),)).engine_setting("flash-attn")
+        '1'
         """
-        found = re.search(pattern, f"{self.load}; {self.notes}")
-        return float(found.group(1)) if found else None
+        return dict(self.engine_settings).get(name, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +129,19 @@ def _read(table: Iterator[list[str]], path: Path, stated: Mapping[str, object]) 
         row = {name: cell.strip() for name, cell in zip(columns, cells, strict=False) if cell.strip()}
         if not row:
             continue
+        whole = {**filled, **row}
+        if "regime" not in columns:
+            whole = typed(whole)
         try:
-            yield measurement_of({**filled, **row}, f"line {line}")
+            yield measurement_of(whole, f"line {line}")
         except ValueError as error:
-            words = {name: cell for name, cell in {**filled, **row}.items() if name not in NUMBERS}
+            words = {name: cell for name, cell in whole.items() if READERS.get(name) is _word}
             yield _measurement(words, f"line {line}", math.nan, f"line {line}: {error}")
 
 
 def measurement_of(row: Mapping[str, str], name: str) -> Measurement:
-    """Turn the cells of one row into a measurement, called `name` where it has no id; ValueError for a bad cell."""
-    metric, value = row.get("metric", "").strip().lower(), _number(row, "value")
+    """Turn the typed cells of one row into a measurement, called `name` without an id; ValueError for a bad cell."""
+    metric, value = row.get("metric", "").strip().lower(), _number("value", row.get("value", ""))
     if metric not in METRICS:
         raise ValueError(f"metric {metric!r} is not known. {nearest(metric, METRICS)}")
     if not 0 < value < math.inf:
@@ -151,49 +150,95 @@ def measurement_of(row: Mapping[str, str], name: str) -> Measurement:
 
 
 def _measurement(row: Mapping[str, str], name: str, value: float, flaw: str = "") -> Measurement:
-    cell = {column: row.get(column, "").strip() for column in COLUMNS}
+    cell = {column: row.get(column, "").strip() for column in (*READERS, "id", "metric", "stat", "quality")}
     metric, stat = cell["metric"].lower(), cell["stat"].lower() or "mean"
     return Measurement(cell["id"] or name, _setup(cell, flaw), metric, stat, value, cell["quality"])
 
 
 def _setup(cell: Mapping[str, str], flaw: str) -> Setup:
-    return Setup(
-        source=cell["source"],
-        date=cell["source_date"],
-        hardware=cell["hardware"],
-        hardware_class=cell["hw_class"],
-        devices=_whole(cell, "n_gpus") or max(1, _whole(cell, "tp")) * max(1, _whole(cell, "pp")),
-        tp=_whole(cell, "tp"),
-        pp=_whole(cell, "pp"),
-        ep=_whole(cell, "ep"),
-        dp=_whole(cell, "dp"),
-        model=cell["model"],
-        weight_dtype=cell["weight_dtype"].rstrip("?"),
-        cache_dtype=cell["kv_dtype"].rstrip("?"),
-        engine=cell["engine"],
-        engine_version=cell["engine_version"],
-        input_tokens=_number(cell, "input_len"),
-        output_tokens=_number(cell, "output_len"),
-        batch=_whole(cell, "batch"),
-        concurrency=_whole(cell, "concurrency"),
-        rate_per_s=_number(cell, "request_rate"),
-        load=cell["load"],
-        notes=cell["notes"],
-        flaw=flaw,
-    )
+    found = {FIELDS.get(column, column): read(column, cell[column]) for column, read in READERS.items()}
+    found["devices"] = found["devices"] or math.prod(max(1, found[each]) for each in ("tp", "pp", "replicas"))
+    found["regime"] = found["regime"] or _usual_regime(found)
+    starts_empty = bool(cell["input_len"]) and not found["input_tokens"]
+    return Setup(**found, starts_empty=starts_empty, flaw=flaw)
 
 
-def _number(cell: Mapping[str, str], name: str) -> float:
-    """Return a number from 0 on; infinity is a rate at which all requests come at once."""
-    text = cell.get(name, "")
+def _usual_regime(found: Mapping[str, Any]) -> Regime | None:
+    """Return how requests come where a row states no regime: by which of its numbers it has."""
+    if found["concurrency"]:
+        return "closed_loop"
+    if found["rate_per_s"]:
+        return "open_loop" if math.isfinite(found["rate_per_s"]) else "offline"
+    return "fixed_batch" if found["batch"] else None
+
+
+def _number(column: str, cell: str) -> float:
+    """Return a number from 0 on; infinity is a rate at which all requests come at once, or gaps that are all equal."""
     try:
-        found = float(text or 0)
+        found = float(cell or 0)
     except ValueError as error:
-        raise ValueError(f"{name} {text!r} is not a number") from error
-    if not 0 <= found < math.inf and not (name == "request_rate" and found > 0):
-        raise ValueError(f"{name} {text!r} is not a number from 0 on")
+        raise ValueError(f"{column} {cell!r} is not a number") from error
+    if not 0 <= found < math.inf and not (column in ENDLESS and found > 0):
+        raise ValueError(f"{column} {cell!r} is not a number from 0 on")
     return found
 
 
-def _whole(cell: Mapping[str, str], name: str) -> int:
-    return int(_number(cell, name))
+def _whole(column: str, cell: str) -> int:
+    return int(_number(column, cell))
+
+
+def _word(_column: str, cell: str) -> str:
+    return cell
+
+
+def _format(_column: str, cell: str) -> str:
+    return cell.rstrip("?")
+
+
+def _choice(column: str, cell: str) -> str | None:
+    """Return one of the words that a column has; none for an empty cell."""
+    if cell and cell not in CHOICES[column]:
+        raise ValueError(f"{column} {cell!r} is not known. {nearest(cell, CHOICES[column])}")
+    return cell or (None if column == "regime" else "")
+
+
+def _settings(column: str, cell: str) -> tuple[tuple[str, str], ...]:
+    """Return `name=value;name=value` in the order of the names.
+
+    >>> _settings("engine_settings", "ubatch-size=512; flash-attn=1")
+    (('flash-attn', '1'), ('ubatch-size', '512'))
+    """
+    pairs = [each.partition("=")[::2] for each in cell.split(";") if each.strip()]
+    if not all(name.strip() and value.strip() for name, value in pairs):
+        raise ValueError(f"{column} {cell!r} is not name=value;name=value")
+    return tuple(sorted((name.strip(), value.strip()) for name, value in pairs))
+
+
+ENDLESS = ("request_rate", "burstiness")
+CHOICES = {
+    "regime": get_args(Regime),
+    "scenario": ("Server", "Interactive", "Offline"),
+    "length_spread": ("fixed", UNIFORM),
+    "prefix_caching": ("on", "off"),
+}
+WORDS = (
+    *("source", "source_date", "hardware", "hw_class", "model", "engine", "engine_version"),
+    *("dataset", "client", "not_modelled"),
+)
+COUNTS = (
+    *("n_gpus", "tp", "pp", "ep", "dp", "replicas", "max_model_len", "max_num_seqs", "max_num_batched_tokens"),
+    *("threads", "context_len", "batch", "prefill_batch", "concurrency", "num_prompts", "num_dataset_entries"),
+)
+AMOUNTS = ("weights_bytes", "gpu_memory_utilization", "input_len", "output_len", *ENDLESS)
+READERS: dict[str, Callable[[str, str], Any]] = {  # of the columns that say what a setup is
+    **dict.fromkeys(WORDS, _word),
+    **dict.fromkeys(("weight_dtype", "kv_dtype"), _format),
+    **dict.fromkeys(COUNTS, _whole),
+    **dict.fromkeys(AMOUNTS, _number),
+    **dict.fromkeys(CHOICES, _choice),
+    "engine_settings": _settings,
+}
+FIELDS = {  # of a setup, where they are not called as the column is
+    **{"source_date": "date", "hw_class": "hardware_class", "n_gpus": "devices", "kv_dtype": "cache_dtype"},
+    **{"input_len": "input_tokens", "output_len": "output_tokens", "request_rate": "rate_per_s"},
+}

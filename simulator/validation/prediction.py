@@ -81,10 +81,11 @@ def _statistic(stat: str) -> str:
 def outcome(placed: Placed, *, light: bool = False) -> Outcome:
     """Predict a placed setup; `light` at the speed of light. InfercastError where it cannot be predicted."""
     setup = placed.setup
+    if setup.not_modelled:
+        raise NotModelledError(setup.not_modelled, "it is not modelled", "Leave the row out")
     if setup.regime is None:
-        load = f"load {setup.load!r}" if setup.load else "the load"
-        because = "it is none that is predicted" if setup.load else "the source does not say how requests came"
-        raise NotModelledError(load, because, "State batch or concurrency")
+        because = "the source does not say how requests came"
+        raise NotModelledError("the load", because, "State batch or concurrency")
     if setup.regime in ("fixed_batch", "single"):
         return _one_batch(placed, light=light)
     return _under_load(placed, light=light)
@@ -94,18 +95,18 @@ def _one_batch(placed: Placed, *, light: bool) -> Outcome:
     """Prompts in chunks of the engine's budget, then decode along the growing context."""
     setup, recipe, deployment = placed.setup, placed.recipe, placed.deployment
     size = max(1, round(max(1, setup.batch) / placed.copies))
-    depth = int(setup.noted(r"(?:depth |@ d)(\d+)") or 0) if setup.output_tokens == 0 else 0
+    depth = setup.context_len if setup.output_tokens == 0 else 0
     prompt, output = round(setup.input_tokens), round(recipe.output_tokens)
     if not prompt and not output:
         prompt, output = DEFAULT_LENGTHS
-    if not setup.input_tokens and setup.notes and "prompt" in setup.notes and output:
+    if not prompt and not setup.starts_empty:
         prompt = DEFAULT_LENGTHS[0]
     queues = deployment.engine.policy in ("continuous", "prompts-first") and not deployment.engine.is_reserved
     if queues and output > 1 and not light and size * (depth + prompt + output) > _cache_tokens(deployment):
         queued = replace(setup, concurrency=size * placed.copies, output_tokens=float(output))
         return _under_load(placed._replace(recipe=replace(recipe, setup=queued)), light=light)
     model = deployment.step_model(light=light)
-    together = 1 if "ttft of one user" in setup.notes else size
+    together = setup.prefill_batch or size
     batch = Batch(size, max(1, prompt), max(1, output))
     ttft_s = _prefill_s(deployment, model, replace(batch, size=together), depth) if prompt else 0.0
     decodes = output - 1 if prompt else output  # the prompt's own step makes the first token
@@ -222,7 +223,7 @@ def _table(deployment: Deployment, light: bool) -> StepTable:
 def _that_holds(placed: Placed) -> Deployment:
     """Let an engine take at least as many sequences as the load keeps in flight: whoever measures sets it so."""
     deployment, share = placed.deployment, -(-placed.setup.concurrency // placed.copies)
-    if share <= deployment.max_num_seqs:
+    if share <= deployment.max_num_seqs or placed.setup.max_num_seqs:
         return deployment
     settings = deployment.settings
     tokens = max(deployment.max_num_batched_tokens, share)

@@ -38,7 +38,7 @@ class Placed(NamedTuple):
 
     @property
     def setup(self) -> Setup:
-        """The setup as published."""
+        """The setup as published, with the devices of one replica."""
         return self.recipe.setup
 
 
@@ -47,10 +47,12 @@ def place(setup: Setup) -> Placed:
     if setup.flaw:
         raise ProfileError("a row that cannot be read", setup.flaw, "Correct the cell")
     hardware, model = with_stated_threads(setup, load_hardware(setup.hardware)), load_model(setup.model)
-    recipe = recipe_of(setup, model, hardware)
+    replicas = max(1, setup.replicas)
+    own = replace(setup, devices=max(1, setup.devices // replicas))
+    recipe = recipe_of(own, model, hardware)
     engine = _engine(recipe)
     layout = _laid_out(recipe, Layout(1, 1, 1, *_formats(recipe, engine), model.dtype))
-    copies = max(1, setup.devices // layout.devices)
+    copies = replicas * max(1, own.devices // layout.devices)
     settings = recipe.settings(layout)
     if hardware.seen_as > 1 and layout.devices == layout.tp and "llama.cpp" not in engine.engine:  # it splits layers
         hardware, layout = _seen(hardware, layout)
@@ -59,7 +61,18 @@ def place(setup: Setup) -> Placed:
     elif layout.dp == 1:
         hardware, tp = _pooled(hardware, model, layout.tp)
         layout = replace(layout, tp=tp, ep=min(layout.ep, tp))
-    return Placed(recipe, _that_fits(recipe, Deployment(model, hardware, engine, layout, settings)), copies)
+    deployment = _with_cache(setup, Deployment(model, hardware, engine, layout, settings))
+    return Placed(recipe, _that_fits(recipe, deployment), copies)
+
+
+def _with_cache(setup: Setup, deployment: Deployment) -> Deployment:
+    """Return a deployment with as many blocks as fit the bytes of cache that a setup states for each device."""
+    stated = setup.engine_setting("kv-cache-memory-bytes")
+    if not stated:
+        return deployment
+    plan = memory_plan(deployment)
+    blocks = min(plan.blocks_that_fit, int(float(stated) // plan.block_bytes))
+    return replace(deployment, settings=replace(deployment.settings, num_blocks=blocks))
 
 
 def _that_fits(recipe: Recipe, deployment: Deployment) -> Deployment:
@@ -86,7 +99,8 @@ def _engine(recipe: Recipe) -> Engine:
     engine = _preset(*recipe.preset)
     if recipe.decides_ahead and not engine.async_scheduling:
         engine = _preset(engine.engine, ASYNCHRONOUS)
-    changed = {**recipe.rules, **stated_rules(recipe.setup, engine)}
+    cached = {"prefix_caching": recipe.setup.prefix_caching == "on"} if recipe.setup.prefix_caching else {}
+    changed = {**recipe.rules, **stated_rules(recipe.setup, engine), **cached}
     return engine.model_copy(update=changed) if changed else engine
 
 
@@ -127,14 +141,14 @@ def _laid_out(recipe: Recipe, layout: Layout) -> Layout:
     setup, model = recipe.setup, recipe.model
     routed = any(op.experts for op in model.ops())
     pp, tp, dp = max(1, setup.pp), setup.tp, setup.dp if routed else 1
-    if "attention_dp enabled" in setup.notes and dp <= 1:
+    if setup.engine_setting("enable_attention_dp") == "true" and dp <= 1:
         tp, dp = 1, setup.tp  # the column's label is the size of the group
     elif tp and setup.ep > 1 and not setup.dp and tp * setup.ep == setup.devices:
         tp = setup.devices  # tensor and expert degree of one group of devices
     elif not tp and (known := recipe.degrees):
         tp, pp, dp = known
     elif not tp and dp <= 1:
-        tp = _fewest(recipe, layout)
+        tp = setup.devices // pp if setup.replicas else _fewest(recipe, layout)
     tp = max(1, min(tp, setup.devices))
     dp = max(1, min(dp, setup.devices // (tp * pp)))
     whole = setup.ep > 1 or _cuts_scales(model, layout, tp)

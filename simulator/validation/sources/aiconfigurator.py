@@ -19,7 +19,7 @@ class Aiconfigurator(Recipe):
     @staticmethod
     def wrote(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
-        return "AIC run" in setup.notes
+        return setup.client == "aiconfigurator"
 
     @property
     def _is_generated(self) -> bool:

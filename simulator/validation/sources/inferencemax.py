@@ -17,7 +17,7 @@ class InferenceMax(Recipe):
     @staticmethod
     def wrote(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
-        return "IMX workload" in setup.notes
+        return setup.client == "inferencemax"
 
     @property
     def release(self) -> tuple[int, ...]:

@@ -215,7 +215,7 @@ class Mlperf(Recipe):
     @staticmethod
     def wrote(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
-        return setup.load.startswith("MLPerf")
+        return setup.client == "mlperf"
 
     @property
     def entry(self) -> Entry | None:
@@ -227,13 +227,12 @@ class Mlperf(Recipe):
             return None
         elif V4.match(self.setup.engine):
             known = (*V4_ENTRIES, *ENTRIES)
-        scenario = self.setup.load.removeprefix("MLPerf").strip()
         found = (
             each
             for name, families, scenarios, each in known
             if name == self.model.id
             and (self.hardware.family in families or self.hardware.id in families)
-            and (not scenarios or scenario.startswith(tuple(scenarios)))
+            and (not scenarios or self.setup.scenario.startswith(tuple(scenarios)))
         )
         return next(found, other)
 
@@ -315,7 +314,7 @@ class Mlperf(Recipe):
         if self.hardware.vendor != "NVIDIA":
             return SERVER_S
         server, interactive = NVIDIA_S.get(self.model.id, (SERVER_S, SERVER_S))
-        return interactive if "Interactive" in self.setup.load else server
+        return interactive if self.setup.scenario == "Interactive" else server
 
     def arrivals(self, rate_per_s: float, copies: int) -> Arrivals:
         """Return gamma gaps whose shape is the number of copies: those of Poisson arrivals that they take in turn.
@@ -343,4 +342,4 @@ class Mlperf(Recipe):
         if self.setup.regime != "open_loop":
             return None
         server, interactive = LIMITS_S.get(self.model.id, (None, None))
-        return interactive if "Interactive" in self.setup.load else server
+        return interactive if self.setup.scenario == "Interactive" else server

@@ -28,7 +28,7 @@ class ConsumerCards(Recipe):
     @staticmethod
     def wrote(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
-        return "arXiv:2601.09527" in setup.notes
+        return setup.source == "holtmann-consumer-blackwell"
 
     @property
     def rules(self) -> dict[str, object]:
@@ -39,7 +39,11 @@ class ConsumerCards(Recipe):
         the client, as AIPerf, sends none. gpt-oss's has none (recalled).
         """
         sorted_bytes = 0.0 if "gpt-oss" in self.model.id else SORTED_BYTES
-        return {"adapters": "multi-LoRA" in self.setup.notes, "max_loras": 3, "sorted_bytes": sorted_bytes}
+        return {
+            "adapters": self.setup.engine_setting("enable-lora") == "true",
+            "max_loras": 3,
+            "sorted_bytes": sorted_bytes,
+        }
 
     def limits(self, layout: Layout) -> Limits:
         """Return max_num_seqs, the requests in flight."""
@@ -107,7 +111,7 @@ class Argonne(Recipe):
         Guess: vLLM on Intel's Max 1550 compiles its kernels then. Latencies of Llama-3-8B and Qwen2-7B grow in a
         straight line from 18 s, at 1 and at 16 sequences, and a second run of a few setups lacks just these.
         """
-        if "value = batch*(in+out)/latency" not in self.setup.notes:
+        if self.setup.client != "LLM-Inference-Bench":
             return 0.0
         if self.setup.engine == "Deepspeed-MII":
             return MII_FIRST_CALL_S
@@ -150,8 +154,3 @@ class TpuRecipes(Recipe):
         if "8b" in self.model.id:
             return Limits(128, 1024, TPU_FRACTION)
         return Limits(256, 2048 if self.setup.input_tokens > self.setup.output_tokens else 512, TPU_FRACTION)
-
-    @property
-    def pools_gaps(self) -> bool:
-        """As `vllm bench serve` does (vllm/benchmarks/serve.py: the median of the gaps of all requests)."""
-        return True

@@ -10,10 +10,11 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.model import Model
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Layout
-from simulator.validation.measurements import Setup
+from simulator.validation.measurements import SYNTHETIC, Setup
 from simulator.workloads.arrivals import Arrivals, OpenLoop
 from simulator.workloads.lengths import Lengths
 
+POOLING = "vllm bench serve", "sglang.bench_serving"  # vllm/benchmarks/serve.py and what SGLang made of it
 AIPERF_PROMPTS = 100  # AIPerf draws so many prompts and repeats them (--num-dataset-entries of its versions of 2025)
 
 
@@ -129,12 +130,13 @@ class Recipe:
     def settings(self, layout: Layout) -> Settings:
         """Return the limits that a row states, or else those that the scripts set."""
         known = self.limits(layout)
-        seqs = self.setup.noted(r"max_num_seqs (\d+)") or known.max_num_seqs
-        tokens = self.setup.noted(r"max_num_batched_tokens (\d+)") or known.max_num_batched_tokens
+        seqs = self.setup.max_num_seqs or known.max_num_seqs
+        tokens = self.setup.max_num_batched_tokens or known.max_num_batched_tokens
         return Settings(
             max_num_seqs=int(seqs) if seqs else None,
             max_num_batched_tokens=int(max(tokens, seqs or 1)) if tokens else None,
-            memory_fraction=self.setup.noted(r"gpu_mem_util ([\d.]+)") or known.memory_fraction,
+            max_model_len=min(self.setup.max_model_len, self.model.max_context_tokens) or None,
+            memory_fraction=self.setup.gpu_memory_utilization or known.memory_fraction,
         )
 
     @property
@@ -156,7 +158,7 @@ class Recipe:
     @property
     def has_data_set(self) -> bool:
         """Whether the stated lengths are means of a data set."""
-        return "ShareGPT" in self.setup.load or "dataset" in self.setup.notes
+        return self.setup.dataset not in SYNTHETIC
 
     @property
     def output_tokens(self) -> float:
@@ -166,7 +168,7 @@ class Recipe:
     @property
     def request_count(self) -> float | None:
         """How many requests the source says that it sent, or that its scripts send."""
-        return self.setup.noted(r"(\d+) (?!distinct)(?:[A-Za-z]+ )?(?:requests|prompts)")
+        return self.setup.num_prompts or None
 
     def requests_of_copy(self, copies: int) -> int | None:
         """Return how many requests each copy serves in a run as long as the source's rules ask; None without rules."""
@@ -174,13 +176,13 @@ class Recipe:
 
     def arrivals(self, rate_per_s: float, copies: int) -> Arrivals:
         """Return how requests come to each of the copies, so many a second: Poisson where nothing else is stated."""
-        return OpenLoop(rate_per_s, self.setup.noted(r"burstiness ([\d.]+|inf)") or 1.0)
+        return OpenLoop(rate_per_s, self.setup.burstiness or 1.0)
 
     @property
     def distinct_prompts(self) -> int:
         """How many prompts the load generator repeats; 0 where each request has its own."""
-        usual = AIPERF_PROMPTS if "AIPerf" in self.setup.notes else 0
-        return int(self.setup.noted(r"(\d+) distinct prompts") or usual)
+        usual = AIPERF_PROMPTS if self.setup.client == "aiperf" else 0
+        return self.setup.num_dataset_entries or usual
 
     @property
     def draws_prompts(self) -> bool:
@@ -200,7 +202,7 @@ class Recipe:
     @property
     def pools_gaps(self) -> bool:
         """Whether an ITL is of the gaps of all requests together, and not of each request's mean gap."""
-        return False
+        return self.setup.client in POOLING
 
     @property
     def latency_limits_s(self) -> tuple[float, float] | None:

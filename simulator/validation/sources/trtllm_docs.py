@@ -64,7 +64,7 @@ class TrtllmBench(TrtllmOffline):
     @staticmethod
     def wrote(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
-        return "trtllm-bench" in setup.notes
+        return setup.client == "trtllm-bench"
 
     def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
         """Return the type of activations on Hopper, where the page or the checkpoint leaves it, whatever is stated.
@@ -103,7 +103,7 @@ class TrtllmTable(TrtllmOffline):
     @staticmethod
     def wrote(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
-        is_offline = setup.engine == "TensorRT-LLM" and "in-flight batching" in setup.notes
+        is_offline = setup.source == "tensorrt-llm-docs-ifb" and TrtllmOffline.wrote(setup)
         return is_offline and setup.engine_version.startswith(("0.11", "0.12", "0.13", "0.14"))
 
     @property
@@ -130,7 +130,7 @@ class TrtllmEvicting(TrtllmOffline):
     @staticmethod
     def wrote(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
-        return "gptManagerBenchmark" in setup.notes and setup.engine_version.startswith("0.10")
+        return setup.client == "gptManagerBenchmark" and setup.engine_version.startswith("0.10")
 
     @property
     def rules(self) -> dict[str, object]:
