@@ -33,7 +33,7 @@ def edge(
     """Return the run at the highest rate whose p99 of TTFT and TPOT keep `limits_s`; the slowest tried if none does.
 
     Who publishes a run under limits raises the rate until one of them binds: the p99 of MLPerf's servers is at 0.8 to
-    0.99 of a limit in most entries (shared/measurements). How near a run is to saturation is known better from its
+    0.99 of a limit in most entries (published/README.md). How near a run is to saturation is known better from its
     limits than from a predicted capacity, of which a few per cent are a factor in latency. `arrive` makes the arrivals
     of a rate.
     """

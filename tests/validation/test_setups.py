@@ -14,7 +14,7 @@ from simulator.profile import Figure
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.scheduler_limits import limits
 from simulator.validation.loads import workload_of
-from simulator.validation.measurements import Setup, read_measurements
+from simulator.validation.measurements import PUBLISHED, Setup, read_measurements
 from simulator.validation.prediction import outcome
 from simulator.validation.setups import place
 from simulator.validation.sources import RECIPES, Recipe
@@ -218,16 +218,16 @@ def test_the_number_of_requests_follows_the_lengths():
     assert recipe(setup(**{**given, "input_tokens": 129.0})).request_count is None
 
 
-def test_a_setup_is_of_one_source(shared):
+def test_a_setup_is_of_one_source():
     """Offline runs of TensorRT-LLM have a class for all, before which the tables of its releases are asked."""
-    for row in read_measurements(shared / "measurements" / "measurements.csv.gz"):
+    for row in read_measurements(PUBLISHED / "measurements.csv.gz"):
         found = [each for each in RECIPES if each.wrote(row.setup) and each is not Recipe]
         assert all(issubclass(found[0], each) for each in found), row.id
 
 
-def test_sources_set_rules_that_engines_have(shared):
+def test_sources_set_rules_that_engines_have():
     """`model_copy`, which sets them, checks no name."""
-    for setup in {row.setup for row in read_measurements(shared / "measurements" / "measurements.csv.gz")}:
+    for setup in {row.setup for row in read_measurements(PUBLISHED / "measurements.csv.gz")}:
         try:
             rules = recipe(setup).rules
         except ProfileError:  # a device or a model that is not shipped

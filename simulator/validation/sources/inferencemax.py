@@ -6,7 +6,7 @@ from simulator.validation.measurements import Setup
 from simulator.validation.sources.recipe import Limits, Load, Recipe
 from simulator.workloads.lengths import Independent, Uniform
 
-SHORTEST = 0.8  # both lengths are drawn from [0.8, 1] x nominal (shared/measurements/README.md, pitfall 1)
+SHORTEST = 0.8  # both lengths are drawn from [0.8, 1] x nominal (simulator/validation/published/README.md)
 GRAPH_TOKENS = 2048  # max-cudagraph-capture-size, and cuda-graph-sizes before, of the scripts for gpt-oss and MiniMax
 BLACKWELL_SEQS = 512  # max-num-seqs of 70b_fp{4,8}_b200_docker.sh and gptoss_fp4_b200*.sh
 
