@@ -14,9 +14,11 @@ from simulator.cli.intervals import BASIS, Span
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
+from simulator.errors import InfercastError
 from simulator.questions.words import split
-from simulator.validation.benchfiles import read_results
+from simulator.validation.benchfiles import Stated, read_results
 from simulator.validation.commands import commands
+from simulator.validation.measurements import Measurement, read_published
 from simulator.validation.prediction import Prediction, predict
 from simulator.validation.scores import KEYS, Score, as_json, as_row, beating_light, by, not_covered, scored
 
@@ -27,7 +29,10 @@ FEW = 100  # measurements that are shown one by one: a sweep of GuideLLM has som
 @grouped
 def command(
     stated: StatedOptions,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Measurements or results (docs/measurements.md).")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Measurements or results (docs/measurements.md); else all published."),
+    ] = None,
     grades: Annotated[str, typer.Option("--grades", metavar="A,..", help="Grades that are scored.")] = "A,B",
     every: Annotated[bool, typer.Option("--all", help="Long tables in full.")] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.05, max=0.95, help="Share that intervals hold.")] = 0.8,
@@ -44,11 +49,12 @@ def command(
     Fixed batches and single streams by the roofline; closed loops, open loops and offline runs by simulation with the
     stated concurrency or rate, lengths and number of requests. Errors are averaged by (source, device, model) first.
     FILE is a table of measurements, or what vllm bench serve, latency or throughput, SGLang's bench_serving, GuideLLM,
-    AIPerf, GenAI-Perf or llama-bench wrote; options state what it does not.
+    AIPerf, GenAI-Perf or llama-bench wrote; options state what it does not. Without FILE: the tables of published
+    measurements that come with infercast.
     """
     use_profiles(profiles)
     wanted = split(grades, "--grades")
-    rows = read_results(file, stated.value())
+    rows = _given(file, stated.value())
     if shown:
         sys.stdout.writelines(f"{line}\n" for line in commands(rows))
         return
@@ -64,6 +70,15 @@ def command(
         sys.stdout.write(_csv(predictions))
     else:
         emit(_result(predictions, wanted, every), form)
+
+
+def _given(file: Path | None, stated: Stated) -> list[Measurement]:
+    if file is not None:
+        return read_results(file, stated)
+    if said := stated.cells():
+        given, because = f"{', '.join(said)} without a FILE", "published measurements state what they are of"
+        raise InfercastError(given, because, "Give the FILE that it is said of, or leave it out")
+    return read_published()
 
 
 def _csv(predictions: Sequence[Prediction]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.validation.measurements import Measurement, read_measurements
+from simulator.validation.measurements import Measurement, read_measurements, read_published
 from simulator.validation.prediction import Prediction, predict
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ class Validation:
         return pd.DataFrame(rows).set_index(list(names))
 
 
-def validate(path: Path, *, level: float = 0.8) -> Validation:
-    """Predict every measurement of a file, with the interval that holds a share `level` of measurements.
+def validate(path: Path | None = None, *, level: float = 0.8) -> Validation:
+    """Predict every measurement of a file, or every published one, with intervals that hold a share `level` of them.
 
     Raises ProfileError for a file that cannot be read; a row that is not modelled has its reason.
     """
-    return Validation(predict(read_measurements(path), level=level))
+    return Validation(predict(read_measurements(path) if path else read_published(), level=level))
 
 
 def as_row(each: Prediction) -> dict[str, Any]:

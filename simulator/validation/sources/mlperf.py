@@ -2,7 +2,7 @@
 
 Data sets: the lengths of openshift-psap/performance-dashboard mlperf-data/summaries (counted from the official files),
 some hundred rows of each, read 2026-11-21, and of Llama-3.1-405B by kind, 2026-11-22. Limits:
-shared/facts/ecosystem.md, mlcommons/inference_policies@ac93e89.
+mlcommons/inference_policies@ac93e89.
 Harness: closed/NVIDIA/configs of mlcommons/inference_results_v4.1 and v5.0 and of two copies of v5.1
 (ykamiset/inference_results_v5.1; closed/{HPE,ASUSTeK,Cisco}/configs of ntuhpc/inference_results_v5.1), builder.py of
 v-shobhit/inference_results_v4.1; for AMD closed/Dell of v4.1 (code/llama2-70b-99, the scheduler in docker/vllm) and

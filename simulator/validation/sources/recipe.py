@@ -10,11 +10,10 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.model import Model
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Layout
-from simulator.validation.measurements import Setup
+from simulator.validation.measurements import SYNTHETIC, Setup
 from simulator.workloads.arrivals import Arrivals, OpenLoop
 from simulator.workloads.lengths import Distribution
 
-SYNTHETIC = "", "random", "random-ids"  # data sets of which each request has the stated lengths
 POOLING = "vllm bench serve", "sglang.bench_serving"  # vllm/benchmarks/serve.py and what SGLang made of it
 AIPERF_PROMPTS = 100  # AIPerf draws so many prompts and repeats them (--num-dataset-entries of its versions of 2025)
 
