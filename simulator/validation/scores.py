@@ -53,7 +53,7 @@ class Validation:
     predictions: Sequence[Prediction]
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return a row for each measurement: id, setup, measured, predicted, interval, error, or the reason for none."""
+        """Return a row for each measurement: id, setup, measured, predicted, interval, error, or why there is none."""
         import pandas as pd  # noqa: PLC0415  takes half a second
 
         return pd.DataFrame([as_row(each) for each in self.predictions])
