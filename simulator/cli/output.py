@@ -17,7 +17,7 @@ from rich.text import Text
 from simulator.cli.options import Format
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
-from simulator.reports.provenance import Basis, basis, rests_on
+from simulator.reports.provenance import Provenance, basis, rests_on
 
 Row = Mapping[str, Any]
 Value = TypeVar("Value")
@@ -62,7 +62,7 @@ class Result:
     sections: Mapping[str, Sequence[Row]]
     views: Sequence[View]
     notes: Sequence[str] = ()
-    rests_on: Sequence[Basis] = ()
+    rests_on: Sequence[Provenance] = ()
     refused: Sequence[InfercastError] = ()
     flat: bool = False
 
@@ -140,7 +140,9 @@ def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:
     return ", ".join(words), varying
 
 
-def evidence(deployments: Iterable[Deployment], of: Callable[[Deployment], Iterable[Basis]] = basis) -> list[Basis]:
+def evidence(
+    deployments: Iterable[Deployment], of: Callable[[Deployment], Iterable[Provenance]] = basis
+) -> list[Provenance]:
     """Return what the answers for some deployments rest on, each figure once."""
     return list(dict.fromkeys(each for deployment in deployments for each in of(deployment)))
 

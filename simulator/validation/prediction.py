@@ -16,7 +16,7 @@ from simulator.deployment.batches import Batch, decode_counts, prefill_counts
 from simulator.deployment.deployment import Deployment, Settings
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.pipeline_overlap import kernels_per_layer, overlapped_s
-from simulator.engines.kernel_rules import NO_TIME
+from simulator.engines.overheads import NO_TIME
 from simulator.errors import InfercastError, NotModelledError
 from simulator.reports.batch_means import QUANTILES
 from simulator.reports.intervals import Bracket

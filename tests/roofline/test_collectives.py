@@ -100,7 +100,7 @@ def test_the_rank_with_the_most_experts_has_as_many_as_drawing_says(batch):
     assert float(Experts(256, 8, 8).busiest_experts(float(batch))) == pytest.approx(drawn, rel=0.06)
 
 
-@pytest.mark.parametrize("rate", ["gemm", "stream"])
+@pytest.mark.parametrize("rate", ["gemm", "elementwise"])
 def test_experts_wait_for_the_busiest_rank(rate):
     routed = next(op for op in MIXTRAL.ops(Layout(tp=8, ep=8)) if op.experts and op.rate == rate)
     even = Op(**{name: getattr(routed, name) for name in routed.__slots__} | {"experts": Experts(8, 2)})

@@ -45,7 +45,7 @@ def device(peak_flops_per_s: float, memory_bytes_per_s: float) -> Hardware:
         gemm={"bf16": Gemm.model_construct(compute_fraction=0.5, memory_fraction=0.8, launch_s=1e-3, exponent=2.0)},
         decode_attention=DecodeAttention.model_construct(memory_fraction=0.6, launch_s=2e-3),
         prefill_attention=PrefillAttention.model_construct(compute_fraction=0.5, half_length_tokens=4.0),
-        stream_memory_fraction=0.8,
+        elementwise_memory_fraction=0.8,
         all_reduce={},
     )
     changes = {
@@ -268,7 +268,7 @@ def test_the_two_limits_of_experts_nearly_add_up(own, of_experts):
 
 def test_kernels_between_the_products_of_experts():
     """Mixtral, 2 experts a token of width 14,336, bf16: the activation moves 3 widths, the sum reads 2 x 4,096."""
-    op = next(op for op in load_model("mixtral-8x7b").ops() if op.experts and op.rate == "stream")
+    op = next(op for op in load_model("mixtral-8x7b").ops() if op.experts and op.rate == "elementwise")
     assert op.activation_bytes.tokens == 2 * (3 * 14_336 + 4_096) * 2
 
 
