@@ -55,8 +55,8 @@ class Result:
 
     `sections` are the rows by name, raw SI numbers under keys that end in their unit: json has them all, csv the last,
     the most detailed. `views` and `notes` are for people; json has the notes too. `refused` are the cases of a sweep
-    that cannot be: they are always named, on stderr beside csv. A `flat` result of one row has its keys at the top of
-    the json too, as result files of benchmarks do.
+    that cannot be: they are always named, on stderr beside csv. A `flat` result whose first section has one row has its
+    keys at the top of the json too, as result files of benchmarks do.
     """
 
     sections: Mapping[str, Sequence[Row]]
@@ -149,8 +149,8 @@ def evidence(
 
 def _json(result: Result) -> str:
     whole: dict[str, Any] = {name: [_finite(row) for row in rows] for name, rows in result.sections.items()}
-    if result.flat and all(len(rows) == 1 for rows in result.sections.values()):
-        whole = {**next(iter(whole.values()))[0], **whole}
+    if result.flat and len(first := next(iter(whole.values()))) == 1:
+        whole = {**first[0], **whole}
     whole["refused"] = [{"given": e.given, "because": e.because, "remedy": e.remedy} for e in result.refused]
     whole["notes"] = list(result.notes)
     whole["rests_on"] = [

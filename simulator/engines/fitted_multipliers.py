@@ -36,25 +36,25 @@ class FittedMultipliers(Strict):
 
     compute: Positive = Field(UNITY, description="compute fraction of GEMMs")
     quantized: Positive = Field(UNITY, description="compute fraction of fp8 and fp4 GEMMs, further")
-    memory: Positive = Field(UNITY, description="HBM fraction at which GEMMs read weights")
+    memory: Positive = Field(UNITY, description="bandwidth fraction at which GEMMs read weights")
     unpacked: Positive = Field(UNITY, description="compute fraction of GEMMs with weight-only formats, further")
-    packed: Positive = Field(UNITY, description="HBM fraction at which weight-only formats are read, further")
+    packed: Positive = Field(UNITY, description="bandwidth fraction at which weight-only formats are read, further")
     experts: Positive = Field(EXPERTS, description="compute fraction of GEMMs of routed experts, further")
     block_experts: Positive | None = Field(
         None, description="in place of `experts` where fp8 inputs of experts are scaled in blocks"
     )
-    cache: Positive = Field(UNITY, description="HBM fraction at which decode attention reads the KV cache")
+    cache: Positive = Field(UNITY, description="bandwidth fraction at which decode attention reads the KV cache")
     attention: Positive = Field(UNITY, description="compute fraction of prefill attention")
     half_length: Number = Field(UNITY, description="prompt tokens at which prefill attention reaches half of its rate")
     per_head: Positive | None = Field(
         None,
-        description="HBM bandwidth at which each query head reads the KV cache for itself; none: a group shares it",
+        description="bandwidth at which each query head reads the KV cache for itself; none: a group shares it",
     )
     per_head_crowded: Positive | None = Field(
         None, description="the same in a batch of more than kernel_rules.CROWDED_HEADS sequences x query heads"
     )
     expert_tile: Positive | None = Field(
-        None, description="(tokens) to a multiple of which each expert's rows are padded"
+        None, description="tokens to a multiple of which the rows of each expert are padded (the value itself)"
     )
     launch: Number = Field(
         UNITY, description="launch time of each kernel: below 1 in a CUDA graph, above on a slow host"
@@ -64,9 +64,11 @@ class FittedMultipliers(Strict):
         None, description="GEMM launches' worth of host time per layer and step, without CUDA graphs"
     )
     prompt_launch_s: Seconds | None = Field(
-        None, description="(seconds) host time per kernel of a step with prompts, launched without a CUDA graph"
+        None, description="host time per kernel of a step with prompts, where no CUDA graph launches it"
     )
-    m64_tile: Positive = Field(UNITY, description="HBM rate at which KernelRules.m64_tile keeps up")
+    m64_tile: Positive = Field(
+        UNITY, description="rate at which fp8 GEMMs of 17 to 64 rows read weights (KernelRules.m64_tile)"
+    )
     link: Number = Field(UNITY, description="latency of collectives")
 
     def of_compute(self, peak: PeakName, op: Op) -> float:

@@ -57,7 +57,7 @@ CONVERSION_FLOPS = Figure(
         evidence="guess",
     ),
 )
-HIGHEST_HBM_FRACTION = Figure(
+HIGHEST_MEMORY_FRACTION = Figure(
     0.95,
     Source(
         text="an LM head on an RTX 4090; no kernel that reads weights or a KV cache is taken to reach more",
@@ -173,7 +173,7 @@ class Rates:
         """Return the shares of the compute peak and the bandwidth that an engine's GEMM reaches, and its launch.
 
         The device's own (kernel tables, `Hardware.achievable.gemm`) times what was fitted to the engine; no share of
-        the peak is above 1, none of the bandwidth above HIGHEST_HBM_FRACTION, unless the device's own is.
+        the peak is above 1, none of the bandwidth above HIGHEST_MEMORY_FRACTION, unless the device's own is.
 
         Raises ProfileError where the profile has no rates for GEMMs in that type.
         """
@@ -185,7 +185,7 @@ class Rates:
         compute *= fitted.unpacked if stored.unpacked_for(name) else 1.0
         own = self._weight_fraction(gemm)
         memory = own * fitted.memory * (fitted.packed if stored.unpacked_for(name) else 1.0)
-        shares = min(compute, 1.0), min(memory, max(float(HIGHEST_HBM_FRACTION), own))
+        shares = min(compute, 1.0), min(memory, max(float(HIGHEST_MEMORY_FRACTION), own))
         start_s = self.kernels.start_s(self.hardware.achievable, name, op)
         return AchievedGemm(*shares, start_s, exponent_of(gemm, op), panel_s(gemm, op))
 
@@ -220,7 +220,7 @@ class Rates:
     def _cache_fraction(self, rates: DecodeAttention) -> float:
         """Return the share of the bandwidth at which decode attention reads the cache."""
         own = float(rates.memory_fraction)
-        return min(own * self.kernels.fitted.cache, max(float(HIGHEST_HBM_FRACTION), own))
+        return min(own * self.kernels.fitted.cache, max(float(HIGHEST_MEMORY_FRACTION), own))
 
     def _conversion_s(self, op: Op, counts: Counts) -> Array:
         """Return the seconds in which fp8 numbers of the cache are converted in software, for each query head."""
@@ -231,15 +231,15 @@ class Rates:
 
     def constants(self, op: Op) -> Iterator[tuple[str, Figure]]:
         """Yield the figures in Python, not in a profile, that the predicted time of an op rests on, each by name."""
-        rates, most = self.hardware.achievable, ("highest fraction of the bandwidth", HIGHEST_HBM_FRACTION)
+        rates, most = self.hardware.achievable, ("highest fraction of the bandwidth", HIGHEST_MEMORY_FRACTION)
         if op.rate == "gemm":
             name = self.peak(op.format)[0]
-            if name in rates.gemm and self.achieved(name, op).memory == HIGHEST_HBM_FRACTION:
+            if name in rates.gemm and self.achieved(name, op).memory == HIGHEST_MEMORY_FRACTION:
                 yield most
             if name in rates.gemm and op.experts and (rates.gemm[name].exponent or math.inf) > EXPERTS_EXPONENT:
                 yield "exponent of routed experts", EXPERTS_EXPONENT
         if op.rate == "decode_attention" and rates.decode_attention:
-            if self._cache_fraction(rates.decode_attention) == HIGHEST_HBM_FRACTION:
+            if self._cache_fraction(rates.decode_attention) == HIGHEST_MEMORY_FRACTION:
                 yield most
             if op.heads and self._converts(op):
                 yield "FLOPs to convert an fp8 number", CONVERSION_FLOPS

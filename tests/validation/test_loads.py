@@ -10,7 +10,7 @@ from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Layout
-from simulator.roofline.roofline import HIGHEST_HBM_FRACTION, Rates
+from simulator.roofline.roofline import HIGHEST_MEMORY_FRACTION, Rates
 from simulator.validation.loads import workload_of
 from simulator.validation.measurements import Setup
 from simulator.validation.prediction import outcome
@@ -215,7 +215,7 @@ def test_no_gemm_reads_weights_faster_than_the_best_that_was_measured(share):
     kernels = engine_of("vllm", "0.33").kernels_on(hardware).with_fitted(memory=share)
     op = linear("down", (8192, 8192), Layout())
     cost = Rates(hardware, kernels).cost(op, Counts(steps=1.0, tokens=1.0))
-    assert cost.moved_bytes / cost.memory_s <= HIGHEST_HBM_FRACTION * hardware.memory_bytes_per_s * (1 + 1e-9)
+    assert cost.moved_bytes / cost.memory_s <= HIGHEST_MEMORY_FRACTION * hardware.memory_bytes_per_s * (1 + 1e-9)
 
 
 def test_an_engine_tuned_for_decode_reads_weights_at_the_best_rate_of_any_kernel_of_the_device():
