@@ -85,9 +85,9 @@ def _times(text: str, figures: Rule) -> str:
 
 
 def _ruled(text: str, fit: Fit, shares: Rule) -> str:
-    """Change or add the kernels rule of a block's families; the general rule stands last.
+    """Change or add the kernels of a block's families (engines.kernels.Kernels); the general ones stand last.
 
-    A rule that is added goes on from the one that held for them so far: the fit saw its switches and its other figures.
+    What is added goes on from the kernels that held for them so far: the fit saw their rules and their other figures.
     """
     found = re.search(r"^kernels:\n(?:[ #].*\n)*", text, re.MULTILINE)
     rules: list[Rule] = yaml.safe_load(found.group(0))["kernels"] if found else []
@@ -100,22 +100,35 @@ def _ruled(text: str, fit: Fit, shares: Rule) -> str:
         rules = [rule, *rules] if families else [*rules, rule]
     seen = (fit.curves.asked[fit.curves.rows[at].id] for at in fit.seen)
     rule["fitted_on"] = sorted({asked.deployment.hardware.family for asked in seen})
-    rule |= shares
+    rule["fitted"] = {**rule.get("fitted", {}), **shares}
     lines = ["kernels:"]
     for each in rules:
-        parts = [_part(name, value) for name, value in each.items()]
+        parts = [line for name, value in each.items() for line in _lines(name, value)]
         lines += [f"  {'  ' if index else '- '}{part}" for index, part in enumerate(parts)]
     start, end = found.span() if found else (len(text), len(text))
     return text[:start] + "\n".join(lines) + "\n" + text[end:]
 
 
+def _lines(name: str, value: Any) -> list[str]:
+    """Return a part of a preset's kernels as YAML: `rules` and `fitted` are blocks, all else is one line."""
+    if name in ("rules", "fitted"):
+        return [f"{name}:", *(f"  {_part(key, each)}" for key, each in value.items())]
+    return [_part(name, value)]
+
+
 def _part(name: str, value: Any) -> str:
+    return f"{name}: {_flow(value)}"
+
+
+def _flow(value: Any) -> str:
     if isinstance(value, bool):
-        return f"{name}: {str(value).lower()}"
+        return str(value).lower()
     if isinstance(value, list):
-        return f"{name}: [{', '.join(map(str, value))}]"
-    why = f"source: {value['source']}" if "source" in value else f'guess: "{value["guess"]}"'
-    return f"{name}: {{value: {value['value']}, {why}}}"
+        return f"[{', '.join(map(str, value))}]"
+    if isinstance(value, dict):
+        each = (f'{key}: "{part}"' if key == "guess" else _part(key, part) for key, part in value.items())
+        return f"{{{', '.join(each)}}}"
+    return str(value)
 
 
 def _written(name: str, value: float) -> str:

@@ -14,7 +14,7 @@ from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, UnitError
 from simulator.profile import Source
 from simulator.questions.words import split
-from simulator.reports.provenance import Basis
+from simulator.reports.provenance import Provenance
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, Autoscaler, Failure
 from simulator.simulation.clients import Clients
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
@@ -66,7 +66,7 @@ class FleetOptions:
     def __post_init__(self) -> None:
         _refuse_idle(self, {"autoscale": SCALING, "disaggregate": ("link_bandwidth",)})
 
-    def guesses(self) -> list[Basis]:
+    def guesses(self) -> list[Provenance]:
         """Return what was not given, and is a guess."""
         unsaid = {name for name, default in _defaults(self).items() if getattr(self, name) == default}
         starts = self.autoscale and "cold_start" in unsaid
@@ -78,7 +78,7 @@ class FleetOptions:
             "affinity_slack": (float(Router().affinity_slack), "a few requests", self.router == "prefix-affinity"),
         }
         return [
-            Basis("fleet", name, value, Source(text=text, date="", evidence="guess"))
+            Provenance("fleet", name, value, Source(text=text, date="", evidence="guess"))
             for name, (value, text, holds) in found.items()
             if holds
         ]

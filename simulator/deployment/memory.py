@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from simulator.deployment.deployment import Deployment
+from simulator.profile import Figure, Source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,7 +170,14 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     )
 
 
-STATE_SHARE = 0.9 / 1.9  # of the room: SGLang's mamba_full_memory_ratio of states to cache, 0.9
+STATE_SHARE = Figure(
+    0.9 / 1.9,
+    Source(
+        text="of the room: SGLang's mamba_full_memory_ratio of states to cache, 0.9, taken for every engine",
+        date="2026-11-21",
+        evidence="guess",
+    ),
+)
 
 
 def _places(deployment: Deployment, state_bytes: float, room_bytes: float) -> int:

@@ -11,13 +11,17 @@ from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.model import Model, Repeat
 from simulator.models.operations import Counts, Experts, Layout, Op
+from simulator.profile import Source
 from simulator.roofline.collectives import host_bytes_per_s
 from simulator.roofline.roofline import Cost, Rates
 from simulator.units import gibibytes
 
 STREAMED_FROM_TOKENS = 32  # llama.cpp multiplies on the device from here on (GGML_OP_OFFLOAD_MIN_BATCH)
-HOSTS = {"consumer-gpu": "ryzen-7950x"}  # guess: what such a card stands in; a server otherwise
+HOSTS = {"consumer-gpu": "ryzen-7950x"}  # by class of device; a server otherwise
 SERVER = "xeon-8480"
+HOST_SOURCE = Source(
+    text="the CPU that a device of its class usually stands beside", date="2026-11-21", evidence="guess"
+)
 
 
 @dataclass(frozen=True, slots=True)

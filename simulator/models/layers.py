@@ -222,7 +222,7 @@ class MixtureOfExperts(Strict):
         shared = Counts(tokens=hidden / layout.dp)
         return (
             replace(product("experts up", hidden, inner * width, EXPERT_LAUNCHES), shared_inputs=shared),
-            Op("experts' activation and sum", "stream", activation_bytes=moved, experts=routed, launches=0),
+            Op("experts' activation and sum", "elementwise", activation_bytes=moved, experts=routed, launches=0),
             product("experts down", width, hidden, 1),
         )
 

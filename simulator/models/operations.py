@@ -22,7 +22,7 @@ COVERED: dict[str, tuple[Part, ...]] = {  # by Format.covers
     "experts": ("experts",),
 }
 Rate = Literal[
-    "gemm", "decode_attention", "prefill_attention", "stream", "all_reduce", "all_to_all", "send", "host_link"
+    "gemm", "decode_attention", "prefill_attention", "elementwise", "all_reduce", "all_to_all", "send", "host_link"
 ]
 
 

@@ -153,7 +153,7 @@ def basis_of(deployment: Deployment) -> Basis:
     """Return what the times of a deployment rest on, the weakest of what matters most: its products and its engine."""
     hardware = deployment.hardware
     kernels = deployment.engine.kernels_on(hardware)
-    if any(each.source.evidence == "measured" for _, each in kernels if isinstance(each, Figure)):
+    if any(each.source.evidence == "measured" for _, each in kernels.fitted if isinstance(each, Figure)):
         return "measured"
     if hardware.family in kernels.fitted_on:
         return "fitted"

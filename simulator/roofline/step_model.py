@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.engines.kernel_rules import CAPTURED_TOKENS, Kernels, Overheads
+from simulator.engines.kernel_rules import CAPTURED_TOKENS
+from simulator.engines.kernels import Kernels
+from simulator.engines.overheads import Overheads
 from simulator.hardware.hardware import Hardware
 from simulator.models.operations import Array, Counts, Op
 from simulator.roofline.roofline import Cost, Rates
@@ -48,8 +50,8 @@ class StepModel:
     loaded_token_s: float = 0.0  # to bring the cache of a token back from the host
     host_cost: Callable[[Op, Counts], Cost] | None = None  # of ops that lie on the host
     context_tokens: int = CAPTURED_TOKENS  # of one sequence at most
-    least_s: float = 0.0  # of a step: what the host takes to launch it (Kernels.layer_launches)
-    prompt_least_s: float = 0.0  # of a step with prompts (Kernels.prompt_launch_s)
+    least_s: float = 0.0  # of a step: what the host takes to launch it (FittedMultipliers.layer_launches)
+    prompt_least_s: float = 0.0  # of a step with prompts (FittedMultipliers.prompt_launch_s)
     graph_tokens: int = 0  # of a step with prompts that a captured graph launches, at most
 
     @cached_property

@@ -313,7 +313,7 @@ def test_profiles_list_and_show_everything():
     figures = {row["figure"]: row for row in shown["figures"]}
     assert figures["memory_bytes_per_s"]["value"] == 3350e9
     assert figures["memory_bytes_per_s"]["evidence"] == "datasheet"
-    assert figures["achievable.stream_memory_fraction"]["evidence"] == "guess"  # its family's
+    assert figures["achievable.elementwise_memory_fraction"]["evidence"] == "guess"  # its family's
     assert {"key": "vendor", "value": "NVIDIA"} in shown["facts"]
     text = printed("profiles", "hardware", "H100")
     assert "3.35 TB/s" in text

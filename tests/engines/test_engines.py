@@ -138,11 +138,13 @@ def test_an_unknown_source_of_rules_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ("widened: [fp5]", "'fp5'.*it is not known"),
-        ("fuses: [fp4]", "'fp4'.*Nearest: nvfp4, mxfp4"),  # a type of products, and no format
-        ("per_head_formats: [fp7]", "'fp7'.*it is not known"),
-        ('past_16_tokens: {value: 0, guess: "none"}', "above 0"),
-        ('reduced_bits: {value: -4, guess: "fewer"}', "-4"),
+        ("rules: {weight_only: [fp5]}", "'fp5'.*it is not known"),
+        ("rules: {fuses: [fp4]}", "'fp4'.*Nearest: nvfp4, mxfp4"),  # a type of products, and no format
+        ("rules: {per_head_formats: [fp7]}", "'fp7'.*it is not known"),
+        ('fitted: {m64_tile: {value: 0, guess: "none"}}', "above 0"),
+        ('rules: {reduced_bits: {value: -4, guess: "fewer"}}', "-4"),
+        ('fitted: {staged: {value: 1, guess: "read"}}', "'staged'.*nothing has that name here"),
+        ('rules: {compute: {value: 1, guess: "fitted"}}', "'compute'.*nothing has that name here"),
     ],
 )
 def test_kernels_of_unknown_formats_and_of_no_rate_are_refused(tmp_path, rule, said):

@@ -105,7 +105,7 @@ def test_every_device_is_complete(device):
     assert set(hardware.peak_flops_per_s) <= set(achievable.gemm)
     assert achievable.decode_attention
     assert achievable.prefill_attention
-    assert achievable.stream_memory_fraction
+    assert achievable.elementwise_memory_fraction
     assert 2 in achievable.all_reduce
     assert 0 < hardware.memory_bytes <= 1.08 * hardware.memory_marketed_bytes
 
@@ -122,7 +122,7 @@ def test_rates_are_physical(device):
     hardware = load_hardware(device)
     achievable = hardware.achievable
     attention = (achievable.decode_attention.memory_fraction, achievable.prefill_attention.compute_fraction)
-    fractions = [*attention, achievable.stream_memory_fraction, achievable.best_memory_fraction]
+    fractions = [*attention, achievable.elementwise_memory_fraction, achievable.best_memory_fraction]
     for gemm in achievable.gemm.values():
         fractions += [gemm.compute_fraction, gemm.memory_fraction]
         assert gemm.exponent is None or gemm.exponent >= 1
@@ -256,11 +256,11 @@ def test_own_figures_come_before_the_familys_and_the_classes(tmp_path, monkeypat
     folder = tmp_path / "hardware_profiles"
     folder.mkdir()
     (folder / "mine.yaml").write_text(
-        VALID + "achievable:\n  stream_memory_fraction: {value: 0.9, source: sheet}\n", encoding="utf-8"
+        VALID + "achievable:\n  elementwise_memory_fraction: {value: 0.9, source: sheet}\n", encoding="utf-8"
     )
     monkeypatch.setenv("INFERCAST_PROFILES", str(tmp_path))
     achievable = load_hardware("mine").achievable
-    assert achievable.stream_memory_fraction == 0.9
+    assert achievable.elementwise_memory_fraction == 0.9
     assert achievable.gemm["bf16"].launch_s == pytest.approx(3.8e-6)
     assert achievable.gemm["bf16"].launch_s.source.evidence == "family"
     assert achievable.gemm["fp4"].launch_s.source.evidence == "guess"

@@ -68,7 +68,7 @@ def devices(draw: st.DrawFn) -> Hardware:
         prefill_attention=PrefillAttention.model_construct(
             compute_fraction=draw(shares()), half_length_tokens=draw(st.floats(0, 3000))
         ),
-        stream_memory_fraction=draw(shares()),
+        elementwise_memory_fraction=draw(shares()),
         all_reduce=shipped.achievable.all_reduce,
     )
     changes = {

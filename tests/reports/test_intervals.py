@@ -59,7 +59,7 @@ def test_the_label_says_what_a_prediction_rests_on(hardware, engine, basis):
 def test_an_overlay_of_own_measurements_is_measured():
     deployment = deploy("llama-3.1-8b", "t4", "vllm")
     own = Figure(0.8, Source(text="mine", date="2026-11", evidence="measured"))
-    kernels = deployment.engine.kernels_on(deployment.hardware).model_copy(update={"memory": own})
+    kernels = deployment.engine.kernels_on(deployment.hardware).with_fitted(memory=own)
     engine = deployment.engine.model_copy(update={"kernels": (kernels,)})
     changed = type(deployment)(deployment.model, deployment.hardware, engine, deployment.layout)
     assert basis_of(changed) == "measured"

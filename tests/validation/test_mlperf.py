@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from simulator.validation.validity import LIKELY, TRIES, _steady_per_s, edge
 
 from simulator.errors import NotModelledError
 from simulator.models.model import load_model
@@ -26,7 +27,6 @@ from simulator.validation.sources.mlperf import (
     NVIDIA_S,
     SERVER_S,
 )
-from simulator.validation.validity import LIKELY, TRIES, _steady_per_s, edge
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, Released
 from simulator.workloads.lengths import Fixed, Independent, LogNormal
 from simulator.workloads.workload import Workload

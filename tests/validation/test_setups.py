@@ -363,7 +363,7 @@ def test_adapters_pass_what_a_product_takes_and_gives_twice_through_memory():
     prompt = Counts(steps=1.0, tokens=2048.0, prefill_tokens=2048.0, prefill_pairs=2048 * 1024.0, logits=1.0)
     more = adapted.step_model().seconds(prompt) - plain.step_model().seconds(prompt)
     width = 4096 + 6144 + 4096 + 4096 + 4096 + 24_576 + 12_288 + 4096  # of the four products of a layer, both sides
-    launches = 36 * 4 * 3 * 2.2e-6 * adapted.engine.kernels_on(adapted.hardware).launch
+    launches = 36 * 4 * 3 * 2.2e-6 * adapted.engine.kernels_on(adapted.hardware).fitted.launch
     assert more == pytest.approx(36 * 1.5 * 2 * width * 2048 / (0.7 * 1792e9) + launches)
 
 
@@ -406,7 +406,7 @@ def test_inferencemax_asks_for_quick_sums_on_mi300x_and_for_more_memory_on_amds(
     }
     found = place(setup(**stated, client="inferencemax")).deployment
     assert found.memory_fraction == pytest.approx(share)
-    assert (found.engine.kernels_on(found.hardware).reduced_bits == 4.5) == quick
+    assert (found.engine.kernels_on(found.hardware).rules.reduced_bits == 4.5) == quick
     assert (found.max_num_batched_tokens == 131_072) == (share == 0.94)
 
 
