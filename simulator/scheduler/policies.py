@@ -18,7 +18,7 @@ from simulator.scheduler.transitions import begin_request, compute_prompt, make_
 def _decodes(s: State, now_s: float) -> None:
     """Let every decoding sequence compute its next token; it may have to preempt for the block."""
     book, limits, place = s.book[0], s.limits, -s.book[0].tick % s.limits.block_size
-    picky = limits.by_priority or limits.prefix_unit_tokens > 0  # who lacks a block decides what goes
+    picky = limits.by_priority or limits.prefix_block_tokens > 0  # who lacks a block decides what goes
     if limits.draft_tokens > 0 or (picky and s.growth[place] > book.free_blocks):
         _decode_one_by_one(s, now_s)
         return
@@ -81,9 +81,9 @@ def _admit_head(s: State, now_s: float) -> bool:
     known, past, units, saved = request.prompt_tokens + request.emitted, 0, 0, 0
     if request.given:
         past = request.prompt_tokens
-    elif limits.prefix_unit_tokens > 0:
+    elif limits.prefix_block_tokens > 0:
         units = leading_run(s, book.head, known)
-        past = units * limits.prefix_unit_tokens
+        past = units * limits.prefix_block_tokens
         saved = shared_units(s, book.head, units) * blocks_per_unit(s)
     new = _most_new(s, known - past)
     if not limits.chunked_prefill and new < known - past:

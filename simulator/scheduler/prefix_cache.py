@@ -12,7 +12,7 @@ from simulator.scheduler.state import ABSENT, ON_DEVICE, ON_HOST, Ints, State
 @compiled
 def blocks_per_unit(s: State) -> int:
     """Return the blocks that a unit takes: of every full group, none of windowed ones."""
-    return int(s.limits.prefix_unit_tokens // s.limits.block_size * s.limits.full_groups)
+    return int(s.limits.prefix_block_tokens // s.limits.block_size * s.limits.full_groups)
 
 
 @compiled
@@ -30,7 +30,7 @@ def begin_with(s: State, units: Ints) -> None:
 def leading_run(s: State, request: int, known_tokens: int) -> int:
     """Return how many leading units of a request the cache or the host has, so that one known token is left over."""
     row, run = s.requests[request], 0
-    most = min(row.units, (known_tokens - 1) // s.limits.prefix_unit_tokens)
+    most = min(row.units, (known_tokens - 1) // s.limits.prefix_block_tokens)
     while run < most and s.units[s.unit_ids[row.first_unit + run]].place != ABSENT:
         run += 1
     return run
@@ -52,7 +52,7 @@ def hold(s: State, request: int, run: int) -> None:
     for place in range(first, first + run):
         unit = s.unit_ids[place]
         if s.units[unit].place == ON_HOST:
-            book.loaded_tokens += s.limits.prefix_unit_tokens
+            book.loaded_tokens += s.limits.prefix_block_tokens
         _hold_unit(s, unit)
 
 
@@ -60,7 +60,7 @@ def hold(s: State, request: int, run: int) -> None:
 def register(s: State, j: int, tokens: int) -> None:
     """Let the prompt at a position hold the units that it has completed with so many tokens."""
     slot, row = s.slots[j], s.requests[s.slots[j].request]
-    complete = min(row.units, tokens // s.limits.prefix_unit_tokens)
+    complete = min(row.units, tokens // s.limits.prefix_block_tokens)
     while slot.held_units < complete:
         unit = s.unit_ids[row.first_unit + slot.held_units]
         if s.units[unit].place == ON_DEVICE:  # its own copy is given back; an idle one costs as much as it gives
@@ -76,7 +76,7 @@ def release(s: State, j: int, tokens: int) -> None:
     One that leaves the step in which it was to complete a unit leaves nothing in it.
     """
     book, slot, row = s.book[0], s.slots[j], s.requests[s.slots[j].request]
-    covered = max(slot.held_units, min(row.units, tokens // s.limits.prefix_unit_tokens))
+    covered = max(slot.held_units, min(row.units, tokens // s.limits.prefix_block_tokens))
     for index in range(covered - 1, -1, -1):
         unit = s.unit_ids[row.first_unit + index]
         state = s.units[unit]
@@ -87,7 +87,7 @@ def release(s: State, j: int, tokens: int) -> None:
                 book.free_blocks -= blocks_per_unit(s)
             else:
                 state.place = ABSENT  # for now: it stands in no list
-        if state.holders == 0 and (index + 1) * s.limits.prefix_unit_tokens <= tokens:
+        if state.holders == 0 and (index + 1) * s.limits.prefix_block_tokens <= tokens:
             _leave_list(s, unit)
             state.place = ON_DEVICE
             book.idle_units += 1

@@ -41,7 +41,7 @@ class Limits(NamedTuple):
     by_priority: bool = False  # the queue and the victims of preemption go by priority, not by arrival
     batch_size: int = 1  # static: requests that an idle engine waits for,
     batch_wait_s: float = 0.0  # and how long the first of them waits at most
-    prefix_unit_tokens: int = 0  # tokens of a unit of the prefix cache; 0: none
+    prefix_block_tokens: int = 0  # tokens of a unit of the prefix cache; 0: none
     host_units: int = 0  # units that a second tier in host memory holds
     draft_tokens: int = 0  # tokens that are proposed for each sequence and step
     expected_acceptance: bool = False  # produce the expected number of tokens instead of drawing it
@@ -191,7 +191,7 @@ def new_engines(kinds: Sequence[Kind], requests: Table, unit_ids: Ints) -> Engin
     packed, books = np.zeros(count, PACKED).view(np.recarray), np.zeros(count, BOOK).view(np.recarray)
     slots = np.zeros((count, max(limits.max_num_seqs for limits in each) + 1), SLOT).view(np.recarray)
     growth = np.zeros((count, max(limits.block_size for limits in each)), np.int64)
-    rows = int(unit_ids.max(initial=-1)) + 3 if any(limits.prefix_unit_tokens for limits in each) else 0
+    rows = int(unit_ids.max(initial=-1)) + 3 if any(limits.prefix_block_tokens for limits in each) else 0
     units = np.zeros((count, rows), UNIT).view(np.recarray)
     engines = Engines(packed, books, requests, slots, growth, units, np.array(unit_ids))
     for index, kind in enumerate(kinds):

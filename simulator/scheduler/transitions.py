@@ -60,7 +60,7 @@ def free(s: State, j: int, computed: int, held: int) -> None:
     """Give back the blocks of `held` tokens of a sequence of which so many are computed."""
     book = s.book[0]
     book.free_blocks += blocks(s.limits, held)
-    if s.limits.prefix_unit_tokens > 0:
+    if s.limits.prefix_block_tokens > 0:
         release(s, j, computed)
     if s.limits.admit_full_output:
         book.promised -= promise(s, s.slots[j].request)
@@ -101,7 +101,7 @@ def move(s: State, target: int, source: int) -> None:
     if limits.window > 0:
         to.open_reads = slot.open_reads
         to.open_blocks = slot.open_blocks
-    if limits.prefix_unit_tokens > 0:
+    if limits.prefix_block_tokens > 0:
         to.held_units = slot.held_units
     if limits.draft_tokens > 0:
         to.room = slot.room
@@ -190,7 +190,7 @@ def compute_prompt(s: State, j: int, new: int) -> None:
     slot = s.slots[j]
     slot.chunk = new
     _count_prompt(s, j, new, 1)
-    if s.limits.prefix_unit_tokens > 0:
+    if s.limits.prefix_block_tokens > 0:
         register(s, j, slot.cached + new)
 
 

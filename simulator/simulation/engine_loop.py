@@ -193,7 +193,7 @@ def cached_tokens(s: State) -> int:
     if s.limits.policy == UNCACHED:
         return 0
     decoded = book.base_sum + book.unfinished * (book.tick + book.decode_now) + book.padding
-    shared = book.duplicates * s.limits.prefix_unit_tokens
+    shared = book.duplicates * s.limits.prefix_block_tokens
     return decoded + book.prompt_cached + book.prompt_tokens - shared
 
 
@@ -244,10 +244,10 @@ def request_table(requests: Requests, unit_tokens: int) -> Table:
 
 def opening(limits: Limits, requests: Requests, acceptance: Acceptance = ()) -> State:
     """Return the state before the first step."""
-    table = request_table(requests, limits.prefix_unit_tokens)
+    table = request_table(requests, limits.prefix_block_tokens)
     state = engine_state(new_engines([(limits, tuple(acceptance))], table, requests.prefixes.ids), 0)
     state.book[0].released = min(requests.concurrency, len(requests))
-    if limits.prefix_unit_tokens:
+    if limits.prefix_block_tokens:
         begin_with(state, requests.prefixes.ids[requests.prefixes.warm])
     return state
 

@@ -180,14 +180,14 @@ def _fleet_state(fleet: Fleet, requests: Requests, clients: Clients) -> FleetSta
     )
     _open(f, fleet)
     for engine in range(engine_count):
-        if kinds[engine][0].prefix_unit_tokens and f.replicas.state[engine // fleet.pool.stages] == UP:
+        if kinds[engine][0].prefix_block_tokens and f.replicas.state[engine // fleet.pool.stages] == UP:
             begin_with(engine_state(f.engines, engine), requests.prefixes.ids[requests.prefixes.warm])
     return f
 
 
 def _table(fleet: Fleet, requests: Requests, known: npt.NDArray[np.bool_]) -> Table:
     """Return the scheduler's table of requests; arrival times that are not known yet are infinite."""
-    rows = request_table(requests, fleet.pool.limits.prefix_unit_tokens)
+    rows = request_table(requests, fleet.pool.limits.prefix_block_tokens)
     rows.arrival_s[~known] = np.inf
     if fleet.prefill:
         rows.output_tokens = 1

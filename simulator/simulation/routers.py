@@ -77,7 +77,7 @@ def _longest_hit(f: FleetState, replica: int, request: int) -> int:
     first, longest = first_engine(f, replica), 0
     for engine in range(first, first + f.rules.engines_per_replica):
         s = view(f.engines, engine)
-        if s.limits.prefix_unit_tokens > 0:
+        if s.limits.prefix_block_tokens > 0:
             longest = max(longest, leading_run(s, request, s.requests[request].prompt_tokens))
     return longest
 

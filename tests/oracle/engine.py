@@ -96,7 +96,7 @@ class OracleLimits:
     prompt_interval: int = 0
     batch_size: int = 1
     batch_wait_s: float = 0.0
-    prefix_unit_tokens: int = 0
+    prefix_block_tokens: int = 0
     host_units: int = 0
     warm: tuple[int, ...] = ()  # units that the cache begins with, least recent first
     draft_tokens: int = 0
@@ -182,7 +182,7 @@ class OracleEngine:
 
     def __post_init__(self) -> None:
         limits = self.limits
-        blocks_per_unit = limits.full_groups * (limits.prefix_unit_tokens // limits.block_size)
+        blocks_per_unit = limits.full_groups * (limits.prefix_block_tokens // limits.block_size)
         self.cache = OracleCache(blocks_per_unit, limits.host_units)
         for unit in limits.warm:
             self.cache.idle = [*(each for each in self.cache.idle if each != unit), unit]
@@ -224,7 +224,7 @@ class OracleEngine:
 
     def units(self, request: OracleRequest, tokens: int) -> list[int]:
         """P1: the ids of the units that lie within so many leading tokens."""
-        unit_tokens = self.limits.prefix_unit_tokens
+        unit_tokens = self.limits.prefix_block_tokens
         if unit_tokens == 0:
             return []
         return list(request.ids[: min(tokens, request.final_tokens) // unit_tokens])
@@ -365,10 +365,10 @@ class OracleEngine:
             cached, hit = 0, []
             if request.given:
                 cached = request.prompt_tokens
-            elif self.limits.prefix_unit_tokens:
+            elif self.limits.prefix_block_tokens:
                 hit = self.units(request, request.known_tokens - 1)
                 hit = hit[: self.cache.leading(hit)]
-                cached = len(hit) * self.limits.prefix_unit_tokens
+                cached = len(hit) * self.limits.prefix_block_tokens
             new = self._new_tokens(request, cached, self._left(plan))
             if not self.limits.chunked_prefill and new < request.known_tokens - cached:
                 break
@@ -391,10 +391,10 @@ class OracleEngine:
         request.computed_tokens = cached
         request.blocks = len(hit) * self.cache.blocks_per_unit
         if request.hit_tokens is None:
-            request.hit_tokens = len(hit) * self.limits.prefix_unit_tokens
+            request.hit_tokens = len(hit) * self.limits.prefix_block_tokens
         for unit in hit:
             if self.cache.hold(unit, request.index):
-                self.loaded_tokens += self.limits.prefix_unit_tokens
+                self.loaded_tokens += self.limits.prefix_block_tokens
 
     def starts_batch_s(self) -> float:
         """D: when the head of the queue has waited long enough."""
@@ -430,7 +430,7 @@ class OracleEngine:
             grown = request.computed_tokens + new_tokens.get(request.index, 0)
             tokens += grown if request.finished_s is None else request.final_tokens
         again = sum(len(holders) - 1 for holders in self.cache.holders.values())
-        return tokens - again * self.limits.prefix_unit_tokens
+        return tokens - again * self.limits.prefix_block_tokens
 
     # ------------------------------------------------------------ its end
 
@@ -538,7 +538,7 @@ def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> Orac
     given = any(request.given for request in requests)
     more = limits.long_prefill_tokens or not limits.chunked_prefill or limits.admit_full_output
     more = more or limits.least_free_blocks or limits.prompt_interval or given
-    if limits.policy in ("static", "uncached") and (more or limits.prefix_unit_tokens or limits.draft_tokens):
+    if limits.policy in ("static", "uncached") and (more or limits.prefix_block_tokens or limits.draft_tokens):
         raise ValueError(f"{limits.policy!r} goes with none of P, S, G, L, W, O, M, B")
     if limits.policy != "continuous" and limits.async_scheduling:
         raise ValueError("H is a rule of 'continuous'")
@@ -546,7 +546,7 @@ def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> Orac
         raise ValueError("windowed groups have a window")
     if len(limits.acceptance) != limits.draft_tokens:
         raise ValueError("acceptance says one probability per draft token")
-    if limits.prefix_unit_tokens % limits.block_size:
+    if limits.prefix_block_tokens % limits.block_size:
         raise ValueError("a prefix unit is whole blocks")
     return OracleEngine(limits)
 

@@ -445,7 +445,7 @@ def digests() -> dict[str, str]:
         "static": simulated(llama, chat(), policy=STATIC, async_scheduling=False),
         "windowed": simulated(gemma, chat(), num_blocks=3000, window=128, window_blocks=9),
     }
-    shared, tight = sharing(chat().requests()), {"num_blocks": 160, "prefix_unit_tokens": 16}
+    shared, tight = sharing(chat().requests()), {"num_blocks": 160, "prefix_block_tokens": 16}
     runs |= {
         "prefixes": simulated_requests(llama, shared, **tight),
         "host tier": simulated_requests(llama, shared, **tight, host_units=20),

@@ -185,7 +185,7 @@ def test_cached_tokens_are_not_computed(shared_units):
     ]
     arrival_s = np.arange(count) * 20.0  # far apart: no queue
     requests = Requests(arrival_s, np.full(count, 4000), np.full(count, 10), prefixes=Prefixes.of(ids))
-    report = A100.but(prefix_unit_tokens=unit).report(requests)
+    report = A100.but(prefix_block_tokens=unit).report(requests)
     run = report.run
     assert run.hit_tokens[0] == 0
     assert (run.hit_tokens[1:] == shared_units * unit).all()

@@ -100,7 +100,7 @@ def limits_of(rules: OracleLimits) -> Limits:
         by_priority=rules.by_priority,
         batch_size=rules.batch_size,
         batch_wait_s=rules.batch_wait_s,
-        prefix_unit_tokens=rules.prefix_unit_tokens,
+        prefix_block_tokens=rules.prefix_block_tokens,
         host_units=rules.host_units,
         draft_tokens=rules.draft_tokens,
         expected_acceptance=rules.expected_acceptance,
@@ -184,11 +184,11 @@ def cases(
     rules = {name: draw(value) if isinstance(value, st.SearchStrategy) else value for name, value in fixed.items()}
     block_size = draw(BLOCK_SIZES)
     if unit_blocks:
-        rules["prefix_unit_tokens"] = block_size * draw(st.integers(1, unit_blocks))
+        rules["prefix_block_tokens"] = block_size * draw(st.integers(1, unit_blocks))
     rules["window"], rules["full_groups"], rules["window_groups"] = rules.pop("groups", (0, 1, 0))
     rules["async_scheduling"] = rules.get("async_scheduling", False) and rules["policy"] == "continuous"
     rules["draft_tokens"] = drafts = len(rules.get("acceptance", ()))
-    jobs = draw(workloads(rules.get("prefix_unit_tokens", 0), given_cache))
+    jobs = draw(workloads(rules.get("prefix_block_tokens", 0), given_cache))
     known = sorted({unit for job in jobs for unit in job.ids})
     if warm and known:
         rules["warm"] = tuple(draw(st.lists(st.sampled_from(known), max_size=12)))

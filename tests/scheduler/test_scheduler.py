@@ -268,7 +268,7 @@ def test_prompts_wait_for_steps_with_a_decode_and_come_together():
 
 def test_a_prompt_that_is_all_in_the_cache_has_one_token_to_compute():
     load = replace(table_of([(0.0, 33, 2), (1.0, 33, 2)]), prefixes=Prefixes.of([[5, 6], [5, 6]]))
-    run = simulate(limits(num_blocks=100, max_num_batched_tokens=64, prefix_unit_tokens=16), TABLE, load)
+    run = simulate(limits(num_blocks=100, max_num_batched_tokens=64, prefix_block_tokens=16), TABLE, load)
     assert run.hit_tokens.tolist() == [0, 32]
     assert run.steps.prompt_tokens.tolist() == [33, 0, 1, 0]
 
@@ -276,9 +276,9 @@ def test_a_prompt_that_is_all_in_the_cache_has_one_token_to_compute():
 def test_a_warm_cache_saves_the_first_prompt_too_and_keeps_what_is_most_recent():
     load = table_of([(0.0, 33, 2)])
     warm = replace(Prefixes.of([[5, 6]]), warm=np.array([0, 1]))
-    run = simulate(limits(num_blocks=100, prefix_unit_tokens=16), TABLE, replace(load, prefixes=warm))
+    run = simulate(limits(num_blocks=100, prefix_block_tokens=16), TABLE, replace(load, prefixes=warm))
     assert run.hit_tokens.tolist() == [32]
-    full = limits(num_blocks=10, prefix_unit_tokens=16)  # two units of four blocks fit, the least recent of three goes
+    full = limits(num_blocks=10, prefix_block_tokens=16)  # two units of four blocks fit, the least recent of three goes
     more = replace(Prefixes.of([[5, 6], [7]]), warm=np.array([2, 0, 1]))
     run = simulate(full, TABLE, replace(table_of([(0.0, 33, 2), (9.0, 17, 1)]), prefixes=more))
     assert run.hit_tokens.tolist() == [32, 0]
@@ -310,7 +310,7 @@ def test_an_unlimited_cache_hits_what_a_plain_count_of_repeated_blocks_says(name
         run_of_hits = next((index for index, unit in enumerate(ids) if unit not in seen), len(ids))
         counted.append(512 * min(run_of_hits, (prompt_tokens - 1) // 512))
         seen.update(ids)
-    allowed = limits(max_num_seqs=256, max_num_batched_tokens=4000, num_blocks=10**8, prefix_unit_tokens=512)
+    allowed = limits(max_num_seqs=256, max_num_batched_tokens=4000, num_blocks=10**8, prefix_block_tokens=512)
     table = TABLE._replace(logit_s=np.zeros(300))
     assert simulate(allowed, table, load).hit_tokens.tolist() == counted
     assert sum(counted) > 0.1 * load.prompt_tokens.sum()
@@ -360,7 +360,7 @@ def test_blocks_units_and_tokens_are_what_a_recount_gives(
         policy=state.PROMPTS_FIRST if prompts_first else state.CONTINUOUS,
         num_blocks=max(-(-(prompt + output - 1 + drafts) // 2) for prompt, output, _ in rows) + extra_blocks,
         block_size=2,
-        prefix_unit_tokens=4,
+        prefix_block_tokens=4,
         host_units=host_units,
         draft_tokens=drafts,
         long_prefill_tokens=long,
