@@ -226,7 +226,7 @@ def _burst(s: State, table: StepTable, clock: Floats, steps: npt.NDArray[np.void
     return len(steps)
 
 
-def request_table(requests: Requests, unit_tokens: int) -> Table:
+def request_table(requests: Requests, prefix_block_tokens: int) -> Table:
     """Return the scheduler's table of a workload; in a closed loop all but the first requests are still to be sent."""
     arrival_s = np.array(requests.arrival_s)
     arrival_s[requests.concurrency or len(arrival_s) :] = np.inf
@@ -236,8 +236,8 @@ def request_table(requests: Requests, unit_tokens: int) -> Table:
     table.emitted = requests.given
     if len(requests.prefixes):
         table.first_unit, table.units = requests.prefixes.first, requests.prefixes.count
-    if unit_tokens:
-        most = (table.prompt_tokens + table.output_tokens - 1) // unit_tokens
+    if prefix_block_tokens:
+        most = (table.prompt_tokens + table.output_tokens - 1) // prefix_block_tokens
         table.units = np.minimum(table.units, most)
     return table
 

@@ -15,7 +15,7 @@ class Prefixes:
     """Ids of the leading units of n requests: request i has ids[first[i] : first[i] + count[i]].
 
     A unit is a fixed number of tokens; an id names all tokens up to the unit's end, so equal ids mean equal prefixes.
-    Any numbers will do for `ids`; they are kept as 0 .. distinct-1. `unit_tokens` is the size of a unit, 0 where the
+    Any numbers will do for `ids`; they are kept as 0 .. distinct-1. `prefix_block_tokens` is the size of a unit, 0 where the
     engine's may be taken. `warm`: places in `ids` of units that an engine's cache begins with, the least recent first.
 
     Raises WorkloadError for columns of different lengths, ids out of range, or one id twice in a request.
@@ -27,7 +27,7 @@ class Prefixes:
     ids: IntArray
     first: IntArray
     count: IntArray
-    unit_tokens: int = 0
+    prefix_block_tokens: int = 0
     warm: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
@@ -51,11 +51,11 @@ class Prefixes:
         return len(self.first)
 
     @classmethod
-    def of(cls, lists: "list[list[int]]", unit_tokens: int = 0) -> "Prefixes":
+    def of(cls, lists: "list[list[int]]", prefix_block_tokens: int = 0) -> "Prefixes":
         """Return the prefixes of requests whose ids are listed one by one."""
         count = np.array([len(each) for each in lists], np.int64)
         flat = np.array([unit for each in lists for unit in each], np.int64)
-        return cls(flat, np.cumsum(count) - count, count, unit_tokens)
+        return cls(flat, np.cumsum(count) - count, count, prefix_block_tokens)
 
     @property
     def distinct(self) -> int:
@@ -71,4 +71,4 @@ class Prefixes:
 
     def head(self, requests: int) -> "Prefixes":
         """Return those of the first requests."""
-        return Prefixes(self.ids, self.first[:requests], self.count[:requests], self.unit_tokens, self.warm)
+        return Prefixes(self.ids, self.first[:requests], self.count[:requests], self.prefix_block_tokens, self.warm)

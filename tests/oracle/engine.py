@@ -224,10 +224,10 @@ class OracleEngine:
 
     def units(self, request: OracleRequest, tokens: int) -> list[int]:
         """P1: the ids of the units that lie within so many leading tokens."""
-        unit_tokens = self.limits.prefix_block_tokens
-        if unit_tokens == 0:
+        prefix_block_tokens = self.limits.prefix_block_tokens
+        if prefix_block_tokens == 0:
             return []
-        return list(request.ids[: min(tokens, request.final_tokens) // unit_tokens])
+        return list(request.ids[: min(tokens, request.final_tokens) // prefix_block_tokens])
 
     def _register(self, request: OracleRequest, before: int, after: int) -> None:
         """P5: the units that the scheduled tokens of a prompt complete."""

@@ -160,15 +160,15 @@ def compare_requests(run: Run, requests: list[OracleRequest]) -> None:
 
 
 @st.composite
-def workloads(draw: st.DrawFn, unit_tokens: int = 0, given_cache: bool = False) -> list[OracleJob]:
+def workloads(draw: st.DrawFn, prefix_block_tokens: int = 0, given_cache: bool = False) -> list[OracleJob]:
     """Requests close together; with units, prompts that share branches of a tree."""
     jobs = []
     branches: dict[tuple[int, ...], int] = {}
     for _ in range(draw(st.integers(1, 16))):
         at_s, prompt, output = draw(st.tuples(st.floats(0, 0.15), st.integers(1, 40), st.integers(1, 20)))
         ids: tuple[int, ...] = ()
-        if unit_tokens:
-            path = draw(st.lists(st.sampled_from([0, 0, 0, 1]), max_size=2 + (prompt + output) // unit_tokens))
+        if prefix_block_tokens:
+            path = draw(st.lists(st.sampled_from([0, 0, 0, 1]), max_size=2 + (prompt + output) // prefix_block_tokens))
             leading = [tuple(path[: depth + 1]) for depth in range(len(path))]
             ids = tuple(branches.setdefault(branch, len(branches)) for branch in leading)
         comes = given_cache and draw(st.booleans())
