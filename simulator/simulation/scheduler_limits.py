@@ -29,7 +29,7 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
     NotModelledError for an engine that schedules in a way that no policy here follows.
     """
     engine, plan = deployment.engine, memory_plan(deployment)
-    policy, prefix_block_tokens = POLICIES[engine.policy], _unit_tokens(plan, requests)
+    policy, prefix_block_tokens = POLICIES[engine.policy], _prefix_block_tokens(plan, requests)
     _refuse_rules(deployment)
     refuse_misfit(plan)
     found = Limits(
@@ -83,7 +83,7 @@ def _refuse_rules(deployment: Deployment) -> None:
         raise NotModelledError(f"{deployment.draft_tokens} draft tokens", because, "Give fewer")
 
 
-def _unit_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
+def _prefix_block_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
     """Return the tokens of a unit of the prefix cache, 0 without one."""
     engine = plan.deployment.engine
     if requests is None or not len(requests.prefixes) or not engine.prefix_caching:
