@@ -10,7 +10,7 @@ from simulator.workloads.arrivals import ClosedLoop
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests, Workload
 
-UNIT_TOKENS = 64
+PREFIX_BLOCK_TOKENS = 64
 MAX_BLOCKS = 2**32  # prefix blocks of one session, so that ids of two sessions never meet
 
 
@@ -47,10 +47,10 @@ def sessions(
     prompts = before.ravel() + drawn.prompt_tokens
     rows = np.arange(count * turns)
     follows = np.where(rows % turns > 0, rows - 1, -1)
-    units = (prompts + drawn.output_tokens) // UNIT_TOKENS
+    units = (prompts + drawn.output_tokens) // PREFIX_BLOCK_TOKENS
     place = np.concatenate([np.arange(each) for each in units])
     session = np.repeat(rows // turns + 1, units)
-    ids = np.where((place + 1) * UNIT_TOKENS <= shared_tokens, 0, session) * MAX_BLOCKS + place
-    prefixes = Prefixes(ids, np.cumsum(units) - units, units, UNIT_TOKENS)
+    ids = np.where((place + 1) * PREFIX_BLOCK_TOKENS <= shared_tokens, 0, session) * MAX_BLOCKS + place
+    prefixes = Prefixes(ids, np.cumsum(units) - units, units, PREFIX_BLOCK_TOKENS)
     asked = Requests(arrival_s, prompts, drawn.output_tokens, prefixes=prefixes)
     return asked, replace(clients or Clients(), follows=follows, think_s=np.full(len(rows), think_s))
