@@ -125,7 +125,7 @@ def features(requests: Requests, allowed: Limits) -> dict[str, tuple[Requests, L
         "prefix cache": (cached, allowed._replace(prefix_block_tokens=unit), ()),
         "prefix cache, evicting to the host": (
             cached,
-            allowed._replace(prefix_block_tokens=unit, num_blocks=allowed.num_blocks // 8, host_units=500),
+            allowed._replace(prefix_block_tokens=unit, num_blocks=allowed.num_blocks // 8, host_prefix_blocks=500),
             (),
         ),
         "3 draft tokens, sampled": (requests, allowed._replace(draft_tokens=3), (0.8, 0.7, 0.6)),

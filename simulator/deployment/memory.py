@@ -93,7 +93,7 @@ class MemoryPlan:
             low, high = (middle, high) if self.blocks(middle) <= self.num_blocks else (low, middle - 1)
         return low
 
-    def host_units(self, prefix_block_tokens: int) -> int:
+    def host_prefix_blocks(self, prefix_block_tokens: int) -> int:
         """Return how many units of so many tokens of a prefix the host's memory holds for the device's cache."""
         one = self.deployment.model.cache_bytes(1, self.deployment.layout) * prefix_block_tokens
         return int(self.deployment.settings.offload.cache_bytes // one)

@@ -101,11 +101,11 @@ def evict(s: State) -> None:
     while book.idle_units * blocks_per_unit(s) > book.free_blocks:
         unit = s.units[idle].next
         _leave_list(s, unit)
-        if s.limits.host_units > 0:
+        if s.limits.host_prefix_blocks > 0:
             s.units[unit].place = ON_HOST
-            book.host_units += 1
+            book.host_prefix_blocks += 1
             _append(s, unit, host)
-        if book.host_units > s.limits.host_units:
+        if book.host_prefix_blocks > s.limits.host_prefix_blocks:
             _leave_list(s, s.units[host].next)
 
 
@@ -129,7 +129,7 @@ def _leave_list(s: State, unit: int) -> None:
     if state.place == ON_DEVICE:
         book.idle_units -= 1
     else:
-        book.host_units -= 1
+        book.host_prefix_blocks -= 1
     s.units[state.previous].next = state.next
     s.units[state.next].previous = state.previous
     state.place = ABSENT

@@ -42,7 +42,7 @@ class Limits(NamedTuple):
     batch_size: int = 1  # static: requests that an idle engine waits for,
     batch_wait_s: float = 0.0  # and how long the first of them waits at most
     prefix_block_tokens: int = 0  # tokens of a unit of the prefix cache; 0: none
-    host_units: int = 0  # units that a second tier in host memory holds
+    host_prefix_blocks: int = 0  # units that a second tier in host memory holds
     draft_tokens: int = 0  # tokens that are proposed for each sequence and step
     expected_acceptance: bool = False  # produce the expected number of tokens instead of drawing it
     graph_tokens: int = 0  # a step with prompts and more tokens is launched by the host, kernel by kernel
@@ -95,7 +95,7 @@ BOOK = np.dtype(
             "prompt_cached",  # sum of `cached` over prompts under way
             "padding",  # cached tokens of finished sequences in a static batch, less their bases
             "idle_units",  # units of the prefix cache that nobody holds
-            "host_units",  # units in the host's tier
+            "host_prefix_blocks",  # units in the host's tier
             "duplicates",  # holders of units beyond the first of each
         )
     ]
@@ -244,7 +244,7 @@ def reset(s: State) -> None:
     """Make an engine idle, its queue and its cache empty; the rows of its requests stay as they are."""
     clear(s)
     book = s.book[0]
-    book.waiting = book.waiting_blocks = book.idle_units = book.host_units = book.duplicates = 0
+    book.waiting = book.waiting_blocks = book.idle_units = book.host_prefix_blocks = book.duplicates = 0
     book.head = book.tail = book.first_done = NOBODY
     book.shown_s = 0.0
     for unit in range(len(s.units)):

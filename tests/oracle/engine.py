@@ -97,7 +97,7 @@ class OracleLimits:
     batch_size: int = 1
     batch_wait_s: float = 0.0
     prefix_block_tokens: int = 0
-    host_units: int = 0
+    host_prefix_blocks: int = 0
     warm: tuple[int, ...] = ()  # units that the cache begins with, least recent first
     draft_tokens: int = 0
     acceptance: tuple[float, ...] = ()
@@ -183,7 +183,7 @@ class OracleEngine:
     def __post_init__(self) -> None:
         limits = self.limits
         blocks_per_unit = limits.full_groups * (limits.prefix_block_tokens // limits.block_size)
-        self.cache = OracleCache(blocks_per_unit, limits.host_units)
+        self.cache = OracleCache(blocks_per_unit, limits.host_prefix_blocks)
         for unit in limits.warm:
             self.cache.idle = [*(each for each in self.cache.idle if each != unit), unit]
         self.cache.evict(limits.num_blocks)

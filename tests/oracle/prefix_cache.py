@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass
 class OracleCache:
-    """Units by id; `blocks_per_unit` is U, `host_units` is C."""
+    """Units by id; `blocks_per_unit` is U, `host_prefix_blocks` is C."""
 
     blocks_per_unit: int
-    host_units: int = 0
+    host_prefix_blocks: int = 0
     holders: dict[int, set[int]] = field(default_factory=dict)  # unit -> requests that hold it, never empty
     idle: list[int] = field(default_factory=list)  # least recent first
     host: list[int] = field(default_factory=list)  # least recent first
@@ -53,5 +53,5 @@ class OracleCache:
         """P7, P9: idle units give way to blocks that were taken, the least recent first."""
         while len(self.idle) * self.blocks_per_unit > free_blocks:
             self.host.append(self.idle.pop(0))
-            if len(self.host) > self.host_units:
+            if len(self.host) > self.host_prefix_blocks:
                 self.host.pop(0)

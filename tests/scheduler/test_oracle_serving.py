@@ -220,7 +220,7 @@ def test_the_least_recently_idle_is_evicted() -> None:
 
 def test_the_host_keeps_what_was_evicted() -> None:
     # The same with one unit on the host: C finds 1 in the cache and 2 on the host. Of 4 and 3, evicted, 3 stays there.
-    limits = OracleLimits(4, 64, num_blocks=6, block_size=1, prefix_block_tokens=2, host_units=1)
+    limits = OracleLimits(4, 64, num_blocks=6, block_size=1, prefix_block_tokens=2, host_prefix_blocks=1)
     result = run_oracle(FIVE, limits, one_second)
     assert timetable(result) == [((0, 4, 0),), ((1, 4, 0),), ((2, 1, 4),), ((3, 3, 2),)]
     assert held(result) == [4, 4, 5, 5]

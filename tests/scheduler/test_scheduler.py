@@ -328,14 +328,14 @@ def recount(s: State) -> None:
     assert holders.sum() == running.held_units.sum()
     in_use = sum(blocks(s.limits, int(each)) for each in held) - duplicates * blocks_per_unit(s)
     assert book.free_blocks == s.limits.num_blocks - in_use
-    for end, count, place in ((-2, book.idle_units, state.ON_DEVICE), (-1, book.host_units, state.ON_HOST)):
+    for end, count, place in ((-2, book.idle_units, state.ON_DEVICE), (-1, book.host_prefix_blocks, state.ON_HOST)):
         assert count == ((s.units.place[:-2] == place) & (holders == 0)).sum()
         unit, length = s.units[end].next, 0
         while unit != len(s.units) + end:
             unit, length = s.units[unit].next, length + 1
         assert length == count
     assert book.idle_units * blocks_per_unit(s) <= book.free_blocks
-    assert book.host_units <= s.limits.host_units
+    assert book.host_prefix_blocks <= s.limits.host_prefix_blocks
     assert book.base_sum == running.cached[decodes].sum()
     assert book.prompt_cached == running.cached[~decodes].sum()
 
@@ -345,13 +345,13 @@ def recount(s: State) -> None:
     rows=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 30), st.integers(0, 9)), min_size=1, max_size=20),
     drafts=st.sampled_from([0, 0, 2]),
     extra_blocks=st.integers(0, 20),
-    host_units=st.sampled_from([0, 3]),
+    host_prefix_blocks=st.sampled_from([0, 3]),
     long=st.sampled_from([0, 5]),
     by_priority=st.booleans(),
     prompts_first=st.booleans(),
 )
 def test_blocks_units_and_tokens_are_what_a_recount_gives(
-    rows, drafts, extra_blocks, host_units, long, by_priority, prompts_first
+    rows, drafts, extra_blocks, host_prefix_blocks, long, by_priority, prompts_first
 ):
     tables = [[100 * (kind % 3) + unit + (50 if unit >= kind else 0) for unit in range(20)] for _, _, kind in rows]
     load = table_of([(0.0, prompt, output) for prompt, output, _ in rows])
@@ -361,7 +361,7 @@ def test_blocks_units_and_tokens_are_what_a_recount_gives(
         num_blocks=max(-(-(prompt + output - 1 + drafts) // 2) for prompt, output, _ in rows) + extra_blocks,
         block_size=2,
         prefix_block_tokens=4,
-        host_units=host_units,
+        host_prefix_blocks=host_prefix_blocks,
         draft_tokens=drafts,
         long_prefill_tokens=long,
         by_priority=by_priority,

@@ -257,7 +257,7 @@ def test_a_pipeline_of_two_stages() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_is_lost_with_failures_timeouts_and_autoscaling_together(seed: int) -> None:
     dice = random.Random(seed)
-    limits = OracleLimits(3, 12, num_blocks=8, block_size=4, prefix_block_tokens=4, host_units=seed % 3)
+    limits = OracleLimits(3, 12, num_blocks=8, block_size=4, prefix_block_tokens=4, host_prefix_blocks=seed % 3)
     jobs = [
         OracleJob(dice.uniform(0, 60), dice.randint(1, 20), dice.randint(1, 9), ids=(dice.randint(0, 2),))
         for _ in range(60)
