@@ -21,7 +21,7 @@ def begin_with(s: State, units: Ints) -> None:
     for unit in units:
         _leave_list(s, unit)  # of one that is named twice, the last place counts
         s.units[unit].place = ON_DEVICE
-        s.book[0].idle_units += 1
+        s.book[0].idle_prefix_blocks += 1
         _append(s, unit, len(s.units) - 2)
     evict(s)
 
@@ -90,7 +90,7 @@ def release(s: State, j: int, tokens: int) -> None:
         if state.holders == 0 and (index + 1) * s.limits.prefix_block_tokens <= tokens:
             _leave_list(s, unit)
             state.place = ON_DEVICE
-            book.idle_units += 1
+            book.idle_prefix_blocks += 1
             _append(s, unit, len(s.units) - 2)
 
 
@@ -98,7 +98,7 @@ def release(s: State, j: int, tokens: int) -> None:
 def evict(s: State) -> None:
     """Drop the least recent units that nobody holds, or move them to the host, until the rest fits into free blocks."""
     book, idle, host = s.book[0], len(s.units) - 2, len(s.units) - 1
-    while book.idle_units * blocks_per_unit(s) > book.free_blocks:
+    while book.idle_prefix_blocks * blocks_per_unit(s) > book.free_blocks:
         unit = s.units[idle].next
         _leave_list(s, unit)
         if s.limits.host_prefix_blocks > 0:
@@ -127,7 +127,7 @@ def _leave_list(s: State, unit: int) -> None:
     if state.place == ABSENT:
         return
     if state.place == ON_DEVICE:
-        book.idle_units -= 1
+        book.idle_prefix_blocks -= 1
     else:
         book.host_prefix_blocks -= 1
     s.units[state.previous].next = state.next

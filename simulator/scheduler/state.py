@@ -94,7 +94,7 @@ BOOK = np.dtype(
             "promised",  # blocks that running requests hold at their end, where only such are admitted as fit to it
             "prompt_cached",  # sum of `cached` over prompts under way
             "padding",  # cached tokens of finished sequences in a static batch, less their bases
-            "idle_units",  # units of the prefix cache that nobody holds
+            "idle_prefix_blocks",  # units of the prefix cache that nobody holds
             "host_prefix_blocks",  # units in the host's tier
             "duplicates",  # holders of units beyond the first of each
         )
@@ -244,7 +244,7 @@ def reset(s: State) -> None:
     """Make an engine idle, its queue and its cache empty; the rows of its requests stay as they are."""
     clear(s)
     book = s.book[0]
-    book.waiting = book.waiting_blocks = book.idle_units = book.host_prefix_blocks = book.duplicates = 0
+    book.waiting = book.waiting_blocks = book.idle_prefix_blocks = book.host_prefix_blocks = book.duplicates = 0
     book.head = book.tail = book.first_done = NOBODY
     book.shown_s = 0.0
     for unit in range(len(s.units)):

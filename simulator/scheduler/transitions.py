@@ -136,7 +136,7 @@ def take(s: State, need: int) -> None:
     """Take free blocks, from units that nobody holds where there are no others."""
     book = s.book[0]
     book.free_blocks -= need
-    if book.idle_units > 0:
+    if book.idle_prefix_blocks > 0:
         evict(s)
 
 

@@ -328,13 +328,16 @@ def recount(s: State) -> None:
     assert holders.sum() == running.held_units.sum()
     in_use = sum(blocks(s.limits, int(each)) for each in held) - duplicates * blocks_per_unit(s)
     assert book.free_blocks == s.limits.num_blocks - in_use
-    for end, count, place in ((-2, book.idle_units, state.ON_DEVICE), (-1, book.host_prefix_blocks, state.ON_HOST)):
+    for end, count, place in (
+        (-2, book.idle_prefix_blocks, state.ON_DEVICE),
+        (-1, book.host_prefix_blocks, state.ON_HOST),
+    ):
         assert count == ((s.units.place[:-2] == place) & (holders == 0)).sum()
         unit, length = s.units[end].next, 0
         while unit != len(s.units) + end:
             unit, length = s.units[unit].next, length + 1
         assert length == count
-    assert book.idle_units * blocks_per_unit(s) <= book.free_blocks
+    assert book.idle_prefix_blocks * blocks_per_unit(s) <= book.free_blocks
     assert book.host_prefix_blocks <= s.limits.host_prefix_blocks
     assert book.base_sum == running.cached[decodes].sum()
     assert book.prompt_cached == running.cached[~decodes].sum()
