@@ -61,12 +61,12 @@ def register(s: State, j: int, tokens: int) -> None:
     """Let the prompt at a position hold the units that it has completed with so many tokens."""
     slot, row = s.slots[j], s.requests[s.slots[j].request]
     complete = min(row.units, tokens // s.limits.prefix_block_tokens)
-    while slot.held_units < complete:
-        unit = s.unit_ids[row.first_unit + slot.held_units]
+    while slot.held_prefix_blocks < complete:
+        unit = s.unit_ids[row.first_unit + slot.held_prefix_blocks]
         if s.units[unit].place == ON_DEVICE:  # its own copy is given back; an idle one costs as much as it gives
             s.book[0].free_blocks += blocks_per_unit(s) if s.units[unit].holders > 0 else 0
         _hold_unit(s, unit)
-        slot.held_units += 1
+        slot.held_prefix_blocks += 1
 
 
 @compiled
@@ -76,11 +76,11 @@ def release(s: State, j: int, tokens: int) -> None:
     One that leaves the step in which it was to complete a unit leaves nothing in it.
     """
     book, slot, row = s.book[0], s.slots[j], s.requests[s.slots[j].request]
-    covered = max(slot.held_units, min(row.units, tokens // s.limits.prefix_block_tokens))
+    covered = max(slot.held_prefix_blocks, min(row.units, tokens // s.limits.prefix_block_tokens))
     for index in range(covered - 1, -1, -1):
         unit = s.unit_ids[row.first_unit + index]
         state = s.units[unit]
-        if index < slot.held_units:
+        if index < slot.held_prefix_blocks:
             state.holders -= 1
             if state.holders > 0:
                 book.duplicates -= 1

@@ -130,7 +130,7 @@ SLOT = np.dtype(
         ("cached", np.int64),  # tokens in the cache; minus `tick` while decoding
         ("last_tick", np.int64),  # tick at which a decoding sequence has produced everything
         ("chunk", np.int64),  # tokens of its prompt that this step computes
-        ("held_units", np.int64),  # leading units of the prefix cache that it holds
+        ("held_prefix_blocks", np.int64),  # leading units of the prefix cache that it holds
         ("room", np.int64),  # tokens that the blocks of a decoding sequence with drafts have room for
         ("joined_tick", np.int64),  # tick at which it began to decode
         ("seed", np.int64),  # what its draws begin with

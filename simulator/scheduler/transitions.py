@@ -102,7 +102,7 @@ def move(s: State, target: int, source: int) -> None:
         to.open_reads = slot.open_reads
         to.open_blocks = slot.open_blocks
     if limits.prefix_block_tokens > 0:
-        to.held_units = slot.held_units
+        to.held_prefix_blocks = slot.held_prefix_blocks
     if limits.draft_tokens > 0:
         to.room = slot.room
         to.joined_tick = slot.joined_tick
@@ -173,7 +173,7 @@ def begin_request(s: State, past: int, units: int, new: int, now_s: float) -> No
     """Move the head of the queue to the end of the running list; of its prompt, `past` tokens are there already."""
     book, index = s.book[0], s.book[0].head
     slot, request = s.slots[book.running], s.requests[index]
-    slot.request, slot.cached, slot.held_units = index, past, units
+    slot.request, slot.cached, slot.held_prefix_blocks = index, past, units
     if np.isnan(request.scheduled_s):
         request.scheduled_s = now_s
         request.hit_tokens = 0 if request.given else past

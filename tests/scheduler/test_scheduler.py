@@ -325,7 +325,7 @@ def recount(s: State) -> None:
     held = running.room * decodes + tokens * ~decodes if s.limits.draft_tokens else tokens
     duplicates = int(np.maximum(holders - 1, 0).sum())
     assert book.duplicates == duplicates
-    assert holders.sum() == running.held_units.sum()
+    assert holders.sum() == running.held_prefix_blocks.sum()
     in_use = sum(blocks(s.limits, int(each)) for each in held) - duplicates * blocks_per_unit(s)
     assert book.free_blocks == s.limits.num_blocks - in_use
     for end, count, place in (
