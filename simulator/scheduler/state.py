@@ -111,7 +111,7 @@ REQUEST = np.dtype(
         ("previous", np.int64),  # the one before; in a heap: to the left, or the parent of the leftmost
         ("child", np.int64),  # in a heap: the leftmost child
         ("priority", np.int64),  # smaller goes first
-        ("first_unit", np.int64),  # its ids stand in unit_ids[first_unit : first_unit + units]
+        ("first_unit", np.int64),  # its ids stand in prefix_block_ids[first_unit : first_unit + units]
         ("units", np.int64),
         ("given", np.int64),  # 1 while it brings the cache of its prompt from elsewhere
         ("hit_tokens", np.int64),  # found in the prefix cache at its first admission
@@ -158,7 +158,7 @@ class State(NamedTuple):
     slots: Table  # the running list, and one place to swap
     growth: Ints  # blocks that decoding sequences need when -tick is this modulo the block size
     units: Table  # the prefix cache by id, and two ends of lists: of idle units, of the host's
-    unit_ids: Ints  # of all requests
+    prefix_block_ids: Ints  # of all requests
 
 
 class Engines(NamedTuple):
@@ -170,7 +170,7 @@ class Engines(NamedTuple):
     slots: Any
     growth: Ints
     units: Any
-    unit_ids: Ints
+    prefix_block_ids: Ints
 
 
 Kind = tuple[Limits, tuple[float, ...]]  # an engine; probability that each draft is accepted if all before it are
@@ -185,15 +185,15 @@ def new_requests(arrival_s: Floats, prompt_tokens: Ints, output_tokens: Ints) ->
     return requests
 
 
-def new_engines(kinds: Sequence[Kind], requests: Table, unit_ids: Ints) -> Engines:
+def new_engines(kinds: Sequence[Kind], requests: Table, prefix_block_ids: Ints) -> Engines:
     """Return idle engines with empty queues and caches; ids of units are 0, 1, ..."""
     count, each = len(kinds), [limits for limits, _ in kinds]
     packed, books = np.zeros(count, PACKED).view(np.recarray), np.zeros(count, BOOK).view(np.recarray)
     slots = np.zeros((count, max(limits.max_num_seqs for limits in each) + 1), SLOT).view(np.recarray)
     growth = np.zeros((count, max(limits.block_size for limits in each)), np.int64)
-    rows = int(unit_ids.max(initial=-1)) + 3 if any(limits.prefix_block_tokens for limits in each) else 0
+    rows = int(prefix_block_ids.max(initial=-1)) + 3 if any(limits.prefix_block_tokens for limits in each) else 0
     units = np.zeros((count, rows), UNIT).view(np.recarray)
-    engines = Engines(packed, books, requests, slots, growth, units, np.array(unit_ids))
+    engines = Engines(packed, books, requests, slots, growth, units, np.array(prefix_block_ids))
     for index, kind in enumerate(kinds):
         packed[index] = _packed(*kind)
         reset(engine_state(engines, index))
@@ -222,7 +222,7 @@ def engine_state(engines: Engines, index: int) -> State:
     """Return what the scheduler of one engine knows: views, so that what it changes stays."""
     e = engines
     book, slots, growth, units = e.books[index : index + 1], e.slots[index], e.growth[index], e.units[index]
-    return State(e.limits[index], book, e.requests, slots, growth, units, e.unit_ids)
+    return State(e.limits[index], book, e.requests, slots, growth, units, e.prefix_block_ids)
 
 
 view = inlined(engine_state)  # for compiled code, which must not return what it gives: arrays lose their shape there
