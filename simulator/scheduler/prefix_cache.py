@@ -31,7 +31,7 @@ def leading_run(s: State, request: int, known_tokens: int) -> int:
     """Return how many leading units of a request the cache or the host has, so that one known token is left over."""
     row, run = s.requests[request], 0
     most = min(row.units, (known_tokens - 1) // s.limits.prefix_block_tokens)
-    while run < most and s.units[s.prefix_block_ids[row.first_unit + run]].place != ABSENT:
+    while run < most and s.units[s.prefix_block_ids[row.first_prefix_block + run]].place != ABSENT:
         run += 1
     return run
 
@@ -39,7 +39,7 @@ def leading_run(s: State, request: int, known_tokens: int) -> int:
 @compiled
 def shared_units(s: State, request: int, run: int) -> int:
     """Return how many of its leading units others hold: these cost it no blocks."""
-    first, shared = s.requests[request].first_unit, 0
+    first, shared = s.requests[request].first_prefix_block, 0
     for place in range(first, first + run):
         shared += 1 if s.units[s.prefix_block_ids[place]].holders > 0 else 0
     return shared
@@ -48,7 +48,7 @@ def shared_units(s: State, request: int, run: int) -> int:
 @compiled
 def hold(s: State, request: int, run: int) -> None:
     """Make a request a holder of its leading units; those on the host are loaded."""
-    book, first = s.book[0], s.requests[request].first_unit
+    book, first = s.book[0], s.requests[request].first_prefix_block
     for place in range(first, first + run):
         unit = s.prefix_block_ids[place]
         if s.units[unit].place == ON_HOST:
@@ -62,7 +62,7 @@ def register(s: State, j: int, tokens: int) -> None:
     slot, row = s.slots[j], s.requests[s.slots[j].request]
     complete = min(row.units, tokens // s.limits.prefix_block_tokens)
     while slot.held_prefix_blocks < complete:
-        unit = s.prefix_block_ids[row.first_unit + slot.held_prefix_blocks]
+        unit = s.prefix_block_ids[row.first_prefix_block + slot.held_prefix_blocks]
         if s.units[unit].place == ON_DEVICE:  # its own copy is given back; an idle one costs as much as it gives
             s.book[0].free_blocks += blocks_per_unit(s) if s.units[unit].holders > 0 else 0
         _hold_unit(s, unit)
@@ -78,7 +78,7 @@ def release(s: State, j: int, tokens: int) -> None:
     book, slot, row = s.book[0], s.slots[j], s.requests[s.slots[j].request]
     covered = max(slot.held_prefix_blocks, min(row.units, tokens // s.limits.prefix_block_tokens))
     for index in range(covered - 1, -1, -1):
-        unit = s.prefix_block_ids[row.first_unit + index]
+        unit = s.prefix_block_ids[row.first_prefix_block + index]
         state = s.units[unit]
         if index < slot.held_prefix_blocks:
             state.holders -= 1

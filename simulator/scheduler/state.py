@@ -111,7 +111,10 @@ REQUEST = np.dtype(
         ("previous", np.int64),  # the one before; in a heap: to the left, or the parent of the leftmost
         ("child", np.int64),  # in a heap: the leftmost child
         ("priority", np.int64),  # smaller goes first
-        ("first_unit", np.int64),  # its ids stand in prefix_block_ids[first_unit : first_unit + units]
+        (
+            "first_prefix_block",
+            np.int64,
+        ),  # its ids stand in prefix_block_ids[first_prefix_block : first_prefix_block + units]
         ("units", np.int64),
         ("given", np.int64),  # 1 while it brings the cache of its prompt from elsewhere
         ("hit_tokens", np.int64),  # found in the prefix cache at its first admission

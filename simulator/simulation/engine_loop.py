@@ -235,7 +235,7 @@ def request_table(requests: Requests, prefix_block_tokens: int) -> Table:
     table.first_token_s[requests.given] = arrival_s[requests.given]
     table.emitted = requests.given
     if len(requests.prefixes):
-        table.first_unit, table.units = requests.prefixes.first, requests.prefixes.count
+        table.first_prefix_block, table.units = requests.prefixes.first, requests.prefixes.count
     if prefix_block_tokens:
         most = (table.prompt_tokens + table.output_tokens - 1) // prefix_block_tokens
         table.units = np.minimum(table.units, most)
