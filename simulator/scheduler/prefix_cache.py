@@ -37,7 +37,7 @@ def leading_run(s: State, request: int, known_tokens: int) -> int:
 
 
 @compiled
-def shared_units(s: State, request: int, run: int) -> int:
+def shared_prefix_blocks(s: State, request: int, run: int) -> int:
     """Return how many of its leading units others hold: these cost it no blocks."""
     first, shared = s.requests[request].first_prefix_block, 0
     for place in range(first, first + run):
