@@ -10,7 +10,7 @@ from simulator.scheduler.state import ABSENT, ON_DEVICE, ON_HOST, Ints, State
 
 
 @compiled
-def blocks_per_unit(s: State) -> int:
+def blocks_per_prefix_block(s: State) -> int:
     """Return the blocks that a unit takes: of every full group, none of windowed ones."""
     return int(s.limits.prefix_block_tokens // s.limits.block_size * s.limits.full_groups)
 
@@ -64,7 +64,7 @@ def register(s: State, j: int, tokens: int) -> None:
     while slot.held_prefix_blocks < complete:
         unit = s.prefix_block_ids[row.first_prefix_block + slot.held_prefix_blocks]
         if s.units[unit].place == ON_DEVICE:  # its own copy is given back; an idle one costs as much as it gives
-            s.book[0].free_blocks += blocks_per_unit(s) if s.units[unit].holders > 0 else 0
+            s.book[0].free_blocks += blocks_per_prefix_block(s) if s.units[unit].holders > 0 else 0
         _hold_unit(s, unit)
         slot.held_prefix_blocks += 1
 
@@ -84,7 +84,7 @@ def release(s: State, j: int, tokens: int) -> None:
             state.holders -= 1
             if state.holders > 0:
                 book.duplicates -= 1
-                book.free_blocks -= blocks_per_unit(s)
+                book.free_blocks -= blocks_per_prefix_block(s)
             else:
                 state.place = ABSENT  # for now: it stands in no list
         if state.holders == 0 and (index + 1) * s.limits.prefix_block_tokens <= tokens:
@@ -98,7 +98,7 @@ def release(s: State, j: int, tokens: int) -> None:
 def evict(s: State) -> None:
     """Drop the least recent units that nobody holds, or move them to the host, until the rest fits into free blocks."""
     book, idle, host = s.book[0], len(s.units) - 2, len(s.units) - 1
-    while book.idle_prefix_blocks * blocks_per_unit(s) > book.free_blocks:
+    while book.idle_prefix_blocks * blocks_per_prefix_block(s) > book.free_blocks:
         unit = s.units[idle].next
         _leave_list(s, unit)
         if s.limits.host_prefix_blocks > 0:

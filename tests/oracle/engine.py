@@ -182,8 +182,8 @@ class OracleEngine:
 
     def __post_init__(self) -> None:
         limits = self.limits
-        blocks_per_unit = limits.full_groups * (limits.prefix_block_tokens // limits.block_size)
-        self.cache = OracleCache(blocks_per_unit, limits.host_prefix_blocks)
+        blocks_per_prefix_block = limits.full_groups * (limits.prefix_block_tokens // limits.block_size)
+        self.cache = OracleCache(blocks_per_prefix_block, limits.host_prefix_blocks)
         for unit in limits.warm:
             self.cache.idle = [*(each for each in self.cache.idle if each != unit), unit]
         self.cache.evict(limits.num_blocks)
@@ -202,7 +202,7 @@ class OracleEngine:
         own = 0
         for request in self.running:
             units = sum(request.index in holders for holders in self.cache.holders.values())
-            own += request.blocks - units * self.cache.blocks_per_unit
+            own += request.blocks - units * self.cache.blocks_per_prefix_block
         return own + self.cache.held_blocks()
 
     def blocks_free(self) -> int:
@@ -376,7 +376,7 @@ class OracleEngine:
             if self.limits.admit_full_output and promised > self.limits.num_blocks:
                 break
             must_fit = request.known_tokens if self.limits.full_prompt_must_fit else cached + new
-            shared = sum(unit in self.cache.holders for unit in hit) * self.cache.blocks_per_unit
+            shared = sum(unit in self.cache.holders for unit in hit) * self.cache.blocks_per_prefix_block
             if self.blocks_for(must_fit) - shared > self.blocks_free():
                 break
             self.waiting.pop(0)
@@ -389,7 +389,7 @@ class OracleEngine:
         """P3, P9: an admitted request holds the blocks of what is cached already."""
         self.running.append(request)
         request.computed_tokens = cached
-        request.blocks = len(hit) * self.cache.blocks_per_unit
+        request.blocks = len(hit) * self.cache.blocks_per_prefix_block
         if request.hit_tokens is None:
             request.hit_tokens = len(hit) * self.limits.prefix_block_tokens
         for unit in hit:

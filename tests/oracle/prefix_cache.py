@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 @dataclass
 class OracleCache:
-    """Units by id; `blocks_per_unit` is U, `host_prefix_blocks` is C."""
+    """Units by id; `blocks_per_prefix_block` is U, `host_prefix_blocks` is C."""
 
-    blocks_per_unit: int
+    blocks_per_prefix_block: int
     host_prefix_blocks: int = 0
     holders: dict[int, set[int]] = field(default_factory=dict)  # unit -> requests that hold it, never empty
     idle: list[int] = field(default_factory=list)  # least recent first
@@ -23,7 +23,7 @@ class OracleCache:
         return run
 
     def held_blocks(self) -> int:
-        return self.blocks_per_unit * len(self.holders)
+        return self.blocks_per_prefix_block * len(self.holders)
 
     def hold(self, unit: int, request: int) -> bool:
         """P3, P5, P9: the request becomes a holder. Return whether the unit came from the host."""
@@ -51,7 +51,7 @@ class OracleCache:
 
     def evict(self, free_blocks: int) -> None:
         """P7, P9: idle units give way to blocks that were taken, the least recent first."""
-        while len(self.idle) * self.blocks_per_unit > free_blocks:
+        while len(self.idle) * self.blocks_per_prefix_block > free_blocks:
             self.host.append(self.idle.pop(0))
             if len(self.host) > self.host_prefix_blocks:
                 self.host.pop(0)

@@ -18,7 +18,7 @@ from simulator.scheduler import state
 from simulator.scheduler.completion import complete
 from simulator.scheduler.draft_acceptance import accepted, uniform
 from simulator.scheduler.policies import schedule
-from simulator.scheduler.prefix_cache import blocks_per_unit
+from simulator.scheduler.prefix_cache import blocks_per_prefix_block
 from simulator.scheduler.state import Limits, State, blocks
 from simulator.scheduler.waiting_queue import dequeue, enqueue
 from simulator.simulation.engine_loop import Run, opening, simulate
@@ -326,7 +326,7 @@ def recount(s: State) -> None:
     duplicates = int(np.maximum(holders - 1, 0).sum())
     assert book.duplicates == duplicates
     assert holders.sum() == running.held_prefix_blocks.sum()
-    in_use = sum(blocks(s.limits, int(each)) for each in held) - duplicates * blocks_per_unit(s)
+    in_use = sum(blocks(s.limits, int(each)) for each in held) - duplicates * blocks_per_prefix_block(s)
     assert book.free_blocks == s.limits.num_blocks - in_use
     for end, count, place in (
         (-2, book.idle_prefix_blocks, state.ON_DEVICE),
@@ -337,7 +337,7 @@ def recount(s: State) -> None:
         while unit != len(s.units) + end:
             unit, length = s.units[unit].next, length + 1
         assert length == count
-    assert book.idle_prefix_blocks * blocks_per_unit(s) <= book.free_blocks
+    assert book.idle_prefix_blocks * blocks_per_prefix_block(s) <= book.free_blocks
     assert book.host_prefix_blocks <= s.limits.host_prefix_blocks
     assert book.base_sum == running.cached[decodes].sum()
     assert book.prompt_cached == running.cached[~decodes].sum()
