@@ -9,7 +9,7 @@ docs/serving-rules.md, docs/vllm-rules.md.
 import numpy as np
 
 from simulator.scheduler.jit import compiled, inlined
-from simulator.scheduler.prefix_cache import blocks_per_prefix_block, hold, leading_run, shared_prefix_blocks
+from simulator.scheduler.prefix_cache import blocks_per_prefix_block, cached_prefix_blocks, hold, shared_prefix_blocks
 from simulator.scheduler.state import PROMPTS_FIRST, STATIC, UNCACHED, State, blocks, whole_blocks
 from simulator.scheduler.transitions import begin_request, compute_prompt, make_room, preempt, promise, take
 
@@ -82,7 +82,7 @@ def _admit_head(s: State, now_s: float) -> bool:
     if request.given:
         past = request.prompt_tokens
     elif limits.prefix_block_tokens > 0:
-        units = leading_run(s, book.head, known)
+        units = cached_prefix_blocks(s, book.head, known)
         past = units * limits.prefix_block_tokens
         saved = shared_prefix_blocks(s, book.head, units) * blocks_per_prefix_block(s)
     new = _most_new(s, known - past)

@@ -27,7 +27,7 @@ def begin_with(s: State, units: Ints) -> None:
 
 
 @compiled
-def leading_run(s: State, request: int, known_tokens: int) -> int:
+def cached_prefix_blocks(s: State, request: int, known_tokens: int) -> int:
     """Return how many leading units of a request the cache or the host has, so that one known token is left over."""
     row, run = s.requests[request], 0
     most = min(row.units, (known_tokens - 1) // s.limits.prefix_block_tokens)

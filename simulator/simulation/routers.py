@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from simulator.errors import InfercastError, nearest
 from simulator.scheduler.draft_acceptance import uniform
 from simulator.scheduler.jit import compiled
-from simulator.scheduler.prefix_cache import leading_run
+from simulator.scheduler.prefix_cache import cached_prefix_blocks
 from simulator.scheduler.state import NOBODY, blocks, view
 from simulator.simulation.fleet_state import UP, FleetState, first_engine, inbox, outstanding
 
@@ -78,7 +78,7 @@ def _longest_hit(f: FleetState, replica: int, request: int) -> int:
     for engine in range(first, first + f.rules.engines_per_replica):
         s = view(f.engines, engine)
         if s.limits.prefix_block_tokens > 0:
-            longest = max(longest, leading_run(s, request, s.requests[request].prompt_tokens))
+            longest = max(longest, cached_prefix_blocks(s, request, s.requests[request].prompt_tokens))
     return longest
 
 
