@@ -16,7 +16,7 @@ def blocks_per_prefix_block(s: State) -> int:
 
 
 @compiled
-def begin_with(s: State, units: Ints) -> None:
+def warm_cache(s: State, units: Ints) -> None:
     """Fill an empty cache with units that nobody holds, the least recent first, and drop what does not fit."""
     for unit in units:
         _leave_list(s, unit)  # of one that is named twice, the last place counts

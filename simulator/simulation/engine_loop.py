@@ -11,7 +11,7 @@ from simulator.roofline.step_model import StepTable
 from simulator.scheduler.completion import complete, show
 from simulator.scheduler.jit import compiled, inlined
 from simulator.scheduler.policies import schedule, wake_s
-from simulator.scheduler.prefix_cache import begin_with
+from simulator.scheduler.prefix_cache import warm_cache
 from simulator.scheduler.state import (
     UNCACHED,
     Floats,
@@ -248,7 +248,7 @@ def opening(limits: Limits, requests: Requests, acceptance: Acceptance = ()) -> 
     state = engine_state(new_engines([(limits, tuple(acceptance))], table, requests.prefixes.ids), 0)
     state.book[0].released = min(requests.concurrency, len(requests))
     if limits.prefix_block_tokens:
-        begin_with(state, requests.prefixes.ids[requests.prefixes.warm])
+        warm_cache(state, requests.prefixes.ids[requests.prefixes.warm])
     return state
 
 

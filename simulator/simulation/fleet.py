@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.prefix_cache import begin_with
+from simulator.scheduler.prefix_cache import warm_cache
 from simulator.scheduler.state import NOBODY, Floats, Ints, Limits, Table, engine_state, new_engines
 from simulator.simulation.autoscaler import METRICS, Autoscaler, Failure
 from simulator.simulation.clients import Clients
@@ -181,7 +181,7 @@ def _fleet_state(fleet: Fleet, requests: Requests, clients: Clients) -> FleetSta
     _open(f, fleet)
     for engine in range(engine_count):
         if kinds[engine][0].prefix_block_tokens and f.replicas.state[engine // fleet.pool.stages] == UP:
-            begin_with(engine_state(f.engines, engine), requests.prefixes.ids[requests.prefixes.warm])
+            warm_cache(engine_state(f.engines, engine), requests.prefixes.ids[requests.prefixes.warm])
     return f
 
 
