@@ -53,7 +53,7 @@ def hold(s: State, request: int, run: int) -> None:
         unit = s.prefix_block_ids[place]
         if s.units[unit].place == ON_HOST:
             book.loaded_tokens += s.limits.prefix_block_tokens
-        _hold_unit(s, unit)
+        _hold_prefix_block(s, unit)
 
 
 @compiled
@@ -65,7 +65,7 @@ def register(s: State, j: int, tokens: int) -> None:
         unit = s.prefix_block_ids[row.first_prefix_block + slot.held_prefix_blocks]
         if s.units[unit].place == ON_DEVICE:  # its own copy is given back; an idle one costs as much as it gives
             s.book[0].free_blocks += blocks_per_prefix_block(s) if s.units[unit].holders > 0 else 0
-        _hold_unit(s, unit)
+        _hold_prefix_block(s, unit)
         slot.held_prefix_blocks += 1
 
 
@@ -110,7 +110,7 @@ def evict(s: State) -> None:
 
 
 @compiled
-def _hold_unit(s: State, unit: int) -> None:
+def _hold_prefix_block(s: State, unit: int) -> None:
     state = s.units[unit]
     if state.holders == 0:
         _leave_list(s, unit)
