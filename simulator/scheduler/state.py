@@ -142,7 +142,7 @@ SLOT = np.dtype(
     ]
 )
 
-UNIT = np.dtype(
+PREFIX_BLOCK = np.dtype(
     [
         ("place", np.int64),  # ABSENT, ON_DEVICE or ON_HOST
         ("holders", np.int64),
@@ -195,7 +195,7 @@ def new_engines(kinds: Sequence[Kind], requests: Table, prefix_block_ids: Ints) 
     slots = np.zeros((count, max(limits.max_num_seqs for limits in each) + 1), SLOT).view(np.recarray)
     growth = np.zeros((count, max(limits.block_size for limits in each)), np.int64)
     rows = int(prefix_block_ids.max(initial=-1)) + 3 if any(limits.prefix_block_tokens for limits in each) else 0
-    units = np.zeros((count, rows), UNIT).view(np.recarray)
+    units = np.zeros((count, rows), PREFIX_BLOCK).view(np.recarray)
     engines = Engines(packed, books, requests, slots, growth, units, np.array(prefix_block_ids))
     for index, kind in enumerate(kinds):
         packed[index] = _packed(*kind)
