@@ -78,13 +78,13 @@ def _prompts_under_way(s: State, now_s: float) -> None:
 def _admit_head(s: State, now_s: float) -> bool:
     """Admit the head of the queue if its tokens and blocks are there."""
     book, limits, request = s.book[0], s.limits, s.requests[s.book[0].head]
-    known, past, units, saved = request.prompt_tokens + request.emitted, 0, 0, 0
+    known, past, hits, saved = request.prompt_tokens + request.emitted, 0, 0, 0
     if request.given:
         past = request.prompt_tokens
     elif limits.prefix_block_tokens > 0:
-        units = cached_prefix_blocks(s, book.head, known)
-        past = units * limits.prefix_block_tokens
-        saved = shared_prefix_blocks(s, book.head, units) * blocks_per_prefix_block(s)
+        hits = cached_prefix_blocks(s, book.head, known)
+        past = hits * limits.prefix_block_tokens
+        saved = shared_prefix_blocks(s, book.head, hits) * blocks_per_prefix_block(s)
     new = _most_new(s, known - past)
     if not limits.chunked_prefill and new < known - past:
         return False
@@ -94,10 +94,10 @@ def _admit_head(s: State, now_s: float) -> bool:
         if book.promised + promise(s, book.head) > limits.num_blocks:
             return False
         book.promised += promise(s, book.head)
-    if units > 0:
-        hold(s, book.head, units)
+    if hits > 0:
+        hold(s, book.head, hits)
     take(s, blocks(limits, past + new) - saved)
-    begin_request(s, past, units, new, now_s)
+    begin_request(s, past, hits, new, now_s)
     return True
 
 

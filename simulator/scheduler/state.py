@@ -96,7 +96,7 @@ BOOK = np.dtype(
             "padding",  # cached tokens of finished sequences in a static batch, less their bases
             "idle_prefix_blocks",  # units of the prefix cache that nobody holds
             "host_prefix_blocks",  # units in the host's tier
-            "duplicates",  # holders of units beyond the first of each
+            "extra_holders",  # holders of units beyond the first of each
         )
     ]
     + [("shown_s", np.float64)]  # until when the front end is busy with the steps that have ended
@@ -115,7 +115,7 @@ REQUEST = np.dtype(
             "first_prefix_block",
             np.int64,
         ),  # its ids stand in prefix_block_ids[first_prefix_block : first_prefix_block + units]
-        ("units", np.int64),
+        ("prefix_block_count", np.int64),
         ("given", np.int64),  # 1 while it brings the cache of its prompt from elsewhere
         ("hit_tokens", np.int64),  # found in the prefix cache at its first admission
         ("emitted", np.int64),  # tokens produced before the last preemption
@@ -160,7 +160,7 @@ class State(NamedTuple):
     requests: Table
     slots: Table  # the running list, and one place to swap
     growth: Ints  # blocks that decoding sequences need when -tick is this modulo the block size
-    units: Table  # the prefix cache by id, and two ends of lists: of idle units, of the host's
+    prefix_blocks: Table  # the prefix cache by id, and two ends of lists: of idle units, of the host's
     prefix_block_ids: Ints  # of all requests
 
 
@@ -172,7 +172,7 @@ class Engines(NamedTuple):
     requests: Table
     slots: Any
     growth: Ints
-    units: Any
+    prefix_blocks: Any
     prefix_block_ids: Ints
 
 
@@ -195,8 +195,8 @@ def new_engines(kinds: Sequence[Kind], requests: Table, prefix_block_ids: Ints) 
     slots = np.zeros((count, max(limits.max_num_seqs for limits in each) + 1), SLOT).view(np.recarray)
     growth = np.zeros((count, max(limits.block_size for limits in each)), np.int64)
     rows = int(prefix_block_ids.max(initial=-1)) + 3 if any(limits.prefix_block_tokens for limits in each) else 0
-    units = np.zeros((count, rows), PREFIX_BLOCK).view(np.recarray)
-    engines = Engines(packed, books, requests, slots, growth, units, np.array(prefix_block_ids))
+    prefix_blocks = np.zeros((count, rows), PREFIX_BLOCK).view(np.recarray)
+    engines = Engines(packed, books, requests, slots, growth, prefix_blocks, np.array(prefix_block_ids))
     for index, kind in enumerate(kinds):
         packed[index] = _packed(*kind)
         reset(engine_state(engines, index))
@@ -224,8 +224,13 @@ def unpacked(packed: Any) -> Limits:
 def engine_state(engines: Engines, index: int) -> State:
     """Return what the scheduler of one engine knows: views, so that what it changes stays."""
     e = engines
-    book, slots, growth, units = e.books[index : index + 1], e.slots[index], e.growth[index], e.units[index]
-    return State(e.limits[index], book, e.requests, slots, growth, units, e.prefix_block_ids)
+    book, slots, growth, prefix_blocks = (
+        e.books[index : index + 1],
+        e.slots[index],
+        e.growth[index],
+        e.prefix_blocks[index],
+    )
+    return State(e.limits[index], book, e.requests, slots, growth, prefix_blocks, e.prefix_block_ids)
 
 
 view = inlined(engine_state)  # for compiled code, which must not return what it gives: arrays lose their shape there
@@ -247,13 +252,13 @@ def reset(s: State) -> None:
     """Make an engine idle, its queue and its cache empty; the rows of its requests stay as they are."""
     clear(s)
     book = s.book[0]
-    book.waiting = book.waiting_blocks = book.idle_prefix_blocks = book.host_prefix_blocks = book.duplicates = 0
+    book.waiting = book.waiting_blocks = book.idle_prefix_blocks = book.host_prefix_blocks = book.extra_holders = 0
     book.head = book.tail = book.first_done = NOBODY
     book.shown_s = 0.0
-    for unit in range(len(s.units)):
-        row = s.units[unit]
+    for index in range(len(s.prefix_blocks)):
+        row = s.prefix_blocks[index]
         row.place, row.holders = ABSENT, 0
-        row.next = row.previous = unit
+        row.next = row.previous = index
 
 
 @compiled

@@ -133,7 +133,7 @@ def withdraw(s: State, index: int) -> None:
 
 @inlined
 def take(s: State, need: int) -> None:
-    """Take free blocks, from units that nobody holds where there are no others."""
+    """Take free blocks, from idle prefix blocks where there are no others."""
     book = s.book[0]
     book.free_blocks -= need
     if book.idle_prefix_blocks > 0:
@@ -169,11 +169,11 @@ def _victim(s: State) -> int:
 
 
 @inlined
-def begin_request(s: State, past: int, units: int, new: int, now_s: float) -> None:
+def begin_request(s: State, past: int, prefix_blocks: int, new: int, now_s: float) -> None:
     """Move the head of the queue to the end of the running list; of its prompt, `past` tokens are there already."""
     book, index = s.book[0], s.book[0].head
     slot, request = s.slots[book.running], s.requests[index]
-    slot.request, slot.cached, slot.held_prefix_blocks = index, past, units
+    slot.request, slot.cached, slot.held_prefix_blocks = index, past, prefix_blocks
     if np.isnan(request.scheduled_s):
         request.scheduled_s = now_s
         request.hit_tokens = 0 if request.given else past

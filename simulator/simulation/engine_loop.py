@@ -193,7 +193,7 @@ def cached_tokens(s: State) -> int:
     if s.limits.policy == UNCACHED:
         return 0
     decoded = book.base_sum + book.unfinished * (book.tick + book.decode_now) + book.padding
-    shared = book.duplicates * s.limits.prefix_block_tokens
+    shared = book.extra_holders * s.limits.prefix_block_tokens
     return decoded + book.prompt_cached + book.prompt_tokens - shared
 
 
@@ -235,10 +235,10 @@ def request_table(requests: Requests, prefix_block_tokens: int) -> Table:
     table.first_token_s[requests.given] = arrival_s[requests.given]
     table.emitted = requests.given
     if len(requests.prefixes):
-        table.first_prefix_block, table.units = requests.prefixes.first, requests.prefixes.count
+        table.first_prefix_block, table.prefix_block_count = requests.prefixes.first, requests.prefixes.count
     if prefix_block_tokens:
         most = (table.prompt_tokens + table.output_tokens - 1) // prefix_block_tokens
-        table.units = np.minimum(table.units, most)
+        table.prefix_block_count = np.minimum(table.prefix_block_count, most)
     return table
 
 

@@ -23,7 +23,7 @@ from simulator.workloads.workload import Requests
 
 
 def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
-    """Return what the scheduler may do with a workload; the units of a prefix cache are the workload's.
+    """Return what the scheduler may do with a workload; the prefix blocks are the workload's.
 
     Raises DoesNotFitError where not even one short sequence fits, WorkloadError for a request that does not fit alone,
     NotModelledError for an engine that schedules in a way that no policy here follows.
@@ -84,7 +84,7 @@ def _refuse_rules(deployment: Deployment) -> None:
 
 
 def _prefix_block_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
-    """Return the tokens of a unit of the prefix cache, 0 without one."""
+    """Return the tokens of a prefix block, 0 without one."""
     engine = plan.deployment.engine
     if requests is None or not len(requests.prefixes) or not engine.prefix_caching:
         return 0
@@ -96,7 +96,7 @@ def _prefix_block_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
         raise NotModelledError(given, f"its {lost} of a prefix are not modelled", "Switch prefix_caching off")
     prefix_block_tokens = requests.prefixes.prefix_block_tokens or plan.block_size
     if prefix_block_tokens % plan.block_size:
-        given = f"prefixes in units of {prefix_block_tokens} tokens"
+        given = f"prefix blocks of {prefix_block_tokens} tokens"
         because = f"{engine.id} has blocks of {plan.block_size}, which do not divide them"
         raise NotModelledError(given, because, "Switch prefix_caching off, or choose another block size")
     return prefix_block_tokens

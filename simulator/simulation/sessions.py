@@ -47,10 +47,10 @@ def sessions(
     prompts = before.ravel() + drawn.prompt_tokens
     rows = np.arange(count * turns)
     follows = np.where(rows % turns > 0, rows - 1, -1)
-    units = (prompts + drawn.output_tokens) // PREFIX_BLOCK_TOKENS
-    place = np.concatenate([np.arange(each) for each in units])
-    session = np.repeat(rows // turns + 1, units)
+    prefix_blocks = (prompts + drawn.output_tokens) // PREFIX_BLOCK_TOKENS
+    place = np.concatenate([np.arange(each) for each in prefix_blocks])
+    session = np.repeat(rows // turns + 1, prefix_blocks)
     ids = np.where((place + 1) * PREFIX_BLOCK_TOKENS <= shared_tokens, 0, session) * MAX_BLOCKS + place
-    prefixes = Prefixes(ids, np.cumsum(units) - units, units, PREFIX_BLOCK_TOKENS)
+    prefixes = Prefixes(ids, np.cumsum(prefix_blocks) - prefix_blocks, prefix_blocks, PREFIX_BLOCK_TOKENS)
     asked = Requests(arrival_s, prompts, drawn.output_tokens, prefixes=prefixes)
     return asked, replace(clients or Clients(), follows=follows, think_s=np.full(len(rows), think_s))

@@ -151,8 +151,8 @@ def test_a_window_bounds_blocks() -> None:
     assert run_oracle([(0.0, 20, 1)], replace(limits, num_blocks=16, window=20), one_second).rejected == [0]
 
 
-def test_a_unit_takes_the_blocks_of_full_groups_alone() -> None:
-    # A unit of 4 tokens: 2 blocks in each of 2 full groups. B finds it, and takes its own 2 windowed blocks of it.
+def test_a_prefix_block_takes_the_blocks_of_full_groups_alone() -> None:
+    # A prefix block of 4 tokens: 2 blocks in each of 2 full groups. B finds it and takes its own 2 windowed blocks.
     limits = OracleLimits(4, 64, 99, block_size=2, prefix_block_tokens=4, window=2, full_groups=2, window_groups=1)
     result = run_oracle([OracleJob(0.0, 6, 1, ids=(1,)), OracleJob(0.0, 6, 1, ids=(1,))], limits, one_second)
     assert timetable(result) == [((0, 6, 0), (1, 2, 4))]
@@ -210,7 +210,7 @@ FIVE = [
 
 
 def test_the_least_recently_idle_is_evicted() -> None:
-    # 6 blocks of 1, units of 2. A leaves 2, 1 idle; B takes 4 blocks: 2 goes. C hits 1, takes 5: 4 and 3 go.
+    # 6 blocks of 1, prefix blocks of 2. A leaves 2, 1 idle; B takes 4 blocks: 2 goes. C hits 1, takes 5: 4 and 3 go.
     limits = OracleLimits(4, 64, num_blocks=6, block_size=1, prefix_block_tokens=2)
     result = run_oracle(FIVE, limits, one_second)
     assert timetable(result) == [((0, 4, 0),), ((1, 4, 0),), ((2, 3, 2),), ((3, 5, 0),)]
@@ -219,7 +219,7 @@ def test_the_least_recently_idle_is_evicted() -> None:
 
 
 def test_the_host_keeps_what_was_evicted() -> None:
-    # The same with one unit on the host: C finds 1 in the cache and 2 on the host. Of 4 and 3, evicted, 3 stays there.
+    # As before, with one prefix block on the host: C finds 1 cached, 2 on the host. Of the evicted 4 and 3, 3 stays.
     limits = OracleLimits(4, 64, num_blocks=6, block_size=1, prefix_block_tokens=2, host_prefix_blocks=1)
     result = run_oracle(FIVE, limits, one_second)
     assert timetable(result) == [((0, 4, 0),), ((1, 4, 0),), ((2, 1, 4),), ((3, 3, 2),)]
@@ -229,7 +229,7 @@ def test_the_host_keeps_what_was_evicted() -> None:
 
 
 def test_output_is_found_once_its_request_has_finished() -> None:
-    # A: 3 + 6 tokens, units of 4. B comes while A decodes its second unit and finds nothing; C finds all 8 tokens.
+    # A: 3 + 6 tokens, prefix blocks of 4. B comes while A decodes its second and finds nothing; C finds all 8 tokens.
     limits = OracleLimits(4, 64, num_blocks=99, block_size=1, prefix_block_tokens=4)
     jobs = [OracleJob(0.0, 3, 6, ids=(1, 2)), OracleJob(3.5, 5, 1, ids=(1,)), OracleJob(9.0, 9, 1, ids=(1, 2))]
     result = run_oracle(jobs, limits, one_second)
@@ -239,7 +239,7 @@ def test_output_is_found_once_its_request_has_finished() -> None:
 
 
 def test_the_preempted_finds_what_it_left() -> None:
-    # test_last_of_running_preempts_itself, with units of one block: B comes back to 4 of its 5 tokens.
+    # test_last_of_running_preempts_itself, with prefix blocks of one block: B comes back to 4 of its 5 tokens.
     limits = OracleLimits(4, 100, num_blocks=5, block_size=2, prefix_block_tokens=2)
     jobs = [OracleJob(0.0, 3, 4, ids=(10, 11, 12)), OracleJob(0.0, 3, 4, ids=(20, 21, 22))]
     result = run_oracle(jobs, limits, one_second)
@@ -256,7 +256,7 @@ def test_the_preempted_finds_what_it_left() -> None:
 
 
 def test_a_given_cache_is_registered_but_not_looked_up() -> None:
-    # B brings its own 8 tokens (4 blocks), of which A's unit is held once; C finds both units.
+    # B brings its own 8 tokens (4 blocks), of which A's prefix block is held once; C finds both prefix blocks.
     limits = OracleLimits(4, 64, num_blocks=99, block_size=2, prefix_block_tokens=4)
     jobs = [
         OracleJob(0.0, 5, 3, ids=(1,)),
@@ -270,8 +270,8 @@ def test_a_given_cache_is_registered_but_not_looked_up() -> None:
 
 
 def test_a_victim_takes_along_what_it_did_not_compute() -> None:
-    # Chunks of 1, 4 blocks of 2. At 3 s A's sixth token would complete its third unit, then B, more urgent, lacks a
-    # block: A goes, and comes back to its first two units alone.
+    # Chunks of 1, 4 blocks of 2. At 3 s A's sixth token would complete its third prefix block, but B lacks a
+    # block: A goes, and comes back to its first two prefix blocks alone.
     limits = OracleLimits(
         4,
         3,

@@ -278,14 +278,14 @@ def test_a_warm_cache_saves_the_first_prompt_too_and_keeps_what_is_most_recent()
     warm = replace(Prefixes.of([[5, 6]]), warm=np.array([0, 1]))
     run = simulate(limits(num_blocks=100, prefix_block_tokens=16), TABLE, replace(load, prefixes=warm))
     assert run.hit_tokens.tolist() == [32]
-    full = limits(num_blocks=10, prefix_block_tokens=16)  # two units of four blocks fit, the least recent of three goes
+    full = limits(num_blocks=10, prefix_block_tokens=16)  # two prefix blocks fit; of three the least recent goes
     more = replace(Prefixes.of([[5, 6], [7]]), warm=np.array([2, 0, 1]))
     run = simulate(full, TABLE, replace(table_of([(0.0, 33, 2), (9.0, 17, 1)]), prefixes=more))
     assert run.hit_tokens.tolist() == [32, 0]
     oldest = replace(Prefixes.of([[7], [5, 6]]), warm=np.array([0, 1, 2]))
     run = simulate(full, TABLE, replace(table_of([(0.0, 17, 1), (9.0, 33, 2)]), prefixes=oldest))
     assert run.hit_tokens[0] == 0
-    with pytest.raises(WorkloadError, match="warm unit"):
+    with pytest.raises(WorkloadError, match="warm block"):
         replace(warm, warm=np.array([2]))
 
 
@@ -307,7 +307,7 @@ def test_an_unlimited_cache_hits_what_a_plain_count_of_repeated_blocks_says(name
     for row, prompt_tokens in enumerate(load.prompt_tokens.tolist()):
         first, count = int(load.prefixes.first[row]), int(load.prefixes.count[row])
         ids = load.prefixes.ids[first : first + count].tolist()
-        run_of_hits = next((index for index, unit in enumerate(ids) if unit not in seen), len(ids))
+        run_of_hits = next((index for index, block in enumerate(ids) if block not in seen), len(ids))
         counted.append(512 * min(run_of_hits, (prompt_tokens - 1) // 512))
         seen.update(ids)
     allowed = limits(max_num_seqs=256, max_num_batched_tokens=4000, num_blocks=10**8, prefix_block_tokens=512)
@@ -317,25 +317,25 @@ def test_an_unlimited_cache_hits_what_a_plain_count_of_repeated_blocks_says(name
 
 
 def recount(s: State) -> None:
-    """Blocks, units and tokens by a plain count over the running list and the units."""
-    book, holders = s.book[0], s.units.holders[:-2]
+    """Blocks, prefix blocks and tokens by a plain count over the running list and the prefix blocks."""
+    book, holders = s.book[0], s.prefix_blocks.holders[:-2]
     running = s.slots[: book.running]
     decodes = np.arange(book.running) < book.decoding
     tokens = running.cached + book.tick * decodes
     held = running.room * decodes + tokens * ~decodes if s.limits.draft_tokens else tokens
-    duplicates = int(np.maximum(holders - 1, 0).sum())
-    assert book.duplicates == duplicates
+    extra_holders = int(np.maximum(holders - 1, 0).sum())
+    assert book.extra_holders == extra_holders
     assert holders.sum() == running.held_prefix_blocks.sum()
-    in_use = sum(blocks(s.limits, int(each)) for each in held) - duplicates * blocks_per_prefix_block(s)
+    in_use = sum(blocks(s.limits, int(each)) for each in held) - extra_holders * blocks_per_prefix_block(s)
     assert book.free_blocks == s.limits.num_blocks - in_use
     for end, count, place in (
         (-2, book.idle_prefix_blocks, state.ON_DEVICE),
         (-1, book.host_prefix_blocks, state.ON_HOST),
     ):
-        assert count == ((s.units.place[:-2] == place) & (holders == 0)).sum()
-        unit, length = s.units[end].next, 0
-        while unit != len(s.units) + end:
-            unit, length = s.units[unit].next, length + 1
+        assert count == ((s.prefix_blocks.place[:-2] == place) & (holders == 0)).sum()
+        block, length = s.prefix_blocks[end].next, 0
+        while block != len(s.prefix_blocks) + end:
+            block, length = s.prefix_blocks[block].next, length + 1
         assert length == count
     assert book.idle_prefix_blocks * blocks_per_prefix_block(s) <= book.free_blocks
     assert book.host_prefix_blocks <= s.limits.host_prefix_blocks
@@ -353,10 +353,10 @@ def recount(s: State) -> None:
     by_priority=st.booleans(),
     prompts_first=st.booleans(),
 )
-def test_blocks_units_and_tokens_are_what_a_recount_gives(
+def test_blocks_prefix_blocks_and_tokens_are_what_a_recount_gives(
     rows, drafts, extra_blocks, host_prefix_blocks, long, by_priority, prompts_first
 ):
-    tables = [[100 * (kind % 3) + unit + (50 if unit >= kind else 0) for unit in range(20)] for _, _, kind in rows]
+    tables = [[100 * (kind % 3) + block + (50 if block >= kind else 0) for block in range(20)] for _, _, kind in rows]
     load = table_of([(0.0, prompt, output) for prompt, output, _ in rows])
     load = replace(load, prefixes=Prefixes.of(tables), priority=[kind for _, _, kind in rows])
     allowed = limits(
@@ -379,7 +379,7 @@ def test_blocks_units_and_tokens_are_what_a_recount_gives(
         recount(s)
     assert s.book[0].free_blocks == allowed.num_blocks
     assert not s.growth.any()
-    assert not s.units.holders.any()
+    assert not s.prefix_blocks.holders.any()
 
 
 # ---------------------------------------------------------------- the queue
