@@ -122,10 +122,10 @@ def features(requests: Requests, allowed: Limits) -> dict[str, tuple[Requests, L
     static = {"policy": STATIC, "async_scheduling": False}
     return {
         "nothing": (requests, allowed, ()),
-        "prefix cache": (cached, allowed._replace(prefix_unit_tokens=unit), ()),
+        "prefix cache": (cached, allowed._replace(prefix_block_tokens=unit), ()),
         "prefix cache, evicting to the host": (
             cached,
-            allowed._replace(prefix_unit_tokens=unit, num_blocks=allowed.num_blocks // 8, host_units=500),
+            allowed._replace(prefix_block_tokens=unit, num_blocks=allowed.num_blocks // 8, host_prefix_blocks=500),
             (),
         ),
         "3 draft tokens, sampled": (requests, allowed._replace(draft_tokens=3), (0.8, 0.7, 0.6)),

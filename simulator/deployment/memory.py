@@ -114,9 +114,9 @@ class MemoryPlan:
         }
         return pd.DataFrame({"bytes": parts}).rename_axis("part")
 
-    def host_units(self, unit_tokens: int) -> int:
-        """Return how many units of so many tokens of a prefix the host's memory holds for the device's cache."""
-        one = self.deployment.model.cache_bytes(1, self.deployment.layout) * unit_tokens
+    def host_prefix_blocks(self, prefix_block_tokens: int) -> int:
+        """Return how many prefix blocks of so many tokens the host's memory holds for the device's cache."""
+        one = self.deployment.model.cache_bytes(1, self.deployment.layout) * prefix_block_tokens
         return int(self.deployment.settings.offload.cache_bytes // one)
 
     def concurrency(self, tokens: int) -> float:

@@ -9,7 +9,7 @@ docs/serving-rules.md, docs/vllm-rules.md.
 import numpy as np
 
 from simulator.scheduler.jit import compiled, inlined
-from simulator.scheduler.prefix_cache import blocks_per_unit, hold, leading_run, shared_units
+from simulator.scheduler.prefix_cache import blocks_per_prefix_block, cached_prefix_blocks, hold, shared_prefix_blocks
 from simulator.scheduler.state import PROMPTS_FIRST, STATIC, UNCACHED, State, blocks, whole_blocks
 from simulator.scheduler.transitions import begin_request, compute_prompt, make_room, preempt, promise, take
 
@@ -18,7 +18,7 @@ from simulator.scheduler.transitions import begin_request, compute_prompt, make_
 def _decodes(s: State, now_s: float) -> None:
     """Let every decoding sequence compute its next token; it may have to preempt for the block."""
     book, limits, place = s.book[0], s.limits, -s.book[0].tick % s.limits.block_size
-    picky = limits.by_priority or limits.prefix_unit_tokens > 0  # who lacks a block decides what goes
+    picky = limits.by_priority or limits.prefix_block_tokens > 0  # who lacks a block decides what goes
     if limits.draft_tokens > 0 or (picky and s.growth[place] > book.free_blocks):
         _decode_one_by_one(s, now_s)
         return
@@ -78,13 +78,13 @@ def _prompts_under_way(s: State, now_s: float) -> None:
 def _admit_head(s: State, now_s: float) -> bool:
     """Admit the head of the queue if its tokens and blocks are there."""
     book, limits, request = s.book[0], s.limits, s.requests[s.book[0].head]
-    known, past, units, saved = request.prompt_tokens + request.emitted, 0, 0, 0
+    known, past, hits, saved = request.prompt_tokens + request.emitted, 0, 0, 0
     if request.given:
         past = request.prompt_tokens
-    elif limits.prefix_unit_tokens > 0:
-        units = leading_run(s, book.head, known)
-        past = units * limits.prefix_unit_tokens
-        saved = shared_units(s, book.head, units) * blocks_per_unit(s)
+    elif limits.prefix_block_tokens > 0:
+        hits = cached_prefix_blocks(s, book.head, known)
+        past = hits * limits.prefix_block_tokens
+        saved = shared_prefix_blocks(s, book.head, hits) * blocks_per_prefix_block(s)
     new = _most_new(s, known - past)
     if not limits.chunked_prefill and new < known - past:
         return False
@@ -94,10 +94,10 @@ def _admit_head(s: State, now_s: float) -> bool:
         if book.promised + promise(s, book.head) > limits.num_blocks:
             return False
         book.promised += promise(s, book.head)
-    if units > 0:
-        hold(s, book.head, units)
+    if hits > 0:
+        hold(s, book.head, hits)
     take(s, blocks(limits, past + new) - saved)
-    begin_request(s, past, units, new, now_s)
+    begin_request(s, past, hits, new, now_s)
     return True
 
 

@@ -41,8 +41,8 @@ class Limits(NamedTuple):
     by_priority: bool = False  # the queue and the victims of preemption go by priority, not by arrival
     batch_size: int = 1  # static: requests that an idle engine waits for,
     batch_wait_s: float = 0.0  # and how long the first of them waits at most
-    prefix_unit_tokens: int = 0  # tokens of a unit of the prefix cache; 0: none
-    host_units: int = 0  # units that a second tier in host memory holds
+    prefix_block_tokens: int = 0  # tokens of a unit of the prefix cache; 0: none
+    host_prefix_blocks: int = 0  # units that a second tier in host memory holds
     draft_tokens: int = 0  # tokens that are proposed for each sequence and step
     expected_acceptance: bool = False  # produce the expected number of tokens instead of drawing it
     graph_tokens: int = 0  # a step with prompts and more tokens is launched by the host, kernel by kernel
@@ -94,9 +94,9 @@ BOOK = np.dtype(
             "promised",  # blocks that running requests hold at their end, where only such are admitted as fit to it
             "prompt_cached",  # sum of `cached` over prompts under way
             "padding",  # cached tokens of finished sequences in a static batch, less their bases
-            "idle_units",  # units of the prefix cache that nobody holds
-            "host_units",  # units in the host's tier
-            "duplicates",  # holders of units beyond the first of each
+            "idle_prefix_blocks",  # units of the prefix cache that nobody holds
+            "host_prefix_blocks",  # units in the host's tier
+            "extra_holders",  # holders of units beyond the first of each
         )
     ]
     + [("shown_s", np.float64)]  # until when the front end is busy with the steps that have ended
@@ -111,8 +111,11 @@ REQUEST = np.dtype(
         ("previous", np.int64),  # the one before; in a heap: to the left, or the parent of the leftmost
         ("child", np.int64),  # in a heap: the leftmost child
         ("priority", np.int64),  # smaller goes first
-        ("first_unit", np.int64),  # its ids stand in unit_ids[first_unit : first_unit + units]
-        ("units", np.int64),
+        (
+            "first_prefix_block",
+            np.int64,
+        ),  # its ids stand in prefix_block_ids[first_prefix_block : first_prefix_block + units]
+        ("prefix_block_count", np.int64),
         ("given", np.int64),  # 1 while it brings the cache of its prompt from elsewhere
         ("hit_tokens", np.int64),  # found in the prefix cache at its first admission
         ("emitted", np.int64),  # tokens produced before the last preemption
@@ -130,7 +133,7 @@ SLOT = np.dtype(
         ("cached", np.int64),  # tokens in the cache; minus `tick` while decoding
         ("last_tick", np.int64),  # tick at which a decoding sequence has produced everything
         ("chunk", np.int64),  # tokens of its prompt that this step computes
-        ("held_units", np.int64),  # leading units of the prefix cache that it holds
+        ("held_prefix_blocks", np.int64),  # leading units of the prefix cache that it holds
         ("room", np.int64),  # tokens that the blocks of a decoding sequence with drafts have room for
         ("joined_tick", np.int64),  # tick at which it began to decode
         ("seed", np.int64),  # what its draws begin with
@@ -139,7 +142,7 @@ SLOT = np.dtype(
     ]
 )
 
-UNIT = np.dtype(
+PREFIX_BLOCK = np.dtype(
     [
         ("place", np.int64),  # ABSENT, ON_DEVICE or ON_HOST
         ("holders", np.int64),
@@ -157,8 +160,8 @@ class State(NamedTuple):
     requests: Table
     slots: Table  # the running list, and one place to swap
     growth: Ints  # blocks that decoding sequences need when -tick is this modulo the block size
-    units: Table  # the prefix cache by id, and two ends of lists: of idle units, of the host's
-    unit_ids: Ints  # of all requests
+    prefix_blocks: Table  # the prefix cache by id, and two ends of lists: of idle units, of the host's
+    prefix_block_ids: Ints  # of all requests
 
 
 class Engines(NamedTuple):
@@ -169,8 +172,8 @@ class Engines(NamedTuple):
     requests: Table
     slots: Any
     growth: Ints
-    units: Any
-    unit_ids: Ints
+    prefix_blocks: Any
+    prefix_block_ids: Ints
 
 
 Kind = tuple[Limits, tuple[float, ...]]  # an engine; probability that each draft is accepted if all before it are
@@ -185,15 +188,15 @@ def new_requests(arrival_s: Floats, prompt_tokens: Ints, output_tokens: Ints) ->
     return requests
 
 
-def new_engines(kinds: Sequence[Kind], requests: Table, unit_ids: Ints) -> Engines:
+def new_engines(kinds: Sequence[Kind], requests: Table, prefix_block_ids: Ints) -> Engines:
     """Return idle engines with empty queues and caches; ids of units are 0, 1, ..."""
     count, each = len(kinds), [limits for limits, _ in kinds]
     packed, books = np.zeros(count, PACKED).view(np.recarray), np.zeros(count, BOOK).view(np.recarray)
     slots = np.zeros((count, max(limits.max_num_seqs for limits in each) + 1), SLOT).view(np.recarray)
     growth = np.zeros((count, max(limits.block_size for limits in each)), np.int64)
-    rows = int(unit_ids.max(initial=-1)) + 3 if any(limits.prefix_unit_tokens for limits in each) else 0
-    units = np.zeros((count, rows), UNIT).view(np.recarray)
-    engines = Engines(packed, books, requests, slots, growth, units, np.array(unit_ids))
+    rows = int(prefix_block_ids.max(initial=-1)) + 3 if any(limits.prefix_block_tokens for limits in each) else 0
+    prefix_blocks = np.zeros((count, rows), PREFIX_BLOCK).view(np.recarray)
+    engines = Engines(packed, books, requests, slots, growth, prefix_blocks, np.array(prefix_block_ids))
     for index, kind in enumerate(kinds):
         packed[index] = _packed(*kind)
         reset(engine_state(engines, index))
@@ -221,8 +224,13 @@ def unpacked(packed: Any) -> Limits:
 def engine_state(engines: Engines, index: int) -> State:
     """Return what the scheduler of one engine knows: views, so that what it changes stays."""
     e = engines
-    book, slots, growth, units = e.books[index : index + 1], e.slots[index], e.growth[index], e.units[index]
-    return State(e.limits[index], book, e.requests, slots, growth, units, e.unit_ids)
+    book, slots, growth, prefix_blocks = (
+        e.books[index : index + 1],
+        e.slots[index],
+        e.growth[index],
+        e.prefix_blocks[index],
+    )
+    return State(e.limits[index], book, e.requests, slots, growth, prefix_blocks, e.prefix_block_ids)
 
 
 view = inlined(engine_state)  # for compiled code, which must not return what it gives: arrays lose their shape there
@@ -244,13 +252,13 @@ def reset(s: State) -> None:
     """Make an engine idle, its queue and its cache empty; the rows of its requests stay as they are."""
     clear(s)
     book = s.book[0]
-    book.waiting = book.waiting_blocks = book.idle_units = book.host_units = book.duplicates = 0
+    book.waiting = book.waiting_blocks = book.idle_prefix_blocks = book.host_prefix_blocks = book.extra_holders = 0
     book.head = book.tail = book.first_done = NOBODY
     book.shown_s = 0.0
-    for unit in range(len(s.units)):
-        row = s.units[unit]
+    for index in range(len(s.prefix_blocks)):
+        row = s.prefix_blocks[index]
         row.place, row.holders = ABSENT, 0
-        row.next = row.previous = unit
+        row.next = row.previous = index
 
 
 @compiled

@@ -60,7 +60,7 @@ def free(s: State, j: int, computed: int, held: int) -> None:
     """Give back the blocks of `held` tokens of a sequence of which so many are computed."""
     book = s.book[0]
     book.free_blocks += blocks(s.limits, held)
-    if s.limits.prefix_unit_tokens > 0:
+    if s.limits.prefix_block_tokens > 0:
         release(s, j, computed)
     if s.limits.admit_full_output:
         book.promised -= promise(s, s.slots[j].request)
@@ -101,8 +101,8 @@ def move(s: State, target: int, source: int) -> None:
     if limits.window > 0:
         to.open_reads = slot.open_reads
         to.open_blocks = slot.open_blocks
-    if limits.prefix_unit_tokens > 0:
-        to.held_units = slot.held_units
+    if limits.prefix_block_tokens > 0:
+        to.held_prefix_blocks = slot.held_prefix_blocks
     if limits.draft_tokens > 0:
         to.room = slot.room
         to.joined_tick = slot.joined_tick
@@ -133,10 +133,10 @@ def withdraw(s: State, index: int) -> None:
 
 @inlined
 def take(s: State, need: int) -> None:
-    """Take free blocks, from units that nobody holds where there are no others."""
+    """Take free blocks, from idle prefix blocks where there are no others."""
     book = s.book[0]
     book.free_blocks -= need
-    if book.idle_units > 0:
+    if book.idle_prefix_blocks > 0:
         evict(s)
 
 
@@ -169,11 +169,11 @@ def _victim(s: State) -> int:
 
 
 @inlined
-def begin_request(s: State, past: int, units: int, new: int, now_s: float) -> None:
+def begin_request(s: State, past: int, prefix_blocks: int, new: int, now_s: float) -> None:
     """Move the head of the queue to the end of the running list; of its prompt, `past` tokens are there already."""
     book, index = s.book[0], s.book[0].head
     slot, request = s.slots[book.running], s.requests[index]
-    slot.request, slot.cached, slot.held_units = index, past, units
+    slot.request, slot.cached, slot.held_prefix_blocks = index, past, prefix_blocks
     if np.isnan(request.scheduled_s):
         request.scheduled_s = now_s
         request.hit_tokens = 0 if request.given else past
@@ -190,7 +190,7 @@ def compute_prompt(s: State, j: int, new: int) -> None:
     slot = s.slots[j]
     slot.chunk = new
     _count_prompt(s, j, new, 1)
-    if s.limits.prefix_unit_tokens > 0:
+    if s.limits.prefix_block_tokens > 0:
         register(s, j, slot.cached + new)
 
 

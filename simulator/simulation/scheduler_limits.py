@@ -23,13 +23,13 @@ from simulator.workloads.workload import Requests
 
 
 def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
-    """Return what the scheduler may do with a workload; the units of a prefix cache are the workload's.
+    """Return what the scheduler may do with a workload; the prefix blocks are the workload's.
 
     Raises DoesNotFitError where not even one short sequence fits, WorkloadError for a request that does not fit alone,
     NotModelledError for an engine that schedules in a way that no policy here follows.
     """
     engine, plan = deployment.engine, memory_plan(deployment)
-    policy, unit_tokens = POLICIES[engine.policy], _unit_tokens(plan, requests)
+    policy, prefix_block_tokens = POLICIES[engine.policy], _prefix_block_tokens(plan, requests)
     _refuse_rules(deployment)
     refuse_misfit(plan)
     found = Limits(
@@ -52,8 +52,8 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
         by_priority=engine.by_priority,
         batch_size=int(engine.batch_size),
         batch_wait_s=float(engine.batch_wait_s),
-        prefix_unit_tokens=unit_tokens,
-        host_units=plan.host_units(unit_tokens) if unit_tokens else 0,
+        prefix_block_tokens=prefix_block_tokens,
+        host_prefix_blocks=plan.host_prefix_blocks(prefix_block_tokens) if prefix_block_tokens else 0,
         draft_tokens=deployment.draft_tokens,
         expected_acceptance=deployment.expected_acceptance,
         graph_tokens=deployment.graph_tokens,
@@ -83,8 +83,8 @@ def _refuse_rules(deployment: Deployment) -> None:
         raise NotModelledError(f"{deployment.draft_tokens} draft tokens", because, "Give fewer")
 
 
-def _unit_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
-    """Return the tokens of a unit of the prefix cache, 0 without one."""
+def _prefix_block_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
+    """Return the tokens of a prefix block, 0 without one."""
     engine = plan.deployment.engine
     if requests is None or not len(requests.prefixes) or not engine.prefix_caching:
         return 0
@@ -94,12 +94,12 @@ def _unit_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
         given = f"{plan.deployment.model.id} with prefix caching"
         lost = "recurrent states at the end" if plan.state_bytes else "windowed blocks"
         raise NotModelledError(given, f"its {lost} of a prefix are not modelled", "Switch prefix_caching off")
-    unit_tokens = requests.prefixes.unit_tokens or plan.block_size
-    if unit_tokens % plan.block_size:
-        given = f"prefixes in units of {unit_tokens} tokens"
+    prefix_block_tokens = requests.prefixes.prefix_block_tokens or plan.block_size
+    if prefix_block_tokens % plan.block_size:
+        given = f"prefix blocks of {prefix_block_tokens} tokens"
         because = f"{engine.id} has blocks of {plan.block_size}, which do not divide them"
         raise NotModelledError(given, because, "Switch prefix_caching off, or choose another block size")
-    return unit_tokens
+    return prefix_block_tokens
 
 
 def refuse_too_long(plan: MemoryPlan, requests: Requests) -> None:

@@ -223,15 +223,15 @@ class _Rows:
 
     def prefixes(self, column: str, prompt_tokens: IntArray) -> Prefixes:
         """Read the ids of the whole units of each prompt."""
-        values, unit_tokens, lists = self.table[column], PREFIX_COLUMNS[column], []
+        values, prefix_block_tokens, lists = self.table[column], PREFIX_COLUMNS[column], []
         for row, (value, tokens) in enumerate(zip(values.tolist(), prompt_tokens.tolist(), strict=True)):
             given = value if isinstance(value, list) else str(value).split()
             try:
-                lists.append([int(each) for each in given[: tokens // unit_tokens]])
+                lists.append([int(each) for each in given[: tokens // prefix_block_tokens]])
             except (TypeError, ValueError):
                 bad = np.arange(len(values)) == row
                 self.refuse(bad, values.astype(str), "it is no list of whole numbers", "Put spaces between them")
-        return Prefixes.of(lists, unit_tokens)
+        return Prefixes.of(lists, prefix_block_tokens)
 
     def _sorted(self, arrival_s: FloatArray, column: str) -> FloatArray:
         back = np.diff(arrival_s, prepend=arrival_s[0]) < 0

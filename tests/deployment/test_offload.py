@@ -85,8 +85,8 @@ def test_cache_comes_back_at_the_rate_of_the_link():
     ours = offloaded(Offload(cache_bytes=64 * GIB))
     link = PCIE_FRACTION * ours.hardware.pcie_bytes_per_s
     assert ours.step_model().table(16, 4).loaded_s == pytest.approx(131_072 / link)
-    assert memory_plan(ours).host_units(512) == 1024  # 64 MiB each
-    assert memory_plan(deploy("llama-3.1-8b", "h100-sxm")).host_units(512) == 0
+    assert memory_plan(ours).host_prefix_blocks(512) == 1024  # 64 MiB each
+    assert memory_plan(deploy("llama-3.1-8b", "h100-sxm")).host_prefix_blocks(512) == 0
 
 
 # ---------------------------------------------------------------------------------------------------------- collapse

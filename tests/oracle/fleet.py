@@ -135,9 +135,9 @@ class _Copy:
         prompts = [each.prompt_tokens for engine in self.engines for each in engine.requests_waiting()]
         return held + sum(self.engines[0].blocks_for(tokens) for tokens in prompts)
 
-    def leading_units(self, request: OracleRequest) -> int:
+    def leading_prefix_blocks(self, request: OracleRequest) -> int:
         """T, prefix-affinity: the hit of P3 and P9."""
-        return max(each.cache.leading(each.units(request, request.prompt_tokens - 1)) for each in self.engines)
+        return max(each.cache.leading(each.prefix_blocks(request, request.prompt_tokens - 1)) for each in self.engines)
 
 
 @dataclass(frozen=True)
@@ -453,7 +453,7 @@ class _Fleet:
         assert router.name == "prefix-affinity"
         least = min(copy.outstanding() for copy in up)
         near = [copy for copy in up if copy.outstanding() <= least + router.affinity_slack]
-        return min(near, key=lambda copy: (-copy.leading_units(request), copy.outstanding(), copy.number))
+        return min(near, key=lambda copy: (-copy.leading_prefix_blocks(request), copy.outstanding(), copy.number))
 
     def _of_two(self, request: OracleRequest, up: list[_Copy]) -> _Copy:
         if len(up) == 1:

@@ -445,10 +445,10 @@ def digests() -> dict[str, str]:
         "static": simulated(llama, chat(), policy=STATIC, async_scheduling=False),
         "windowed": simulated(gemma, chat(), num_blocks=3000, window=128, window_blocks=9),
     }
-    shared, tight = sharing(chat().requests()), {"num_blocks": 160, "prefix_unit_tokens": 16}
+    shared, tight = sharing(chat().requests()), {"num_blocks": 160, "prefix_block_tokens": 16}
     runs |= {
         "prefixes": simulated_requests(llama, shared, **tight),
-        "host tier": simulated_requests(llama, shared, **tight, host_units=20),
+        "host tier": simulated_requests(llama, shared, **tight, host_prefix_blocks=20),
         "priorities": simulated_requests(llama, shared, **tight, by_priority=True, long_prefill_tokens=64),
         "drafts": simulated(llama, chat(), draft_tokens=2, async_scheduling=False),
         "expected drafts": simulated(llama, chat(), draft_tokens=2, expected_acceptance=True),

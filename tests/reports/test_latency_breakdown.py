@@ -156,7 +156,7 @@ def test_a_request_of_two_engines_has_no_split():
 def test_a_cache_hit_is_no_prefill_and_without_a_cache_every_token_is_its_own():
     ids = Prefixes.of([[1, 2], [1, 2]])
     twice = Requests(np.array([0.0, 5.0]), np.array([48, 48]), np.array([3, 3]), prefixes=ids)
-    cached = split(whole(simulate(PLAIN._replace(prefix_unit_tokens=16), TABLE, twice)))
+    cached = split(whole(simulate(PLAIN._replace(prefix_block_tokens=16), TABLE, twice)))
     assert cached.ttft["prefill"] == pytest.approx([0.058, 0.026])  # 48 tokens, then 16; a step alone takes 10 ms
     naive = split(whole(simulate(PLAIN._replace(policy=UNCACHED, max_num_seqs=1), TABLE, twice)))
     assert (naive.e2el["interference"] == 0).all()
@@ -281,7 +281,7 @@ def test_a_hit_saves_what_the_two_prompts_differ_by():
     table = StepTable(1e-3 + 1e-5 * np.arange(65.0), 1e-4 * np.arange(9.0), np.array([1e-6, 0, 2e-6, 3e-7, 0]))
     ids = Prefixes.of([[7], [7]])
     requests = Requests(np.array([0.0, 1.0]), np.array([32, 32]), np.array([1, 1]), prefixes=ids)
-    run = simulate(PLAIN._replace(num_blocks=8, prefix_unit_tokens=16), table, requests)
+    run = simulate(PLAIN._replace(num_blocks=8, prefix_block_tokens=16), table, requests)
     assert run.hit_tokens.tolist() == [0, 16]
     first, second = run.first_token_s - requests.arrival_s
     assert saved_prefill_s(run, table) == pytest.approx(first - second)

@@ -72,7 +72,7 @@ def seconds(batch: OracleBatch) -> float:
 def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] = ()) -> Requests:
     arrival_s, prompts, outputs, priority, ids, given_cache = zip(*jobs, strict=True)
     prefixes = Prefixes.of([list(each) for each in ids]) if any(ids) else Prefixes.of([])
-    places = [list(itertools.chain(*ids)).index(unit) for unit in warm]
+    places = [list(itertools.chain(*ids)).index(block) for block in warm]
     return Requests(
         np.array(arrival_s),
         np.array(prompts),
@@ -100,8 +100,8 @@ def limits_of(rules: OracleLimits) -> Limits:
         by_priority=rules.by_priority,
         batch_size=rules.batch_size,
         batch_wait_s=rules.batch_wait_s,
-        prefix_unit_tokens=rules.prefix_unit_tokens,
-        host_units=rules.host_units,
+        prefix_block_tokens=rules.prefix_block_tokens,
+        host_prefix_blocks=rules.host_prefix_blocks,
         draft_tokens=rules.draft_tokens,
         expected_acceptance=rules.expected_acceptance,
         async_scheduling=rules.async_scheduling,
@@ -160,15 +160,15 @@ def compare_requests(run: Run, requests: list[OracleRequest]) -> None:
 
 
 @st.composite
-def workloads(draw: st.DrawFn, unit_tokens: int = 0, given_cache: bool = False) -> list[OracleJob]:
-    """Requests close together; with units, prompts that share branches of a tree."""
+def workloads(draw: st.DrawFn, prefix_block_tokens: int = 0, given_cache: bool = False) -> list[OracleJob]:
+    """Requests close together; with prefix blocks, prompts that share branches of a tree."""
     jobs = []
     branches: dict[tuple[int, ...], int] = {}
     for _ in range(draw(st.integers(1, 16))):
         at_s, prompt, output = draw(st.tuples(st.floats(0, 0.15), st.integers(1, 40), st.integers(1, 20)))
         ids: tuple[int, ...] = ()
-        if unit_tokens:
-            path = draw(st.lists(st.sampled_from([0, 0, 0, 1]), max_size=2 + (prompt + output) // unit_tokens))
+        if prefix_block_tokens:
+            path = draw(st.lists(st.sampled_from([0, 0, 0, 1]), max_size=2 + (prompt + output) // prefix_block_tokens))
             leading = [tuple(path[: depth + 1]) for depth in range(len(path))]
             ids = tuple(branches.setdefault(branch, len(branches)) for branch in leading)
         comes = given_cache and draw(st.booleans())
@@ -178,18 +178,18 @@ def workloads(draw: st.DrawFn, unit_tokens: int = 0, given_cache: bool = False) 
 
 @st.composite
 def cases(
-    draw: st.DrawFn, unit_blocks: int = 0, given_cache: bool = False, warm: bool = False, **fixed: Any
+    draw: st.DrawFn, blocks_per_prefix: int = 0, given_cache: bool = False, warm: bool = False, **fixed: Any
 ) -> tuple[list[OracleJob], OracleLimits]:
     """Limits in which each request fits alone, tight enough to preempt; `fixed` may hold strategies."""
     rules = {name: draw(value) if isinstance(value, st.SearchStrategy) else value for name, value in fixed.items()}
     block_size = draw(BLOCK_SIZES)
-    if unit_blocks:
-        rules["prefix_unit_tokens"] = block_size * draw(st.integers(1, unit_blocks))
+    if blocks_per_prefix:
+        rules["prefix_block_tokens"] = block_size * draw(st.integers(1, blocks_per_prefix))
     rules["window"], rules["full_groups"], rules["window_groups"] = rules.pop("groups", (0, 1, 0))
     rules["async_scheduling"] = rules.get("async_scheduling", False) and rules["policy"] == "continuous"
     rules["draft_tokens"] = drafts = len(rules.get("acceptance", ()))
-    jobs = draw(workloads(rules.get("prefix_unit_tokens", 0), given_cache))
-    known = sorted({unit for job in jobs for unit in job.ids})
+    jobs = draw(workloads(rules.get("prefix_block_tokens", 0), given_cache))
+    known = sorted({block for job in jobs for block in job.ids})
     if warm and known:
         rules["warm"] = tuple(draw(st.lists(st.sampled_from(known), max_size=12)))
     seqs = draw(st.integers(1, 6))
@@ -229,7 +229,7 @@ EVERYTHING = {
     "prompt_interval": st.sampled_from([0, 0, 3]),
     "acceptance": st.sampled_from([(), *CHANCES]),
     "expected_acceptance": st.booleans(),
-    "host_units": st.sampled_from([0, 2, 9]),
+    "host_prefix_blocks": st.sampled_from([0, 2, 9]),
     "groups": GROUPS,
     "async_scheduling": st.booleans(),
 }
@@ -245,18 +245,22 @@ RULES = {
     "D: dynamic batches": cases(policy="static", by_priority=st.booleans(), **BATCHES),
     "U: uncached": cases(policy="uncached", by_priority=st.booleans()),
     "G: given cache": cases(policy=MIXING, given_cache=True),
-    "P: prefix cache": cases(policy=MIXING, unit_blocks=3),
-    "P9: host": cases(policy=MIXING, unit_blocks=3, host_units=st.integers(1, 9)),
-    "P10: given": cases(policy=MIXING, unit_blocks=3, host_units=st.sampled_from([0, 4]), given_cache=True),
-    "P11: warm": cases(policy=MIXING, unit_blocks=3, host_units=st.sampled_from([0, 4]), warm=True),
+    "P: prefix cache": cases(policy=MIXING, blocks_per_prefix=3),
+    "P9: host": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=st.integers(1, 9)),
+    "P10: given": cases(
+        policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=st.sampled_from([0, 4]), given_cache=True
+    ),
+    "P11: warm": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=st.sampled_from([0, 4]), warm=True),
     "S: speculation": cases(policy=MIXING, acceptance=st.sampled_from(CHANCES), expected_acceptance=st.booleans()),
     "K: groups and windows": cases(policy=MIXING, groups=WINDOWED),
     "K: static": cases(policy="static", groups=WINDOWED, **BATCHES),
     "K: uncached": cases(policy="uncached", groups=WINDOWED),
     "K: drafts": cases(policy=MIXING, groups=WINDOWED, acceptance=st.sampled_from(CHANCES)),
-    "K: prefix cache": cases(policy=MIXING, groups=GROUPS, unit_blocks=3, host_units=st.sampled_from([0, 4])),
+    "K: prefix cache": cases(
+        policy=MIXING, groups=GROUPS, blocks_per_prefix=3, host_prefix_blocks=st.sampled_from([0, 4])
+    ),
     "H: one-step lag": cases(policy="continuous", async_scheduling=True, by_priority=st.booleans()),
-    "everything": cases(unit_blocks=3, given_cache=True, warm=True, **EVERYTHING),
+    "everything": cases(blocks_per_prefix=3, given_cache=True, warm=True, **EVERYTHING),
 }
 
 

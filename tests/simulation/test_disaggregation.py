@@ -129,6 +129,6 @@ def test_what_cannot_be():
         Link(0.0)
     with pytest.raises(NotModelledError, match="pools of 1 and 2 stages"):
         split(pool=Pool(LIMITS, SECONDS, stages=2))
-    with pytest.raises(NotModelledError, match="requests that bring their cache"):
+    with pytest.raises(NotModelledError, match="prefilled requests"):
         asked = Requests(np.zeros(1), np.ones(1), np.full(1, 2), given=np.ones(1, np.bool_))
         simulate_fleet(split(), asked)

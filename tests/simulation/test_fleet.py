@@ -202,7 +202,7 @@ def test_requests_wait_at_the_router_while_nobody_is_up():
 
 
 def test_nobody_is_ever_up_again():
-    with pytest.raises(WorkloadError, match=r"2 requests of 2: no replica is ever up again for them\. Repair"):
+    with pytest.raises(WorkloadError, match=r"2 requests of 2: no replica comes up again to serve them\. Repair"):
         simulate_fleet(slow(failures=(Failure(1.0, 0),)), requests_of([(0.0, 3, 1), (2.0, 1, 1)]))
 
 
@@ -344,12 +344,12 @@ def test_a_closed_loop_waits_for_the_network():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"timeout_s": 0.0}, "timeout_s 0.0: nobody waits less than no time"),
-        ({"network_s": -1.0}, "network_s -1.0: it is not a finite time"),
-        ({"max_retries": -1}, "max_retries -1: it is 0 or more"),
-        ({"follows": np.array([-1, 1])}, "follows: a turn follows one earlier row"),
+        ({"timeout_s": 0.0}, "timeout_s 0.0: it must be above 0 seconds"),
+        ({"network_s": -1.0}, "network_s -1.0: it must be finite"),
+        ({"max_retries": -1}, "max_retries -1: it must be 0 or more"),
+        ({"follows": np.array([-1, 1])}, "follows: each turn must follow an earlier row"),
         ({"think_s": np.zeros(3)}, "think_s of 3 rows for 2 requests"),
-        ({"thinking_tokens": np.array([1, 5])}, "thinking_tokens: thinking tokens are output tokens"),
+        ({"thinking_tokens": np.array([1, 5])}, "thinking_tokens: they are output tokens"),
     ],
 )
 def test_clients_that_cannot_be(changed, message):
@@ -488,12 +488,12 @@ def test_plain_python_gives_the_same_bits():
     ("make", "message"),
     [
         (lambda: Router("random"), "router 'random': it is not known"),
-        (lambda: Pool(ALONE, SECONDS, 0), "replicas 0: it is at least 1"),
+        (lambda: Pool(ALONE, SECONDS, 0), "replicas 0: it must be 1 or more"),
         (lambda: slow(2, failures=(Failure(1.0, 2),)), "a failure of replica 2: there are 2, counted from 0"),
-        (lambda: Autoscaler(target=0, max_replicas=2), "target 0: it is a finite number above 0"),
+        (lambda: Autoscaler(target=0, max_replicas=2), "target 0: it must be finite and above 0"),
         (lambda: Autoscaler(target=1, max_replicas=2, min_replicas=3), "3 to 2 replicas"),
         (lambda: Failure(-1.0, 0), "a failure of replica 0 at -1 s"),
-        (lambda: slow(prefill=Pool(ALONE, SECONDS)), "a prefill pool and a link, one without the other"),
+        (lambda: slow(prefill=Pool(ALONE, SECONDS)), "a prefill pool without a link"),
     ],
 )
 def test_fleets_that_cannot_be(make, message):

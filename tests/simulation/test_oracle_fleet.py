@@ -157,7 +157,7 @@ def clients_for(draw: st.DrawFn, count: int, sessions: bool) -> OracleClients:
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(unit_blocks=3, warm=True))
+@given(case=fleets(blocks_per_prefix=3, warm=True))
 def test_routers(case):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, concurrency=concurrency)
@@ -175,7 +175,7 @@ def test_one_replica_is_one_engine(case, router):
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(unit_blocks=3, warm=True), data=st.data())
+@given(case=fleets(blocks_per_prefix=3, warm=True), data=st.data())
 def test_failures(case, data):
     jobs, fleet, concurrency = case
     fleet = replace(fleet, failures=data.draw(failures(fleet.pool.replicas)))
@@ -191,14 +191,14 @@ def test_dynamic_batches_and_uncached(case, data):
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(unit_blocks=2, warm=True), scaler=autoscalers)
+@given(case=fleets(blocks_per_prefix=2, warm=True), scaler=autoscalers)
 def test_autoscaling(case, scaler):
     jobs, fleet, concurrency = case
     compare(jobs, replace(fleet, autoscaler=scaler), concurrency=concurrency)
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(unit_blocks=2), data=st.data())
+@given(case=fleets(blocks_per_prefix=2), data=st.data())
 def test_clients(case, data):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, data.draw(clients_for(len(jobs), sessions=not concurrency)), concurrency)
@@ -225,14 +225,14 @@ def two_pools(draw: st.DrawFn, **fixed: Any) -> tuple[list[OracleJob], OracleFle
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=two_pools(unit_blocks=2, warm=True))
+@given(case=two_pools(blocks_per_prefix=2, warm=True))
 def test_disaggregation(case):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, concurrency=concurrency)
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(unit_blocks=2, groups=GROUPS, async_scheduling=st.booleans()), data=st.data())
+@given(case=fleets(blocks_per_prefix=2, groups=GROUPS, async_scheduling=st.booleans()), data=st.data())
 def test_groups_and_the_one_step_lag(case, data):
     jobs, fleet, concurrency = case
     fleet = replace(fleet, failures=data.draw(failures(fleet.pool.replicas)))
@@ -253,7 +253,7 @@ def everything(data: st.DataObject) -> None:
     jobs, fleet, concurrency = data.draw(
         make(
             stages=3 if kind == "pipelines" else 1,
-            unit_blocks=data.draw(st.sampled_from([0, 2])),
+            blocks_per_prefix=data.draw(st.sampled_from([0, 2])),
             acceptance=acceptance,
             groups=data.draw(GROUPS),
             async_scheduling=data.draw(st.booleans()),
