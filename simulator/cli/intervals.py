@@ -60,7 +60,7 @@ def explained(rows: Iterable[Row]) -> list[str]:
 
 ENDLESS = (
     "inf (null in json): with the longest steps that measurements of throughput allow at this level the queue grows "
-    "without end, or no number of copies keeps the SLO."
+    "without end, or no number of replicas keeps the SLO."
 )
 RESTS = (
     "Intervals hold that share of published measurements of such a metric and load, none seen by the fit; they rest on "

@@ -35,7 +35,7 @@ def command(
     certain: IntervalOptions,
     form: OutputFormat = Format.TEXT,
 ) -> None:
-    """Simulate requests on one copy of a model, step by step, with the engine's own scheduling rules.
+    """Simulate requests on one replica of a model, step by step, with the engine's own scheduling rules.
 
     Comma lists of deployments and rates make every combination.
     """

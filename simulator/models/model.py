@@ -187,7 +187,7 @@ class Model(Profile):
         return sum(states, 0.0) / (layout.pp * layout.dp)
 
     def ops(self, layout: Layout = SINGLE) -> Ops:
-        """Everything one step does on the devices of one copy, stage after stage."""
+        """Everything one step does on the devices of one replica, stage after stage."""
         local_vocab = self._vocab_share(layout)
         head = linear("output head", (self.hidden, local_vocab), layout, part="other", per="logits")
         blocks = (
