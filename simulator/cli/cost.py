@@ -26,9 +26,7 @@ from simulator.workloads.workload import Workload
 NOTES = (
     "Always on: idle hours cost what busy hours cost. $/M out, in and all divide the whole bill by one kind of token; "
     "the split charges prompts with the share of busy time that they added, and generated tokens with the rest.",
-    "carries: the highest rate of one replica within the SLO; full: $/M there. Replicas: as many as carry the asked rate, "
-    "each simulated at its even share of it. Their intervals: the same search with the shortest and the longest steps "
-    "that measurements of throughput allow; what a request costs outside the steps is taken as predicted.",
+    "max req/s: of one replica within the SLO; full: $/M at that rate; replicas: as many as the asked rate needs.",
 )
 
 
@@ -91,33 +89,33 @@ def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
 
 def _row(found: Answer, level: float) -> Row:
     row = _figures(found, level)
-    return {**row, **_carried(found, row, level)}
+    return {**row, **_bracketed(found, row, level)}
 
 
 FULL = tuple(f"at_capacity_usd_per_million_{kind}_tokens" for kind in ("output", "input", "total"))
 AT_LOAD = ("usd_per_hour", *(f"usd_per_million_{kind}_tokens" for kind in ("output", "input", "total")))
 
 
-def _carried(found: Answer, row: Row, level: float) -> Row:
-    """Return the intervals of what one replica carries, and of the replicas and bills that follow from it.
+def _bracketed(found: Answer, row: Row, level: float) -> Row:
+    """Return the intervals of the highest rate of one replica, and of the replicas and bills that follow from it.
 
     They come from the same search with the shortest and the longest steps; None is no upper end.
     """
-    scenario, carries = found.scenario, found.capacity.rate_per_s
+    scenario, highest = found.scenario, found.capacity.rate_per_s
 
     def again(step_factor: float) -> float:
         return capacity(scenario.with_steps(step_factor)).rate_per_s
 
-    of = Bracket(scenario.deployment, "open_loop", level, carries, again)
-    least, most = min(carries, *of.others), max(carries, *of.others)
+    of = Bracket(scenario.deployment, "open_loop", level, highest, again)
+    least, most = min(highest, *of.others), max(highest, *of.others)
     ends: dict[str, float | None] = {"capacity_per_s_low": least, "capacity_per_s_high": most}
-    for end, carried in (("low", most), ("high", least)):
-        replicas = math.ceil(found.rate_per_s / carried) if carried and found.replicas else None
+    for end, rate_per_s in (("low", most), ("high", least)):
+        replicas = math.ceil(found.rate_per_s / rate_per_s) if rate_per_s and found.replicas else None
         ends[f"replicas_{end}"] = replicas
         for name in AT_LOAD:
             ends[f"{name}_{end}"] = replicas and row[name] and row[name] * replicas / found.replicas
         for name in FULL:
-            ends[f"{name}_{end}"] = (row[name] and row[name] * carries / carried) if carried else None
+            ends[f"{name}_{end}"] = (row[name] and row[name] * highest / rate_per_s) if rate_per_s else None
     return ends
 
 
@@ -180,7 +178,7 @@ def _service(rows: list[Row]) -> View:
         *_varying(rows),
         Column("p95_ttft_ms", "TTFT p95 ms", number(3)),
         Column("p95_tpot_ms", "TPOT p95 ms", number(3)),
-        Column("capacity_per_s", "carries /s", number(3)),
+        Column("capacity_per_s", "max req/s", number(3)),
         Column("load_of_capacity", "load", percent),
     ]
     return View("What users get", columns, rows)
@@ -194,7 +192,7 @@ def _within(rows: list[Row], level: float) -> View:
         Span("at_capacity_usd_per_million_output_tokens", "full: $/M out", dollars),
         Span("p95_ttft_ms", "TTFT p95 ms", number(3)),
         Span("p95_tpot_ms", "TPOT p95 ms", number(3)),
-        Span("capacity_per_s", "carries /s", number(3)),
+        Span("capacity_per_s", "max req/s", number(3)),
     ]
     return spans([*_varying(rows), *shown], rows, level)
 

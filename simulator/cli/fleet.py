@@ -59,7 +59,7 @@ def command(
     asked: DeploymentOptions,
     users: WorkloadOptions,
     accepted: SloOptions,
-    replicas: FleetOptions,
+    fleet: FleetOptions,
     behaviour: ClientOptions,
     certain: IntervalOptions,
     plot: Annotated[
@@ -79,7 +79,7 @@ def command(
 
     def case(choice: Choice, rate: float | None, load: Workload) -> Found:
         deployment = choice()
-        service = replicas.service(deployment)
+        service = fleet.service(deployment)
         workload, requests, clients = behaviour.asked(sent(load, deployment))
         with progress_bar(str(deployment)) as progress:
             return Found(workload, rate, requests, service.report(requests, clients, slo, progress))
@@ -94,7 +94,7 @@ def command(
     notes += [*explained(rows), OF_ENGINES, *techniques(deployments)]
     changes = [each for one in found for each in one.service.changes]
     sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
-    used = [*evidence(deployments), *replicas.guesses()]
+    used = [*evidence(deployments), *fleet.guesses()]
     emit(Result(sections, views, list(dict.fromkeys(notes)), used, refused), form)
 
 

@@ -69,8 +69,8 @@ class Answer:
         where = binding(self.scenario.deployment, self.report)
         if self.capacity.rate_per_s == 0:
             return f"cannot keep the SLO at any load, even with requests almost alone: {self.capacity.breaks}; {where}"
-        carries = f"one replica carries {self.capacity.rate_per_s:.3g} requests/s, above that {self.capacity.breaks}"
-        return f"{carries}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
+        most = f"at most {self.capacity.rate_per_s:.3g} req/s per replica within the SLO, above that {self.capacity.breaks}"
+        return f"{most}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
 
 
 def binding(deployment: Deployment, report: Report) -> str:
@@ -155,7 +155,7 @@ def _breaks(report: Report) -> str:
 
 
 def answer(scenario: Scenario, rate_per_s: float) -> Answer:
-    """Find how many replicas carry a rate within the SLO, and simulate one of them at its share of it.
+    """Find how many replicas serve a rate within the SLO, and simulate one of them at its share of it.
 
     Where no load keeps the SLO, the report is the one of the lightest load: what a request sees almost alone.
     """

@@ -1,4 +1,4 @@
-"""A service: a deployment, how many replicas of it, and everything around them, as one value; what it does and costs."""
+"""A service as one value: a deployment, its replicas and what is around them; what it does and costs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -89,9 +89,7 @@ class Deployment:
             raise NotModelledError(given, because, "Choose another format, say nvfp4 or int4")
         if dp > 1:
             given, because = f"dp {dp} for {self.model.id}", "ranks of a model without experts are replicas"
-            raise NotModelledError(
-                given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates replicas"
-            )
+            raise NotModelledError(given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates them")
 
     def _refuse_drafts(self) -> None:
         if not self.draft_tokens:

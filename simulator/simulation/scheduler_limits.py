@@ -66,7 +66,7 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
 
 
 def stages(deployment: Deployment, allowed: Limits) -> int:
-    """Return how many batches a replica works on at once: one per stage, but no more than there are reserved contexts."""
+    """Return how many batches a replica works on at once: one per stage, at most one per reserved context."""
     pp = deployment.layout.pp
     return min(pp, allowed.num_blocks) if deployment.engine.is_reserved else pp
 

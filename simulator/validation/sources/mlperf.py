@@ -25,9 +25,7 @@ from simulator.workloads.lengths import Distribution, Fixed, LogNormal, Quantile
 
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 1.0)
 SPREAD = 0.8  # guess: the coefficient of variation of outputs; Mixtral's is 0.9, GPT-4's on OpenOrca 0.9
-LONG_RUN = (
-    40_000  # guess: requests of a replica in the ten to forty minutes of an offline run, mostly in a steady state
-)
+LONG_RUN = 40_000  # guess: requests of a replica in the ten to forty minutes of an offline run, mostly steady
 RACK = 72  # devices of an NVL72
 SERVER_S = 600.0  # of a server run at least: min_duration of the rules
 # min_duration of NVIDIA's server and interactive settings where they ask for more (read 2026-11-22: v4.1's, and v5.1's
@@ -303,7 +301,7 @@ class Mlperf(Recipe):
         return True
 
     def requests_of_replica(self, replicas: int) -> int:
-        """Return how many requests of a run each replica serves; without a rate, a long run that is all there at once."""
+        """Return how many requests of a run each replica serves; without a rate, a long run, all there at once."""
         data = DATA_SETS.get(self.model.id)
         if data and data.queries:
             return (data.rack_queries if self.setup.devices == RACK else data.queries) // replicas
@@ -321,8 +319,8 @@ class Mlperf(Recipe):
     def arrivals(self, rate_per_s: float, replicas: int) -> Arrivals:
         """Return gamma gaps whose shape is the number of replicas: those of Poisson arrivals that they take in turn.
 
-        A request goes to the replica with the fewest in flight: traffic_distribution_policy "load_balancing" of NVIDIA's
-        harness (code/llmlib/config.py, harness_llm/main_llm.cc of v5.1), schedule_algo of AMD's
+        A request goes to the replica with the fewest in flight: traffic_distribution_policy "load_balancing" of
+        NVIDIA's harness (code/llmlib/config.py, harness_llm/main_llm.cc of v5.1), schedule_algo of AMD's
         (harness_llm/backends/common/server_sut.py); read 2026-11-22. AMD's of v4.1 deals whole batches in turn
         (VllmFp8/sync_sut.py): all that comes within BATCHER_S; half of that is a part of request_s.
         """

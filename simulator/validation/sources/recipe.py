@@ -187,7 +187,7 @@ class Recipe:
         return self.setup.num_prompts or None
 
     def requests_of_replica(self, replicas: int) -> int | None:
-        """Return how many requests each replica serves in a run as long as the source's rules ask; None without rules."""
+        """Return how many requests each replica serves in a run as long as the source asks; None without rules."""
         return None
 
     def arrivals(self, rate_per_s: float, replicas: int) -> Arrivals:
