@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalOptions, Span, explained, spans
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
@@ -36,6 +37,7 @@ def command(
     users: WorkloadOptions,
     accepted: SloOptions,
     certain: IntervalOptions,
+    fitted: FittedOption = False,
     price: Annotated[
         OfferKind, typer.Option("--price", help="Which offers count: the cheapest per device.")
     ] = "on-demand",
@@ -74,7 +76,8 @@ def command(
     used = evidence(each.scenario.deployment for each in found)
     drafted = techniques(each.scenario.deployment for each in found)
     notes = [*_headline(found), *NOTES, *explained(rows), *drafted, *_prices(found)]
-    emit(Result({"answers": rows}, [*views, _reasons(rows)], notes, used, refused, flat=True), form)
+    result = Result({"answers": rows}, [*views, _reasons(rows)], notes, used, refused, flat=True)
+    emit(with_fitted(result, (each.scenario.deployment for each in found)) if fitted else result, form)
 
 
 def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:

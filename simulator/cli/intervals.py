@@ -62,6 +62,4 @@ ENDLESS = (
     "inf (null in json): with the longest steps that measurements of throughput allow at this level the queue grows "
     "without end, or no number of replicas keeps the SLO."
 )
-RESTS = (
-    "Held-out intervals: docs/accuracy.md says what they rest on (measured, fitted, family, guess) and how they hold."
-)
+RESTS = "Held-out intervals; docs/accuracy.md says what they rest on: measured, fitted, family or guess."

@@ -69,8 +69,8 @@ class Answer:
         where = binding(self.scenario.deployment, self.report)
         if self.capacity.rate_per_s == 0:
             return f"cannot keep the SLO at any load, even with requests almost alone: {self.capacity.breaks}; {where}"
-        most = f"at most {self.capacity.rate_per_s:.3g} req/s per replica within the SLO, above that {self.capacity.breaks}"
-        return f"{most}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
+        most = f"at most {self.capacity.rate_per_s:.3g} req/s per replica within the SLO"
+        return f"{most}, above that {self.capacity.breaks}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
 
 
 def binding(deployment: Deployment, report: Report) -> str:
