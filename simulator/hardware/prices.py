@@ -15,7 +15,7 @@ KIND = "hardware_profiles/prices"
 OfferKind = Literal["on-demand", "spot", "reserved", "estimate"]
 
 
-class Row(Strict):
+class PriceRow(Strict):
     """One row of a price list: an instance with so many devices, by the hour."""
 
     hardware: str
@@ -26,7 +26,7 @@ class Row(Strict):
     usd_per_hour: UsdPerHour
 
 
-class Offer(Row):
+class Offer(PriceRow):
     """A row and who asks it. An `estimate` is what owning a device costs someone: nobody rents it out at that."""
 
     provider: str
@@ -50,7 +50,7 @@ class PriceList(Profile):
     """The offers of one provider."""
 
     provider: str
-    offers: tuple[Row, ...]
+    offers: tuple[PriceRow, ...]
 
 
 def load_offers(hardware: str) -> tuple[Offer, ...]:
