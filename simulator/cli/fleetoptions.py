@@ -12,7 +12,7 @@ from typer import Option
 from simulator.cost.service import Service, start_seconds
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, UnitError
-from simulator.profile import Source
+from simulator.profile import Figure, Source
 from simulator.questions.words import split
 from simulator.reports.provenance import Provenance
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, Autoscaler, Failure
@@ -71,16 +71,14 @@ class FleetOptions:
         unsaid = {name for name, default in _defaults(self).items() if getattr(self, name) == default}
         starts = self.autoscale and "cold_start" in unsaid
         found = {
-            "start_s": (START_S, "process, kernels and graphs", starts),
-            "load_rate": (LOAD_BYTES_PER_S, "an NVMe drive or a network share", starts and "load_rate" in unsaid),
-            "link_bandwidth": (LINK_BYTES_PER_S, LINK, self.disaggregate and "link_bandwidth" in unsaid),
-            "link_latency_s": (LINK_LATENCY_S, LINK, self.disaggregate),
-            "affinity_slack": (float(Router().affinity_slack), "a few requests", self.router == "prefix-affinity"),
+            "start_s": (START_S, starts),
+            "load_rate": (LOAD_BYTES_PER_S, starts and "load_rate" in unsaid),
+            "link_bandwidth": (LINK_BYTES_PER_S, self.disaggregate and "link_bandwidth" in unsaid),
+            "link_latency_s": (LINK_LATENCY_S, self.disaggregate),
+            "affinity_slack": (AFFINITY_SLACK, self.router == "prefix-affinity"),
         }
         return [
-            Provenance("fleet", name, value, Source(text=text, date="", evidence="guess"))
-            for name, (value, text, holds) in found.items()
-            if holds
+            Provenance("fleet", name, float(figure), figure.source) for name, (figure, holds) in found.items() if holds
         ]
 
     def service(self, deployment: Deployment) -> Service:
@@ -125,7 +123,7 @@ class FleetOptions:
 
 
 SCALING = ("min_replicas", "sync_period", "down_delay", "cold_start", "load_rate")
-LINK = "one 400 Gb/s adapter per replica"
+AFFINITY_SLACK = Figure(Router().affinity_slack, Source(text="a few requests", date="", evidence="guess"))
 
 
 def _defaults(options: Any) -> dict[str, Any]:

@@ -19,9 +19,7 @@ def _guess(text: str) -> Source:
 TRIES = 6  # simulations at most, beside the saturated one
 CLOSE = 0.9  # of a bound used: near enough, as MLPerf's servers use 0.8 to 0.99 of one
 STEADY = 0.2, 0.7  # of a saturated run's seconds: after the prompts of its first wave, before its drain
-SERVED = Figure(
-    0.98, _guess("share of the unlimited rate that a server is sent: MLPerf entries 0.87 to 0.98")
-)
+SERVED = Figure(0.98, _guess("share of the unlimited rate that a server is sent: MLPerf entries 0.87 to 0.98"))
 LIKELY = Figure(1.15, _guess("times the asked rate: a capacity predicted beyond it is one that nobody used"))
 EVERYTHING_PER_S = 1e9  # a rate that stands for "as many as the SLO allows"
 

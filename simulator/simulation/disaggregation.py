@@ -10,10 +10,11 @@ import numpy as np
 
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
+from simulator.profile import Figure, Source
 from simulator.scheduler.state import Floats, Ints
 
-# A guess: one 400 Gb/s InfiniBand adapter per replica, and the time to set up a transfer over it.
-LINK_BYTES_PER_S, LINK_LATENCY_S = 50e9, 1e-3
+_LINK = Source(text="one 400 Gb/s InfiniBand adapter per replica, and a transfer's set-up", date="", evidence="guess")
+LINK_BYTES_PER_S, LINK_LATENCY_S = Figure(50e9, _LINK), Figure(1e-3, _LINK)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
