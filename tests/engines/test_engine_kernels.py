@@ -17,19 +17,15 @@ from simulator.models.layers import Attention
 from simulator.models.model import load_model
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Experts, Layout, Op
-from simulator.profile import Figure, Source
 from simulator.roofline.roofline import Rates, soft_maximum
 from simulator.validation.measurements import Setup
 from simulator.validation.prediction import outcome
 from simulator.validation.setups import place
 from simulator.validation.sources import recipe_of
 from simulator.validation.sources.papers import ENDED_TOKENS
+from tests.support.hand_made import figure
 
 MAX_1550 = load_hardware("max-1550")
-
-
-def figure(value: float) -> Figure:
-    return Figure(value, Source(text="by hand", date="", evidence="guess"))
 
 
 def attention_s(

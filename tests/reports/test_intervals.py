@@ -33,7 +33,7 @@ from simulator.validation.setups import place
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Independent, LogNormal
 from simulator.workloads.workload import Workload
-from tests.validation.test_loads import recipe
+from tests.support.measured_setups import recipe
 from tools.fit_intervals import coverage, mean_coverage, residuals
 
 LEFT_OUT = Path(__file__).parents[1] / "fixtures" / "left_out.csv.gz"

@@ -14,7 +14,7 @@ from simulator.models.model import load_model
 from simulator.models.operations import Counts, Experts, Layout, Op
 from simulator.roofline.collectives import NETWORK_BYTES_PER_S, SEND_LATENCY_S, Links
 from simulator.roofline.roofline import Rates
-from tests.engines.test_engine_kernels import figure
+from tests.support.hand_made import figure
 
 H100 = load_hardware("h100-sxm")
 MIXTRAL = load_model("mixtral-8x7b")

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from simulator.errors import WorkloadError
 from simulator.models import operations
-from simulator.roofline.step_model import StepTable
 from simulator.scheduler import state
 from simulator.scheduler.completion import complete
 from simulator.scheduler.draft_acceptance import accepted, uniform
@@ -27,15 +26,7 @@ from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.traces import read_trace
 from simulator.workloads.workload import Requests, Workload
 from tests.oracle.engine import OracleLimits, OracleResult, run_oracle
-
-# Multiples of a power of two: every sum is exact, so the order of adding cannot blur a comparison to the bit. A key
-# costs the same for a decode and for a prompt, because the oracle's (new, past) does not tell the two apart.
-UNIT_S = 2.0**-20
-TABLE = StepTable(
-    token_s=(1000 + 11 * np.arange(4096)) * UNIT_S,
-    logit_s=(100 + np.arange(65)) * UNIT_S,
-    slopes=np.array([3, 1, 0, 3, 1]) * UNIT_S,
-)
+from tests.support.hand_made import TABLE, UNIT_S
 
 
 def limits(**changes: int) -> Limits:

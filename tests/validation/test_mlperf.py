@@ -30,7 +30,7 @@ from simulator.validation.validity import LIKELY, TRIES, _steady_per_s, edge
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, Released
 from simulator.workloads.lengths import Fixed, Independent, LogNormal
 from simulator.workloads.workload import Workload
-from tests.validation.test_loads import recipe, setup
+from tests.support.measured_setups import recipe, setup
 
 SERVER = {"load": "MLPerf Server (Poisson arrivals at target_qps)", "tp": 0, "concurrency": 0, "input_tokens": 0.0}
 B200 = {"hardware": "B200 SXM", "engine": "TensorRT 10.11", "engine_version": "", "devices": 8}
