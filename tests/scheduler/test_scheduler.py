@@ -291,8 +291,8 @@ def test_a_front_end_slower_than_the_engine_sets_the_rate():
 
 
 @pytest.mark.parametrize("name", ["mooncake_fast25_conversation", "mooncake_fast25_synthetic"])
-def test_an_unlimited_cache_hits_what_a_plain_count_of_repeated_blocks_says(name, shared: Path):
-    load = Workload.from_trace(read_trace(shared / "traces" / f"{name}.csv.gz"), request_count=3000).requests()
+def test_an_unlimited_cache_hits_what_a_plain_count_of_repeated_blocks_says(name, traces: Path):
+    load = Workload.from_trace(read_trace(traces / f"{name}.csv.gz")).requests()
     seen: set[int] = set()
     counted = []
     for row, prompt_tokens in enumerate(load.prompt_tokens.tolist()):
