@@ -25,7 +25,7 @@ from simulator.simulation.engine_loop import Run, simulate
 from simulator.simulation.fleet import Fleet, Link, Pool, simulate_fleet
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests
-from tests.cli.test_cli import infercast, printed, refused
+from tests.support.commands import infercast, printed, refused
 
 # A step takes 10 ms, each token of a prompt 1 ms more.
 TABLE = StepTable(np.full(4097, 0.010), np.zeros(257), np.array([0, 0, 0.001, 0, 0]))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.oracle.engine import OracleJob, OracleLimits, OracleResult, run_oracle
 from tests.oracle.speculation import sampled, uniform
-from tests.scheduler.test_oracle import finish, held, one_second, timetable
+from tests.support.timetables import finish, held, one_second, timetable
 
 
 def hits(result: OracleResult) -> list[int | None]:

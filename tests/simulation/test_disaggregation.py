@@ -15,7 +15,7 @@ from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.routers import ROUTERS, Router
 from simulator.workloads.workload import Requests
-from tests.simulation.test_fleet import SECONDS, TABLE, requests_of
+from tests.support.hand_made import SECONDS, TABLE, requests_of
 
 LIMITS = Limits(
     policy=CONTINUOUS,

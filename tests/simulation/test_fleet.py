@@ -27,8 +27,8 @@ from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.fleet_state import DRAINING, FAILED, OFF, STARTING, UP
 from simulator.simulation.routers import ROUTERS, Router
 from simulator.workloads.workload import Requests
+from tests.support.hand_made import SECONDS, TABLE, requests_of
 
-TICK_S = 2.0**-20  # a power of two, so that sums are exact
 LIMITS = Limits(
     policy=CONTINUOUS,
     max_num_seqs=4,
@@ -37,20 +37,8 @@ LIMITS = Limits(
     block_size=4,
     admit_full_prompt=True,
 )
-TABLE = StepTable(
-    token_s=(1000 + 11 * np.arange(4096)) * TICK_S,
-    logit_s=(100 + np.arange(65)) * TICK_S,
-    slopes=np.array([3.0, 1, 0, 3, 1]) * TICK_S,
-)
-# One request at a time, a second per prompt token and per further token.
-SECONDS = StepTable(token_s=np.arange(4096.0), logit_s=np.zeros(65), slopes=np.zeros(5))
 ALONE = LIMITS._replace(max_num_seqs=1, max_num_batched_tokens=4095, num_blocks=2000)
 COLUMNS = ("scheduled_s", "first_token_s", "finished_s", "stalled_s", "preemptions")
-
-
-def requests_of(rows: list[tuple[float, int, int]], concurrency: int = 0) -> Requests:
-    arrival_s, prompts, outputs = zip(*rows, strict=True)
-    return Requests(np.array(arrival_s), np.array(prompts), np.array(outputs), concurrency)
 
 
 def slow(replicas: int = 1, **changes: object) -> Fleet:

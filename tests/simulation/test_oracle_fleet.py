@@ -27,7 +27,7 @@ from tests.oracle.fleet import (
     OracleRouter,
     run_fleet_oracle,
 )
-from tests.scheduler.test_oracle_policies import (
+from tests.support.oracle_cases import (
     BATCHES,
     GROUPS,
     MIXING,

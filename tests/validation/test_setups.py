@@ -20,7 +20,7 @@ from simulator.validation.setups import place
 from simulator.validation.sources import RECIPES, Recipe
 from simulator.validation.sources.trtllm_docs import BENCH_REQUESTS
 from simulator.workloads.workload import Requests
-from tests.validation.test_loads import recipe
+from tests.support.measured_setups import recipe
 
 MOE = {"model": "Qwen3-30B-A3B", "weight_dtype": "nvfp4", "hardware": "RTX PRO 6000 Blackwell"}
 BENCH = {"engine": "TensorRT-LLM", "engine_version": "1.0", "regime": "offline"}
