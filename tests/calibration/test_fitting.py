@@ -19,8 +19,9 @@ PARAMETERS = ("compute", "memory", "step_s")
 
 def setup(source: str, model: str, batch: int, prompt: int) -> Setup:
     return Setup(
-        *(source, "2026-01", "H100 SXM 80GB", "", 1, 1, 1, 0, 0, model, "bf16", "", "sglang", "0.5"),
-        *(prompt, 128, batch, 0, 0.0, "fixed-batch", ""),
+        **{"source": source, "date": "2026-01", "hardware": "H100 SXM 80GB", "tp": 1, "pp": 1, "model": model},
+        **{"weight_dtype": "bf16", "engine": "sglang", "engine_version": "0.5", "regime": "fixed_batch"},
+        **{"batch": batch, "input_tokens": prompt, "output_tokens": 128},
     )
 
 

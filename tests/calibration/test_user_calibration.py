@@ -30,7 +30,7 @@ SIZES = [(1, 512), (1, 4096), (8, 512), (32, 1024), (4, 8192), (2, 128)]
 METRICS = ("ttft_ms", "tpot_ms", "throughput_out_tok_s")
 CELLS = {
     **{"hardware": "l40s", "model": "llama-3.1-8b", "engine": "vllm", "engine_version": "0.33.0", "tp": "1"},
-    **{"output_len": "128", "load": "fixed-batch"},
+    **{"output_len": "128", "regime": "fixed_batch"},
 }
 
 

@@ -204,22 +204,24 @@ def test_a_compiled_graph_reads_the_cache_up_to_a_power_of_two():
 
 def test_argonnes_runs_on_the_max_1550_time_the_compilation_of_the_first_call():
     """19.3 s for 1 x (128 + 128) tokens and 47.7 s for 2,048 + 2,048: 18 s and 14 ms a token."""
-    cells = ("argonne", "2024-09", "Intel Max 1550", "", 1, 1, 1, 0, 0, "Llama-3-8B", "fp16", "", "vLLM", "0.5")
-    cold = Setup(*cells, 128, 128, 1, 0, 0.0, "fixed-batch", "value = batch*(in+out)/latency incl. prefill")
+    cold = replace(argonne("vLLM", "Llama-3-8B", "Intel Max 1550", 1, 1, 128), engine_version="0.5", cache_dtype="")
     model, mi300x = load_model("llama-3-8b"), load_hardware("mi300x")
     assert recipe_of(cold, model, MAX_1550).first_call_s == 18.0
     assert recipe_of(cold, model, mi300x).first_call_s == 0.0
-    assert recipe_of(replace(cold, notes=""), model, MAX_1550).first_call_s == 0.0
-    seconds = [outcome(place(replace(cold, notes=notes))).e2el_s["mean"] for notes in (cold.notes, "")]
+    assert recipe_of(replace(cold, client=""), model, MAX_1550).first_call_s == 0.0
+    seconds = [outcome(place(replace(cold, client=client))).e2el_s["mean"] for client in (cold.client, "")]
     assert seconds[0] - seconds[1] == pytest.approx(18.0)
     assert outcome(place(cold), light=True).e2el_s["mean"] < 18.0
 
 
 def argonne(engine: str, model: str, hardware: str, tp: int, batch: int, length: int) -> Setup:
     """A row of Argonne's throughput tables, as many tokens out as in."""
-    cells = ("argonne", "2024-09", hardware, "", tp, tp, 1, 0, 0, model, "fp16", "fp16", engine, "")
-    notes = "value = batch*(in+out)/latency incl. prefill"
-    return Setup(*cells, length, length, batch, 0, 0.0, "fixed-batch", notes)
+    return Setup(
+        **{"source": "argonne", "date": "2024-09", "client": "LLM-Inference-Bench", "regime": "fixed_batch"},
+        **{"hardware": hardware, "devices": tp, "tp": tp, "pp": 1, "model": model, "engine": engine},
+        **{"weight_dtype": "fp16", "cache_dtype": "fp16", "batch": batch},
+        **{"input_tokens": length, "output_tokens": length},
+    )
 
 
 def test_vllm_v0_lists_the_blocks_of_its_sequences_in_each_step():
@@ -273,7 +275,7 @@ def test_argonnes_tensorrt_llm_is_newer_on_gh200(hardware, stated, release):
 
 def test_texts_of_splitwise_end_before_the_length_that_was_asked_for():
     """34.9 s for 2,048, 4,096 and 8,192 tokens of Llama-2-70b on two A100, whose tokens take 55 ms: 635 of them."""
-    setup = replace(argonne("vLLM", "Llama-2-70b", "A100 SXM 80GB", 2, 1, 512), source="splitwise-sim", notes="")
+    setup = replace(argonne("vLLM", "Llama-2-70b", "A100 SXM 80GB", 2, 1, 512), source="splitwise-sim", client="")
     long = replace(setup, output_tokens=8192.0)
     known = load_model("llama-2-70b"), load_hardware("a100-sxm-80gb")
     assert recipe_of(setup, *known).output_tokens == 512
@@ -286,7 +288,7 @@ def test_texts_of_splitwise_end_before_the_length_that_was_asked_for():
 def test_deepspeed_mii_is_timed_on_its_first_call():
     """2.61 s for 128 tokens of Mixtral on four A100, and 3.55 s for 256: 14 ms a token leave 0.8 s (Argonne)."""
     setup = argonne("Deepspeed-MII", "Mixtral-8x7B", "A100 (Argonne ALCF)", 4, 1, 128)
-    warm = replace(setup, notes="")
+    warm = replace(setup, client="")
     assert outcome(place(setup)).e2el_s["mean"] - outcome(place(warm)).e2el_s["mean"] == pytest.approx(0.5)
     assert outcome(place(setup)).ttft_s == outcome(place(warm)).ttft_s
 

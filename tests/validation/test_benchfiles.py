@@ -80,27 +80,28 @@ def test_every_run_has_the_load_that_it_was_made_under(name, regimes):
     assert [each.regime for each in setups] == regimes
     for each in setups:
         assert each.regime != "closed_loop" or each.concurrency == 4
-        assert each.regime not in ("closed_loop", "open_loop") or each.noted(r"(\d+) requests") == 40
+        assert each.regime not in ("closed_loop", "open_loop") or each.num_prompts == 40
 
 
 def test_gaps_pooled_over_requests_are_not_their_means():
     row = next(row for row in read("invented_vllm_serve.json") if row.metric == "itl_ms" and "p99" in row.stat)
-    setup = replace(row.setup, concurrency=64, load="closed loop, 128 requests")
-    found = outcome(place(setup))
-    assert found.value("itl_ms", row.stat) == 1e3 * found.gaps_s["p99"]
-    assert found.value("itl_ms", "p99") == 1e3 * found.tpot_s["p99"] < found.value("itl_ms", row.stat)
+    setup = replace(row.setup, concurrency=64, num_prompts=128)
+    found, other = outcome(place(setup)), outcome(place(replace(setup, client="aiperf")))
+    assert found.value("itl_ms", row.stat) == found.value("itl_ms", "p99") == 1e3 * found.gaps_s["p99"]
+    assert other.value("itl_ms", row.stat) == 1e3 * other.gaps_s["p99"]
+    assert other.value("itl_ms", "p99") == 1e3 * other.tpot_s["p99"] < other.value("itl_ms", row.stat)
 
 
 def test_guidellm_weighs_gaps_by_tokens_so_uneven_outputs_are_pooled():
-    uneven = [row for row in read("invented_guidellm.json") if "dataset" in row.setup.notes]
+    uneven = [row for row in read("invented_guidellm.json") if row.setup.dataset == "custom"]
     assert {(row.metric, row.stat) for row in uneven if row.metric in ("itl_ms", "tpot_ms")} == {
         ("itl_ms", "mean of pooled gaps")
     }
 
 
 def test_arrivals_keep_their_burstiness():
-    even = next(row for row in read("invented_guidellm.json") if row.setup.notes == "burstiness inf")
-    bursty = next(row for row in read("invented_vllm_serve_appended.json") if row.setup.notes == "burstiness 0.5")
+    even = next(row for row in read("invented_guidellm.json") if row.setup.burstiness == math.inf)
+    bursty = next(row for row in read("invented_vllm_serve_appended.json") if row.setup.burstiness == 0.5)
     ttft = [outcome(place(replace(row.setup, rate_per_s=3.0))).value("ttft_ms", "p99") for row in (even, bursty)]
     assert ttft[0] < ttft[1]
 
@@ -134,7 +135,7 @@ def test_llama_bench_in_all_its_forms(ending):
     assert [(row.setup.input_tokens, row.setup.output_tokens) for row in rows] == [
         (512, 0), (0, 128), (512, 0), (2048, 128), (512, 128),
     ]  # fmt: skip
-    assert [row.setup.noted(r"depth (\d+)") for row in rows] == [None, None, 2048, None, None]
+    assert [row.setup.context_len for row in rows] == [0, 0, 2048, 0, 0]
     assert {(row.setup.regime, row.setup.engine, row.setup.weight_dtype) for row in rows} == {
         ("single", "llama.cpp", "Q4_K_M")
     }
@@ -176,7 +177,7 @@ def test_llama_bench_splits_layers_over_the_devices_that_it_used(tmp_path, chang
 )
 def test_llama_bench_partly_on_the_cpu_is_named_and_not_predicted(tmp_path, change, load):
     row = llama_bench(tmp_path, **change)
-    assert row.setup.load == (load or "single stream")
+    assert row.setup.not_modelled == (load or "")
     if load:
         (found,) = predict([row])
         assert found.value is None

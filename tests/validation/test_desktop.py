@@ -23,7 +23,7 @@ from simulator.validation.setups import place
 
 def setup(**cells):
     row = {"hardware": "RTX 4090", "model": "Llama-3-8B", "engine": "llama.cpp", "engine_version": "2024-05"}
-    row |= {"weight_dtype": "Q4_K_M", "load": "single", "metric": "tg_tok_s", "value": "1", **cells}
+    row |= {"weight_dtype": "Q4_K_M", "regime": "single", "metric": "tg_tok_s", "value": "1", **cells}
     return measurement_of(row, "row").setup
 
 
@@ -76,14 +76,14 @@ def test_scores_in_memory_cost_what_is_measured(card, short, long):
 
 def test_fused_attention_writes_no_scores():
     old, card = load_engine("llama.cpp-b1500"), load_hardware("rtx-4090")
-    ruled = [old.model_copy(update=stated_rules(setup(notes=each), old)) for each in ("pp512 -fa 1", "pp512")]
+    ruled = [old.model_copy(update=stated_rules(setup(engine_settings=each), old)) for each in ("flash-attn=1", "")]
     assert [each.kernels_on(card).score_bytes for each in ruled] == [None, 24]
-    assert not stated_rules(setup(notes="-fa 1"), load_engine("vllm"))
+    assert not stated_rules(setup(engine_settings="flash-attn=1"), load_engine("vllm"))
 
 
 def test_a_stated_micro_batch_is_the_engines():
-    assert place(setup(notes="pp512 n_ubatch 256")).deployment.engine.micro_batch_tokens == 256
-    assert place(setup(notes="pp512")).deployment.engine.micro_batch_tokens == 512
+    assert place(setup(engine_settings="ubatch-size=256")).deployment.engine.micro_batch_tokens == 256
+    assert place(setup()).deployment.engine.micro_batch_tokens == 512
 
 
 def test_threads_scale_what_is_computed():
@@ -91,8 +91,7 @@ def test_threads_scale_what_is_computed():
     cpu = {"hardware": "CPU Apple M2 Max (8 P-cores, NEON)", "model": "Llama-2-7b", "engine": "llama.cpp b3441 CPU"}
     gains = {}
     for stored in ("iq3_S", "q4_0", "fp16"):
-        notes = [f"CPU only, {threads} threads" for threads in (2, 8)]
-        runs = [setup(**cpu, weight_dtype=stored, output_len="128", notes=each, batch="1") for each in notes]
+        runs = [setup(**cpu, weight_dtype=stored, output_len="128", threads=each, batch="1") for each in ("2", "8")]
         two, eight = (outcome(place(each)).decode_tokens_per_s for each in runs)
         gains[stored] = eight / two
     assert 1 <= gains["fp16"] < gains["q4_0"] < gains["iq3_S"] <= 4
@@ -100,8 +99,8 @@ def test_threads_scale_what_is_computed():
 
 def test_threads_beyond_the_cores_change_nothing():
     cpu = load_hardware("ryzen-7950x")
-    assert with_stated_threads(setup(notes="32 threads"), cpu) == with_stated_threads(setup(), cpu) == cpu
-    half = with_stated_threads(setup(notes="8 threads"), cpu)
+    assert with_stated_threads(setup(threads="32"), cpu) == with_stated_threads(setup(), cpu) == cpu
+    half = with_stated_threads(setup(threads="8"), cpu)
     assert half.peak_flops_per_s["fp32"] == cpu.peak_flops_per_s["fp32"] / 2
     assert half.memory_bytes_per_s == cpu.memory_bytes_per_s
 
@@ -124,15 +123,19 @@ def test_gpt_oss_in_llama_cpp_is_as_large_as_its_file():
 
 def test_files_state_their_bits():
     model = load_model("llama-2-7b")
-    bits = 8 * 3.59 * 2**30 / model.parameters
-    assert gguf_format("q4_K_XL", setup(notes="GGUF 3.59 GiB"), model) == f"q4_K_XL@{bits:.3f}"
-    for notes in ("GGUF 30 GiB", "", "GGUF . GiB"):
-        assert gguf_format("q4_K_XL", setup(notes=notes), model) == "q4_K_XL"
+    bits = 8 * 3.59e9 / model.parameters
+    assert gguf_format("q4_K_XL", setup(weights_bytes="3.59e9"), model) == f"q4_K_XL@{bits:.3f}"
+    for size in ("30e9", ""):
+        assert gguf_format("q4_K_XL", setup(weights_bytes=size), model) == "q4_K_XL"
     assert gguf_format("mxfp4", setup(), model) == "mxfp4_MoE"
     assert number_format("q4_K_XL@5.5").bits == 5.5
     four = replace(setup(), model="Gemma3-4B-QAT-4bit")
     assert mlx_format(four, model) == "mlx@4.50"
-    sixteen = (setup(notes="weights 14000 MB"), replace(setup(), model="Llama-2-7b-16bit"), setup())
+    grouped = replace(setup(), weight_dtype="mlx-q5 g32")
+    assert [mlx_format(each, model) for each in (grouped, replace(grouped, weight_dtype="mlx-q4"))] == [
+        "mlx@6.00", "mlx@4.50",
+    ]  # fmt: skip
+    sixteen = (setup(weights_bytes="14e9"), replace(setup(), model="Llama-2-7b-16bit"), setup())
     assert {mlx_format(each, model) for each in sixteen} == {model.dtype}
 
 

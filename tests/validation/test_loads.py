@@ -21,10 +21,12 @@ from simulator.validation.sources.recipe import AIPERF_PROMPTS
 
 
 def setup(**changed: object) -> Setup:
-    stated = {name: 0 if kind in ("int", "float", int, float) else "" for name, kind in Setup.__annotations__.items()}
-    stated |= {"hardware": "H100 SXM 80GB", "devices": 1, "tp": 1, "model": "Llama-3.1-8B", "engine": "vLLM"}
+    stated = {"hardware": "H100 SXM 80GB", "devices": 1, "tp": 1, "model": "Llama-3.1-8B", "engine": "vLLM"}
     stated |= {"engine_version": "0.12.0", "input_tokens": 1024.0, "output_tokens": 64.0, "concurrency": 32}
-    return Setup(**{**stated, "load": "closed-loop concurrency, 500 requests", **changed})  # type: ignore[arg-type]
+    return Setup(**{**stated, "regime": "closed_loop", "num_prompts": 500, **changed})  # type: ignore[arg-type]
+
+
+OPEN, OFFLINE = {"regime": "open_loop", "num_prompts": 0}, {"regime": "offline", "num_prompts": 0}
 
 
 def recipe(given: Setup) -> Recipe:
@@ -37,7 +39,7 @@ def prompts_of(given: Setup) -> np.ndarray:
 
 
 def test_aiperf_sends_its_prompts_in_turn_and_the_cache_keeps_them():
-    repeated = setup(notes="AIPerf client")
+    repeated = setup(client="aiperf")
     prompts = prompts_of(repeated)
     assert len(prompts) == 500
     for turn in np.split(prompts, 500 // AIPERF_PROMPTS):
@@ -50,7 +52,7 @@ def test_aiperf_sends_its_prompts_in_turn_and_the_cache_keeps_them():
 
 def test_what_aiconfigurator_deploys_in_vllm_was_warmed_up_with_the_prompts_that_it_draws():
     """bench_run.sh.j2: twice the concurrency to warm up, of 100 prompts: 64 requests draw 100 (1 - .99^64) = 47."""
-    deployed = {"engine": "vLLM", "engine_version": "0.12.0", "notes": "AIC run, aggregated", "input_tokens": 2000.0}
+    deployed = {"engine": "vLLM", "engine_version": "0.12.0", "client": "aiconfigurator", "input_tokens": 2000.0}
     prefixes = workload_of(place(setup(**deployed, concurrency=32))).prefixes
     units = prefixes.count[0]
     warm = np.unique(prefixes.warm // units)
@@ -63,7 +65,7 @@ def test_what_aiconfigurator_deploys_in_vllm_was_warmed_up_with_the_prompts_that
     assert not len(workload_of(place(setup(**other, concurrency=32))).prefixes.warm)
 
 
-RENTED = {"hardware": "RTX 5090", "model": "Qwen3-8B", "notes": "arXiv:2601.09527; AIPerf"}
+RENTED = {"hardware": "RTX 5090", "model": "Qwen3-8B", "source": "holtmann-consumer-blackwell", "client": "aiperf"}
 
 
 def test_five_requests_warm_a_rented_card_up_with_the_first_of_its_prompts():
@@ -79,7 +81,7 @@ def test_five_requests_warm_a_rented_card_up_with_the_first_of_its_prompts():
 @pytest.mark.parametrize("distinct", [2, 3])
 def test_a_warm_cache_begins_with_prompts_in_the_order_of_their_last_use(distinct):
     """Of five in turn, the one that is asked next has waited longest."""
-    given = setup(**{**RENTED, "notes": f"arXiv:2601.09527; {distinct} distinct prompts"})
+    given = setup(**RENTED, num_dataset_entries=distinct)
     prefixes = workload_of(place(given)).prefixes
     assert prefixes.warm[0] // prefixes.count[0] == prefixes.first[0] // prefixes.count[0]
 
@@ -92,23 +94,23 @@ def fresh_s(given: dict[str, object], concurrency: int) -> float:
 
 
 def test_as_many_distinct_prompts_as_requests_are_no_repetition():
-    every = setup(notes="500 distinct prompts")
+    every = setup(num_dataset_entries=500)
     assert sorted(prompts_of(every)) == list(range(500))
     assert outcome(place(every)).ttft_s == outcome(place(setup())).ttft_s
 
 
 def test_distinct_prompts_are_not_the_number_of_requests():
-    given = setup(notes="50 distinct prompts", load="closed-loop concurrency")
+    given = setup(num_dataset_entries=50, num_prompts=0)
     assert workload_of(place(given)).request_count == 320
 
 
 @pytest.mark.parametrize("changed", [{"engine": "LMDeploy TurboMind"}, {"model": "Qwen3.5-27B"}])
 def test_nothing_is_shared_without_a_prefix_cache_or_with_states(changed):
-    assert len(prompts_of(setup(notes="AIPerf client", **changed))) == 0
+    assert len(prompts_of(setup(client="aiperf", **changed))) == 0
 
 
 def test_what_aiconfigurator_deploys_mixes_chunks_in_sglang_and_keeps_an_fp8_cache_in_vllm():
-    given = {"engine": "SGLang", "engine_version": "0.5.6", "weight_dtype": "fp8", "notes": "AIC run, aggregated"}
+    given = {"engine": "SGLang", "engine_version": "0.5.6", "weight_dtype": "fp8", "client": "aiconfigurator"}
     deployed, swept = setup(**given, input_tokens=2000.0), setup(**given)
     assert place(deployed).deployment.engine.policy == "continuous"
     assert place(deployed).deployment.layout.cache_dtype == "bf16"
@@ -117,7 +119,7 @@ def test_what_aiconfigurator_deploys_mixes_chunks_in_sglang_and_keeps_an_fp8_cac
     assert place(served).deployment.layout.cache_dtype == "fp8"
 
 
-IMX = {"notes": "IMX workload", "load": "closed-loop concurrency"}
+IMX = {"client": "inferencemax", "num_prompts": 0}
 
 
 def test_tensorrt_in_inferencemax_gathers_short_prompts_for_twenty_steps_below_eight_devices():
@@ -152,9 +154,9 @@ def test_the_cache_of_gpt_oss_is_that_of_the_date_where_no_release_is_stated(dat
     assert place(setup(**IMX, **stated, date=date)).deployment.layout.cache_dtype == cache
 
 
-def served(rate_per_s: float, load: str = "MLPerf Server (Poisson arrivals at target_qps)") -> Setup:
+def served(rate_per_s: float, client: str = "mlperf") -> Setup:
     return setup(model="Llama-2-70b", devices=8, tp=0, concurrency=0, input_tokens=0.0, output_tokens=290.0,
-                 rate_per_s=rate_per_s, load=load)  # fmt: skip
+                 rate_per_s=rate_per_s, client=client, scenario="Server", **OPEN)  # fmt: skip
 
 
 def test_a_valid_run_keeps_its_limits_whatever_rate_is_asked():
@@ -168,33 +170,33 @@ def test_a_valid_run_keeps_its_limits_whatever_rate_is_asked():
     assert rates[0] == pytest.approx(20.0, rel=0.1)
     assert rates[1] < 110  # of 120 asked for, beyond what eight devices serve
     assert rates[2] < 110
-    assert recipe(served(1.0, "open loop")).latency_limits_s is None
+    assert recipe(served(1.0, client="")).latency_limits_s is None
 
 
 def test_a_long_open_loop_serves_what_it_is_sent_and_a_counted_one_has_a_drain():
     rate = {"concurrency": 0, "rate_per_s": 2.0, "output_tokens": 512.0}
-    endless = outcome(place(setup(load="open loop", **rate)))
-    counted = outcome(place(setup(load="open loop, 100 requests", **rate)))
+    endless = outcome(place(setup(**OPEN, **rate)))
+    counted = outcome(place(setup(**OPEN | {"num_prompts": 100}, **rate)))
     assert endless.output_tokens_per_s == pytest.approx(2 * 512, rel=0.05)
     assert counted.output_tokens_per_s < endless.output_tokens_per_s
 
 
 def test_sharegpt_replays_have_the_spread_of_their_trace():
-    given = setup(load="open loop, 300 ShareGPT requests at 10 req/s", concurrency=0, rate_per_s=10.0)
+    given = setup(**OPEN | {"num_prompts": 300}, dataset="llmservingsim", concurrency=0, rate_per_s=10.0)
     requests = workload_of(place(given)).requests()
     assert requests.output_tokens.std() / requests.output_tokens.mean() == pytest.approx(0.15, abs=0.02)
 
 
 @pytest.mark.parametrize(("output", "differ"), [(256.0, False), (214.0, True), (255.6, True)])
 def test_outputs_of_a_data_set_differ_but_not_where_so_many_were_asked_for(output, differ):
-    given = setup(notes="lengths are dataset means", output_tokens=output)
+    given = setup(dataset="custom", output_tokens=output)
     requests = workload_of(place(given)).requests()
     assert (requests.output_tokens.std() > 0.5 * output) == differ
     assert requests.prompt_tokens.std() > 500
 
 
 def test_lengths_of_mlperf_data_sets_fill_in_what_a_run_does_not_say():
-    given = setup(load="MLPerf Offline", output_tokens=0.0, input_tokens=0.0, concurrency=0)
+    given = setup(**OFFLINE, client="mlperf", output_tokens=0.0, input_tokens=0.0, concurrency=0)
     requests = workload_of(place(given)).requests()
     assert requests.output_tokens.mean() == pytest.approx(128, rel=0.05)
 
@@ -231,8 +233,8 @@ def test_an_engine_that_streams_reads_weights_at_the_best_rate_of_any_kernel_of_
 @pytest.mark.parametrize(("version", "evicting"), [("0.10.0", True), ("0.11.0", False)])
 def test_tensorrt_llm_evicts_where_its_published_command_says_so(version, evicting):
     stated = {"engine": "TensorRT-LLM", "engine_version": version, "hardware": "H100 SXM 80GB", "model": "Llama-3-8B"}
-    lengths = {"input_tokens": 128.0, "output_tokens": 2048.0, "devices": 1, "tp": 1, "load": "max throughput"}
-    placed = place(setup(**stated, **lengths, weight_dtype="fp8", notes="gptManagerBenchmark in-flight batching"))
+    lengths = {"input_tokens": 128.0, "output_tokens": 2048.0, "devices": 1, "tp": 1, **OFFLINE}
+    placed = place(setup(**stated, **lengths, weight_dtype="fp8", client="gptManagerBenchmark"))
     assert placed.deployment.engine.admit_full_output is not evicting
     assert (placed.deployment.max_num_batched_tokens == 2048) is evicting
 

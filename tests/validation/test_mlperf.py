@@ -30,9 +30,10 @@ from simulator.validation.validity import LIKELY, TRIES, _steady_per_s, edge
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, Released
 from simulator.workloads.lengths import Fixed, Independent, LogNormal
 from simulator.workloads.workload import Workload
-from tests.validation.test_loads import recipe, setup
+from tests.validation.test_loads import OPEN, recipe, setup
 
-SERVER = {"load": "MLPerf Server (Poisson arrivals at target_qps)", "tp": 0, "concurrency": 0, "input_tokens": 0.0}
+SERVER = {**OPEN, "client": "mlperf", "scenario": "Server", "tp": 0, "concurrency": 0, "input_tokens": 0.0}
+AT_ONCE, INTERACTIVE = {"regime": "offline", "scenario": "Offline"}, {"scenario": "Interactive"}
 B200 = {"hardware": "B200 SXM", "engine": "TensorRT 10.11", "engine_version": "", "devices": 8}
 MODELS = {"llama-2-70b": "Llama-2-70b", "llama-3.1-8b": "Llama-3.1-8B"}
 
@@ -73,11 +74,11 @@ def test_prompts_that_a_run_states_are_its_own():
 
 
 def test_copies_share_the_requests_of_a_run():
-    server, offline = setup(**SERVER, rate_per_s=50.0), setup(**{**SERVER, "load": "MLPerf Offline"})
+    server, offline = setup(**SERVER, rate_per_s=50.0), setup(**SERVER | AT_ONCE)
     assert recipe(server).requests_of_copy(4) == SERVER_S * 50 / 4
-    long, interactive = replace(server, model="Llama-2-70b"), {"load": "MLPerf Interactive (Poisson arrivals)"}
+    long = replace(server, model="Llama-2-70b")
     assert recipe(long).requests_of_copy(4) == NVIDIA_S["llama-2-70b"][0] * 50 / 4
-    assert recipe(replace(long, **interactive)).requests_of_copy(4) == NVIDIA_S["llama-2-70b"][1] * 50 / 4
+    assert recipe(replace(long, **INTERACTIVE)).requests_of_copy(4) == NVIDIA_S["llama-2-70b"][1] * 50 / 4
     assert recipe(replace(long, hardware="AMD MI300X")).requests_of_copy(4) == SERVER_S * 50 / 4
     assert recipe(offline).requests_of_copy(4) == LONG_RUN
     data = DATA_SETS["deepseek-r1"]
@@ -114,7 +115,7 @@ def test_requests_of_the_first_amd_round_come_in_batches():
 def test_prompts_wait_for_those_of_other_ranks_and_for_steps_that_are_decided():
     server = setup(**{**SERVER, **B200}, model="DeepSeek-R1")
     assert place(server).deployment.engine.prompt_interval == BALANCED_STEPS
-    assert place(replace(server, load="MLPerf Offline")).deployment.engine.prompt_interval == GATHERED_STEPS
+    assert place(replace(server, **AT_ONCE)).deployment.engine.prompt_interval == GATHERED_STEPS
     assert place(replace(server, model="Llama-3.1-8B")).deployment.engine.prompt_interval == 0
     assert recipe(replace(server, model="Llama-3.1-8B")).gathered_steps == 0
     amd = replace(server, model="Llama-2-70b", hardware="AMD MI325X", engine="vLLM 0.6.5.dev964+mlperf50")
@@ -124,11 +125,11 @@ def test_prompts_wait_for_those_of_other_ranks_and_for_steps_that_are_decided():
 def test_settings_of_amd_entries_are_those_of_their_device_scenario_and_round():
     amd = setup(**{**SERVER, **B200, "engine": "vLLM 0.6.5"}, model="Llama-2-70b")
     found = {
-        (name, round_): place(replace(amd, hardware=name, engine=f"vLLM {round_}", load=load)).deployment.settings
-        for name, round_, load in (
-            ("AMD MI300X", "0.4.3+rocm614", "MLPerf Offline"),
-            ("AMD MI300X", "0.6.5", "MLPerf Server"),
-            ("AMD MI325X", "0.6.5", "MLPerf Offline"),
+        (name, round_): place(replace(amd, hardware=name, engine=f"vLLM {round_}", **run)).deployment.settings
+        for name, round_, run in (
+            ("AMD MI300X", "0.4.3+rocm614", AT_ONCE),
+            ("AMD MI300X", "0.6.5", {}),
+            ("AMD MI325X", "0.6.5", AT_ONCE),
         )
     }
     limits_of = {
@@ -143,7 +144,7 @@ def test_settings_of_amd_entries_are_those_of_their_device_scenario_and_round():
 
 def test_prompts_of_an_amd_run_wait_for_room():
     """31 % of the cache: what runs then grows into it, and nothing is computed twice."""
-    amd = {**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614", "load": "MLPerf Offline"}
+    amd = {**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614", **AT_ONCE}
     placed = place(setup(**amd, model="Llama-2-70b", output_tokens=294.0))
     assert placed.deployment.engine.least_free_share == 0.31
     requests = replace(workload_of(placed), request_count=6_000, arrivals=ClosedLoop(6_000)).requests()
@@ -152,7 +153,7 @@ def test_prompts_of_an_amd_run_wait_for_room():
     assert allowed.least_free_blocks == -(-31 * allowed.num_blocks // 100)
     assert with_room.steps.prompt_tokens.sum() == requests.prompt_tokens.sum()
     assert without.steps.prompt_tokens.sum() > 1.5 * requests.prompt_tokens.sum()
-    server = place(setup(**{**amd, "load": SERVER["load"]}, model="Llama-2-70b"))
+    server = place(setup(**{**amd, "regime": "open_loop", "scenario": "Server"}, model="Llama-2-70b"))
     assert server.deployment.engine.least_free_share == 0.0
     other = place(setup(**{**amd, "hardware": "AMD MI355X", "engine": "vLLM 0.9"}, model="Llama-2-70b"))
     assert other.deployment.engine.least_free_share == 0.3
@@ -181,12 +182,12 @@ def test_settings_of_an_entry_are_those_of_its_scenario():
     assert (placed.deployment.layout.tp, placed.copies) == (1, 8)
     assert (placed.deployment.max_num_seqs, placed.deployment.max_num_batched_tokens) == (2048, 3584)
     assert not placed.deployment.engine.admit_full_output
-    interactive = place(replace(server, load="MLPerf Interactive")).deployment
+    interactive = place(replace(server, **INTERACTIVE)).deployment
     assert (interactive.max_num_seqs, interactive.max_num_batched_tokens) == (768, 768)
-    offline = place(replace(server, load="MLPerf Offline", model="Llama-3.1-405B")).deployment
+    offline = place(replace(server, **AT_ONCE, model="Llama-3.1-405B")).deployment
     assert (offline.layout.tp, offline.layout.pp, offline.max_num_seqs) == (2, 2, 256)
     assert recipe(replace(server, model="OPT-66B")).degrees is None
-    narrow = place(replace(server, load="MLPerf Interactive", hardware="H200 SXM")).deployment
+    narrow = place(replace(server, **INTERACTIVE, hardware="H200 SXM")).deployment
     assert (narrow.max_num_seqs, narrow.max_num_batched_tokens) == (256, 256)  # of 512 sequences, as tokens allow
     older = place(replace(server, hardware="H200 SXM", engine="TensorRT 10.2.0, CUDA 12.4")).deployment
     newer = place(replace(server, hardware="H200 SXM", engine="TensorRT 10.11, CUDA 12.9")).deployment
@@ -196,9 +197,9 @@ def test_settings_of_an_entry_are_those_of_its_scenario():
     rounds = "TensorRT 9.3.0, CUDA 12.2", "TensorRT 10.8, CUDA 12.8"
     layouts = [place(replace(server, hardware="H100 SXM 80GB", engine=each)).deployment.layout for each in rounds]
     assert [(each.tp, each.pp) for each in layouts] == [(2, 1), (1, 2)]
-    unsaid = place(replace(server, load="MLPerf", model="Llama-3.1-405B")).deployment
+    unsaid = place(replace(server, scenario="", model="Llama-3.1-405B")).deployment
     assert (unsaid.layout.tp, unsaid.layout.pp) == (4, 1)
-    few = replace(server, load="MLPerf Offline", model="Llama-3.1-405B", devices=2)
+    few = replace(server, **AT_ONCE, model="Llama-3.1-405B", devices=2)
     assert place(few).deployment.layout.devices == 2
 
 
@@ -282,9 +283,7 @@ def test_a_front_end_shows_no_more_than_it_can_and_only_what_is_streamed():
     placed = place(setup(**given, model="DeepSeek-R1"))
     shown_per_s = 1 / float(placed.deployment.engine.overheads.stream_s)
     served_per_s = outcome(placed).output_tokens_per_s
-    offline_per_s = outcome(
-        place(setup(**{**given, "load": "MLPerf Offline"}, model="DeepSeek-R1"))
-    ).output_tokens_per_s
+    offline_per_s = outcome(place(setup(**given | AT_ONCE, model="DeepSeek-R1"))).output_tokens_per_s
     assert 0.7 * shown_per_s < served_per_s < shown_per_s < offline_per_s
 
 
@@ -328,6 +327,6 @@ def test_each_copy_of_a_server_is_sent_its_share_of_the_batches(monkeypatch):
 
 def test_a_server_of_unstated_rate_serves_less_than_an_offline_run():
     given = setup(**{**SERVER, **B200}, model="Llama-2-70b", output_tokens=273.0)
-    loads = ("MLPerf Interactive", "MLPerf Server", "MLPerf Offline")
-    tight, server, offline = (outcome(place(replace(given, load=load))).output_tokens_per_s for load in loads)
+    runs = (INTERACTIVE, {}, AT_ONCE)
+    tight, server, offline = (outcome(place(replace(given, **run))).output_tokens_per_s for run in runs)
     assert tight < server < offline

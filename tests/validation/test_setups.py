@@ -23,16 +23,15 @@ from simulator.workloads.workload import Requests
 from tests.validation.test_loads import recipe
 
 MOE = {"model": "Qwen3-30B-A3B", "weight_dtype": "nvfp4", "hardware": "RTX PRO 6000 Blackwell"}
-BENCH = {"engine": "TensorRT-LLM", "engine_version": "1.0", "load": "max throughput (all requests queued)"}
+BENCH = {"engine": "TensorRT-LLM", "engine_version": "1.0", "regime": "offline"}
 MI300X = {"hardware": "AMD MI300X"}
-COPIED = "trtllm-bench throughput; MoE run with attention_dp enabled"
+COPIED = {"client": "trtllm-bench", "engine_settings": (("enable_attention_dp", "true"),)}
 
 
 def setup(**changed: object) -> Setup:
-    stated = {name: 0 if kind in ("int", "float", int, float) else "" for name, kind in Setup.__annotations__.items()}
-    stated |= {"hardware": "H100 SXM 80GB", "devices": 1, "model": "Llama-3.1-8B", "engine": "vLLM"}
+    stated = {"hardware": "H100 SXM 80GB", "devices": 1, "model": "Llama-3.1-8B", "engine": "vLLM"}
     stated |= {"engine_version": "0.12.0", "input_tokens": 512.0, "output_tokens": 64.0, "concurrency": 32}
-    return Setup(**{**stated, "load": "closed-loop concurrency", **changed})  # type: ignore[arg-type]
+    return Setup(**{**stated, "regime": "closed_loop", **changed})  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------------------------ layouts
@@ -46,9 +45,9 @@ def setup(**changed: object) -> Setup:
         ({"devices": 8, "tp": 1, "dp": 4, "ep": 1}, (1, 1, 4, 4), 2),  # expert degrees that are no Layout's
         ({"devices": 4, "tp": 1, "dp": 8, "ep": 8}, (1, 1, 4, 4), 1),  # no more ranks than devices
         ({"devices": 4, "tp": 1, "pp": 2, "dp": 2, "ep": 2}, (1, 2, 2, 2), 1),
-        ({"devices": 4, "tp": 4, "dp": 1, "notes": COPIED}, (1, 1, 4, 4), 1),
-        ({"devices": 8, "tp": 2, "pp": 4, "dp": 1, "notes": COPIED}, (1, 4, 2, 2), 1),
-        ({"devices": 1, "tp": 1, "dp": 1, "notes": COPIED}, (1, 1, 1, 1), 1),
+        ({"devices": 4, "tp": 4, "dp": 1, **COPIED}, (1, 1, 4, 4), 1),
+        ({"devices": 8, "tp": 2, "pp": 4, "dp": 1, **COPIED}, (1, 4, 2, 2), 1),
+        ({"devices": 1, "tp": 1, "dp": 1, **COPIED}, (1, 1, 1, 1), 1),
         ({"devices": 4, "tp": 4, "ep": 4}, (4, 1, 1, 4), 1),
         ({"devices": 4, "tp": 2, "ep": 2}, (4, 1, 1, 4), 1),  # two degrees of one group
         ({"devices": 8, "tp": 2, "ep": 2, "dp": 1}, (2, 1, 1, 2), 4),
@@ -68,7 +67,9 @@ def test_ranks_of_a_dense_model_are_copies():
 
 def test_nvidias_deepseek_entries_to_mlperf_have_eight_ranks():
     row = {"model": "DeepSeek-R1", "hardware": "GB200 NVL72", "engine": "TensorRT 10.11", "weight_dtype": "fp4"}
-    placed = place(setup(**row, devices=72, load="MLPerf Offline", output_tokens=3700.0))
+    placed = place(
+        setup(**row, devices=72, regime="offline", client="mlperf", scenario="Offline", output_tokens=3700.0)
+    )
     assert (placed.deployment.layout.dp, placed.deployment.layout.ep, placed.copies) == (8, 8, 9)
     assert placed.deployment.max_num_seqs == 8 * 512
 
@@ -78,7 +79,7 @@ def test_nvidias_deepseek_entries_to_mlperf_have_eight_ranks():
 
 def test_limits_of_trtllm_bench_by_hand():
     """Llama-3.1-8B in fp8 keeps 65,536 bytes a token: 0.9 of what 8 GB of weights leave, over 2,000 tokens each."""
-    given = setup(**BENCH | {"notes": "trtllm-bench"}, weight_dtype="fp8", input_tokens=1000.0, output_tokens=1000.0)
+    given = setup(**BENCH | {"client": "trtllm-bench"}, weight_dtype="fp8", input_tokens=1000.0, output_tokens=1000.0)
     deployment = place(given).deployment
     weights = deployment.layout.weight_bytes(deployment.model.weights())
     fitting = 0.9 * (deployment.hardware.memory_bytes - weights) / (65_536 * 2_000)
@@ -86,11 +87,11 @@ def test_limits_of_trtllm_bench_by_hand():
     assert deployment.max_num_seqs == 128 * math.ceil(fitting / 128)
     assert deployment.max_num_batched_tokens == 2048
     short = place(
-        setup(**BENCH | {"notes": "trtllm-bench"}, weight_dtype="fp8", input_tokens=128.0, output_tokens=128.0)
+        setup(**BENCH | {"client": "trtllm-bench"}, weight_dtype="fp8", input_tokens=128.0, output_tokens=128.0)
     )
     assert short.deployment.max_num_seqs == 4096
     assert short.deployment.max_num_batched_tokens == 8192
-    long = place(setup(**BENCH | {"notes": "trtllm-bench"}, weight_dtype="fp8", input_tokens=20e3, output_tokens=2e3))
+    long = place(setup(**BENCH | {"client": "trtllm-bench"}, weight_dtype="fp8", input_tokens=20e3, output_tokens=2e3))
     assert long.deployment.max_num_seqs == 64
     assert long.deployment.max_num_batched_tokens == 20_064  # without chunks a step takes a whole prompt
 
@@ -106,7 +107,13 @@ def test_limits_of_trtllm_bench_by_hand():
 )
 def test_tensorrt_llms_own_tables_list_limits_by_model_and_devices(stated, limits_of_a_step, share):
     """Where a step has fewer tokens than sequences (1,024 beside 2,048), each sequence has one all the same."""
-    given = {**BENCH, "engine_version": "0.11.0", "notes": "in-flight batching, 2000 requests", "weight_dtype": "fp8"}
+    given = {
+        **BENCH,
+        "engine_version": "0.11.0",
+        "source": "tensorrt-llm-docs-ifb",
+        "num_prompts": 2000,
+        "weight_dtype": "fp8",
+    }
     row = setup(**{**given, **stated, "input_tokens": 128.0, "output_tokens": 2048.0, "concurrency": 0})
     deployment = place(row).deployment
     assert (deployment.max_num_seqs, deployment.max_num_batched_tokens) == limits_of_a_step
@@ -115,18 +122,18 @@ def test_tensorrt_llms_own_tables_list_limits_by_model_and_devices(stated, limit
 
 
 def test_limits_that_a_setup_states_come_before_those_of_scripts():
-    stated = "trtllm-bench; max_num_seqs 100; max_num_batched_tokens 5000"
-    deployment = place(setup(**BENCH, notes=stated)).deployment
+    stated = {"client": "trtllm-bench", "max_num_seqs": 100, "max_num_batched_tokens": 5000}
+    deployment = place(setup(**BENCH, **stated)).deployment
     assert (deployment.max_num_seqs, deployment.max_num_batched_tokens) == (100, 5000)
 
 
 @pytest.mark.parametrize(
     ("stated", "tokens"),
     [
-        ({"notes": "AIC run", "input_tokens": 1024.0}, 32 + 1024 + 1000),
-        ({"notes": "AIC run", "input_tokens": 4000.0, "output_tokens": 2000.0}, 32 + 4000 + 1500),
-        ({"notes": "IMX workload", "model": "Llama-3.x-70B", "devices": 8, "tp": 8}, 16_384),
-        ({"notes": "IMX workload", "model": "gpt-oss-120b"}, 20_000),
+        ({"client": "aiconfigurator", "input_tokens": 1024.0}, 32 + 1024 + 1000),
+        ({"client": "aiconfigurator", "input_tokens": 4000.0, "output_tokens": 2000.0}, 32 + 4000 + 1500),
+        ({"client": "inferencemax", "model": "Llama-3.x-70B", "devices": 8, "tp": 8}, 16_384),
+        ({"client": "inferencemax", "model": "gpt-oss-120b"}, 20_000),
     ],
 )
 def test_tensorrt_llm_computes_whole_prompts_where_its_scripts_leave_chunks_off(stated, tokens):
@@ -140,13 +147,13 @@ def test_tensorrt_llm_computes_whole_prompts_where_its_scripts_leave_chunks_off(
     [("TensorRT-LLM", "1.0", 1024.0, 0.8), ("TensorRT-LLM", "1.0", 4000.0, 0.9), ("SGLang", "0.5.6", 1024.0, 0.8)],
 )
 def test_aiconfigurators_sweeps_leave_a_fifth_of_the_memory(engine, version, prompt, share):
-    found = place(setup(engine=engine, engine_version=version, notes="AIC run", input_tokens=prompt)).deployment
+    found = place(setup(engine=engine, engine_version=version, client="aiconfigurator", input_tokens=prompt)).deployment
     assert found.memory_fraction == pytest.approx(share)
 
 
 @pytest.mark.parametrize(("prompt", "drift"), [(1024.0, 8), (4000.0, 0)])
 def test_waves_stay_together_where_dynamo_is_in_front(prompt, drift):
-    assert place(setup(notes="AIC run", input_tokens=prompt)).deployment.engine.drift_tokens == drift
+    assert place(setup(client="aiconfigurator", input_tokens=prompt)).deployment.engine.drift_tokens == drift
 
 
 @pytest.mark.parametrize("name", ["request_s", "prompt_token_s"])
@@ -175,11 +182,11 @@ def test_a_front_end_bounds_the_rate_but_not_the_speed_of_light():
 
 
 @pytest.mark.parametrize(
-    ("model", "notes", "scaled"),
-    [("MiniMax-M2.5", "", "fp8-block"), ("Qwen3-32B", "AIC run", "fp8-block"), ("Qwen3-32B", "", "fp8")],
+    ("model", "client", "scaled"),
+    [("MiniMax-M2.5", "", "fp8-block"), ("Qwen3-32B", "aiconfigurator", "fp8-block"), ("Qwen3-32B", "", "fp8")],
 )
-def test_fp8_is_the_kind_of_the_checkpoint(model, notes, scaled):
-    given = setup(model=model, weight_dtype="fp8", hardware="H200 SXM", devices=8, tp=4, notes=notes)
+def test_fp8_is_the_kind_of_the_checkpoint(model, client, scaled):
+    given = setup(model=model, weight_dtype="fp8", hardware="H200 SXM", devices=8, tp=4, client=client)
     assert place(given).deployment.layout.weight_dtype == scaled
 
 
@@ -195,7 +202,7 @@ def test_an_answer_is_followed_by_the_next_request_after_the_engines_time_per_re
 
 
 def test_a_prompt_as_long_as_a_step_may_have_an_answer_where_nothing_is_evicted():
-    given = {"engine": "TensorRT-LLM", "engine_version": "1.2", "notes": "AIC run", "input_tokens": 1024.0}
+    given = {"engine": "TensorRT-LLM", "engine_version": "1.2", "client": "aiconfigurator", "input_tokens": 1024.0}
     deployment = place(setup(**given)).deployment
     budget = deployment.max_num_batched_tokens
     limits(deployment, Requests([0.0], [budget], [budget]))
@@ -206,7 +213,7 @@ def test_a_prompt_as_long_as_a_step_may_have_an_answer_where_nothing_is_evicted(
 def test_the_number_of_requests_follows_the_lengths():
     given = {**BENCH, "input_tokens": 128.0, "output_tokens": 128.0, "concurrency": 0}
     assert recipe(setup(**given)).request_count == BENCH_REQUESTS[128, 128] == 30_000
-    assert recipe(setup(**{**given, "notes": "2000 requests fixed ISL/OSL"})).request_count == 2_000
+    assert recipe(setup(**{**given, "num_prompts": 2000})).request_count == 2_000
     assert recipe(setup(**{**given, "engine": "vLLM"})).request_count is None
     assert recipe(setup(**{**given, "input_tokens": 129.0})).request_count is None
 
@@ -229,7 +236,7 @@ def test_sources_set_rules_that_engines_have(shared):
 
 
 def test_the_cache_of_gpt_oss_is_as_wide_as_its_activations_on_hopper():
-    given = {**BENCH, "notes": "trtllm-bench", "model": "gpt-oss-20b", "weight_dtype": "mxfp4", "cache_dtype": "fp8"}
+    given = {**BENCH, "client": "trtllm-bench", "model": "gpt-oss-20b", "weight_dtype": "mxfp4", "cache_dtype": "fp8"}
     assert place(setup(**given)).deployment.layout.cache_dtype == "bf16"
     assert place(setup(**{**given, "hardware": "GB200 NVL72"})).deployment.layout.cache_dtype == "fp8"
 
@@ -285,14 +292,17 @@ def test_googles_recipe_sets_the_tokens_of_a_step_by_the_kind_of_load(lengths, t
 
 def test_vllms_own_benchmark_pools_the_gaps_of_all_requests():
     """Steps with prompts are few and long: they raise the mean of every request, and not the median of all gaps."""
-    found = outcome(place(setup(**TRILLIUM, input_tokens=1000.0, output_tokens=200.0, concurrency=8)))
+    given = {**TRILLIUM, "client": "vllm bench serve", "output_tokens": 200.0, "concurrency": 8}
+    found = outcome(place(setup(**given, input_tokens=1000.0)))
     assert found.value("itl_ms", "p50") < 0.99 * found.value("tpot_ms", "p50")
 
 
 # ------------------------------------------------------------------------------- GeForce cards of arXiv:2601.09527
 
 RENTED = {"hardware": "RTX 5090", "model": "Qwen3-8B", "weight_dtype": "nvfp4", "cache_dtype": "bf16"}
-RENTED |= {"notes": "arXiv:2601.09527; max_num_batched_tokens 8192; gpu_mem_util 0.9", "output_tokens": 389.1}
+RENTED |= {"source": "holtmann-consumer-blackwell", "max_num_batched_tokens": 8192, "output_tokens": 389.1}
+RENTED |= {"gpu_memory_utilization": 0.9}
+ADAPTED = RENTED | {"engine_settings": (("enable-lora", "true"),)}
 
 
 def test_the_scripts_of_the_rented_cards_cap_sequences_and_answers():
@@ -306,7 +316,7 @@ def test_the_scripts_of_the_rented_cards_cap_sequences_and_answers():
 
 
 def test_servers_of_adapters_have_room_for_three():
-    adapted = place(setup(**RENTED | {"notes": f"{RENTED['notes']}; multi-LoRA"})).deployment
+    adapted = place(setup(**ADAPTED)).deployment
     assert (adapted.engine.adapters, adapted.engine.max_loras) == (True, 3)
     assert adapted.adapter_bytes > 0 == place(setup(**RENTED)).deployment.adapter_bytes
 
@@ -344,14 +354,12 @@ def test_the_rented_servers_have_room_for_one_sequence_of_max_model_len(tokens, 
 
 
 def test_inferencemax_lets_vllm_run_what_is_in_flight_and_no_more():
-    assert place(setup(notes="IMX workload", concurrency=4)).deployment.max_num_seqs == 4
+    assert place(setup(client="inferencemax", concurrency=4)).deployment.max_num_seqs == 4
     assert place(setup(concurrency=4)).deployment.max_num_seqs == 1024
 
 
 def test_adapters_pass_what_a_product_takes_and_gives_twice_through_memory():
-    plain, adapted = (
-        place(setup(**RENTED | {"notes": RENTED["notes"] + each})).deployment for each in ("", "; multi-LoRA")
-    )
+    plain, adapted = (place(setup(**each)).deployment for each in (RENTED, ADAPTED))
     prompt = Counts(steps=1.0, tokens=2048.0, prefill_tokens=2048.0, prefill_pairs=2048 * 1024.0, logits=1.0)
     more = adapted.step_model().seconds(prompt) - plain.step_model().seconds(prompt)
     width = 4096 + 6144 + 4096 + 4096 + 4096 + 24_576 + 12_288 + 4096  # of the four products of a layer, both sides
@@ -362,11 +370,11 @@ def test_adapters_pass_what_a_product_takes_and_gives_twice_through_memory():
 @pytest.mark.parametrize(
     ("changed", "preset", "graph_tokens"),
     [
-        ({"engine_version": "0.11.0", "notes": "IMX workload"}, "vllm-0.14", 512),
+        ({"engine_version": "0.11.0", "client": "inferencemax"}, "vllm-0.14", 512),
         ({"engine_version": "0.18.0"}, "vllm-0.14", 512),
         ({"engine_version": "0.12.0"}, "vllm-0.8", 512),
-        ({"engine_version": "0.13.0", "notes": "IMX workload", "model": "gpt-oss-120b"}, "vllm-0.14", 2048),
-        ({"engine_version": "0.13.0", "notes": "IMX workload", "model": "gpt-oss-120b", **MI300X}, "vllm-0.14", 512),
+        ({"engine_version": "0.13.0", "client": "inferencemax", "model": "gpt-oss-120b"}, "vllm-0.14", 2048),
+        ({"engine_version": "0.13.0", "client": "inferencemax", "model": "gpt-oss-120b", **MI300X}, "vllm-0.14", 512),
     ],
 )
 def test_inferencemax_lets_vllm_schedule_ahead_before_that_is_the_default(changed, preset, graph_tokens):
@@ -396,14 +404,14 @@ def test_inferencemax_asks_for_quick_sums_on_mi300x_and_for_more_memory_on_amds(
         "devices": 8,
         "tp": 8,
     }
-    found = place(setup(**stated, notes="IMX workload")).deployment
+    found = place(setup(**stated, client="inferencemax")).deployment
     assert found.memory_fraction == pytest.approx(share)
     assert (found.engine.kernels_on(found.hardware).reduced_bits == 4.5) == quick
     assert (found.max_num_batched_tokens == 131_072) == (share == 0.94)
 
 
 def test_inferencemax_captures_no_prompts_of_dense_models_on_blackwell():
-    found = place(setup(model="Llama-3.x-70B", hardware="B200 SXM", weight_dtype="fp8", notes="IMX workload"))
+    found = place(setup(model="Llama-3.x-70B", hardware="B200 SXM", weight_dtype="fp8", client="inferencemax"))
     assert (found.deployment.graph_tokens, found.deployment.max_num_seqs) == (0, 512)
 
 
@@ -439,7 +447,7 @@ def test_inferencemax_serves_minimax_as_the_script_of_its_date_says(
 ):
     stated = {"model": "MiniMax-M2.5", "hardware": hardware, "weight_dtype": weights, "devices": 4, "tp": 4}
     lengths = {"input_tokens": 1024.0, "output_tokens": 1024.0, "concurrency": 8, "date": "2026-04-03"}
-    found = place(setup(**stated, **lengths, engine_version=version, notes="IMX workload")).deployment
+    found = place(setup(**stated, **lengths, engine_version=version, client="inferencemax")).deployment
     assert (found.layout.cache_dtype, found.graph_tokens) == (cache, graph_tokens)
     assert (found.max_num_seqs, found.max_num_batched_tokens, found.memory_fraction) == limits
 

@@ -56,10 +56,10 @@ def aiperf(document: Mapping[str, Any], _stated: Stated) -> Iterator[Cells]:
     if cells["concurrency"] and cells["request_rate"] is None:
         cells["request_rate"] = float("inf")
     requests = number(inside(document, "request_count", "avg"))
-    cells |= {**model_named(_model(asked)), "requests": f"{requests:.0f}" if requests else None}
+    cells |= {**model_named(_model(asked)), "num_prompts": requests, "client": _client(asked)}
     cells["source_date"] = str(document.get("start_time") or "")[:10] or None
     if any(_spread(document.get(name)) > VARIED for name in lengths.values()):
-        cells["notes"] = "dataset lengths"
+        cells["dataset"] = "custom"
     yield from measured({name: value for name, value in cells.items() if value is not None}, _figures(document))
 
 
@@ -71,6 +71,13 @@ def _figures(document: Mapping[str, Any]) -> Iterator[tuple[str, str, float | No
             yield metric, stat, None if value is None or factor is None else factor * value
     for name, metric in RATES.items():
         yield metric, "mean", number(inside(document, name, "avg"))
+
+
+def _client(asked: object) -> str | None:
+    """Tell the tools apart by what was asked of them; a CSV does not say it."""
+    if inside(asked, "perf_analyzer"):
+        return "genai-perf"
+    return "aiperf" if asked else None
 
 
 def _asked(asked: object, name: str) -> float | None:

@@ -20,6 +20,7 @@ from simulator.validation.benchfiles.rows import (
     inside,
     measured,
     model_named,
+    not_predicted,
     number,
 )
 
@@ -48,28 +49,28 @@ def _cells(run: Mapping[str, Any], asked: object) -> Cells:
         **model_named(next((each for each in names if each), None)),
         "input_len": number(inside(prompts, "mean")),
         "output_len": number(inside(outputs, "mean")),
-        "notes": "dataset lengths" if max(_spread(prompts), _spread(outputs)) > VARIED else None,
+        "dataset": "custom" if max(_spread(prompts), _spread(outputs)) > VARIED else None,
+        "num_prompts": number(inside(metrics, "request_totals", "successful")),
+        "client": "guidellm",
     }
     if began := number(run.get("start_time")):
         cells["source_date"] = datetime.fromtimestamp(began, tz=UTC).date().isoformat()
-    requests = number(inside(metrics, "request_totals", "successful"))
-    strategy = inside(run, "config", "strategy") or inside(run, "args", "strategy") or {}
-    cells |= _load(strategy, f"{requests:.0f}" if requests else None)
+    cells |= _load(inside(run, "config", "strategy") or inside(run, "args", "strategy") or {})
     return {name: value for name, value in cells.items() if value is not None}
 
 
-def _load(strategy: Mapping[str, Any], requests: str | None) -> Cells:
+def _load(strategy: Mapping[str, Any]) -> Cells:
     """Return how requests came: one after the other, so many streams, at a rate, or all that it can send."""
     kind = strategy.get("type_")
     streams = number(strategy.get("streams")) or number(strategy.get("max_concurrency"))
     if kind == "synchronous":
-        return {"load": "single stream", "batch": 1}
+        return {"regime": "single", "batch": 1}
     if kind in ("concurrent", "throughput"):
-        return arrivals(streams, math.inf, requests)
+        return arrivals(streams, math.inf)
     if kind in ("constant", "poisson"):
-        even = {"notes": "burstiness inf"} if kind == "constant" else {}
-        return arrivals(None, number(strategy.get("rate")), requests) | even
-    return {"load": str(kind)}  # no regime: not predicted
+        even = {"burstiness": math.inf} if kind == "constant" else {}
+        return arrivals(None, number(strategy.get("rate"))) | even
+    return not_predicted({}, str(kind))
 
 
 def _spread(lengths: object) -> float:

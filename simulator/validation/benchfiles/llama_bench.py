@@ -68,8 +68,10 @@ def llama_bench(test: Mapping[str, Any], stated: Stated) -> Iterator[Cells]:
         "input_len": prompt or depth,
         "output_len": output,
         "batch": 1,
-        "load": "single stream",
-        "notes": "; ".join(_notes(test, depth if prompt else 0)),
+        "regime": "single",
+        "client": "llama-bench",
+        "context_len": depth if prompt else None,
+        "engine_settings": f"ubatch-size={chunk:.0f}" if (chunk := number(test.get("n_ubatch"))) else None,
     }
     metric = "throughput_total_tok_s" if prompt and output else "pp_tok_s" if prompt else "tg_tok_s"
     cells = {name: value for name, value in cells.items() if value is not None} | _devices(test)
@@ -115,13 +117,6 @@ def _format(kind: str) -> str:
         return ""
     size = SIZES.get((found.group(2) or "").lower())
     return f"{found.group(1)}_{size}" if size else found.group(1)
-
-
-def _notes(test: Mapping[str, Any], depth: float) -> Iterator[str]:
-    if depth:
-        yield f"depth {depth:.0f}"
-    if chunk := number(test.get("n_ubatch")):
-        yield f"n_ubatch {chunk:.0f}"
 
 
 def _partly(test: Mapping[str, Any], model: str) -> str:

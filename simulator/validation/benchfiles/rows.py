@@ -50,7 +50,7 @@ NEEDED = {  # of every row: how to name it, and the flag that states it
     "tp": ("tensor parallelism", "--tp N"),
     "input_len": ("prompt length", "--input-len N"),
     "output_len": ("output length", "--output-len N"),
-    "load": ("load", "--max-concurrency N or --rate N"),
+    "regime": ("load", "--max-concurrency N or --rate N"),
 }
 ASKED = NEEDED | {"batch": ("batch size", "--batch N")}  # a reader that needs it sets it to None
 
@@ -58,8 +58,8 @@ ASKED = NEEDED | {"batch": ("batch size", "--batch N")}  # a reader that needs i
 def completed(cells: Cells, stated: Stated, path: Path, tool: str) -> Cells:
     """Put what the user states over what a file says; ProfileError names all that neither does, and the flags."""
     whole: Cells = {"source": f"{tool}, {path.name}", **cells, **stated.cells()}
-    if "load" not in whole:
-        whole |= arrivals(number(whole.get("concurrency")), number(whole.get("request_rate")), whole.get("requests"))
+    if "regime" not in whole:
+        whole |= arrivals(number(whole.get("concurrency")), number(whole.get("request_rate")))
     if whole.get("source_date"):
         whole.setdefault("engine_version", "")
     whole = dict.fromkeys(NEEDED) | whole
@@ -70,28 +70,25 @@ def completed(cells: Cells, stated: Stated, path: Path, tool: str) -> Cells:
     return whole
 
 
-def arrivals(concurrency: float | None, rate_per_s: float | None, requests: object) -> Cells:
+def arrivals(concurrency: float | None, rate_per_s: float | None) -> Cells:
     """Return the columns that say how requests came; nothing where neither a limit nor a rate is known.
 
-    >>> arrivals(8, math.inf, 80)["load"], arrivals(None, 2.0, 500)["load"], arrivals(None, math.inf, 500)["load"]
-    ('closed loop, 80 requests', 'open loop, 500 requests', 'max throughput, 500 requests at once')
+    >>> arrivals(8, math.inf)["regime"], arrivals(None, 2.0)["regime"], arrivals(None, math.inf)["regime"]
+    ('closed_loop', 'open_loop', 'offline')
     """
-    many = f", {requests} requests" if requests else ""
     finite = rate_per_s is not None and math.isfinite(rate_per_s)
     if concurrency and finite:
-        return {"load": f"rate {rate_per_s:g}/s held back to {concurrency:g} in flight"}  # no regime: not predicted
+        return not_predicted({}, f"rate {rate_per_s:g}/s held back to {concurrency:g} in flight")
     if concurrency:
-        return {"load": f"closed loop{many}", "concurrency": int(concurrency)}
+        return {"regime": "closed_loop", "concurrency": int(concurrency)}
     if rate_per_s is None:
         return {}
-    load = f"open loop{many}" if finite else f"max throughput{many} at once"
-    return {"load": load, "request_rate": rate_per_s}
+    return {"regime": "open_loop" if finite else "offline", "request_rate": rate_per_s}
 
 
-def not_predicted(cells: Cells, load: str) -> Cells:
-    """Return the columns of a run whose load is named and has no regime."""
-    kept = {name: value for name, value in cells.items() if name not in ("batch", "concurrency", "request_rate")}
-    return kept | {"load": load}
+def not_predicted(cells: Cells, because: str) -> Cells:
+    """Return the columns of a run of which something is not modelled: it is named and not predicted."""
+    return cells | {"not_modelled": because, "regime": ""}
 
 
 def measured(cells: Cells, figures: Iterable[tuple[str, str, float | None]]) -> Iterator[Cells]:

@@ -23,6 +23,7 @@ from simulator.validation.benchfiles.rows import (
     number,
     share,
 )
+from simulator.validation.sources.recipe import SYNTHETIC
 
 Document = Mapping[str, Any]
 LATENCIES = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2e_latency_ms"}
@@ -62,7 +63,7 @@ def serve(document: Document, _stated: Stated) -> Iterator[Cells]:
     """Read one run of `vllm bench serve`; what `--metadata` added under names of our columns counts as stated."""
     if document.get("endpoint_type") == "infercast":
         raise ProfileError("a result of infercast", "it is a prediction, no measurement", "Give a file of a real run")
-    cells = _run(document) | model_named(document.get("model_id"))
+    cells = _run(document) | model_named(document.get("model_id")) | {"client": "vllm bench serve"}
     cells |= _engine(document.get("backend") or document.get("endpoint_type"))
     cells |= _said(**{name: document.get(name) for name in METADATA})
     if (day := str(document.get("date") or "")[:8]).isdecimal():
@@ -78,13 +79,14 @@ def sglang(document: Document, _stated: Stated) -> Iterator[Cells]:
     names = {"tp": "tp_size", "pp": "pp_size", "engine_version": "version"}
     cells = _run(document) | _engine(document.get("backend")) | model_named(inside(server, "model_path"))
     cells |= _said(**{column: inside(server, name) for column, name in names.items()})
+    cells["client"] = "sglang.bench_serving"
+    if document.get("dataset_name") not in (None, *SYNTHETIC):
+        cells["dataset"] = document["dataset_name"]
     replicas = number(inside(server, "dp_size")) or 1
     if replicas > 1 and inside(server, "enable_dp_attention"):
         cells["dp"] = replicas
     elif replicas > 1 and "tp" in cells:
         cells["n_gpus"] = replicas * cells["tp"] * cells.get("pp", 1)
-    if document.get("dataset_name") not in (None, "random", "random-ids"):
-        cells["notes"] = f"dataset {document['dataset_name']}"
     if document.get("accept_length") is not None:
         cells = not_predicted(cells, "speculative decoding")
     yield from measured(cells, _figures(document))
@@ -92,7 +94,8 @@ def sglang(document: Document, _stated: Stated) -> Iterator[Cells]:
 
 def latency(document: Document, stated: Stated) -> Iterator[Cells]:
     """Read `vllm bench latency`: one batch from start to end; lengths and batch are not in the file."""
-    cells = {"engine": "vllm", "load": "fixed-batch", "batch": None, "input_len": None, "output_len": None}
+    cells: Cells = {"engine": "vllm", "client": "vllm bench latency", "regime": "fixed_batch"}
+    cells |= dict.fromkeys(("batch", "input_len", "output_len"))
     del stated
     seconds = {"mean": document["avg_latency"]}
     seconds |= {f"p{name}": inside(document, "percentiles", name) for name in ("50", "90", "99")}
@@ -104,7 +107,7 @@ def latency(document: Document, stated: Stated) -> Iterator[Cells]:
 def throughput(document: Document, stated: Stated) -> Iterator[Cells]:
     """Read `vllm bench throughput`: all requests at once; ProfileError where the lengths stated are not those run."""
     requests, total = number(document["num_requests"]), number(document["total_num_tokens"])
-    cells = {"engine": "vllm", "load": f"max throughput, {requests or 0:.0f} requests at once"}
+    cells = {"engine": "vllm", "client": "vllm bench throughput", "regime": "offline", "num_prompts": requests or 0}
     each, said = share(total, requests), stated.input_len + stated.output_len
     if each and stated.input_len and stated.output_len and abs(said / each - 1) > SLACK:
         because = f"the file has {each:,.0f} tokens per request, prompt and output together"
@@ -123,13 +126,11 @@ def _run(document: Document) -> Cells:
         output_len=share(document.get("total_output_tokens"), requests),
         concurrency=number(document.get("max_concurrency")),
         request_rate=number(document.get("request_rate")),
-        requests=requests,
+        num_prompts=number(requests),
+        burstiness=number(document.get("burstiness")),
     )
-    uneven = number(document.get("burstiness"))
-    notes = [f"burstiness {uneven:g}"] if uneven not in (None, 1.0) else []
-    if any(_varies(document.get(name)) for name in ("input_lens", "output_lens")):
-        notes.append("dataset lengths")
-    return cells | _said(notes="; ".join(notes) or None)
+    varied = any(_varies(document.get(name)) for name in ("input_lens", "output_lens"))
+    return cells | ({"dataset": "custom"} if varied else {})
 
 
 def _varies(lengths: object) -> bool:
