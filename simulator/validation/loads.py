@@ -127,7 +127,7 @@ def _lengths(placed: Placed) -> tuple[Distribution, Distribution, float]:
     if setup.length_spread == UNIFORM:
         return _uniform(prompt), _uniform(output), output
     if recipe.has_data_set:
-        recorded = setup.dataset == "sharegpt"
+        recorded = setup.dataset == "llmservingsim"
         longest, spreads = LONGEST * round(max(prompt, output)), SHAREGPT_SPREADS if recorded else SPREADS
         prompts, outputs = (LogNormal(*each, longest) for each in zip((prompt, output), spreads, strict=True))
         asked = not recorded and _is_asked(output)

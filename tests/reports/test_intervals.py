@@ -34,7 +34,7 @@ from simulator.validation.setups import place
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Independent, LogNormal
 from simulator.workloads.workload import Workload
-from tests.support.measured_setups import recipe
+from tests.support.measured import recipe
 from tests.support.paths import FIXTURES, PUBLISHED
 from tools.fit_intervals import coverage, mean_coverage, residuals
 

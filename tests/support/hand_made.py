@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from simulator.profile import Figure, Source
 from simulator.roofline.step_model import StepTable
 from simulator.workloads.workload import Requests
 
@@ -22,7 +21,3 @@ SECONDS = StepTable(token_s=np.arange(4096.0), logit_s=np.zeros(65), slopes=np.z
 def requests_of(rows: list[tuple[float, int, int]], concurrency: int = 0) -> Requests:
     arrival_s, prompts, outputs = zip(*rows, strict=True)
     return Requests(np.array(arrival_s), np.array(prompts), np.array(outputs), concurrency)
-
-
-def figure(value: float) -> Figure:
-    return Figure(value, Source(text="by hand", date="", evidence="guess"))
