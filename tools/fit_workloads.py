@@ -2,8 +2,8 @@
 
 Lengths become tables of quantiles, joined by straight lines: knots go where the line leaves the measured curve most,
 until the area between the two is a set share of the mean. Outputs get one such table per band of prompts, so that the
-correlation survives. FOLDER holds the traces that each preset names. Burstiness is the gamma shape, by a method that each preset states. Running it again writes the
-same bytes.
+correlation survives. Burstiness is the gamma shape, by a method that each preset states. FOLDER holds the traces that
+the presets name. Running it again writes the same bytes.
 """
 
 import sys
