@@ -118,7 +118,7 @@ def features(requests: Requests, allowed: Limits) -> dict[str, tuple[Requests, L
     shared = [[100 * group + place for place in range(length)] for group, length in zip(groups, lengths, strict=True)]
     cached = replace(requests, prefixes=Prefixes.of(shared, unit))
     urgent = replace(requests, priority=rng.integers(0, 3, count))
-    given = replace(requests, given=np.ones(count, np.bool_))
+    prefilled = replace(requests, prefilled=np.ones(count, np.bool_))
     static = {"policy": STATIC, "async_scheduling": False}
     return {
         "nothing": (requests, allowed, ()),
@@ -139,7 +139,7 @@ def features(requests: Requests, allowed: Limits) -> dict[str, tuple[Requests, L
         "whole prompts": (requests, allowed._replace(chunked_prefill=False), ()),
         "prompts first": (requests, allowed._replace(policy=PROMPTS_FIRST, async_scheduling=False), ()),
         "full output": (requests, allowed._replace(admit_full_output=True), ()),
-        "given caches": (given, allowed, ()),
+        "prefilled": (prefilled, allowed, ()),
         "dynamic batches": (requests, allowed._replace(**static, batch_size=64, batch_wait_s=0.1), ()),
     }
 

@@ -79,7 +79,7 @@ def _admit_head(s: State, now_s: float) -> bool:
     """Admit the head of the queue if its tokens and blocks are there."""
     book, limits, request = s.book[0], s.limits, s.requests[s.book[0].head]
     known, past, hits, saved = request.prompt_tokens + request.emitted, 0, 0, 0
-    if request.given:
+    if request.prefilled:
         past = request.prompt_tokens
     elif limits.prefix_block_tokens > 0:
         hits = cached_prefix_blocks(s, book.head, known)

@@ -116,7 +116,7 @@ REQUEST = np.dtype(
             np.int64,
         ),  # its ids stand in prefix_block_ids[first_prefix_block : first_prefix_block + units]
         ("prefix_block_count", np.int64),
-        ("given", np.int64),  # 1 while it brings the cache of its prompt from elsewhere
+        ("prefilled", np.int64),  # 1 while it brings the cache of its prompt from elsewhere
         ("hit_tokens", np.int64),  # found in the prefix cache at its first admission
         ("emitted", np.int64),  # tokens produced before the last preemption
         ("preemptions", np.int64),

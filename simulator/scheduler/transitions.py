@@ -176,11 +176,11 @@ def begin_request(s: State, past: int, prefix_blocks: int, new: int, now_s: floa
     slot.request, slot.cached, slot.held_prefix_blocks = index, past, prefix_blocks
     if np.isnan(request.scheduled_s):
         request.scheduled_s = now_s
-        request.hit_tokens = 0 if request.given else past
+        request.hit_tokens = 0 if request.prefilled else past
     dequeue(s, index)
     book.prompt_cached += past
     compute_prompt(s, book.running, new)
-    request.given = 0
+    request.prefilled = 0
     book.running += 1
 
 

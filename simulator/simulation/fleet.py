@@ -120,7 +120,7 @@ def simulate_fleet(
     """
     clients = clients or Clients()
     clients.check(requests)
-    if fleet.prefill is not None and requests.given.any():
+    if fleet.prefill is not None and requests.prefilled.any():
         because = "the prefill pool computes their KV cache"
         raise NotModelledError("prefilled requests", because, "Leave the prefill pool out")
     refuse_endless(fleet.pool.share, requests, "one engine")
@@ -288,5 +288,5 @@ def _finished(requests: Requests, kept: Ints, arrival_s: Floats) -> Requests:
     if len(prefixes):
         prefixes = replace(prefixes, first=prefixes.first[kept], count=prefixes.count[kept])
     prompts, outputs = requests.prompt_tokens[kept], requests.output_tokens[kept]
-    more = (requests.concurrency, requests.priority[kept], requests.given[kept], prefixes)
+    more = (requests.concurrency, requests.priority[kept], requests.prefilled[kept], prefixes)
     return Requests(arrival_s, prompts, outputs, *more)

@@ -70,7 +70,7 @@ def seconds(batch: OracleBatch) -> float:
 
 
 def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] = ()) -> Requests:
-    arrival_s, prompts, outputs, priority, ids, given_cache = zip(*jobs, strict=True)
+    arrival_s, prompts, outputs, priority, ids, prefilled = zip(*jobs, strict=True)
     prefixes = Prefixes.of([list(each) for each in ids]) if any(ids) else Prefixes.of([])
     places = [list(itertools.chain(*ids)).index(block) for block in warm]
     return Requests(
@@ -79,7 +79,7 @@ def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] =
         np.array(outputs),
         concurrency,
         priority=np.array(priority),
-        given=np.array(given_cache),
+        prefilled=np.array(prefilled),
         prefixes=replace(prefixes, warm=np.array(places, np.int64)),
     )
 
@@ -160,7 +160,7 @@ def compare_requests(run: Run, requests: list[OracleRequest]) -> None:
 
 
 @st.composite
-def workloads(draw: st.DrawFn, prefix_block_tokens: int = 0, given_cache: bool = False) -> list[OracleJob]:
+def workloads(draw: st.DrawFn, prefix_block_tokens: int = 0, prefilled: bool = False) -> list[OracleJob]:
     """Requests close together; with prefix blocks, prompts that share branches of a tree."""
     jobs = []
     branches: dict[tuple[int, ...], int] = {}
@@ -171,14 +171,14 @@ def workloads(draw: st.DrawFn, prefix_block_tokens: int = 0, given_cache: bool =
             path = draw(st.lists(st.sampled_from([0, 0, 0, 1]), max_size=2 + (prompt + output) // prefix_block_tokens))
             leading = [tuple(path[: depth + 1]) for depth in range(len(path))]
             ids = tuple(branches.setdefault(branch, len(branches)) for branch in leading)
-        comes = given_cache and draw(st.booleans())
+        comes = prefilled and draw(st.booleans())
         jobs.append(OracleJob(at_s, prompt, output + comes, draw(st.integers(0, 2)), ids, comes))
     return sorted(jobs)
 
 
 @st.composite
 def cases(
-    draw: st.DrawFn, blocks_per_prefix: int = 0, given_cache: bool = False, warm: bool = False, **fixed: Any
+    draw: st.DrawFn, blocks_per_prefix: int = 0, prefilled: bool = False, warm: bool = False, **fixed: Any
 ) -> tuple[list[OracleJob], OracleLimits]:
     """Limits in which each request fits alone, tight enough to preempt; `fixed` may hold strategies."""
     rules = {name: draw(value) if isinstance(value, st.SearchStrategy) else value for name, value in fixed.items()}
@@ -188,7 +188,7 @@ def cases(
     rules["window"], rules["full_groups"], rules["window_groups"] = rules.pop("groups", (0, 1, 0))
     rules["async_scheduling"] = rules.get("async_scheduling", False) and rules["policy"] == "continuous"
     rules["draft_tokens"] = drafts = len(rules.get("acceptance", ()))
-    jobs = draw(workloads(rules.get("prefix_block_tokens", 0), given_cache))
+    jobs = draw(workloads(rules.get("prefix_block_tokens", 0), prefilled))
     known = sorted({block for job in jobs for block in job.ids})
     if warm and known:
         rules["warm"] = tuple(draw(st.lists(st.sampled_from(known), max_size=12)))
@@ -244,11 +244,11 @@ RULES = {
     "B: balanced prompts": cases(policy=MIXING, prompt_interval=st.integers(1, 8)),
     "D: dynamic batches": cases(policy="static", by_priority=st.booleans(), **BATCHES),
     "U: uncached": cases(policy="uncached", by_priority=st.booleans()),
-    "G: given cache": cases(policy=MIXING, given_cache=True),
+    "G: prefilled": cases(policy=MIXING, prefilled=True),
     "P: prefix cache": cases(policy=MIXING, blocks_per_prefix=3),
     "P9: host": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=st.integers(1, 9)),
-    "P10: given": cases(
-        policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=st.sampled_from([0, 4]), given_cache=True
+    "P10: prefilled": cases(
+        policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=st.sampled_from([0, 4]), prefilled=True
     ),
     "P11: warm": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=st.sampled_from([0, 4]), warm=True),
     "S: speculation": cases(policy=MIXING, acceptance=st.sampled_from(CHANCES), expected_acceptance=st.booleans()),
@@ -260,7 +260,7 @@ RULES = {
         policy=MIXING, groups=GROUPS, blocks_per_prefix=3, host_prefix_blocks=st.sampled_from([0, 4])
     ),
     "H: one-step lag": cases(policy="continuous", async_scheduling=True, by_priority=st.booleans()),
-    "everything": cases(blocks_per_prefix=3, given_cache=True, warm=True, **EVERYTHING),
+    "everything": cases(blocks_per_prefix=3, prefilled=True, warm=True, **EVERYTHING),
 }
 
 

@@ -78,7 +78,10 @@ def test_an_infinite_link_and_free_prefill_are_decode_alone():
     fleet = Fleet(Pool(LIMITS, TABLE), prefill=Pool(LIMITS, FREE), link=Link(np.inf, 0.0))
     run = simulate_fleet(fleet, asked)
     ready = Requests(
-        asked.arrival_s[lasting], asked.prompt_tokens[lasting], asked.output_tokens[lasting], given=np.ones(1, np.bool_)
+        asked.arrival_s[lasting],
+        asked.prompt_tokens[lasting],
+        asked.output_tokens[lasting],
+        prefilled=np.ones(1, np.bool_),
     )
     alone = simulate(LIMITS, TABLE, ready)
     assert np.array_equal(run.first_token_s, asked.arrival_s)
@@ -130,5 +133,5 @@ def test_what_cannot_be():
     with pytest.raises(NotModelledError, match="pools of 1 and 2 stages"):
         split(pool=Pool(LIMITS, SECONDS, stages=2))
     with pytest.raises(NotModelledError, match="prefilled requests"):
-        asked = Requests(np.zeros(1), np.ones(1), np.full(1, 2), given=np.ones(1, np.bool_))
+        asked = Requests(np.zeros(1), np.ones(1), np.full(1, 2), prefilled=np.ones(1, np.bool_))
         simulate_fleet(split(), asked)
