@@ -19,7 +19,7 @@ NOBODY = -1
 ABSENT, ON_DEVICE, ON_HOST = 0, 1, 2  # where a unit of the prefix cache is
 
 
-class Limits(NamedTuple):
+class SchedulerLimits(NamedTuple):
     """What an engine is allowed; blocks(t) = full_groups ceil(t/b) + window_groups min(ceil(t/b), window_blocks)."""
 
     policy: int
@@ -53,7 +53,7 @@ class Limits(NamedTuple):
 MAX_DRAFT_TOKENS = 32
 PACKED = np.dtype(
     [
-        *((name, np.dtype(kind)) for name, kind in Limits.__annotations__.items()),
+        *((name, np.dtype(kind)) for name, kind in SchedulerLimits.__annotations__.items()),
         ("reached", np.float64, (MAX_DRAFT_TOKENS,)),  # probability that a draft token and all before it are accepted
         ("tokens_per_step", np.float64),
     ],
@@ -155,7 +155,7 @@ PREFIX_BLOCK = np.dtype(
 class State(NamedTuple):
     """Everything a scheduler knows."""
 
-    limits: Any  # a record of `Limits` and of drafts: compiled code hands it over as one pointer
+    limits: Any  # a record of `SchedulerLimits` and of drafts: compiled code hands it over as one pointer
     book: Table  # one row
     requests: Table
     slots: Table  # the running list, and one place to swap
@@ -176,7 +176,9 @@ class Engines(NamedTuple):
     prefix_block_ids: Ints
 
 
-Kind = tuple[Limits, tuple[float, ...]]  # an engine; probability that each draft is accepted if all before it are
+Kind = tuple[
+    SchedulerLimits, tuple[float, ...]
+]  # an engine; probability that each draft is accepted if all before it are
 
 
 def new_requests(arrival_s: Floats, prompt_tokens: Ints, output_tokens: Ints) -> Table:
@@ -203,7 +205,7 @@ def new_engines(kinds: Sequence[Kind], requests: Table, prefix_block_ids: Ints) 
     return engines
 
 
-def _packed(limits: Limits, acceptance: tuple[float, ...]) -> Any:
+def _packed(limits: SchedulerLimits, acceptance: tuple[float, ...]) -> Any:
     """Return a record of the limits, of a0, a0 a1, ..., and of 1 + their sum: what a step produces on average."""
     packed = np.zeros(1, PACKED).view(np.recarray)
     for name, value in limits._asdict().items():
@@ -216,9 +218,9 @@ def _packed(limits: Limits, acceptance: tuple[float, ...]) -> Any:
     return packed[0]
 
 
-def unpacked(packed: Any) -> Limits:
+def unpacked(packed: Any) -> SchedulerLimits:
     """Return the limits of a state as they were given."""
-    return Limits(*(packed[name].item() for name in Limits._fields))
+    return SchedulerLimits(*(packed[name].item() for name in SchedulerLimits._fields))
 
 
 def engine_state(engines: Engines, index: int) -> State:
@@ -262,14 +264,14 @@ def reset(s: State) -> None:
 
 
 @compiled
-def blocks(limits: Limits, tokens: int) -> int:
+def blocks(limits: SchedulerLimits, tokens: int) -> int:
     """Return the cache blocks that a sequence of so many cached tokens holds."""
     full = -(-tokens // limits.block_size)
     return limits.full_groups * full + limits.window_groups * min(full, limits.window_blocks)
 
 
 @compiled
-def most_blocks(limits: Limits, tokens: int) -> int:
+def most_blocks(limits: SchedulerLimits, tokens: int) -> int:
     """Return the most blocks that a request of so many tokens, prompt and answer, ever holds.
 
     Its last token is never cached, its draft tokens are.
@@ -278,7 +280,7 @@ def most_blocks(limits: Limits, tokens: int) -> int:
 
 
 @inlined
-def whole_blocks(limits: Limits, tokens: int) -> int:
+def whole_blocks(limits: SchedulerLimits, tokens: int) -> int:
     """Return the tokens that the blocks of so many tokens have room for."""
     return -(-tokens // limits.block_size) * limits.block_size
 

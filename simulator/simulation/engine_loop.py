@@ -15,7 +15,7 @@ from simulator.scheduler.prefix_cache import warm_cache
 from simulator.scheduler.state import (
     UNCACHED,
     Floats,
-    Limits,
+    SchedulerLimits,
     State,
     Table,
     engine_state,
@@ -51,7 +51,7 @@ Acceptance = Sequence[float]
 class Run:
     """What happened: one row per request and one per step, in seconds and tokens."""
 
-    limits: Limits
+    limits: SchedulerLimits
     requests: Requests
     scheduled_s: Floats
     first_token_s: Floats
@@ -242,7 +242,7 @@ def request_table(requests: Requests, prefix_block_tokens: int) -> Table:
     return table
 
 
-def opening(limits: Limits, requests: Requests, acceptance: Acceptance = ()) -> State:
+def opening(limits: SchedulerLimits, requests: Requests, acceptance: Acceptance = ()) -> State:
     """Return the state before the first step."""
     table = request_table(requests, limits.prefix_block_tokens)
     state = engine_state(new_engines([(limits, tuple(acceptance))], table, requests.prefixes.ids), 0)
@@ -267,7 +267,7 @@ def stuck(left: int, requests: Requests) -> WorkloadError:
 
 
 def simulate(
-    limits: Limits,
+    limits: SchedulerLimits,
     table: StepTable,
     requests: Requests,
     progress: Progress | None = None,

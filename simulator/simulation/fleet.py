@@ -10,7 +10,7 @@ import numpy.typing as npt
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.prefix_cache import warm_cache
-from simulator.scheduler.state import NOBODY, Floats, Ints, Limits, Table, engine_state, new_engines
+from simulator.scheduler.state import NOBODY, Floats, Ints, SchedulerLimits, Table, engine_state, new_engines
 from simulator.simulation.autoscaler import METRICS, Autoscaler, Failure
 from simulator.simulation.clients import Clients
 from simulator.simulation.disaggregation import Link
@@ -49,7 +49,7 @@ class Pool:
     below 1.
     """
 
-    limits: Limits
+    limits: SchedulerLimits
     table: StepTable
     replicas: int = 1
     stages: int = 1
@@ -61,7 +61,7 @@ class Pool:
                 raise InfercastError(f"{name} {getattr(self, name)}", "it must be 1 or more", "Give, say, 2")
 
     @property
-    def share(self) -> Limits:
+    def share(self) -> SchedulerLimits:
         """Limits of each engine of a pipeline: its share of the replica's KV-cache blocks and sequences."""
         if self.stages == 1:
             return self.limits

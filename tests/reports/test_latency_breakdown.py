@@ -20,7 +20,7 @@ from simulator.reports.perfetto import trace
 from simulator.reports.report import Report, summarize
 from simulator.reports.timeline import COUNTERS, timeline_of
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, POLICIES, UNCACHED, Limits
+from simulator.scheduler.state import CONTINUOUS, POLICIES, UNCACHED, SchedulerLimits
 from simulator.simulation.engine_loop import Run, simulate
 from simulator.simulation.fleet import Fleet, Link, Pool, simulate_fleet
 from simulator.workloads.shared_prefixes import Prefixes
@@ -29,7 +29,7 @@ from tests.cli.test_cli import infercast, printed, refused
 
 # A step takes 10 ms, each token of a prompt 1 ms more.
 TABLE = StepTable(np.full(4097, 0.010), np.zeros(257), np.array([0, 0, 0.001, 0, 0]))
-PLAIN = Limits(
+PLAIN = SchedulerLimits(
     policy=CONTINUOUS,
     max_num_seqs=8,
     max_num_batched_tokens=64,

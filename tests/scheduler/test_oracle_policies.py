@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from simulator.calibration.step_log import parts_of
 from simulator.models import operations
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import POLICIES, Limits
+from simulator.scheduler.state import POLICIES, SchedulerLimits
 from simulator.simulation.engine_loop import Run, begin, end, opening, simulate, step_seconds
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests
@@ -84,8 +84,8 @@ def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] =
     )
 
 
-def limits_of(rules: OracleLimits) -> Limits:
-    return Limits(
+def limits_of(rules: OracleLimits) -> SchedulerLimits:
+    return SchedulerLimits(
         policy=POLICIES[rules.policy],
         max_num_seqs=rules.max_num_seqs,
         max_num_batched_tokens=rules.max_num_batched_tokens,

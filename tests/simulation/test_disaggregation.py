@@ -6,7 +6,7 @@ import pytest
 from simulator.deployment.deployment import deploy
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, Limits
+from simulator.scheduler.state import CONTINUOUS, SchedulerLimits
 from simulator.simulation.autoscaler import Failure
 from simulator.simulation.clients import Clients
 from simulator.simulation.disaggregation import Link, cache_bytes
@@ -17,7 +17,7 @@ from simulator.simulation.routers import ROUTERS, Router
 from simulator.workloads.workload import Requests
 from tests.simulation.test_fleet import SECONDS, TABLE, requests_of
 
-LIMITS = Limits(
+LIMITS = SchedulerLimits(
     policy=CONTINUOUS,
     max_num_seqs=4,
     max_num_batched_tokens=64,

@@ -10,7 +10,7 @@ import pytest
 
 from simulator.reports.batch_means import statistic
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, Limits
+from simulator.scheduler.state import CONTINUOUS, SchedulerLimits
 from simulator.simulation.engine_loop import Run, simulate
 from simulator.workloads.workload import Requests
 
@@ -24,7 +24,7 @@ SERVICE_S = SERVICE_TICKS * TICK_S
 
 # A server: a step of T prompt tokens takes T ticks, a decode step one tick, nothing else costs anything.
 TABLE = StepTable(token_s=np.arange(1 << 17) * TICK_S, logit_s=np.zeros(20), slopes=np.zeros(5))
-ONE_AT_A_TIME = Limits(
+ONE_AT_A_TIME = SchedulerLimits(
     policy=CONTINUOUS,
     max_num_seqs=1,
     max_num_batched_tokens=(1 << 17) - 1,
