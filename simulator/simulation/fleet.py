@@ -13,7 +13,7 @@ from simulator.scheduler.prefix_cache import warm_cache
 from simulator.scheduler.state import NOBODY, Floats, Ints, SchedulerLimits, Table, engine_state, new_engines
 from simulator.simulation.autoscaler import METRICS, Autoscaler, Failure
 from simulator.simulation.clients import Clients
-from simulator.simulation.disaggregation import Link
+from simulator.simulation.disaggregation import CacheLink
 from simulator.simulation.engine_loop import BURST, OUTCOMES, Progress, request_table, stuck
 from simulator.simulation.fleet_loop import FLEET_STEP, burst
 from simulator.simulation.fleet_run import FleetRun
@@ -82,7 +82,7 @@ class Fleet:
     autoscaler: Autoscaler | None = None
     failures: tuple[Failure, ...] = ()
     prefill: Pool | None = None
-    link: Link | None = None
+    link: CacheLink | None = None
 
     def __post_init__(self) -> None:
         if (self.prefill is None) != (self.link is None):

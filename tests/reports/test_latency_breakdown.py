@@ -22,7 +22,7 @@ from simulator.reports.timeline import COUNTERS, timeline_of
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import CONTINUOUS, POLICIES, UNCACHED, SchedulerLimits
 from simulator.simulation.engine_loop import Run, simulate
-from simulator.simulation.fleet import Fleet, Link, Pool, simulate_fleet
+from simulator.simulation.fleet import CacheLink, Fleet, Pool, simulate_fleet
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests
 from tests.cli.test_cli import infercast, printed, refused
@@ -147,7 +147,7 @@ def test_the_parts_add_up_in_a_fleet(pool):
 
 
 def test_a_request_of_two_engines_has_no_split():
-    fleet = Fleet(Pool(PLAIN, TABLE), prefill=Pool(PLAIN, TABLE), link=Link(1e9))
+    fleet = Fleet(Pool(PLAIN, TABLE), prefill=Pool(PLAIN, TABLE), link=CacheLink(1e9))
     requests = Requests(np.zeros(2), np.array([20, 20]), np.array([5, 5]))
     with pytest.raises(NotModelledError, match="prefill pool"):
         split(whole(simulate_fleet(fleet, requests)))
