@@ -13,7 +13,7 @@ PACKED = {"qkv projection": 3, "gate and up projection": 2}  # projections in on
 ADAPTER_TRAFFIC = Figure(1.5, Source(text="of a product's: its result is read, too", date="", evidence="guess"))
 SINGLE = Layout()
 Ops = tuple[Op, ...]
-Positive = Annotated[int, Field(gt=0)]
+PositiveInt = Annotated[int, Field(gt=0)]
 
 
 def linear(
