@@ -19,7 +19,7 @@ from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import Floats, Ints
 from simulator.simulation.autoscaler import Autoscaler, Failure, cold_start_s
 from simulator.simulation.clients import Clients
-from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S, Link, cache_bytes
+from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S, CacheLink, cache_bytes
 from simulator.simulation.engine_loop import Progress
 from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
@@ -64,7 +64,7 @@ class Service:
         pool = Pool(allowed, table, self.replicas - self.prefill_replicas, *more)
         if not self.prefill_replicas:
             return Fleet(pool, self.router, self.autoscaler, self.failures)
-        link = Link(self.link_bytes_per_s, self.link_latency_s, cache_bytes(deployment, requests.prompt_tokens))
+        link = CacheLink(self.link_bytes_per_s, self.link_latency_s, cache_bytes(deployment, requests.prompt_tokens))
         prefill = Pool(allowed, table, self.prefill_replicas, *more)
         return Fleet(pool, self.router, self.autoscaler, self.failures, prefill, link)
 

@@ -15,7 +15,7 @@ SCAN = "scan of prompts"
 SCAN_RATE = Source(text="that of a GEMM; kernels reach less of it", date="2026-11-21", evidence="guess")
 SINGLE = Layout()
 Ops = tuple[Op, ...]
-Positive = Annotated[int, Field(gt=0)]
+PositiveInt = Annotated[int, Field(gt=0)]
 
 
 def linear(

@@ -37,7 +37,7 @@ def gaps_of_steps(run: Run, since_s: float) -> tuple[Floats, Floats]:
 
     A sequence waits from the decode step before, or from its first token, through the steps of prompts between. Where
     several steps run at once (pipelines, fleets), or sequences were put back, a gap is the step's own seconds. Gaps are
-    those of the engine: what a front end delays (Limits.stream_s) is in TTFT and TPOT alone.
+    those of the engine: what a front end delays (SchedulerLimits.stream_s) is in TTFT and TPOT alone.
     """
     steps = run.steps[run.steps.decodes > 0]
     if run.engines > 1 or run.preemptions.any() or not len(steps):

@@ -31,10 +31,10 @@ RULES = {
     "B: balanced prompts": cases(policy=MIXING, prompt_interval=st.integers(1, 8)),
     "D: dynamic batches": cases(policy="static", by_priority=st.booleans(), **BATCHES),
     "U: uncached": cases(policy="uncached", by_priority=st.booleans()),
-    "G: given cache": cases(policy=MIXING, given_cache=True),
+    "G: given cache": cases(policy=MIXING, prefilled=True),
     "P: prefix cache": cases(policy=MIXING, unit_blocks=3),
     "P9: host": cases(policy=MIXING, unit_blocks=3, host_units=st.integers(1, 9)),
-    "P10: given": cases(policy=MIXING, unit_blocks=3, host_units=st.sampled_from([0, 4]), given_cache=True),
+    "P10: given": cases(policy=MIXING, unit_blocks=3, host_units=st.sampled_from([0, 4]), prefilled=True),
     "P11: warm": cases(policy=MIXING, unit_blocks=3, host_units=st.sampled_from([0, 4]), warm=True),
     "S: speculation": cases(policy=MIXING, acceptance=st.sampled_from(CHANCES), expected_acceptance=st.booleans()),
     "K: groups and windows": cases(policy=MIXING, groups=WINDOWED),
@@ -43,7 +43,7 @@ RULES = {
     "K: drafts": cases(policy=MIXING, groups=WINDOWED, acceptance=st.sampled_from(CHANCES)),
     "K: prefix cache": cases(policy=MIXING, groups=GROUPS, unit_blocks=3, host_units=st.sampled_from([0, 4])),
     "H: one-step lag": cases(policy="continuous", async_scheduling=True, by_priority=st.booleans()),
-    "everything": cases(unit_blocks=3, given_cache=True, warm=True, **EVERYTHING),
+    "everything": cases(unit_blocks=3, prefilled=True, warm=True, **EVERYTHING),
 }
 
 

@@ -18,7 +18,7 @@ from simulator.scheduler.completion import complete
 from simulator.scheduler.draft_acceptance import accepted, uniform
 from simulator.scheduler.policies import schedule
 from simulator.scheduler.prefix_cache import blocks_per_prefix_block
-from simulator.scheduler.state import Limits, State, blocks
+from simulator.scheduler.state import SchedulerLimits, State, blocks
 from simulator.scheduler.waiting_queue import dequeue, enqueue
 from simulator.simulation.engine_loop import Run, opening, simulate
 from simulator.simulation.scheduler_limits import refuse_endless
@@ -29,7 +29,7 @@ from tests.oracle.engine import OracleLimits, OracleResult, run_oracle
 from tests.support.hand_made import TABLE, UNIT_S
 
 
-def limits(**changes: int) -> Limits:
+def limits(**changes: int) -> SchedulerLimits:
     """Small limits without a window."""
     values = {
         "policy": state.CONTINUOUS,
@@ -44,7 +44,7 @@ def limits(**changes: int) -> Limits:
         "window_groups": 0,
         "window_blocks": 0,
     }
-    return Limits(**(values | changes))
+    return SchedulerLimits(**(values | changes))
 
 
 def seconds(batch: list[tuple[int, int]]) -> float:

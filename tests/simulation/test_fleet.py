@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, PROMPTS_FIRST, STATIC, Limits
+from simulator.scheduler.state import CONTINUOUS, PROMPTS_FIRST, STATIC, SchedulerLimits
 from simulator.simulation.autoscaler import Autoscaler, Failure
 from simulator.simulation.clients import Clients
 from simulator.simulation.disaggregation import Link
@@ -29,7 +29,7 @@ from simulator.simulation.routers import ROUTERS, Router
 from simulator.workloads.workload import Requests
 from tests.support.hand_made import SECONDS, TABLE, requests_of
 
-LIMITS = Limits(
+LIMITS = SchedulerLimits(
     policy=CONTINUOUS,
     max_num_seqs=4,
     max_num_batched_tokens=32,

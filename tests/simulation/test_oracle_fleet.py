@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from simulator.errors import WorkloadError
 from simulator.simulation.autoscaler import Autoscaler, Failure
 from simulator.simulation.clients import Clients
-from simulator.simulation.fleet import Fleet, Link, Pool, simulate_fleet
+from simulator.simulation.fleet import CacheLink, Fleet, Pool, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.routers import Router
 from tests.oracle.engine import OracleJob, OracleLimits, run_oracle
@@ -56,7 +56,7 @@ def fleet_of(fleet: OracleFleet) -> Fleet:
         autoscaler=None if scaler is None else Autoscaler(**vars(scaler)),
         failures=tuple(Failure(each.at_s, each.replica, each.repair_s) for each in fleet.failures),
         prefill=None if fleet.prefill is None else pool_of(fleet.prefill),
-        link=None if link is None else Link(link.bytes_per_s, link.latency_s, np.array(link.bytes_of)),
+        link=None if link is None else CacheLink(link.bytes_per_s, link.latency_s, np.array(link.bytes_of)),
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from simulator.calibration.step_log import parts_of
 from simulator.models import operations
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import POLICIES, Limits
+from simulator.scheduler.state import POLICIES, SchedulerLimits
 from simulator.simulation.engine_loop import Run, begin, end, opening, simulate, step_seconds
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests
@@ -68,7 +68,7 @@ def seconds(batch: OracleBatch) -> float:
 
 
 def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] = ()) -> Requests:
-    arrival_s, prompts, outputs, priority, ids, given_cache = zip(*jobs, strict=True)
+    arrival_s, prompts, outputs, priority, ids, prefilled = zip(*jobs, strict=True)
     prefixes = Prefixes.of([list(each) for each in ids]) if any(ids) else Prefixes.of([])
     places = [list(itertools.chain(*ids)).index(block) for block in warm]
     return Requests(
@@ -77,13 +77,13 @@ def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] =
         np.array(outputs),
         concurrency,
         priority=np.array(priority),
-        given=np.array(given_cache),
+        prefilled=np.array(prefilled),
         prefixes=replace(prefixes, warm=np.array(places, np.int64)),
     )
 
 
-def limits_of(rules: OracleLimits) -> Limits:
-    return Limits(
+def limits_of(rules: OracleLimits) -> SchedulerLimits:
+    return SchedulerLimits(
         policy=POLICIES[rules.policy],
         max_num_seqs=rules.max_num_seqs,
         max_num_batched_tokens=rules.max_num_batched_tokens,
@@ -155,7 +155,7 @@ def compare_requests(run: Run, requests: list[OracleRequest]) -> None:
 
 
 @st.composite
-def workloads(draw: st.DrawFn, prefix_block_tokens: int = 0, given_cache: bool = False) -> list[OracleJob]:
+def workloads(draw: st.DrawFn, prefix_block_tokens: int = 0, prefilled: bool = False) -> list[OracleJob]:
     """Requests close together; with prefix blocks, prompts that share branches of a tree."""
     jobs = []
     branches: dict[tuple[int, ...], int] = {}
@@ -166,16 +166,16 @@ def workloads(draw: st.DrawFn, prefix_block_tokens: int = 0, given_cache: bool =
             path = draw(st.lists(st.sampled_from([0, 0, 0, 1]), max_size=2 + (prompt + output) // prefix_block_tokens))
             leading = [tuple(path[: depth + 1]) for depth in range(len(path))]
             ids = tuple(branches.setdefault(branch, len(branches)) for branch in leading)
-        comes = given_cache and draw(st.booleans())
+        comes = prefilled and draw(st.booleans())
         jobs.append(OracleJob(at_s, prompt, output + comes, draw(st.integers(0, 2)), ids, comes))
     return sorted(jobs)
 
 
 @st.composite
 def cases(
-    draw: st.DrawFn, blocks_per_prefix: int = 0, given_cache: bool = False, warm: bool = False, **fixed: Any
+    draw: st.DrawFn, blocks_per_prefix: int = 0, prefilled: bool = False, warm: bool = False, **fixed: Any
 ) -> tuple[list[OracleJob], OracleLimits]:
-    """Limits in which each request fits alone, tight enough to preempt; `fixed` may hold strategies."""
+    """SchedulerLimits in which each request fits alone, tight enough to preempt; `fixed` may hold strategies."""
     rules = {name: draw(value) if isinstance(value, st.SearchStrategy) else value for name, value in fixed.items()}
     block_size = draw(BLOCK_SIZES)
     if blocks_per_prefix:
@@ -183,7 +183,7 @@ def cases(
     rules["window"], rules["full_groups"], rules["window_groups"] = rules.pop("groups", (0, 1, 0))
     rules["async_scheduling"] = rules.get("async_scheduling", False) and rules["policy"] == "continuous"
     rules["draft_tokens"] = drafts = len(rules.get("acceptance", ()))
-    jobs = draw(workloads(rules.get("prefix_block_tokens", 0), given_cache))
+    jobs = draw(workloads(rules.get("prefix_block_tokens", 0), prefilled))
     known = sorted({block for job in jobs for block in job.ids})
     if warm and known:
         rules["warm"] = tuple(draw(st.lists(st.sampled_from(known), max_size=12)))

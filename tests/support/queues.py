@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from simulator.reports.batch_means import statistic
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, Limits
+from simulator.scheduler.state import CONTINUOUS, SchedulerLimits
 from simulator.simulation.engine_loop import Run
 
 Floats = npt.NDArray[np.float64]
@@ -18,7 +18,7 @@ SERVICE_TICKS = 4096
 SERVICE_S = SERVICE_TICKS * TICK_S
 # A server: a step of T prompt tokens takes T ticks, a decode step one tick, nothing else costs anything.
 TABLE = StepTable(token_s=np.arange(1 << 17) * TICK_S, logit_s=np.zeros(20), slopes=np.zeros(5))
-ONE_AT_A_TIME = Limits(
+ONE_AT_A_TIME = SchedulerLimits(
     policy=CONTINUOUS,
     max_num_seqs=1,
     max_num_batched_tokens=(1 << 17) - 1,
