@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.oracle_cases import BATCHES, GROUPS, MIXING, WINDOWED, cases, compare
 
+HOST_BLOCKS = st.sampled_from([0, 4])  # prefix blocks of the host's tier
 CHANCES = [(0.0, 0.0), (1.0, 1.0, 1.0), (0.7, 0.5, 0.9), (0.6,)]
 EVERYTHING = {
     "policy": MIXING,
@@ -34,18 +35,14 @@ RULES = {
     "G: prefilled": cases(policy=MIXING, prefilled=True),
     "P: prefix cache": cases(policy=MIXING, blocks_per_prefix=3),
     "P9: host": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=st.integers(1, 9)),
-    "P10: prefilled": cases(
-        policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=st.sampled_from([0, 4]), prefilled=True
-    ),
-    "P11: warm": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=st.sampled_from([0, 4]), warm=True),
+    "P10: prefilled": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=HOST_BLOCKS, prefilled=True),
+    "P11: warm": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=HOST_BLOCKS, warm=True),
     "S: speculation": cases(policy=MIXING, acceptance=st.sampled_from(CHANCES), expected_acceptance=st.booleans()),
     "K: groups and windows": cases(policy=MIXING, groups=WINDOWED),
     "K: static": cases(policy="static", groups=WINDOWED, **BATCHES),
     "K: uncached": cases(policy="uncached", groups=WINDOWED),
     "K: drafts": cases(policy=MIXING, groups=WINDOWED, acceptance=st.sampled_from(CHANCES)),
-    "K: prefix cache": cases(
-        policy=MIXING, groups=GROUPS, blocks_per_prefix=3, host_prefix_blocks=st.sampled_from([0, 4])
-    ),
+    "K: prefix cache": cases(policy=MIXING, groups=GROUPS, blocks_per_prefix=3, host_prefix_blocks=HOST_BLOCKS),
     "H: one-step lag": cases(policy="continuous", async_scheduling=True, by_priority=st.booleans()),
     "everything": cases(blocks_per_prefix=3, prefilled=True, warm=True, **EVERYTHING),
 }
