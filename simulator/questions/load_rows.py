@@ -10,6 +10,7 @@ from simulator.questions.row_intervals import ENDS, Row, intervals, regime_of
 from simulator.reports.batch_means import QUANTILES
 from simulator.reports.intervals import Bracket
 from simulator.reports.report import Report
+from simulator.reports.vllm_result import vllm_result
 
 METRICS = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2e_latency_ms"}
 THROUGHPUTS = {
@@ -37,7 +38,7 @@ def load_row(scenario: Scenario, report: Report, level: float | None = 0.8) -> R
 
 
 def _figures(report: Report) -> Row:
-    row = report.as_vllm()
+    row = vllm_result(report)
     tpot_ms, in_all = row["mean_tpot_ms"], row["total_token_throughput"]
     return row | {
         "input_throughput": in_all - row["output_throughput"],
