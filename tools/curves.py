@@ -16,7 +16,7 @@ import numpy.typing as npt
 import yaml
 
 from simulator.deployment.deployment import Deployment
-from simulator.engines.kernel_rules import Overheads
+from simulator.engines.overheads import Overheads
 from simulator.errors import InfercastError
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Answer, Asked, ask
@@ -43,7 +43,7 @@ Floats = npt.NDArray[np.float64]
 class Block:
     """Rows by engine preset and device family (none is any), the parameters to fit on them, and whose values are prior.
 
-    Parameters: `step_s`, `sequence_s`, `request_s` and the numbers of `Kernels`.
+    Parameters: `step_s`, `sequence_s`, `request_s` and the numbers of `FittedMultipliers`.
     """
 
     name: str
@@ -100,7 +100,7 @@ def adjusted(asked: Asked, values: Values) -> Asked:
     engine = deployment.engine
     kernels = engine.kernels_on(deployment.hardware)
     own = {name: value for name, value in values.items() if name not in TIMES}
-    kernels = kernels.model_copy(update={**own, "families": ()})
+    kernels = kernels.with_fitted(**own).model_copy(update={"families": ()})
     overheads = engine.overheads.model_copy(update={name: values[name] for name in TIMES & values.keys()})
     changed = engine.model_copy(update={"kernels": (kernels,), "overheads": overheads})
     return asked.on(replace(deployment, engine=changed))
@@ -109,8 +109,8 @@ def adjusted(asked: Asked, values: Values) -> Asked:
 def shipped(asked: Asked, parameters: Iterable[str]) -> Values:
     """Return the values that the profiles hold now; NEUTRAL for what they leave out or is next to nothing."""
     engine = asked.deployment.engine
-    kernels = engine.kernels_on(asked.deployment.hardware)
-    held = {name: getattr(engine.overheads if name in TIMES else kernels, name) for name in parameters}
+    fitted = engine.kernels_on(asked.deployment.hardware).fitted
+    held = {name: getattr(engine.overheads if name in TIMES else fitted, name) for name in parameters}
     usual = {name: NEUTRAL.get(name, 1.0) for name in held}
     least = {name: 0.1 * usual[name] if name in TIMES else 0.0 for name in held}
     return {name: float(value) if (value or 0.0) > least[name] else usual[name] for name, value in held.items()}

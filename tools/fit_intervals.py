@@ -1,7 +1,7 @@
 """Make simulator/reports/residuals.yaml, the quantiles behind the error bars; report how often they hold.
 
-    python -m tools.fit_efficiency ../shared/measurements/measurements.csv.gz --left-out left_out.csv
-    python -m tools.fit_intervals left_out.csv ../shared/measurements/measurements.csv.gz
+    python -m tools.fit_efficiency --left-out left_out.csv
+    python -m tools.fit_intervals left_out.csv
 
 The residuals are of fits that had not seen the row's device and model (`fitted`), its device (`family`), its device or
 its source (`guess`). For the coverage the table is made again without every group of a row's device and of its source;
@@ -22,13 +22,24 @@ from pathlib import Path
 
 import numpy as np
 
-from simulator.reports.intervals import LEVELS, STEPS, Basis, Group, Quantiles, Residual, bounds, is_simulated, table
+from simulator.reports.intervals import (
+    LEVELS,
+    STEPS,
+    EvidenceLevel,
+    Group,
+    Quantiles,
+    Residual,
+    bounds,
+    is_simulated,
+    table,
+)
 from simulator.validation.measurements import Measurement, Setup, read_measurements
 from simulator.validation.prediction import Answer, ask
+from tools.fit_efficiency import FITTED
 from tools.fitting import EXCLUDED
 
 ROOT = Path(__file__).parents[1]
-RESTS_ON: dict[str, tuple[Basis, ...]] = {
+RESTS_ON: dict[str, tuple[EvidenceLevel, ...]] = {
     "device and model": ("fitted",),
     "device": ("family", "guess"),
     "source": ("guess",),
@@ -114,7 +125,7 @@ def mean_coverage(shares: dict[str, list[float]], basis: str) -> float:
 
 def main() -> None:
     """Write the table and print the coverage."""
-    found, rows = residuals(Path(sys.argv[1])), read_measurements(Path(sys.argv[2]))
+    found, rows = residuals(Path(sys.argv[1])), read_measurements(FITTED)
     shares = coverage(found, rows)
     for kind, each in sorted(shares.items()):
         sys.stdout.write(f"{kind:44s} groups {len(each):3d}  inside 80 %: {np.mean(each):.0%}\n")

@@ -1,6 +1,7 @@
-"""What a few measurements say of an engine's parameters on a device: those of highest posterior probability.
+"""MAP fit of an engine's parameters on a device to a few measurements: those of highest posterior probability.
 
-The prior is as wide as their spread over the shipped presets, a measurement counts with NOISE, so few rows move little.
+The prior is a normal distribution around the shipped values, as wide as their spread over the shipped presets; the
+logarithm of a measurement has the noise NOISE. So few rows move the parameters little.
 """
 
 import math
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from simulator.deployment.deployment import Deployment
 from simulator.engines.engine import KIND, Engine
-from simulator.engines.kernel_rules import UNITY
+from simulator.engines.fitted_multipliers import UNITY
 from simulator.hardware.hardware import Hardware
 from simulator.profile import Figure, Source, find, names
 from simulator.roofline.roofline import Rates
@@ -43,9 +44,9 @@ def spreads() -> Mapping[str, float]:
     {'compute': True, 'request_s': True}
     """
     presets = [Engine.from_yaml(find(KIND, name)) for name in names(KIND)]
-    rules = [rule for preset in presets for rule in preset.kernels]
+    fitted = [kernels.fitted for preset in presets for kernels in preset.kernels]
     found = {
-        name: [math.log(getattr(rule, name)) for rule in rules if getattr(rule, name) is not UNITY] for name in SHARES
+        name: [math.log(getattr(each, name)) for each in fitted if getattr(each, name) is not UNITY] for name in SHARES
     }
     found |= {name: [float(getattr(preset.overheads, name)) for preset in presets] for name in TIMES}
     return {name: float(np.std(values)) for name, values in found.items()}
@@ -54,7 +55,8 @@ def spreads() -> Mapping[str, float]:
 def adjusted(engine: Engine, hardware: Hardware, values: Mapping[str, float], source: Source) -> Engine:
     """Return a preset with a rule of its own for a device, and host times, by parameter."""
     shares, host = ({name: Figure(values[name], source) for name in part} for part in (SHARES, TIMES))
-    rule = engine.kernels_on(hardware).model_copy(update={**shares, "families": (), "devices": (hardware.id,)})
+    rule = engine.kernels_on(hardware).with_fitted(**shares)
+    rule = rule.model_copy(update={"families": (), "devices": (hardware.id,)})
     others = tuple(each for each in engine.kernels if each.devices != (hardware.id,))
     overheads = engine.overheads.model_copy(update=host)
     return engine.model_copy(update={"kernels": (rule, *others), "overheads": overheads})
@@ -93,7 +95,7 @@ class Problem:
     def shipped(self) -> Mapping[str, float]:
         """The shipped parameters; a share no higher than the device's own peak, from where on it changes nothing."""
         rule = self.engine.kernels_on(self.hardware)
-        shares = {name: min(getattr(rule, name), self.peaks[name]) for name in SHARES}
+        shares = {name: min(getattr(rule.fitted, name), self.peaks[name]) for name in SHARES}
         return shares | {name: float(getattr(self.engine.overheads, name)) for name in TIMES}
 
     @cached_property

@@ -6,7 +6,7 @@ Six physical parameters move from the shipped values: what the engine's kernels 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -15,10 +15,9 @@ import numpy as np
 
 from simulator.calibration.map_fit import PARAMETERS, TIMES, Floats, Problem, adjusted
 from simulator.engines.engine import KIND, Engine
-from simulator.engines.kernel_rules import Kernels
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware
-from simulator.profile import Figure, Source, find, read_yaml
+from simulator.profile import Figure, Source, Strict, find, read_yaml
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Answer, Asked, ask
 
@@ -26,7 +25,7 @@ FOLDS, LEAST = 5, 3  # parts that are held back in turn; setups below which noth
 GAIN = 0.005  # of the measured value
 
 
-class Score(NamedTuple):
+class HeldBackScore(NamedTuple):
     """Median |error| of rows held back, as a share of the measured value: as shipped, and calibrated without them."""
 
     rows: int
@@ -47,12 +46,12 @@ class Overlay:
     after: Floats  # the same by a fit that has not seen the row's setup
     left_out: Mapping[str, int]  # rows that are not in it, by reason
 
-    def score(self, metric: str = "") -> Score:
+    def score(self, metric: str = "") -> HeldBackScore:
         """Score a metric, or all."""
         chosen = np.array([metric in ("", row.metric) for row in self.measurements])
         errors = [float(np.median(np.abs(np.expm1(-each[chosen])))) for each in (self.before, self.after)]
         setups = {row.setup for row, is_chosen in zip(self.measurements, chosen, strict=True) if is_chosen}
-        return Score(int(chosen.sum()), len(setups), *errors)
+        return HeldBackScore(int(chosen.sum()), len(setups), *errors)
 
     @property
     def metrics(self) -> list[str]:
@@ -158,27 +157,34 @@ def preset(overlay: Overlay) -> dict[str, Any]:
     """Return the mapping of the calibrated preset: the shipped file with a rule for the device and new host times."""
     raw = read_yaml(find(KIND, overlay.shipped.id))
     sources: dict[str, Any] = dict(raw["sources"])
-    rule: dict[str, Any] = {"devices": (overlay.hardware.id,)}
-    for name, value in _stated(overlay.engine.kernels[0]):
-        rule[name] = _written(name, value, sources) if isinstance(value, Figure) else value
-    rule["residuals"] = overlay.residuals
+    kernels = overlay.engine.kernels[0]
+    rule = {**_stated(kernels, sources), "devices": (overlay.hardware.id,), "residuals": overlay.residuals}
     host = {name: _written(name, getattr(overlay.engine.overheads, name), sources) for name in TIMES}
     others = [each for each in raw.get("kernels", ()) if tuple(each.get("devices", ())) != (overlay.hardware.id,)]
     return {**raw, "sources": sources, "overheads": {**raw["overheads"], **host}, "kernels": (rule, *others)}
 
 
-def _stated(rule: Kernels) -> Iterator[tuple[str, Any]]:
-    """Yield what a rule says beyond the defaults, but for what it holds of."""
-    for name, field in type(rule).model_fields.items():
-        value = getattr(rule, name)
-        says = value is not field.default if isinstance(value, Figure) else value != field.default
-        if says and name not in ("families", "devices", "residuals"):
-            yield name, value
+def _stated(value: Strict, sources: dict[str, Any]) -> dict[str, Any]:
+    """Return what a value of a preset says beyond its defaults, as a profile has it; new sources are added."""
+    found: dict[str, Any] = {}
+    for name, field in type(value).model_fields.items():
+        each = getattr(value, name)
+        if isinstance(each, Figure) and each is not field.default:
+            found[name] = _written(name, each, sources)
+        elif isinstance(each, Strict) and each != field.default:
+            found[name] = _stated(each, sources)
+        elif not isinstance(each, Figure | Strict) and each != field.default:
+            found[name] = each
+    return found
 
 
 def _written(name: str, figure: Figure, sources: dict[str, Any]) -> dict[str, Any]:
-    """Return a figure as a profile has it; the names of times end in _s."""
-    value = f"{figure * 1e6:.4g} us" if name.endswith("_s") else float(f"{figure:.4g}")
+    """Return a figure as a profile has it; the names of rates end in bytes_per_s, those of times in _s."""
+    value: str | float = float(f"{figure:.4g}")
+    if name.endswith("bytes_per_s"):
+        value = f"{figure / 1e9:.6g} GB/s"
+    elif name.endswith("_s"):
+        value = f"{figure * 1e6:.4g} us"
     return {"value": value, "source": _key(sources, figure.source)}
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalOptions, Span, explained, spans
 from simulator.cli.options import BATCH, DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import (
@@ -58,6 +59,7 @@ def command(
     sizes: BatchOptions,
     certain: IntervalOptions,
     explain: Annotated[bool, typer.Option("--explain", help="One table per phase: every op.")] = False,
+    fitted: FittedOption = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the roofline (.png, .svg).")] = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -83,7 +85,8 @@ def command(
         views += [view for each in found for view in _explained(each)]
     notes = [LIGHT, REQUEST, *explained(rows), *([PIPELINE] if asked.pp > 1 else [])]
     notes += techniques(each.deployment for each in found)
-    emit(Result(sections, views, notes, evidence(each.deployment for each in found), refused), form)
+    result = Result(sections, views, notes, evidence(each.deployment for each in found), refused)
+    emit(with_fitted(result, (each.deployment for each in found)) if fitted else result, form)
 
 
 def _case(sizes: BatchWords, choice: Choice, batch: Batch) -> Estimate:

@@ -1,4 +1,4 @@
-"""`infercast fleet`: what users see, and what it costs, with several copies behind a router."""
+"""`infercast fleet`: what users see, and what it costs, with several replicas behind a router."""
 
 import math
 from collections import Counter
@@ -59,7 +59,7 @@ def command(
     asked: DeploymentOptions,
     users: WorkloadOptions,
     accepted: SloOptions,
-    copies: FleetOptions,
+    fleet: FleetOptions,
     behaviour: ClientOptions,
     certain: IntervalOptions,
     plot: Annotated[
@@ -67,7 +67,7 @@ def command(
     ] = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
-    """Simulate copies behind a router: autoscaling, failures, pools for prefill and decode, clients that wait.
+    """Simulate replicas behind a router: autoscaling, failures, pools for prefill and decode, clients that wait.
 
     Latencies are what users see: from the first sending, over the network, retries included.
     """
@@ -79,7 +79,7 @@ def command(
 
     def case(choice: Choice, rate: float | None, load: Workload) -> Found:
         deployment = choice()
-        service = copies.service(deployment)
+        service = fleet.service(deployment)
         workload, requests, clients = behaviour.asked(sent(load, deployment))
         with progress_bar(str(deployment)) as progress:
             return Found(workload, rate, requests, service.report(requests, clients, slo, progress))
@@ -94,7 +94,7 @@ def command(
     notes += [*explained(rows), OF_ENGINES, *techniques(deployments)]
     changes = [each for one in found for each in one.service.changes]
     sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
-    used = [*evidence(deployments), *copies.guesses()]
+    used = [*evidence(deployments), *fleet.guesses()]
     emit(Result(sections, views, list(dict.fromkeys(notes)), used, refused), form)
 
 
@@ -270,9 +270,9 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
     if bills:
         said.append(f"For this run, at the cheapest offer of each kind: {', '.join(bills)}.")
     if each.service.autoscaler is not None:
-        said.append(f"A copy starts in {lasting(each.service.autoscaler.cold_start_s)}.")
+        said.append(f"A replica starts in {lasting(each.service.autoscaler.cold_start_s)}.")
     if each.service.prefill_replicas:
-        said.append(f"Caches move at {scaled(each.service.link_bytes_per_s, 'B/s')} per prefill copy.")
+        said.append(f"Caches move at {scaled(each.service.link_bytes_per_s, 'B/s')} per prefill replica.")
     return said
 
 

@@ -3,6 +3,7 @@
 from functools import partial
 
 from simulator.cli.explain import ExplainOptions, queue_note, split_row, split_view
+from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalOptions, Span, by_metric, explained, spans
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
@@ -33,9 +34,10 @@ def command(
     told: ExplainOptions,
     run: RunOptions,
     certain: IntervalOptions,
+    fitted: FittedOption = False,
     form: OutputFormat = Format.TEXT,
 ) -> None:
-    """Simulate requests on one copy of a model, step by step, with the engine's own scheduling rules.
+    """Simulate requests on one replica of a model, step by step, with the engine's own scheduling rules.
 
     Comma lists of deployments and rates make every combination.
     """
@@ -72,8 +74,12 @@ def command(
     if told.explain:
         views += [split_view(report) for _, _, report in found]
         notes += [queue_note(report) for _, _, report in found] + [PARTS_TOLD]
-    used = evidence(scenario.deployment for scenario, _, _ in found)
-    emit(Result({"simulations": rows}, views, list(dict.fromkeys(notes)), used, refused, flat=True), form)
+    deployments = [scenario.deployment for scenario, _, _ in found]
+    loads = dict.fromkeys(each for scenario, _, _ in found for each in run.basis(scenario))
+    result = Result(
+        {"simulations": rows}, views, list(dict.fromkeys(notes)), [*evidence(deployments), *loads], refused, flat=True
+    )
+    emit(with_fitted(result, deployments) if fitted else result, form)
 
 
 def _latencies(scenario: Scenario, _rate: float | None, report: Report) -> View:

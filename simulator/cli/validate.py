@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,11 +14,13 @@ from simulator.cli.intervals import BASIS, Span
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
+from simulator.errors import InfercastError
 from simulator.questions.words import split
-from simulator.validation.benchfiles import read_results
+from simulator.validation.benchfiles import Stated, read_results
 from simulator.validation.commands import commands
+from simulator.validation.measurements import Measurement, read_published
 from simulator.validation.prediction import Prediction, predict
-from simulator.validation.scores import KEYS, Score, as_json, beating_light, by, not_covered, scored
+from simulator.validation.scores import KEYS, Score, as_json, as_row, beating_light, by, not_covered, scored
 
 SHOWN = 12  # rows of the longer tables
 FEW = 100  # measurements that are shown one by one: a sweep of GuideLLM has some eighty
@@ -27,7 +29,10 @@ FEW = 100  # measurements that are shown one by one: a sweep of GuideLLM has som
 @grouped
 def command(
     stated: StatedOptions,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Measurements or results (docs/measurements.md).")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Measurements or results (docs/measurements.md); else all published."),
+    ] = None,
     grades: Annotated[str, typer.Option("--grades", metavar="A,..", help="Grades that are scored.")] = "A,B",
     every: Annotated[bool, typer.Option("--all", help="Long tables in full.")] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.05, max=0.95, help="Share that intervals hold.")] = 0.8,
@@ -44,11 +49,12 @@ def command(
     Fixed batches and single streams by the roofline; closed loops, open loops and offline runs by simulation with the
     stated concurrency or rate, lengths and number of requests. Errors are averaged by (source, device, model) first.
     FILE is a table of measurements, or what vllm bench serve, latency or throughput, SGLang's bench_serving, GuideLLM,
-    AIPerf, GenAI-Perf or llama-bench wrote; options state what it does not.
+    AIPerf, GenAI-Perf or llama-bench wrote; options state what it does not. Without FILE: the tables of published
+    measurements that come with infercast.
     """
     use_profiles(profiles)
     wanted = split(grades, "--grades")
-    rows = read_results(file, stated.value())
+    rows = _given(file, stated.value())
     if shown:
         sys.stdout.writelines(f"{line}\n" for line in commands(rows))
         return
@@ -66,24 +72,29 @@ def command(
         emit(_result(predictions, wanted, every), form)
 
 
-CSV_COLUMNS = (
-    *("id", "source", "hardware", "model", "engine", "regime", "metric", "stat", "quality"),
-    *("measured", "predicted", "low", "high", "light", "error", "reason"),
-)
+def _given(file: Path | None, stated: Stated) -> list[Measurement]:
+    if file is not None:
+        return read_results(file, stated)
+    if said := stated.cells():
+        given, because = f"{', '.join(said)} without a FILE", "published measurements state what they are of"
+        raise InfercastError(given, because, "Give the FILE that it is said of, or leave it out")
+    return read_published()
 
 
 def _csv(predictions: Sequence[Prediction]) -> str:
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for each in predictions:
-        row, setup = each.measurement, each.measurement.setup
-        named = [row.id, setup.source, setup.hardware, setup.model, setup.engine, setup.regime or ""]
-        measured = None if setup.flaw else row.value
-        figures = [measured, each.value, each.low, each.high, each.light, None if each.value is None else each.error]
-        shown = ["" if value is None else f"{value:.6g}" for value in figures]
-        writer.writerow([*named, row.metric, row.stat, row.quality, *shown, each.reason])
+    rows = [as_row(each) for each in predictions]
+    writer = csv.DictWriter(buffer, rows[0].keys(), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: _cell(value) for key, value in row.items()})
     return buffer.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 SCORES = (

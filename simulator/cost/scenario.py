@@ -20,6 +20,15 @@ from simulator.workloads.workload import Requests, Workload
 ENOUGH_REQUESTS, MOST_DRAWS = 1_000, 5  # of a load of fewer requests, several draws: one is an accident
 
 
+def simulate(scenario: "Scenario", progress: Progress | None = None) -> Report:
+    """Simulate a scenario's workload on one replica, as `infercast simulate` does.
+
+    `progress` is called with (requests finished, all requests). Raises DoesNotFitError for a model without room,
+    WorkloadError for requests that no step can take.
+    """
+    return scenario.simulated(progress)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A deployment, what users send to it, what they accept, and what a device costs.

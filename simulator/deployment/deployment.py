@@ -10,7 +10,7 @@ from simulator.deployment.offload import NO_OFFLOAD, Offload, device_part, host_
 from simulator.deployment.sharding import sharded
 from simulator.deployment.speculation import Draft, Speculation, draft_of
 from simulator.engines.engine import Engine, load_engine
-from simulator.engines.kernel_rules import Kernels
+from simulator.engines.kernels import Kernels
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.model import Model, load_model
@@ -53,7 +53,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Deployment:
-    """One copy of a model on `layout.devices` devices under an engine's rules."""
+    """One replica of a model on `layout.devices` devices under an engine's rules."""
 
     model: Model
     hardware: Hardware
@@ -88,8 +88,8 @@ class Deployment:
             given, because = f"{stored} for {self.model.id}", "it holds routed experts alone, and the model has none"
             raise NotModelledError(given, because, "Choose another format, say nvfp4 or int4")
         if dp > 1:
-            given, because = f"dp {dp} for {self.model.id}", "ranks of a model without experts are copies"
-            raise NotModelledError(given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates copies")
+            given, because = f"dp {dp} for {self.model.id}", "ranks of a model without experts are replicas"
+            raise NotModelledError(given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates them")
 
     def _refuse_drafts(self) -> None:
         if not self.draft_tokens:
@@ -108,7 +108,7 @@ class Deployment:
 
     @cached_property
     def ops(self) -> tuple[Op, ...]:
-        """Everything one step does on the devices of one copy, and on the host that helps them."""
+        """Everything one step does on the devices of one replica, and on the host that helps them."""
         ops = offloaded_ops(self.model, self.layout, self.settings.offload)
         return tuple(replace(op, alike=True) for op in ops) if self.settings.identical_prompts else ops
 
@@ -206,9 +206,9 @@ class Deployment:
         offload, engine = self.settings.offload, self.engine
         kernels = engine.kernels_on(self.hardware)
         if self.layout.pp > 1:
-            kernels = kernels.model_copy(update={"launch": kernels.launch * kernels.split_launch})
+            kernels = kernels.split_over_devices()
         by_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
-        slowness = self._host_slowness if kernels.prompt_launch_s else 1.0  # it launches the sampler's in every step
+        slowness = self._host_slowness if kernels.fitted.prompt_launch_s else 1.0  # it launches the sampler's, too
         overheads, ranks = engine.overheads, self.layout.dp  # a rank's process handles the sequences of its own
         times = {
             "step_s": overheads.step_s * slowness + (overheads.ranks_s if ranks > 1 else 0.0),
@@ -243,15 +243,15 @@ class Deployment:
 
     def _host_s(self, kernels: Kernels) -> float:
         """Return the seconds that the host takes to launch a step, where no graph is captured."""
-        if kernels.layer_launches is None:
+        if kernels.fitted.layer_launches is None:
             return 0.0
         product = self.hardware.achievable.gemm[Rates(self.hardware, kernels).peak(self.layout.model_dtype)[0]]
-        return kernels.layer_launches * product.launch_s * len(self.model.layer_names)
+        return kernels.fitted.layer_launches * product.launch_s * len(self.model.layer_names)
 
     def _prompt_host_s(self, kernels: Kernels) -> float:
         """Return the seconds that the host takes to launch a step with prompts, kernel by kernel."""
         launches = sum(op.launches * op.repeats for op in self._step_ops())
-        return launches * float(kernels.prompt_launch_s or 0.0) * self._host_slowness
+        return launches * float(kernels.fitted.prompt_launch_s or 0.0) * self._host_slowness
 
     @property
     def _host_slowness(self) -> float:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from simulator.errors import DoesNotFitError, InfercastError
 from simulator.models.operations import Array, Counts
 from simulator.roofline.roofline import Cost, mostly_bound
 from simulator.roofline.step_model import StepModel
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class OpCost(NamedTuple):
@@ -172,6 +175,19 @@ class Estimate:
         decode_s = float(np.sum(model.seconds(self._decode_counts(model, attended))))
         decode_s /= self.deployment.tokens_per_step
         return Latency(ttft_s, decode_s / more, ttft_s + decode_s)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row for each op of each phase: columns phase, op, runs, FLOPs, bytes, seconds, share and bound."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        rows = [
+            {"phase": name, "op": op.cost.name, "runs": op.repeats}
+            | {"flops": op.cost.flops, "bytes": op.cost.moved_bytes, "seconds": op.cost.seconds}
+            | {"light_s": op.light_s, "share": phase.share(op), "bound": op.cost.bound}
+            for name, phase in (("prefill", self.prefill), ("decode", self.decode))
+            for op in phase.ops
+        ]
+        return pd.DataFrame(rows).set_index(["phase", "op"])
 
     @property
     def output_tokens_per_s(self) -> float:

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from simulator.engines.kernel_rules import FUSED, QUICK, Kernels, Overheads
+from simulator.engines.kernels import Kernels
+from simulator.engines.overheads import Overheads
 from simulator.errors import ProfileError, nearest
 from simulator.hardware.hardware import DeviceClass, Hardware
 from simulator.profile import Bytes, Figure, Fraction, Number, Profile, Source, Strict, Whole, find, names
@@ -72,7 +73,7 @@ _ORIGIN_SCHEMA = {
 Origin = Annotated[Source, BeforeValidator(_origin), WithJsonSchema(_ORIGIN_SCHEMA)]
 
 
-class Spelling(Strict):
+class SettingName(Strict):
     """What one of an engine's own settings sets here; `values` translates where the words differ too."""
 
     sets: str
@@ -92,7 +93,7 @@ class Engine(Profile):
     vendors: tuple[str, ...] = ()  # whose devices alone it runs on; none: all
     notes: str = ""
     rules: Origin = RECALLED
-    spelling: dict[str, Spelling] = {}  # its own names of settings; older versions use the newest one's
+    spelling: dict[str, SettingName] = {}  # its own names of settings; older versions use the newest one's
     policy: Policy
     block_size: Whole
     max_num_seqs: tuple[Default, ...]
@@ -140,11 +141,11 @@ class Engine(Profile):
         return next((int(rule.value) for rule in self.max_model_len if rule.holds(hardware)), None)
 
     def kernels_on(self, hardware: Hardware) -> Kernels:
-        """Return what its kernels reach on a device: the first rule that holds, or all of the achievable rates."""
+        """Return its kernels on a device: the first that hold there, or those that the device was measured with."""
         for rule in self.kernels:
             if rule.holds(hardware):
-                changed = (FUSED if self.flash_attention else {}) | (QUICK if self.quick_reduce else {})
-                return rule.model_copy(update=changed) if changed else rule
+                found = rule.with_fused_attention() if self.flash_attention else rule
+                return found.with_quick_reduce() if self.quick_reduce else found
         return load_engine(self.kernels_of).kernels_on(hardware) if self.kernels_of else Kernels()
 
     def default(self, setting: Literal["max_num_seqs", "max_num_batched_tokens"], hardware: Hardware) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,9 @@ import numpy.typing as npt
 from simulator.reports.batch_means import QUANTILES, Floats, Statistic, mean_of, statistic, warm_up
 from simulator.reports.slo import Slo
 from simulator.simulation.engine_loop import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROUNDING_S = 1e-9  # of sums of seconds, below any step
 GROWING = ("ttft", "e2el", "queue")  # with the queue; TPOT and ITL of a full engine settle
@@ -34,7 +37,7 @@ def gaps_of_steps(run: Run, since_s: float) -> tuple[Floats, Floats]:
 
     A sequence waits from the decode step before, or from its first token, through the steps of prompts between. Where
     several steps run at once (pipelines, fleets), or sequences were put back, a gap is the step's own seconds. Gaps are
-    those of the engine: what a front end delays (Limits.stream_s) is in TTFT and TPOT alone.
+    those of the engine: what a front end delays (SchedulerLimits.stream_s) is in TTFT and TPOT alone.
     """
     steps = run.steps[run.steps.decodes > 0]
     if run.engines > 1 or run.preemptions.any() or not len(steps):
@@ -260,6 +263,19 @@ class Report:
     def endless(self) -> bool:
         """Whether latencies depend on how long one looks: then they have no mean and no percentiles."""
         return self.overloaded and self.steady
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return the latencies in seconds: a row each for TTFT, TPOT, ITL, E2EL and queue time, a column a statistic.
+
+        Beside each statistic stands the half-width of its 95 % interval, NaN where the run is too short for one.
+        """
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        rows = {
+            name: {**stat.values, **{f"{key}_half_width": each for key, each in stat.half_widths.items()}}
+            for name, stat in self.metrics.items()
+        }
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("metric")
 
     def as_vllm(self) -> dict[str, Any]:
         """Return the keys of `vllm bench serve --save-result` (milliseconds) and, beside them, our own."""

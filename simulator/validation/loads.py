@@ -168,7 +168,7 @@ def _is_asked(output: float) -> bool:
 def _arrivals(placed: Placed, mean_output: float) -> dict[str, Any]:
     """Return the options that say how requests come, and how many, of all replicas together."""
     recipe, setup, replicas = placed.recipe, placed.setup, placed.replicas
-    stated, of_one = recipe.request_count, recipe.requests_of_copy(replicas)
+    stated, of_one = recipe.request_count, recipe.requests_of_replica(replicas)
     most = max(64, int(MAX_STEPS_TOKENS / mean_output), of_one or 0)
     if setup.regime == "closed_loop":
         share = max(1, -(-setup.concurrency // replicas))

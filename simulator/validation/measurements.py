@@ -22,7 +22,9 @@ NEEDED = ("hardware", "model", "metric", "value")
 SECONDS = {"prefill_ms", "ttft_ms", "tpot_ms", "itl_ms", "e2e_latency_ms"}
 RATES = {"decode_tok_s_per_user", "throughput_out_tok_s", "throughput_total_tok_s", "throughput_in_tok_s", "req_s"}
 METRICS = SECONDS | RATES | {"pp_tok_s", "tg_tok_s"}
+PUBLISHED = Path(__file__).parent / "published"
 UNIFORM = "uniform 0..2 x mean"
+SYNTHETIC = "", "random", "random-ids"  # data sets of which each request has the stated lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,11 @@ def read_measurements(path: Path, stated: Mapping[str, object] = MappingProxyTyp
     if all(row.setup.flaw for row in found):
         raise ProfileError(str(path), found[0].setup.flaw, "Correct the cell")
     return found
+
+
+def read_published() -> list[Measurement]:
+    """Read the tables of published measurements that are part of infercast (published/README.md)."""
+    return [row for path in sorted(PUBLISHED.glob("*.csv.gz")) for row in read_measurements(path)]
 
 
 def _read(table: Iterator[list[str]], path: Path, stated: Mapping[str, object]) -> Iterator[Measurement]:

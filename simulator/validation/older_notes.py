@@ -52,7 +52,9 @@ IN_EITHER: Rules = (
 )
 SETTINGS: Rules = (  # of the engine, under its own names
     ("flash-attn", r"-fa (\d)", r"\1"),
-    ("ubatch-size", r"n_ubatch (\d+)", r"\1"),
+    ("flash-attn", r"no flash-attn", "0"),
+    ("flash-attn", r"flash-attn|\bfa1\b", "1"),
+    ("ubatch-size", r"ubatch (\d+)", r"\1"),
     ("enable_attention_dp", r"attention_dp enabled", "true"),
     ("enable-lora", r"multi-LoRA", "true"),
 )
@@ -107,9 +109,8 @@ def _regime(load: str, row: Mapping[str, str]) -> dict[str, str]:
 
 
 def _settings(text: str) -> dict[str, str]:
-    return _read(SETTINGS, text) | {
-        name: each for name, each in [("kv-cache-memory-bytes", _bytes(KV_CACHE, 2**30, text))] if each
-    }
+    cache_bytes = _bytes(KV_CACHE, 2**30, text)
+    return _read(SETTINGS, text) | ({"kv-cache-memory-bytes": cache_bytes} if cache_bytes else {})
 
 
 def _bytes(pattern: str, unit: int, text: str) -> str:

@@ -20,7 +20,7 @@ def wheel(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-def test_holds_every_profile(wheel):
+def test_holds_every_profile_and_the_published_measurements(wheel):
     inside = set(zipfile.ZipFile(wheel).namelist())
     for kind in ("hardware_profiles", "model_profiles"):
         for path in (ROOT / kind).rglob("*.yaml"):
@@ -28,6 +28,8 @@ def test_holds_every_profile(wheel):
     for kind in ("engines", "workloads"):
         for path in (ROOT / "simulator" / kind).glob("*.yaml"):
             assert f"simulator/{kind}/{path.name}" in inside
+    for name in ("measurements.csv.gz", "round2.csv.gz", "README.md"):
+        assert f"simulator/validation/published/{name}" in inside
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from simulator.reports.batch_means import statistic, warm_up
 from simulator.reports.report import summarize
 from simulator.reports.slo import Slo, parse_slo
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, PROMPTS_FIRST, Limits
+from simulator.scheduler.state import CONTINUOUS, PROMPTS_FIRST, SchedulerLimits
 from simulator.simulation.engine_loop import Run, simulate
 from simulator.workloads.workload import Requests
 
@@ -23,7 +23,9 @@ def run(arrival_s: list[float], prompts: list[int], outputs: list[int], **change
     values = {"policy": CONTINUOUS, "max_num_seqs": 8, "max_num_batched_tokens": 4096, "num_blocks": 1000}
     values |= {"block_size": 16, "admit_full_prompt": True, "async_scheduling": False, "window": 0}
     values |= {"full_groups": 1, "window_groups": 0, "window_blocks": 0} | changes
-    return simulate(Limits(**values), TABLE, Requests(np.array(arrival_s), np.array(prompts), np.array(outputs)))
+    return simulate(
+        SchedulerLimits(**values), TABLE, Requests(np.array(arrival_s), np.array(prompts), np.array(outputs))
+    )
 
 
 def test_latencies_by_hand():

@@ -23,7 +23,7 @@ from simulator.errors import NotModelledError, ProfileError
 from simulator.models.model import load_model
 from simulator.questions.load_rows import load_row
 from simulator.reports.intervals import LEVELS, Residual, bounds, shipped, table
-from simulator.validation.measurements import read_measurements
+from simulator.validation.measurements import PUBLISHED, read_measurements
 from simulator.validation.prediction import ask, predict
 from simulator.validation.scores import as_json, beating_light, by, not_covered, score, scored
 from simulator.validation.setups import place
@@ -444,11 +444,9 @@ def test_the_command_draws_predicted_over_measured(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_published_measurements_are_covered_and_close(shared):
+def test_the_published_measurements_are_covered_and_close():
     """Most of the rows graded A and B are predicted; the errors are where docs/log.md says, with a margin."""
-    rows = [
-        row for row in read_measurements(shared / "measurements" / "measurements.csv.gz") if row.quality in ("A", "B")
-    ]
+    rows = [row for row in read_measurements(PUBLISHED / "measurements.csv.gz") if row.quality in ("A", "B")]
     found = predict(rows, level=0.8)
     assert sum(each.value is not None for each in found) >= 0.95 * len(rows)
     errors = by(found, "metric", "regime")

@@ -23,7 +23,7 @@ from simulator.validation.benchfiles.rows import (
     number,
     share,
 )
-from simulator.validation.sources.recipe import SYNTHETIC
+from simulator.validation.measurements import SYNTHETIC
 
 Document = Mapping[str, Any]
 LATENCIES = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2e_latency_ms"}
