@@ -48,7 +48,7 @@ def setup(tmp_path: Path, **cells: object) -> Setup:
                                                        "dataset": "mlperf"}),
         ("max throughput", "trtllm-bench; MoE run with attention_dp enabled",
          {"regime": "offline", "client": "trtllm-bench", "engine_settings": "enable_attention_dp=true"}),
-        ("single stream", "llama-bench pp2048 @ d4096, n_ubatch 1024, -fa 1; GGUF 4.5 GiB",
+        ("single stream", "llama-bench pp2048 @ d4096, n_ubatch 1024, flash-attn; GGUF 4.5 GiB",
          {"regime": "single", "client": "llama-bench", "context_len": "4096", "weights_bytes": "4831838208",
           "engine_settings": "flash-attn=1;ubatch-size=1024"}),
         ("", "MLX generation; weights 2871.0 MB; 8 threads", {"weights_bytes": "2871000000", "threads": "8"}),
