@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from simulator.cli import COMMANDS, build
-from simulator.cli.options import Format, split, whole
+from simulator.cli.options import Format
 from simulator.cli.output import Column, Result, View, number
 from simulator.errors import InfercastError
 from simulator.profile import folders
+from simulator.questions.words import split, whole
 from tests.support.commands import answer, fresh, infercast, printed, refused
 from tests.support.paths import ROOT
 

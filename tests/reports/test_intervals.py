@@ -29,8 +29,7 @@ from simulator.reports.intervals import (
 )
 from simulator.reports.slo import Slo
 from simulator.validation.measurements import Measurement, read_measurements
-from simulator.validation.prediction import outcome, predict, with_steps
-from simulator.validation.setups import place
+from simulator.validation.prediction import ask, predict
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Independent, LogNormal
 from simulator.workloads.workload import Workload
@@ -216,9 +215,9 @@ def test_a_published_open_loop_has_the_interval_of_its_load():
     assert all(each.low <= each.value <= each.high < math.inf for each in found)  # runs of a stated length
     spreads = []
     for each in (found[0], found[-1]):
-        made = outcome(place(each.measurement.setup))
-        factors = step_factors(made.placed.deployment, 0.8)
-        shortest, longest = (with_steps(made, by).value("ttft_ms", each.measurement.stat) for by in factors)
+        asked, stat = ask(each.measurement.setup), each.measurement.stat
+        others = (replace(asked.deployment, step_factor=by) for by in step_factors(asked.deployment, 0.8))
+        shortest, longest = (asked.on(other).answer().value("ttft_ms", stat) for other in others)
         assert each.low <= shortest < longest <= each.high  # no narrower than what other steps would give
         spreads.append(longest / shortest)
     assert spreads[1] > spreads[0]  # near saturation longer steps lengthen the queue as well

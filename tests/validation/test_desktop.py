@@ -77,7 +77,7 @@ def test_scores_in_memory_cost_what_is_measured(card, short, long):
 def test_fused_attention_writes_no_scores():
     old, card = load_engine("llama.cpp-b1500"), load_hardware("rtx-4090")
     ruled = [old.model_copy(update=stated_rules(setup(engine_settings=each), old)) for each in ("flash-attn=1", "")]
-    assert [each.kernels_on(card).score_bytes for each in ruled] == [None, 24]
+    assert [each.kernels_on(card).rules.score_bytes for each in ruled] == [None, 24]
     assert not stated_rules(setup(engine_settings="flash-attn=1"), load_engine("vllm"))
 
 
@@ -155,5 +155,5 @@ def test_vulkan_is_its_own_engine():
 
 def test_a_captured_graph_is_lost_over_two_cards():
     placed = [place(setup(pp=str(pp), n_gpus=str(pp), output_len="128")).deployment for pp in (1, 2)]
-    kernels = [each.step_model().kernels for each in placed]
-    assert kernels[1].launch == pytest.approx(kernels[0].launch * kernels[0].split_launch)
+    one, two = (each.step_model().kernels.fitted for each in placed)
+    assert two.launch == pytest.approx(one.launch * one.split_launch)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from simulator.engines.engine import engine_of
-from simulator.engines.kernel_rules import Kernels
 from simulator.hardware.hardware import load_hardware
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Layout
-from simulator.roofline.roofline import STREAMED, Rates
+from simulator.roofline.roofline import HIGHEST_MEMORY_FRACTION, Rates
 from simulator.validation.measurements import Setup
 from simulator.validation.prediction import ask
 from simulator.validation.setups import place
 from simulator.validation.sources.recipe import AIPERF_PROMPTS
+from tests.support.kernels import kernels_with
 from tests.support.measured import OFFLINE, OPEN, answer, asked_on, engine_gets, recipe, setup, users
 
 
@@ -196,20 +196,20 @@ def test_builds_of_llama_cpp_lead_to_a_generation(version, preset):
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0, 10.0])
-def test_no_product_streams_weights_faster_than_the_best_that_was_measured(share):
+def test_no_gemm_reads_weights_faster_than_the_best_that_was_measured(share):
     hardware = load_hardware("h100-sxm")
-    kernels = engine_of("vllm", "0.33").kernels_on(hardware).model_copy(update={"memory": share})
+    kernels = engine_of("vllm", "0.33").kernels_on(hardware).with_fitted(memory=share)
     op = linear("down", (8192, 8192), Layout())
     cost = Rates(hardware, kernels).cost(op, Counts(steps=1.0, tokens=1.0))
-    assert cost.moved_bytes / cost.memory_s <= STREAMED * hardware.memory_bytes_per_s * (1 + 1e-9)
+    assert cost.moved_bytes / cost.memory_s <= HIGHEST_MEMORY_FRACTION * hardware.memory_bytes_per_s * (1 + 1e-9)
 
 
-def test_an_engine_that_streams_reads_weights_at_the_best_rate_of_any_kernel_of_the_device():
+def test_an_engine_tuned_for_decode_reads_weights_at_the_best_rate_of_any_kernel_of_the_device():
     hardware, op = load_hardware("h200-sxm"), linear("down", (8192, 8192), Layout())
     shares = {}
-    for streams in (True, False):
-        cost = Rates(hardware, Kernels(streams=streams)).cost(op, Counts(steps=1.0, tokens=1.0))
-        shares[streams] = cost.moved_bytes / cost.memory_s / hardware.memory_bytes_per_s
+    for best in (True, False):
+        cost = Rates(hardware, kernels_with(reads_at_best_rate=best)).cost(op, Counts(steps=1.0, tokens=1.0))
+        shares[best] = cost.moved_bytes / cost.memory_s / hardware.memory_bytes_per_s
     assert shares[True] == pytest.approx(hardware.achievable.copy_memory_fraction) == pytest.approx(4.3 / 4.8, abs=1e-3)
     assert shares[False] == pytest.approx(hardware.achievable.gemm["bf16"].memory_fraction)
 

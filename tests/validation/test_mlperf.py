@@ -67,17 +67,17 @@ def test_prompts_that_a_run_states_are_its_own():
 
 def test_replicas_share_the_requests_of_a_run():
     server, offline = setup(**SERVER, rate_per_s=50.0), setup(**SERVER | AT_ONCE)
-    assert recipe(server).requests_of_copy(4) == SERVER_S * 50 / 4
+    assert recipe(server).requests_of_replica(4) == SERVER_S * 50 / 4
     long = replace(server, model="Llama-2-70b")
-    assert recipe(long).requests_of_copy(4) == NVIDIA_S["llama-2-70b"][0] * 50 / 4
-    assert recipe(replace(long, **INTERACTIVE)).requests_of_copy(4) == NVIDIA_S["llama-2-70b"][1] * 50 / 4
-    assert recipe(replace(long, hardware="AMD MI300X")).requests_of_copy(4) == SERVER_S * 50 / 4
-    assert recipe(offline).requests_of_copy(4) == LONG_RUN
+    assert recipe(long).requests_of_replica(4) == NVIDIA_S["llama-2-70b"][0] * 50 / 4
+    assert recipe(replace(long, **INTERACTIVE)).requests_of_replica(4) == NVIDIA_S["llama-2-70b"][1] * 50 / 4
+    assert recipe(replace(long, hardware="AMD MI300X")).requests_of_replica(4) == SERVER_S * 50 / 4
+    assert recipe(offline).requests_of_replica(4) == LONG_RUN
     data = DATA_SETS["deepseek-r1"]
     for run in (server, offline):
         deepseek = replace(run, model="DeepSeek-R1")
-        assert recipe(deepseek).requests_of_copy(2) == data.queries // 2
-        assert recipe(replace(deepseek, devices=72)).requests_of_copy(9) == data.rack_queries // 9
+        assert recipe(deepseek).requests_of_replica(2) == data.queries // 2
+        assert recipe(replace(deepseek, devices=72)).requests_of_replica(9) == data.rack_queries // 9
 
 
 def test_requests_are_dealt_to_the_replicas():

@@ -13,7 +13,7 @@ from simulator.models.operations import Counts
 from simulator.profile import Figure
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.scheduler_limits import limits
-from simulator.validation.measurements import Setup, read_measurements
+from simulator.validation.measurements import Setup, read_published
 from simulator.validation.prediction import ask
 from simulator.validation.setups import place
 from simulator.validation.sources import RECIPES, Recipe
@@ -217,16 +217,16 @@ def test_the_number_of_requests_follows_the_lengths():
     assert recipe(setup(**{**given, "input_tokens": 129.0})).request_count is None
 
 
-def test_a_setup_is_of_one_source(shared):
+def test_a_setup_is_of_one_source():
     """Offline runs of TensorRT-LLM have a class for all, before which the tables of its releases are asked."""
-    for row in read_measurements(shared / "measurements" / "measurements.csv.gz"):
+    for row in read_published():
         found = [each for each in RECIPES if each.wrote(row.setup) and each is not Recipe]
         assert all(issubclass(found[0], each) for each in found), row.id
 
 
-def test_sources_set_rules_that_the_command_line_takes(shared):
+def test_sources_set_rules_that_the_command_line_takes():
     """Each is a name of `--set`: of an engine's rule, or of what clients ask."""
-    for setup in {row.setup for row in read_measurements(shared / "measurements" / "measurements.csv.gz")}:
+    for setup in {row.setup for row in read_published()}:
         try:
             rules = recipe(setup).rules
         except ProfileError:  # a device or a model that is not shipped
@@ -361,7 +361,7 @@ def test_adapters_pass_what_a_product_takes_and_gives_twice_through_memory():
     prompt = Counts(steps=1.0, tokens=2048.0, prefill_tokens=2048.0, prefill_pairs=2048 * 1024.0, logits=1.0)
     more = adapted.step_model().seconds(prompt) - plain.step_model().seconds(prompt)
     width = 4096 + 6144 + 4096 + 4096 + 4096 + 24_576 + 12_288 + 4096  # of the four products of a layer, both sides
-    launches = 36 * 4 * 3 * 2.2e-6 * adapted.engine.kernels_on(adapted.hardware).launch
+    launches = 36 * 4 * 3 * 2.2e-6 * adapted.engine.kernels_on(adapted.hardware).fitted.launch
     assert more == pytest.approx(36 * 1.5 * 2 * width * 2048 / (0.7 * 1792e9) + launches)
 
 
@@ -404,7 +404,7 @@ def test_inferencemax_asks_for_quick_sums_on_mi300x_and_for_more_memory_on_amds(
     }
     found = place(setup(**stated, client="inferencemax")).deployment
     assert found.memory_fraction == pytest.approx(share)
-    assert (found.engine.kernels_on(found.hardware).reduced_bits == 4.5) == quick
+    assert (found.engine.kernels_on(found.hardware).rules.reduced_bits == 4.5) == quick
     assert (found.max_num_batched_tokens == 131_072) == (share == 0.94)
 
 
