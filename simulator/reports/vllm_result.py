@@ -17,7 +17,8 @@ def vllm_result(report: Report) -> dict[str, Any]:
     told = bool(report.slo.bounds_s) and not report.endless
     return {
         **found,
-        **_latency_keys(report),
+        **(latencies := _latency_keys(report)),
+        "tokens_per_s_user": 1e3 / tpot_ms if (tpot_ms := latencies["mean_tpot_ms"]) else None,
         "slo_attainment": report.within["all"] if told else None,
         **{f"slo_attainment_{name}": report.within[name] if told else None for name in report.slo.bounds_s},
     }
@@ -36,6 +37,7 @@ def _one_draw(report: Report) -> dict[str, Any]:
         "request_throughput": own.requests_per_s,
         "request_goodput": own.requests_per_s * own.within["all"] if told else None,
         "output_throughput": own.output_tokens_per_s,
+        "input_throughput": own.total_tokens_per_s - own.output_tokens_per_s,
         "total_token_throughput": own.total_tokens_per_s,
         "max_concurrent_requests": int((own.run.steps.running + own.run.steps.waiting).max(initial=0)),
         "warm_up_requests": own.skipped,
