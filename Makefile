@@ -2,7 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint unit slow bench check check-vllm clean
+.PHONY: demo test lint unit slow bench refit accuracy check check-vllm clean
+PUBLISHED := simulator/validation/published/measurements.csv.gz
 
 demo: .venv/ready ## the main job: what does a million tokens cost, and on which device?
 	@mkdir -p out
@@ -27,6 +28,17 @@ slow: .venv/reference ## README commands, notebooks, the wheel, long traces
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/speed.py
+
+refit: .venv/ready ## constants from the published measurements, half an hour: docs/refitting.md
+	$(BIN)/python -m tools.fit_efficiency --write
+	$(MAKE) accuracy
+
+accuracy: .venv/ready ## intervals and docs/accuracy.md from the constants as they are, half an hour
+	@mkdir -p out
+	$(BIN)/python -m tools.fit_efficiency --left-out out/left_out.csv
+	$(BIN)/python -m tools.fit_intervals out/left_out.csv
+	$(BIN)/infercast validate $(PUBLISHED) --light --format csv > out/scored.csv
+	$(BIN)/python -m tools.write_accuracy out/scored.csv out/left_out.csv
 
 check: .venv/reference ## predictions against the reference engine on this machine, about five minutes
 	$(BIN)/infercast check --device cpu --plot out/check.png

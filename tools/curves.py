@@ -16,11 +16,10 @@ import numpy.typing as npt
 import yaml
 
 from simulator.deployment.deployment import Deployment
-from simulator.engines.kernel_rules import Overheads
+from simulator.engines.overheads import Overheads
 from simulator.errors import InfercastError
 from simulator.validation.measurements import Measurement, Setup
-from simulator.validation.prediction import Outcome, outcome
-from simulator.validation.setups import Placed, place
+from simulator.validation.prediction import Answer, Asked, ask
 
 ROOT = Path(__file__).parents[1]
 GRID = (-0.5, -0.15, 0.0, 0.15, 0.5)  # of ln(value); a curve is straight between them, and goes on as at its ends
@@ -44,7 +43,7 @@ Floats = npt.NDArray[np.float64]
 class Block:
     """Rows by engine preset and device family (none is any), the parameters to fit on them, and whose values are prior.
 
-    Parameters: `step_s`, `sequence_s`, `request_s` and the numbers of `Kernels`.
+    Parameters: `step_s`, `sequence_s`, `request_s` and the numbers of `FittedMultipliers`.
     """
 
     name: str
@@ -95,56 +94,63 @@ def all_parameters(block: Block, every: Mapping[str, Block]) -> tuple[str, ...]:
     return (*block.parameters, *(name for name in above if name not in block.parameters))
 
 
-def adjusted(placed: Placed, values: Values) -> Placed:
-    """Return a placed setup whose engine has other values of its parameters."""
-    deployment = placed.deployment
+def adjusted(asked: Asked, values: Values) -> Asked:
+    """Return a measured setup whose engine has other values of its parameters."""
+    deployment = asked.deployment
     engine = deployment.engine
     kernels = engine.kernels_on(deployment.hardware)
     own = {name: value for name, value in values.items() if name not in TIMES}
-    kernels = kernels.model_copy(update={**own, "families": ()})
+    kernels = kernels.with_fitted(**own).model_copy(update={"families": ()})
     overheads = engine.overheads.model_copy(update={name: values[name] for name in TIMES & values.keys()})
     changed = engine.model_copy(update={"kernels": (kernels,), "overheads": overheads})
-    return placed._replace(deployment=replace(deployment, engine=changed))
+    return asked.on(replace(deployment, engine=changed))
 
 
-def shipped(placed: Placed, parameters: Iterable[str]) -> Values:
+def shipped(asked: Asked, parameters: Iterable[str]) -> Values:
     """Return the values that the profiles hold now; NEUTRAL for what they leave out or is next to nothing."""
-    engine = placed.deployment.engine
-    kernels = engine.kernels_on(placed.deployment.hardware)
-    held = {name: getattr(engine.overheads if name in TIMES else kernels, name) for name in parameters}
+    engine = asked.deployment.engine
+    fitted = engine.kernels_on(asked.deployment.hardware).fitted
+    held = {name: getattr(engine.overheads if name in TIMES else fitted, name) for name in parameters}
     usual = {name: NEUTRAL.get(name, 1.0) for name in held}
     least = {name: 0.1 * usual[name] if name in TIMES else 0.0 for name in held}
     return {name: float(value) if (value or 0.0) > least[name] else usual[name] for name, value in held.items()}
 
 
-def place_all(rows: Sequence[Measurement]) -> dict[str, Placed]:
-    """Return the setups of the rows that can be placed, by row id."""
-    known: dict[Setup, Placed | None] = {}
+def ask_all(rows: Sequence[Measurement]) -> dict[str, Asked]:
+    """Return the questions of the rows that can be asked, by row id."""
+    known: dict[Setup, Asked | None] = {}
     for row in rows:
         if row.setup not in known:
             try:
-                known[row.setup] = place(row.setup)
+                known[row.setup] = ask(row.setup)
             except InfercastError:
                 known[row.setup] = None
     found = ((row.id, known[row.setup]) for row in rows)
-    return {name: placed for name, placed in found if placed is not None}
+    return {name: asked for name, asked in found if asked is not None}
 
 
-def predicted(rows: Sequence[Measurement], placed: Mapping[str, Placed], values: Values) -> Floats:
+def predicted(rows: Sequence[Measurement], asked: Mapping[str, Asked], values: Values) -> Floats:
     """Return ln(predicted / measured) of each row with other values; NaN where it cannot be predicted."""
-    known: dict[Setup, Outcome | None] = {}
+    known: dict[Setup, Answer | None] = {}
     found = np.full(len(rows), np.nan)
     for index, row in enumerate(rows):
         if row.setup not in known:
             try:
-                known[row.setup] = outcome(adjusted(placed[row.id], values))
+                known[row.setup] = adjusted(asked[row.id], values).answer()
             except InfercastError:
                 known[row.setup] = None
         result = known[row.setup]
         if result is not None:
-            value = result.value(row.metric, row.stat)
-            found[index] = math.log(value / row.value) if math.isfinite(value) and value > 0 else np.nan
+            found[index] = _log_ratio(result, row)
     return found
+
+
+def _log_ratio(answer: Answer, row: Measurement) -> float:
+    try:
+        value = answer.value(row.metric, row.stat)
+    except InfercastError:
+        return math.nan
+    return math.log(value / row.value) if math.isfinite(value) and value > 0 else math.nan
 
 
 @dataclass(frozen=True)
@@ -152,7 +158,7 @@ class Curves:
     """Rows, ln(predicted / measured) of each at the values `at`, and its response to each of them."""
 
     rows: list[Measurement]
-    placed: dict[str, Placed]
+    asked: dict[str, Asked]
     at: Values
     base: Floats
     moved: dict[str, Floats]  # by parameter: what each point of GRID (first axis) adds to each row
@@ -160,7 +166,7 @@ class Curves:
     def of(self, numbers: Sequence[int]) -> "Curves":
         """Return the curves of some rows alone."""
         moved = {name: each[:, numbers] for name, each in self.moved.items()}
-        return Curves([self.rows[each] for each in numbers], self.placed, self.at, self.base[numbers], moved)
+        return Curves([self.rows[each] for each in numbers], self.asked, self.at, self.base[numbers], moved)
 
     def errors(self, values: Values) -> Floats:
         """Return ln(predicted / measured) of every row with other values; those not named stay as they are."""
@@ -175,17 +181,17 @@ class Curves:
         return low + (step - left) / width * (high - low), (high - low) / width
 
 
-def measured(rows: list[Measurement], placed: dict[str, Placed], at: Values) -> Curves:
+def measured(rows: list[Measurement], asked: dict[str, Asked], at: Values) -> Curves:
     """Predict every row at `at` and at each point of GRID along each parameter; leaves out what cannot be predicted."""
-    base = predicted(rows, placed, at)
+    base = predicted(rows, asked, at)
     can = np.flatnonzero(np.isfinite(base))
     rows, base = [rows[index] for index in can], base[can]
 
     def along(name: str, step: float) -> Floats:
-        return np.nan_to_num(predicted(rows, placed, {**at, name: at[name] * math.exp(step)}) - base)
+        return np.nan_to_num(predicted(rows, asked, {**at, name: at[name] * math.exp(step)}) - base)
 
     moved = {name: np.stack([along(name, step) if step else np.zeros(len(rows)) for step in GRID]) for name in at}
-    return Curves(rows, placed, at, base, moved)
+    return Curves(rows, asked, at, base, moved)
 
 
 def thinned(rows: Sequence[Measurement]) -> list[Measurement]:
@@ -207,13 +213,13 @@ def thinned(rows: Sequence[Measurement]) -> list[Measurement]:
 
 def measure_all(rows: list[Measurement], say: Callable[[str], None], only: str = "") -> dict[str, Curves]:
     """Return the curves of every block that has rows, around the values that the profiles hold now."""
-    placed, every, jobs = place_all(rows), blocks(), {}
+    asked, every, jobs = ask_all(rows), blocks(), {}
     with ProcessPoolExecutor(WORKERS) as pool:
         for name, block in every.items():
-            chosen = thinned([row for row in rows if row.id in placed and block.takes(placed[row.id].deployment)])
+            chosen = thinned([row for row in rows if row.id in asked and block.takes(asked[row.id].deployment)])
             if chosen and name.startswith(only):
-                at = shipped(placed[chosen[0].id], all_parameters(block, every))
-                jobs[name] = pool.submit(measured, chosen, {row.id: placed[row.id] for row in chosen}, at)
+                at = shipped(asked[chosen[0].id], all_parameters(block, every))
+                jobs[name] = pool.submit(measured, chosen, {row.id: asked[row.id] for row in chosen}, at)
         found = {}
         for name, job in jobs.items():
             found[name] = job.result()

@@ -1,13 +1,14 @@
 """Fit the few physical parameters of engines and device families to published measurements (tools/fitting.py).
 
-    python -m tools.fit_efficiency ../shared/measurements/measurements.csv.gz       fit every block, print
-    python -m tools.fit_efficiency FILE --block llama.cpp                           those whose name starts so
-    python -m tools.fit_efficiency FILE --write                                     and put the values into the YAML
-    python -m tools.fit_efficiency FILE --write --left-out left_out.csv             and score what a fit has not seen
+    python -m tools.fit_efficiency                                fit every block, print
+    python -m tools.fit_efficiency --block llama.cpp              those whose name starts so
+    python -m tools.fit_efficiency --write                        and put the values into the YAML
+    python -m tools.fit_efficiency --left-out left_out.csv        score what a fit has not seen
 
+docs/refitting.md explains it to someone who was not there; `make refit` and `make accuracy` run all of it.
 The blocks are in tools/fit_blocks.yaml. No constant belongs to a row or to a (device, model) pair. Curves are measured
 around the values that the profiles hold: a second run, after --write, is exact where the first moved them far.
-`python -m tools.fit_intervals left_out.csv FILE` makes the intervals, `python -m tools.write_accuracy` the page.
+`python -m tools.fit_intervals left_out.csv` makes the intervals, `python -m tools.write_accuracy` the page.
 """
 
 import argparse
@@ -21,11 +22,12 @@ from typing import Any
 import numpy as np
 import yaml
 
-from simulator.validation.measurements import read_measurements
+from simulator.validation.measurements import PUBLISHED, read_measurements
 from tools.curves import ROOT, TIMES, Block, measure_all
 from tools.fitting import Fit, Fits, effective, fit_all
 from tools.score import score
 
+FITTED = PUBLISHED / "measurements.csv.gz"  # what the constants were fitted to; round2.csv.gz was scored blind
 GRADES = ("A", "B", "")
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 Rule = dict[str, Any]
@@ -83,9 +85,9 @@ def _times(text: str, figures: Rule) -> str:
 
 
 def _ruled(text: str, fit: Fit, shares: Rule) -> str:
-    """Change or add the kernels rule of a block's families; the general rule stands last.
+    """Change or add the kernels of a block's families (engines.kernels.Kernels); the general ones stand last.
 
-    A rule that is added goes on from the one that held for them so far: the fit saw its switches and its other figures.
+    What is added goes on from the kernels that held for them so far: the fit saw their rules and their other figures.
     """
     found = re.search(r"^kernels:\n(?:[ #].*\n)*", text, re.MULTILINE)
     rules: list[Rule] = yaml.safe_load(found.group(0))["kernels"] if found else []
@@ -96,24 +98,42 @@ def _ruled(text: str, fit: Fit, shares: Rule) -> str:
         held = next((each for each in known if set(families) & set(each["families"])), {})
         rule = {**held, "families": families} if families else {}
         rules = [rule, *rules] if families else [*rules, rule]
-    seen = (fit.curves.placed[fit.curves.rows[at].id] for at in fit.seen)
-    rule["fitted_on"] = sorted({placed.deployment.hardware.family for placed in seen})
-    rule |= shares
+    seen = (fit.curves.asked[fit.curves.rows[at].id] for at in fit.seen)
+    rule["fitted_on"] = sorted({asked.deployment.hardware.family for asked in seen})
+    rule["fitted"] = {**rule.get("fitted", {}), **shares}
+    start, end = found.span() if found else (len(text), len(text))
+    return text[:start] + section(rules) + text[end:]
+
+
+def section(rules: list[Rule]) -> str:
+    """Return the kernels of a preset as YAML, a line for each figure."""
     lines = ["kernels:"]
     for each in rules:
-        parts = [_part(name, value) for name, value in each.items()]
+        parts = [line for name, value in each.items() for line in _lines(name, value)]
         lines += [f"  {'  ' if index else '- '}{part}" for index, part in enumerate(parts)]
-    start, end = found.span() if found else (len(text), len(text))
-    return text[:start] + "\n".join(lines) + "\n" + text[end:]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(name: str, value: Any) -> list[str]:
+    """Return a part of a preset's kernels as YAML: `rules` and `fitted` are blocks, all else is one line."""
+    if name in ("rules", "fitted"):
+        return [f"{name}:", *(f"  {_part(key, each)}" for key, each in value.items())]
+    return [_part(name, value)]
 
 
 def _part(name: str, value: Any) -> str:
+    return f"{name}: {_flow(value)}"
+
+
+def _flow(value: Any) -> str:
     if isinstance(value, bool):
-        return f"{name}: {str(value).lower()}"
+        return str(value).lower()
     if isinstance(value, list):
-        return f"{name}: [{', '.join(map(str, value))}]"
-    why = f"source: {value['source']}" if "source" in value else f'guess: "{value["guess"]}"'
-    return f"{name}: {{value: {value['value']}, {why}}}"
+        return f"[{', '.join(map(str, value))}]"
+    if isinstance(value, dict):
+        each = (f'{key}: "{part}"' if key == "guess" else _part(key, part) for key, part in value.items())
+        return f"{{{', '.join(each)}}}"
+    return str(value)
 
 
 def _written(name: str, value: float) -> str:
@@ -138,7 +158,7 @@ def say(line: str) -> None:
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("file", type=Path, nargs="?", default=FITTED, help="measurements; the published ones")
     parser.add_argument("--block", default="", help="only blocks whose name starts so")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--left-out", type=Path, help="write the errors of every row by fits without its group")

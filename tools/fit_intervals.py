@@ -1,7 +1,7 @@
 """Make simulator/reports/residuals.yaml, the quantiles behind the error bars; report how often they hold.
 
-    python -m tools.fit_efficiency ../shared/measurements/measurements.csv.gz --left-out left_out.csv
-    python -m tools.fit_intervals left_out.csv ../shared/measurements/measurements.csv.gz
+    python -m tools.fit_efficiency --left-out left_out.csv
+    python -m tools.fit_intervals left_out.csv
 
 The residuals are of fits that had not seen the row's device and model (`fitted`), its device (`family`), its device or
 its source (`guess`). For the coverage the table is made again without every group of a row's device and of its source;
@@ -15,21 +15,31 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from simulator.reports.intervals import LEVELS, STEPS, Basis, Group, Quantiles, Residual, bounds, is_simulated, table
+from simulator.reports.intervals import (
+    LEVELS,
+    STEPS,
+    EvidenceLevel,
+    Group,
+    Quantiles,
+    Residual,
+    bounds,
+    is_simulated,
+    table,
+)
 from simulator.validation.measurements import Measurement, Setup, read_measurements
-from simulator.validation.prediction import Outcome, outcome, with_steps
-from simulator.validation.setups import place
+from simulator.validation.prediction import Answer, ask
+from tools.fit_efficiency import FITTED
 from tools.fitting import EXCLUDED
 
 ROOT = Path(__file__).parents[1]
-RESTS_ON: dict[str, tuple[Basis, ...]] = {
+RESTS_ON: dict[str, tuple[EvidenceLevel, ...]] = {
     "device and model": ("fitted",),
     "device": ("family", "guess"),
     "source": ("guess",),
@@ -97,14 +107,15 @@ class Tables:
 
 def _bent(row: Measurement, throughput: tuple[float, float]) -> list[float]:
     """Return the factors on a prediction that the shortest and the longest steps make, by throughput's interval."""
-    outcomes = [_outcome(row.setup, 1 / each) for each in (1.0, *throughput)]
-    value, *others = (each.value(row.metric, row.stat) for each in outcomes)
+    answers = [_answer(row.setup, 1 / each) for each in (1.0, *throughput)]
+    value, *others = (each.value(row.metric, row.stat) for each in answers)
     return [each / value for each in others]
 
 
 @cache
-def _outcome(setup: Setup, factor: float) -> Outcome:
-    return outcome(place(setup)) if factor == 1 else with_steps(_outcome(setup, 1.0), factor)
+def _answer(setup: Setup, factor: float) -> Answer:
+    asked = ask(setup)
+    return asked.on(replace(asked.deployment, step_factor=factor)).answer()
 
 
 def mean_coverage(shares: dict[str, list[float]], basis: str) -> float:
@@ -114,7 +125,7 @@ def mean_coverage(shares: dict[str, list[float]], basis: str) -> float:
 
 def main() -> None:
     """Write the table and print the coverage."""
-    found, rows = residuals(Path(sys.argv[1])), read_measurements(Path(sys.argv[2]))
+    found, rows = residuals(Path(sys.argv[1])), read_measurements(FITTED)
     shares = coverage(found, rows)
     for kind, each in sorted(shares.items()):
         sys.stdout.write(f"{kind:44s} groups {len(each):3d}  inside 80 %: {np.mean(each):.0%}\n")

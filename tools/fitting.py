@@ -69,8 +69,8 @@ class Fit:
         """The numbers of the rows that a fit may see."""
         rows = enumerate(self.curves.rows)
         known = [at for at, row in rows if not (is_tail(row) or is_rented_pair(row) or row.group in EXCLUDED)]
-        families, placed = self.block.fitted_on, self.curves.placed
-        family = {at: placed[self.curves.rows[at].id].deployment.hardware.family for at in known}
+        families, asked = self.block.fitted_on, self.curves.asked
+        family = {at: asked[self.curves.rows[at].id].deployment.hardware.family for at in known}
         return [at for at in known if family[at] in (families or (family[at],))]
 
     def fitted(self, prior: Values, above: Values, keep: Keep = bool) -> Values:
@@ -151,7 +151,7 @@ class Fits:
         """The numbers of each block's rows that no narrower block takes."""
         found: dict[str, list[int]] = {}
         for name, fit in self.fits.items():
-            deployments = [fit.curves.placed[row.id].deployment for row in fit.curves.rows]
+            deployments = [fit.curves.asked[row.id].deployment for row in fit.curves.rows]
             narrowest = [block_of((self.blocks[each] for each in self.fits), each) for each in deployments]
             found[name] = [at for at, block in enumerate(narrowest) if block == fit.block]
         return found

@@ -53,7 +53,7 @@ def summary(found: list[tuple[Measurement, float]]) -> Iterator[str]:
 
 def score(fits: Fits, path: Path, say: Callable[[str], None]) -> None:
     """Write the errors of everything left out and print their summary."""
-    placed = {name: each for fit in fits.fits.values() for name, each in fit.curves.placed.items()}
+    asked = {name: each for fit in fits.fits.values() for name, each in fit.curves.asked.items()}
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -61,7 +61,7 @@ def score(fits: Fits, path: Path, say: Callable[[str], None]) -> None:
             found = list(left_out(fits, kind))
             for row, error in found:
                 setup = row.setup
-                limited = "limited" if placed[row.id].recipe.latency_limits_s else ""
+                limited = "limited" if asked[row.id].placed.recipe.latency_limits_s else ""
                 named = (row.id, *row.group, setup.engine, row.metric, setup.regime or "", limited, row.stat)
                 writer.writerow((kind, *named, f"{row.value:.6g}", f"{error:.5f}"))
             say(f"without the {kind}:")

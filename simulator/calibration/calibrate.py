@@ -122,15 +122,15 @@ def hardware_profile(bench: Bench, tables: OpTables, model: Model, like: Hardwar
             "compute_fraction": _fraction(attention_share),
             "half_length_tokens": {"value": f"{half_tokens:.4g} tokens", "source": "fitted"},
         },
-        "stream_memory_fraction": _fraction(_stream_share(bench, tables, model, size)),
+        "elementwise_memory_fraction": _fraction(_elementwise_share(bench, tables, model, size)),
     }
     return _profile(bench, achievable, products.median_error, like)
 
 
-def _stream_share(bench: Bench, tables: OpTables, model: Model, size: float) -> float:
+def _elementwise_share(bench: Bench, tables: OpTables, model: Model, size: float) -> float:
     """Bytes per second at which the rest of a layer moves its activations, of the reading rate."""
-    streams = [op for op in model.ops(SINGLE) if op.rate == "stream" and op.repeats > 1]
-    width = sum(float(op.activation_bytes.tokens) * op.repeats for op in streams) / SINGLE.activation_bytes
+    elementwise = [op for op in model.ops(SINGLE) if op.rate == "elementwise" and op.repeats > 1]
+    width = sum(float(op.activation_bytes.tokens) * op.repeats for op in elementwise) / SINGLE.activation_bytes
     tokens = sorted(tables.layer_rest)
     slope_s = (tables.layer_rest[tokens[-1]] - tables.layer_rest[tokens[0]]) / (tokens[-1] - tokens[0])
     return width / len(model.layer_names) * size / max(slope_s, 1e-12) / bench.read_bytes_per_s

@@ -1,6 +1,7 @@
-"""What a few measurements say of an engine's parameters on a device: those of highest posterior probability.
+"""MAP fit of an engine's parameters on a device to a few measurements: those of highest posterior probability.
 
-The prior is as wide as their spread over the shipped presets, a measurement counts with NOISE, so few rows move little.
+The prior is a normal distribution around the shipped values, as wide as their spread over the shipped presets; the
+logarithm of a measurement has the noise NOISE. So few rows move the parameters little.
 """
 
 import math
@@ -14,13 +15,12 @@ import numpy.typing as npt
 
 from simulator.deployment.deployment import Deployment
 from simulator.engines.engine import KIND, Engine
-from simulator.engines.kernel_rules import UNITY
+from simulator.engines.fitted_multipliers import UNITY
 from simulator.hardware.hardware import Hardware
 from simulator.profile import Figure, Source, find, names
 from simulator.roofline.roofline import Rates
 from simulator.validation.measurements import Measurement, Setup
-from simulator.validation.prediction import Outcome, outcome
-from simulator.validation.setups import Placed
+from simulator.validation.prediction import Answer, Asked
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -44,9 +44,9 @@ def spreads() -> Mapping[str, float]:
     {'compute': True, 'request_s': True}
     """
     presets = [Engine.from_yaml(find(KIND, name)) for name in names(KIND)]
-    rules = [rule for preset in presets for rule in preset.kernels]
+    fitted = [kernels.fitted for preset in presets for kernels in preset.kernels]
     found = {
-        name: [math.log(getattr(rule, name)) for rule in rules if getattr(rule, name) is not UNITY] for name in SHARES
+        name: [math.log(getattr(each, name)) for each in fitted if getattr(each, name) is not UNITY] for name in SHARES
     }
     found |= {name: [float(getattr(preset.overheads, name)) for preset in presets] for name in TIMES}
     return {name: float(np.std(values)) for name, values in found.items()}
@@ -55,7 +55,8 @@ def spreads() -> Mapping[str, float]:
 def adjusted(engine: Engine, hardware: Hardware, values: Mapping[str, float], source: Source) -> Engine:
     """Return a preset with a rule of its own for a device, and host times, by parameter."""
     shares, host = ({name: Figure(values[name], source) for name in part} for part in (SHARES, TIMES))
-    rule = engine.kernels_on(hardware).model_copy(update={**shares, "families": (), "devices": (hardware.id,)})
+    rule = engine.kernels_on(hardware).with_fitted(**shares)
+    rule = rule.model_copy(update={"families": (), "devices": (hardware.id,)})
     others = tuple(each for each in engine.kernels if each.devices != (hardware.id,))
     overheads = engine.overheads.model_copy(update=host)
     return engine.model_copy(update={"kernels": (rule, *others), "overheads": overheads})
@@ -79,7 +80,7 @@ class Problem:
     """The rows of a fit, and what a vector of parameters predicts for them."""
 
     rows: list[Measurement]
-    placed: dict[Setup, Placed]
+    asked: dict[Setup, Asked]
     engine: Engine
     hardware: Hardware
     left_out: dict[str, int]
@@ -87,14 +88,14 @@ class Problem:
     @cached_property
     def peaks(self) -> Mapping[str, float]:
         """The shares at which the device's own peaks are reached."""
-        reached = [_reached(at.deployment) for at in self.placed.values()]
+        reached = [_reached(at.deployment) for at in self.asked.values()]
         return {name: 1 / min(each[name] for each in reached) for name in SHARES}
 
     @cached_property
     def shipped(self) -> Mapping[str, float]:
         """The shipped parameters; a share no higher than the device's own peak, from where on it changes nothing."""
         rule = self.engine.kernels_on(self.hardware)
-        shares = {name: min(getattr(rule, name), self.peaks[name]) for name in SHARES}
+        shares = {name: min(getattr(rule.fitted, name), self.peaks[name]) for name in SHARES}
         return shares | {name: float(getattr(self.engine.overheads, name)) for name in TIMES}
 
     @cached_property
@@ -123,12 +124,12 @@ class Problem:
     def logs(self, moved: Floats, chosen: Indices) -> Floats:
         """Return the logarithms of what is predicted for some rows."""
         engine = adjusted(self.engine, self.hardware, self.values(moved), UNITY.source)
-        known: dict[Setup, Outcome] = {}
+        known: dict[Setup, Answer] = {}
         found = []
         for row in (self.rows[index] for index in chosen):
             if row.setup not in known:
-                at = self.placed[row.setup]
-                known[row.setup] = outcome(at._replace(deployment=replace(at.deployment, engine=engine)))
+                at = self.asked[row.setup]
+                known[row.setup] = at.on(replace(at.deployment, engine=engine)).answer()
             found.append(math.log(known[row.setup].value(row.metric, row.stat)))
         return np.array(found)
 

@@ -1,12 +1,12 @@
 """A user's own few measurements -> a preset of the engine for the user's own folder, and how far it still is off.
 
 Six physical parameters move from the shipped values: what the engine's kernels reach of the device, and host times
-(posterior.py). What is reported was held back: the error of setups that a fit has not seen.
+(map_fit.py). What is reported was held back: the error of setups that a fit has not seen.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -15,19 +15,17 @@ import numpy as np
 
 from simulator.calibration.map_fit import PARAMETERS, TIMES, Floats, Problem, adjusted
 from simulator.engines.engine import KIND, Engine
-from simulator.engines.kernel_rules import Kernels
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware
-from simulator.profile import Figure, Source, find, read_yaml
+from simulator.profile import Figure, Source, Strict, find, read_yaml
 from simulator.validation.measurements import Measurement, Setup
-from simulator.validation.prediction import Outcome, outcome
-from simulator.validation.setups import Placed, place
+from simulator.validation.prediction import Answer, Asked, ask
 
 FOLDS, LEAST = 5, 3  # parts that are held back in turn; setups below which nothing could be
 GAIN = 0.005  # of the measured value
 
 
-class Score(NamedTuple):
+class HeldBackScore(NamedTuple):
     """Median |error| of rows held back, as a share of the measured value: as shipped, and calibrated without them."""
 
     rows: int
@@ -48,12 +46,12 @@ class Overlay:
     after: Floats  # the same by a fit that has not seen the row's setup
     left_out: Mapping[str, int]  # rows that are not in it, by reason
 
-    def score(self, metric: str = "") -> Score:
+    def score(self, metric: str = "") -> HeldBackScore:
         """Score a metric, or all."""
         chosen = np.array([metric in ("", row.metric) for row in self.measurements])
         errors = [float(np.median(np.abs(np.expm1(-each[chosen])))) for each in (self.before, self.after)]
         setups = {row.setup for row, is_chosen in zip(self.measurements, chosen, strict=True) if is_chosen}
-        return Score(int(chosen.sum()), len(setups), *errors)
+        return HeldBackScore(int(chosen.sum()), len(setups), *errors)
 
     @property
     def metrics(self) -> list[str]:
@@ -86,7 +84,7 @@ def calibrated(
     Raises InfercastError where the rows are of several engines, or of too few setups to hold some back.
     """
     problem = _chosen(rows, hardware, engine)
-    setups = list(problem.placed)
+    setups = list(problem.asked)
     parts = min(FOLDS, len(setups))
     slopes, after = problem.slopes(), np.empty(len(problem.rows))
     for part in range(parts):
@@ -117,36 +115,36 @@ def _source(rows: Sequence[Measurement], setups: int) -> Source:
 def _chosen(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> Problem:
     """Keep the rows that are of the device and the engine and can be predicted."""
     kept: list[Measurement] = []
-    placed: dict[Setup, Placed] = {}
-    known: dict[Setup, Outcome] = {}
+    asked: dict[Setup, Asked] = {}
+    known: dict[Setup, Answer] = {}
     left_out: Counter[str] = Counter()
     for row in rows:
         try:
             if row.setup not in known:
-                at = _placed(row.setup, hardware, engine)
-                known[row.setup], placed[row.setup] = outcome(at), at
+                at = _asked(row.setup, hardware, engine)
+                known[row.setup], asked[row.setup] = at.answer(), at
             if not math.isfinite(known[row.setup].value(row.metric, row.stat)):
                 raise NotModelledError(row.metric, "it is not defined for this load", "Leave the row out")
         except InfercastError as error:
             left_out[str(error)] += 1
             continue
         kept.append(row)
-    placed = {setup: placed[setup] for setup in dict.fromkeys(row.setup for row in kept)}
-    presets = {at.deployment.engine.id: at.deployment.engine for at in placed.values()}
+    asked = {setup: asked[setup] for setup in dict.fromkeys(row.setup for row in kept)}
+    presets = {at.deployment.engine.id: at.deployment.engine for at in asked.values()}
     if len(presets) > 1:
         raise NotModelledError(
             f"rows of {', '.join(presets)}", "one preset is calibrated at a time", "Give --engine NAME"
         )
-    if len(placed) < LEAST:
+    if len(asked) < LEAST:
         why = f"; left out: {next(iter(left_out))}" if left_out else ""
         because = f"{LEAST} are needed, so that each can be held back from a fit to others{why}"
-        given = f"{len(placed)} setup{'' if len(placed) == 1 else 's'} on {hardware.id}"
+        given = f"{len(asked)} setup{'' if len(asked) == 1 else 's'} on {hardware.id}"
         raise NotModelledError(given, because, "Measure other lengths or loads too")
-    return Problem(kept, placed, next(iter(presets.values())), hardware, dict(left_out))
+    return Problem(kept, asked, next(iter(presets.values())), hardware, dict(left_out))
 
 
-def _placed(setup: Setup, hardware: Hardware, engine: str) -> Placed:
-    at = place(setup)
+def _asked(setup: Setup, hardware: Hardware, engine: str) -> Asked:
+    at = ask(setup)
     deployment = at.deployment
     if deployment.hardware.id != hardware.id:
         raise NotModelledError(setup.hardware, f"it is not {hardware.id}", "Calibrate it on its own")
@@ -159,27 +157,34 @@ def preset(overlay: Overlay) -> dict[str, Any]:
     """Return the mapping of the calibrated preset: the shipped file with a rule for the device and new host times."""
     raw = read_yaml(find(KIND, overlay.shipped.id))
     sources: dict[str, Any] = dict(raw["sources"])
-    rule: dict[str, Any] = {"devices": (overlay.hardware.id,)}
-    for name, value in _stated(overlay.engine.kernels[0]):
-        rule[name] = _written(name, value, sources) if isinstance(value, Figure) else value
-    rule["residuals"] = overlay.residuals
+    kernels = overlay.engine.kernels[0]
+    rule = {**_stated(kernels, sources), "devices": (overlay.hardware.id,), "residuals": overlay.residuals}
     host = {name: _written(name, getattr(overlay.engine.overheads, name), sources) for name in TIMES}
     others = [each for each in raw.get("kernels", ()) if tuple(each.get("devices", ())) != (overlay.hardware.id,)]
     return {**raw, "sources": sources, "overheads": {**raw["overheads"], **host}, "kernels": (rule, *others)}
 
 
-def _stated(rule: Kernels) -> Iterator[tuple[str, Any]]:
-    """Yield what a rule says beyond the defaults, but for what it holds of."""
-    for name, field in type(rule).model_fields.items():
-        value = getattr(rule, name)
-        says = value is not field.default if isinstance(value, Figure) else value != field.default
-        if says and name not in ("families", "devices", "residuals"):
-            yield name, value
+def _stated(value: Strict, sources: dict[str, Any]) -> dict[str, Any]:
+    """Return what a value of a preset says beyond its defaults, as a profile has it; new sources are added."""
+    found: dict[str, Any] = {}
+    for name, field in type(value).model_fields.items():
+        each = getattr(value, name)
+        if isinstance(each, Figure) and each is not field.default:
+            found[name] = _written(name, each, sources)
+        elif isinstance(each, Strict) and each != field.default:
+            found[name] = _stated(each, sources)
+        elif not isinstance(each, Figure | Strict) and each != field.default:
+            found[name] = each
+    return found
 
 
 def _written(name: str, figure: Figure, sources: dict[str, Any]) -> dict[str, Any]:
-    """Return a figure as a profile has it; the names of times end in _s."""
-    value = f"{figure * 1e6:.4g} us" if name.endswith("_s") else float(f"{figure:.4g}")
+    """Return a figure as a profile has it; the names of rates end in bytes_per_s, those of times in _s."""
+    value: str | float = float(f"{figure:.4g}")
+    if name.endswith("bytes_per_s"):
+        value = f"{figure / 1e9:.6g} GB/s"
+    elif name.endswith("_s"):
+        value = f"{figure * 1e6:.4g} us"
     return {"value": value, "source": _key(sources, figure.source)}
 
 

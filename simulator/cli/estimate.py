@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.cli.intervals import IntervalOptions, Span, explained, intervals, spans
-from simulator.cli.options import BATCH, Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques, whole
+from simulator.cli.fitted import FittedOption, with_fitted
+from simulator.cli.intervals import IntervalOptions, Span, explained, spans
+from simulator.cli.options import BATCH, DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import (
     Column,
     Result,
@@ -27,8 +28,10 @@ from simulator.cli.output import (
     sweep,
 )
 from simulator.deployment.batches import Batch
-from simulator.deployment.estimate import Estimate, OpCost, Phase, estimate
-from simulator.reports.intervals import Bracket
+from simulator.deployment.estimate import Estimate, OpCost, Phase
+from simulator.questions.batch_question import BatchWords
+from simulator.questions.batch_rows import batch_row
+from simulator.questions.deployment_question import Choice
 from simulator.units import scaled
 
 LIGHT = "light: the speed of light, at the data sheet's peaks without any overhead; ratio: predicted over light."
@@ -37,21 +40,17 @@ PIPELINE = "PP above 1 is the latency of one batch in flight: the stages work on
 
 
 @dataclass(frozen=True)
-class BatchOptions:
+class BatchOptions(BatchWords):
     """Sizes and lengths of batches; comma lists make every combination."""
 
     batch: Annotated[str, typer.Option(*BATCH, metavar="N,..", help="Requests that start together.")] = "1"
     input_len: Annotated[str, typer.Option("--input-len", "--isl", metavar="N,..", help="Prompt tokens.")] = "1024"
     output_len: Annotated[str, typer.Option("--output-len", "--osl", metavar="N,..", help="Output tokens.")] = "128"
-
-    def batches(self) -> list[Batch]:
-        """Return every combination."""
-        return [
-            Batch(size, prompt, output)
-            for prompt in whole(self.input_len, "--input-len")
-            for output in whole(self.output_len, "--output-len")
-            for size in whole(self.batch, "--batch")
-        ]
+    context_len: Annotated[int, typer.Option("--context-len", min=0, help="Tokens that lie in the cache before.")] = 0
+    replicas: Annotated[int, typer.Option("--replicas", min=1, help="Alike replicas that share the batch.")] = 1
+    assume_fits: Annotated[
+        bool, typer.Option("--assume-fits", help="Somebody has run it, whatever the memory plan says.")
+    ] = False
 
 
 @grouped
@@ -60,6 +59,7 @@ def command(
     sizes: BatchOptions,
     certain: IntervalOptions,
     explain: Annotated[bool, typer.Option("--explain", help="One table per phase: every op.")] = False,
+    fitted: FittedOption = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the roofline (.png, .svg).")] = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -69,13 +69,15 @@ def command(
     time until the last token; tok/s counts output tokens over the whole time, prefill included.
     """
     batches = sizes.batches()
-    cases = [partial(_case, choice, batch) for choice in asked.choices() for batch in batches]
+    cases = [partial(_case, sizes, choice, batch) for choice in asked.choices() for batch in batches]
     found, refused = sweep(cases)
     if plot is not None:
         from simulator.plots.roofline_plots import roofline, save  # noqa: PLC0415  matplotlib takes half a second
 
         save(roofline(found), plot)
-    rows = [_row(each, certain.interval) for each in found]
+    rows: list[Row] = [
+        {**identity(each.deployment), **batch_row(each, certain.interval, sizes.replicas)} for each in found
+    ]
     views = [_latencies(rows), _within(rows, certain.interval), _binding(rows)]
     sections: dict[str, list[Row]] = {"estimates": rows}
     if explain:
@@ -83,65 +85,12 @@ def command(
         views += [view for each in found for view in _explained(each)]
     notes = [LIGHT, REQUEST, *explained(rows), *([PIPELINE] if asked.pp > 1 else [])]
     notes += techniques(each.deployment for each in found)
-    emit(Result(sections, views, notes, evidence(each.deployment for each in found), refused), form)
+    result = Result(sections, views, notes, evidence(each.deployment for each in found), refused)
+    emit(with_fitted(result, (each.deployment for each in found)) if fitted else result, form)
 
 
-def _case(choice: Choice, batch: Batch) -> Estimate:
-    deployment = choice()
-    found = estimate(deployment, batch)
-    found.expected.e2el_s  # noqa: B018  a figure that is missing is met here, so that the sweep can go on without it
-    return found
-
-
-PREDICTED = {  # what is predicted here, and the metric of measurements whose errors it has
-    **{"ttft_s": "ttft_ms", "tpot_s": "tpot_ms", "e2el_s": "e2e_latency_ms", "tokens_per_s_user": "1/tpot_ms"},
-    **{"output_tokens_per_s": "throughput_out_tok_s", "prefill_s": "ttft_ms", "decode_s": "tpot_ms"},
-}
-
-
-def _row(found: Estimate, level: float) -> Row:
-    row, regime = _figures(found), "single" if found.batch.size == 1 else "fixed_batch"
-    return {**row, **intervals(Bracket(found.deployment, regime, level, row), PREDICTED)}
-
-
-def _figures(found: Estimate) -> Row:
-    batch, expected, light = found.batch, found.expected, found.light
-    return {
-        **identity(found.deployment),
-        "batch": batch.size,
-        "input_tokens": batch.prompt_tokens,
-        "output_tokens": batch.output_tokens,
-        "ttft_s": expected.ttft_s,
-        "light_ttft_s": light.ttft_s,
-        "tpot_s": expected.tpot_s,
-        "light_tpot_s": light.tpot_s,
-        "e2el_s": expected.e2el_s,
-        "light_e2el_s": light.e2el_s,
-        "tokens_per_s_user": found.tokens_per_s_user,
-        "output_tokens_per_s": found.output_tokens_per_s,
-        "cache_share": found.cache_share,
-        "speculation_speedup": found.speedup,
-        **_phase("prefill", found.prefill),
-        **_phase("decode", found.decode),
-        "decode_context_tokens": batch.middle_tokens,
-        "request_s": float(found.deployment.engine.overheads.answer_s(batch.prompt_tokens)),
-    }
-
-
-def _phase(name: str, phase: Phase) -> Row:
-    op, (resource, share) = phase.binding, phase.mostly
-    return {
-        f"{name}_steps": phase.steps,
-        f"{name}_s": phase.seconds,
-        f"light_{name}_s": phase.light_s,
-        f"{name}_mostly": resource,
-        f"{name}_mostly_share": share,
-        f"{name}_op": op.cost.name,
-        f"{name}_op_share": phase.share(op),
-        f"{name}_bound": op.cost.bound,
-        f"{name}_margin": op.margin,
-        f"{name}_runner_up": op.runner_up,
-    }
+def _case(sizes: BatchWords, choice: Choice, batch: Batch) -> Estimate:
+    return sizes.estimate(choice(), batch)
 
 
 def _with_light(key: str, heading: str, show: Any) -> tuple[Column, Column, Column]:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from simulator.cli.output import Column, Row, View, number, percent
-from simulator.cost.capacity import Scenario
+from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
 from simulator.reports.latency_breakdown import PARTS, Explanation
 from simulator.reports.report import Report

@@ -1,4 +1,4 @@
-"""`infercast fleet`: what users see, and what it costs, with several copies behind a router."""
+"""`infercast fleet`: what users see, and what it costs, with several replicas behind a router."""
 
 import math
 from collections import Counter
@@ -11,17 +11,21 @@ import numpy as np
 import typer
 
 from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
-from simulator.cli.intervals import ENDS, IntervalOptions, by_metric, explained, intervals, regime_of
-from simulator.cli.options import Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques
+from simulator.cli.intervals import IntervalOptions, by_metric, explained
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, percent, sweep
-from simulator.cli.run_columns import METRICS, STATS, TOTALS, figures, throughput_intervals
+from simulator.cli.run_columns import TOTALS, asked_columns
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
-from simulator.cost.capacity import Scenario
+from simulator.cost.scenario import Scenario
 from simulator.cost.service import ServiceReport
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Offer, load_offers
+from simulator.questions.deployment_question import Choice
+from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
+from simulator.questions.row_intervals import ENDS, intervals, regime_of
 from simulator.reports.intervals import Bracket
-from simulator.reports.report import GROWING
+from simulator.reports.vllm_result import GROWING, vllm_result
+from simulator.simulation.sent import sent
 from simulator.units import lasting, scaled
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.workload import Requests, Workload
@@ -55,7 +59,7 @@ def command(
     asked: DeploymentOptions,
     users: WorkloadOptions,
     accepted: SloOptions,
-    copies: FleetOptions,
+    fleet: FleetOptions,
     behaviour: ClientOptions,
     certain: IntervalOptions,
     plot: Annotated[
@@ -63,7 +67,7 @@ def command(
     ] = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
-    """Simulate copies behind a router: autoscaling, failures, pools for prefill and decode, clients that wait.
+    """Simulate replicas behind a router: autoscaling, failures, pools for prefill and decode, clients that wait.
 
     Latencies are what users see: from the first sending, over the network, retries included.
     """
@@ -75,8 +79,8 @@ def command(
 
     def case(choice: Choice, rate: float | None, load: Workload) -> Found:
         deployment = choice()
-        service = copies.service(deployment)
-        workload, requests, clients = behaviour.asked(load)
+        service = fleet.service(deployment)
+        workload, requests, clients = behaviour.asked(sent(load, deployment))
         with progress_bar(str(deployment)) as progress:
             return Found(workload, rate, requests, service.report(requests, clients, slo, progress))
 
@@ -90,7 +94,7 @@ def command(
     notes += [*explained(rows), OF_ENGINES, *techniques(deployments)]
     changes = [each for one in found for each in one.service.changes]
     sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
-    used = [*evidence(deployments), *copies.guesses()]
+    used = [*evidence(deployments), *fleet.guesses()]
     emit(Result(sections, views, list(dict.fromkeys(notes)), used, refused), form)
 
 
@@ -131,7 +135,8 @@ def _figures(found: Found) -> Row:
     service, run = each.service, each.run
     one = Scenario(service.deployment, found.workload, each.report.slo)
     return {
-        **figures(one, found.rate, each.report),
+        **asked_columns(one, found.rate, each.report),
+        **vllm_result(each.report),
         **_seen(found),
         "num_prompts": len(found.sent),
         "failed": len(run.abandoned),
@@ -265,9 +270,9 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
     if bills:
         said.append(f"For this run, at the cheapest offer of each kind: {', '.join(bills)}.")
     if each.service.autoscaler is not None:
-        said.append(f"A copy starts in {lasting(each.service.autoscaler.cold_start_s)}.")
+        said.append(f"A replica starts in {lasting(each.service.autoscaler.cold_start_s)}.")
     if each.service.prefill_replicas:
-        said.append(f"Caches move at {scaled(each.service.link_bytes_per_s, 'B/s')} per prefill copy.")
+        said.append(f"Caches move at {scaled(each.service.link_bytes_per_s, 'B/s')} per prefill replica.")
     return said
 
 

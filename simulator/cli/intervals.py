@@ -1,15 +1,13 @@
 """An interval on every predicted number: its columns for json and csv, and a table for people."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
 from typer import Option
 
 from simulator.cli.output import Column, Row, View, number
-from simulator.reports.intervals import Bracket
+from simulator.questions.row_intervals import ENDS
 
 
 @dataclass(frozen=True)
@@ -31,41 +29,12 @@ class Span(Column):
         return "-" if low is None else f"{self.show(low)}-{'inf' if high is None else self.show(high)}"
 
 
-def regime_of(concurrency: int, requests: int) -> str:
-    """Return the regime of measurements that a load belongs to: 0 in flight is an open loop, all of them offline.
-
-    >>> regime_of(0, 100), regime_of(8, 100), regime_of(100, 100)
-    ('open_loop', 'closed_loop', 'offline')
-    """
-    if not concurrency:
-        return "open_loop"
-    return "offline" if concurrency >= requests else "closed_loop"
-
-
-def intervals(of: Bracket[Row], metrics: Mapping[str, str]) -> Row:
-    """Return `<key>_low` and `<key>_high` of a row's values, and what they rest on; a high of None has no upper end.
-
-    `metrics` gives each key the metric of measurements whose errors it has, as `Bracket.ends` takes it.
-    """
-    found: dict[str, float | None] = {}
-    for key, metric in metrics.items():
-        known = of.found[key] is not None
-        low, high = of.ends(metric, partial(_endless_as_inf, key)) if known else (None, None)
-        found |= {f"{key}_low": low, f"{key}_high": None if high == math.inf else high}
-    return {**found, "interval": of.level, "interval_basis": of.basis}
-
-
-def _endless_as_inf(key: str, row: Row) -> float:
-    return math.inf if row[key] is None else float(row[key])
-
-
-ENDS = ("low", "high")
 BASIS = Column("interval_basis", "rests on", left=True)
 
 
 def spans(columns: Sequence[Column], rows: Sequence[Row], level: float) -> View:
     """Return the table of intervals: what tells the rows apart, then spans, then what they rest on."""
-    return View(f"Intervals: {level:.0%} of measurements lie within", [*columns, BASIS], rows)
+    return View(f"Held-out {level:.0%} intervals", [*columns, BASIS], rows)
 
 
 def by_metric(names: Sequence[str], stats: Sequence[str], totals: Mapping[str, str], row: Row, level: float) -> View:
@@ -91,10 +60,6 @@ def explained(rows: Iterable[Row]) -> list[str]:
 
 ENDLESS = (
     "inf (null in json): with the longest steps that measurements of throughput allow at this level the queue grows "
-    "without end, or no number of copies keeps the SLO."
+    "without end, or no number of replicas keeps the SLO."
 )
-RESTS = (
-    "Intervals hold that share of published measurements of such a metric and load, none seen by the fit; they rest on "
-    "your own (measured), on this device family and engine (fitted), on others (family) or on a guess. At a rate they "
-    "also hold the same load with the shortest and the longest steps that measurements of throughput allow."
-)
+RESTS = "Held-out intervals; docs/accuracy.md says what they rest on: measured, fitted, family or guess."

@@ -5,12 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques, whole
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, identity, sweep
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.errors import DoesNotFitError
+from simulator.questions.words import whole
 from simulator.reports.provenance import memory_basis
 from simulator.units import MIB, gibibytes
 

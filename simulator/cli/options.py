@@ -5,26 +5,19 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
-from functools import partial, wraps
-from itertools import product
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from simulator.deployment.deployment import Deployment, Settings, default_layout
-from simulator.deployment.offload import NO_OFFLOAD, Offload, host_of
-from simulator.deployment.setting_names import configure
-from simulator.deployment.speculation import Speculation
-from simulator.engines.engine import load_engine
+from simulator.deployment.deployment import Deployment
+from simulator.deployment.offload import NO_OFFLOAD, host_of
 from simulator.errors import InfercastError
-from simulator.hardware.hardware import load_hardware
-from simulator.models.model import load_model
+from simulator.questions.deployment_question import Choice, DeploymentQuestion
 from simulator.roofline.collectives import PCIE_FRACTION
-from simulator.units import GIB
 
 Option = typer.Option
-Choice = Callable[[], Deployment]  # makes one deployment of a sweep, or raises
 
 # Ours, then vLLM's.
 TP = ("--tp", "--tensor-parallel-size", "-tp")
@@ -78,42 +71,6 @@ def use_profiles(folder: Path | None) -> None:
     os.environ["INFERCAST_PROFILES"] = str(folder)
 
 
-def split(text: str, option: str) -> list[str]:
-    """Return the parts of a comma list."""
-    parts = [each.strip() for each in text.split(",")]
-    if not all(parts):
-        raise InfercastError(f"{option} {text!r}", "a part of the list is empty", "Give values with commas between")
-    return parts
-
-
-def whole(text: str, option: str) -> list[int]:
-    """Return the whole numbers of a comma list, each at least 1.
-
-    >>> whole("1,8,64", "--batch")
-    [1, 8, 64]
-    """
-    parts = split(text, option)
-    for each in parts:
-        if not each.isdecimal() or int(each) < 1:
-            raise InfercastError(f"{option} {each}", "it is not a whole number above 0", f"Give, say, {option} 8")
-    return [int(each) for each in parts]
-
-
-def probability(text: str, option: str) -> float:
-    """Return a number from 0 to 1.
-
-    >>> probability("0.7", "--acceptance-rate")
-    0.7
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not 0 <= value <= 1:
-        raise InfercastError(f"{option} {text}", "it is not a probability", f"Give, say, {option} 0.7")
-    return value
-
-
 Profiles = Annotated[
     Path | None,
     Option(
@@ -126,7 +83,7 @@ Profiles = Annotated[
 
 
 @dataclass(frozen=True)
-class DeploymentOptions:
+class DeploymentOptions(DeploymentQuestion):
     """Which models on which devices under which engines; comma lists make every combination."""
 
     model: Annotated[str, Option("--model", metavar="NAME,..", help="Models: names, aliases or paths of profiles.")]
@@ -202,61 +159,10 @@ class DeploymentOptions:
     ] = ""
     profiles: Profiles = None
 
-    def deployments(self) -> list[Deployment]:
-        """Return every combination, in the order of the lists; InfercastError for the first that cannot be."""
-        return [each() for each in self.choices()]
-
     def choices(self) -> list[Choice]:
-        """Return every combination, so that a sweep can go on without those that cannot be."""
+        """Return every combination; the user's own profiles are searched first."""
         use_profiles(self.profiles)
-        lists = (
-            [load_model(each) for each in split(self.model, "--model")],
-            [load_hardware(each) for each in split(self.hardware, "--hardware")],
-            [load_engine(each) for each in split(self.engine, "--engine")],
-            whole(self.tp, "--tp"),
-            split(self.weight_dtype, "--weight-dtype") if self.weight_dtype else [""],
-            split(self.cache_dtype, "--cache-dtype") if self.cache_dtype else [""],
-        )
-        return [partial(self._deployment, chosen) for chosen in product(*lists)]
-
-    def _deployment(self, chosen: tuple[Any, ...]) -> Deployment:
-        model, hardware, engine, tp, weight_dtype, cache_dtype = chosen
-        layout = default_layout(model, tp=tp, pp=self.pp, ep=self.ep, dp=self.dp, dtypes=(weight_dtype, cache_dtype))
-        engine, settings = configure(engine, self.settings, self.changes or ())
-        return Deployment(model, hardware, engine, layout, settings)
-
-    @property
-    def settings(self) -> Settings:
-        """The engine's settings that were given."""
-        return Settings(
-            self.max_num_seqs,
-            self.max_num_batched_tokens,
-            self.max_model_len,
-            self.gpu_memory_utilization,
-            None
-            if self.num_gpu_blocks_override is None
-            else self.num_gpu_blocks_override - 1,  # one is vLLM's null block
-            self._speculation,
-            Offload(self.cpu_offload_gb * GIB, self.gpu_layers, self.kv_offloading_size * GIB, self.host),
-        )
-
-    @property
-    def _speculation(self) -> Speculation | None:
-        parts = {
-            "--speculative-model": self.speculative_model,
-            "--num-speculative-tokens": self.num_speculative_tokens,
-            "--acceptance-rate": self.acceptance_rate,
-        }
-        missing = [option for option, value in parts.items() if not value]
-        if len(missing) == len(parts):
-            return None
-        if missing:
-            because = "no default would be honest: it depends on the draft, the model and the text"
-            raise InfercastError(f"speculation without {missing[0]}", because, f"Give {missing[0]}")
-        rates = tuple(
-            probability(each, "--acceptance-rate") for each in split(self.acceptance_rate, "--acceptance-rate")
-        )
-        return Speculation(self.speculative_model, self.num_speculative_tokens or 1, rates)
+        return super().choices()
 
 
 def techniques(deployments: Iterable[Deployment]) -> list[str]:

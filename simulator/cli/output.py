@@ -17,7 +17,7 @@ from rich.text import Text
 from simulator.cli.options import Format
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
-from simulator.reports.provenance import Basis, basis, rests_on
+from simulator.reports.provenance import Provenance, basis, rests_on
 
 Row = Mapping[str, Any]
 Value = TypeVar("Value")
@@ -55,14 +55,14 @@ class Result:
 
     `sections` are the rows by name, raw SI numbers under keys that end in their unit: json has them all, csv the last,
     the most detailed. `views` and `notes` are for people; json has the notes too. `refused` are the cases of a sweep
-    that cannot be: they are always named, on stderr beside csv. A `flat` result of one row has its keys at the top of
-    the json too, as result files of benchmarks do.
+    that cannot be: they are always named, on stderr beside csv. A `flat` result whose first section has one row has its
+    keys at the top of the json too, as result files of benchmarks do.
     """
 
     sections: Mapping[str, Sequence[Row]]
     views: Sequence[View]
     notes: Sequence[str] = ()
-    rests_on: Sequence[Basis] = ()
+    rests_on: Sequence[Provenance] = ()
     refused: Sequence[InfercastError] = ()
     flat: bool = False
 
@@ -140,15 +140,17 @@ def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:
     return ", ".join(words), varying
 
 
-def evidence(deployments: Iterable[Deployment], of: Callable[[Deployment], Iterable[Basis]] = basis) -> list[Basis]:
+def evidence(
+    deployments: Iterable[Deployment], of: Callable[[Deployment], Iterable[Provenance]] = basis
+) -> list[Provenance]:
     """Return what the answers for some deployments rest on, each figure once."""
     return list(dict.fromkeys(each for deployment in deployments for each in of(deployment)))
 
 
 def _json(result: Result) -> str:
     whole: dict[str, Any] = {name: [_finite(row) for row in rows] for name, rows in result.sections.items()}
-    if result.flat and all(len(rows) == 1 for rows in result.sections.values()):
-        whole = {**next(iter(whole.values()))[0], **whole}
+    if result.flat and len(first := next(iter(whole.values()))) == 1:
+        whole = {**first[0], **whole}
     whole["refused"] = [{"given": e.given, "because": e.because, "remedy": e.remedy} for e in result.refused]
     whole["notes"] = list(result.notes)
     whole["rests_on"] = [

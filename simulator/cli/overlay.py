@@ -79,7 +79,7 @@ def _score(found: Overlay, metric: str) -> Row:
 
 def _moved(found: Overlay) -> list[Row]:
     before, after = found.shipped.kernels_on(found.hardware), found.engine.kernels_on(found.hardware)
-    pairs = {f"kernels.{name}": (getattr(before, name), getattr(after, name)) for name in SHARES}
+    pairs = {f"kernels.{name}": (getattr(before.fitted, name), getattr(after.fitted, name)) for name in SHARES}
     hosts = (found.shipped.overheads, found.engine.overheads)
     pairs |= {f"overheads.{name}": (getattr(hosts[0], name), getattr(hosts[1], name)) for name in TIMES}
     return [

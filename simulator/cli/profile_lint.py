@@ -38,7 +38,7 @@ class Kind:
 
 def _check_hardware(device: hardware.Hardware) -> Iterator[str]:
     reached = hardware.load_hardware(device.id).achievable
-    for part in ("decode_attention", "prefill_attention", "stream_memory_fraction"):
+    for part in ("decode_attention", "prefill_attention", "elementwise_memory_fraction"):
         if getattr(reached, part) is None:
             yield f"no achievable {part}, nor has its family or class"
     for peak in set(device.peak_flops_per_s) - set(reached.gemm):

@@ -2,19 +2,22 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
-
-import typer
 
 from simulator.cli.explain import ExplainOptions, queue_note, split_row, split_view
+from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalOptions, Span, by_metric, explained, spans
-from simulator.cli.options import Choice, DeploymentOptions, Format, OutputFormat, grouped, techniques
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
-from simulator.cli.run_columns import METRICS, STATS, TOTALS, load_row
-from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
-from simulator.cost.capacity import Scenario, binding
+from simulator.cli.run_columns import TOTALS, asked_columns
+from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions, progress_bar
+from simulator.cost.capacity import binding
+from simulator.cost.scenario import Scenario
+from simulator.errors import InfercastError
+from simulator.questions.deployment_question import Choice
+from simulator.questions.load_rows import METRICS, STATS, load_row
 from simulator.reports.latency_breakdown import PARTS, saved_prefill_s
-from simulator.reports.report import GROWING, Report
+from simulator.reports.report import Report
+from simulator.reports.vllm_result import GROWING
 from simulator.workloads.arrivals import ClosedLoop
 from simulator.workloads.workload import Workload
 
@@ -32,45 +35,60 @@ def command(
     users: WorkloadOptions,
     accepted: SloOptions,
     told: ExplainOptions,
+    run: RunOptions,
     certain: IntervalOptions,
-    keep_warm_up: Annotated[
-        bool, typer.Option("--keep-warm-up", help="Count the first requests too, that found an empty engine.")
-    ] = False,
+    fitted: FittedOption = False,
     form: OutputFormat = Format.TEXT,
 ) -> None:
-    """Simulate requests on one copy of a model, step by step, with the engine's own scheduling rules.
+    """Simulate requests on one replica of a model, step by step, with the engine's own scheduling rules.
 
     Comma lists of deployments and rates make every combination.
     """
     slo = accepted.value()
     choices = asked.choices()  # first: it opens the user's own profiles, of workloads too
-    workloads = users.workloads()
+    workloads = users.workloads(run.replicas)
     told.check(len(choices) * len(workloads))
 
     def case(choice: Choice, rate: float | None, workload: Workload) -> tuple[Scenario, float | None, Report]:
         deployment = choice()
-        scenario = Scenario(deployment, workload, slo)
+        scenario = run.scenario(deployment, workload, slo)
         with progress_bar(str(deployment)) as progress:
-            report = scenario.report(workload, progress)
-        report = replace(report, skipped=0) if keep_warm_up else report
+            report = run.report(scenario, progress)
         told.write(scenario, report)
         return scenario, rate, report
 
     found, refused = sweep([partial(case, choice, rate, load) for choice in choices for rate, load in workloads])
-    level = certain.interval
-    rows: list[Row] = [{**load_row(*each, level), **(split_row(each[2]) if told.explain else {})} for each in found]
+    result = _result(found, refused, told, certain.interval)
+    loads = dict.fromkeys(each for scenario, _, _ in found for each in run.basis(scenario))
+    result = replace(result, rests_on=[*result.rests_on, *loads])
+    emit(with_fitted(result, (scenario.deployment for scenario, _, _ in found)) if fitted else result, form)
+
+
+Found = tuple[Scenario, float | None, Report]
+
+
+def _result(found: list[Found], refused: list[InfercastError], told: ExplainOptions, level: float) -> Result:
+    rows: list[Row] = [
+        {
+            **asked_columns(scenario, rate, report),
+            **load_row(scenario, report, level),
+            **(split_row(report) if told.explain else {}),
+        }
+        for scenario, rate, report in found
+    ]
     views = (
         [_latencies(*found[0]), by_metric(list(METRICS), STATS, TOTALS, rows[0], level)]
         if len(found) == 1
         else [_summary(rows), _spans(rows, level)]
     )
+    deployments = [scenario.deployment for scenario, _, _ in found]
     notes = [note for each in found for note in _notes(*each)] + [DEFINITIONS, *explained(rows)]
-    notes += techniques(scenario.deployment for scenario, _, _ in found)
+    notes += techniques(deployments)
     if told.explain:
         views += [split_view(report) for _, _, report in found]
         notes += [queue_note(report) for _, _, report in found] + [PARTS_TOLD]
-    used = evidence(scenario.deployment for scenario, _, _ in found)
-    emit(Result({"simulations": rows}, views, list(dict.fromkeys(notes)), used, refused, flat=True), form)
+    once = list(dict.fromkeys(notes))
+    return Result({"simulations": rows}, views, once, evidence(deployments), refused, flat=True)
 
 
 def _latencies(scenario: Scenario, _rate: float | None, report: Report) -> View:

@@ -6,19 +6,21 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from simulator.cli.intervals import BASIS, Span
 from simulator.cli.measured_options import StatedOptions
-from simulator.cli.options import Format, OutputFormat, Profiles, grouped, split, use_profiles
+from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
 from simulator.errors import InfercastError
+from simulator.questions.words import split
 from simulator.validation.benchfiles import Stated, read_results
+from simulator.validation.commands import commands
 from simulator.validation.measurements import Measurement, read_published
 from simulator.validation.prediction import Prediction, predict
-from simulator.validation.scores import KEYS, Score, as_json, beating_light, by, not_covered, scored
+from simulator.validation.scores import KEYS, Score, as_json, as_row, beating_light, by, not_covered, scored
 
 SHOWN = 12  # rows of the longer tables
 FEW = 100  # measurements that are shown one by one: a sweep of GuideLLM has some eighty
@@ -38,6 +40,7 @@ def command(
         bool, typer.Option("--light", help="List rows that beat the speed of light; takes longer.")
     ] = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Predicted over measured.")] = None,
+    shown: Annotated[bool, typer.Option("--commands", help="Print the command that asks each row, and stop.")] = False,
     profiles: Profiles = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -51,7 +54,11 @@ def command(
     """
     use_profiles(profiles)
     wanted = split(grades, "--grades")
-    predictions = predict(_given(file, stated.value()), light=light, level=interval)
+    rows = _given(file, stated.value())
+    if shown:
+        sys.stdout.writelines(f"{line}\n" for line in commands(rows))
+        return
+    predictions = predict(rows, light=light, level=interval)
     if plot is not None:
         from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
         from simulator.validation.scatter import scatter  # noqa: PLC0415
@@ -74,24 +81,20 @@ def _given(file: Path | None, stated: Stated) -> list[Measurement]:
     return read_published()
 
 
-CSV_COLUMNS = (
-    *("id", "source", "hardware", "model", "engine", "regime", "metric", "stat", "quality"),
-    *("measured", "predicted", "low", "high", "light", "error", "reason"),
-)
-
-
 def _csv(predictions: Sequence[Prediction]) -> str:
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for each in predictions:
-        row, setup = each.measurement, each.measurement.setup
-        named = [row.id, setup.source, setup.hardware, setup.model, setup.engine, setup.regime or ""]
-        measured = None if setup.flaw else row.value
-        figures = [measured, each.value, each.low, each.high, each.light, None if each.value is None else each.error]
-        shown = ["" if value is None else f"{value:.6g}" for value in figures]
-        writer.writerow([*named, row.metric, row.stat, row.quality, *shown, each.reason])
+    rows = [as_row(each) for each in predictions]
+    writer = csv.DictWriter(buffer, rows[0].keys(), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: _cell(value) for key, value in row.items()})
     return buffer.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 SCORES = (

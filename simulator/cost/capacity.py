@@ -4,79 +4,31 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from simulator.cost.bill import Bill, bill
+from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
-from simulator.deployment.memory import MemoryPlan, memory_plan
-from simulator.deployment.memory_advice import refuse_misfit
 from simulator.errors import InfercastError, WorkloadError
-from simulator.hardware.prices import Offer
 from simulator.models.operations import Counts
-from simulator.reports.report import Report, summarize
-from simulator.reports.slo import Slo
+from simulator.reports.report import Report
 from simulator.roofline.roofline import mostly_bound
-from simulator.roofline.step_model import StepTable
-from simulator.simulation.engine_loop import Progress
-from simulator.simulation.replica import simulate_replica
-from simulator.simulation.scheduler_limits import refuse_too_long
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, RecordedArrivals
-from simulator.workloads.workload import Requests, Workload
+from simulator.workloads.workload import Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SEARCH_STEPS = 10  # halvings of the rate: 0.1 % of the saturated rate
 PROBE_REQUESTS = 2_000  # at least, and ten times what runs at once
 LIGHTEST = 0.01  # of the saturated rate: a load at which requests hardly meet
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """A deployment, what users send to it, what they accept, and what a device costs."""
-
-    deployment: Deployment
-    workload: Workload
-    slo: Slo = Slo()
-    offer: Offer | None = None
-
-    @cached_property
-    def memory(self) -> MemoryPlan:
-        """Where the memory goes; DoesNotFitError for a misfit."""
-        plan = memory_plan(self.deployment)
-        refuse_misfit(plan)
-        return plan
-
-    @cached_property
-    def table(self) -> StepTable:
-        """The seconds of every step."""
-        return self.deployment.step_table()
-
-    def report(self, workload: Workload, progress: Progress | None = None) -> Report:
-        """Simulate a workload on one copy. The warm-up of an open loop is dropped.
-
-        A replayed trace has none, and benchmarks report the whole of a closed loop, its first wave too.
-        """
-        steady = not (workload.arrivals.concurrency or isinstance(workload.arrivals, RecordedArrivals))
-        return self._served(workload.requests(), progress, steady=steady)
-
-    def again(self, report: Report, step_factor: float) -> Report:
-        """Return the report of the same requests where all steps take so many times as long."""
-        slower = self.with_steps(step_factor)._served(report.run.requests, steady=report.steady)
-        return replace(slower, skipped=report.skipped)
-
-    def with_steps(self, factor: float) -> "Scenario":
-        """Return it with all steps `factor` times as long."""
-        return replace(self, deployment=replace(self.deployment, step_factor=factor))
-
-    def _served(self, requests: Requests, progress: Progress | None = None, *, steady: bool) -> Report:
-        refuse_too_long(self.memory, requests)
-        run = simulate_replica(self.deployment, self.table, requests, progress)
-        request_s = self.deployment.engine.overheads.answer_s(run.requests.prompt_tokens)
-        return summarize(run, self.slo, steady=steady, request_s=request_s)
-
-
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The highest rate of one copy within the SLO, the report there, and what breaks just above."""
+    """The highest rate of one replica within the SLO, the report there, and what breaks just above."""
 
     rate_per_s: float
     report: Report
@@ -85,31 +37,31 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a scenario comes to: copies needed for the asked rate, latencies, bills, and the reason."""
+    """What a scenario comes to: replicas needed for the asked rate, latencies, bills, and the reason."""
 
     scenario: Scenario
     rate_per_s: float
     capacity: Capacity
-    copies: int
+    replicas: int
     report: Report
 
     @cached_property
     def at_load(self) -> Bill | None:
-        """The bill at the asked rate, None without a price or where no number of copies keeps the SLO."""
+        """The bill at the asked rate, None without a price or where no number of replicas keeps the SLO."""
         if not self.capacity.rate_per_s:
             return None
-        return self._bill(self.report, self.rate_per_s / self.copies, self.copies)
+        return self._bill(self.report, self.rate_per_s / self.replicas, self.replicas)
 
     @cached_property
     def at_capacity(self) -> Bill | None:
-        """The bill of one copy at its highest rate."""
+        """The bill of one replica at its highest rate."""
         rate_per_s = self.capacity.rate_per_s
         return self._bill(self.capacity.report, rate_per_s, 1) if rate_per_s else None
 
-    def _bill(self, report: Report, rate_per_s: float, copies: int) -> Bill | None:
+    def _bill(self, report: Report, rate_per_s: float, replicas: int) -> Bill | None:
         offer = self.scenario.offer
         devices = self.scenario.deployment.layout.devices
-        return bill(report, rate_per_s, offer.usd_per_device_hour * devices, copies) if offer else None
+        return bill(report, rate_per_s, offer.usd_per_device_hour * devices, replicas) if offer else None
 
     @property
     def why(self) -> str:
@@ -117,8 +69,8 @@ class Answer:
         where = binding(self.scenario.deployment, self.report)
         if self.capacity.rate_per_s == 0:
             return f"cannot keep the SLO at any load, even with requests almost alone: {self.capacity.breaks}; {where}"
-        carries = f"one copy carries {self.capacity.rate_per_s:.3g} requests/s, above that {self.capacity.breaks}"
-        return f"{carries}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
+        most = f"at most {self.capacity.rate_per_s:.3g} req/s per replica within the SLO"
+        return f"{most}, above that {self.capacity.breaks}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
 
 
 def binding(deployment: Deployment, report: Report) -> str:
@@ -139,7 +91,7 @@ def binding(deployment: Deployment, report: Report) -> str:
 
 
 def capacity(scenario: Scenario) -> Capacity:
-    """Search the highest open-loop rate at which one copy keeps the SLO, by bisection on the same random numbers.
+    """Search the highest open-loop rate at which one replica keeps the SLO, by bisection on the same random numbers.
 
     The saturated rate (a closed loop that keeps the engine full) bounds it from above.
     """
@@ -203,18 +155,50 @@ def _breaks(report: Report) -> str:
 
 
 def answer(scenario: Scenario, rate_per_s: float) -> Answer:
-    """Find how many copies carry a rate within the SLO, and simulate one of them at its share of it.
+    """Find how many replicas serve a rate within the SLO, and simulate one of them at its share of it.
 
     Where no load keeps the SLO, the report is the one of the lightest load: what a request sees almost alone.
     """
     found = capacity(scenario)
     if found.rate_per_s == 0:
         return Answer(scenario, rate_per_s, found, 0, found.report)
-    copies = int(-(-rate_per_s // found.rate_per_s))
-    return Answer(scenario, rate_per_s, found, copies, scenario.report(scenario.workload.at_rate(rate_per_s / copies)))
+    replicas = int(-(-rate_per_s // found.rate_per_s))
+    return Answer(
+        scenario, rate_per_s, found, replicas, scenario.report(scenario.workload.at_rate(rate_per_s / replicas))
+    )
 
 
-def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> tuple[list[Answer], list[InfercastError]]:
+class Comparison(NamedTuple):
+    """Answers, the cheapest at the asked load first, and the reasons of what cannot be."""
+
+    answers: list[Answer]
+    refused: list[InfercastError]
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row for each answer, in their order: what runs, how many replicas, its capacity and its bills."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        return pd.DataFrame([_row(each) for each in self.answers])
+
+
+def _row(found: Answer) -> dict[str, object]:
+    deployment, full = found.scenario.deployment, found.at_capacity
+    return {
+        "model": deployment.model.id,
+        "hardware": deployment.hardware.id,
+        "engine": deployment.engine.id,
+        "tp": deployment.layout.tp,
+        "weight_dtype": deployment.layout.weight_dtype,
+        "replicas": found.replicas,
+        "capacity_per_s": found.capacity.rate_per_s,
+        "usd_per_hour": found.at_load.usd_per_hour if found.at_load else None,
+        "usd_per_m_output": found.at_load.usd_per_million_output_tokens if found.at_load else None,
+        "usd_per_m_output_full": full.usd_per_million_output_tokens if full else None,
+        "why": found.why,
+    }
+
+
+def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> Comparison:
     """Answer each scenario; cheapest at the asked load first, those that cannot keep the SLO last.
 
     What does not fit is returned with its reason, never dropped.
@@ -225,7 +209,7 @@ def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> tuple[list[Answ
             answers.append(answer(scenario, rate_per_s))
         except InfercastError as error:
             refused.append(error)
-    return ranked(answers), refused
+    return Comparison(ranked(answers), refused)
 
 
 def ranked(answers: Iterable[Answer]) -> list[Answer]:

@@ -13,27 +13,31 @@ from simulator.models.operations import Array, Counts, pairs
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`size` requests of one length that start together, in tokens."""
+    """`size` requests of one length that start together, in tokens; `context_tokens` of each are cached before."""
 
     size: int
     prompt_tokens: int
     output_tokens: int
+    context_tokens: int = 0
 
     def __post_init__(self) -> None:
         for name in ("size", "prompt_tokens", "output_tokens"):
             if getattr(self, name) < 1:
                 given = f"{name.replace('_', ' ')} {getattr(self, name)}"
                 raise WorkloadError(given, "a batch has at least one request and one token each way", "Give 1 or more")
+        if self.context_tokens < 0:
+            given = f"context of {self.context_tokens} tokens"
+            raise WorkloadError(given, "a cache holds no fewer than none", "Give 0 or more")
 
     @property
     def cached_tokens(self) -> int:
         """Tokens of one request in the cache at its end: the last token is never fed back."""
-        return self.prompt_tokens + self.output_tokens - 1
+        return self.context_tokens + self.prompt_tokens + self.output_tokens - 1
 
     @property
     def middle_tokens(self) -> int:
         """Tokens that the decode step in the middle of the generation attends to, per request."""
-        return self.prompt_tokens + max(1, self.output_tokens // 2)
+        return self.context_tokens + self.prompt_tokens + max(1, self.output_tokens // 2)
 
     def __str__(self) -> str:
         return f"batch {self.size} x ({self.prompt_tokens:,} in + {self.output_tokens:,} out)"
@@ -74,7 +78,7 @@ def _uncached_counts(batch: Batch, tokens: npt.NDArray[np.float64], window: int 
 
 def _bucket(tokens: Array, least: int, batch: Batch) -> Array:
     """Round up to a power of two from `least` on; the last bucket ends with the sequence. 0: to no bucket."""
-    last = batch.prompt_tokens + batch.output_tokens
+    last = batch.cached_tokens + 1
     return np.minimum(np.maximum(2.0 ** np.ceil(np.log2(tokens)), least), max(last, least)) if least else tokens
 
 

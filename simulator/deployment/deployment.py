@@ -3,10 +3,14 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
+
 from simulator.deployment.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
+from simulator.deployment.sharding import sharded
 from simulator.deployment.speculation import Draft, Speculation, draft_of
 from simulator.engines.engine import Engine, load_engine
-from simulator.engines.kernel_rules import Kernels
+from simulator.engines.kernels import Kernels
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.model import Model, load_model
@@ -31,9 +35,14 @@ class Settings:
     num_blocks: int | None = None
     speculation: Speculation | None = None
     offload: Offload = NO_OFFLOAD
+    threads: int | None = None  # of a CPU; None: all of its cores
+    identical_prompts: bool = False  # all requests of a batch are the same text: the router picks the same experts
+    sorted_sampling: bool = False  # requests ask for top-k or top-p, and the sampler sorts the vocabulary
+    stream: bool = True  # clients ask for each token as it is made
+    first_call_s: float = 0.0  # that the first call of a batch takes longer, where nothing warmed the engine up
 
     def __post_init__(self) -> None:
-        for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_blocks"):
+        for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_blocks", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InfercastError(f"{name} {value}", "it is at least 1", "Give a larger number or leave it out")
@@ -44,7 +53,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Deployment:
-    """One copy of a model on `layout.devices` devices under an engine's rules."""
+    """One replica of a model on `layout.devices` devices under an engine's rules."""
 
     model: Model
     hardware: Hardware
@@ -52,6 +61,7 @@ class Deployment:
     layout: Layout
     settings: Settings = Settings()
     step_factor: float = 1.0  # on the times of the event loop's steps: what an error of them would come to
+    light: bool = False  # at the speed of light: data-sheet peaks, no overhead of the engine or its front end
 
     def __post_init__(self) -> None:
         context = self.settings.max_model_len
@@ -78,8 +88,8 @@ class Deployment:
             given, because = f"{stored} for {self.model.id}", "it holds routed experts alone, and the model has none"
             raise NotModelledError(given, because, "Choose another format, say nvfp4 or int4")
         if dp > 1:
-            given, because = f"dp {dp} for {self.model.id}", "ranks of a model without experts are copies"
-            raise NotModelledError(given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates copies")
+            given, because = f"dp {dp} for {self.model.id}", "ranks of a model without experts are replicas"
+            raise NotModelledError(given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates them")
 
     def _refuse_drafts(self) -> None:
         if not self.draft_tokens:
@@ -98,9 +108,9 @@ class Deployment:
 
     @cached_property
     def ops(self) -> tuple[Op, ...]:
-        """Everything one step does on the devices of one copy, and on the host that helps them."""
+        """Everything one step does on the devices of one replica, and on the host that helps them."""
         ops = offloaded_ops(self.model, self.layout, self.settings.offload)
-        return tuple(replace(op, alike=True) for op in ops) if self.engine.one_text else ops
+        return tuple(replace(op, alike=True) for op in ops) if self.settings.identical_prompts else ops
 
     @property
     def device_part(self) -> Model:
@@ -172,9 +182,23 @@ class Deployment:
         """Share of the memory that the engine may use, by its own convention."""
         return self.settings.memory_fraction or float(self.engine.memory.fraction)
 
-    def step_table(self, *, light: bool = False) -> StepTable:
+    @property
+    def stream_s(self) -> float:
+        """Seconds that the front end takes for each token that it streams; none where clients wait for the end."""
+        return 0.0 if self.light or not self.settings.stream else float(self.engine.overheads.stream_s)
+
+    @property
+    def first_call_s(self) -> float:
+        """Seconds that the first call of a batch takes longer."""
+        return 0.0 if self.light else self.settings.first_call_s
+
+    def request_s(self, prompt_tokens: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the seconds of requests outside the steps, by the lengths of their prompts: HTTP, tokenisation."""
+        return self.engine.overheads.answer_s(prompt_tokens) * (not self.light)
+
+    def step_table(self) -> StepTable:
         """Return the seconds of steps for the event loop, as long as they can be, times `step_factor`."""
-        table = self.step_model(light=light).table(self.max_num_batched_tokens, self.max_num_seqs)
+        table = self.step_model(light=self.light).table(self.max_num_batched_tokens, self.max_num_seqs)
         return StepTable._make(part * self.step_factor for part in table)
 
     def step_model(self, *, light: bool = False) -> StepModel:
@@ -182,9 +206,9 @@ class Deployment:
         offload, engine = self.settings.offload, self.engine
         kernels = engine.kernels_on(self.hardware)
         if self.layout.pp > 1:
-            kernels = kernels.model_copy(update={"launch": kernels.launch * kernels.split_launch})
+            kernels = kernels.split_over_devices()
         by_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
-        slowness = self._host_slowness if kernels.prompt_launch_s else 1.0  # it launches the sampler's in every step
+        slowness = self._host_slowness if kernels.fitted.prompt_launch_s else 1.0  # it launches the sampler's, too
         overheads, ranks = engine.overheads, self.layout.dp  # a rank's process handles the sequences of its own
         times = {
             "step_s": overheads.step_s * slowness + (overheads.ranks_s if ranks > 1 else 0.0),
@@ -213,21 +237,21 @@ class Deployment:
         every = self.engine.every_expert and not light
         ops = tuple(op.with_every_expert() for op in self.ops) if every else self.ops
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
-        if light or not self.engine.sorted_bytes:
+        if light or not self.settings.sorted_sampling:
             return ops
-        return (*ops, sorting(self.model.vocab, self.engine.sorted_bytes))
+        return (*ops, sorting(self.model.vocab))
 
     def _host_s(self, kernels: Kernels) -> float:
         """Return the seconds that the host takes to launch a step, where no graph is captured."""
-        if kernels.layer_launches is None:
+        if kernels.fitted.layer_launches is None:
             return 0.0
         product = self.hardware.achievable.gemm[Rates(self.hardware, kernels).peak(self.layout.model_dtype)[0]]
-        return kernels.layer_launches * product.launch_s * len(self.model.layer_names)
+        return kernels.fitted.layer_launches * product.launch_s * len(self.model.layer_names)
 
     def _prompt_host_s(self, kernels: Kernels) -> float:
         """Return the seconds that the host takes to launch a step with prompts, kernel by kernel."""
         launches = sum(op.launches * op.repeats for op in self._step_ops())
-        return launches * float(kernels.prompt_launch_s or 0.0) * self._host_slowness
+        return launches * float(kernels.fitted.prompt_launch_s or 0.0) * self._host_slowness
 
     @property
     def _host_slowness(self) -> float:
@@ -256,9 +280,14 @@ def deploy(
     >>> str(deploy("llama-3.1-8b", "h100-sxm"))
     'llama-3.1-8b (bf16) on h100-sxm'
     """
-    loaded = load_model(model)
-    layout = layout or default_layout(loaded)
-    return Deployment(loaded, load_hardware(hardware), load_engine(engine), layout, settings)
+    loaded, preset = load_model(model), load_engine(engine)
+    return deployment_of(loaded, load_hardware(hardware), preset, layout or default_layout(loaded), settings)
+
+
+def deployment_of(model: Model, hardware: Hardware, engine: Engine, layout: Layout, settings: Settings) -> Deployment:
+    """Return the deployment of three profiles, sharded as the engine does it (sharding.py)."""
+    parts = sharded(model, hardware, engine, layout, settings.threads)
+    return Deployment(parts.model, parts.hardware, engine, parts.layout, settings)
 
 
 def default_layout(

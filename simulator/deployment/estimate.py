@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -10,10 +10,14 @@ from simulator.deployment.batches import Batch, decode_counts, prefill_counts
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
+from simulator.deployment.pipeline_overlap import kernels_per_layer, overlapped_s
 from simulator.errors import DoesNotFitError, InfercastError
 from simulator.models.operations import Array, Counts
 from simulator.roofline.roofline import Cost, mostly_bound
 from simulator.roofline.step_model import StepModel
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class OpCost(NamedTuple):
@@ -103,13 +107,29 @@ class Estimate:
     @cached_property
     def models(self) -> tuple[StepModel, StepModel]:
         """What is expected of a step, and its speed of light."""
-        return self.deployment.step_model(), self.deployment.step_model(light=True)
+        return self.deployment.step_model(light=self.deployment.light), self.deployment.step_model(light=True)
 
     @cached_property
     def prefill(self) -> Phase:
-        """All steps that compute the prompts; TTFT is their sum and the engine's time per request."""
-        counts = prefill_counts(self.deployment, self.batch)
+        """All steps that compute the prompts."""
+        counts = prefill_counts(self.deployment, self.batch, past=self.batch.context_tokens, budget=self._chunk_tokens)
         return self._phase(counts, counts)
+
+    @property
+    def _chunk_tokens(self) -> int:
+        """Tokens of the chunks that overlap on the devices between which layers are split; 0 where none do."""
+        return self.deployment.engine.micro_batch_tokens if self.deployment.layout.pp > 1 else 0
+
+    def _prefill_s(self, model: StepModel, phase_s: float) -> float:
+        """Return the seconds of the prefill, whose steps take `phase_s` one after the other; chunks may overlap."""
+        stages, chunk = self.deployment.layout.pp, self._chunk_tokens
+        if not chunk:
+            return phase_s
+        if model.light:
+            return phase_s / stages
+        counts = prefill_counts(self.deployment, self.batch, past=self.batch.context_tokens, budget=chunk)
+        steps_s = np.broadcast_to(model.seconds(counts), np.shape(counts.steps)).tolist()
+        return overlapped_s(steps_s, len(self.deployment.model.layer_names), stages, kernels_per_layer(self.deployment))
 
     @cached_property
     def decode(self) -> Phase:
@@ -133,22 +153,41 @@ class Estimate:
     @cached_property
     def expected(self) -> Latency:
         """What is predicted."""
-        outside_s = float(self.deployment.engine.overheads.answer_s(self.batch.prompt_tokens))
-        return self._latency(self.models[0], self.prefill.seconds + outside_s)
+        outside_s = float(self.deployment.request_s(self.batch.prompt_tokens))
+        found = self._latency(self.models[0], self.prefill_s + outside_s)
+        return found._replace(e2el_s=found.e2el_s + self.deployment.first_call_s)
+
+    @cached_property
+    def prefill_s(self) -> float:
+        """Predicted seconds of the prefill: TTFT without the engine's time per request."""
+        return self._prefill_s(self.models[0], self.prefill.seconds)
 
     @cached_property
     def light(self) -> Latency:
         """At the data sheet's peaks."""
-        return self._latency(self.models[1], self.prefill.light_s)
+        return self._latency(self.models[1], self._prefill_s(self.models[1], self.prefill.light_s))
 
     def _latency(self, model: StepModel, ttft_s: float) -> Latency:
         more = self.batch.output_tokens - 1
         if more == 0:
             return Latency(ttft_s, None, ttft_s)
-        attended = self.batch.prompt_tokens + np.arange(1.0, more + 1)
+        attended = self.batch.context_tokens + self.batch.prompt_tokens + np.arange(1.0, more + 1)
         decode_s = float(np.sum(model.seconds(self._decode_counts(model, attended))))
         decode_s /= self.deployment.tokens_per_step
         return Latency(ttft_s, decode_s / more, ttft_s + decode_s)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row for each op of each phase: columns phase, op, runs, FLOPs, bytes, seconds, share and bound."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        rows = [
+            {"phase": name, "op": op.cost.name, "runs": op.repeats}
+            | {"flops": op.cost.flops, "bytes": op.cost.moved_bytes, "seconds": op.cost.seconds}
+            | {"light_s": op.light_s, "share": phase.share(op), "bound": op.cost.bound}
+            for name, phase in (("prefill", self.prefill), ("decode", self.decode))
+            for op in phase.ops
+        ]
+        return pd.DataFrame(rows).set_index(["phase", "op"])
 
     @property
     def output_tokens_per_s(self) -> float:
@@ -170,21 +209,27 @@ class Estimate:
         return None if without is None else without / self.expected.tpot_s
 
     @property
-    def cache_share(self) -> float:
-        """Share of the cache that the batch holds at its end."""
+    def cache_share(self) -> float | None:
+        """Share of the cache that the batch holds at its end; None where the memory plan leaves no cache."""
+        if not self.plan.num_blocks:
+            return None
         return self.batch.size * self.plan.blocks(self.batch.cached_tokens) / self.plan.num_blocks
 
 
-def estimate(deployment: Deployment, batch: Batch) -> Estimate:
-    """Return the estimate of a batch alone; DoesNotFitError where the deployment cannot hold it at once."""
+def estimate(deployment: Deployment, batch: Batch, *, assume_fits: bool = False) -> Estimate:
+    """Return the estimate of a batch alone; DoesNotFitError where the deployment cannot hold it at once.
+
+    `assume_fits`: somebody has run it, whatever the memory plan and the model's context say.
+    """
     plan = memory_plan(deployment)
-    refuse_misfit(plan)
-    _refuse_too_large(plan, batch)
+    if not assume_fits:
+        refuse_misfit(plan)
+        _refuse_too_large(plan, batch)
     return Estimate(deployment, batch, plan)
 
 
 def _refuse_too_large(plan: MemoryPlan, batch: Batch) -> None:
-    deployment, total = plan.deployment, batch.prompt_tokens + batch.output_tokens
+    deployment, total = plan.deployment, batch.cached_tokens  # the last token is never fed back
     given = f"{batch} on {deployment}"
     if total > plan.context_tokens:
         raise InfercastError(given, f"a sequence has {plan.context_tokens:,} tokens at most", "Give shorter lengths")

@@ -1,8 +1,13 @@
 """What fits: weights, workspace and cache blocks of one device, under each engine's convention."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from simulator.deployment.deployment import Deployment
+from simulator.profile import Figure, Source
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +98,25 @@ class MemoryPlan:
             low, high = (middle, high) if self.blocks(middle) <= self.num_blocks else (low, middle - 1)
         return low
 
-    def host_units(self, unit_tokens: int) -> int:
-        """Return how many units of so many tokens of a prefix the host's memory holds for the device's cache."""
-        one = self.deployment.model.cache_bytes(1, self.deployment.layout) * unit_tokens
+    def to_frame(self) -> "pd.DataFrame":
+        """Return the parts of one device's memory: column `bytes`, indexed by part; they add up to the total."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        states = self.state_bytes * self.max_num_seqs
+        parts = {
+            "weights": self.weight_bytes,
+            "workspace": self.workspace_bytes,
+            "context": self.context_bytes,
+            "graphs": self.graph_bytes,
+            "states": states,
+            "cache": self.cache_bytes,
+            "unused": self.unused_bytes,
+        }
+        return pd.DataFrame({"bytes": parts}).rename_axis("part")
+
+    def host_prefix_blocks(self, prefix_block_tokens: int) -> int:
+        """Return how many prefix blocks of so many tokens the host's memory holds for the device's cache."""
+        one = self.deployment.model.cache_bytes(1, self.deployment.layout) * prefix_block_tokens
         return int(self.deployment.settings.offload.cache_bytes // one)
 
     def concurrency(self, tokens: int) -> float:
@@ -149,7 +170,14 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     )
 
 
-STATE_SHARE = 0.9 / 1.9  # of the room: SGLang's mamba_full_memory_ratio of states to cache, 0.9
+STATE_SHARE = Figure(
+    0.9 / 1.9,
+    Source(
+        text="of the room: SGLang's mamba_full_memory_ratio of states to cache, 0.9, taken for every engine",
+        date="2026-11-21",
+        evidence="guess",
+    ),
+)
 
 
 def _places(deployment: Deployment, state_bytes: float, room_bytes: float) -> int:

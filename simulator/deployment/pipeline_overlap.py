@@ -4,17 +4,46 @@ The host enqueues a chunk on each device in turn. A device's queue holds `QUEUED
 is full; at most `COPIES` chunks are on their way.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from simulator.deployment.deployment import Deployment
 from simulator.models.number_formats import number_format
+from simulator.profile import Figure, Source
 
-QUEUED = 1000  # launches pending on a device (forums.developer.nvidia.com/t/68937: "about 1000")
+QUEUED = Figure(
+    1000.0,
+    Source(
+        text='launches pending on a device: forums.developer.nvidia.com/t/68937, "about 1000"',
+        date="",
+        evidence="datasheet",
+    ),
+)
 COPIES = 4  # of a graph's inputs: GGML_SCHED_MAX_COPIES (ggml-org/llama.cpp pull request 20395)
-KERNELS = 55  # of a layer over a chunk, a guess: 50 counted in builds of 2024 without fused attention, and some more
-FUSED_KERNELS = 30  # the same with it and with products that unpack what they multiply, a guess: 24 counted
-PRODUCTS = 7  # of a layer, each with a kernel that unpacks its weights, but where they have 16 bits
+KERNELS = Figure(
+    55.0,
+    Source(
+        text="of a layer over a chunk: 50 counted in builds of 2024 without fused attention, and some more",
+        date="2026-11-21",
+        evidence="guess",
+    ),
+)
+FUSED_KERNELS = Figure(
+    30.0,
+    Source(
+        text="of a layer over a chunk, with fused attention and GEMMs that unpack weights: 24 counted, and some more",
+        date="2026-11-22",
+        evidence="guess",
+    ),
+)
+GEMMS = 7  # of a layer, each with a kernel that unpacks its weights, but where they have 16 bits
+
+
+def constants(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of this module that the TTFT of a deployment rests on, each by name; none without overlap."""
+    if deployment.layout.pp > 1 and deployment.engine.micro_batch_tokens:
+        yield "launches in a device's queue", QUEUED
+        yield "kernels per layer", FUSED_KERNELS if deployment.engine.flash_attention else KERNELS
 
 
 def layers_of(layers: int, devices: int) -> list[int]:
@@ -27,15 +56,17 @@ def layers_of(layers: int, devices: int) -> list[int]:
     return [end - start for start, end in pairwise([*starts, layers])]
 
 
-def kernels_per_layer(deployment: Deployment) -> int:
+def kernels_per_layer(deployment: Deployment) -> float:
     """Return how many kernels a layer launches for a chunk of a prompt."""
     if deployment.engine.flash_attention:
-        return FUSED_KERNELS
-    return KERNELS - PRODUCTS * (number_format(deployment.layout.weight_dtype).bits >= 16)
+        return float(FUSED_KERNELS)
+    return KERNELS - GEMMS * (number_format(deployment.layout.weight_dtype).bits >= 16)
 
 
-def overlapped_s(chunk_s: Sequence[float], layers: int, devices: int, kernels: int = KERNELS) -> float:
-    """Return the seconds until the last chunk has passed all devices; `chunk_s` is what each takes, the devices added.
+def overlapped_s(chunk_s: Sequence[float], layers: int, devices: int, kernels: float = KERNELS) -> float:
+    """Return the seconds until the last chunk of a prompt has passed all devices.
+
+    `chunk_s`: seconds of each chunk, all devices added; `kernels`: that a layer launches for a chunk.
 
     >>> overlapped_s([1.0], 80, 4), round(overlapped_s([1.0] * 8, 80, 4), 2), round(overlapped_s([1.0] * 8, 32, 4), 2)
     (1.0, 6.41, 3.02)

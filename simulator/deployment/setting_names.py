@@ -20,14 +20,23 @@ SWITCHES = (
     "chunked_prefill",
     "flash_attention",
     "prefix_caching",
+    "quick_reduce",
 )
+OF_REQUESTS = ("identical_prompts", "sorted_sampling", "stream")  # switches that clients decide
 CHOICES = {"policy": get_args(Policy), "reservation": get_args(Reservation)}
-COUNTS = ("batch_size", "block_size", "long_prefill_tokens", "micro_batch_tokens", "max_loras", "max_lora_rank")
-LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_gpu_blocks_override")
+COUNTS = (
+    *("batch_size", "block_size", "max_loras", "max_lora_rank"),
+    *("long_prefill_tokens", "micro_batch_tokens", "graph_tokens", "graph_tokens_per_seq"),
+    *("drift_tokens", "gathered_steps", "prompt_interval"),
+)
+LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "threads", "num_gpu_blocks_override")
+FRACTIONS = ("memory_fraction", "least_free_share")
+SECONDS = ("batch_wait_s", "first_call_s")
 SHARED = ("cache_tokens", "total_context")  # tokens of all blocks; of all slots
-OURS = (*SWITCHES, *CHOICES, *COUNTS, *LIMITS, "memory_fraction", "batch_wait_s", *SHARED)
+OURS = (*SWITCHES, *OF_REQUESTS, *CHOICES, *COUNTS, *LIMITS, *FRACTIONS, *SECONDS, *SHARED)
+FIGURES = ("block_size", "max_lora_rank", "drift_tokens")  # of an engine that remember their source
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
-NO_LIMIT = ("long_prefill_tokens", "micro_batch_tokens")  # 0 is none
+NO_LIMIT = COUNTS[4:]  # 0 is none
 
 
 class Configured(NamedTuple):
@@ -52,10 +61,12 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
             because = f"the figures of {engine.id} do not tell fused attention from unfused"
             raise NotModelledError(f"--set {text}", because, "Leave it out, or take llama.cpp")
         values[name] = _read(name, value, text)
-    rules = {name: values[name] for name in (*SWITCHES, *CHOICES, *COUNTS, "batch_wait_s") if name in values}
-    sourced = {name: Figure(rules[name], GIVEN) for name in ("block_size", "max_lora_rank") if name in rules}
+    of_engine = (*SWITCHES, *CHOICES, *COUNTS, "batch_wait_s", "least_free_share")
+    rules = {name: values[name] for name in of_engine if name in values}
+    sourced = {name: Figure(rules[name], GIVEN) for name in FIGURES if name in rules}
     changed = engine.model_copy(update=rules | sourced)
-    chosen = {name: values[name] for name in (*LIMITS[:3], "memory_fraction") if name in values}
+    of_user = (*LIMITS[:4], *OF_REQUESTS, "memory_fraction", "first_call_s")
+    chosen = {name: values[name] for name in of_user if name in values}
     if "num_gpu_blocks_override" in values:
         chosen["num_blocks"] = values["num_gpu_blocks_override"] - 1  # one is vLLM's null block
     if "cache_tokens" in values:
@@ -94,7 +105,7 @@ def _meant(engine: Engine, text: str) -> tuple[str, str]:
 
 def _read(name: str, value: str, text: str) -> Any:
     """Read a value by the kind of its setting."""
-    if name in SWITCHES:
+    if name in (*SWITCHES, *OF_REQUESTS):
         if value.lower() not in WORDS:
             raise InfercastError(f"--set {text}", "it is on or off", "Write true or false")
         return WORDS[value.lower()]
@@ -102,9 +113,9 @@ def _read(name: str, value: str, text: str) -> Any:
         if value not in CHOICES[name]:
             raise InfercastError(f"--set {text}", f"{name} has no such value", nearest(value, CHOICES[name]))
         return value
-    if name == "batch_wait_s":
+    if name in SECONDS:
         return parse(value, "s")
-    if name == "memory_fraction":
+    if name in FRACTIONS:
         return parse(value, "fraction")
     least = 0 if name in NO_LIMIT else 1
     if not value.replace("_", "").isdecimal() or int(value) < least:

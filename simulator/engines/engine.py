@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from simulator.engines.kernel_rules import FUSED, QUICK, Kernels, Overheads
+from simulator.engines.kernels import Kernels
+from simulator.engines.overheads import Overheads
 from simulator.errors import ProfileError, nearest
 from simulator.hardware.hardware import DeviceClass, Hardware
 from simulator.profile import Bytes, Figure, Fraction, Number, Profile, Source, Strict, Whole, find, names
@@ -15,6 +16,7 @@ KIND = "engines"
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
 USUAL_RANK = Figure(16.0, Source(text="the adapters' own; vLLM keeps room for 16", date="", evidence="guess"))
+NO_DRIFT = Figure(0.0, Source(text="nothing is known of it", date="", evidence="guess"))
 RECALLED = Source(text="rules as documented for the engine, recalled", date="", evidence="guess")
 
 
@@ -71,7 +73,7 @@ _ORIGIN_SCHEMA = {
 Origin = Annotated[Source, BeforeValidator(_origin), WithJsonSchema(_ORIGIN_SCHEMA)]
 
 
-class Spelling(Strict):
+class SettingName(Strict):
     """What one of an engine's own settings sets here; `values` translates where the words differ too."""
 
     sets: str
@@ -91,7 +93,7 @@ class Engine(Profile):
     vendors: tuple[str, ...] = ()  # whose devices alone it runs on; none: all
     notes: str = ""
     rules: Origin = RECALLED
-    spelling: dict[str, Spelling] = {}  # its own names of settings; older versions use the newest one's
+    spelling: dict[str, SettingName] = {}  # its own names of settings; older versions use the newest one's
     policy: Policy
     block_size: Whole
     max_num_seqs: tuple[Default, ...]
@@ -114,12 +116,13 @@ class Engine(Profile):
     read_bucket: Annotated[int, Field(ge=0)] = 0  # the cache is read up to the next power of two from so many tokens on
     graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
     graph_tokens_per_seq: Annotated[int, Field(ge=0)] = 0  # and for each of max_num_seqs at most; 0: no such bound
-    drift_tokens: Annotated[int, Field(ge=0)] = 0  # guess: outputs of equal requests differ by so many, see loads.py
+    drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (Workload.drifting)
+    gathered_steps: Annotated[int, Field(ge=0)] = 0  # for which a prompt waits for others before it is computed
+    splits_rows: bool = False  # tensor parallelism cuts rows of matrices: any number of devices divides a model
+    pads_heads: bool = False  # heads of zeros are added until every core has as many
     every_expert: bool = False  # a token passes all experts, and what the router did not choose is dropped
-    one_text: bool = False  # all sequences of a batch are the same text; of measured loads (recipes) alone
     fp8_cache: bool = False  # the cache is fp8 where the weights are fp8 or fp4
     quick_reduce: bool = False  # long all-reduces on AMD in 4 bits (VLLM_ROCM_QUICK_REDUCE_QUANTIZATION=INT4)
-    sorted_bytes: Annotated[float, Field(ge=0.0)] = 0.0  # moved per logit to sort them; of measured loads alone
     adapters: bool = False  # products of low-rank adapters (LoRA) beside each of a layer's but the routed experts'
     max_loras: Annotated[int, Field(ge=1)] = 1  # adapters on the device at once
     max_lora_rank: Whole = USUAL_RANK  # columns of their matrices
@@ -138,11 +141,11 @@ class Engine(Profile):
         return next((int(rule.value) for rule in self.max_model_len if rule.holds(hardware)), None)
 
     def kernels_on(self, hardware: Hardware) -> Kernels:
-        """Return what its kernels reach on a device: the first rule that holds, or all of the achievable rates."""
+        """Return its kernels on a device: the first that hold there, or those that the device was measured with."""
         for rule in self.kernels:
             if rule.holds(hardware):
-                changed = (FUSED if self.flash_attention else {}) | (QUICK if self.quick_reduce else {})
-                return rule.model_copy(update=changed) if changed else rule
+                found = rule.with_fused_attention() if self.flash_attention else rule
+                return found.with_quick_reduce() if self.quick_reduce else found
         return load_engine(self.kernels_of).kernels_on(hardware) if self.kernels_of else Kernels()
 
     def default(self, setting: Literal["max_num_seqs", "max_num_batched_tokens"], hardware: Hardware) -> int:

@@ -9,11 +9,13 @@ from simulator.errors import ProfileError
 from simulator.profile import (
     Bytes,
     BytesPerS,
+    Figure,
     FlopsPerS,
     Fraction,
     Positive,
     Profile,
     Seconds,
+    Source,
     Strict,
     Tokens,
     Watts,
@@ -23,16 +25,19 @@ from simulator.profile import (
 
 KIND = "hardware_profiles"
 PeakName = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
-NODE_DEVICES = 8  # over PCIe, where no link goes further
+NODE_DEVICES = Figure(
+    8.0, Source(text="devices of a server over PCIe, where no link goes further", date="2026-11-21", evidence="guess")
+)
 DeviceClass = Literal["datacenter-gpu", "workstation-gpu", "consumer-gpu", "integrated-gpu", "accelerator", "cpu"]
 
 
 class Gemm(Strict):
-    """Soft roofline of a matrix product: t = ((F/(c P))^p + (B/(m W))^p)^(1/p) + t0; no exponent means the maximum.
+    """Soft roofline of a GEMM: t = ((F/(c P))^p + (B/(m W))^p)^(1/p) + t0; no exponent means the plain maximum.
 
-    `panel_bytes_per_s`, r: kernels that give 128 (roofline.PANEL) of the N columns of weights to one multiprocessor,
-    whole, stream them no faster: B / W' is at least B_w (128 / N) / r. None: inputs are split, too, or all columns keep
-    all busy.
+    F: FLOPs, P: dense peak FLOP/s, c: compute_fraction, B: bytes moved, W: memory_bytes_per_s, m: memory_fraction, t0:
+    launch_s. `panel_bytes_per_s`, r: kernels that give 128 (gemm.PANEL) of the N columns of weights to one
+    multiprocessor, whole, read them no faster: the memory time is at least B_w (128 / N) / r, of B_w bytes of weights.
+    None: inputs are split, too, or all columns keep all multiprocessors busy.
     """
 
     compute_fraction: Fraction
@@ -43,35 +48,39 @@ class Gemm(Strict):
 
 
 class DecodeAttention(Strict):
-    """Reading the cache for one new token per sequence: t = t0 + bytes / (m W), per layer."""
+    """Decode attention, which reads the KV cache for one new token per sequence: t = t0 + B / (m W), per layer."""
 
     memory_fraction: Fraction
     launch_s: Seconds
 
 
 class PrefillAttention(Strict):
-    """Share of the peak that causal attention over a prompt of S tokens reaches: c S / (S + S_half)."""
+    """Prefill attention: its causal pairs of a prompt of S tokens run at the share c S / (S + S_half) of the peak."""
 
     compute_fraction: Fraction
     half_length_tokens: Tokens
 
 
 class Collective(Strict):
-    """All-reduce over n devices: t = latency + 2 (n-1)/n bytes / bus bandwidth."""
+    """All-reduce over n devices: t = latency + 2 (n-1)/n bytes / bus bandwidth, as nccl-tests define the latter."""
 
     latency_s: Seconds
     bus_bytes_per_s: BytesPerS
 
 
 class Achievable(Strict):
-    """What real kernels reach of the peaks; a missing part is looked up in the family, then in the device class."""
+    """Shares of a device's peaks that measured kernels reach, and their launch times.
+
+    A missing part is looked up in the device's family, then in its class (`load_hardware`). What an engine's kernels
+    reach of these is fitted (engines.fitted_multipliers).
+    """
 
     gemm: dict[PeakName, Gemm] = {}
     decode_attention: DecodeAttention | None = None
     prefill_attention: PrefillAttention | None = None
-    stream_memory_fraction: Fraction | None = None
+    elementwise_memory_fraction: Fraction | None = None
     copy_memory_fraction: Fraction | None = None  # a plain copy of gigabytes
-    stream_launch_s: Seconds | None = None  # of one norm, activation or rotation; none is nothing
+    elementwise_launch_s: Seconds | None = None  # of one norm, activation or rotation; none is nothing
     all_reduce: dict[int, Collective] = {}
     ring_all_reduce: dict[int, Collective] = {}  # where a library's ring is faster than `all_reduce` for large messages
 
@@ -81,22 +90,22 @@ class Achievable(Strict):
             gemm={**other.gemm, **self.gemm},
             decode_attention=self.decode_attention or other.decode_attention,
             prefill_attention=self.prefill_attention or other.prefill_attention,
-            stream_memory_fraction=self.stream_memory_fraction or other.stream_memory_fraction,
+            elementwise_memory_fraction=self.elementwise_memory_fraction or other.elementwise_memory_fraction,
             copy_memory_fraction=self.copy_memory_fraction or other.copy_memory_fraction,
-            stream_launch_s=self.stream_launch_s or other.stream_launch_s,
+            elementwise_launch_s=self.elementwise_launch_s or other.elementwise_launch_s,
             all_reduce=self.all_reduce or other.all_reduce,
             ring_all_reduce=self.ring_all_reduce,
         )
 
     @property
     def best_memory_fraction(self) -> Fraction:
-        """Share of the bandwidth of whatever reaches most of it: products of any type, attention, a copy."""
+        """Highest share of the bandwidth that any kernel reaches: GEMMs of any type, decode attention, a copy."""
         found = [each.memory_fraction for each in (*self.gemm.values(), self.decode_attention) if each]
         return max([*found, self.copy_memory_fraction] if self.copy_memory_fraction else found)
 
 
-class Link(Strict):
-    """The device-to-device link inside one node, per direction."""
+class DeviceLink(Strict):
+    """The link between the devices of one node, per direction; `devices`: that it connects at most."""
 
     name: str
     bytes_per_s: BytesPerS
@@ -104,7 +113,10 @@ class Link(Strict):
 
 
 class Hardware(Profile):
-    """One device. Peaks are dense; marketed and reported memory are two figures."""
+    """One device. Peaks are dense (without sparsity); marketed and reported memory are two figures.
+
+    Rates are in bytes/s and FLOP/s, sizes in bytes, of one device.
+    """
 
     name: str
     vendor: str
@@ -113,12 +125,13 @@ class Hardware(Profile):
     aliases: tuple[str, ...] = ()
     notes: str = ""
     seen_as: Annotated[int, Field(gt=0)] = 1  # devices that software sees in a package that measurements count as one
+    cores_per_device: Annotated[int, Field(gt=0)] = 1  # that software shards a model over, in one device
     memory_marketed_bytes: Bytes
     memory_reported_bytes: Bytes | None = None
     memory_bytes_per_s: BytesPerS
     peak_flops_per_s: dict[PeakName, FlopsPerS]
     l2_cache_bytes: Bytes | None = None
-    link: Link | None = None
+    link: DeviceLink | None = None
     pcie_bytes_per_s: BytesPerS | None = None
     network_bytes_per_s: BytesPerS | None = None  # of one device to other nodes, per direction
     tdp_w: Watts | None = None
@@ -134,7 +147,7 @@ class Hardware(Profile):
     @property
     def node_devices(self) -> int:
         """Devices of one node: what comes in more goes over the network."""
-        return max(NODE_DEVICES, self.link.devices if self.link else 0)
+        return max(int(NODE_DEVICES), self.link.devices if self.link else 0)
 
 
 class Family(Profile):
@@ -145,6 +158,8 @@ class Family(Profile):
 
 def load_hardware(name: str) -> Hardware:
     """Return a device by id, alias or path, its achievable fractions completed from its family and class.
+
+    Raises ProfileError for a device that the library does not know, with the nearest names.
 
     >>> load_hardware("h100-sxm").peak_flops_per_s["bf16"]
     989000000000000.0
@@ -164,6 +179,6 @@ def _family_path(name: str) -> Path | None:
 
 
 def require(hardware: Hardware, part: str) -> None:
-    """Refuse a device that lacks a figure which a computation needs."""
+    """Raise ProfileError for a device whose profile, family and class lack a part of `Achievable`."""
     if getattr(hardware.achievable, part) is None:
         raise ProfileError(hardware.name, f"it has no achievable {part}, nor has its family or class", "Add the figure")

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from simulator.errors import ProfileError
-from simulator.models.op_builders import SINGLE, Ops, Positive, all_reduce, attention, elementwise, linear
+from simulator.models.op_builders import SINGLE, Ops, PositiveInt, all_reduce, attention, elementwise, linear
 from simulator.models.operations import Counts, Layout, Op, Weights
 from simulator.profile import Strict
 
@@ -19,9 +19,9 @@ class Indexer(Strict):
     implementation in transformers 5.23.0; bytes per key as in vLLM (132 for a head of 128).
     """
 
-    heads: Positive
-    head_dim: Positive
-    chosen: Positive
+    heads: PositiveInt
+    head_dim: PositiveInt
+    chosen: PositiveInt
 
     def projections(self, hidden: int, q_lora: int) -> dict[str, tuple[int, int]]:
         """Return the products by name: queries, one key for all heads, and the weights of the heads."""
@@ -57,12 +57,12 @@ class LatentAttention(Strict):
     """
 
     kind: Literal["latent"]
-    heads: Positive
-    q_lora: Positive | None = None
-    kv_lora: Positive
-    rope_dim: Positive
-    nope_dim: Positive
-    v_dim: Positive
+    heads: PositiveInt
+    q_lora: PositiveInt | None = None
+    kv_lora: PositiveInt
+    rope_dim: PositiveInt
+    nope_dim: PositiveInt
+    v_dim: PositiveInt
     indexer: Indexer | None = None
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ from simulator.models.number_formats import number_format
 from simulator.models.op_builders import (
     SINGLE,
     Ops,
-    Positive,
+    PositiveInt,
     all_reduce,
     attention,
     elementwise,
@@ -41,16 +41,16 @@ class Attention(Strict):
     """
 
     kind: Literal["attention"] = "attention"
-    heads: Positive
-    kv_heads: Positive
-    head_dim: Positive
+    heads: PositiveInt
+    kv_heads: PositiveInt
+    head_dim: PositiveInt
     qkv_bias: bool = False
     output_bias: bool = False
     qk_norm: Literal["none", "head", "full"] = "none"
     sinks: bool = False
     gate: bool = False
     shared_kv: bool = False
-    window: Positive | None = None
+    window: PositiveInt | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -112,7 +112,7 @@ class Dense(Strict):
     """Feed-forward block of two (plain) or three (gated) projections."""
 
     kind: Literal["dense"] = "dense"
-    intermediate: Positive
+    intermediate: PositiveInt
     gated: bool = True
     bias: bool = False
 
@@ -143,13 +143,13 @@ class MixtureOfExperts(Strict):
     """
 
     kind: Literal["experts"]
-    experts: Positive
-    chosen: Positive
-    intermediate: Positive
+    experts: PositiveInt
+    chosen: PositiveInt
+    intermediate: PositiveInt
     shared_intermediate: Annotated[int, Field(ge=0)] = 0
     shared_gate: bool = False
     gated: bool = True
-    latent: Positive | None = None
+    latent: PositiveInt | None = None
     router_bias: bool = False
     router_scale: bool = False
     router_dtype: str = ""
@@ -222,7 +222,7 @@ class MixtureOfExperts(Strict):
         shared = Counts(tokens=hidden / layout.dp)
         return (
             replace(product("experts up", hidden, inner * width, EXPERT_LAUNCHES), shared_inputs=shared),
-            Op("experts' activation and sum", "stream", activation_bytes=moved, experts=routed, launches=0),
+            Op("experts' activation and sum", "elementwise", activation_bytes=moved, experts=routed, launches=0),
             product("experts down", width, hidden, 1),
         )
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.models.layers import Attention, FeedForward, Mixer, MixtureOfExperts
-from simulator.models.op_builders import SINGLE, Ops, Positive, elementwise, linear
+from simulator.models.op_builders import SINGLE, Ops, PositiveInt, elementwise, linear
 from simulator.models.operations import Counts, Layout, Op, Weights
 from simulator.profile import Number, Profile, Strict, find
 
@@ -62,9 +62,9 @@ class Model(Profile):
     name: str
     aliases: tuple[str, ...] = ()
     notes: str = ""
-    hidden: Positive
-    vocab: Positive
-    max_context_tokens: Positive
+    hidden: PositiveInt
+    vocab: PositiveInt
+    max_context_tokens: PositiveInt
     tied_embeddings: bool = False
     learned_positions: Annotated[int, Field(ge=0)] = 0
     embedding_norm: bool = False
@@ -187,7 +187,7 @@ class Model(Profile):
         return sum(states, 0.0) / (layout.pp * layout.dp)
 
     def ops(self, layout: Layout = SINGLE) -> Ops:
-        """Everything one step does on the devices of one copy, stage after stage."""
+        """Everything one step does on the devices of one replica, stage after stage."""
         local_vocab = self._vocab_share(layout)
         head = linear("output head", (self.hidden, local_vocab), layout, part="other", per="logits")
         blocks = (

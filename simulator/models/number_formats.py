@@ -6,17 +6,22 @@ from functools import cache
 from typing import Literal
 
 from simulator.errors import ProfileError, nearest
+from simulator.profile import Evidence, Figure, Source
+
+NO_UNPACKING = Figure(0.0, Source(text="a type that is multiplied as it is stored", date="", evidence="derived"))
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
-    """How numbers are stored: bits per weight with their scales, which weights it covers, what it computes in."""
+class NumberFormat:
+    """How numbers are stored: bits per weight with their scales, which weights it covers, what they are multiplied in.
 
-    bits: float
+    `compute`: types of a device that multiply it, the first that there is; what is not its own unpacks it first.
+    """
+
+    bits: Figure
     covers: Literal["all", "linear", "feed-forward", "experts"]
     compute: tuple[str, ...]
-    source: str
-    unpacking: float = 0.0  # on a CPU: products of one number that take as long as to unpack it
+    unpacking: Figure = NO_UNPACKING  # on a CPU: multiplications that take as long as to unpack a number
     rest: str = ""  # the format of what it does not cover; none: the model's own type
     scaled_late: bool = False  # inputs are scaled in blocks as they come: a kernel of its own quantises them
 
@@ -26,18 +31,33 @@ class Format:
         return self.bits / 8
 
     def unpacked_for(self, peak: str) -> bool:
-        """Whether its weights are unpacked before they are multiplied in a type: fp4 is where no fp4 product exists."""
+        """Whether its weights are unpacked before they are multiplied in a type: fp4 is where no fp4 GEMM exists."""
         return self.bits < 16 and peak in ("fp32", "tf32", "bf16", "fp16")
 
 
-_BITS = "the type's width"
-_MXFP4_MOE = "llama.cpp: experts in mxfp4, all else in q8_0 (ggml-org/llama.cpp pull request 25446)"
-_GGUF = (
-    "file size over parameters of GGUF files of 7B to 120B models, as their publishers and benchmarks list them, "
-    "q2_K, q3_K_M, q3_K_L, iq1, iq2_S and iq3_M as llama.cpp's tools/quantize lists them for Llama-3.1-8B (recalled); "
-    "unpacking set by hand to the rates of 2 to 8 threads of an M2 Max (ik_llama.cpp README, 2024-07), and of "
-    "those that are not in it (q*_K_M, _L and _XL, q2_K, iq1, iq2_S, iq3_XS, iq3_M) a guess: that of a neighbour"
+def _of(bits: float, source: Source) -> Figure:
+    return Figure(float(bits), source)
+
+
+def _source(text: str, date: str = "", evidence: Evidence = "derived") -> Source:
+    return Source(text=text, date=date, evidence=evidence)
+
+
+_WIDTH = _source("the type's width")
+_GGUF_BITS = _source(
+    "file size over parameters of GGUF files of 7B to 120B models, as their publishers and benchmarks list them",
+    "2026-11-21",
 )
+_GGUF_RECALLED = _source("as llama.cpp's tools/quantize lists it for Llama-3.1-8B, recalled", "", "guess")
+_UNPACKING = _source(
+    "set by hand to the rates of 2 to 8 threads of an M2 Max (ik_llama.cpp README)", "2024-07", "fitted"
+)
+_UNPACKING_GUESSED = _source("that of a neighbour: ik_llama.cpp's README (2024-07) does not have it", "", "guess")
+RECALLED_BITS = {"q2_K", "q3_K_M", "q3_K_L", "iq1_M", "iq1_S", "iq2_S", "iq3_M"}
+GUESSED_UNPACKING = {
+    *("q5_K_M", "q4_K_M", "q3_K_M", "q3_K_L", "q8_K_XL", "q6_K_XL", "q5_K_XL", "q4_K_XL", "q3_K_XL", "q2_K_XL"),
+    *("q2_K", "iq1_M", "iq1_S", "iq2_S", "iq3_XS", "iq3_M"),
+}
 _BITS_AND_UNPACKING = {
     **{"q8_0": (8.5, 0.0), "q8_K_XL": (9.0, 0.0), "q6_K": (6.56, 2.1), "q5_0": (5.5, 2.2), "q5_1": (6.0, 2.6)},
     **{"q5_K_S": (5.52, 1.9), "q5_K_M": (5.67, 1.9), "q5_K_XL": (5.9, 1.9), "q4_0": (4.5, 1.0), "q4_1": (5.0, 1.1)},
@@ -47,30 +67,39 @@ _BITS_AND_UNPACKING = {
     **{"iq3_XS": (3.5, 6.0), "iq2_S": (2.74, 3.5), "iq1_M": (2.15, 3.5), "iq1_S": (2.0, 3.5), "q6_K_XL": (6.9, 2.1)},
     **{"iq3_S": (3.5, 6.6), "iq3_XXS": (3.1, 5.4), "iq2_M": (2.8, 4.8), "iq2_XS": (2.4, 3.2), "iq2_XXS": (2.2, 3.5)},
 }
-GGUF: dict[str, Format] = {
-    name: Format(bits, "all", ("fp16", "bf16", "fp32"), _GGUF, unpacking)
+GGUF: dict[str, NumberFormat] = {
+    name: NumberFormat(
+        _of(bits, _GGUF_RECALLED if name in RECALLED_BITS else _GGUF_BITS),
+        "all",
+        ("fp16", "bf16", "fp32"),
+        _of(unpacking, _UNPACKING_GUESSED if name in GUESSED_UNPACKING else _UNPACKING),
+    )
     for name, (bits, unpacking) in _BITS_AND_UNPACKING.items()
 }
-FORMATS: dict[str, Format] = {
-    "fp32": Format(32, "all", ("fp32",), _BITS),
-    "bf16": Format(16, "all", ("bf16", "fp16", "fp32"), _BITS),
-    "fp16": Format(16, "all", ("fp16", "bf16", "fp32"), _BITS),
-    "fp8": Format(8, "linear", ("fp8", "bf16", "fp16", "fp32"), _BITS),
-    "fp8-block": Format(
-        8 + 32 / 128**2, "linear", ("fp8", "bf16", "fp16", "fp32"), "an fp32 scale per 128 x 128", scaled_late=True
-    ),
-    "int8": Format(8, "linear", ("int8", "bf16", "fp16", "fp32"), _BITS),
-    "int4": Format(4 + 20 / 128, "linear", ("bf16", "fp16", "fp32"), "AWQ, GPTQ: fp16 scale + 4-bit zero per 128"),
-    "mxfp4": Format(4 + 8 / 32, "experts", ("fp4", "bf16", "fp16", "fp32"), "OCP MX: an 8-bit scale per 32"),
-    "mxfp4_MoE": Format(4 + 8 / 32, "experts", ("fp4", "bf16", "fp16", "fp32"), _MXFP4_MOE, rest="q8_0"),
-    "nvfp4": Format(4 + 8 / 16, "linear", ("fp4", "bf16", "fp16", "fp32"), "an fp8 scale per 16"),
-    "nvfp4-mlp": Format(
-        4 + 8 / 16, "feed-forward", ("fp4", "bf16", "fp16", "fp32"), "an fp8 scale per 16; ModelOpt: NVFP4_MLP_ONLY_CFG"
-    ),
-    "mlx": Format(4.5, "all", ("fp16", "bf16", "fp32"), "MLX: an fp16 scale and bias per 64"),
-    "gguf_f16": Format(
-        16, "all", ("fp16", "fp32"), "GGUF's F16: x86 has no fp16 products, and llama.cpp widens to fp32"
-    ),
+_WIDE, _FP8, _FP4 = ("bf16", "fp16", "fp32"), ("fp8", "bf16", "fp16", "fp32"), ("fp4", "bf16", "fp16", "fp32")
+_BLOCKS = _of(8 + 32 / 128**2, _source("an fp32 scale per 128 x 128"))
+_INT4 = _of(4 + 20 / 128, _source("AWQ, GPTQ: fp16 scale + 4-bit zero per 128"))
+_MX = _of(4 + 8 / 32, _source("OCP MX: an 8-bit scale per 32"))
+_MX_MOE = _of(
+    4 + 8 / 32, _source("llama.cpp: experts in mxfp4, all else in q8_0 (ggml-org/llama.cpp pull request 25446)")
+)
+_NV = _of(4 + 8 / 16, _source("an fp8 scale per 16"))
+_NV_MLP = _of(4 + 8 / 16, _source("an fp8 scale per 16; ModelOpt: NVFP4_MLP_ONLY_CFG"))
+_F16 = _of(16, _source("GGUF's F16: x86 has no fp16 multiplication, and llama.cpp widens to fp32"))
+FORMATS: dict[str, NumberFormat] = {
+    "fp32": NumberFormat(_of(32, _WIDTH), "all", ("fp32",)),
+    "bf16": NumberFormat(_of(16, _WIDTH), "all", _WIDE),
+    "fp16": NumberFormat(_of(16, _WIDTH), "all", ("fp16", "bf16", "fp32")),
+    "fp8": NumberFormat(_of(8, _WIDTH), "linear", _FP8),
+    "fp8-block": NumberFormat(_BLOCKS, "linear", _FP8, scaled_late=True),
+    "int8": NumberFormat(_of(8, _WIDTH), "linear", ("int8", *_WIDE)),
+    "int4": NumberFormat(_INT4, "linear", _WIDE),
+    "mxfp4": NumberFormat(_MX, "experts", _FP4),
+    "mxfp4_MoE": NumberFormat(_MX_MOE, "experts", _FP4, rest="q8_0"),
+    "nvfp4": NumberFormat(_NV, "linear", _FP4),
+    "nvfp4-mlp": NumberFormat(_NV_MLP, "feed-forward", _FP4),
+    "mlx": NumberFormat(_of(4.5, _source("MLX: an fp16 scale and bias per 64")), "all", ("fp16", "bf16", "fp32")),
+    "gguf_f16": NumberFormat(_F16, "all", ("fp16", "fp32")),
     **GGUF,
 }
 COMMON_NAMES = {  # of formats in checkpoints' names and engines' options, as patterns
@@ -88,8 +117,10 @@ MIXED = {*GGUF, "mlx"}  # their files mix types, so that one may have other bits
 
 
 @cache
-def number_format(name: str) -> Format:
-    """Return a format by name; "q4_K_M@4.9" is that of one file with other bits. ProfileError with the nearest names.
+def number_format(name: str) -> NumberFormat:
+    """Return a format by name; "q4_K_M@4.9" is that of one file with other bits per weight.
+
+    Raises ProfileError for a name that is not known, with the nearest ones, and for bits where a format has its own.
 
     >>> number_format("q8_0").bits, number_format("q4_K_M@4.9").bits
     (8.5, 4.9)
@@ -103,7 +134,7 @@ def number_format(name: str) -> Format:
         raise ProfileError(f"number format {name!r}", f"{base} has the same bits in every file", f"Give {base}")
     if not re.fullmatch(r"\d+(\.\d+)?", bits) or not 1 <= float(bits) <= 32:
         raise ProfileError(f"number format {name!r}", "a weight has 1 to 32 bits", f"Give, say, {base}@4.9")
-    return replace(FORMATS[base], bits=float(bits))
+    return replace(FORMATS[base], bits=_of(float(bits), _source("given with the name of the format", "", "given")))
 
 
 def named_format(name: str) -> str:

@@ -10,10 +10,12 @@ from simulator.models.operations import Counts, Layout, Op, Part
 from simulator.profile import Figure, Source
 
 PACKED = {"qkv projection": 3, "gate and up projection": 2}  # projections in one (vLLM: packed_modules_mapping)
-ADAPTER_TRAFFIC = Figure(1.5, Source(text="of a product's: its result is read, too", date="", evidence="guess"))
+ADAPTER_TRAFFIC = Figure(1.5, Source(text="of a GEMM's: its result is read, too", date="", evidence="guess"))
+SCAN = "scan of prompts"
+SCAN_RATE = Source(text="that of a GEMM; kernels reach less of it", date="2026-11-21", evidence="guess")
 SINGLE = Layout()
 Ops = tuple[Op, ...]
-Positive = Annotated[int, Field(gt=0)]
+PositiveInt = Annotated[int, Field(gt=0)]
 
 
 def linear(
@@ -71,7 +73,7 @@ def to_experts(routed: Ops, width: int, layout: Layout) -> Ops:
 
 def elementwise(name: str, width: int, layout: Layout) -> Op:
     """Return an op that only moves `width` activations per token through memory."""
-    return Op(name=name, rate="stream", activation_bytes=Counts(tokens=width * layout.activation_bytes))
+    return Op(name=name, rate="elementwise", activation_bytes=Counts(tokens=width * layout.activation_bytes))
 
 
 def attention(
@@ -119,7 +121,7 @@ def adapters(ops: Ops) -> Ops:
     return tuple(
         Op(
             name=f"adapters of {op.name}",
-            rate="stream",
+            rate="elementwise",
             activation_bytes=Counts(tokens=op.activation_bytes.tokens * ADAPTER_TRAFFIC),
             repeats=op.repeats,
             launches=3,
@@ -149,16 +151,22 @@ def _is_adapted(op: Op) -> bool:
     return op.rate == "gemm" and bool(op.weight_bytes) and bool(op.flops.tokens) and not op.on_host
 
 
-def sorting(vocab: int, moved_bytes: float) -> Op:
-    """Return the sampler's sort of the vocabulary, all of which every device has."""
-    return Op(name="sampling", rate="stream", activation_bytes=Counts(logits=moved_bytes * vocab))
+# Moved per logit where PyTorch sorts a vocabulary (aten/src/ATen/native/cuda/SortStable.cu, read 2026-11-22): indices
+# are written (8), fp32 keys counted (4) and moved with them in four passes of a radix sort (96) and one by sequence
+# (24), and the sorted put in place (24). What is then done to them is left out: it stays near.
+SORTED_BYTES = 156.0
+
+
+def sorting(vocab: int) -> Op:
+    """Return the sampler's sort of the vocabulary, all of which every device has: `SORTED_BYTES` per logit."""
+    return Op(name="sampling", rate="elementwise", activation_bytes=Counts(logits=SORTED_BYTES * vocab))
 
 
 def recurrence(layout: Layout, *, state_bytes: float, flops_per_update: float, flops_per_prompt_token: float) -> Ops:
     """Return a state that each sequence reads and writes once per step, and the scan of prompts in chunks.
 
     A sequence that takes part in a step is counted where it needs a logit (a prompt's chunks before its last are few
-    and long: their states are left out). The scan runs at the rate of products; kernels reach less of it: a guess.
+    and long: their states are left out). The scan runs at the rate of a GEMM, a guess (`SCAN_RATE`).
     """
     return (
         Op(
@@ -169,7 +177,7 @@ def recurrence(layout: Layout, *, state_bytes: float, flops_per_update: float, f
             cache_bytes=Counts(logits=2 * state_bytes),
         ),
         Op(
-            name="scan of prompts",
+            name=SCAN,
             rate="gemm",
             format=layout.model_dtype,
             flops=Counts(prefill_tokens=flops_per_prompt_token),

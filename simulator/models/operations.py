@@ -22,7 +22,7 @@ COVERED: dict[str, tuple[Part, ...]] = {  # by Format.covers
     "experts": ("experts",),
 }
 Rate = Literal[
-    "gemm", "decode_attention", "prefill_attention", "stream", "all_reduce", "all_to_all", "send", "host_link"
+    "gemm", "decode_attention", "prefill_attention", "elementwise", "all_reduce", "all_to_all", "send", "host_link"
 ]
 
 
@@ -237,7 +237,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How one copy of a model lies on its devices, and in which number formats.
+    """How one replica of a model lies on its devices, and in which number formats.
 
     `ep` is 1 (experts are split like any other layer) or tp x dp (each device holds whole experts), as in vLLM. With
     `dp` attention and dense layers are copied: each rank of tp devices computes an even share of the batch, and tokens
@@ -270,7 +270,7 @@ class Layout:
 
     @property
     def devices(self) -> int:
-        """Devices of one copy."""
+        """Devices of one replica."""
         return self.tp * self.pp * self.dp
 
     @property

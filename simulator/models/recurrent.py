@@ -7,7 +7,7 @@ of a state are few per token but many per sequence: a batch costs their traffic,
 from typing import Literal
 
 from simulator.models.number_formats import number_format
-from simulator.models.op_builders import SINGLE, Ops, Positive, all_reduce, elementwise, linear, recurrence
+from simulator.models.op_builders import SINGLE, Ops, PositiveInt, all_reduce, elementwise, linear, recurrence
 from simulator.models.operations import Layout, Weights
 from simulator.profile import Strict
 
@@ -17,7 +17,7 @@ CHUNK_TOKENS = 64  # of prompts, of which a scan makes products; flash-linear-at
 class _Recurrent(Strict):
     """What recurrent layers share: no cache per token, a convolution's last inputs beside the state."""
 
-    conv: Positive = 4
+    conv: PositiveInt = 4
     state_dtype: Literal["model", "fp32"] = "model"
 
     @property
@@ -44,10 +44,10 @@ class GatedDeltaNet(_Recurrent):
     """
 
     kind: Literal["gated_delta_net"]
-    key_heads: Positive
-    value_heads: Positive
-    key_dim: Positive
-    value_dim: Positive
+    key_heads: PositiveInt
+    value_heads: PositiveInt
+    key_dim: PositiveInt
+    value_dim: PositiveInt
 
     def _local(self, layout: Layout) -> tuple[int, int, int]:
         """Value heads, key columns and value columns on one device."""
@@ -96,10 +96,10 @@ class Mamba2(_Recurrent):
     """
 
     kind: Literal["mamba2"]
-    heads: Positive
-    head_dim: Positive
-    state: Positive
-    groups: Positive = 1
+    heads: PositiveInt
+    head_dim: PositiveInt
+    state: PositiveInt
+    groups: PositiveInt = 1
     conv_bias: bool = True
     gated_norm: bool = True
 
@@ -148,9 +148,9 @@ class Mamba(_Recurrent):
     """
 
     kind: Literal["mamba"]
-    inner: Positive
-    state: Positive
-    step_rank: Positive
+    inner: PositiveInt
+    state: PositiveInt
+    step_rank: PositiveInt
     conv_bias: bool = True
     inner_norms: bool = True
 

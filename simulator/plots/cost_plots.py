@@ -15,7 +15,7 @@ DARK, LIGHT, BOUND = "#4c72b0", "#b3c6e0", "#c44e52"
 
 
 def costs(answers: Sequence[Answer]) -> "Figure":
-    """Draw dollars per million output tokens by deployment, and the load that one copy carries within the SLO."""
+    """Draw dollars per million output tokens by deployment, and the highest rate of one replica within the SLO."""
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
 
     rate, scenario = answers[0].rate_per_s, answers[0].scenario
@@ -29,7 +29,7 @@ def costs(answers: Sequence[Answer]) -> "Figure":
     left.set(xlabel="$ per million output tokens", title="Cost", ylabel="")
     right.barh(range(len(answers)), [each.capacity.rate_per_s for each in answers], 0.5, color=DARK)
     right.axvline(rate, color=BOUND, linestyle="--", linewidth=1.2, label=f"asked: {rate:g} requests/s")
-    right.set(xlabel="requests/s within the SLO", title="What one copy carries")
+    right.set(xlabel="requests/s", title="Max requests/s per replica within the SLO")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.margins(x=0.18)
@@ -54,13 +54,13 @@ def _price_bars(axes: "Axes", answers: Sequence[Answer]) -> None:
 
 
 def _names(answers: Sequence[Answer]) -> tuple[str, list[str]]:
-    """Return what the deployments share, and for each its devices, what else is its own, and its copies."""
+    """Return what the deployments share, and for each its devices, what else is its own, and its replicas."""
     parts = [_parts(each.scenario.deployment) for each in answers]
     varying = {place for place, values in enumerate(zip(*parts, strict=True)) if len(set(values)) > 1}
     own = [[name for place, name in enumerate(each) if name and (place < 2 or place in varying)] for each in parts]
     shared = ", ".join(name for place, name in enumerate(parts[0]) if place >= 2 and place not in varying)
-    copies = [f"\n{each.copies} copies" if each.copies > 1 else "" for each in answers]
-    return shared, [" ".join(names) + count for names, count in zip(own, copies, strict=True)]
+    replicas = [f"\n{each.replicas} replicas" if each.replicas > 1 else "" for each in answers]
+    return shared, [" ".join(names) + count for names, count in zip(own, replicas, strict=True)]
 
 
 def _parts(deployment: Deployment) -> tuple[str, ...]:

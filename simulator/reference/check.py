@@ -30,7 +30,7 @@ from simulator.reference.small_loads import LENGTHS, mini_loads
 from simulator.reference.step_grid import HELD_OUT, Cell, fitting, measure_cells
 from simulator.reference.transformer import Build, Transformer
 from simulator.roofline.step_model import StepModel, StepTable
-from simulator.scheduler.state import Limits
+from simulator.scheduler.state import SchedulerLimits
 from simulator.simulation.engine_loop import simulate
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop
 from simulator.workloads.workload import Workload
@@ -250,7 +250,7 @@ class Checker:
         return {name: table_seconds(table, cell.counts(self._windowed)) for name, table in tiers.items()}
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> SchedulerLimits:
         """What the scheduler may do."""
         return engine_limits(self.executor.transformer, self.plan.max_num_seqs, self.plan.max_num_batched_tokens)
 

@@ -13,7 +13,7 @@ from simulator.reference.cache import BlockPool
 from simulator.reference.clock import Clock
 from simulator.reference.graphs import DecodeGraphs
 from simulator.reference.transformer import Transformer
-from simulator.scheduler.state import CONTINUOUS, Limits, State, Table
+from simulator.scheduler.state import CONTINUOUS, SchedulerLimits, State, Table
 from simulator.simulation.engine_loop import STEP, Run, begin, closing, end, note, opening
 from simulator.simulation.scheduler_limits import refuse_endless
 from simulator.workloads.workload import Requests
@@ -66,10 +66,10 @@ class Executor:
                 self.known[request].append(token)
 
 
-def engine_limits(transformer: Transformer, max_num_seqs: int, max_num_batched_tokens: int) -> Limits:
+def engine_limits(transformer: Transformer, max_num_seqs: int, max_num_batched_tokens: int) -> SchedulerLimits:
     """Return what the engine's scheduler may do: vLLM's rules; windowed layers cache every token, too."""
     build = transformer.build
-    return Limits(
+    return SchedulerLimits(
         policy=CONTINUOUS,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
@@ -82,7 +82,7 @@ def engine_limits(transformer: Transformer, max_num_seqs: int, max_num_batched_t
 
 def serve(
     executor: Executor,
-    limits: Limits,
+    limits: SchedulerLimits,
     requests: Requests,
     prompts: Sequence[Tokens],
     clock: Clock,
@@ -119,7 +119,7 @@ def _row(s: State, start_s: float, seconds: float) -> Table:
     return row
 
 
-def _refuse(executor: Executor, limits: Limits, requests: Requests) -> None:
+def _refuse(executor: Executor, limits: SchedulerLimits, requests: Requests) -> None:
     """Refuse a request that is longer than the model allows, or than the cache."""
     refuse_endless(limits, requests, "the engine")
     allowed = executor.transformer.model.max_context_tokens

@@ -1,5 +1,6 @@
 """One metric of many requests: its mean, spread and quantiles, with confidence intervals from sections of the run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,18 @@ class Statistic:
 
     def __getitem__(self, name: str) -> float:
         return self.values[name]
+
+
+def mean_of(draws: Sequence[Statistic]) -> Statistic:
+    """Return the mean of a metric over independent runs: half-widths add up in squares and shrink with their number."""
+    names = draws[0].values
+
+    def over(name: str) -> float:
+        return float(np.sqrt(np.sum([each.half_widths[name] ** 2 for each in draws]))) / len(draws)
+
+    values = {name: float(np.mean([each.values[name] for each in draws])) for name in names}
+    spread = float(np.mean([each.std for each in draws]))
+    return Statistic(values, {name: over(name) for name in names}, spread, sum(each.count for each in draws))
 
 
 def statistic(values: Floats) -> Statistic:

@@ -38,8 +38,8 @@ Quantiles = tuple[float, ...]
 Floats = npt.NDArray[np.float64]
 Group = tuple[str, str, str]
 Found = TypeVar("Found")
-Basis = Literal["measured", "fitted", "family", "guess"]
-SURER: tuple[Basis, ...] = ("fitted", "family", "guess")
+EvidenceLevel = Literal["measured", "fitted", "family", "guess"]
+SURER: tuple[EvidenceLevel, ...] = ("fitted", "family", "guess")
 
 
 class Residual(NamedTuple):
@@ -49,7 +49,7 @@ class Residual(NamedTuple):
     regime: str
     group: Group
     value: float
-    basis: Basis = "fitted"
+    basis: EvidenceLevel = "fitted"
     id: str = ""  # of the row
 
 
@@ -59,7 +59,7 @@ class Interval(NamedTuple):
     low: float
     high: float
     level: float
-    basis: Basis
+    basis: EvidenceLevel
 
     def around(self, value: float) -> tuple[float, float]:
         """Return the interval of a prediction, in its unit.
@@ -138,7 +138,7 @@ class Bracket(Generic[Found]):
         return tuple(map(self.again, step_factors(self.deployment, self.level)))
 
     @property
-    def basis(self) -> Basis:
+    def basis(self) -> EvidenceLevel:
         """What its intervals rest on."""
         return basis_of(self.deployment)
 
@@ -149,11 +149,11 @@ class Bracket(Generic[Found]):
         return (of.holding(here, map(value, self.others)) if self.others else of).around(here)
 
 
-def basis_of(deployment: Deployment) -> Basis:
+def basis_of(deployment: Deployment) -> EvidenceLevel:
     """Return what the times of a deployment rest on, the weakest of what matters most: its products and its engine."""
     hardware = deployment.hardware
     kernels = deployment.engine.kernels_on(hardware)
-    if any(each.source.evidence == "measured" for _, each in kernels if isinstance(each, Figure)):
+    if any(each.source.evidence == "measured" for _, each in kernels.fitted if isinstance(each, Figure)):
         return "measured"
     if hardware.family in kernels.fitted_on:
         return "fitted"
@@ -162,13 +162,13 @@ def basis_of(deployment: Deployment) -> Basis:
     return "guess" if reached is None or reached.compute_fraction.source.evidence == "guess" else "family"
 
 
-def kinds(metric: str, regime: str, basis: Basis) -> tuple[str, ...]:
+def kinds(metric: str, regime: str, basis: EvidenceLevel) -> tuple[str, ...]:
     """Name the kinds that a row belongs to, the narrowest first; a user's own measurements stand beside the fitted."""
     name = "fitted" if basis == "measured" else basis
     return f"{name} {metric} {regime}", f"{name} {metric}", name, "all"
 
 
-def _known_as(metric: str, regime: str, basis: Basis) -> tuple[str, ...]:
+def _known_as(metric: str, regime: str, basis: EvidenceLevel) -> tuple[str, ...]:
     """Name the kinds that stand for a row's errors, the narrowest first: open loops have those of closed loops."""
     under = "closed_loop" if regime == "open_loop" else regime
     own = (kinds(metric, each, basis)[0] for each in (regime, under))
@@ -219,7 +219,7 @@ def _wider(units: int) -> Floats:
 
 
 def bounds(
-    quantiles: Mapping[str, Quantiles], metric: str, regime: str, level: float = 0.8, basis: Basis = "fitted"
+    quantiles: Mapping[str, Quantiles], metric: str, regime: str, level: float = 0.8, basis: EvidenceLevel = "fitted"
 ) -> tuple[float, float]:
     """Return the factors on a prediction between which a share `level` of measurements lies; 1 is between them.
 

@@ -1,30 +1,61 @@
-"""What an answer rests on: every figure of a deployment's profiles that it uses, with its source; the guesses named."""
+"""Provenance of an answer: every figure that it uses, with its source; its guesses, and its fitted multipliers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from pydantic import BaseModel
 
+from simulator.deployment import pipeline_overlap
 from simulator.deployment.deployment import Deployment
-from simulator.deployment.offload import host_of
+from simulator.deployment.memory import STATE_SHARE
+from simulator.deployment.offload import HOST_SOURCE, host_of
 from simulator.engines.engine import Engine
-from simulator.engines.kernel_rules import NO_TIME, UNITY
+from simulator.engines.fitted_multipliers import EXPERTS, UNITY, FittedMultipliers
+from simulator.engines.overheads import NO_TIME, Overheads
 from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
-from simulator.models.op_builders import ADAPTER_TRAFFIC
+from simulator.models.op_builders import ADAPTER_TRAFFIC, SCAN, SCAN_RATE
 from simulator.models.operations import Op
 from simulator.profile import Evidence, Figure, Profile, Source
+from simulator.roofline.collectives import PCIE_FRACTION
 from simulator.roofline.roofline import Rates
 from simulator.units import GIB, gibibytes, scaled
 
 
-class Basis(NamedTuple):
-    """One figure of one profile, in SI, and where it comes from; an engine's scheduling rules have no value."""
+class Provenance(NamedTuple):
+    """One figure that an answer uses, in SI, and where it comes from.
+
+    `profile`: the device, engine, model or number format that it belongs to. An engine's scheduling rules, and other
+    assumptions, have no value.
+    """
 
     profile: str
     figure: str
     value: float | None
     source: Source
+
+
+class FittedMultiplier(NamedTuple):
+    """One fitted number that an answer uses: what it multiplies, or what its seconds are of, and the fit."""
+
+    engine: str
+    device: str
+    name: str
+    value: float
+    multiplies: str
+    source: Source
+
+
+class _Part(NamedTuple):
+    """The ops of a step that one device computes: the device itself, or the CPU of its host."""
+
+    hardware: Hardware
+    engine: Engine
+    ops: tuple[Op, ...]
+
+    @property
+    def rates(self) -> Rates:
+        return Rates(self.hardware, self.engine.kernels_on(self.hardware))
 
 
 def figures(value: object, path: str = "") -> Iterator[tuple[str, Figure]]:
@@ -48,64 +79,141 @@ def figures(value: object, path: str = "") -> Iterator[tuple[str, Figure]]:
         yield from figures(part, f"{path}.{name}".lstrip("."))
 
 
-def basis(deployment: Deployment) -> list[Basis]:
-    """Return the figures behind the step times and the memory plan of a deployment."""
+def basis(deployment: Deployment) -> list[Provenance]:
+    """Return the figures behind the step times and the memory plan of a deployment, each once."""
     hardware, engine = deployment.hardware, deployment.engine
-    here, there = (
-        [op for op in (*deployment.ops, *deployment.draft.ops) if op.on_host is away] for away in (False, True)
-    )
-    speeds = [*_speeds(hardware, engine, here)]
+    found: list[Provenance] = []
+    for part in _parts(deployment):
+        found += _named(part.hardware.id, [*_rates_of(part), *_constants(part)])
+        found += _named(engine.id, _kernels(part, deployment.layout.pp))
+    if engine.kernels_on(hardware).fitted.prompt_launch_s:
+        found += _named(hardware.id, _of(hardware, "host_slowness"))
+    found += _named(engine.id, _overheads(engine))
+    found += _named(engine.id, [("traffic of adapters", ADAPTER_TRAFFIC)] if engine.adapters else [])
+    found += _named(engine.id, pipeline_overlap.constants(deployment))
+    found += [*_offloading(deployment), *_formats(deployment)]
+    if any(op.name == SCAN for op in deployment.ops):
+        found.append(Provenance(deployment.model.id, "rate of the scan of prompts", None, SCAN_RATE))
+    found.append(Provenance(engine.id, "scheduling rules", None, engine.rules))
+    return list(dict.fromkeys([*found, *memory_basis(deployment)]))
+
+
+def fitted_multipliers(deployment: Deployment) -> list[FittedMultiplier]:
+    """Return the fitted numbers that the step times of a deployment rest on: multipliers, then host times.
+
+    A multiplier that was set by hand is a guess by its source's evidence; a host time that was measured is left out.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> [each.name for each in fitted_multipliers(deploy("llama-3.1-8b", "h100-sxm", "vllm-0.33"))]
+    ['compute', 'cache', 'launch', 'prompt_launch_s', 'request_s']
+    """
+    found, engine = [], deployment.engine
+    for part in _parts(deployment):
+        for path, figure in _kernels(part, deployment.layout.pp):
+            *_, kind, name = path.split(".")
+            if kind == "fitted" and figure.source != EXPERTS.source:
+                what = FittedMultipliers.model_fields[name].description or ""
+                found.append(FittedMultiplier(engine.id, part.hardware.id, name, float(figure), what, figure.source))
+    for path, figure in _overheads(engine):
+        if figure.source.evidence in ("fitted", "family"):
+            name = path.rpartition(".")[2]
+            what = Overheads.model_fields[name].description or ""
+            found.append(FittedMultiplier(engine.id, "host", name, float(figure), what, figure.source))
+    return found
+
+
+def _named(profile: str, used: Iterable[tuple[str, Figure]]) -> list[Provenance]:
+    return [Provenance(profile, path, float(figure), figure.source) for path, figure in used]
+
+
+def _parts(deployment: Deployment) -> list[_Part]:
+    """Return what the device computes of a step and, with layers on the host, what its CPU does."""
+    ops = (*deployment.ops, *deployment.draft.ops)
+    here, there = (tuple(op for op in ops if op.on_host is away) for away in (False, True))
+    parts = [_Part(deployment.hardware, deployment.engine, here)]
     if there:
-        speeds += _speeds(host_of(hardware, deployment.settings.offload), engine, there)
-    kernels = _kernels(deployment)
-    overheads = (each for each in figures(engine.overheads, "overheads") if each[1].source != NO_TIME.source)
-    if engine.kernels_on(hardware).prompt_launch_s:
-        host = _of(hardware, "host_slowness")
-        speeds += [Basis(hardware.id, path, float(figure), figure.source) for path, figure in host]
-    lora = (("traffic of adapters", ADAPTER_TRAFFIC),) if engine.adapters else ()
-    speeds += [Basis(engine.id, path, float(figure), figure.source) for path, figure in (*kernels, *overheads, *lora)]
-    return [*speeds, Basis(engine.id, "scheduling rules", None, engine.rules), *memory_basis(deployment)]
+        host = host_of(deployment.hardware, deployment.settings.offload)
+        parts.append(_Part(host, deployment.engine, there))
+    return parts
 
 
-def _kernels(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
-    """Yield what an engine's kernels reach of the device's rates, where an op of the model rests on it."""
-    ops, kernels = deployment.ops, deployment.engine.kernels_on(deployment.hardware)
-    rates = Rates(deployment.hardware, kernels)
-    dense = all(op.experts is None for op in ops)
-    idle = {
-        **dict.fromkeys(
-            ("kernels.link", "kernels.one_shot_tokens", "kernels.reduced_bits"),
-            all(op.rate != "all_reduce" for op in ops),
-        ),
-        **{f"kernels.{name}": dense for name in ("experts", "block_experts", "expert_tile")},
-        "kernels.least_tile": not any(op.experts and rates.unpacks(op.format) for op in ops),
-        "kernels.split_launch": deployment.layout.pp == 1,
-        **dict.fromkeys(
-            ("kernels.per_head", "kernels.per_head_crowded"),
-            not any(op.heads and kernels.reads_per_head(op.cache_format, op.shared_by) for op in ops),
-        ),
-        "kernels.quantized": not any(
-            rates.peak(op.format)[0] in ("fp8", "fp4") and not number_format(op.format).scaled_late
-            for op in ops
-            if op.rate == "gemm"
-        ),
-        "kernels.past_16_tokens": deployment.hardware.family != "hopper"
-        or not any(op.format == "fp8" and op.experts is None for op in ops),
-        "kernels.unpack_tokens": not any(number_format(op.format).unpacking for op in ops),
-        **dict.fromkeys(
-            ("kernels.packed", "kernels.unpacked"), not any(rates.unpacks(op.format) for op in ops if op.rate == "gemm")
-        ),
-    }
-    for path, figure in figures(kernels, "kernels"):
-        if figure.source != UNITY.source and not idle.get(path, False):
+def _constants(part: _Part) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures that stand in Python, not in a profile, each once."""
+    yield from dict(constant for op in part.ops for constant in part.rates.constants(op)).items()
+
+
+def _overheads(engine: Engine) -> Iterator[tuple[str, Figure]]:
+    return (each for each in figures(engine.overheads, "overheads") if each[1].source != NO_TIME.source)
+
+
+def _offloading(deployment: Deployment) -> Iterator[Provenance]:
+    """Yield the CPU that a host is taken to have, and what its memory's link reaches for evicted prefixes."""
+    hardware, offload = deployment.hardware, deployment.settings.offload
+    if any(op.on_host for op in deployment.ops) and not offload.host:
+        yield Provenance(host_of(hardware, offload).id, "host", None, HOST_SOURCE)
+    if offload.cache_bytes:
+        yield from _named(hardware.id, [*_of(hardware, "pcie_bytes_per_s"), ("fraction of PCIe", PCIE_FRACTION)])
+
+
+def _formats(deployment: Deployment) -> Iterator[Provenance]:
+    """Yield the bits of number formats, where a type's name does not say them, and what unpacking takes on a CPU."""
+    layout = deployment.layout
+    for name in dict.fromkeys((layout.weight_dtype, layout.cache_dtype)):
+        bits = number_format(name).bits
+        if bits.source != number_format("fp16").bits.source:
+            yield Provenance(name, "bits", float(bits), bits.source)
+    for part in _parts(deployment):
+        if part.rates.kernels.rules.unpack_tokens:
+            for name in dict.fromkeys(op.format for op in part.ops if op.rate == "gemm"):
+                unpacking = number_format(name).unpacking
+                if unpacking:
+                    yield Provenance(name, "unpacking", float(unpacking), unpacking.source)
+
+
+def _kernels(part: _Part, stages: int) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of an engine's kernels on a device that an op rests on: rules, then fitted multipliers."""
+    idle = _idle(part, stages)
+    for path, figure in figures(part.rates.kernels, "kernels"):
+        name = path.split(".")[2]
+        if figure.source != UNITY.source and not idle.get(name, False):
             yield path, figure
 
 
-def memory_basis(deployment: Deployment) -> list[Basis]:
+def _idle(part: _Part, stages: int) -> dict[str, bool]:
+    """Tell of the rules and multipliers that only some ops rest on whether none of these does."""
+    rates, kernels, ops = part.rates, part.rates.kernels, part.ops
+    gemms = [op for op in ops if op.rate == "gemm"]
+    routed = [op for op in gemms if op.experts is not None]
+    late = [op for op in routed if rates.peak(op.format)[0] == "fp8" and number_format(op.format).scaled_late]
+    tile = kernels.rules.m64_tile
+    apart = [op for op in ops if op.heads and kernels.reads_per_head(op.cache_format, op.shared_by)]
+    linked = {op.rate for op in ops} & {"all_reduce", "all_to_all"}
+    return {
+        "link": not linked,
+        **dict.fromkeys(("one_shot_tokens", "reduced_bits"), "all_reduce" not in linked),
+        "experts": not routed or (kernels.fitted.block_experts is not None and len(late) == len(routed)),
+        "block_experts": not late,
+        "expert_tile": not routed,
+        "least_tile": not any(rates.unpacks(op.format) for op in routed),
+        "split_launch": stages == 1,
+        **dict.fromkeys(("per_head", "per_head_crowded"), not apart),
+        **dict.fromkeys(("packed", "unpacked"), not any(rates.unpacks(op.format) for op in gemms)),
+        "quantized": not any(
+            rates.peak(op.format)[0] in ("fp8", "fp4") and not number_format(op.format).scaled_late for op in gemms
+        ),
+        "m64_tile": tile is None
+        or part.hardware.family not in tile.families
+        or not any(op.format == "fp8" and op.experts is None for op in gemms),
+        "unpack_tokens": not any(number_format(op.format).unpacking for op in gemms),
+        "half_length": bool(kernels.rules.score_bytes),
+    }
+
+
+def memory_basis(deployment: Deployment) -> list[Provenance]:
     """Return the figures behind the memory plan alone; a setting that the user gives is no figure of a profile."""
     hardware, engine, settings = deployment.hardware, deployment.engine, deployment.settings
     name = "memory_reported_bytes" if hardware.memory_reported_bytes else "memory_marketed_bytes"
-    used = [Basis(hardware.id, path, float(figure), figure.source) for path, figure in _of(hardware, name)]
+    used = _named(hardware.id, _of(hardware, name))
     lora = ("max_lora_rank",) if engine.adapters else ()
     rules = [*figures(engine.memory, "memory"), *_of(engine, "block_size", *lora)]
     for setting in ("max_num_seqs", "max_num_batched_tokens"):
@@ -114,7 +222,9 @@ def memory_basis(deployment: Deployment) -> list[Basis]:
             rules += figures(rule.value, setting)
     if settings.memory_fraction is not None:
         rules = [(path, figure) for path, figure in rules if path != "memory.fraction"]
-    return used + [Basis(engine.id, path, float(figure), figure.source) for path, figure in rules]
+    if settings.max_num_seqs is None and deployment.device_part.state_bytes(deployment.layout):
+        rules.append(("share of the memory for states", STATE_SHARE))
+    return used + _named(engine.id, rules)
 
 
 def _of(profile: Profile, *names: str) -> Iterator[tuple[str, Figure]]:
@@ -122,14 +232,9 @@ def _of(profile: Profile, *names: str) -> Iterator[tuple[str, Figure]]:
         yield from figures(getattr(profile, name), name)
 
 
-def _speeds(hardware: Hardware, engine: Engine, ops: list[Op]) -> Iterator[Basis]:
-    """Yield the figures of a device that some ops rest on, each once."""
-    for path, figure in dict(_rates_of(hardware, engine, ops)).items():
-        yield Basis(hardware.id, path, float(figure), figure.source)
-
-
-def _rates_of(hardware: Hardware, engine: Engine, ops: list[Op]) -> Iterator[tuple[str, Figure]]:
-    rates = Rates(hardware, engine.kernels_on(hardware))
+def _rates_of(part: _Part) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of a device's profile that its ops rest on, with their dotted paths."""
+    hardware, rates, ops = part.hardware, part.rates, part.ops
     kinds = {op.rate for op in ops}
     multiplied = {rates.peak(op.format)[0]: None for op in ops if op.rate == "gemm"}  # in order, once each
     attended = {rates.peak(op.format)[0]: None for op in ops if op.rate.endswith("attention")}
@@ -138,12 +243,12 @@ def _rates_of(hardware: Hardware, engine: Engine, ops: list[Op]) -> Iterator[tup
         yield from figures(hardware.peak_flops_per_s[peak], f"peak_flops_per_s.{peak}")
     for peak in multiplied:
         yield from figures(hardware.achievable.gemm.get(peak), f"achievable.gemm.{peak}")
-    if multiplied and rates.kernels.streams:
+    if multiplied and rates.kernels.rules.reads_at_best_rate:
         best = hardware.achievable.best_memory_fraction
         yield next(each for each in figures(hardware.achievable, "achievable") if each[1] is best)
-    for part in ("decode_attention", "prefill_attention", "stream", "all_reduce"):
-        if part in kinds:
-            name = "stream_memory_fraction" if part == "stream" else part
+    for kind in ("decode_attention", "prefill_attention", "elementwise", "all_reduce"):
+        if kind in kinds:
+            name = "elementwise_memory_fraction" if kind == "elementwise" else kind
             yield from figures(getattr(hardware.achievable, name), f"achievable.{name}")
     if "all_reduce" in kinds:
         yield from figures(hardware.achievable.ring_all_reduce, "achievable.ring_all_reduce")
@@ -153,13 +258,15 @@ def _rates_of(hardware: Hardware, engine: Engine, ops: list[Op]) -> Iterator[tup
         yield from _of(hardware, "pcie_bytes_per_s")
     if kinds & {"send", "all_reduce", "all_to_all"}:
         yield from _of(hardware, "link" if hardware.link else "pcie_bytes_per_s")
+    if any(op.rate in ("send", "all_to_all") and op.link_devices > hardware.node_devices for op in ops):
+        yield from _of(hardware, "network_bytes_per_s")
 
 
-def rests_on(used: Iterable[Basis], evidence: Evidence) -> str:
+def rests_on(used: Iterable[Provenance], evidence: Evidence) -> str:
     """Name the figures of one kind of evidence in a line, parts of the same kernel together; "" for none.
 
     >>> guess = Source(text="", date="", evidence="guess")
-    >>> gemm = [Basis("l4", f"achievable.gemm.bf16.{part}", 0.7, guess) for part in ("launch_s", "exponent")]
+    >>> gemm = [Provenance("l4", f"achievable.gemm.bf16.{part}", 0.7, guess) for part in ("launch_s", "exponent")]
     >>> rests_on(gemm, "guess")
     'l4: gemm.bf16'
     """
@@ -173,6 +280,8 @@ def rests_on(used: Iterable[Basis], evidence: Evidence) -> str:
 def _part(figure: str) -> str:
     """Shorten the path of a figure to the key of the profile under which it is found."""
     names = figure.split(".")
+    if names[0] == "kernels":
+        return f"kernels.{names[2]}"
     if names[0] == "achievable":
         return ".".join(names[1:3] if names[1] == "gemm" else names[1:2])
     return names[-1] if names[0] in ("memory", "overheads") else figure

@@ -1,18 +1,21 @@
 """From a run to numbers: latencies with confidence intervals, throughput, goodput, SLO attainment, what was used."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.reports.batch_means import QUANTILES, Floats, Statistic, statistic, warm_up
+from simulator.reports.batch_means import QUANTILES, Floats, Statistic, mean_of, statistic, warm_up
 from simulator.reports.slo import Slo
 from simulator.simulation.engine_loop import Run
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 ROUNDING_S = 1e-9  # of sums of seconds, below any step
-GROWING = ("ttft", "e2el", "queue")  # with the queue; TPOT and ITL of a full engine settle
 
 
 def latencies_s(
@@ -33,7 +36,7 @@ def gaps_of_steps(run: Run, since_s: float) -> tuple[Floats, Floats]:
 
     A sequence waits from the decode step before, or from its first token, through the steps of prompts between. Where
     several steps run at once (pipelines, fleets), or sequences were put back, a gap is the step's own seconds. Gaps are
-    those of the engine: what a front end delays (Limits.stream_s) is in TTFT and TPOT alone.
+    those of the engine: what a front end delays (SchedulerLimits.stream_s) is in TTFT and TPOT alone.
     """
     steps = run.steps[run.steps.decodes > 0]
     if run.engines > 1 or run.preemptions.any() or not len(steps):
@@ -64,6 +67,10 @@ class Report:
     request_s: Floats | float = 0.0
     network_s: float = 0.0
     steady: bool = True
+    draws: tuple["Report", ...] = ()  # the same load drawn anew: figures are means over this one and them
+    replicas: int = 1  # alike, that share the load: throughputs are of all of them
+    is_limited: bool = False  # a run at the highest rate that keeps the SLO
+    of_asked: float = 1.0  # the rate over the asked one, where a run under limits takes the highest that keeps them
 
     @cached_property
     def _kept(self) -> slice:
@@ -81,7 +88,13 @@ class Report:
 
     @cached_property
     def metrics(self) -> dict[str, Statistic]:
-        """Statistics of TTFT, TPOT, ITL, E2EL and queue time, in the order of vLLM's table."""
+        """Statistics of TTFT, TPOT, ITL, E2EL and queue time, in the order of vLLM's table; means over all draws."""
+        own = self._own_metrics()
+        if not self.draws:
+            return own
+        return {name: mean_of([own[name], *(each.metrics[name] for each in self.draws)]) for name in own}
+
+    def _own_metrics(self) -> dict[str, Statistic]:
         latencies = self.latencies_s
         tpot = latencies["tpot"]
         found = {"ttft": statistic(latencies["ttft"]), "tpot": statistic(tpot[~np.isnan(tpot)])}
@@ -111,6 +124,10 @@ class Report:
     @cached_property
     def within(self) -> dict[str, float]:
         """Share of requests that keep each bound, and all of them ("all"); one-token requests keep any TPOT."""
+        found = [self._own_within(), *(each.within for each in self.draws)]
+        return {name: float(np.mean([each[name] for each in found])) for name in found[0]}
+
+    def _own_within(self) -> dict[str, float]:
         latencies = self.latencies_s
         kept = {name: ~(latencies[name] > bound_s) for name, bound_s in self.slo.bounds_s.items()}
         everyone = np.ones(len(latencies["ttft"]), bool)
@@ -125,7 +142,14 @@ class Report:
 
     @property
     def duration_s(self) -> float:
-        """From the first counted arrival to the end of the last step, or until users have all that it made."""
+        """From the first counted arrival to the end of the last step, or until users have all that it made.
+
+        Of an open loop that goes on, as long as requests arrive: how long the last of them take is not its rate.
+        """
+        arrival_s = self.run.requests.arrival_s[self._kept]
+        span_s = float(arrival_s[-1] - arrival_s[0])
+        if self.steady and span_s and not (self.run.requests.concurrency or self.overloaded):
+            return span_s * len(arrival_s) / (len(arrival_s) - 1)
         end_s = max(self.run.end_s, float(np.nanmax(self.run.finished_s, initial=0.0)))
         return end_s - float(self.run.requests.arrival_s[self.skipped])
 
@@ -144,20 +168,24 @@ class Report:
         """Generated tokens of the counted requests."""
         return int(self.run.requests.output_tokens[self._kept].sum())
 
+    def _mean(self, value: Callable[["Report"], float]) -> float:
+        served = self.replicas / max(1.0, self.of_asked)  # no more is served than is asked
+        return served * float(np.mean([value(each) for each in (self, *self.draws)]))
+
     @property
     def requests_per_s(self) -> float:
         """Completed requests over the duration."""
-        return self.completed / self.duration_s
+        return self._mean(lambda each: each.completed / each.duration_s)
 
     @property
     def output_tokens_per_s(self) -> float:
         """Generated tokens over the duration."""
-        return self.output_tokens / self.duration_s
+        return self._mean(lambda each: each.output_tokens / each.duration_s)
 
     @property
     def total_tokens_per_s(self) -> float:
         """Prompt and generated tokens over the duration."""
-        return (self.input_tokens + self.output_tokens) / self.duration_s
+        return self._mean(lambda each: (each.input_tokens + each.output_tokens) / each.duration_s)
 
     @property
     def utilisation(self) -> float:
@@ -235,49 +263,18 @@ class Report:
         """Whether latencies depend on how long one looks: then they have no mean and no percentiles."""
         return self.overloaded and self.steady
 
-    def as_vllm(self) -> dict[str, Any]:
-        """Return the keys of `vllm bench serve --save-result` (milliseconds) and, beside them, our own."""
-        mean_use, peak_use = self.cache_use
-        told = bool(self.slo.bounds_s) and not self.endless
-        result: dict[str, Any] = {
-            "duration": self.duration_s,
-            "completed": self.completed,
-            "failed": 0,
-            "total_input_tokens": self.input_tokens,
-            "total_output_tokens": self.output_tokens,
-            "request_throughput": self.requests_per_s,
-            "request_goodput": self.requests_per_s * self.within["all"] if told else None,
-            "output_throughput": self.output_tokens_per_s,
-            "total_token_throughput": self.total_tokens_per_s,
-            "max_concurrent_requests": int((self.run.steps.running + self.run.steps.waiting).max(initial=0)),
-        }
-        for name, stat in self.metrics.items():
-            unknown = self.endless and name in GROWING
-            for measure, value in stat.values.items():
-                half_width = stat.half_widths[measure]
-                result[f"{measure}_{name}_ms"] = None if unknown else _number(value * 1e3)
-                result[f"{measure}_{name}_ms_half_width"] = None if unknown else _number(half_width * 1e3)
-            result[f"std_{name}_ms"] = None if unknown else _number(stat.std * 1e3)
-        return result | {
-            "slo_attainment": self.within["all"] if told else None,
-            **{f"slo_attainment_{name}": self.within[name] if told else None for name in self.slo.bounds_s},
-            "warm_up_requests": self.skipped,
-            "overloaded": self.overloaded,
-            "queue_growth_per_s": self.queue_growth_per_s,
-            "mean_num_requests_running": self.mean_running,
-            "mean_kv_cache_usage": mean_use,
-            "peak_kv_cache_usage": peak_use,
-            "kv_cache_waste": self.cache_waste,
-            "prefix_cache_hit_rate": self.prefix_hit_rate,
-            "num_preemptions": int(self.run.preemptions.sum()),
-            "utilisation": self.utilisation,
-            "prompt_share": self.prompt_share,
-        }
+    def to_frame(self) -> "pd.DataFrame":
+        """Return the latencies in seconds: a row each for TTFT, TPOT, ITL, E2EL and queue time, a column a statistic.
 
+        Beside each statistic stands the half-width of its 95 % interval, NaN where the run is too short for one.
+        """
+        import pandas as pd  # noqa: PLC0415  takes half a second
 
-def _number(value: float) -> float | None:
-    """JSON has no NaN."""
-    return None if np.isnan(value) else float(value)
+        rows = {
+            name: {**stat.values, **{f"{key}_half_width": each for key, each in stat.half_widths.items()}}
+            for name, stat in self.metrics.items()
+        }
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("metric")
 
 
 def summarize(

@@ -1,15 +1,19 @@
-"""What devices send: between each other in a node, between nodes, and to and from the memory of their host."""
+"""What devices send: collectives in a node, point to point between nodes, and to and from the memory of their host."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from simulator.engines.kernel_rules import Kernels
+from simulator.engines.kernels import Kernels
 from simulator.errors import NotModelledError, ProfileError
-from simulator.hardware.hardware import Collective, Hardware
+from simulator.hardware.hardware import NODE_DEVICES, Collective, Hardware
 from simulator.models.operations import Array, Counts, Op
+from simulator.profile import Figure, Source
 
-SEND_LATENCY_S = 10e-6  # point to point; aiconfigurator-core 0.12.0 default
+SEND_LATENCY_S = Figure(
+    10e-6, Source(text="aiconfigurator-core 0.12.0's default for point to point", date="2026-11-21", evidence="guess")
+)
 # Bytes of an all-reduce, by devices, from which QuickReduce takes it: _QR_MIN_SIZE of vLLM's quick_all_reduce.py (read
 # 2026-11-22) for INT4 and fp16, which bf16 is cast to; it has none for other groups
 LONG_BYTES = {2: 1 << 20, 4: 2 << 20, 8: 2 << 20}
@@ -17,33 +21,50 @@ WIDE_BITS = 16.0  # of an activation
 # Bytes of an all-reduce, by devices, from which vLLM's own kernel takes two stages (csrc/custom_all_reduce.cuh, read
 # 2026-11-22); over two devices it has one
 STAGED_BYTES = {4: 512 << 10, 8: 256 << 10}
-NETWORK_BYTES_PER_S = 50e9  # guess: a 400 Gb/s InfiniBand card for each device, as in DGX H100, where no profile says
-PCIE_FRACTION = 0.82  # guess: 26 of 31.5 GB/s, as large pinned copies reach on PCIe 4.0 x16; recalled
+NETWORK_BYTES_PER_S = Figure(
+    50e9,
+    Source(
+        text="a 400 Gb/s InfiniBand card for each device, as in DGX H100, where no profile says",
+        date="2026-11-21",
+        evidence="guess",
+    ),
+)
+PCIE_FRACTION = Figure(
+    0.82,
+    Source(
+        text="26 of 31.5 GB/s, as large pinned copies reach on PCIe 4.0 x16; recalled",
+        date="2026-11-21",
+        evidence="guess",
+    ),
+)
 
 
 class Transfer(NamedTuple):
-    """Seconds that the link works, and those before it does."""
+    """Seconds that the link works (an array by step, or one), and the seconds before it does."""
 
     link_s: Array
     latency_s: float
 
 
 class Links:
-    """The links of a device under an engine's collectives (Kernels); `light`: links at their peak.
+    """Links of a device under an engine's collectives (KernelRules); `light`: at their peak, without latency.
 
-    Up to `one_shot_tokens` an all-reduce is one shot: each device sends all that it has to all others. `reduced_bits`:
-    of a number in one of LONG_BYTES or more, at the speed of light too; what it takes to quantise is not counted.
-    `staged`: the same below STAGED_BYTES; from there on two stages, each with a barrier, take the latency twice. On
-    eight H100 that is within 13 % of the measured times from 4 KiB to 4 MiB (facts/efficiency.md), where the latency
-    once is 32 % short at 1 MiB.
-    `one_ring`: a collective keeps to one ring, which has a single link between two devices, however many there are.
+    `one_shot_tokens`: up to so many tokens an all-reduce is one shot: each device sends all that it has to all others.
+    `reduced_bits`: of a number in an all-reduce of LONG_BYTES or more, at the speed of light too; what it takes to
+    quantise is not counted. `staged`: one shot below STAGED_BYTES; from there on two stages, each with a barrier, take
+    the latency twice. On eight H100 that is within 13 % of measured times from 4 KiB to 4 MiB (kernel tables), where
+    the latency once is 32 % short at 1 MiB. `one_ring`: a collective keeps to one ring, which has a single link between
+    two devices, however many there are.
     """
 
     def __init__(self, hardware: Hardware, kernels: Kernels, *, light: bool) -> None:
         self.hardware, self.kernels, self.light = hardware, kernels, light
 
     def transfer(self, op: Op, counts: Counts) -> Transfer:
-        """Return what an op sends in a batch, once."""
+        """Return what an op sends in a step, once.
+
+        Raises ProfileError or NotModelledError where the device's profile has no such link.
+        """
         kinds = {
             "all_reduce": self._all_reduce,
             "all_to_all": self._all_to_all,
@@ -52,28 +73,40 @@ class Links:
         }
         return kinds[op.rate](op, counts)
 
+    def constants(self, op: Op) -> Iterator[tuple[str, Figure]]:
+        """Yield the figures in Python, not in a profile, that the predicted time of an op rests on, each by name."""
+        crosses = op.rate in ("all_to_all", "send") and op.link_devices > self.hardware.node_devices
+        if crosses and self.hardware.network_bytes_per_s is None:
+            yield "network_bytes_per_s", NETWORK_BYTES_PER_S
+        if crosses and (self.hardware.link is None or self.hardware.link.devices < NODE_DEVICES):
+            yield "devices of a node", NODE_DEVICES
+        if crosses or op.rate in ("send", "host_link"):
+            yield "latency of a send", SEND_LATENCY_S
+        if op.rate == "host_link":
+            yield "fraction of PCIe", PCIE_FRACTION
+
     def _all_reduce(self, op: Op, counts: Counts) -> Transfer:
         """T = latency + 2 (n-1)/n bytes / bus bandwidth, by a ring where that is faster; (n-1) bytes in one shot."""
-        devices = op.link_devices
+        devices, rules = op.link_devices, self.kernels.rules
         moved_bytes = counts.dot(op.link_bytes) * 2 * (devices - 1) / devices
         latency_s, bus_bytes_per_s = self._collective(devices)
         link_s = moved_bytes / bus_bytes_per_s
         sums = op.link_bytes.tokens > 0  # logits are gathered, by a collective of the same latency
         real = sums and not self.light
-        staged = real and self.kernels.staged and devices in STAGED_BYTES and self.hardware.link is not None
+        staged = real and rules.staged and devices in STAGED_BYTES and self.hardware.link is not None
         if staged:
             link_s = link_s + latency_s
         ring = None if self.light else self.hardware.achievable.ring_all_reduce.get(devices)
         if ring is not None:
-            more_s = ring.latency_s * self.kernels.link - latency_s
+            more_s = ring.latency_s * self.kernels.fitted.link - latency_s
             link_s = np.minimum(link_s, moved_bytes / self._reached(ring) + more_s)
         once_s = counts.dot(op.link_bytes) * (devices - 1) / bus_bytes_per_s
         if staged:
             link_s = np.where(counts.dot(op.link_bytes) < STAGED_BYTES[devices], once_s, link_s)
-        if self.kernels.one_shot_tokens and real:
-            link_s = np.where(counts.tokens <= self.kernels.one_shot_tokens, once_s, link_s)
-        if self.kernels.reduced_bits and sums and devices in LONG_BYTES:
-            quick_s = moved_bytes / bus_bytes_per_s * (self.kernels.reduced_bits / WIDE_BITS)
+        if rules.one_shot_tokens and real:
+            link_s = np.where(counts.tokens <= rules.one_shot_tokens, once_s, link_s)
+        if rules.reduced_bits and sums and devices in LONG_BYTES:
+            quick_s = moved_bytes / bus_bytes_per_s * (rules.reduced_bits / WIDE_BITS)
             link_s = np.where(counts.dot(op.link_bytes) >= LONG_BYTES[devices], quick_s, link_s)
         return Transfer(link_s, latency_s)
 
@@ -84,7 +117,7 @@ class Links:
         sent = counts.dot(op.link_bytes)
         away = (devices - inside) / (devices - 1)
         link_s = np.maximum(sent * (1 - away) / bytes_per_s, sent * away / self._network_bytes_per_s)
-        return Transfer(link_s, max(latency_s, SEND_LATENCY_S) if away and not self.light else latency_s)
+        return Transfer(link_s, max(latency_s, float(SEND_LATENCY_S)) if away and not self.light else latency_s)
 
     def _send(self, op: Op, counts: Counts) -> Transfer:
         """T = latency + bytes / rate, the mean of all sends: those that leave a node take the network."""
@@ -92,17 +125,19 @@ class Links:
         in_a_node = max(1, most * stages // op.link_devices)
         away = (op.repeats // in_a_node) / op.repeats if op.link_devices > most else 0.0
         each_s = away / self._network_bytes_per_s + (1 - away) / self._link_bytes_per_s()
-        return Transfer(counts.dot(op.link_bytes) * each_s, 0.0 if self.light else SEND_LATENCY_S)
+        return Transfer(counts.dot(op.link_bytes) * each_s, 0.0 if self.light else float(SEND_LATENCY_S))
 
     def _host_link(self, op: Op, counts: Counts) -> Transfer:
+        """T = latency + bytes / PCIe rate: weights from the host's memory."""
         link_s = op.bytes_read(counts) / host_bytes_per_s(self.hardware, light=self.light)
-        return Transfer(link_s, 0.0 if self.light else SEND_LATENCY_S)
+        return Transfer(link_s, 0.0 if self.light else float(SEND_LATENCY_S))
 
     @property
     def _network_bytes_per_s(self) -> float:
         return float(self.hardware.network_bytes_per_s or NETWORK_BYTES_PER_S)
 
     def _collective(self, devices: int) -> tuple[float, float]:
+        """Return the latency and the bus bandwidth of a collective over so many devices."""
         if self.light:
             return 0.0, self._link_bytes_per_s()
         known: dict[int, Collective] = self.hardware.achievable.all_reduce
@@ -110,8 +145,8 @@ class Links:
         size = min((each for each in known if each >= members), default=max(known, default=0))
         if not size:
             raise ProfileError(self.hardware.name, "no achievable all_reduce is known", "Add one")
-        carries = known[min(known) if self.kernels.one_ring else size]
-        return known[size].latency_s * self.kernels.link, self._reached(carries)
+        carries = known[min(known) if self.kernels.rules.one_ring else size]
+        return known[size].latency_s * self.kernels.fitted.link, self._reached(carries)
 
     def _reached(self, collective: Collective) -> float:
         """Return the bus bandwidth, no more than the link's own where it is known."""
@@ -130,8 +165,11 @@ class Links:
 
 
 def host_bytes_per_s(hardware: Hardware, *, light: bool = False) -> float:
-    """Return the rate between a device and the memory of its host; ProfileError without a PCIe link."""
+    """Return the bytes/s between a device and the memory of its host, PCIE_FRACTION of PCIe's own; `light`: all of it.
+
+    Raises ProfileError for a device without a PCIe link.
+    """
     if hardware.pcie_bytes_per_s is None:
         because = "the profile has no link to its host"
         raise ProfileError(f"offloading from {hardware.name}", because, "Leave offloading out, or add pcie_bytes_per_s")
-    return float(hardware.pcie_bytes_per_s) * (1.0 if light else PCIE_FRACTION)
+    return float(hardware.pcie_bytes_per_s) * (1.0 if light else float(PCIE_FRACTION))

@@ -1,4 +1,7 @@
-"""Prefill and decode on pools of their own: what moves between them, and over what. Rules: docs/serving-rules.md, I."""
+"""Disaggregated prefill and decode: bytes of KV cache sent between the pools, and the link that carries them.
+
+Rules: docs/serving-rules.md, I.
+"""
 
 import math
 from dataclasses import dataclass
@@ -7,19 +10,22 @@ import numpy as np
 
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
+from simulator.profile import Figure, Source
 from simulator.scheduler.state import Floats, Ints
 
-# A guess: one 400 Gb/s InfiniBand adapter per replica, and the time to set up a transfer over it.
-LINK_BYTES_PER_S, LINK_LATENCY_S = 50e9, 1e-3
+_LINK = Source(text="one 400 Gb/s InfiniBand adapter per replica, and a transfer's set-up", date="", evidence="guess")
+LINK_BYTES_PER_S, LINK_LATENCY_S = Figure(50e9, _LINK), Figure(1e-3, _LINK)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Link:
-    """What carries prompts' caches away from one prefill replica: one at a time, in the order of finishing.
+class CacheLink:
+    """Network link of one prefill replica, over which it sends KV caches one at a time, in order of completion.
 
-    `bytes_of` are bytes by request; None is nothing to carry.
+    `bytes_per_s` and `latency_s` (seconds per transfer) describe the link. `bytes_of`, shape (requests,), float64, is
+    the size of each request's KV cache in bytes; None sends nothing. Raises InfercastError for a rate that is not
+    positive or a latency that is negative or infinite.
 
-    >>> Link(50e9, latency_s=1e-3, bytes_of=np.array([5e9])).seconds(1)
+    >>> CacheLink(50e9, latency_s=1e-3, bytes_of=np.array([5e9])).seconds(1)
     array([0.101])
     """
 
@@ -30,18 +36,19 @@ class Link:
     def __post_init__(self) -> None:
         if not self.bytes_per_s > 0 or not 0 <= self.latency_s < math.inf:
             given = f"a link of {self.bytes_per_s:g} bytes/s and {self.latency_s:g} s"
-            raise InfercastError(given, "it is no rate above 0 and no time from 0 on", "Give, say, 50 GB/s")
+            raise InfercastError(given, "its rate must be above 0, its latency 0 s or more", "Give, say, 50 GB/s")
 
     def seconds(self, count: int) -> Floats:
-        """Return the time of each request's transfer: latency + bytes / bytes per second."""
+        """Return each request's transfer time in seconds, shape (count,): latency_s + bytes / bytes_per_s."""
         moved = np.zeros(count) if self.bytes_of is None else self.bytes_of
         return np.asarray(self.latency_s + moved / self.bytes_per_s, np.float64)
 
 
 def cache_bytes(deployment: Deployment, prompt_tokens: Ints) -> Floats:
-    """Return the bytes of the prompts' caches on all devices of a copy.
+    """Return the KV-cache bytes of each prompt, shape (requests,), float64, summed over the devices of a replica.
 
-    Llama-3.1-8B keeps 2 x 32 layers x 8 heads x 128 x 2 bytes = 131,072 bytes per token.
+    `prompt_tokens` has shape (requests,). Llama-3.1-8B keeps 2 x 32 layers x 8 heads x 128 x 2 bytes = 131,072 bytes
+    per token (its config.json: keys and values, layers, KV heads, head size, bf16).
 
     >>> from simulator.deployment.deployment import deploy
     >>> cache_bytes(deploy("llama-3.1-8b", "h100-sxm"), np.array([1000]))

@@ -1,4 +1,4 @@
-"""A fleet: replicas of one deployment, or of two pools, behind a router; and the simulation of one under a load."""
+"""Fleets: replicas of one deployment, or of a prefill and a decode pool, behind a router; and their simulation."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -9,42 +9,47 @@ import numpy.typing as npt
 
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.prefix_cache import begin_with
-from simulator.scheduler.state import NOBODY, Floats, Ints, Limits, Table, engine_state, new_engines
+from simulator.scheduler.prefix_cache import warm_cache
+from simulator.scheduler.state import NOBODY, Floats, Ints, SchedulerLimits, Table, engine_state, new_engines
 from simulator.simulation.autoscaler import METRICS, Autoscaler, Failure
 from simulator.simulation.clients import Clients
-from simulator.simulation.disaggregation import Link
+from simulator.simulation.disaggregation import CacheLink
 from simulator.simulation.engine_loop import BURST, OUTCOMES, Progress, request_table, stuck
 from simulator.simulation.fleet_loop import FLEET_STEP, burst
 from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.fleet_state import (
     CALL,
+    ENGINE_STEP,
     EVENT,
     FAILURE,
-    HALL,
+    LOOP,
     OFF,
-    PLACE,
     QUEUE,
     REPLICA,
     RULES,
     STARTING,
     UP,
+    FleetState,
     Rules,
-    World,
     table,
 )
 from simulator.simulation.routers import ROUTERS, Router
 from simulator.simulation.scheduler_limits import refuse_endless
 from simulator.workloads.workload import Requests
 
-EVENTS = 4096  # rows between two looks of Python at what happened
+EVENTS = 4096  # rows of the table of events, copied after each burst
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Replicas of one deployment; with `stages` > 1 each is a pipeline that keeps so many batches in flight."""
+    """Identical replicas: what each scheduler may do, how long its steps take, and how many replicas there are.
 
-    limits: Limits
+    With `stages` > 1 each replica is a pipeline of so many stages that keeps one batch per stage in flight.
+    `acceptance` are the acceptance probabilities of draft tokens, as in `simulate`. Raises InfercastError for counts
+    below 1.
+    """
+
+    limits: SchedulerLimits
     table: StepTable
     replicas: int = 1
     stages: int = 1
@@ -53,11 +58,11 @@ class Pool:
     def __post_init__(self) -> None:
         for name in ("replicas", "stages"):
             if getattr(self, name) < 1:
-                raise InfercastError(f"{name} {getattr(self, name)}", "it is at least 1", "Give, say, 2")
+                raise InfercastError(f"{name} {getattr(self, name)}", "it must be 1 or more", "Give, say, 2")
 
     @property
-    def share(self) -> Limits:
-        """What one of the engines of a pipeline is allowed."""
+    def share(self) -> SchedulerLimits:
+        """Limits of each engine of a pipeline: its share of the replica's KV-cache blocks and sequences."""
         if self.stages == 1:
             return self.limits
         seqs, num_blocks = self.limits.max_num_seqs // self.stages, self.limits.num_blocks // self.stages
@@ -66,25 +71,29 @@ class Pool:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Replicas behind a router, with what changes their number; `prefill` is a pool of its own, joined by `link`."""
+    """Replicas behind a router, with autoscaling and failures; an optional `prefill` pool is joined by `link`.
+
+    Raises InfercastError for a prefill pool without a link (or the reverse) and for a failure of an unknown replica,
+    NotModelledError for autoscaling with two pools and for pools with different numbers of pipeline stages.
+    """
 
     pool: Pool
     router: Router = field(default_factory=Router)
     autoscaler: Autoscaler | None = None
     failures: tuple[Failure, ...] = ()
     prefill: Pool | None = None
-    link: Link | None = None
+    link: CacheLink | None = None
 
     def __post_init__(self) -> None:
         if (self.prefill is None) != (self.link is None):
-            given = "a prefill pool and a link, one without the other"
-            raise InfercastError(given, "they belong to each other", "Give both or neither")
+            given = "a prefill pool without a link, or a link without a prefill pool"
+            raise InfercastError(given, "the link carries the KV cache of the pool", "Give both or neither")
         if self.prefill is not None and self.autoscaler is not None:
-            because = "how the two would scale apart is not modelled"
+            because = "scaling two pools separately is not modelled"
             raise NotModelledError("autoscaling of a prefill and a decode pool", because, "Leave one out")
         if self.prefill is not None and self.prefill.stages != self.pool.stages:
             given = f"pools of {self.prefill.stages} and {self.pool.stages} stages"
-            raise NotModelledError(given, "both pools have the same number", "Use one pp for both")
+            raise NotModelledError(given, "both pools must have the same number", "Use one pp for both")
         for each in self.failures:
             if each.replica >= self.replicas:
                 given = f"a failure of replica {each.replica}"
@@ -92,7 +101,7 @@ class Fleet:
 
     @property
     def replicas(self) -> int:
-        """How many there are at most, prefill replicas first."""
+        """Largest number of replicas; prefill replicas are numbered first."""
         if self.autoscaler is not None:
             return self.autoscaler.max_replicas
         return self.pool.replicas + (self.prefill.replicas if self.prefill else 0)
@@ -101,61 +110,65 @@ class Fleet:
 def simulate_fleet(
     fleet: Fleet, requests: Requests, clients: Clients | None = None, progress: Progress | None = None
 ) -> FleetRun:
-    """Run a workload to its end on a fleet; with one replica and patient clients this is `simulate`, to the bit.
+    """Simulate all requests on a fleet, until each is finished or abandoned.
 
-    Raises WorkloadError for requests that no engine can hold, and where no replica is ever up again for what is left.
+    With one replica and clients without timeouts the result equals `simulate` to the last bit. `progress` is called
+    with (requests done, all requests) after each burst of steps.
+
+    Raises WorkloadError for a request too large for an engine and where the rest can never be served (no replica comes
+    up again), NotModelledError for prefilled requests together with a prefill pool.
     """
     clients = clients or Clients()
     clients.check(requests)
-    if fleet.prefill is not None and requests.given.any():
-        because = "the prefill pool makes the caches"
-        raise NotModelledError("requests that bring their cache", because, "Leave the prefill pool out")
+    if fleet.prefill is not None and requests.prefilled.any():
+        because = "the prefill pool computes their KV cache"
+        raise NotModelledError("prefilled requests", because, "Leave the prefill pool out")
     refuse_endless(fleet.pool.share, requests, "one engine")
     if fleet.prefill is not None:
         prompts = replace(requests, output_tokens=np.ones_like(requests.output_tokens))
         refuse_endless(fleet.prefill.share, prompts, "one engine of the prefill pool")
-    w = _world(fleet, requests, clients)
-    hall, steps, events = w.hall, [], []
+    f = _fleet_state(fleet, requests, clients)
+    loop, steps, events = f.loop, [], []
     tables = ((fleet.prefill or fleet.pool).table, fleet.pool.table)
-    while hall.left > 0:
-        rows = table(FLEET_STEP, max(BURST, 2 * len(w.places)))
-        count = burst(w, tables, rows)
+    while loop.left > 0:
+        rows = table(FLEET_STEP, max(BURST, 2 * len(f.engine_steps)))
+        count = burst(f, tables, rows)
         steps.append(rows if count == len(rows) else rows[:count].copy())
-        events.append(w.events[: hall.events].copy())
-        hall.events = 0
+        events.append(f.events[: loop.events].copy())
+        loop.events = 0
         if progress is not None:
-            progress(len(requests) - int(hall.left), len(requests))
-        if hall.stuck and not fleet.failures and fleet.autoscaler is None:
-            raise stuck(int(hall.left), requests)
-        if hall.stuck:
-            because = "no replica is ever up again for them"
+            progress(len(requests) - int(loop.left), len(requests))
+        if loop.stuck and not fleet.failures and fleet.autoscaler is None:
+            raise stuck(int(loop.left), requests)
+        if loop.stuck:
+            because = "no replica comes up again to serve them"
             remedy = "Repair what fails, or let an autoscaler start others"
-            raise WorkloadError(f"{hall.left} requests of {len(requests)}", because, remedy)
-    done = np.delete(np.concatenate(steps), w.lost[: hall.lost])
-    return _run(fleet, requests, w, (done.view(np.recarray), np.concatenate(events).view(np.recarray)))
+            raise WorkloadError(f"{loop.left} requests of {len(requests)}", because, remedy)
+    done = np.delete(np.concatenate(steps), f.lost[: loop.lost])
+    return _run(fleet, requests, f, (done.view(np.recarray), np.concatenate(events).view(np.recarray)))
 
 
-def _world(fleet: Fleet, requests: Requests, clients: Clients) -> World:
-    """Return what the loop knows before the first arrival."""
+def _fleet_state(fleet: Fleet, requests: Requests, clients: Clients) -> FleetState:
+    """Return the state of the fleet before the first arrival."""
     count, prefill = len(requests), fleet.prefill
     known = np.arange(count) < (requests.concurrency or count)
     if clients.follows is not None:
         known &= clients.follows < 0
     rows = _table(fleet, requests, known)
-    places = fleet.replicas * fleet.pool.stages
-    kinds = [(fleet.pool.share, fleet.pool.acceptance)] * places
+    engine_count = fleet.replicas * fleet.pool.stages
+    kinds = [(fleet.pool.share, fleet.pool.acceptance)] * engine_count
     if prefill is not None:
         first = prefill.replicas * prefill.stages
         kinds[:first] = [(prefill.share, prefill.acceptance)] * first
-    w = World(
+    f = FleetState(
         rules=_rules(fleet, requests, clients),
-        hall=table(HALL, 1)[0],
+        loop=table(LOOP, 1)[0],
         engines=new_engines(kinds, rows, requests.prefixes.ids),
-        places=table(PLACE, places),
-        ends_s=np.full(places, np.inf),
+        engine_steps=table(ENGINE_STEP, engine_count),
+        ends_s=np.full(engine_count, np.inf),
         stages_free_s=np.zeros((fleet.replicas, fleet.pool.stages)),
         replicas=table(REPLICA, fleet.replicas),
-        queues=table(QUEUE, 2 + places),
+        queues=table(QUEUE, 2 + engine_count),
         calls=_calls(fleet, requests, clients),
         order=np.flatnonzero(known),
         heap=np.zeros(count, np.int64),
@@ -165,41 +178,42 @@ def _world(fleet: Fleet, requests: Requests, clients: Clients) -> World:
         lost=np.zeros(len(fleet.failures) * fleet.pool.stages, np.int64),
         events=table(EVENT, EVENTS + 4 * fleet.replicas + 2 * len(fleet.failures)),
     )
-    _open(w, fleet)
-    for place in range(places):
-        if kinds[place][0].prefix_unit_tokens and w.replicas.state[place // fleet.pool.stages] == UP:
-            begin_with(engine_state(w.engines, place), requests.prefixes.ids[requests.prefixes.warm])
-    return w
+    _open(f, fleet)
+    for engine in range(engine_count):
+        if kinds[engine][0].prefix_block_tokens and f.replicas.state[engine // fleet.pool.stages] == UP:
+            warm_cache(engine_state(f.engines, engine), requests.prefixes.ids[requests.prefixes.warm])
+    return f
 
 
 def _table(fleet: Fleet, requests: Requests, known: npt.NDArray[np.bool_]) -> Table:
-    """Return the schedulers' table; arrivals that are not known yet lie at infinity."""
-    rows = request_table(requests, fleet.pool.limits.prefix_unit_tokens)
+    """Return the scheduler's table of requests; arrival times that are not known yet are infinite."""
+    rows = request_table(requests, fleet.pool.limits.prefix_block_tokens)
     rows.arrival_s[~known] = np.inf
     if fleet.prefill:
         rows.output_tokens = 1
     return rows
 
 
-def _open(w: World, fleet: Fleet) -> None:
-    """Set the clocks, and the replicas that are up at 0."""
-    hall = w.hall
-    hall.left, hall.ready_s, hall.check = len(w.calls), np.inf, 1
-    hall.released = min(w.rules.concurrency, len(w.calls))
-    w.queues[0].last = (w.rules.prefill_replicas or w.rules.replicas) - 1
-    w.queues[1].last = w.rules.replicas - 1
+def _open(f: FleetState, fleet: Fleet) -> None:
+    """Set the counters and clocks to their first values, and switch on the replicas that are up at 0 s."""
+    loop = f.loop
+    loop.left, loop.ready_s, loop.check = len(f.calls), np.inf, 1
+    loop.released = min(f.rules.concurrency, len(f.calls))
+    f.queues[0].last = (f.rules.prefill_replicas or f.rules.replicas) - 1
+    f.queues[1].last = f.rules.replicas - 1
     up = fleet.autoscaler.min_replicas if fleet.autoscaler else fleet.replicas
-    w.replicas.state = np.where(np.arange(fleet.replicas) < up, UP, OFF)
+    f.replicas.state = np.where(np.arange(fleet.replicas) < up, UP, OFF)
     for index in range(up):
-        w.events[2 * index] = (0.0, index, STARTING)
-        w.events[2 * index + 1] = (0.0, index, UP)
-    hall.events = 2 * up
+        f.events[2 * index] = (0.0, index, STARTING)
+        f.events[2 * index + 1] = (0.0, index, UP)
+    loop.events = 2 * up
 
 
 def _rules(fleet: Fleet, requests: Requests, clients: Clients) -> Any:
+    """Return the settings of fleet, workload and clients as one numba record."""
     scaler, packed = fleet.autoscaler, table(RULES, 1)
     packed[0] = Rules(
-        places=fleet.pool.stages,
+        engines_per_replica=fleet.pool.stages,
         prefill_replicas=fleet.prefill.replicas if fleet.prefill else 0,
         replicas=fleet.replicas,
         concurrency=requests.concurrency,
@@ -221,8 +235,9 @@ def _rules(fleet: Fleet, requests: Requests, clients: Clients) -> Any:
 
 
 def _calls(fleet: Fleet, requests: Requests, clients: Clients) -> Table:
+    """Return the table of what routers and clients note about each request."""
     calls = table(CALL, len(requests))
-    calls.queue = calls.place = NOBODY
+    calls.queue = calls.engine = NOBODY
     calls.follower, calls.think_s = clients.followers(len(requests)), clients.thinks_s(len(requests))
     calls.output_tokens = requests.output_tokens
     if fleet.link is not None:
@@ -231,19 +246,20 @@ def _calls(fleet: Fleet, requests: Requests, clients: Clients) -> Table:
 
 
 def _failures(failures: tuple[Failure, ...]) -> Table:
+    """Return the failures as a table in order of time."""
     rows = table(FAILURE, len(failures))
     for index, each in enumerate(sorted(failures)):
         rows[index] = (each.at_s, each.replica, each.repair_s)
     return rows
 
 
-def _run(fleet: Fleet, requests: Requests, w: World, found: tuple[Table, Table]) -> FleetRun:
-    """Put the run together: requests that finished, in the order of arrival."""
-    rows, calls = w.engines.requests, w.calls
+def _run(fleet: Fleet, requests: Requests, f: FleetState, found: tuple[Table, Table]) -> FleetRun:
+    """Return the run: the finished requests in order of arrival, and all steps and events."""
+    rows, calls = f.engines.requests, f.calls
     given_up = np.flatnonzero(calls.abandoned)
     kept = np.flatnonzero(calls.abandoned == 0)
     if not len(kept):
-        because = "its first token came for none of them in time"
+        because = "none of them had its first token in time"
         raise WorkloadError(
             f"all {len(requests)} requests abandoned", because, "Give more replicas or a longer timeout"
         )
@@ -254,7 +270,7 @@ def _run(fleet: Fleet, requests: Requests, w: World, found: tuple[Table, Table])
         **{name: rows[name][kept] for name in OUTCOMES},
         steps=found[0],
         row=kept,
-        replica=calls.place[kept] // fleet.pool.stages,
+        replica=calls.engine[kept] // fleet.pool.stages,
         retries=calls.retries[kept],
         timeouts=calls.timeouts[kept],
         abandoned=given_up,
@@ -262,15 +278,15 @@ def _run(fleet: Fleet, requests: Requests, w: World, found: tuple[Table, Table])
         events=found[1],
         replicas=fleet.replicas,
         stages=fleet.pool.stages,
-        closed_s=float(w.hall.clock_s),
+        closed_s=float(f.loop.clock_s),
     )
 
 
 def _finished(requests: Requests, kept: Ints, arrival_s: Floats) -> Requests:
-    """Return some of the requests, at the times at which they were sent."""
+    """Return the requests of the rows `kept` with their arrival times in seconds."""
     prefixes = requests.prefixes
     if len(prefixes):
         prefixes = replace(prefixes, first=prefixes.first[kept], count=prefixes.count[kept])
     prompts, outputs = requests.prompt_tokens[kept], requests.output_tokens[kept]
-    more = (requests.concurrency, requests.priority[kept], requests.given[kept], prefixes)
+    more = (requests.concurrency, requests.priority[kept], requests.prefilled[kept], prefixes)
     return Requests(arrival_s, prompts, outputs, *more)

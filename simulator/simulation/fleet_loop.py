@@ -1,4 +1,4 @@
-"""The event loop of a fleet: several engines with their own clocks behind a router. Rules: docs/serving-rules.md."""
+"""Event loop of a fleet: several engines, each with its own clock, behind a router. Rules: docs/serving-rules.md."""
 
 import math
 
@@ -15,9 +15,9 @@ from simulator.simulation.autoscaler import control, ready_or_starting, start_lo
 from simulator.simulation.clients import conclude, send, sweep, time_out
 from simulator.simulation.engine_loop import STEP, note, step_seconds
 from simulator.simulation.fleet_state import (
-    World,
+    FleetState,
     append,
-    first_place,
+    first_engine,
     inbox,
     pool_of,
     pop,
@@ -32,185 +32,188 @@ FLEET_STEP = np.dtype([*STEP.descr, ("work_s", np.float64), ("replica", np.int32
 
 
 @compiled
-def _next_moment(w: World) -> float:
-    """Return the time of what happens next, infinity where nothing more will."""
-    hall = w.hall
-    t: float = min(hall.ready_s, hall.wake_s)
-    for place in range(len(w.ends_s)):
-        t = min(t, w.ends_s[place])
-    if hall.opened < len(w.order):
-        t = min(t, w.engines.requests[w.order[hall.opened]].arrival_s)
-    if hall.heaped > 0:
-        t = min(t, w.heap_s[0])
-    if hall.timers > 0:
-        t = min(t, w.calls[w.timers[hall.timer]].sent_s + w.rules.timeout_s)
-    if hall.failure < len(w.failures):
-        t = min(t, w.failures[hall.failure].at_s)
-    if w.rules.metric > 0 and not (t == math.inf and hall.settled == 1):
-        t = min(t, hall.check * w.rules.interval_s)
+def _next_moment(f: FleetState) -> float:
+    """Return the time in seconds of the next event, infinity if there will be none."""
+    loop = f.loop
+    t: float = min(loop.ready_s, loop.wake_s)
+    for engine in range(len(f.ends_s)):
+        t = min(t, f.ends_s[engine])
+    if loop.opened < len(f.order):
+        t = min(t, f.engines.requests[f.order[loop.opened]].arrival_s)
+    if loop.heaped > 0:
+        t = min(t, f.heap_s[0])
+    if loop.timers > 0:
+        t = min(t, f.calls[f.timers[loop.timer]].sent_s + f.rules.timeout_s)
+    if loop.failure < len(f.failures):
+        t = min(t, f.failures[loop.failure].at_s)
+    if f.rules.metric > 0 and not (t == math.inf and loop.settled == 1):
+        t = min(t, loop.check * f.rules.interval_s)
     return t
 
 
 @inlined
-def _end_steps(w: World, now_s: float) -> None:
-    """Complete the steps that end now, with what follows from them."""
-    for place in range(len(w.ends_s)):
-        if w.ends_s[place] > now_s:
+def _end_steps(f: FleetState, now_s: float) -> None:
+    """Complete all steps that end at `now_s`, and everything that the finished requests cause."""
+    for engine in range(len(f.ends_s)):
+        if f.ends_s[engine] > now_s:
             continue
-        replica = place // w.rules.places
-        s = view(w.engines, place)
+        replica = engine // f.rules.engines_per_replica
+        s = view(f.engines, engine)
         shown_s = show(s, now_s)
         complete(s, shown_s)
-        w.ends_s[place] = math.inf
-        w.places[place].busy = 0
-        w.hall.busy -= 1
+        f.ends_s[engine] = math.inf
+        f.engine_steps[engine].busy = 0
+        f.loop.busy -= 1
         request = s.book[0].first_done
         while request != NOBODY:
             following = s.requests[request].next
-            _finish(w, request, place, now_s, shown_s)
+            _finish(f, request, engine, now_s, shown_s)
             request = following
-        if w.places[place].overdue > 0:
-            sweep(w, place, now_s)
-        if w.rules.metric > 0:
-            retire(w, replica)
+        if f.engine_steps[engine].overdue > 0:
+            sweep(f, engine, now_s)
+        if f.rules.metric > 0:
+            retire(f, replica)
 
 
 @compiled
-def _finish(w: World, request: int, place: int, now_s: float, shown_s: float) -> None:
-    """Let what a request's end means happen; the end of a prefill sends its cache over the link of its replica."""
-    call, row = w.calls[request], w.engines.requests[request]
+def _finish(f: FleetState, request: int, engine: int, now_s: float, shown_s: float) -> None:
+    """Handle the end of a request; after a prefill, its KV cache is sent over the link of its replica."""
+    call, row = f.calls[request], f.engines.requests[request]
     call.overdue = 0
-    if call.pool == 1 or w.rules.prefill_replicas == 0 or call.output_tokens == 1:
-        conclude(w, request, shown_s)
+    if call.pool == 1 or f.rules.prefill_replicas == 0 or call.output_tokens == 1:
+        conclude(f, request, shown_s)
         return
-    link = w.replicas[place // w.rules.places]
+    link = f.replicas[engine // f.rules.engines_per_replica]
     link.link_free_s = max(now_s, link.link_free_s) + call.transfer_s
     call.pool = 1
     row.finished_s = math.nan
-    row.output_tokens, row.given, row.emitted = call.output_tokens, 1, 1
-    push(w, link.link_free_s, request)
+    row.output_tokens, row.prefilled, row.emitted = call.output_tokens, 1, 1
+    push(f, link.link_free_s, request)
 
 
 @inlined
-def _arrive(w: World, now_s: float) -> None:
-    """Let requests in that arrive now, and send what waits at the routers to replicas."""
-    hall, requests = w.hall, w.engines.requests
+def _arrive(f: FleetState, now_s: float) -> None:
+    """Let requests arrive that are due at `now_s`, then send requests from the routers to replicas."""
+    loop, requests = f.loop, f.engines.requests
     while True:
         coming_s, request = math.inf, NOBODY
-        if hall.opened < len(w.order):
-            request = w.order[hall.opened]
+        if loop.opened < len(f.order):
+            request = f.order[loop.opened]
             coming_s = requests[request].arrival_s
-        if hall.heaped > 0 and (w.heap_s[0], w.heap[0]) < (coming_s, request):
-            if w.heap_s[0] > now_s:
+        if loop.heaped > 0 and (f.heap_s[0], f.heap[0]) < (coming_s, request):
+            if f.heap_s[0] > now_s:
                 break
-            coming_s = w.heap_s[0]
-            send(w, pop(w), coming_s)
+            coming_s = f.heap_s[0]
+            send(f, pop(f), coming_s)
         elif coming_s <= now_s:
-            hall.opened += 1
-            send(w, request, coming_s)
+            loop.opened += 1
+            send(f, request, coming_s)
         else:
             break
     for pool in range(2):
-        while w.queues[pool].waiting > 0 and _route(w, pool, now_s):
+        while f.queues[pool].waiting > 0 and _route(f, pool, now_s):
             pass
 
 
 @compiled
-def _route(w: World, pool: int, now_s: float) -> bool:
-    """Send the head of a router's queue to a replica; False where there is none for it."""
-    door = w.queues[pool]
-    request = door.head
-    replica = choose(w, pool, request)
+def _route(f: FleetState, pool: int, now_s: float) -> bool:
+    """Send the head of a router's queue to a replica's least loaded engine; return False if no replica takes it."""
+    queue = f.queues[pool]
+    request = queue.head
+    replica = choose(f, pool, request)
     if replica == NOBODY:
-        if w.rules.metric > 0 and w.rules.min_replicas == 0 and ready_or_starting(w) == 0:
-            start_lowest(w)
+        if f.rules.metric > 0 and f.rules.min_replicas == 0 and ready_or_starting(f) == 0:
+            start_lowest(f)
         return False
-    door.last = replica
-    take_out(w, request)
-    place, first = first_place(w, replica), first_place(w, replica)
-    for each in range(first + 1, first + w.rules.places):
-        if _load(w, each) < _load(w, place):
-            place = each
-    append(w, inbox(place), request)
-    call = w.calls[request]
-    call.place, call.routed_s = place, now_s
+    queue.last = replica
+    take_out(f, request)
+    engine, first = first_engine(f, replica), first_engine(f, replica)
+    for each in range(first + 1, first + f.rules.engines_per_replica):
+        if _load(f, each) < _load(f, engine):
+            engine = each
+    append(f, inbox(engine), request)
+    call = f.calls[request]
+    call.engine, call.routed_s = engine, now_s
     call.sendings += 1
     return True
 
 
 @compiled
-def _load(w: World, place: int) -> int:
-    """Count the requests at a place."""
-    count: int = w.engines.books[place].waiting + w.engines.books[place].running + w.queues[inbox(place)].waiting
+def _load(f: FleetState, engine: int) -> int:
+    """Count the requests that wait or run at an engine."""
+    count: int = f.engines.books[engine].waiting + f.engines.books[engine].running + f.queues[inbox(engine)].waiting
     return count
 
 
 @inlined
-def _see(w: World, s: State, place: int, until_s: float) -> None:
-    """Let an engine know what was routed to it until a time."""
-    line = w.queues[inbox(place)]
-    while line.waiting > 0 and w.calls[line.head].routed_s <= until_s:
-        request = line.head
-        take_out(w, request)
+def _see(f: FleetState, s: State, engine: int, until_s: float) -> None:
+    """Move requests that were routed to an engine until `until_s` into its scheduler's queue."""
+    queue = f.queues[inbox(engine)]
+    while queue.waiting > 0 and f.calls[queue.head].routed_s <= until_s:
+        request = queue.head
+        take_out(f, request)
         enqueue(s, request)
 
 
 @inlined
-def _begin_steps(w: World, tables: Tables, now_s: float, steps: npt.NDArray[np.void], rows: int) -> int:
-    """Begin a step wherever there is something to do and none is under way; return the rows filled so far."""
-    hall = w.hall
-    hall.wake_s = math.inf
-    last_call = 1 if hall.opened == len(w.order) and hall.heaped == 0 else 0
-    for place in range(len(w.ends_s)):
-        row = w.places[place]
-        if row.busy == 1 or _load(w, place) == 0:
+def _begin_steps(f: FleetState, tables: Tables, now_s: float, steps: npt.NDArray[np.void], rows: int) -> int:
+    """Begin a step on every idle engine that has work; return how many rows of `steps` are filled."""
+    loop = f.loop
+    loop.wake_s = math.inf
+    last_call = 1 if loop.opened == len(f.order) and loop.heaped == 0 else 0
+    for engine in range(len(f.ends_s)):
+        row = f.engine_steps[engine]
+        if row.busy == 1 or _load(f, engine) == 0:
             continue
-        replica = place // w.rules.places
-        s, table = view(w.engines, place), tables[pool_of(w, replica)]
-        _see(w, s, place, row.start_s if s.limits.async_scheduling else now_s)
+        replica = engine // f.rules.engines_per_replica
+        s, table = view(f.engines, engine), tables[pool_of(f, replica)]
+        _see(f, s, engine, row.start_s if s.limits.async_scheduling else now_s)
         if s.book[0].running + s.book[0].waiting == 0:
-            _see(w, s, place, now_s)
+            _see(f, s, engine, now_s)
         s.book[0].last_call = last_call
         if schedule(s, now_s) == 0:
-            hall.wake_s = min(hall.wake_s, wake_s(s, now_s))
+            loop.wake_s = min(loop.wake_s, wake_s(s, now_s))
             continue
         work_s, prompt_s = step_seconds(s, table)
-        end_s = _pass_stages(w, replica, now_s, work_s)
-        note(s, steps, rows, now_s, work_s if w.rules.places == 1 else end_s - now_s, prompt_s)
+        end_s = _pass_stages(f, replica, now_s, work_s)
+        note(s, steps, rows, now_s, work_s if f.rules.engines_per_replica == 1 else end_s - now_s, prompt_s)
         steps[rows].work_s, steps[rows].replica = work_s, replica
-        w.ends_s[place] = end_s
-        row.busy, row.start_s, row.step = 1, now_s, hall.steps + rows
-        hall.busy += 1
+        f.ends_s[engine] = end_s
+        row.busy, row.start_s, row.step = 1, now_s, loop.steps + rows
+        loop.busy += 1
         rows += 1
     return rows
 
 
 @inlined
-def _pass_stages(w: World, replica: int, now_s: float, work_s: float) -> float:
-    """Return when a step leaves the last stage; a stage serves one batch at a time."""
-    free_s, t = w.stages_free_s[replica], now_s
-    for stage in range(w.rules.places):
-        t = max(t, free_s[stage]) + work_s / w.rules.places
+def _pass_stages(f: FleetState, replica: int, now_s: float, work_s: float) -> float:
+    """Return when a step leaves the last pipeline stage; each stage serves one batch at a time."""
+    free_s, t = f.stages_free_s[replica], now_s
+    for stage in range(f.rules.engines_per_replica):
+        t = max(t, free_s[stage]) + work_s / f.rules.engines_per_replica
         free_s[stage] = t
     return t
 
 
 @compiled
-def burst(w: World, tables: Tables, steps: npt.NDArray[np.void]) -> int:
-    """Run until the table of steps or that of events may be full, or nothing is left; return the rows filled."""
-    hall, rows = w.hall, 0
-    most_events = 4 * w.rules.replicas + 2 * len(w.failures)
-    while hall.left > 0 and rows + len(w.ends_s) <= len(steps) and hall.events + most_events <= len(w.events):
-        now_s = _next_moment(w)
+def burst(f: FleetState, tables: Tables, steps: npt.NDArray[np.void]) -> int:
+    """Simulate until `steps` (FLEET_STEP rows) or the table of events is nearly full, or all is done.
+
+    `tables` are the step times of the first pool and of the decode pool. Return the number of rows filled.
+    """
+    loop, rows = f.loop, 0
+    most_events = 4 * f.rules.replicas + 2 * len(f.failures)
+    while loop.left > 0 and rows + len(f.ends_s) <= len(steps) and loop.events + most_events <= len(f.events):
+        now_s = _next_moment(f)
         if now_s == math.inf:
-            hall.stuck = 1
+            loop.stuck = 1
             break
-        hall.clock_s, hall.settled = now_s, 0
-        _end_steps(w, now_s)
-        if w.rules.timeout_s < math.inf:
-            time_out(w, now_s)
-        control(w, now_s)
-        _arrive(w, now_s)
-        rows = _begin_steps(w, tables, now_s, steps, rows)
-    hall.steps += rows
+        loop.clock_s, loop.settled = now_s, 0
+        _end_steps(f, now_s)
+        if f.rules.timeout_s < math.inf:
+            time_out(f, now_s)
+        control(f, now_s)
+        _arrive(f, now_s)
+        rows = _begin_steps(f, tables, now_s, steps, rows)
+    loop.steps += rows
     return rows

@@ -1,4 +1,4 @@
-"""What happened to a fleet: the requests that finished, where and how often, every step, and what was paid for."""
+"""The result of simulating a fleet: finished and abandoned requests, steps, and changes of the replicas' state."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,14 @@ from simulator.simulation.fleet_state import OFF, STARTING
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRun(Run):
-    """What happened to a fleet: as for one engine, requests in the order of arrival, with where and how often.
+    """Result of simulating a fleet: a `Run` with requests in order of arrival, and columns that tell replicas apart.
 
-    Rows are the requests that finished; `row` says which of the asked ones each is, `abandoned` which were given up,
-    and `abandoned_s` when these were first sent (infinity: never, after an abandoned turn). `replica` served (or
-    decoded) it last, `retries` are restarts after failures, `timeouts` cancellations. Steps have their replica, and
-    `work_s`, the time that they take all stages together. `events` are changes of state.
+    Per finished request, shape (finished,), int64: `row` of the request in the workload, `replica` that served (or
+    decoded) it last, `retries` after failures, `timeouts` (cancellations by its client). Per abandoned request, shape
+    (abandoned,): `abandoned` is its row (int64) and `abandoned_s` when it was first sent (float64; infinity for a turn
+    after an abandoned one). `steps` have the columns `replica` and `work_s`, the seconds that all pipeline stages
+    together take. `events` are changes of a replica's state; `replicas` and `stages` are counts, `closed_s` is the time
+    of the last event.
     """
 
     row: Ints
@@ -30,21 +32,21 @@ class FleetRun(Run):
 
     @property
     def busy_s(self) -> float:
-        """Seconds of steps, those of all replicas together."""
+        """Seconds of all steps, summed over replicas."""
         return float(self.steps.work_s.sum())
 
     @property
     def engines(self) -> int:
-        """How many steps may run at once: one in every stage of every replica."""
+        """Largest number of steps that may run at once: replicas x pipeline stages."""
         return self.replicas * self.stages
 
     @property
     def end_s(self) -> float:
-        """The end of the last step."""
+        """End of the last step, in seconds."""
         return float((self.steps.start_s + self.steps.seconds).max(initial=0.0))
 
     def intervals(self, state_from: int, *states_to: int) -> list[tuple[int, float, float]]:
-        """Return (replica, start_s, end_s) of the times from an event of one state to the next of others."""
+        """Return (replica, start_s, end_s) of every time from a state `state_from` to the next of `states_to`."""
         found, since = [], dict[int, float]()
         for event in self.events:
             replica = int(event.replica)
@@ -56,10 +58,10 @@ class FleetRun(Run):
 
     @property
     def paid_intervals(self) -> list[tuple[int, float, float]]:
-        """(replica, start_s, end_s) of what is paid for: from each start to the moment of being off, or to the end."""
+        """(replica, start_s, end_s) of all paid time: from each start until the replica is off, or the run ends."""
         return self.intervals(STARTING, OFF)
 
     @property
     def paid_s(self) -> float:
-        """Replica-seconds paid for."""
+        """Paid replica-seconds."""
         return sum(end_s - start_s for _, start_s, end_s in self.paid_intervals)

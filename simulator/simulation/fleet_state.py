@@ -1,7 +1,8 @@
-"""What the loop of a fleet knows: engines, replicas, routers, calls of users and a heap of what is to come, as arrays.
+"""State of the fleet's event loop: engines, replicas, queues, clients' requests and coming arrivals, as arrays.
 
-A *place* is one engine. A replica is as many places as it has pipeline stages; one pool of replicas prefills and one
-decodes where these are told apart. Rules: docs/serving-rules.md, "Several engines".
+An engine is one scheduler with its own clock; a replica has one engine per pipeline stage. Pool 0 serves requests whole
+or, in a disaggregated fleet, prefills them; pool 1 decodes. `f` is the state, `request` a row of `f.calls` and of the
+schedulers' table of requests. Rules: docs/serving-rules.md, "Several engines".
 """
 
 from typing import Any, NamedTuple
@@ -15,56 +16,56 @@ from simulator.scheduler.state import NOBODY, Engines, Floats, Ints, Table, rese
 OFF, STARTING, UP, DRAINING, FAILED = range(5)
 STATES = ("off", "starting", "up", "draining", "failed")
 
-HALL = np.dtype(
+LOOP = np.dtype(
     [
-        ("clock_s", np.float64),
-        ("ready_s", np.float64),  # the next start or repair is over
-        ("wake_s", np.float64),  # an idle engine that waits for more wants to be asked again
+        ("clock_s", np.float64),  # time of the present event
+        ("ready_s", np.float64),  # when the next start or repair is finished
+        ("wake_s", np.float64),  # when an idle engine that waits for a fuller batch has to be asked again
         ("left", np.int64),  # requests that are neither finished nor abandoned
-        ("opened", np.int64),  # of the requests whose arrival was known, so many have arrived
+        ("opened", np.int64),  # arrived requests among those whose arrival was known from the start
         ("released", np.int64),  # closed loop: requests 0 .. released-1 have been sent
-        ("heaped", np.int64),
-        ("timer", np.int64),  # the ring of timers: its first, and how many
-        ("timers", np.int64),
-        ("failure", np.int64),  # the next one
-        ("check", np.int64),  # number of the autoscaler's next look
-        ("below_since", np.int64),  # number of the first check at which fewer were wanted, 0 for none
-        ("most_wanted", np.int64),  # since then
-        ("busy", np.int64),  # places with a step under way
-        ("settled", np.int64),  # the last check started nothing
-        ("events", np.int64),
-        ("lost", np.int64),  # steps that failures took
-        ("stuck", np.int64),  # nothing more will happen, and requests are left
-        ("steps", np.int64),  # steps begun in bursts before this one
+        ("heaped", np.int64),  # requests in the heap of coming arrivals
+        ("timer", np.int64),  # first entry of the ring of timeouts
+        ("timers", np.int64),  # entries of this ring
+        ("failure", np.int64),  # next row of the table of failures
+        ("check", np.int64),  # number of the autoscaler's next check
+        ("below_since", np.int64),  # number of the first check in a row that wanted fewer replicas, 0 for none
+        ("most_wanted", np.int64),  # most replicas wanted since that check
+        ("busy", np.int64),  # engines with a step under way
+        ("settled", np.int64),  # 1: the last check started nothing
+        ("events", np.int64),  # rows filled in the table of events
+        ("lost", np.int64),  # steps lost to failures
+        ("stuck", np.int64),  # 1: no event lies ahead, yet requests are left
+        ("steps", np.int64),  # steps begun in earlier bursts
     ]
 )
-PLACE = np.dtype(
+ENGINE_STEP = np.dtype(
     [
-        ("busy", np.int64),
+        ("busy", np.int64),  # 1: a step is under way
         ("step", np.int64),  # number of the step under way
-        ("start_s", np.float64),  # of the step under way, or of the last one
+        ("start_s", np.float64),  # its start, or that of the last step
         ("overdue", np.int64),  # running requests whose client has given up
     ]
 )
 REPLICA = np.dtype([("state", np.int64), ("ready_s", np.float64), ("link_free_s", np.float64)])
-QUEUE = np.dtype([(name, np.int64) for name in ("head", "tail", "waiting", "last")])  # last: the router's last choice
+QUEUE = np.dtype([(name, np.int64) for name in ("head", "tail", "waiting", "last")])  # last: replica chosen last
 CALL = np.dtype(
     [
-        ("sent_s", np.float64),  # its latest sending
-        ("routed_s", np.float64),  # to the place where it is
-        ("think_s", np.float64),  # of its user, before its follower is sent
-        ("transfer_s", np.float64),  # from prefill to decode, alone on the link
-        ("follower", np.int64),  # the next turn of its session
-        ("output_tokens", np.int64),  # all of them, while the prefill pool is asked for one
-        ("next", np.int64),  # behind it in `queue`
-        ("queue", np.int64),  # where it waits, NOBODY once an engine knows it
-        ("place", np.int64),  # that it was routed to
-        ("pool", np.int64),  # that it goes to next, or is in
-        ("sendings", np.int64),  # by routers
-        ("retries", np.int64),  # after failures
-        ("timeouts", np.int64),
-        ("overdue", np.int64),
-        ("abandoned", np.int64),
+        ("sent_s", np.float64),  # when it was sent last
+        ("routed_s", np.float64),  # when it was routed to its engine
+        ("think_s", np.float64),  # time of its user between its end and the next turn
+        ("transfer_s", np.float64),  # time of its KV cache alone on the link from prefill to decode
+        ("follower", np.int64),  # next turn of its session
+        ("output_tokens", np.int64),  # all of them, also while the prefill pool computes the first
+        ("next", np.int64),  # request behind it in `queue`
+        ("queue", np.int64),  # where it waits, NOBODY once an engine's scheduler has it
+        ("engine", np.int64),  # to which it was routed
+        ("pool", np.int64),  # where it is, or goes next: 0 or 1
+        ("sendings", np.int64),  # times that it was routed
+        ("retries", np.int64),  # restarts after failures
+        ("timeouts", np.int64),  # cancellations by its client
+        ("overdue", np.int64),  # 1: to be cancelled at the end of the step under way
+        ("abandoned", np.int64),  # 1: its client has given up for good
     ]
 )
 FAILURE = np.dtype([("at_s", np.float64), ("replica", np.int64), ("repair_s", np.float64)])
@@ -72,10 +73,10 @@ EVENT = np.dtype([("time_s", np.float64), ("replica", np.int64), ("state", np.in
 
 
 class Rules(NamedTuple):
-    """What was asked for, as numbers; each belongs to the value of the same name."""
+    """Settings of fleet, router, autoscaler and clients as plain numbers, under the names of their classes."""
 
-    places: int  # per replica
-    prefill_replicas: int  # 0: all do everything
+    engines_per_replica: int  # one per pipeline stage
+    prefill_replicas: int  # 0: every replica prefills and decodes
     replicas: int
     concurrency: int
     router: int
@@ -87,7 +88,7 @@ class Rules(NamedTuple):
     interval_s: float
     down_delay_s: float
     cold_start_s: float
-    answered_s: float  # from the end of a request until its user, who then sends the next one, has the answer
+    answered_s: float  # end of a request until its client has the answer and sends the next one
     timeout_s: float
     max_retries: int
     retry_delay_s: float
@@ -96,143 +97,143 @@ class Rules(NamedTuple):
 RULES = np.dtype([(name, np.dtype(kind)) for name, kind in Rules.__annotations__.items()])
 
 
-class World(NamedTuple):
-    """Everything; index 1 of `queues` is the pool that decodes for another.
+class FleetState(NamedTuple):
+    """Everything that the fleet's event loop knows and changes.
 
-    Each function is handed all of this anew, number by number: what is one pointer here is compiled sooner.
+    Numba hands over a tuple field by field on every call, so a record (one pointer) compiles faster than many fields.
     """
 
     rules: Any  # a record of `Rules`
-    hall: Any  # a record
-    engines: Engines  # by place
-    places: Table
-    ends_s: Floats  # of the step under way at each place, infinite for none
-    stages_free_s: Floats  # by replica and stage
-    replicas: Table
-    queues: Table  # of the router of each pool; then what is routed to each place and not yet seen there
-    calls: Table
-    order: Ints  # requests whose arrival is known, in their order
-    heap: Ints  # requests to come, a binary heap by (heap_s, request)
-    heap_s: Floats
-    timers: Ints  # a ring of requests in the order of sending
-    failures: Table
-    lost: Ints
-    events: Table
+    loop: Any  # a record of LOOP
+    engines: Engines  # schedulers, by engine
+    engine_steps: Table  # by engine
+    ends_s: Floats  # (engines,): end of the step under way, infinite for none
+    stages_free_s: Floats  # (replicas, stages): when each pipeline stage is free
+    replicas: Table  # by replica
+    queues: Table  # of the routers of both pools, then of each engine: routed to it, not yet seen by its scheduler
+    calls: Table  # by request
+    order: Ints  # requests whose arrival is known, in order of arrival
+    heap: Ints  # coming requests, a binary heap by (heap_s, request)
+    heap_s: Floats  # their arrival times
+    timers: Ints  # a ring of requests in order of sending
+    failures: Table  # in order of time
+    lost: Ints  # numbers of the lost steps
+    events: Table  # changes of a replica's state
 
 
 def table(kind: npt.DTypeLike, rows: int) -> Table:
-    """Return rows of zeros whose fields are attributes, in plain Python too."""
+    """Return zeros of shape (rows,) and record type `kind`, whose fields are attributes in plain Python too."""
     return np.zeros(rows, kind).view(np.recarray)
 
 
 @inlined
-def inbox(place: int) -> int:
-    """Return the queue of what is routed to a place and not yet seen there."""
-    return 2 + place
+def inbox(engine: int) -> int:
+    """Return the row in `f.queues` of an engine's requests that are routed to it and not yet seen by its scheduler."""
+    return 2 + engine
 
 
 @inlined
-def first_place(w: World, replica: int) -> int:
-    """Return the first place of a replica."""
-    place: int = replica * w.rules.places
-    return place
+def first_engine(f: FleetState, replica: int) -> int:
+    """Return the first engine of a replica."""
+    engine: int = replica * f.rules.engines_per_replica
+    return engine
 
 
 @inlined
-def pool_of(w: World, replica: int) -> int:
-    """Return the pool of a replica: 1 for those that decode for others."""
-    return 1 if w.rules.prefill_replicas > 0 and replica >= w.rules.prefill_replicas else 0
+def pool_of(f: FleetState, replica: int) -> int:
+    """Return the pool of a replica: 1 if it decodes what others have prefilled, else 0."""
+    return 1 if f.rules.prefill_replicas > 0 and replica >= f.rules.prefill_replicas else 0
 
 
 @compiled
-def append(w: World, queue: int, request: int) -> None:
+def append(f: FleetState, queue: int, request: int) -> None:
     """Put a request at the end of a queue."""
-    line, call = w.queues[queue], w.calls[request]
+    row, call = f.queues[queue], f.calls[request]
     call.queue, call.next = queue, NOBODY
-    if line.waiting == 0:
-        line.head = request
+    if row.waiting == 0:
+        row.head = request
     else:
-        w.calls[line.tail].next = request
-    line.tail = request
-    line.waiting += 1
+        f.calls[row.tail].next = request
+    row.tail = request
+    row.waiting += 1
 
 
 @compiled
-def take_out(w: World, request: int) -> None:
-    """Take a request out of its queue; nearly always it is the head."""
-    line, call, before = w.queues[w.calls[request].queue], w.calls[request], NOBODY
-    each = line.head
+def take_out(f: FleetState, request: int) -> None:
+    """Remove a request from its queue, of which it is nearly always the head."""
+    queue, call, before = f.queues[f.calls[request].queue], f.calls[request], NOBODY
+    each = queue.head
     while each != request:
-        before, each = each, w.calls[each].next
+        before, each = each, f.calls[each].next
     if before == NOBODY:
-        line.head = call.next
+        queue.head = call.next
     else:
-        w.calls[before].next = call.next
-    if line.tail == request:
-        line.tail = before
-    line.waiting -= 1
+        f.calls[before].next = call.next
+    if queue.tail == request:
+        queue.tail = before
+    queue.waiting -= 1
     call.queue = NOBODY
 
 
 @compiled
-def log(w: World, replica: int, state: int) -> None:
-    """Put a replica into a state, and write it down."""
-    hall = w.hall
-    w.replicas[replica].state = state
-    event = w.events[hall.events]
-    event.time_s, event.replica, event.state = hall.clock_s, replica, state
-    hall.events += 1
+def log(f: FleetState, replica: int, state: int) -> None:
+    """Set the state of a replica and record the change as an event."""
+    loop = f.loop
+    f.replicas[replica].state = state
+    event = f.events[loop.events]
+    event.time_s, event.replica, event.state = loop.clock_s, replica, state
+    loop.events += 1
 
 
 @inlined
-def outstanding(w: World, replica: int) -> int:
+def outstanding(f: FleetState, replica: int) -> int:
     """Count the requests that wait or run at a replica."""
-    count, first = 0, first_place(w, replica)
-    for place in range(first, first + w.rules.places):
-        book = w.engines.books[place]
-        count += book.waiting + book.running + w.queues[inbox(place)].waiting
+    count, first = 0, first_engine(f, replica)
+    for engine in range(first, first + f.rules.engines_per_replica):
+        book = f.engines.books[engine]
+        count += book.waiting + book.running + f.queues[inbox(engine)].waiting
     return count
 
 
 @compiled
-def retire(w: World, replica: int) -> None:
-    """Switch a draining replica off if it is empty; it forgets its cache."""
-    if w.replicas[replica].state != DRAINING or outstanding(w, replica) > 0:
+def retire(f: FleetState, replica: int) -> None:
+    """Switch a draining replica off once it is empty; its prefix cache is lost."""
+    if f.replicas[replica].state != DRAINING or outstanding(f, replica) > 0:
         return
-    for place in range(first_place(w, replica), first_place(w, replica) + w.rules.places):
-        reset(view(w.engines, place))
-    log(w, replica, OFF)
+    for engine in range(first_engine(f, replica), first_engine(f, replica) + f.rules.engines_per_replica):
+        reset(view(f.engines, engine))
+    log(f, replica, OFF)
 
 
 @compiled
-def push(w: World, at_s: float, request: int) -> None:
-    """Let a request come at a time."""
-    hall = w.hall
-    child = hall.heaped
-    hall.heaped += 1
+def push(f: FleetState, at_s: float, request: int) -> None:
+    """Add a request to the heap of coming arrivals, at `at_s` seconds."""
+    loop = f.loop
+    child = loop.heaped
+    loop.heaped += 1
     while child > 0:
         parent = (child - 1) // 2
-        if (w.heap_s[parent], w.heap[parent]) <= (at_s, request):
+        if (f.heap_s[parent], f.heap[parent]) <= (at_s, request):
             break
-        w.heap_s[child], w.heap[child] = w.heap_s[parent], w.heap[parent]
+        f.heap_s[child], f.heap[child] = f.heap_s[parent], f.heap[parent]
         child = parent
-    w.heap_s[child], w.heap[child] = at_s, request
+    f.heap_s[child], f.heap[child] = at_s, request
 
 
 @compiled
-def pop(w: World) -> int:
-    """Take out the request that comes next."""
-    hall = w.hall
-    first: int = w.heap[0]
-    hall.heaped -= 1
-    at_s, request, parent = w.heap_s[hall.heaped], w.heap[hall.heaped], 0
-    while 2 * parent + 1 < hall.heaped:
+def pop(f: FleetState) -> int:
+    """Remove and return the request that arrives next."""
+    loop = f.loop
+    first: int = f.heap[0]
+    loop.heaped -= 1
+    at_s, request, parent = f.heap_s[loop.heaped], f.heap[loop.heaped], 0
+    while 2 * parent + 1 < loop.heaped:
         child = 2 * parent + 1
-        if child + 1 < hall.heaped and (w.heap_s[child + 1], w.heap[child + 1]) < (w.heap_s[child], w.heap[child]):
+        if child + 1 < loop.heaped and (f.heap_s[child + 1], f.heap[child + 1]) < (f.heap_s[child], f.heap[child]):
             child += 1
-        if (at_s, request) <= (w.heap_s[child], w.heap[child]):
+        if (at_s, request) <= (f.heap_s[child], f.heap[child]):
             break
-        w.heap_s[parent], w.heap[parent] = w.heap_s[child], w.heap[child]
+        f.heap_s[parent], f.heap[parent] = f.heap_s[child], f.heap[child]
         parent = child
-    w.heap_s[parent], w.heap[parent] = at_s, request
+    f.heap_s[parent], f.heap[parent] = at_s, request
     return first

@@ -1,13 +1,13 @@
-"""Routers of a fleet: which replica gets the next request. Rules: docs/serving-rules.md, T."""
+"""Routers of a fleet: which replica receives the next request. Rules: docs/serving-rules.md, T."""
 
 from dataclasses import dataclass
 
 from simulator.errors import InfercastError, nearest
 from simulator.scheduler.draft_acceptance import uniform
 from simulator.scheduler.jit import compiled
-from simulator.scheduler.prefix_cache import leading_run
+from simulator.scheduler.prefix_cache import cached_prefix_blocks
 from simulator.scheduler.state import NOBODY, blocks, view
-from simulator.simulation.fleet_state import UP, World, first_place, inbox, outstanding
+from simulator.simulation.fleet_state import UP, FleetState, first_engine, inbox, outstanding
 
 ROUND_ROBIN, LEAST_OUTSTANDING, LEAST_CACHE, POWER_OF_TWO, PREFIX_AFFINITY = range(5)
 ROUTERS = {
@@ -22,11 +22,14 @@ NOTHING_LESS = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """How requests are shared out among replicas that are up.
+    """Routing policy among the replicas that are up.
 
-    `affinity_slack`: prefix-affinity looks at replicas with at most so many more outstanding requests than the least.
-    `max_ongoing_requests`: a replica with so many outstanding gets no more, and requests wait at the router, first in
-    first out (Ray Serve's name; 0: no limit). With 1, and one request at a time, a fleet is the M/G/c queue.
+    `affinity_slack`: prefix-affinity only considers replicas with at most so many more outstanding requests than the
+    least loaded one. `max_ongoing_requests`: a replica with so many outstanding requests gets no more, and further ones
+    wait at the router in FIFO order (Ray Serve's name; 0: no limit). With 1, and engines of one sequence, a fleet is an
+    M/G/c queue.
+
+    Raises InfercastError for an unknown name and for negative numbers.
 
     >>> Router("round").name
     Traceback (most recent call last):
@@ -43,114 +46,114 @@ class Router:
             raise InfercastError(f"router {self.name!r}", "it is not known", nearest(self.name, ROUTERS))
         for name in ("affinity_slack", "max_ongoing_requests"):
             if getattr(self, name) < 0:
-                raise InfercastError(f"{name} {getattr(self, name)}", "it is 0 or more", "Give, say, 8")
+                raise InfercastError(f"{name} {getattr(self, name)}", "it must be 0 or more", "Give, say, 8")
 
 
 @compiled
-def open_to(w: World, replica: int) -> bool:
-    """Return whether a replica takes requests."""
-    most = w.rules.max_ongoing_requests
-    takes: bool = w.replicas[replica].state == UP and (most == 0 or outstanding(w, replica) < most)
+def open_to(f: FleetState, replica: int) -> bool:
+    """Return whether a replica is up and below `max_ongoing_requests`."""
+    most = f.rules.max_ongoing_requests
+    takes: bool = f.replicas[replica].state == UP and (most == 0 or outstanding(f, replica) < most)
     return takes
 
 
 @compiled
-def _cache_load(w: World, replica: int) -> int:
-    """Count the cache blocks that a replica holds, and those that the prompts of its waiting requests will."""
-    first, count = first_place(w, replica), 0
-    for place in range(first, first + w.rules.places):
-        book, limits = w.engines.books[place], w.engines.limits[place]
+def _cache_load(f: FleetState, replica: int) -> int:
+    """Count the KV-cache blocks that a replica holds and that the prompts of its waiting requests will need."""
+    first, count = first_engine(f, replica), 0
+    for engine in range(first, first + f.rules.engines_per_replica):
+        book, limits = f.engines.books[engine], f.engines.limits[engine]
         count += limits.num_blocks - book.free_blocks + book.waiting_blocks
-        request = w.queues[inbox(place)].head
-        for _ in range(w.queues[inbox(place)].waiting):
-            count += blocks(limits, w.engines.requests[request].prompt_tokens)
-            request = w.calls[request].next
+        request = f.queues[inbox(engine)].head
+        for _ in range(f.queues[inbox(engine)].waiting):
+            count += blocks(limits, f.engines.requests[request].prompt_tokens)
+            request = f.calls[request].next
     return count
 
 
 @compiled
-def _longest_hit(w: World, replica: int, request: int) -> int:
-    """Return how many leading units of a request's prompt a replica has in its cache."""
-    first, longest = first_place(w, replica), 0
-    for place in range(first, first + w.rules.places):
-        s = view(w.engines, place)
-        if s.limits.prefix_unit_tokens > 0:
-            longest = max(longest, leading_run(s, request, s.requests[request].prompt_tokens))
+def _longest_hit(f: FleetState, replica: int, request: int) -> int:
+    """Return how many leading prefix blocks of a request's prompt a replica has cached, on its best engine."""
+    first, longest = first_engine(f, replica), 0
+    for engine in range(first, first + f.rules.engines_per_replica):
+        s = view(f.engines, engine)
+        if s.limits.prefix_block_tokens > 0:
+            longest = max(longest, cached_prefix_blocks(s, request, s.requests[request].prompt_tokens))
     return longest
 
 
 @compiled
-def _round_robin(w: World, first: int, last: int, previous: int) -> int:
-    """Return the next replica after the last chosen."""
+def _round_robin(f: FleetState, first: int, last: int, previous: int) -> int:
+    """Return the next replica after the last chosen one that takes requests."""
     count = last - first
     for step in range(1, count + 1):
         replica = first + (previous - first + step) % count
-        if open_to(w, replica):
+        if open_to(f, replica):
             return replica
     return NOBODY
 
 
 @compiled
-def _nth_open(w: World, first: int, place: int) -> int:
-    """Return the replica at a place among those that take requests."""
+def _nth_open(f: FleetState, first: int, number: int) -> int:
+    """Return the replica with this number (from 0) among those that take requests."""
     replica = first
     while True:
-        if open_to(w, replica):
-            if place == 0:
+        if open_to(f, replica):
+            if number == 0:
                 return replica
-            place -= 1
+            number -= 1
         replica += 1
 
 
 @compiled
-def _power_of_two(w: World, first: int, last: int, request: int) -> int:
-    """Return the less loaded of two replicas drawn by the request's index and how often it has been routed."""
-    count, sendings = 0, w.calls[request].sendings
+def _power_of_two(f: FleetState, first: int, last: int, request: int) -> int:
+    """Return the less loaded of two replicas that are drawn by the request's index and number of routings."""
+    count, sendings = 0, f.calls[request].sendings
     for replica in range(first, last):
-        count += 1 if open_to(w, replica) else 0
+        count += 1 if open_to(f, replica) else 0
     if count == 0:
         return NOBODY
     one = int(count * uniform(request, sendings, 0))
     if count == 1:
-        return _nth_open(w, first, one)
+        return _nth_open(f, first, one)
     other = int((count - 1) * uniform(request, sendings, 1))
     other += 1 if other >= one else 0
-    low, high = _nth_open(w, first, min(one, other)), _nth_open(w, first, max(one, other))
-    return low if outstanding(w, low) <= outstanding(w, high) else high
+    low, high = _nth_open(f, first, min(one, other)), _nth_open(f, first, max(one, other))
+    return low if outstanding(f, low) <= outstanding(f, high) else high
 
 
 @compiled
-def _least(w: World, first: int, last: int, request: int) -> int:
-    """Return the replica with the least load, whichever load the router looks at; ties by outstanding, number."""
-    router, floor = w.rules.router, NOTHING_LESS
+def _least(f: FleetState, first: int, last: int, request: int) -> int:
+    """Return the replica with the least load by the router's measure; ties: fewer outstanding, then lower number."""
+    router, floor = f.rules.router, NOTHING_LESS
     for replica in range(first, last):
-        if open_to(w, replica):
-            floor = min(floor, outstanding(w, replica))
+        if open_to(f, replica):
+            floor = min(floor, outstanding(f, replica))
     best, best_key, best_count = NOBODY, NOTHING_LESS, NOTHING_LESS
     for replica in range(first, last):
-        if not open_to(w, replica):
+        if not open_to(f, replica):
             continue
-        count = outstanding(w, replica)
+        count = outstanding(f, replica)
         key = count
         if router == LEAST_CACHE:
-            key = _cache_load(w, replica)
+            key = _cache_load(f, replica)
         elif router == PREFIX_AFFINITY:
-            if count > floor + w.rules.affinity_slack:
+            if count > floor + f.rules.affinity_slack:
                 continue
-            key = -_longest_hit(w, replica, request)
+            key = -_longest_hit(f, replica, request)
         if key < best_key or (key == best_key and count < best_count):
             best, best_key, best_count = replica, key, count
     return best
 
 
 @compiled
-def choose(w: World, pool: int, request: int) -> int:
-    """Return the replica of a pool that a request goes to, NOBODY where none takes it."""
-    prefill = w.rules.prefill_replicas
+def choose(f: FleetState, pool: int, request: int) -> int:
+    """Return the replica of a pool (0 or 1) that a request is sent to, NOBODY (-1) if none takes it."""
+    prefill = f.rules.prefill_replicas
     first = prefill if pool == 1 else 0
-    last = prefill if pool == 0 and prefill > 0 else w.rules.replicas
-    if w.rules.router == ROUND_ROBIN:
-        return _round_robin(w, first, last, w.queues[pool].last)
-    if w.rules.router == POWER_OF_TWO:
-        return _power_of_two(w, first, last, request)
-    return _least(w, first, last, request)
+    last = prefill if pool == 0 and prefill > 0 else f.rules.replicas
+    if f.rules.router == ROUND_ROBIN:
+        return _round_robin(f, first, last, f.queues[pool].last)
+    if f.rules.router == POWER_OF_TWO:
+        return _power_of_two(f, first, last, request)
+    return _least(f, first, last, request)

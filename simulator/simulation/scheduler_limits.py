@@ -16,23 +16,23 @@ from simulator.scheduler.state import (
     STATIC,
     UNCACHED,
     Ints,
-    Limits,
+    SchedulerLimits,
     most_blocks,
 )
 from simulator.workloads.workload import Requests
 
 
-def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
-    """Return what the scheduler may do with a workload; the units of a prefix cache are the workload's.
+def limits(deployment: Deployment, requests: Requests | None = None) -> SchedulerLimits:
+    """Return what the scheduler may do with a workload; the prefix blocks are the workload's.
 
     Raises DoesNotFitError where not even one short sequence fits, WorkloadError for a request that does not fit alone,
     NotModelledError for an engine that schedules in a way that no policy here follows.
     """
     engine, plan = deployment.engine, memory_plan(deployment)
-    policy, unit_tokens = POLICIES[engine.policy], _unit_tokens(plan, requests)
+    policy, prefix_block_tokens = POLICIES[engine.policy], _prefix_block_tokens(plan, requests)
     _refuse_rules(deployment)
     refuse_misfit(plan)
-    found = Limits(
+    found = SchedulerLimits(
         policy=policy,
         max_num_seqs=plan.max_num_seqs,
         max_num_batched_tokens=deployment.max_num_batched_tokens,
@@ -52,21 +52,21 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
         by_priority=engine.by_priority,
         batch_size=int(engine.batch_size),
         batch_wait_s=float(engine.batch_wait_s),
-        prefix_unit_tokens=unit_tokens,
-        host_units=plan.host_units(unit_tokens) if unit_tokens else 0,
+        prefix_block_tokens=prefix_block_tokens,
+        host_prefix_blocks=plan.host_prefix_blocks(prefix_block_tokens) if prefix_block_tokens else 0,
         draft_tokens=deployment.draft_tokens,
         expected_acceptance=deployment.expected_acceptance,
         graph_tokens=deployment.graph_tokens,
-        stream_s=float(engine.overheads.stream_s),
-        turnaround_s=float(engine.overheads.answer_s(requests.prompt_tokens.mean() if requests else 0.0)),
+        stream_s=deployment.stream_s,
+        turnaround_s=float(deployment.request_s(requests.prompt_tokens.mean() if requests else 0.0)),
     )
     if requests is not None:
         refuse_endless(found, requests, str(deployment))
     return found
 
 
-def stages(deployment: Deployment, allowed: Limits) -> int:
-    """Return how many batches a copy works on at once: one per stage, but no more than there are reserved contexts."""
+def stages(deployment: Deployment, allowed: SchedulerLimits) -> int:
+    """Return how many batches a replica works on at once: one per stage, at most one per reserved context."""
     pp = deployment.layout.pp
     return min(pp, allowed.num_blocks) if deployment.engine.is_reserved else pp
 
@@ -83,8 +83,8 @@ def _refuse_rules(deployment: Deployment) -> None:
         raise NotModelledError(f"{deployment.draft_tokens} draft tokens", because, "Give fewer")
 
 
-def _unit_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
-    """Return the tokens of a unit of the prefix cache, 0 without one."""
+def _prefix_block_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
+    """Return the tokens of a prefix block, 0 without one."""
     engine = plan.deployment.engine
     if requests is None or not len(requests.prefixes) or not engine.prefix_caching:
         return 0
@@ -94,12 +94,12 @@ def _unit_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
         given = f"{plan.deployment.model.id} with prefix caching"
         lost = "recurrent states at the end" if plan.state_bytes else "windowed blocks"
         raise NotModelledError(given, f"its {lost} of a prefix are not modelled", "Switch prefix_caching off")
-    unit_tokens = requests.prefixes.unit_tokens or plan.block_size
-    if unit_tokens % plan.block_size:
-        given = f"prefixes in units of {unit_tokens} tokens"
+    prefix_block_tokens = requests.prefixes.prefix_block_tokens or plan.block_size
+    if prefix_block_tokens % plan.block_size:
+        given = f"prefix blocks of {prefix_block_tokens} tokens"
         because = f"{engine.id} has blocks of {plan.block_size}, which do not divide them"
         raise NotModelledError(given, because, "Switch prefix_caching off, or choose another block size")
-    return unit_tokens
+    return prefix_block_tokens
 
 
 def refuse_too_long(plan: MemoryPlan, requests: Requests) -> None:
@@ -109,7 +109,7 @@ def refuse_too_long(plan: MemoryPlan, requests: Requests) -> None:
     _refuse(totals, totals > plan.context_tokens, because, "Leave such requests out, or choose another model")
 
 
-def refuse_endless(allowed: Limits, requests: Requests, where: str) -> None:
+def refuse_endless(allowed: SchedulerLimits, requests: Requests, where: str) -> None:
     """Refuse a workload with a request that would wait for ever, alone in an engine of these limits.
 
     It needs more blocks than there are or, where prompts are not chunked, its prompt more tokens than a step computes.

@@ -1,4 +1,4 @@
-"""Conversations: turns that carry everything said before, one after the other, with time to think between them."""
+"""Chat sessions: each turn's prompt contains the whole conversation so far, with thinking time between turns."""
 
 from dataclasses import replace
 
@@ -10,18 +10,20 @@ from simulator.workloads.arrivals import ClosedLoop
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests, Workload
 
-UNIT_TOKENS = 64
-WIDEST = 2**32  # units of one session; ids of sessions do not meet
+PREFIX_BLOCK_TOKENS = 64
+MAX_BLOCKS = 2**32  # prefix blocks of one session, so that ids of two sessions never meet
 
 
 def sessions(
     workload: Workload, turns: int, think_s: float, clients: Clients | None = None, shared_tokens: int = 0
 ) -> tuple[Requests, Clients]:
-    """Return a workload's requests as sessions of so many turns each, and the clients that send them.
+    """Return a workload's requests as sessions of `turns` turns each, and the clients that send them.
 
-    Sessions begin as the workload's requests arrive, `turns` times more rarely, so that the requests per second stay.
-    A turn's prompt is the prompt and output of the turn before and a new prompt of the workload's lengths. All
-    sessions begin with the same `shared_tokens` (a system prompt, within their first prompt).
+    Sessions start at the workload's arrival process slowed down `turns` times, so that requests per second stay the
+    same. A turn's prompt is the previous prompt and output, followed by a new prompt of the workload's lengths. All
+    sessions begin with the same `shared_tokens` (a system prompt, within the first prompt). `think_s` is in seconds.
+
+    Raises WorkloadError for less than one turn, negative thinking time, or a closed loop.
 
     >>> from simulator.workloads.lengths import Fixed, Independent
     >>> from simulator.workloads.arrivals import OpenLoop
@@ -31,7 +33,7 @@ def sessions(
     """
     if turns < 1 or not think_s >= 0:
         given = f"sessions of {turns} turns with {think_s:g} s to think"
-        raise WorkloadError(given, "a session has a turn, and time does not run back", "Give, say, 5 turns and 30 s")
+        raise WorkloadError(given, "turns must be 1 or more, thinking time 0 s or more", "Give, say, 5 turns and 30 s")
     if isinstance(workload.arrivals, ClosedLoop):
         because = "a closed loop and sessions both say when a request is sent"
         raise WorkloadError("sessions in a closed loop", because, "Give a rate")
@@ -45,10 +47,10 @@ def sessions(
     prompts = before.ravel() + drawn.prompt_tokens
     rows = np.arange(count * turns)
     follows = np.where(rows % turns > 0, rows - 1, -1)
-    units = (prompts + drawn.output_tokens) // UNIT_TOKENS
-    place = np.concatenate([np.arange(each) for each in units])
-    session = np.repeat(rows // turns + 1, units)
-    ids = np.where((place + 1) * UNIT_TOKENS <= shared_tokens, 0, session) * WIDEST + place
-    prefixes = Prefixes(ids, np.cumsum(units) - units, units, UNIT_TOKENS)
+    prefix_blocks = (prompts + drawn.output_tokens) // PREFIX_BLOCK_TOKENS
+    place = np.concatenate([np.arange(each) for each in prefix_blocks])
+    session = np.repeat(rows // turns + 1, prefix_blocks)
+    ids = np.where((place + 1) * PREFIX_BLOCK_TOKENS <= shared_tokens, 0, session) * MAX_BLOCKS + place
+    prefixes = Prefixes(ids, np.cumsum(prefix_blocks) - prefix_blocks, prefix_blocks, PREFIX_BLOCK_TOKENS)
     asked = Requests(arrival_s, prompts, drawn.output_tokens, prefixes=prefixes)
     return asked, replace(clients or Clients(), follows=follows, think_s=np.full(len(rows), think_s))

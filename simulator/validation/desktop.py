@@ -3,25 +3,12 @@
 import re
 
 from simulator.engines.engine import Engine
-from simulator.hardware.hardware import Hardware
 from simulator.models.model import Model
 from simulator.models.number_formats import GGUF
 from simulator.validation.measurements import Setup
 
 FARTHEST = 0.4  # guess: of a file's bits from the usual ones; a size farther off is that of something else
 UNQUANTISED_BITS = 12  # from here on a checkpoint holds the model's own type: quantised ones have 9 at most, others 16
-
-
-def with_stated_threads(setup: Setup, hardware: Hardware) -> Hardware:
-    """Return the device with its peaks scaled to the threads, where fewer than its cores are stated.
-
-    Its bandwidth stays: a few cores draw most of it.
-    """
-    threads = setup.threads
-    if not threads or not hardware.cores or threads >= hardware.cores:
-        return hardware
-    peaks = {name: peak * threads / hardware.cores for name, peak in hardware.peak_flops_per_s.items()}
-    return hardware.model_copy(update={"peak_flops_per_s": peaks})
 
 
 def stated_rules(setup: Setup, engine: Engine) -> dict[str, object]:

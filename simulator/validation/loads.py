@@ -1,50 +1,151 @@
-"""The load of a measured setup as a workload: how requests come, how long they are, and what they share."""
+"""The load of a measured setup as a question: how requests come, how long they are, what they share."""
 
-from dataclasses import replace
+from typing import Any
 
-import numpy as np
-
-from simulator.engines.engine import Engine
-from simulator.errors import NotModelledError
+from simulator.cost.slo_rate import EVERYTHING_PER_S
+from simulator.deployment.batches import Batch
+from simulator.deployment.deployment import Deployment
+from simulator.deployment.estimate import estimate
+from simulator.deployment.memory import memory_plan
+from simulator.errors import InfercastError, NotModelledError
+from simulator.questions.batch_question import BatchQuestion, BatchWords
+from simulator.questions.length_words import in_words
+from simulator.questions.load_question import LoadQuestion, RunQuestion, SloQuestion
+from simulator.questions.workload_question import ROUNDS, WorkloadQuestion
 from simulator.validation.measurements import UNIFORM
 from simulator.validation.setups import Placed
-from simulator.validation.sources import Recipe
 from simulator.validation.sources.mlperf import SPREAD
-from simulator.validation.sources.recipe import Load
-from simulator.workloads.arrivals import ClosedLoop
-from simulator.workloads.lengths import Fixed, Independent, LogNormal, Uniform
-from simulator.workloads.shared_prefixes import IntArray, Prefixes
-from simulator.workloads.workload import Workload
+from simulator.workloads.arrivals import Arrivals, OpenLoop, Released
+from simulator.workloads.lengths import Distribution, Ended, Fixed, LogNormal, Quantiles, Uniform
 
 SPREADS = SPREAD, SPREAD  # guess: of prompts and outputs of data sets of which only means are known
 SHAREGPT_SPREADS = 0.62, 0.15  # in the 300 requests of LLMServingSim's replays
-UNITS = 32  # to twice as many, that a repeated prompt is cached in: fewer than the engine's blocks, for speed
-ROUNDS = 10  # requests per place of a closed loop, as InferenceMAX and most load generators use
 LONGEST = 4  # guess: data sets cut at so many times their mean
 OFFLINE_REQUESTS, OPEN_REQUESTS = 3_000, 2_000
 MAX_STEPS_TOKENS = 12_000_000  # output tokens of one simulation: fewer requests where they are very long
+DEFAULT_LENGTHS = (8, 128)  # guess: single streams whose source states no lengths start from a short question
+Question = BatchQuestion | LoadQuestion
 
 
-def _lengths(recipe: Recipe, engine: Engine) -> Load:
-    setup = recipe.setup
+def question_of(placed: Placed) -> Question:
+    """Return what a user would ask to get what was measured. NotModelledError where the load is not known."""
+    setup = placed.setup
+    if setup.not_modelled:
+        raise NotModelledError(setup.not_modelled, "it is not modelled", "Leave the row out")
+    if setup.regime is None:
+        because = "the source does not say how requests came"
+        raise NotModelledError("the load", because, "State batch or concurrency")
+    if setup.regime in ("fixed_batch", "single"):
+        return _batch(placed)
+    return _load(placed)
+
+
+def of_one_user(asked: BatchQuestion, placed: Placed) -> BatchQuestion:
+    """Return the question about a first token whose prompt is computed alone, where a source measured it so."""
+    if not placed.setup.prefill_batch:
+        return asked
+    return BatchQuestion(asked.deployment, _sizes(placed, placed.setup.prefill_batch * placed.replicas))
+
+
+def _batch(placed: Placed) -> Question:
+    """Ask about a batch that starts together; one that waits for the cache is a load that is there at once."""
+    sizes = _sizes(placed, max(1, placed.setup.batch))
+    if not _fits(placed.deployment, sizes.batches()[0]):
+        if _queues(placed.deployment, sizes.batches()[0]):
+            return _queued(placed, sizes)
+        sizes = _sizes(placed, max(1, placed.setup.batch), assume_fits=True)
+    return BatchQuestion(placed.question, sizes)
+
+
+def _sizes(placed: Placed, size: int, *, assume_fits: bool = False) -> BatchWords:
+    setup = placed.setup
+    prompt, output = round(setup.input_tokens), round(placed.recipe.output_tokens)
+    depth = setup.context_len if not setup.output_tokens else 0
+    if not prompt and not output:
+        prompt, output = DEFAULT_LENGTHS
+    if not prompt and not setup.starts_empty:
+        prompt = DEFAULT_LENGTHS[0]
+    return BatchWords(str(size), str(max(1, prompt)), str(max(1, output)), depth, placed.replicas, assume_fits)
+
+
+def _fits(deployment: Deployment, batch: Batch) -> bool:
+    try:
+        estimate(deployment, batch)
+    except InfercastError:
+        return False
+    return True
+
+
+def _queues(deployment: Deployment, batch: Batch) -> bool:
+    """Tell whether some of a batch wait until there is cache for them."""
+    engine = deployment.engine
+    queues = engine.policy in ("continuous", "prompts-first") and not engine.is_reserved
+    tokens = batch.size * (batch.context_tokens + batch.prompt_tokens + batch.output_tokens)
+    return queues and batch.output_tokens > 1 and tokens > memory_plan(deployment).cache_tokens
+
+
+def _queued(placed: Placed, sizes: BatchWords) -> LoadQuestion:
+    users = WorkloadQuestion(
+        input_len=sizes.input_len,
+        output_len=sizes.output_len,
+        max_concurrency=int(sizes.batch),
+        num_prompts=int(sizes.batch),
+    )
+    return LoadQuestion(placed.question, users, run=RunQuestion(placed.replicas, assume_fits=True))
+
+
+def _load(placed: Placed) -> LoadQuestion:
+    setup, recipe = placed.setup, placed.recipe
+    prompt, output, mean_output = _lengths(placed)
+    longest = _longest(prompt) + _longest(output)
+    users = WorkloadQuestion(
+        input_len=in_words(prompt),
+        output_len=in_words(output),
+        random_range_ratio=recipe.random_range_ratio,
+        client=recipe.client,
+        num_dataset_entries=recipe.distinct_prompts,
+        dataset_sampling_strategy="random" if recipe.draws_prompts else "shuffle",
+        warmup_request_count=recipe.warming_requests,
+        **_arrivals(placed, mean_output),
+    )
+    limits_s = recipe.latency_limits_s
+    accepted = SloQuestion(f"ttft:{limits_s[0]:g}s,tpot:{limits_s[1]:g}s", 0.99) if limits_s else SloQuestion()
+    whole = setup.regime == "open_loop" and bool(recipe.request_count) and not limits_s
+    too_long = longest > memory_plan(placed.deployment).context_tokens
+    run = RunQuestion(placed.replicas, whole, bool(limits_s), assume_fits=too_long)
+    return LoadQuestion(placed.question, users, accepted, run)
+
+
+def _lengths(placed: Placed) -> tuple[Distribution, Distribution, float]:
+    """Return prompts and outputs, and the mean output."""
+    setup, recipe = placed.setup, placed.recipe
     if known := recipe.load():
-        return known
+        return known.prompt, known.output, known.output_tokens
     prompt, output = setup.input_tokens, setup.output_tokens
     if not prompt or not output:
         raise NotModelledError("lengths", "the source does not state them", "State input_len and output_len")
     if setup.length_spread == UNIFORM:
-        return Load(Independent(_uniform(prompt), _uniform(output)), output)
+        return _uniform(prompt), _uniform(output), output
     if recipe.has_data_set:
         recorded = setup.dataset == "llmservingsim"
         longest, spreads = LONGEST * round(max(prompt, output)), SHAREGPT_SPREADS if recorded else SPREADS
         prompts, outputs = (LogNormal(*each, longest) for each in zip((prompt, output), spreads, strict=True))
         asked = not recorded and _is_asked(output)
-        return Load(Independent(prompts, Fixed(round(output)) if asked else outputs), output)
-    if setup.regime == "closed_loop" and engine.policy == "continuous":  # prompts-first keeps the waves together
-        drift = min(engine.drift_tokens, round(output) - 1)
-        spread = Uniform(round(output) - drift, round(output) + drift)
-        return Load(Independent(Fixed(round(prompt)), spread), output)
-    return Load(Independent(Fixed(max(1, round(prompt))), Fixed(max(1, round(output)))), output)
+        return prompts, Fixed(round(output)) if asked else outputs, output
+    return Fixed(max(1, round(prompt))), Fixed(max(1, round(output))), output * recipe.mean_of_nominal
+
+
+def _longest(lengths: Distribution) -> int:
+    match lengths:
+        case Fixed():
+            return lengths.tokens
+        case Uniform():
+            return lengths.high_tokens
+        case Quantiles():
+            return lengths.tokens[-1]
+        case LogNormal() | Ended():
+            return lengths.max_tokens
+    raise TypeError(f"{lengths!r} has no longest length")
 
 
 def _uniform(mean: float) -> Uniform:
@@ -64,62 +165,25 @@ def _is_asked(output: float) -> bool:
     return output == round(output) and round(output).bit_count() == 1
 
 
-def workload_of(placed: Placed) -> Workload:
-    """Return what one of the copies is sent. NotModelledError where lengths are neither stated nor known."""
-    made, engine = _requests(placed), placed.deployment.engine
-    caches = engine.prefix_caching and not placed.deployment.model.state_bytes()
-    repeats = caches and placed.recipe.distinct_prompts > 0
-    return replace(made, prefixes=_repeated(made, placed.recipe, int(engine.block_size))) if repeats else made
+def _arrivals(placed: Placed, mean_output: float) -> dict[str, Any]:
+    """Return the options that say how requests come, and how many, of all replicas together."""
+    recipe, setup, replicas = placed.recipe, placed.setup, placed.replicas
+    stated, of_one = recipe.request_count, recipe.requests_of_replica(replicas)
+    most = max(64, int(MAX_STEPS_TOKENS / mean_output), of_one or 0)
+    if setup.regime == "closed_loop":
+        share = max(1, -(-setup.concurrency // replicas))
+        count = int(stated / replicas) if stated else ROUNDS * share
+        return {"max_concurrency": share * replicas, "num_prompts": max(share, min(count, most)) * replicas}
+    rate_per_s = setup.rate_per_s or (EVERYTHING_PER_S if recipe.latency_limits_s else 0.0)
+    if setup.regime == "open_loop" and rate_per_s:  # without a rate only the saturated throughput is known
+        count = min(int(stated / replicas if stated else of_one or OPEN_REQUESTS), most)
+        arrivals = recipe.arrivals(rate_per_s / replicas, replicas)
+        return {"num_prompts": count * replicas, "request_rate": repr(rate_per_s), **_gaps(arrivals)}
+    count = min(int(stated / replicas if stated else of_one or OFFLINE_REQUESTS), most)
+    return {"num_prompts": max(1, count) * replicas, "request_rate": "inf"}
 
 
-def _repeated(made: Workload, recipe: Recipe, block: int) -> Prefixes:
-    """Let requests repeat the prompts, the first of which warmed the engine up: these lie in its cache."""
-    sent, warming = _prompts(made, recipe)
-    size, count = _units(int(made.requests().prompt_tokens.min()), block)
-    by_last_use = list(dict.fromkeys(warming[::-1]))[::-1]
-    warm = np.array([prompt * count + unit for prompt in by_last_use for unit in reversed(range(count))], np.int64)
-    units = np.arange(recipe.distinct_prompts * count)
-    return Prefixes(units, sent * count, np.full(len(sent), count), size, warm)
-
-
-def _units(tokens: int, block: int) -> tuple[int, int]:
-    """Return the tokens of a unit and how many a prompt has: few, that leave little of what the engine's blocks hold.
-
-    >>> _units(8000, 16)  # 499 blocks lie before its last token
-    (112, 71)
-    >>> _units(2000, 16)
-    (32, 62)
-    """
-    held = (tokens - 1) // block
-    sizes = range(max(1, held // (2 * UNITS)), max(1, held // UNITS) + 1)
-    blocks = min(sizes, key=lambda size: (held % size, -size))
-    return blocks * block, held // blocks
-
-
-def _prompts(made: Workload, recipe: Recipe) -> tuple[IntArray, IntArray]:
-    """Return which prompt each request asks, and each that warmed the engine up.
-
-    In turn, all before one comes again, in another order each time; or each one drawn from all.
-    """
-    rng, distinct, before = np.random.default_rng(made.seed), recipe.distinct_prompts, recipe.warming_requests
-    count = before + made.request_count
-    in_turn = [rng.permutation(distinct) for _ in range(-(-count // distinct))]
-    asked = rng.integers(distinct, size=count) if recipe.draws_prompts else np.concatenate(in_turn)[:count]
-    return asked[before:], asked[:before]
-
-
-def _requests(placed: Placed) -> Workload:
-    recipe, setup, copies = placed.recipe, placed.setup, placed.copies
-    load = _lengths(recipe, placed.deployment.engine)
-    stated, of_copy = recipe.request_count, recipe.requests_of_copy(copies)
-    most = max(64, int(MAX_STEPS_TOKENS / load.output_tokens), of_copy or 0)
-    if setup.regime == "closed_loop" or (setup.concurrency and setup.regime == "fixed_batch"):
-        share = max(1, -(-setup.concurrency // copies))
-        rounds = 1 if setup.regime == "fixed_batch" else ROUNDS
-        count = int(stated / copies) if stated else rounds * share
-        return Workload(ClosedLoop(share), load.lengths, max(share, min(count, most)))
-    if setup.regime == "open_loop" and setup.rate_per_s:  # without a rate only the saturated throughput is known
-        count = min(int(stated or of_copy or OPEN_REQUESTS), most)
-        return Workload(recipe.arrivals(setup.rate_per_s / copies, copies), load.lengths, count)
-    count = min(int(stated / copies if stated else of_copy or OFFLINE_REQUESTS), most)
-    return Workload(ClosedLoop(count), load.lengths, count)
+def _gaps(arrivals: Arrivals) -> dict[str, Any]:
+    if isinstance(arrivals, Released):
+        return {"release_period": arrivals.period_s}
+    return {"burstiness": arrivals.burstiness} if isinstance(arrivals, OpenLoop) and arrivals.burstiness != 1 else {}

@@ -1,74 +1,137 @@
-"""Predict what a setup was measured at: one batch by the roofline in closed form, a load by simulation.
+"""Predict what others measured: each setup is asked as a user would ask it, and its metrics are read off the answer."""
 
-Every metric of a setup comes from one `Outcome`, in SI; `value` turns it into the metric's own unit and definition.
-"""
-
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
-from operator import methodcaller
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from simulator.deployment.batches import Batch, decode_counts, prefill_counts
-from simulator.deployment.deployment import Deployment, Settings
-from simulator.deployment.memory import memory_plan
-from simulator.deployment.pipeline_overlap import kernels_per_layer, overlapped_s
-from simulator.engines.kernel_rules import NO_TIME
+from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, NotModelledError
-from simulator.reports.batch_means import QUANTILES
-from simulator.reports.intervals import Bracket
-from simulator.reports.report import Report, summarize
-from simulator.roofline.step_model import StepModel, StepTable
-from simulator.simulation.replica import simulate_replica
-from simulator.validation.loads import workload_of
+from simulator.questions.batch_question import BatchQuestion
+from simulator.questions.batch_rows import batch_row
+from simulator.questions.load_rows import load_row
+from simulator.validation.loads import Question, of_one_user, question_of
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.setups import Placed, place
-from simulator.validation.sources import Recipe
-from simulator.validation.validity import edge
-from simulator.workloads.workload import Workload
 
-POINTS = 257  # of the context at which decode steps are evaluated, at most
-ENOUGH_REQUESTS, MOST_DRAWS = 1_000, 5  # of loads of fewer requests, several draws
-DEFAULT_LENGTHS = (8, 128)  # guess: single streams whose source states no lengths start from a short question
+Row = Mapping[str, Any]
+NO_INTERVALS = None
+FIRST_TOKENS = ("ttft_ms", "prefill_ms")
+BATCH_KEYS = {  # in SI, and times what they are in the unit of the metric
+    **{"ttft_ms": ("ttft_s", 1e3), "prefill_ms": ("ttft_s", 1e3), "tpot_ms": ("tpot_s", 1e3)},
+    **{"itl_ms": ("tpot_s", 1e3), "e2e_latency_ms": ("e2el_s", 1e3), "req_s": ("requests_per_s", 1.0)},
+    **{"throughput_out_tok_s": ("output_tokens_per_s", 1.0), "throughput_total_tok_s": ("total_tokens_per_s", 1.0)},
+    **{"throughput_in_tok_s": ("prompt_tokens_per_s", 1.0), "pp_tok_s": ("prompt_tokens_per_s", 1.0)},
+    **{"tg_tok_s": ("decode_tokens_per_s", 1.0), "decode_tok_s_per_user": ("tokens_per_s_user", 1.0)},
+}
+OF_PROMPTS, OF_OUTPUTS = ("pp_tok_s", "throughput_in_tok_s"), ("tg_tok_s", "throughput_out_tok_s")
+LOAD_KEYS = {
+    **{"ttft_ms": "ttft_ms", "prefill_ms": "ttft_ms", "tpot_ms": "tpot_ms", "e2e_latency_ms": "e2el_ms"},
+    **{"req_s": "request_throughput", "throughput_out_tok_s": "output_throughput"},
+    **{"throughput_total_tok_s": "total_token_throughput", "throughput_in_tok_s": "input_throughput"},
+    **{"pp_tok_s": "input_throughput", "tg_tok_s": "output_throughput", "decode_tok_s_per_user": "tokens_per_s_user"},
+}
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a setup comes to, per device group that serves it; copies of it share the load. Seconds and tokens/s."""
+class Asked:
+    """A measured setup as the question that a user would type, about a deployment that may be another than stated."""
 
     placed: Placed
-    requests_per_s: float
-    output_tokens_per_s: float
-    total_tokens_per_s: float
-    ttft_s: dict[str, float]
-    tpot_s: dict[str, float]
-    itl_s: dict[str, float]
-    gaps_s: dict[str, float]  # every gap of every request, pooled
-    e2el_s: dict[str, float]
-    prompt_tokens_per_s: float = float("nan")
-    decode_tokens_per_s: float = float("nan")
+    question: Question
+    deployment: Deployment
 
-    def value(self, metric: str, stat: str) -> float:
-        """Return a metric in its own unit, by the definition of the measurement files."""
-        times = {"ttft_ms": self.ttft_s, "prefill_ms": self.ttft_s, "tpot_ms": self.tpot_s}
-        times["itl_ms"] = self.gaps_s if "pooled" in stat else self.itl_s
-        if metric in times or metric == "e2e_latency_ms":
-            of = times.get(metric, self.e2el_s)
-            return 1e3 * of[_statistic(stat)]
-        copies = self.placed.copies
-        rates = {
-            "req_s": self.requests_per_s * copies,
-            "throughput_out_tok_s": self.output_tokens_per_s * copies,
-            "throughput_total_tok_s": self.total_tokens_per_s * copies,
-            "throughput_in_tok_s": self.prompt_tokens_per_s * copies,
-            "pp_tok_s": self.prompt_tokens_per_s,
-            "tg_tok_s": self.decode_tokens_per_s,
-            "decode_tok_s_per_user": 1 / (self.tpot_s["mean"] or float("inf")),
-        }
-        return rates[metric]
+    def on(self, deployment: Deployment) -> "Asked":
+        """Return the same question about another deployment: other kernels, other steps."""
+        return replace(self, deployment=deployment)
+
+    def question_about(self, metric: str) -> Question:
+        """Return the question whose answer has a metric: a first token may have been measured with its prompt alone."""
+        if metric in FIRST_TOKENS and isinstance(self.question, BatchQuestion):
+            return of_one_user(self.question, self.placed)
+        return self.question
+
+    def key_of(self, metric: str, stat: str) -> tuple[str, float]:
+        """Return the key of a metric in the answer's row, and what turns its value into the metric's unit.
+
+        NotModelledError where a batch has no such figure: the speed of prompts that it has none of, or of outputs.
+        """
+        if isinstance(self.question, BatchQuestion):
+            setup = self.placed.setup
+            if setup.starts_empty and metric in OF_PROMPTS:
+                raise NotModelledError(metric, "it is of prompts, and the run has none", "Leave the row out")
+            if setup.input_tokens and not setup.output_tokens and metric in OF_OUTPUTS:
+                raise NotModelledError(metric, "it is of outputs, and the run has none", "Leave the row out")
+            return BATCH_KEYS[metric]
+        if metric == "itl_ms":
+            pooled = "pooled" in stat or self.placed.recipe.pools_gaps
+            return f"{_statistic(stat)}_{'itl' if pooled else 'tpot'}_ms", 1.0
+        key = LOAD_KEYS[metric]
+        return (f"{_statistic(stat)}_{key}" if key.endswith("_ms") else key), 1.0
+
+    def answer(self, level: float | None = NO_INTERVALS) -> "Answer":
+        """Return the answer, with the intervals that a share `level` of measurements keeps; InfercastError for none."""
+        if isinstance(self.question, BatchQuestion):
+            return Answer(self, _batch(self.question, self.deployment, level))
+        question = self.question
+        (_, workload), *_ = question.users.workloads(question.run.replicas)
+        scenario = question.run.scenario(self.deployment, workload, question.accepted.value())
+        return Answer(self, load_row(scenario, question.run.report(scenario), level))
+
+
+def ask(setup: Setup) -> Asked:
+    """Return what a user would ask to get what was measured. InfercastError where it is not modelled."""
+    placed = place(setup)
+    return Asked(placed, question_of(placed), placed.deployment)
+
+
+def _batch(question: BatchQuestion, deployment: Deployment, level: float | None) -> Row:
+    (batch,) = question.sizes.batches()
+    return batch_row(question.sizes.estimate(deployment, batch), level, question.sizes.replicas)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The row that the command prints for a question, in JSON."""
+
+    asked: Asked
+    row: Row
+
+    def value(self, metric: str, stat: str = "mean") -> float:
+        """Return a metric in its own unit; NotModelledError where the answer has none."""
+        key, scale = self.asked.key_of(metric, stat)
+        return scale * self._known(self._rows(metric), key, metric)
+
+    def interval(self, metric: str, stat: str = "mean") -> tuple[float | None, float | None]:
+        """Return both ends of a metric's interval in its own unit; None for an end that it does not have."""
+        key, scale = self.asked.key_of(metric, stat)
+        row = self._rows(metric)
+        low, high = row.get(f"{key}_low"), row.get(f"{key}_high")
+        return None if low is None else scale * low, None if high is None else scale * high
+
+    @property
+    def basis(self) -> str:
+        """What its intervals rest on."""
+        return str(self.row.get("interval_basis", ""))
+
+    @staticmethod
+    def _known(row: Row, key: str, metric: str) -> float:
+        value = row.get(key)
+        if value is None:
+            because = "it has no value for this load: its queue grows without end, or there is one token"
+            raise NotModelledError(metric, because, "Leave the row out")
+        return float(value)
+
+    def _rows(self, metric: str) -> Row:
+        return self._alone if metric in FIRST_TOKENS else self.row
+
+    @cached_property
+    def _alone(self) -> Row:
+        """The row of a prompt that is computed alone, where the source measured its first token so."""
+        question = self.asked.question_about(FIRST_TOKENS[0])
+        if question == self.asked.question or not isinstance(question, BatchQuestion):
+            return self.row
+        return _batch(question, self.asked.deployment, self.row.get("interval"))
 
 
 def _statistic(stat: str) -> str:
@@ -76,176 +139,6 @@ def _statistic(stat: str) -> str:
         if name in stat:
             return name
     return "median" if "p50" in stat or stat == "median" else "mean"  # "median of 5 runs": of five means
-
-
-def outcome(placed: Placed, *, light: bool = False) -> Outcome:
-    """Predict a placed setup; `light` at the speed of light. InfercastError where it cannot be predicted."""
-    setup = placed.setup
-    if setup.not_modelled:
-        raise NotModelledError(setup.not_modelled, "it is not modelled", "Leave the row out")
-    if setup.regime is None:
-        because = "the source does not say how requests came"
-        raise NotModelledError("the load", because, "State batch or concurrency")
-    if setup.regime in ("fixed_batch", "single"):
-        return _one_batch(placed, light=light)
-    return _under_load(placed, light=light)
-
-
-def _one_batch(placed: Placed, *, light: bool) -> Outcome:
-    """Prompts in chunks of the engine's budget, then decode along the growing context."""
-    setup, recipe, deployment = placed.setup, placed.recipe, placed.deployment
-    size = max(1, round(max(1, setup.batch) / placed.copies))
-    depth = setup.context_len if setup.output_tokens == 0 else 0
-    prompt, output = round(setup.input_tokens), round(recipe.output_tokens)
-    if not prompt and not output:
-        prompt, output = DEFAULT_LENGTHS
-    if not prompt and not setup.starts_empty:
-        prompt = DEFAULT_LENGTHS[0]
-    queues = deployment.engine.policy in ("continuous", "prompts-first") and not deployment.engine.is_reserved
-    if queues and output > 1 and not light and size * (depth + prompt + output) > _cache_tokens(deployment):
-        queued = replace(setup, concurrency=size * placed.copies, output_tokens=float(output))
-        return _under_load(placed._replace(recipe=replace(recipe, setup=queued)), light=light)
-    model = deployment.step_model(light=light)
-    together = setup.prefill_batch or size
-    batch = Batch(size, max(1, prompt), max(1, output))
-    ttft_s = _prefill_s(deployment, model, replace(batch, size=together), depth) if prompt else 0.0
-    decodes = output - 1 if prompt else output  # the prompt's own step makes the first token
-    attended = np.linspace(prompt + 1.0, prompt + max(1, decodes), max(1, min(decodes, POINTS)))
-    steps_s = np.broadcast_to(model.seconds(decode_counts(deployment, batch, attended, light=light)), attended.shape)
-    step_s = {"mean": float(steps_s.mean())}  # requests are alike, so statistics are over steps
-    step_s |= {name: float(np.quantile(steps_s, share)) for name, share in QUANTILES.items()}
-    request_s = 0.0 if light else float(deployment.engine.overheads.answer_s(prompt))
-    first_s = 0.0 if light else recipe.first_call_s
-    e2el_s = first_s + request_s + ttft_s + step_s["mean"] * decodes
-    return Outcome(
-        placed=placed,
-        requests_per_s=size / e2el_s,
-        output_tokens_per_s=size * output / e2el_s if output else float("nan"),
-        total_tokens_per_s=size * (prompt + output) / e2el_s,
-        ttft_s=_same(request_s + ttft_s),
-        tpot_s=step_s,
-        itl_s=step_s,
-        gaps_s=step_s,
-        e2el_s=_same(e2el_s),
-        prompt_tokens_per_s=size * prompt / ttft_s if prompt else float("nan"),
-        decode_tokens_per_s=size / step_s["mean"] if output else float("nan"),
-    )
-
-
-def _same(seconds: float) -> dict[str, float]:
-    return dict.fromkeys(("mean", *QUANTILES), seconds)
-
-
-def _cache_tokens(deployment: Deployment) -> int:
-    return memory_plan(deployment).cache_tokens
-
-
-def _prefill_s(deployment: Deployment, model: StepModel, batch: Batch, past: int) -> float:
-    """Sum the steps that compute the prompts; where layers are split, their parts overlap on the devices."""
-    stages = deployment.layout.pp
-    part = deployment.engine.micro_batch_tokens if stages > 1 else 0
-    counts = prefill_counts(deployment, batch, past=past, budget=part)
-    seconds = np.broadcast_to(model.seconds(counts), np.shape(counts.steps))
-    if not part:
-        return float(seconds.sum())
-    if model.light:
-        return float(seconds.sum()) / stages
-    return overlapped_s(seconds.tolist(), len(deployment.model.layer_names), stages, kernels_per_layer(deployment))
-
-
-def _under_load(placed: Placed, *, light: bool) -> Outcome:
-    recipe, deployment = placed.recipe, _that_holds(placed)
-    table = _table(deployment, light)
-    if light:
-        deployment = _at_no_time(deployment, "request_s", "prompt_token_s", "stream_s")
-    elif not recipe.streams:
-        deployment = _at_no_time(deployment, "stream_s")
-    placed, overheads = placed._replace(deployment=deployment), deployment.engine.overheads
-
-    def under(workload: Workload) -> Report:
-        run = simulate_replica(deployment, table, workload.requests())
-        return summarize(run, steady=False, request_s=overheads.answer_s(run.requests.prompt_tokens))
-
-    def seen(report: Report, served: float = 1.0) -> Outcome:
-        if steps := 0 if light else recipe.gathered_steps:
-            report = replace(report, request_s=report.request_s + steps * report.metrics["tpot"].values["mean"])
-        duration_s = _duration_s(recipe, report) * max(1.0, served)  # no more is served than the source sent
-        return _reported(report, placed, duration_s)
-
-    workload, limits_s = workload_of(placed), recipe.latency_limits_s
-    if light:
-        return seen(under(workload))
-    if limits_s:
-        return seen(*edge(workload, limits_s, under, partial(recipe.arrivals, copies=placed.copies)))
-    draws = max(1, min(MOST_DRAWS, round(ENOUGH_REQUESTS / workload.request_count)))
-    return _mean([seen(under(replace(workload, seed=workload.seed + draw))) for draw in range(draws)])
-
-
-def _mean(draws: Sequence[Outcome]) -> Outcome:
-    """Return the mean of what came of one load, drawn anew each time: of few requests, one draw is an accident."""
-
-    def of(name: str) -> Any:
-        found = [getattr(each, name) for each in draws]
-        if isinstance(found[0], dict):
-            return {stat: float(np.mean([each[stat] for each in found])) for stat in found[0]}
-        return float(np.mean(found))
-
-    return replace(draws[0], **{each.name: of(each.name) for each in fields(Outcome) if each.name != "placed"})
-
-
-def _at_no_time(deployment: Deployment, *names: str) -> Deployment:
-    """Return a deployment some of whose overheads are none."""
-    overheads = deployment.engine.overheads.model_copy(update=dict.fromkeys(names, NO_TIME))
-    return replace(deployment, engine=deployment.engine.model_copy(update={"overheads": overheads}))
-
-
-def _duration_s(recipe: Recipe, report: Report) -> float:
-    """Return the seconds that throughput is over: without the drain where a run of unstated length goes on for long."""
-    arrival_s, setup = report.run.requests.arrival_s, recipe.setup
-    goes_on = setup.regime == "open_loop" and setup.rate_per_s and not recipe.request_count and len(arrival_s) > 1
-    if not goes_on or report.overloaded:
-        return report.duration_s
-    return float(arrival_s[-1]) * len(arrival_s) / (len(arrival_s) - 1)
-
-
-_TABLES: deque[tuple[Deployment, bool, StepTable]] = deque(maxlen=64)  # neighbours in a file often share one
-
-
-def _table(deployment: Deployment, light: bool) -> StepTable:
-    """Return the step table, that of an equal deployment where it is still known."""
-    for known, was_light, table in reversed(_TABLES):
-        if light == was_light and known == deployment:
-            return table
-    _TABLES.append((deployment, light, deployment.step_table(light=light)))
-    return _TABLES[-1][-1]
-
-
-def _that_holds(placed: Placed) -> Deployment:
-    """Let an engine take at least as many sequences as the load keeps in flight: whoever measures sets it so."""
-    deployment, share = placed.deployment, -(-placed.setup.concurrency // placed.copies)
-    if share <= deployment.max_num_seqs or placed.setup.max_num_seqs:
-        return deployment
-    settings = deployment.settings
-    tokens = max(deployment.max_num_batched_tokens, share)
-    wider = Settings(share, tokens, settings.max_model_len, settings.memory_fraction, settings.num_blocks)
-    return replace(deployment, settings=wider)
-
-
-def _reported(report: Report, placed: Placed, duration_s: float) -> Outcome:
-    stats = {name: stat.values for name, stat in report.metrics.items()}
-    return Outcome(
-        placed=placed,
-        requests_per_s=report.completed / duration_s,
-        output_tokens_per_s=report.output_tokens / duration_s,
-        total_tokens_per_s=(report.input_tokens + report.output_tokens) / duration_s,
-        ttft_s=stats["ttft"],
-        tpot_s=stats["tpot"],
-        itl_s=stats["itl" if placed.recipe.pools_gaps else "tpot"],
-        gaps_s=stats["itl"],
-        e2el_s=stats["e2el"],
-        prompt_tokens_per_s=report.input_tokens / duration_s,
-        decode_tokens_per_s=report.output_tokens / duration_s,
-    )
 
 
 class Prediction(NamedTuple):
@@ -266,49 +159,53 @@ class Prediction(NamedTuple):
         return self.value / self.measurement.value - 1
 
 
-def predict(rows: list[Measurement], *, light: bool = False, level: float | None = None) -> list[Prediction]:
-    """Predict each row; rows of one setup share its outcome. `level` asks for intervals, 0.8 for those of 80 %."""
-    known: dict[Setup, Outcome | InfercastError] = {}
-    ideal: dict[Setup, Outcome | InfercastError] = {}
-    brackets: dict[Setup, Bracket[Outcome]] = {}
-    found = []
+Found = Answer | InfercastError
+
+
+def predict(
+    rows: Sequence[Measurement], *, light: bool = False, level: float | None = NO_INTERVALS
+) -> list[Prediction]:
+    """Predict each row; rows of one setup share its answer. `level` asks for intervals, 0.8 for those of 80 %."""
+    known: dict[Setup, tuple[Found, Found | None]] = {}
     for row in rows:
-        value, reason = _value(row, known, light=False)
-        best = _value(row, ideal, light=True)[0] if light and value is not None else None
-        made, of = Prediction(row, value, best, reason), known[row.setup]
-        if level is not None and value is not None and isinstance(of, Outcome):
-            bracket = brackets.setdefault(row.setup, bracket_of(of, level))
-            low, high = bracket.ends(row.metric, methodcaller("value", row.metric, row.stat))
-            made = made._replace(low=low, high=high, basis=bracket.basis)
-        found.append(made)
-    return found
+        if row.setup not in known:
+            known[row.setup] = answers_of(row.setup, light=light, level=level)
+    return [_prediction(row, *known[row.setup]) for row in rows]
 
 
-def bracket_of(found: Outcome, level: float) -> Bracket[Outcome]:
-    """Return an outcome with those of other steps, which a stated rate may turn into longer queues."""
-    placed, setup = found.placed, found.placed.setup
-    regime = "limited" if placed.recipe.latency_limits_s else setup.regime or ""
-    again = partial(with_steps, found) if setup.rate_per_s else None
-    return Bracket(placed.deployment, regime, level, found, again)
-
-
-def with_steps(found: Outcome, factor: float) -> Outcome:
-    """Return an outcome where all steps take `factor` times as long."""
-    placed = found.placed
-    return outcome(placed._replace(deployment=replace(placed.deployment, step_factor=factor)))
-
-
-def _value(row: Measurement, known: dict[Setup, Outcome | InfercastError], *, light: bool) -> tuple[float | None, str]:
-    if row.setup not in known:
-        try:
-            known[row.setup] = outcome(place(row.setup), light=light)
-        except InfercastError as error:
-            known[row.setup] = error
-    outcome_or_error = known[row.setup]
-    if isinstance(outcome_or_error, InfercastError):
-        return None, str(outcome_or_error)
+def answers_of(setup: Setup, *, light: bool = False, level: float | None = NO_INTERVALS) -> tuple[Found, Found | None]:
+    """Return the answer to a setup, or why there is none, and the same at the speed of light if that is asked."""
     try:
-        value = outcome_or_error.value(row.metric, row.stat)
+        asked = ask(setup)
+        found = asked.answer(level)
     except InfercastError as error:
-        return None, str(error)
-    return (value, "") if np.isfinite(value) else (None, f"{row.metric} is not defined for this load")
+        return error, None
+    if not light:
+        return found, None
+    try:
+        return found, asked.on(replace(asked.deployment, light=True)).answer()
+    except InfercastError as error:
+        return found, error
+
+
+def _prediction(row: Measurement, found: Found, ideal: Found | None) -> Prediction:
+    if isinstance(found, InfercastError):
+        return Prediction(row, None, None, str(found))
+    try:
+        value = found.value(row.metric, row.stat)
+    except InfercastError as error:
+        return Prediction(row, None, None, str(error))
+    made = Prediction(row, value, _light(row, ideal))
+    if "interval" not in found.row:
+        return made
+    low, high = found.interval(row.metric, row.stat)
+    return made._replace(low=low, high=high, basis=found.basis)
+
+
+def _light(row: Measurement, ideal: Found | None) -> float | None:
+    if not isinstance(ideal, Answer):
+        return None
+    try:
+        return ideal.value(row.metric, row.stat)
+    except InfercastError:
+        return None

@@ -2,13 +2,18 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.validation.measurements import Measurement
-from simulator.validation.prediction import Prediction
+from simulator.validation.measurements import Measurement, read_measurements, read_published
+from simulator.validation.prediction import Prediction, predict
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Floats = npt.NDArray[np.float64]
 Key = Callable[[Measurement], str]
@@ -39,6 +44,47 @@ class Score(NamedTuple):
     row_median_ape: float
     row_p90_ape: float
     row_bias: float
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Predictions beside the measurements that they are of."""
+
+    predictions: Sequence[Prediction]
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row for each measurement: id, setup, measured, predicted, interval, error, or why there is none."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        return pd.DataFrame([as_row(each) for each in self.predictions])
+
+    def score(self, *keys: str) -> "pd.DataFrame":
+        """Return the errors by some of `KEYS`, metric and regime by default."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        names = keys or ("metric", "regime")
+        rows = [dict(zip(names, of, strict=True)) | each._asdict() for of, each in by(self.predictions, *names).items()]
+        return pd.DataFrame(rows).set_index(list(names))
+
+
+def validate(path: Path | None = None, *, level: float = 0.8) -> Validation:
+    """Predict every measurement of a file, or every published one, with intervals that hold a share `level` of them.
+
+    Raises ProfileError for a file that cannot be read; a row that is not modelled has its reason.
+    """
+    return Validation(predict(read_measurements(path) if path else read_published(), level=level))
+
+
+def as_row(each: Prediction) -> dict[str, Any]:
+    """Return a prediction as a row of `infercast validate --format csv`; None for what it does not have."""
+    row, setup = each.measurement, each.measurement.setup
+    return {
+        **{"id": row.id, "source": setup.source, "hardware": setup.hardware, "model": setup.model},
+        **{"engine": setup.engine, "regime": setup.regime or "", "metric": row.metric, "stat": row.stat},
+        **{"quality": row.quality, "measured": None if setup.flaw else row.value, "predicted": each.value},
+        **{"low": each.low, "high": each.high, "light": each.light},
+        **{"error": None if each.value is None else each.error, "reason": each.reason},
+    }
 
 
 def score(predictions: Iterable[Prediction]) -> Score:

@@ -1,20 +1,20 @@
-"""From a published setup to deployments: names mapped to profiles, layouts and settings filled in where not stated."""
+"""From a published setup to the question that a user would type: names of profiles, degrees, formats, settings."""
 
-import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import memory_plan
 from simulator.engines.engine import Engine, engine_of
-from simulator.errors import InfercastError, NotModelledError, ProfileError, nearest
+from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.hardware.hardware import Hardware, load_hardware
-from simulator.models.layers import Attention, Dense, MixtureOfExperts
+from simulator.models.layers import MixtureOfExperts
 from simulator.models.model import Model, load_model
 from simulator.models.number_formats import FORMATS, named_format
 from simulator.models.operations import Layout
-from simulator.validation.desktop import gguf_format, mlx_format, stated_rules, with_stated_threads
+from simulator.questions.deployment_question import DeploymentQuestion
+from simulator.validation.desktop import gguf_format, mlx_format, stated_rules
 from simulator.validation.measurements import Setup
 from simulator.validation.sources import Recipe, recipe_of
 
@@ -23,22 +23,25 @@ FORMAT_NAMES = {
     **{"exl2-4.0-bpw": "int4", "exl2-3.0-bpw": "iq3_XXS", "bfp8/bfp4 mixed": "q5_1", "bfp8": "q8_0"},
 }
 ROOMY = 0.6  # of the memory: a layout that is not stated leaves the rest to the cache
-TIGHT = 0.9  # of the memory: copies stay within a node where they fit at all
+TIGHT = 0.9  # of the memory: replicas stay within a node where they fit at all
 ASYNCHRONOUS = "0.14"  # the first vLLM that decides a step while the one before runs
 SCALED = 128  # columns of a block with one scale in fp8-block
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
+DIES = {"mi250": "mi250-gcd"}  # packages that sources count, and what software sees of them
 
 
-class Placed(NamedTuple):
-    """What a source sets for a setup, the deployment that this leads to, and how many copies of it share the load."""
+@dataclass(frozen=True)
+class Placed:
+    """What a source sets for a setup, the deployment that this asks about, and how many replicas share the load."""
 
     recipe: Recipe
+    question: DeploymentQuestion
     deployment: Deployment
-    copies: int
+    replicas: int
 
     @property
     def setup(self) -> Setup:
-        """The setup as published, with the devices of one replica."""
+        """The setup as published, with the devices of one engine."""
         return self.recipe.setup
 
 
@@ -46,62 +49,120 @@ def place(setup: Setup) -> Placed:
     """Return what a setup runs on. InfercastError where a profile is missing or the setup is not modelled."""
     if setup.flaw:
         raise ProfileError("a row that cannot be read", setup.flaw, "Correct the cell")
-    hardware, model = with_stated_threads(setup, load_hardware(setup.hardware)), load_model(setup.model)
-    replicas = max(1, setup.replicas)
-    own = replace(setup, devices=max(1, setup.devices // replicas))
-    recipe = recipe_of(own, model, hardware)
+    hardware, model = _hardware(setup.hardware), _model(setup.model)
+    engines = max(1, setup.replicas)
+    recipe = recipe_of(replace(setup, devices=max(1, setup.devices // engines)), model, hardware)
     engine = _engine(recipe)
     layout = _laid_out(recipe, Layout(1, 1, 1, *_formats(recipe, engine), model.dtype))
-    copies = replicas * max(1, own.devices // layout.devices)
+    replicas = engines * max(1, recipe.setup.devices // layout.devices)
+    sees_dies = hardware.seen_as > 1 and layout.devices == layout.tp and not engine.splits_rows
+    dies = hardware.seen_as if sees_dies else 1  # Argonne's script for MI250 has tp 4 and 8 where its table has 2 and 4
     settings = recipe.settings(layout)
-    if hardware.seen_as > 1 and layout.devices == layout.tp and "llama.cpp" not in engine.engine:  # it splits layers
-        hardware, layout = _seen(hardware, layout)
-    if setup.tp > setup.devices and layout.dp == 1 and (padded := _padded(model, setup.tp)):
-        model = padded
-    elif layout.dp == 1:
-        hardware, tp = _pooled(hardware, model, layout.tp)
-        layout = replace(layout, tp=tp, ep=min(layout.ep, tp))
-    deployment = _with_cache(setup, Deployment(model, hardware, engine, layout, settings))
-    return Placed(recipe, _that_fits(recipe, deployment), copies)
+    question = DeploymentQuestion(
+        model=model.id,
+        hardware=DIES[hardware.id] if sees_dies else hardware.id,
+        engine=engine.id,
+        tp=str(layout.tp * dies),
+        pp=layout.pp,
+        ep=layout.ep * dies if layout.ep > 1 else 1,
+        dp=layout.dp,
+        weight_dtype=layout.weight_dtype if layout.weight_dtype != model.weight_dtype else "",
+        cache_dtype=layout.cache_dtype if layout.cache_dtype != model.dtype else "",
+        max_num_seqs=settings.max_num_seqs,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        max_model_len=settings.max_model_len,
+        gpu_memory_utilization=settings.memory_fraction,
+        changes=tuple(_words(_rules(recipe, engine))) or None,
+    )
+    return _that_holds(_that_fits(_with_cache(Placed(recipe, question, question.deployment(), replicas))))
 
 
-def _with_cache(setup: Setup, deployment: Deployment) -> Deployment:
-    """Return a deployment with as many blocks as fit the bytes of cache that a setup states for each device."""
-    stated = setup.engine_setting("kv-cache-memory-bytes")
+def _asking(placed: Placed, **changed: Any) -> Placed:
+    """Return it with some options of its question changed."""
+    question = replace(placed.question, **changed)
+    return replace(placed, question=question, deployment=question.deployment())
+
+
+def _with_cache(placed: Placed) -> Placed:
+    """Ask for as many blocks as fit the bytes of cache that a setup states for each device."""
+    stated = placed.setup.engine_setting("kv-cache-memory-bytes")
     if not stated:
-        return deployment
-    plan = memory_plan(deployment)
+        return placed
+    plan = memory_plan(placed.deployment)
     blocks = min(plan.blocks_that_fit, int(float(stated) // plan.block_bytes))
-    return replace(deployment, settings=replace(deployment.settings, num_blocks=blocks))
+    return _asking(placed, num_gpu_blocks_override=blocks + 1)  # one is vLLM's null block
 
 
-def _that_fits(recipe: Recipe, deployment: Deployment) -> Deployment:
-    """Return what a script starts where the longest sequence does not fit: an fp8 cache and more memory.
+def _that_fits(placed: Placed) -> Placed:
+    """Ask for what a script starts where the longest sequence does not fit: an fp8 cache and more memory.
 
     vLLM counts windowed layers as if a whole step lay in their window (SlidingWindowSpec.max_memory_usage_bytes), which
     in these scripts is about as long.
     """
-    fraction, longest = recipe.retried_fraction, recipe.max_model_len
+    fraction, longest = placed.recipe.retried_fraction, placed.recipe.max_model_len
     if not fraction:
-        return deployment
-    narrow = deployment.layout.cache_dtype == "fp8"
-    if not narrow and memory_plan(deployment).cache_tokens >= longest:
-        return deployment
-    layout = replace(deployment.layout, cache_dtype="fp8")
-    return replace(deployment, layout=layout, settings=replace(deployment.settings, memory_fraction=fraction))
+        return placed
+    narrow = placed.deployment.layout.cache_dtype == "fp8"
+    if not narrow and memory_plan(placed.deployment).cache_tokens >= longest:
+        return placed
+    return _asking(placed, cache_dtype="fp8", gpu_memory_utilization=fraction)
+
+
+def _that_holds(placed: Placed) -> Placed:
+    """Let an engine take at least as many sequences as the load keeps in flight: whoever measures sets it so."""
+    deployment, share = placed.deployment, -(-placed.setup.concurrency // placed.replicas)
+    if share <= deployment.max_num_seqs or placed.setup.max_num_seqs:
+        return placed
+    tokens = max(deployment.max_num_batched_tokens, share)
+    ranks = deployment.layout.dp  # settings count for each
+    return _asking(placed, max_num_seqs=-(-share // ranks), max_num_batched_tokens=-(-tokens // ranks))
+
+
+@cache
+def _hardware(name: str) -> Hardware:
+    return load_hardware(name)
+
+
+@cache
+def _model(name: str) -> Model:
+    return load_model(name)
 
 
 def _engine(recipe: Recipe) -> Engine:
-    """Return the preset that a setup leads to, with what it states or its scripts set.
+    """Return the preset that a setup leads to.
 
-    Where they let vLLM decide steps ahead, the whole preset of 0.14 is taken: its host times are those of such steps.
+    Where its scripts let vLLM decide steps ahead, the whole preset of 0.14 is taken: its host times are those of such
+    steps.
     """
     engine = _preset(*recipe.preset)
     if recipe.decides_ahead and not engine.async_scheduling:
-        engine = _preset(engine.engine, ASYNCHRONOUS)
-    cached = {"prefix_caching": recipe.setup.prefix_caching == "on"} if recipe.setup.prefix_caching else {}
-    changed = {**recipe.rules, **stated_rules(recipe.setup, engine), **cached}
-    return engine.model_copy(update=changed) if changed else engine
+        return _preset(engine.engine, ASYNCHRONOUS)
+    return engine
+
+
+def _rules(recipe: Recipe, engine: Engine) -> dict[str, object]:
+    """Return what a setup states of the engine's rules, or its scripts set, by our names of settings."""
+    setup = recipe.setup
+    cached = {"prefix_caching": setup.prefix_caching == "on"} if setup.prefix_caching else {}
+    found = {**recipe.rules, **stated_rules(setup, engine), **cached}
+    if setup.threads and recipe.hardware.cores and setup.threads < recipe.hardware.cores:
+        found["threads"] = setup.threads
+    if not recipe.streams:
+        found["stream"] = False
+    if recipe.gathered_steps:
+        found["gathered_steps"] = recipe.gathered_steps
+    if recipe.first_call_s:
+        found["first_call_s"] = f"{recipe.first_call_s:g} s"
+    return found
+
+
+def _words(rules: dict[str, object]) -> list[str]:
+    """Write settings as `--set` takes them; what is off or none by default is left out.
+
+    >>> _words({"adapters": True, "graph_tokens": 2048, "policy": "static"})
+    ['adapters=true', 'graph_tokens=2048', 'policy=static']
+    """
+    return [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in rules.items()]
 
 
 @cache
@@ -136,10 +197,10 @@ def _format(name: str) -> str:
 def _laid_out(recipe: Recipe, layout: Layout) -> Layout:
     """Return the layout with its degrees; where nothing is stated, the fewest devices that leave a cache.
 
-    Where attention is data-parallel, experts lie on all of its ranks (Layout); ranks of a model without are copies.
+    Where attention is data-parallel, experts lie on all of its ranks (Layout); ranks of a model without are replicas.
     """
     setup, model = recipe.setup, recipe.model
-    routed = any(op.experts for op in model.ops())
+    routed = _is_routed(model.id)
     pp, tp, dp = max(1, setup.pp), setup.tp, setup.dp if routed else 1
     if setup.engine_setting("enable_attention_dp") == "true" and dp <= 1:
         tp, dp = 1, setup.tp  # the column's label is the size of the group
@@ -154,6 +215,11 @@ def _laid_out(recipe: Recipe, layout: Layout) -> Layout:
     whole = setup.ep > 1 or _cuts_scales(model, layout, tp)
     ep = tp * dp if dp > 1 or (whole and tp > 1) else 1
     return replace(layout, tp=tp, pp=pp, ep=ep, dp=dp)
+
+
+@cache
+def _is_routed(model: str) -> bool:
+    return any(op.experts for op in load_model(model).ops())
 
 
 def _cuts_scales(model: Model, layout: Layout, tp: int) -> bool:
@@ -175,61 +241,3 @@ def _fewest(recipe: Recipe, layout: Layout) -> int:
     fitting = (tp for tp in DEGREES if tp <= devices and need / tp <= ROOMY * hardware.memory_bytes)
     tp = next(fitting, devices)
     return min(tp, int(node)) if need / node <= TIGHT * hardware.memory_bytes else tp
-
-
-def _pooled(hardware: Hardware, model: Model, tp: int) -> tuple[Hardware, int]:
-    """Where heads do not divide by the devices, let fewer, faster devices stand for them, as engines pad heads."""
-    fit = next(each for each in (tp, *reversed(DEGREES)) if each <= tp and _divides(model.id, each))
-    return (hardware, tp) if fit == tp else (_times(hardware, tp / fit), fit)
-
-
-def _seen(hardware: Hardware, layout: Layout) -> tuple[Hardware, Layout]:
-    """Return the devices that software sees in the packages that a source counts, and tp over all of them.
-
-    Argonne's script for MI250 has tp 4 and 8 (vLLM/MI250/run-throughput-bench.sh), where its table has 2 and 4.
-    """
-    dies = hardware.seen_as
-    die = _times(hardware, 1 / dies).model_copy(update={"seen_as": 1})
-    return die, replace(layout, tp=layout.tp * dies, ep=layout.ep * dies if layout.ep > 1 else 1)
-
-
-def _times(hardware: Hardware, share: float) -> Hardware:
-    return hardware.model_copy(
-        update={
-            "memory_bytes_per_s": hardware.memory_bytes_per_s * share,
-            "memory_marketed_bytes": hardware.memory_marketed_bytes * share,
-            "memory_reported_bytes": hardware.memory_bytes * share,
-            "peak_flops_per_s": {name: peak * share for name, peak in hardware.peak_flops_per_s.items()},
-        }
-    )
-
-
-def _padded(model: Model, parts: int) -> Model | None:
-    """Return a model whose heads and widths divide by the parts of devices that a source counts in tp.
-
-    Transformers-NeuronX adds heads of zeros and copies those of the cache until each NeuronCore has as many
-    (get_qkv_padding and round_up_to_divisor in its utils.py, read 2026-11-22). None where a block has other parts than
-    plain attention and layers that are cut by their width.
-    """
-    blocks = {}
-    for name, block in model.blocks.items():
-        if not isinstance(block.mixer, Attention) or not isinstance(block.ffn, Dense | MixtureOfExperts):
-            return None
-        heads, kv_heads = _multiple(block.mixer.heads, parts), _multiple(block.mixer.kv_heads, parts)
-        mixer = block.mixer.model_copy(update={"heads": heads, "kv_heads": kv_heads})
-        ffn = block.ffn.model_copy(update={"intermediate": _multiple(block.ffn.intermediate, parts)})
-        blocks[name] = block.model_copy(update={"mixer": mixer, "ffn": ffn})
-    return model.model_copy(update={"blocks": blocks})
-
-
-def _multiple(number: int, of: int) -> int:
-    return math.ceil(number / of) * of
-
-
-@cache
-def _divides(model: str, tp: int) -> bool:
-    try:
-        load_model(model).ops(Layout(tp))
-    except InfercastError:
-        return False
-    return True

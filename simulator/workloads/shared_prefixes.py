@@ -12,11 +12,13 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefixes:
-    """Ids of the leading units of n requests: request i has ids[first[i] : first[i] + count[i]].
+    """Prefix blocks that requests share: request i begins with the blocks ids[first[i] : first[i] + count[i]].
 
-    A unit is a fixed number of tokens; an id names all tokens up to the unit's end, so equal ids mean equal prefixes.
-    Any numbers will do for `ids`; they are kept as 0 .. distinct-1. `unit_tokens` is the size of a unit, 0 where the
-    engine's may be taken. `warm`: places in `ids` of units that an engine's cache begins with, the least recent first.
+    A prefix block is a fixed number of tokens; its id stands for all tokens of the prompt up to the block's end, so
+    equal ids mean equal prefixes. All columns are int64: `first` and `count` of shape (requests,), `ids` with one entry
+    per listed block (any numbers, renumbered 0 .. distinct - 1), `warm` with the positions in `ids` of the blocks that
+    each replica has cached at the start, least recently used first. `prefix_block_tokens`: tokens per block, 0 for the
+    engine's KV-cache block size.
 
     Raises WorkloadError for columns of different lengths, ids out of range, or one id twice in a request.
 
@@ -27,7 +29,7 @@ class Prefixes:
     ids: IntArray
     first: IntArray
     count: IntArray
-    unit_tokens: int = 0
+    prefix_block_tokens: int = 0
     warm: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
@@ -41,7 +43,7 @@ class Prefixes:
         if len(self) and (min(self.first.min(), self.count.min()) < 0 or (self.first + self.count).max() > len(dense)):
             raise WorkloadError("prefixes", "a request's ids lie outside of the list", "Check first and count")
         if len(self.warm) and not 0 <= self.warm.min() <= self.warm.max() < len(dense):
-            raise WorkloadError("prefixes", "a warm unit lies outside of the list", "Check warm")
+            raise WorkloadError("prefixes", "a warm block lies outside of the list", "Check warm")
         rows, ids = np.repeat(np.arange(len(self)), self.count), self.flat()
         if len(np.unique(rows * (self.distinct + 1) + ids)) < len(ids):
             because = "a request has one id twice, but each unit has other tokens before it"
@@ -51,11 +53,11 @@ class Prefixes:
         return len(self.first)
 
     @classmethod
-    def of(cls, lists: "list[list[int]]", unit_tokens: int = 0) -> "Prefixes":
+    def of(cls, lists: "list[list[int]]", prefix_block_tokens: int = 0) -> "Prefixes":
         """Return the prefixes of requests whose ids are listed one by one."""
         count = np.array([len(each) for each in lists], np.int64)
         flat = np.array([unit for each in lists for unit in each], np.int64)
-        return cls(flat, np.cumsum(count) - count, count, unit_tokens)
+        return cls(flat, np.cumsum(count) - count, count, prefix_block_tokens)
 
     @property
     def distinct(self) -> int:
@@ -71,4 +73,4 @@ class Prefixes:
 
     def head(self, requests: int) -> "Prefixes":
         """Return those of the first requests."""
-        return Prefixes(self.ids, self.first[:requests], self.count[:requests], self.unit_tokens, self.warm)
+        return Prefixes(self.ids, self.first[:requests], self.count[:requests], self.prefix_block_tokens, self.warm)

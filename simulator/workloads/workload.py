@@ -1,7 +1,7 @@
 """What users send: arrivals and lengths together, the requests that they make, presets fitted to published traces."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from simulator.workloads.traces import Trace
 
 KIND = "workloads"
+Sampling = Literal["shuffle", "random"]
 MAX_REQUESTS = 100_000_000
 COLUMNS = {
     "arrival_s": np.float64,
     "prompt_tokens": np.int64,
     "output_tokens": np.int64,
     "priority": np.int64,
-    "given": np.bool_,
+    "prefilled": np.bool_,
 }
 
 
@@ -34,7 +35,7 @@ class Requests:
     `arrival_s` float64[n], rising from 0 or later; `prompt_tokens` and `output_tokens` int64[n], at least 1.
     `concurrency` 0: each request arrives at its time. k > 0: a closed loop, all times are 0, the first k requests are
     in flight at once and each completion releases the next. For all, or for each: `priority` int64, smaller goes first
-    where the engine asks for it; `given` bool, the cache of its prompt comes from elsewhere, with its first token.
+    where the engine asks for it; `prefilled` bool: the KV cache of its prompt and its first token come from elsewhere.
     `prefixes`: which requests begin with the same tokens; of no length where none do.
     """
 
@@ -43,13 +44,13 @@ class Requests:
     output_tokens: IntArray
     concurrency: int = 0
     priority: IntArray = field(default_factory=lambda: np.zeros(1, np.int64))
-    given: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, np.bool_))
+    prefilled: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, np.bool_))
     prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))
 
     def __post_init__(self) -> None:
         for name, kind in COLUMNS.items():
             array: NDArray[Any] = np.array(getattr(self, name), dtype=kind, order="C")  # a copy of our own
-            if name in ("priority", "given") and len(array) == 1:
+            if name in ("priority", "prefilled") and len(array) == 1:
                 array = np.broadcast_to(array, len(self.arrival_s))
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -60,7 +61,7 @@ class Requests:
             raise WorkloadError("arrivals", "they are not finite, rising times from 0 on", "Sort and check them")
         if min(self.prompt_tokens.min(), self.output_tokens.min()) < 1:
             raise WorkloadError("lengths", "a request has at least one token each way", "Remove empty requests")
-        if (self.given & (self.output_tokens < 2)).any():
+        if (self.prefilled & (self.output_tokens < 2)).any():
             because = "a request that comes with its cache and its first token has a second one to produce"
             raise WorkloadError("lengths", because, "Leave out those of one output token")
 
@@ -76,6 +77,32 @@ class Requests:
     def max_total_tokens(self) -> int:
         """The most tokens, prompt and output together, that one request comes to."""
         return int((self.prompt_tokens + self.output_tokens).max())
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedPrompts:
+    """A load generator that draws `entries` prompts once and repeats them, as AIPerf does.
+
+    `sampling`, its --dataset-sampling-strategy: "shuffle" asks all of them, in another order each time, before one
+    comes again; "random" draws each request's. `warmup_requests` with these prompts are sent, and waited for, before
+    the run (--warmup-request-count): their prompts lie in the prefix cache when it begins.
+    """
+
+    entries: int
+    sampling: Sampling = "shuffle"
+    warmup_requests: int = 0
+
+    def __post_init__(self) -> None:
+        if self.entries < 1 or self.warmup_requests < 0:
+            given = f"{self.entries} prompts to repeat, {self.warmup_requests} requests to warm up"
+            raise WorkloadError(given, "there is at least one prompt, and no fewer than no request", "Correct them")
+
+    def asked(self, request_count: int, seed: int) -> tuple[IntArray, IntArray]:
+        """Return which prompt each request asks, int64[request_count], and each that warms the engine up."""
+        rng, count = np.random.default_rng(seed), self.warmup_requests + request_count
+        in_turn = [rng.permutation(self.entries) for _ in range(-(-count // self.entries))]
+        drawn = rng.integers(self.entries, size=count) if self.sampling == "random" else np.concatenate(in_turn)
+        return drawn[self.warmup_requests : count], drawn[: self.warmup_requests]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +124,7 @@ class Workload:
     seed: int = 0
     name: str = ""
     prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))  # of at least as many requests, or of none
+    repeated: RepeatedPrompts | None = None  # None: each request has a prompt of its own
 
     def __post_init__(self) -> None:
         if not isinstance(self.request_count, int) or not 1 <= self.request_count <= MAX_REQUESTS:

@@ -2,15 +2,29 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
+from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.setups import place
-from tools.curves import GRID, Block, Curves, all_parameters, block_of, blocks, measured, place_all, predicted, shipped
-from tools.fit_efficiency import written
+from tools.curves import (
+    GRID,
+    TIMES,
+    Block,
+    Curves,
+    all_parameters,
+    block_of,
+    blocks,
+    measured,
+    place_all,
+    predicted,
+    shipped,
+)
+from tools.fit_efficiency import section, written
 from tools.fitting import Fit, Fits, effective
 from tools.score import left_out
 
@@ -116,17 +130,31 @@ def test_a_rule_that_a_fit_adds_goes_on_from_the_one_that_held(tmp_path, monkeyp
     fit = replace(fits.fits["made"], block=Block("made", ("made",), ("hopper",), ("compute",), presets=("made",)))
     fits = Fits({"made": fit.block}, {"made": fit}, {"made": {"compute": 0.6}})
     preset.parent.mkdir(parents=True)
-    shipped_rules = "  - families: [ada]\n    widened: [fp4]\n  - streams: true\n    cache: {value: 0.9, guess: none}\n"
+    shipped_rules = (
+        "  - families: [ada]\n    rules:\n      weight_only: [fp4]\n"
+        "  - rules:\n      staged: true\n    fitted:\n      cache: {value: 0.9, guess: none}\n"
+    )
     preset.write_text(f"sources:\n  old: {{}}\nkernels:\n{shipped_rules}")
     monkeypatch.setattr("tools.fit_efficiency.ROOT", tmp_path)
     written(fits)
-    fitted = {"fitted_on": ["hopper"], "compute": {"value": 0.6, "source": "fit-made"}}
+    fitted = {**yaml.safe_load(shipped_rules)[-1]["fitted"], "compute": {"value": 0.6, "source": "fit-made"}}
     added, *others = yaml.safe_load(preset.read_text())["kernels"]
     assert others == yaml.safe_load(shipped_rules)
-    assert added == {"families": ["hopper"], **others[-1], **fitted}
+    assert added == {"families": ["hopper"], "fitted_on": ["hopper"], **others[-1], "fitted": fitted}
     once = preset.read_text()
     written(fits)
     assert preset.read_text() == once
+
+
+@pytest.mark.parametrize("preset", sorted(Path("simulator/engines").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_kernels_of_a_preset_are_written_as_they_are_read(preset):
+    rules = yaml.safe_load(preset.read_text()).get("kernels", [])
+    assert (yaml.safe_load(section(rules))["kernels"] or []) == rules
+
+
+def test_no_rule_is_fitted():
+    for block in blocks().values():
+        assert {*block.parameters, *block.prior} <= FittedMultipliers.model_fields.keys() | TIMES
 
 
 @pytest.mark.parametrize(
@@ -151,7 +179,7 @@ def test_a_figure_that_a_parent_found_keeps_the_parents_sample(own, step, tmp_pa
     found = yaml.safe_load(preset.read_text())
     assert found["overheads"] == {"step_s": step}
     (rule,) = found["kernels"]
-    assert (rule["compute"]["source"], rule["memory"]["source"]) == ("fit-older", "fit-newer")
+    assert (rule["fitted"]["compute"]["source"], rule["fitted"]["memory"]["source"]) == ("fit-older", "fit-newer")
     assert set(found["sources"]) == {"fit-older", "fit-newer", "old"}
 
 

@@ -40,8 +40,8 @@ def setups(count: int = len(SIZES)) -> list[dict[str, str]]:
 
 def truth(shipped: Engine, moved: dict[str, float]) -> dict[str, float]:
     """Return parameters that differ from the shipped ones by some spreads."""
-    kernels, host = shipped.kernels_on(DEVICE), shipped.overheads
-    shares = {n: getattr(kernels, n) * math.exp(spreads()[n] * moved.get(n, 0.0)) for n in SHARES}
+    fitted, host = shipped.kernels_on(DEVICE).fitted, shipped.overheads
+    shares = {n: getattr(fitted, n) * math.exp(spreads()[n] * moved.get(n, 0.0)) for n in SHARES}
     return shares | {n: getattr(host, n) + spreads()[n] * moved.get(n, 0.0) for n in TIMES}
 
 
@@ -74,7 +74,7 @@ def test_a_slower_machine_is_found_and_its_other_setups_are_predicted():
     assert (whole.rows, whole.setups) == (18, 6)
     assert whole.before > 0.2
     assert whole.after < whole.before / 4
-    before, after = found.shipped.kernels_on(DEVICE), found.engine.kernels_on(DEVICE)
+    before, after = found.shipped.kernels_on(DEVICE).fitted, found.engine.kernels_on(DEVICE).fitted
     assert after.compute / before.compute == pytest.approx(math.exp(spreads()["compute"] * SLOW["compute"]), rel=0.2)
     late = found.engine.overheads.request_s - found.shipped.overheads.request_s
     assert 0.3 < late / (2 * spreads()["request_s"]) < 1.05  # the prior holds it back: two setups tell it
@@ -85,7 +85,7 @@ def test_nothing_moves_where_all_is_as_predicted():
     assert np.abs(found.before).max() < 1e-9
     before, after = found.shipped.kernels_on(DEVICE), found.engine.kernels_on(DEVICE)
     for name in SHARES:
-        assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-6)
+        assert getattr(after.fitted, name) == pytest.approx(getattr(before.fitted, name), rel=1e-6)
     assert not found.helps
 
 
@@ -94,7 +94,7 @@ def test_more_rows_move_it_further_and_never_past_the_truth():
     shares = []
     for count in (3, 6):
         found = calibrated(rows({"compute": -0.8}, count), DEVICE)
-        shares.append(found.engine.kernels_on(DEVICE).compute / found.shipped.kernels_on(DEVICE).compute)
+        shares.append(found.engine.kernels_on(DEVICE).fitted.compute / found.shipped.kernels_on(DEVICE).fitted.compute)
     assert all(truth - 0.02 < each < 1 for each in shares)
     assert shares[-1] < shares[0] + 0.02
 
@@ -102,7 +102,7 @@ def test_more_rows_move_it_further_and_never_past_the_truth():
 def test_one_wild_row_moves_little():
     calm = rows({"compute": -0.5})
     wild = [replace(calm[0], value=calm[0].value * 30), *calm[1:]]
-    shares = [calibrated(each, DEVICE).engine.kernels_on(DEVICE).compute for each in (calm, wild)]
+    shares = [calibrated(each, DEVICE).engine.kernels_on(DEVICE).fitted.compute for each in (calm, wild)]
     assert shares[1] == pytest.approx(shares[0], rel=0.25)
 
 
@@ -111,7 +111,9 @@ def test_tails_are_scored_and_not_fitted():
     tails = [replace(row, stat="p99", value=3 * row.value) for row in plain if row.metric == "tpot_ms"]
     found = calibrated([*plain, *tails], DEVICE)
     assert found.score().rows == 24
-    assert found.engine.kernels_on(DEVICE).compute == pytest.approx(slow().engine.kernels_on(DEVICE).compute)
+    assert found.engine.kernels_on(DEVICE).fitted.compute == pytest.approx(
+        slow().engine.kernels_on(DEVICE).fitted.compute
+    )
     assert found.engine.overheads.request_s == pytest.approx(slow().engine.overheads.request_s)
 
 
@@ -141,7 +143,7 @@ def test_a_rule_belongs_to_one_device_and_the_last_one_counts(values):
     wanted = dict(zip(PARAMETERS, values, strict=True))
     once = adjusted(shipped, DEVICE, wanted, TRUE)
     assert once.kernels_on(other) == shipped.kernels_on(other)
-    assert {name: float(getattr(once.kernels_on(DEVICE), name)) for name in SHARES} == {
+    assert {name: float(getattr(once.kernels_on(DEVICE).fitted, name)) for name in SHARES} == {
         name: wanted[name] for name in SHARES
     }
     twice = adjusted(adjusted(shipped, DEVICE, dict.fromkeys(PARAMETERS, 1.0), TRUE), DEVICE, wanted, TRUE)
@@ -178,11 +180,17 @@ def test_the_preset_is_the_shipped_one_but_for_what_was_measured():
     read = Engine.from_mapping(preset(found), "preset")
     rule = read.kernels_on(DEVICE)
     for name in SHARES:
-        assert getattr(rule, name) == pytest.approx(getattr(found.engine.kernels_on(DEVICE), name), rel=1e-3)
-        assert getattr(rule, name).source.evidence == "measured"
-        assert "18 rows of 6 setups" in getattr(rule, name).source.text
+        assert getattr(rule.fitted, name) == pytest.approx(
+            getattr(found.engine.kernels_on(DEVICE).fitted, name), rel=1e-3
+        )
+        assert getattr(rule.fitted, name).source.evidence == "measured"
+        assert "18 rows of 6 setups" in getattr(rule.fitted, name).source.text
     ours = found.shipped.kernels_on(DEVICE)
-    assert (rule.streams, rule.fitted_on, rule.prompt_launch_s) == (ours.streams, ours.fitted_on, ours.prompt_launch_s)
+    assert (rule.rules, rule.fitted_on, rule.fitted.prompt_launch_s) == (
+        ours.rules,
+        ours.fitted_on,
+        ours.fitted.prompt_launch_s,
+    )
     kinds = {f"{metric} fixed_batch": 6 for metric in METRICS}
     assert {kind: len(values) for kind, values in rule.residuals.items()} == kinds
     assert read.overheads.request_s == pytest.approx(found.engine.overheads.request_s, rel=1e-3)
@@ -219,7 +227,7 @@ def test_the_command_writes_a_preset_that_profiles_finds(tmp_path, monkeypatch):
     assert found["calibration"][-1]["after"] < found["calibration"][-1]["before"]
     assert (own / "engines" / "vllm-0.33.yaml").is_file()
     whole = json.loads(run(*ESTIMATE, "--profiles", str(own), "--format", "json").stdout)
-    assert {row["evidence"] for row in whole["rests_on"] if row["figure"] == "kernels.compute"} == {"measured"}
+    assert {row["evidence"] for row in whole["rests_on"] if row["figure"] == "kernels.fitted.compute"} == {"measured"}
     after = whole["estimates"][0]
     assert after["ttft_s"] > before["ttft_s"] + 0.01
     assert after["interval_basis"] == "measured" != before["interval_basis"]
@@ -234,7 +242,7 @@ def test_rows_faster_than_light_are_pointed_out_and_move_no_share_past_the_peak(
     file = table(tmp_path / "mine.csv", fast)
     text = run("calibrate", "--measured", str(file), "--out", str(tmp_path / "own")).stdout
     assert "rows beat the device's speed of light" in text
-    memory = calibrated(fast, DEVICE).engine.kernels_on(DEVICE).memory
+    memory = calibrated(fast, DEVICE).engine.kernels_on(DEVICE).fitted.memory
     assert memory * DEVICE.achievable.gemm["bf16"].memory_fraction <= 1 + 1e-9
 
 

@@ -12,15 +12,14 @@ from simulator.deployment.deployment import Deployment, Settings, default_layout
 from simulator.deployment.estimate import estimate
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.setting_names import configure
-from simulator.engines.kernel_rules import Kernels
 from simulator.errors import DoesNotFitError, InfercastError, WorkloadError
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Layout, Sequence, count
-from simulator.profile import Figure, Source
 from simulator.reports.provenance import basis, memory_basis, readable, rests_on
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.workload import Requests
+from tests.support.kernels import kernels_with
 
 
 def deployment(
@@ -293,7 +292,7 @@ def test_products_that_stream_rest_on_the_best_rate_of_the_device(engine, rests)
 
 def test_only_layers_split_over_cards_rest_on_a_lost_graph():
     found = [basis(deploy("llama-3.1-8b", "rtx-4090", "llama.cpp", Layout(pp=pp))) for pp in (1, 2)]
-    assert ["kernels.split_launch" in [each.figure for each in used] for used in found] == [False, True]
+    assert ["kernels.fitted.split_launch" in [each.figure for each in used] for used in found] == [False, True]
 
 
 def test_what_the_user_gives_is_no_figure_of_a_profile():
@@ -347,7 +346,7 @@ def test_every_evidence_has_its_source():
     ("model", "hardware", "weights", "tp", "used"),
     [
         ("llama-3.1-8b", "h100-sxm", "bf16", 1, set()),
-        ("llama-3.1-8b", "h100-sxm", "fp8", 2, {"past_16_tokens", "quantized", "reduced_bits"}),
+        ("llama-3.1-8b", "h100-sxm", "fp8", 2, {"m64_tile", "quantized", "reduced_bits"}),
         ("llama-3.1-8b", "h100-sxm", "fp8-block", 1, set()),
         ("llama-3.1-8b", "b200-sxm", "fp8", 1, {"quantized"}),
         ("gpt-oss-20b", "h100-sxm", "mxfp4", 1, {"expert_tile", "least_tile"}),
@@ -355,13 +354,12 @@ def test_every_evidence_has_its_source():
     ],
 )
 def test_kernels_that_no_product_runs_are_no_basis(model, hardware, weights, tp, used):
-    every = ("past_16_tokens", "quantized", "reduced_bits", "expert_tile", "least_tile")
-    figure = Figure(2.0, Source(text="by hand", date="", evidence="guess"))
+    every = ("m64_tile", "quantized", "reduced_bits", "expert_tile", "least_tile")
     plain = deploy(model, hardware, layout=default_layout(load_model(model), tp=tp, dtypes=(weights, "")))
-    rule = Kernels(**dict.fromkeys(every, figure))
+    rule = kernels_with(**dict.fromkeys(every, 2.0))
     changed = plain.engine.model_copy(update={"kernels": (rule,), "adapters": True})
     named = {each.figure for each in basis(replace(plain, engine=changed))}
-    assert {each for each in every if f"kernels.{each}" in named} == used
+    assert {each for each in every if {f"kernels.rules.{each}", f"kernels.fitted.{each}"} & named} == used
     assert "traffic of adapters" in named - {each.figure for each in basis(plain)}
 
 

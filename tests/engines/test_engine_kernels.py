@@ -11,25 +11,23 @@ from simulator.deployment.batches import Batch, decode_counts
 from simulator.deployment.deployment import Deployment, default_layout, deploy
 from simulator.deployment.estimate import estimate
 from simulator.engines.engine import load_engine
-from simulator.engines.kernel_rules import CROWDED_HEADS, Kernels
+from simulator.engines.kernel_rules import CROWDED_HEADS
+from simulator.engines.kernels import Kernels
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import Attention
 from simulator.models.model import load_model
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Experts, Layout, Op
-from simulator.profile import Figure, Source
-from simulator.roofline.roofline import Rates, soft_maximum
+from simulator.roofline.gemm import soft_maximum
+from simulator.roofline.roofline import Rates
 from simulator.validation.measurements import Setup
 from simulator.validation.prediction import outcome
 from simulator.validation.setups import place
 from simulator.validation.sources import recipe_of
 from simulator.validation.sources.papers import ENDED_TOKENS
+from tests.support.kernels import kernels_with
 
 MAX_1550 = load_hardware("max-1550")
-
-
-def figure(value: float) -> Figure:
-    return Figure(value, Source(text="by hand", date="", evidence="guess"))
 
 
 def attention_s(
@@ -43,7 +41,7 @@ def attention_s(
     return float(cost.seconds - cost.overhead_s)
 
 
-PAGED = Kernels(per_head=figure(1.0), per_head_crowded=figure(0.25))
+PAGED = kernels_with(per_head=1.0, per_head_crowded=0.25)
 
 
 def test_query_heads_that_read_alone_read_a_group_as_often_as_it_has_heads():
@@ -73,13 +71,13 @@ def test_tensorrt_llm_reads_the_cache_once_for_groups_that_its_kernel_knows():
 
 
 @pytest.mark.parametrize("peak", ["fp8", "fp16"])
-def test_narrow_products_have_a_further_share(peak):
-    kernels = Kernels(compute=figure(0.8), quantized=figure(1.25), experts=figure(0.5))
+def test_narrow_gemms_have_a_further_share(peak):
+    fitted = kernels_with(compute=0.8, quantized=1.25, experts=0.5).fitted
     share = 1.0 if peak == "fp8" else 0.8
     whole, blocks = (linear("", (128, 128), Layout(weight_dtype=each)) for each in ("fp8", "fp8-block"))
-    assert kernels.compute_share(peak, whole) == pytest.approx(share)
-    assert kernels.compute_share(peak, replace(whole, experts=Experts(8, 2))) == pytest.approx(0.5 * share)
-    assert kernels.compute_share(peak, blocks) == pytest.approx(0.8)
+    assert fitted.of_compute(peak, whole) == pytest.approx(share)
+    assert fitted.of_compute(peak, replace(whole, experts=Experts(8, 2))) == pytest.approx(0.5 * share)
+    assert fitted.of_compute(peak, blocks) == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(
@@ -91,17 +89,17 @@ def test_products_start_as_in_bf16_where_the_kernel_before_quantises(engine, sto
     hardware = load_hardware("h200-sxm")
     kernels = load_engine(engine).kernels_on(hardware)
     product = linear("", (4096, 4096), Layout(weight_dtype=stored))
-    started = Rates(hardware, kernels).achieved("fp8", product).launch_s / kernels.launch
+    started = Rates(hardware, kernels).achieved("fp8", product).launch_s / kernels.fitted.launch
     assert started == pytest.approx(4.2e-6 if as_bf16 else 7.6e-6)
     routed = Rates(hardware, kernels).achieved("fp8", replace(product, experts=Experts(8, 2)))
-    assert routed.launch_s / kernels.launch == pytest.approx(7.6e-6)
+    assert routed.launch_s / kernels.fitted.launch == pytest.approx(7.6e-6)
 
 
 @given(st.integers(2, 10_000))
 def test_tiles_of_unpacked_weights_grow_with_the_tokens_of_an_expert(tokens):
     """Of 64 rows at most: from half a tile more where an expert has fewer, to as good as none where it has many."""
     op = replace(linear("", (128, 128), Layout()), experts=Experts(128, 4))
-    kernels = Kernels(expert_tile=figure(64.0), least_tile=figure(16.0))
+    kernels = kernels_with(expert_tile=64.0, least_tile=16.0)
     whole, growing = (float(kernels.padding(op, float(tokens), unpacked=each)) for each in (False, True))
     each = tokens * 4 / float(op.experts.touched(float(tokens)))
     assert whole == pytest.approx(1 + 32 / each)
@@ -113,7 +111,7 @@ def test_tiles_of_unpacked_weights_grow_with_the_tokens_of_an_expert(tokens):
 def test_a_rank_of_data_parallel_attention_counts_the_heads_of_its_own_sequences(rate):
     """Half of 32 sequences x 32 heads are 512, few enough for the kernel of 16; and half of the scores are written."""
     op = next(op for op in Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout()) if op.rate == rate)
-    rates = Rates(load_hardware("mi300x"), PAGED.model_copy(update={"score_bytes": figure(24.0)}))
+    rates = Rates(load_hardware("mi300x"), kernels_with(per_head=1.0, per_head_crowded=0.25, score_bytes=24.0))
     halves = Counts(1.0, 16.0, 16.0, 16_000.0, prefill_pairs=1e6)
     wholes = Counts(1.0, 32.0, 32.0, 32_000.0, prefill_pairs=2e6)
     assert rates.cost(op.of_one_rank(2), wholes).seconds == pytest.approx(rates.cost(op, halves).seconds)
@@ -124,14 +122,14 @@ def test_decode_attention_reads_no_faster_than_any_stream(share, reached):
     """A B200 reads its cache at 0.905 of its bandwidth, and no kernel streams at more than 0.95."""
     hardware = load_hardware("b200-sxm")
     op = next(op for op in Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout()) if op.cache_format)
-    cost = Rates(hardware, Kernels(cache=figure(share))).cost(op, Counts(decode_reads=1e6))
+    cost = Rates(hardware, kernels_with(cache=share)).cost(op, Counts(decode_reads=1e6))
     assert cost.memory_s == pytest.approx(1e6 * 2 * 8 * 128 * 2 / (reached * hardware.memory_bytes_per_s))
 
 
 def test_experts_compute_whole_tiles():
     """64 tokens reach all 8 experts, 16 each: half a tile of 32 more doubles what they compute."""
     op = next(op for op in load_model("mixtral-8x7b").ops() if op.experts)
-    kernels = Kernels(), Kernels(expert_tile=figure(32.0))
+    kernels = Kernels(), kernels_with(expert_tile=32.0)
     exact, tiled = (Rates(load_hardware("mi300x"), each).cost(op, Counts(1.0, 64.0)).compute_s for each in kernels)
     assert tiled == pytest.approx(2 * exact)
 
@@ -319,7 +317,7 @@ def test_panels_never_make_a_product_faster_or_more_columns_cheaper(inputs, colu
     assert wider_s * (1 + 1e-12) >= seconds >= alone_s * (1 - 1e-12)
 
 
-def test_a_widened_format_is_unpacked_and_others_of_its_type_are_not():
+def test_a_weight_only_format_is_unpacked_and_others_of_its_type_are_not():
     card, b200, release = load_hardware("rtx-5090"), load_hardware("b200"), load_engine("vllm-0.8")
     on_card, on_b200 = (Rates(each, release.kernels_on(each)) for each in (card, b200))
     assert [on_card.peak(each)[0] for each in ("mxfp4", "nvfp4", "fp8")] == ["bf16", "fp4", "fp8"]
@@ -329,11 +327,11 @@ def test_a_widened_format_is_unpacked_and_others_of_its_type_are_not():
 @pytest.mark.parametrize("stored", ["fp8", "nvfp4", "mxfp4"])
 def test_light_knows_no_kernels(stored):
     names = ("compute", "quantized", "memory", "unpacked", "packed", "experts", "cache", "attention", "per_head")
-    shares = {name: figure(0.5) for name in names}
-    tiles = {"expert_tile": figure(64), "least_tile": figure(16), "unpack_tokens": figure(8), "score_bytes": figure(24)}
-    rules = {"past_16_tokens": figure(0.5), "widened": ("fp8", "fp4"), "fuses": ("fp8",), "routes_apart": True}
-    links = {"one_ring": True, "staged": True, "one_shot_tokens": figure(128), "link": figure(3), "launch": figure(3)}
-    slow = Kernels(**shares, **tiles, **rules, **links)
+    shares = dict.fromkeys(names, 0.5)
+    tiles = {"expert_tile": 64.0, "least_tile": 16.0, "unpack_tokens": 8.0, "score_bytes": 24.0}
+    rules = {"m64_tile": 0.5, "weight_only": ("fp8", "fp4"), "fuses": ("fp8",), "routes_apart": True}
+    links = {"one_ring": True, "staged": True, "one_shot_tokens": 128.0, "link": 3.0, "launch": 3.0}
+    slow = kernels_with(**shares, **tiles, **rules, **links)
     layout = Layout(tp=4, weight_dtype=stored, cache_dtype="fp8")
     counts = Counts(*np.array([[1.0, 20.0, 20.0, 9000.0, 9000.0, 0.0, 0.0], [1.0, 16e3, 5.0, 0.0, 0.0, 16e3, 9e6]]).T)
     for device in ("h200-sxm", "b200-sxm", "rtx-5090", "mi300x"):
@@ -349,9 +347,9 @@ def test_two_cards_without_peer_to_peer_are_as_fast_as_their_lanes():
 
 
 @pytest.mark.parametrize(("device", "share"), [("h200-sxm", 0.8), ("h100-sxm", 1.0), ("b200-sxm", 1.0)])
-def test_products_in_fp8_read_weights_more_slowly_from_17_to_64_tokens(device, share):
+def test_gemms_in_fp8_read_weights_more_slowly_from_17_to_64_tokens(device, share):
     """4,096 x 4,096 numbers at 4.8 TB/s, and at 0.8 of what is reached; 3.35 TB/s are less than that."""
-    rates = Rates(load_hardware(device), Kernels(past_16_tokens=figure(0.8)))
+    rates = Rates(load_hardware(device), kernels_with(m64_tile=0.8))
 
     def kernel_s(tokens: float, weights: str = "fp8") -> float:
         op = linear("product", (4096, 4096), Layout(weight_dtype=weights))
@@ -397,7 +395,7 @@ def test_inputs_that_are_scaled_in_blocks_are_read_in_16_bits_and_written_in_8()
 )
 def test_experts_take_sorted_copies_of_their_inputs_or_find_them(stored, sorts, up_bytes, down_bytes):
     """Qwen3-235B: 8 experts of 1,536 for a token of 4,096 numbers."""
-    rates = Rates(load_hardware("h100-sxm"), Kernels(sorts_inputs=sorts))
+    rates = Rates(load_hardware("h100-sxm"), kernels_with(sorts_inputs=sorts))
     ops = load_model("qwen3-235b-a22b").ops(Layout(weight_dtype=stored))
     up, down = (op for op in ops if op.experts and op.rate == "gemm")
     stream = 0.5 * 3.35e12
@@ -419,7 +417,7 @@ def test_ranks_of_attention_quantise_the_inputs_of_their_own_tokens():
 def test_what_chooses_and_sorts_experts_starts_like_a_product_of_16_bits(apart, starts_us):
     """Six kernels on a B200, two of them products in fp4: 8.2 us each by its profile, 3.8 in bf16."""
     ops = [op for op in load_model("minimax-m2.5").ops(Layout(weight_dtype="nvfp4")) if op.experts]
-    rates = Rates(load_hardware("b200-sxm"), Kernels(routes_apart=apart))
+    rates = Rates(load_hardware("b200-sxm"), kernels_with(routes_apart=apart))
     assert sum(rates.cost(op, Counts(1.0)).overhead_s / op.repeats for op in ops) == pytest.approx(starts_us * 1e-6)
 
 
@@ -431,11 +429,11 @@ def test_experts_whose_inputs_are_scaled_in_blocks_have_a_share_of_their_own():
     }
 
     def shares(**given: float) -> list[float]:
-        kernels = Kernels(**{name: figure(value) for name, value in given.items()})
-        return [kernels.compute_share("bf16" if stored == "bf16" else "fp8", op) for stored, op in ops.items()]
+        fitted = kernels_with(**given).fitted
+        return [fitted.of_compute("bf16" if stored == "bf16" else "fp8", op) for stored, op in ops.items()]
 
     assert shares(experts=0.9) == [0.9, 0.9, 0.9]
     assert shares(experts=0.9, block_experts=0.7) == [0.9, 0.9, 0.7]
     assert shares(quantized=1.2, block_experts=0.7) == [1.0, 1.2, 0.7]
-    unpacked = Kernels(block_experts=figure(0.7)).compute_share("bf16", ops["fp8-block"])
+    unpacked = kernels_with(block_experts=0.7).fitted.of_compute("bf16", ops["fp8-block"])
     assert unpacked == 1.0  # where nothing multiplies fp8, no input is scaled

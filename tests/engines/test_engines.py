@@ -13,11 +13,13 @@ from simulator.deployment.deployment import Deployment, Settings, default_layout
 from simulator.deployment.estimate import estimate
 from simulator.deployment.setting_names import OURS, configure, known_names
 from simulator.engines.engine import KIND, Engine, engine_of, load_engine
+from simulator.engines.fitted_multipliers import EXPERTS, UNITY
 from simulator.errors import InfercastError, NotModelledError, ProfileError, UnitError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.profile import names
+from simulator.reports.provenance import figures
 from simulator.simulation.scheduler_limits import limits
 
 H100 = load_hardware("h100-sxm")
@@ -138,11 +140,13 @@ def test_an_unknown_source_of_rules_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ("widened: [fp5]", "'fp5'.*it is not known"),
-        ("fuses: [fp4]", "'fp4'.*Nearest: nvfp4, mxfp4"),  # a type of products, and no format
-        ("per_head_formats: [fp7]", "'fp7'.*it is not known"),
-        ('past_16_tokens: {value: 0, guess: "none"}', "above 0"),
-        ('reduced_bits: {value: -4, guess: "fewer"}', "-4"),
+        ("rules: {weight_only: [fp5]}", "'fp5'.*it is not known"),
+        ("rules: {fuses: [fp4]}", "'fp4'.*Nearest: nvfp4, mxfp4"),  # a type of products, and no format
+        ("rules: {per_head_formats: [fp7]}", "'fp7'.*it is not known"),
+        ('fitted: {m64_tile: {value: 0, guess: "none"}}', "above 0"),
+        ('rules: {reduced_bits: {value: -4, guess: "fewer"}}', "-4"),
+        ('fitted: {staged: {value: 1, guess: "read"}}', "'staged'.*nothing has that name here"),
+        ('rules: {compute: {value: 1, guess: "fitted"}}', "'compute'.*nothing has that name here"),
     ],
 )
 def test_kernels_of_unknown_formats_and_of_no_rate_are_refused(tmp_path, rule, said):
@@ -153,6 +157,15 @@ def test_kernels_of_unknown_formats_and_of_no_rate_are_refused(tmp_path, rule, s
 
 
 # ------------------------------------------------------------------------------------------ what the presets do
+
+
+@pytest.mark.parametrize("name", names(KIND))
+def test_rules_were_read_and_multipliers_were_fitted(name):
+    """The evidence of each figure says so; a guess stands in the place of either."""
+    for kernels in load_engine(name).kernels:
+        assert {each.source.evidence for _, each in figures(kernels.rules)} <= {"datasheet", "derived", "guess"}
+        fitted = [each for each in figures(kernels.fitted) if each[1].source not in (UNITY.source, EXPERTS.source)]
+        assert {each.source.evidence for _, each in fitted} <= {"fitted", "guess"}
 
 
 def test_borrowed_kernels_are_those_of_the_other_engine():

@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -10,6 +9,7 @@ from pydantic import BaseModel
 from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import DeviceClass, Family, Hardware, load_hardware
 from simulator.profile import Figure, find, folders, names, read_yaml
+from tests.support.paths import FIXTURES
 
 DEVICES = names("hardware_profiles")
 FAMILIES = sorted((folders("hardware_profiles")[-1] / "families").glob("*.yaml"))
@@ -54,8 +54,8 @@ def figures(value: object) -> Iterator[Figure]:
 
 
 @pytest.fixture(scope="module")
-def facts(shared: Path) -> dict[str, dict[str, str]]:
-    with (shared / "facts" / "hardware.csv").open() as lines:
+def facts() -> dict[str, dict[str, str]]:
+    with (FIXTURES / "facts" / "hardware.csv").open() as lines:
         return {row["id"]: row for row in csv.DictReader(lines)}
 
 
@@ -105,7 +105,7 @@ def test_every_device_is_complete(device):
     assert set(hardware.peak_flops_per_s) <= set(achievable.gemm)
     assert achievable.decode_attention
     assert achievable.prefill_attention
-    assert achievable.stream_memory_fraction
+    assert achievable.elementwise_memory_fraction
     assert 2 in achievable.all_reduce
     assert 0 < hardware.memory_bytes <= 1.08 * hardware.memory_marketed_bytes
 
@@ -122,7 +122,7 @@ def test_rates_are_physical(device):
     hardware = load_hardware(device)
     achievable = hardware.achievable
     attention = (achievable.decode_attention.memory_fraction, achievable.prefill_attention.compute_fraction)
-    fractions = [*attention, achievable.stream_memory_fraction, achievable.best_memory_fraction]
+    fractions = [*attention, achievable.elementwise_memory_fraction, achievable.best_memory_fraction]
     for gemm in achievable.gemm.values():
         fractions += [gemm.compute_fraction, gemm.memory_fraction]
         assert gemm.exponent is None or gemm.exponent >= 1
@@ -256,11 +256,11 @@ def test_own_figures_come_before_the_familys_and_the_classes(tmp_path, monkeypat
     folder = tmp_path / "hardware_profiles"
     folder.mkdir()
     (folder / "mine.yaml").write_text(
-        VALID + "achievable:\n  stream_memory_fraction: {value: 0.9, source: sheet}\n", encoding="utf-8"
+        VALID + "achievable:\n  elementwise_memory_fraction: {value: 0.9, source: sheet}\n", encoding="utf-8"
     )
     monkeypatch.setenv("INFERCAST_PROFILES", str(tmp_path))
     achievable = load_hardware("mine").achievable
-    assert achievable.stream_memory_fraction == 0.9
+    assert achievable.elementwise_memory_fraction == 0.9
     assert achievable.gemm["bf16"].launch_s == pytest.approx(3.8e-6)
     assert achievable.gemm["bf16"].launch_s.source.evidence == "family"
     assert achievable.gemm["fp4"].launch_s.source.evidence == "guess"

@@ -9,6 +9,7 @@ from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import load_hardware
 from simulator.hardware.prices import KIND, PriceList, cheapest, load_offers, own_offer
 from simulator.profile import find, names
+from tests.support.paths import FIXTURES
 
 LISTS = names(KIND)
 OFFERS = [offer for name in LISTS for offer in PriceList.from_yaml(find(KIND, name)).offers]
@@ -27,10 +28,10 @@ def test_every_offer_has_a_device_a_price_and_a_date(name):
 
 
 @pytest.fixture(scope="module")
-def facts(shared: Path) -> list[dict[str, str]]:
+def facts() -> list[dict[str, str]]:
     """The facts' rows for devices that the library knows."""
-    with (shared / "facts" / "gpu_prices.csv").open() as lines:
-        return [row for row in csv.DictReader(lines) if row["gpu"] not in ("RTX 4000 Ada Generation", "H800")]
+    with (FIXTURES / "facts" / "prices.csv").open() as lines:
+        return list(csv.DictReader(lines))
 
 
 def test_every_price_of_the_facts_is_there(facts):

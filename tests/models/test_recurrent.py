@@ -152,7 +152,7 @@ def test_prefix_caching_over_states_or_windows_alone_is_refused_by_name(model) -
     with pytest.raises(NotModelledError, match="with prefix caching"):
         limits(caching, requests)
     off = replace(caching, engine=caching.engine.model_copy(update={"prefix_caching": False}))
-    assert limits(off, requests).prefix_unit_tokens == 0
+    assert limits(off, requests).prefix_block_tokens == 0
 
 
 def test_models_without_states_run_as_many_as_set() -> None:

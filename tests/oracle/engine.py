@@ -54,14 +54,14 @@ from tests.oracle.speculation import expected, sampled
 
 
 class OracleJob(NamedTuple):
-    """A request as it is sent; `ids` name its leading prefix units, `given` brings the cache of its prompt."""
+    """A request as it is sent; `ids` name its leading prefix blocks, `prefilled` brings the cache of its prompt."""
 
     arrival_s: float
     prompt_tokens: int
     output_tokens: int
     priority: int = 0
     ids: tuple[int, ...] = ()
-    given: bool = False
+    prefilled: bool = False
 
 
 class OracleBatch(list[tuple[int, int]]):
@@ -96,9 +96,9 @@ class OracleLimits:
     prompt_interval: int = 0
     batch_size: int = 1
     batch_wait_s: float = 0.0
-    prefix_unit_tokens: int = 0
-    host_units: int = 0
-    warm: tuple[int, ...] = ()  # units that the cache begins with, least recent first
+    prefix_block_tokens: int = 0
+    host_prefix_blocks: int = 0
+    warm: tuple[int, ...] = ()  # prefix blocks that the cache begins with, least recent first
     draft_tokens: int = 0
     acceptance: tuple[float, ...] = ()
     expected_acceptance: bool = False
@@ -129,7 +129,7 @@ class OracleRequest:
     output_tokens: int
     priority: int = 0
     ids: tuple[int, ...] = ()
-    given: bool = False  # until its first admission
+    prefilled: bool = False  # until its first admission
     arrival_s: float | None = None
     scheduled_s: float | None = None
     first_token_s: float | None = None
@@ -182,13 +182,13 @@ class OracleEngine:
 
     def __post_init__(self) -> None:
         limits = self.limits
-        blocks_per_unit = limits.full_groups * (limits.prefix_unit_tokens // limits.block_size)
-        self.cache = OracleCache(blocks_per_unit, limits.host_units)
-        for unit in limits.warm:
-            self.cache.idle = [*(each for each in self.cache.idle if each != unit), unit]
+        blocks_per_prefix_block = limits.full_groups * (limits.prefix_block_tokens // limits.block_size)
+        self.cache = OracleCache(blocks_per_prefix_block, limits.host_prefix_blocks)
+        for block in limits.warm:
+            self.cache.idle = [*(each for each in self.cache.idle if each != block), block]
         self.cache.evict(limits.num_blocks)
 
-    # ------------------------------------------------------------ blocks and units
+    # ------------------------------------------------------------ blocks and prefix blocks
 
     def blocks_for(self, tokens: int) -> int:
         """K: the blocks of so many tokens in every group; a windowed one never needs more than its window can touch."""
@@ -198,11 +198,11 @@ class OracleEngine:
         return limits.full_groups * whole + limits.window_groups * in_window
 
     def blocks_held(self) -> int:
-        """What all of `running` holds; a prefix unit counts once, however many hold it (P)."""
+        """What all of `running` holds; a prefix block counts once, however many hold it (P)."""
         own = 0
         for request in self.running:
-            units = sum(request.index in holders for holders in self.cache.holders.values())
-            own += request.blocks - units * self.cache.blocks_per_unit
+            prefix_blocks = sum(request.index in holders for holders in self.cache.holders.values())
+            own += request.blocks - prefix_blocks * self.cache.blocks_per_prefix_block
         return own + self.cache.held_blocks()
 
     def blocks_free(self) -> int:
@@ -222,17 +222,17 @@ class OracleEngine:
             return False
         return self.most_blocks(request) <= self.limits.num_blocks
 
-    def units(self, request: OracleRequest, tokens: int) -> list[int]:
-        """P1: the ids of the units that lie within so many leading tokens."""
-        unit_tokens = self.limits.prefix_unit_tokens
-        if unit_tokens == 0:
+    def prefix_blocks(self, request: OracleRequest, tokens: int) -> list[int]:
+        """P1: the ids of the prefix blocks that lie within so many leading tokens."""
+        prefix_block_tokens = self.limits.prefix_block_tokens
+        if prefix_block_tokens == 0:
             return []
-        return list(request.ids[: min(tokens, request.final_tokens) // unit_tokens])
+        return list(request.ids[: min(tokens, request.final_tokens) // prefix_block_tokens])
 
     def _register(self, request: OracleRequest, before: int, after: int) -> None:
-        """P5: the units that the scheduled tokens of a prompt complete."""
-        for unit in self.units(request, after)[len(self.units(request, before)) :]:
-            self.cache.hold(unit, request.index)
+        """P5: the prefix blocks that the scheduled tokens of a prompt complete."""
+        for block in self.prefix_blocks(request, after)[len(self.prefix_blocks(request, before)) :]:
+            self.cache.hold(block, request.index)
 
     def _take(self, request: OracleRequest, tokens: int) -> None:
         """Hold the blocks of so many tokens, or more if drafts were rejected (S1); evict what they displace (P7)."""
@@ -242,7 +242,9 @@ class OracleEngine:
     def release(self, request: OracleRequest) -> None:
         """Leave `running`, and give up everything (P6)."""
         self.cache.leave(
-            request.index, self.units(request, request.known_tokens), len(self.units(request, request.computed_tokens))
+            request.index,
+            self.prefix_blocks(request, request.known_tokens),
+            len(self.prefix_blocks(request, request.computed_tokens)),
         )
         self.running.remove(request)
         request.blocks = request.computed_tokens = request.decode_steps = 0
@@ -342,7 +344,7 @@ class OracleEngine:
         return preempted
 
     def _schedule_one(self, plan: Plan, request: OracleRequest, new: int, registered: int) -> None:
-        """Give blocks, and to a prompt the units that it completes beyond those that are registered (P5)."""
+        """Give blocks, and to a prompt the prefix blocks that it completes beyond those that are registered (P5)."""
         self._take(request, request.computed_tokens + new)
         if not request.decodes:
             self._register(request, registered, request.computed_tokens + new)
@@ -363,12 +365,12 @@ class OracleEngine:
         while self.waiting and self._left(plan) > 0 and len(self.running) < self._places():
             request = self.waiting[0]
             cached, hit = 0, []
-            if request.given:
+            if request.prefilled:
                 cached = request.prompt_tokens
-            elif self.limits.prefix_unit_tokens:
-                hit = self.units(request, request.known_tokens - 1)
+            elif self.limits.prefix_block_tokens:
+                hit = self.prefix_blocks(request, request.known_tokens - 1)
                 hit = hit[: self.cache.leading(hit)]
-                cached = len(hit) * self.limits.prefix_unit_tokens
+                cached = len(hit) * self.limits.prefix_block_tokens
             new = self._new_tokens(request, cached, self._left(plan))
             if not self.limits.chunked_prefill and new < request.known_tokens - cached:
                 break
@@ -376,25 +378,25 @@ class OracleEngine:
             if self.limits.admit_full_output and promised > self.limits.num_blocks:
                 break
             must_fit = request.known_tokens if self.limits.full_prompt_must_fit else cached + new
-            shared = sum(unit in self.cache.holders for unit in hit) * self.cache.blocks_per_unit
+            shared = sum(block in self.cache.holders for block in hit) * self.cache.blocks_per_prefix_block
             if self.blocks_for(must_fit) - shared > self.blocks_free():
                 break
             self.waiting.pop(0)
             self.admitted_at = self.decode_steps
             self._start(request, hit, cached)
-            self._schedule_one(plan, request, new, 0 if request.given else cached)  # P10
-            request.given = False
+            self._schedule_one(plan, request, new, 0 if request.prefilled else cached)  # P10
+            request.prefilled = False
 
     def _start(self, request: OracleRequest, hit: list[int], cached: int) -> None:
         """P3, P9: an admitted request holds the blocks of what is cached already."""
         self.running.append(request)
         request.computed_tokens = cached
-        request.blocks = len(hit) * self.cache.blocks_per_unit
+        request.blocks = len(hit) * self.cache.blocks_per_prefix_block
         if request.hit_tokens is None:
-            request.hit_tokens = len(hit) * self.limits.prefix_unit_tokens
-        for unit in hit:
-            if self.cache.hold(unit, request.index):
-                self.loaded_tokens += self.limits.prefix_unit_tokens
+            request.hit_tokens = len(hit) * self.limits.prefix_block_tokens
+        for block in hit:
+            if self.cache.hold(block, request.index):
+                self.loaded_tokens += self.limits.prefix_block_tokens
 
     def starts_batch_s(self) -> float:
         """D: when the head of the queue has waited long enough."""
@@ -421,7 +423,7 @@ class OracleEngine:
         return [(request, request.known_tokens) for request in self.running]
 
     def cached_tokens(self, plan: Plan) -> int:
-        """The tokens in the cache when the step that was scheduled is over; drafts do not count, a unit counts once."""
+        """The tokens in the cache when the step that was scheduled is over; no drafts, each block once."""
         if self.limits.policy == "uncached":
             return 0
         new_tokens = {request.index: 1 if request.decodes else new for request, new in plan}
@@ -430,7 +432,7 @@ class OracleEngine:
             grown = request.computed_tokens + new_tokens.get(request.index, 0)
             tokens += grown if request.finished_s is None else request.final_tokens
         again = sum(len(holders) - 1 for holders in self.cache.holders.values())
-        return tokens - again * self.limits.prefix_unit_tokens
+        return tokens - again * self.limits.prefix_block_tokens
 
     # ------------------------------------------------------------ its end
 
@@ -528,17 +530,17 @@ def begin_step(engine: OracleEngine, plan: Plan, start_s: float, seconds: Second
 def _new_request(index: int, job: OracleJob) -> OracleRequest:
     if job.prompt_tokens < 1 or job.output_tokens < 1:
         raise ValueError("a request has at least one prompt and one output token")
-    return OracleRequest(index, job.prompt_tokens, job.output_tokens, job.priority, job.ids, job.given)
+    return OracleRequest(index, job.prompt_tokens, job.output_tokens, job.priority, job.ids, job.prefilled)
 
 
 def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> OracleEngine:
     """Refuse what is not defined together (docs/serving-rules.md, the head of "One engine")."""
     if limits.policy not in ("continuous", "static", "prompts-first", "uncached"):
         raise ValueError(f"unknown policy {limits.policy!r}")
-    given = any(request.given for request in requests)
+    prefilled = any(request.prefilled for request in requests)
     more = limits.long_prefill_tokens or not limits.chunked_prefill or limits.admit_full_output
-    more = more or limits.least_free_blocks or limits.prompt_interval or given
-    if limits.policy in ("static", "uncached") and (more or limits.prefix_unit_tokens or limits.draft_tokens):
+    more = more or limits.least_free_blocks or limits.prompt_interval or prefilled
+    if limits.policy in ("static", "uncached") and (more or limits.prefix_block_tokens or limits.draft_tokens):
         raise ValueError(f"{limits.policy!r} goes with none of P, S, G, L, W, O, M, B")
     if limits.policy != "continuous" and limits.async_scheduling:
         raise ValueError("H is a rule of 'continuous'")
@@ -546,15 +548,15 @@ def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> Orac
         raise ValueError("windowed groups have a window")
     if len(limits.acceptance) != limits.draft_tokens:
         raise ValueError("acceptance says one probability per draft token")
-    if limits.prefix_unit_tokens % limits.block_size:
-        raise ValueError("a prefix unit is whole blocks")
+    if limits.prefix_block_tokens % limits.block_size:
+        raise ValueError("a prefix block is whole blocks")
     return OracleEngine(limits)
 
 
 def _arrive(request: OracleRequest, now_s: float) -> None:
-    """G: the first token of a request with a given cache was produced elsewhere."""
+    """G: the first token of a prefilled request was produced elsewhere."""
     request.arrival_s = now_s
-    if request.given:
+    if request.prefilled:
         request.generated_tokens, request.first_token_s = 1, now_s
 
 

@@ -135,9 +135,9 @@ class _Copy:
         prompts = [each.prompt_tokens for engine in self.engines for each in engine.requests_waiting()]
         return held + sum(self.engines[0].blocks_for(tokens) for tokens in prompts)
 
-    def leading_units(self, request: OracleRequest) -> int:
+    def leading_prefix_blocks(self, request: OracleRequest) -> int:
         """T, prefix-affinity: the hit of P3 and P9."""
-        return max(each.cache.leading(each.units(request, request.prompt_tokens - 1)) for each in self.engines)
+        return max(each.cache.leading(each.prefix_blocks(request, request.prompt_tokens - 1)) for each in self.engines)
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class _Fleet:
         assert link is not None
         start_s = max(self.now_s, copy.link_free_s)
         copy.link_free_s = start_s + (link.latency_s + link.bytes_of[request.index] / link.bytes_per_s)
-        request.finished_s, request.output_tokens, request.given = None, output_tokens, True
+        request.finished_s, request.output_tokens, request.prefilled = None, output_tokens, True
         self.coming.append((copy.link_free_s, request.index, True))
 
     def _conclude(self, request: OracleRequest, at_s: float) -> None:
@@ -326,7 +326,7 @@ class _Fleet:
     def _anew(self, request: OracleRequest) -> None:
         request.generated_tokens = request.computed_tokens = request.blocks = request.decode_steps = 0
         request.scheduled_s = request.first_token_s = request.hit_tokens = None
-        request.decodes = request.given = False
+        request.decodes = request.prefilled = False
 
     def _cancel(self, request: OracleRequest) -> None:
         """C: the client gives up waiting; it sends again, or gives up for good."""
@@ -453,7 +453,7 @@ class _Fleet:
         assert router.name == "prefix-affinity"
         least = min(copy.outstanding() for copy in up)
         near = [copy for copy in up if copy.outstanding() <= least + router.affinity_slack]
-        return min(near, key=lambda copy: (-copy.leading_units(request), copy.outstanding(), copy.number))
+        return min(near, key=lambda copy: (-copy.leading_prefix_blocks(request), copy.outstanding(), copy.number))
 
     def _of_two(self, request: OracleRequest, up: list[_Copy]) -> _Copy:
         if len(up) == 1:

@@ -28,7 +28,7 @@ from simulator.profile import names
 from simulator.roofline.step_model import SLOPES, StepModel, StepTable
 from simulator.scheduler.completion import complete
 from simulator.scheduler.policies import schedule
-from simulator.scheduler.state import POLICIES, STATIC, UNCACHED, Limits, State, blocks
+from simulator.scheduler.state import POLICIES, STATIC, UNCACHED, SchedulerLimits, State, blocks
 from simulator.scheduler.waiting_queue import enqueue
 from simulator.simulation.engine_loop import Run, opening, simulate
 from simulator.simulation.scheduler_limits import limits as limits_of
@@ -68,7 +68,7 @@ def devices(draw: st.DrawFn) -> Hardware:
         prefill_attention=PrefillAttention.model_construct(
             compute_fraction=draw(shares()), half_length_tokens=draw(st.floats(0, 3000))
         ),
-        stream_memory_fraction=draw(shares()),
+        elementwise_memory_fraction=draw(shares()),
         all_reduce=shipped.achievable.all_reduce,
     )
     changes = {
@@ -265,7 +265,7 @@ rows = st.lists(st.tuples(st.floats(0, 0.05), st.integers(1, 60), st.integers(1,
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Limits, StepTable, Requests]:
+def cases(draw: st.DrawFn) -> tuple[SchedulerLimits, StepTable, Requests]:
     """Limits in which each request fits alone, a step table, requests: open or closed, static, windowed, async."""
     requests = draw(rows)
     concurrency = draw(st.sampled_from([0, 0, 0, 1, 4]))
@@ -273,7 +273,7 @@ def cases(draw: st.DrawFn) -> tuple[Limits, StepTable, Requests]:
     policy = draw(st.sampled_from(sorted(POLICIES.values())))
     window = draw(st.sampled_from([0, 0, 3, 17])) if policy != STATIC else 0
     block_size, seqs = draw(st.sampled_from([1, 4, 16])), draw(st.integers(1, 8))
-    limits = Limits(
+    limits = SchedulerLimits(
         policy=policy,
         max_num_seqs=seqs,
         max_num_batched_tokens=seqs + draw(st.integers(0, 60)),
@@ -445,10 +445,10 @@ def digests() -> dict[str, str]:
         "static": simulated(llama, chat(), policy=STATIC, async_scheduling=False),
         "windowed": simulated(gemma, chat(), num_blocks=3000, window=128, window_blocks=9),
     }
-    shared, tight = sharing(chat().requests()), {"num_blocks": 160, "prefix_unit_tokens": 16}
+    shared, tight = sharing(chat().requests()), {"num_blocks": 160, "prefix_block_tokens": 16}
     runs |= {
         "prefixes": simulated_requests(llama, shared, **tight),
-        "host tier": simulated_requests(llama, shared, **tight, host_units=20),
+        "host tier": simulated_requests(llama, shared, **tight, host_prefix_blocks=20),
         "priorities": simulated_requests(llama, shared, **tight, by_priority=True, long_prefill_tokens=64),
         "drafts": simulated(llama, chat(), draft_tokens=2, async_scheduling=False),
         "expected drafts": simulated(llama, chat(), draft_tokens=2, expected_acceptance=True),

@@ -17,7 +17,7 @@ from simulator.reports.latency_breakdown import saved_prefill_s
 from simulator.reports.queueing import m_g_1_wait_s
 from simulator.reports.report import Report, summarize
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, STATIC, UNCACHED, Limits
+from simulator.scheduler.state import CONTINUOUS, STATIC, UNCACHED, SchedulerLimits
 from simulator.simulation.engine_loop import Run, simulate
 from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.arrivals import OpenLoop
@@ -35,7 +35,7 @@ class Server:
     """A deployment whose scheduler may be changed."""
 
     deployment: Deployment
-    limits: Limits
+    limits: SchedulerLimits
     table: StepTable
 
     @classmethod
@@ -176,24 +176,25 @@ def conversations(preset: object, count: int, longest: int) -> Requests:
     return at_once(drawn_.prompt_tokens[kept], drawn_.output_tokens[kept])
 
 
-@pytest.mark.parametrize("shared_units", [0, 4, 7])
-def test_cached_tokens_are_not_computed(shared_units):
+@pytest.mark.parametrize("shared_prefix_blocks", [0, 4, 7])
+def test_cached_tokens_are_not_computed(shared_prefix_blocks):
     """Row 29: prompts of 4,000 tokens whose first units of 512 are everyone's; TTFT falls with the hit rate."""
     count, unit = 40, 512
     ids = [
-        [*range(shared_units), *(1000 * row + 100 + n for n in range(7 - shared_units))] for row in range(1, count + 1)
+        [*range(shared_prefix_blocks), *(1000 * row + 100 + n for n in range(7 - shared_prefix_blocks))]
+        for row in range(1, count + 1)
     ]
     arrival_s = np.arange(count) * 20.0  # far apart: no queue
     requests = Requests(arrival_s, np.full(count, 4000), np.full(count, 10), prefixes=Prefixes.of(ids))
-    report = A100.but(prefix_unit_tokens=unit).report(requests)
+    report = A100.but(prefix_block_tokens=unit).report(requests)
     run = report.run
     assert run.hit_tokens[0] == 0
-    assert (run.hit_tokens[1:] == shared_units * unit).all()
-    assert report.prefix_hit_rate == pytest.approx(shared_units * unit * (count - 1) / (4000 * count))
+    assert (run.hit_tokens[1:] == shared_prefix_blocks * unit).all()
+    assert report.prefix_hit_rate == pytest.approx(shared_prefix_blocks * unit * (count - 1) / (4000 * count))
     cold, warm = run.first_token_s[0], float((run.first_token_s - arrival_s)[1:].mean())
-    computed = 1 - shared_units * unit / 4000
+    computed = 1 - shared_prefix_blocks * unit / 4000
     assert warm / cold == pytest.approx(computed, abs=0.04)
-    assert run.steps.prompt_tokens.sum() == 4000 * count - shared_units * unit * (count - 1)
+    assert run.steps.prompt_tokens.sum() == 4000 * count - shared_prefix_blocks * unit * (count - 1)
     # What it costs: the seconds that the device is busy, paid for by the hour, fall by those of the tokens found.
     unshared = A100.report(Requests(arrival_s, np.full(count, 4000), np.full(count, 10))).run
     assert unshared.busy_s - run.busy_s == pytest.approx(saved_prefill_s(run, A100.table), rel=0.05, abs=1e-6)

@@ -20,16 +20,16 @@ from simulator.reports.perfetto import trace
 from simulator.reports.report import Report, summarize
 from simulator.reports.timeline import COUNTERS, timeline_of
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, POLICIES, UNCACHED, Limits
+from simulator.scheduler.state import CONTINUOUS, POLICIES, UNCACHED, SchedulerLimits
 from simulator.simulation.engine_loop import Run, simulate
-from simulator.simulation.fleet import Fleet, Link, Pool, simulate_fleet
+from simulator.simulation.fleet import CacheLink, Fleet, Pool, simulate_fleet
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests
-from tests.cli.test_cli import infercast, printed, refused
+from tests.support.commands import infercast, printed, refused
 
 # A step takes 10 ms, each token of a prompt 1 ms more.
 TABLE = StepTable(np.full(4097, 0.010), np.zeros(257), np.array([0, 0, 0.001, 0, 0]))
-PLAIN = Limits(
+PLAIN = SchedulerLimits(
     policy=CONTINUOUS,
     max_num_seqs=8,
     max_num_batched_tokens=64,
@@ -147,7 +147,7 @@ def test_the_parts_add_up_in_a_fleet(pool):
 
 
 def test_a_request_of_two_engines_has_no_split():
-    fleet = Fleet(Pool(PLAIN, TABLE), prefill=Pool(PLAIN, TABLE), link=Link(1e9))
+    fleet = Fleet(Pool(PLAIN, TABLE), prefill=Pool(PLAIN, TABLE), link=CacheLink(1e9))
     requests = Requests(np.zeros(2), np.array([20, 20]), np.array([5, 5]))
     with pytest.raises(NotModelledError, match="prefill pool"):
         split(whole(simulate_fleet(fleet, requests)))
@@ -156,7 +156,7 @@ def test_a_request_of_two_engines_has_no_split():
 def test_a_cache_hit_is_no_prefill_and_without_a_cache_every_token_is_its_own():
     ids = Prefixes.of([[1, 2], [1, 2]])
     twice = Requests(np.array([0.0, 5.0]), np.array([48, 48]), np.array([3, 3]), prefixes=ids)
-    cached = split(whole(simulate(PLAIN._replace(prefix_unit_tokens=16), TABLE, twice)))
+    cached = split(whole(simulate(PLAIN._replace(prefix_block_tokens=16), TABLE, twice)))
     assert cached.ttft["prefill"] == pytest.approx([0.058, 0.026])  # 48 tokens, then 16; a step alone takes 10 ms
     naive = split(whole(simulate(PLAIN._replace(policy=UNCACHED, max_num_seqs=1), TABLE, twice)))
     assert (naive.e2el["interference"] == 0).all()
@@ -281,7 +281,7 @@ def test_a_hit_saves_what_the_two_prompts_differ_by():
     table = StepTable(1e-3 + 1e-5 * np.arange(65.0), 1e-4 * np.arange(9.0), np.array([1e-6, 0, 2e-6, 3e-7, 0]))
     ids = Prefixes.of([[7], [7]])
     requests = Requests(np.array([0.0, 1.0]), np.array([32, 32]), np.array([1, 1]), prefixes=ids)
-    run = simulate(PLAIN._replace(num_blocks=8, prefix_unit_tokens=16), table, requests)
+    run = simulate(PLAIN._replace(num_blocks=8, prefix_block_tokens=16), table, requests)
     assert run.hit_tokens.tolist() == [0, 16]
     first, second = run.first_token_s - requests.arrival_s
     assert saved_prefill_s(run, table) == pytest.approx(first - second)

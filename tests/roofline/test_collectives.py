@@ -7,17 +7,18 @@ import pytest
 
 from simulator.deployment.deployment import Deployment, default_layout, deploy
 from simulator.deployment.memory import memory_plan
-from simulator.engines.kernel_rules import QUICK, Kernels
+from simulator.engines.kernels import Kernels
 from simulator.errors import NotModelledError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Experts, Layout, Op
 from simulator.roofline.collectives import NETWORK_BYTES_PER_S, SEND_LATENCY_S, Links
 from simulator.roofline.roofline import Rates
-from tests.engines.test_engine_kernels import figure
+from tests.support.kernels import kernels_with
 
 H100 = load_hardware("h100-sxm")
 MIXTRAL = load_model("mixtral-8x7b")
+QUICK = Kernels().with_quick_reduce()
 STEP = Counts(1.0, 64.0, 64.0, decode_reads=64 * 1000.0)
 
 
@@ -100,7 +101,7 @@ def test_the_rank_with_the_most_experts_has_as_many_as_drawing_says(batch):
     assert float(Experts(256, 8, 8).busiest_experts(float(batch))) == pytest.approx(drawn, rel=0.06)
 
 
-@pytest.mark.parametrize("rate", ["gemm", "stream"])
+@pytest.mark.parametrize("rate", ["gemm", "elementwise"])
 def test_experts_wait_for_the_busiest_rank(rate):
     routed = next(op for op in MIXTRAL.ops(Layout(tp=8, ep=8)) if op.experts and op.rate == rate)
     even = Op(**{name: getattr(routed, name) for name in routed.__slots__} | {"experts": Experts(8, 2)})
@@ -171,7 +172,7 @@ def test_a_format_of_experts_is_refused_where_there_are_none():
 def test_one_shot_sends_everything_to_all_others_and_is_left_where_a_batch_is_larger():
     """64 tokens of 8,192 bf16 numbers to seven others at 285 GB/s: 25.8 us; two shots send 2 x 7/8 of them."""
     op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.rate == "all_reduce")
-    kernels = Kernels(), Kernels(one_shot_tokens=figure(128))
+    kernels = Kernels(), kernels_with(one_shot_tokens=128.0)
     two, one = (Links(H100, each, light=False) for each in kernels)
     each_s = 64 * 8192 * 2 / H100.achievable.all_reduce[8].bus_bytes_per_s
     assert one.transfer(op, STEP).link_s == pytest.approx(7 * each_s)
@@ -186,14 +187,14 @@ def test_one_shot_sends_everything_to_all_others_and_is_left_where_a_batch_is_la
 def test_vllms_all_reduce_has_a_barrier_more_where_it_is_long(kib, measured_us):
     """Of eight H100, aiconfigurator-core 0.12.0 (facts/efficiency.md); 8,192 numbers in bf16 are 16 KiB a token."""
     op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.rate == "all_reduce")
-    found = Links(H100, Kernels(staged=True), light=False).transfer(op, STEP._replace(tokens=kib / 16))
+    found = Links(H100, kernels_with(staged=True), light=False).transfer(op, STEP._replace(tokens=kib / 16))
     assert float(found.latency_s + found.link_s) == pytest.approx(measured_us * 1e-6, rel=0.14)
 
 
 @pytest.mark.parametrize(("devices", "kib"), [(4, 512), (8, 256)])
 def test_two_stages_begin_at_a_size_of_its_own_for_each_group(devices, kib):
     op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
-    plain, staged = (Links(H100, Kernels(staged=each), light=False) for each in (False, True))
+    plain, staged = (Links(H100, kernels_with(staged=each), light=False) for each in (False, True))
     short, long = (Counts(1.0, kib * 1024.0 - each) for each in (1, 0))
     once = plain.transfer(op, short).link_s * devices / 2  # all to all others, and not two parts of it
     assert staged.transfer(op, short).link_s == pytest.approx(once)
@@ -207,23 +208,25 @@ def test_two_devices_and_the_speed_of_light_and_pcie_know_no_stages(device, tp, 
         load_hardware(device),
         next(op for op in placed("llama-3.1-70b", tp=tp).ops if op.rate == "all_reduce"),
     )
-    plain, staged = (Links(hardware, Kernels(staged=each), light=light).transfer(op, STEP) for each in (False, True))
+    plain, staged = (
+        Links(hardware, kernels_with(staged=each), light=light).transfer(op, STEP) for each in (False, True)
+    )
     assert plain == staged
 
 
-@pytest.mark.parametrize("rule", [{"one_shot_tokens": figure(128)}, QUICK])
-def test_logits_are_gathered_as_ever(rule):
+@pytest.mark.parametrize("kernels", [kernels_with(one_shot_tokens=128.0), QUICK])
+def test_logits_are_gathered_as_ever(kernels):
     """Neither one shot nor fewer bits: both are of sums. 256 rows of 128,256 logits are more than 2 MiB."""
     op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.name == "all-gather of logits")
     many = Counts(1.0, 64.0, 256.0)
-    plain, changed = (Links(H100, Kernels(**each), light=False) for each in ({}, rule))
+    plain, changed = (Links(H100, each, light=False) for each in (Kernels(), kernels))
     assert changed.transfer(op, many) == plain.transfer(op, many)
 
 
 @pytest.mark.parametrize(("devices", "mebibytes"), [(2, 1), (4, 2), (8, 2)])
 def test_quick_reduce_begins_at_a_size_of_its_own_for_each_group(devices, mebibytes):
     op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
-    links = Links(load_hardware("mi300x"), Kernels(**QUICK), light=False)
+    links = Links(load_hardware("mi300x"), QUICK, light=False)
     short, long = (links.transfer(op, Counts(1.0, size)).link_s for size in (mebibytes * 2**20 - 1, mebibytes * 2**20))
     assert long == pytest.approx(short * 4.5 / 16)
 
@@ -232,17 +235,17 @@ def test_one_ring_carries_no_more_over_eight_devices_than_over_two():
     """MI300X: 40 GB/s between two devices, 278 over the seven links of eight; the latency is that of eight."""
     device = load_hardware("mi300x")
     op = next(op for op in placed("llama-3.1-70b", "mi300x", tp=8).ops if op.rate == "all_reduce")
-    every, ring = (Links(device, Kernels(one_ring=each), light=False).transfer(op, STEP) for each in (False, True))
+    every, ring = (Links(device, kernels_with(one_ring=each), light=False).transfer(op, STEP) for each in (False, True))
     assert ring.link_s == pytest.approx(every.link_s * 278 / 40)
     assert ring.latency_s == every.latency_s
-    assert Links(device, Kernels(one_ring=True), light=True).transfer(op, STEP).link_s < every.link_s
+    assert Links(device, kernels_with(one_ring=True), light=True).transfer(op, STEP).link_s < every.link_s
 
 
 def test_quick_reduce_sends_long_sums_in_four_bits_and_a_scale_for_32():
     """8,192 tokens of 8,192 numbers to eight devices: 2 x 7/8 of 134 MB at 278 GB/s, in 4.5 bits instead of 16."""
     devices = load_hardware("mi300x")
     op = next(op for op in placed("llama-3.1-70b", "mi300x", tp=8).ops if op.rate == "all_reduce")
-    plain, quick = (Links(devices, Kernels(**each), light=False) for each in ({}, QUICK))
+    plain, quick = (Links(devices, each, light=False) for each in (Kernels(), QUICK))
     prompt = STEP._replace(tokens=8192.0)
     assert quick.transfer(op, prompt).link_s == pytest.approx(2 * 7 / 8 * 8192 * 8192 * 2 / 278e9 * 4.5 / 16)
     assert quick.transfer(op, STEP) == plain.transfer(op, STEP)  # 64 tokens are 1 MiB, less than two

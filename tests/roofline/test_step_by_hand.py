@@ -8,14 +8,15 @@ import pytest
 
 from simulator.deployment.deployment import deploy
 from simulator.engines.engine import load_engine
-from simulator.engines.kernel_rules import Kernels
 from simulator.hardware.hardware import Achievable, DecodeAttention, Gemm, Hardware, PrefillAttention, load_hardware
 from simulator.models.layers import MixtureOfExperts
 from simulator.models.model import Model, load_model
 from simulator.models.op_builders import all_reduce, linear
 from simulator.models.operations import Counts, Experts, Layout, Sequence, count
-from simulator.roofline.roofline import Rates, exponent_of
+from simulator.roofline.gemm import exponent_of
+from simulator.roofline.roofline import Rates
 from simulator.roofline.step_model import StepModel
+from tests.support.kernels import kernels_with
 
 # One layer: hidden 16, two query heads and one KV head of 4, a gated feed-forward block of 24, 32 words; bf16.
 TINY = Model.from_mapping(
@@ -45,7 +46,7 @@ def device(peak_flops_per_s: float, memory_bytes_per_s: float) -> Hardware:
         gemm={"bf16": Gemm.model_construct(compute_fraction=0.5, memory_fraction=0.8, launch_s=1e-3, exponent=2.0)},
         decode_attention=DecodeAttention.model_construct(memory_fraction=0.6, launch_s=2e-3),
         prefill_attention=PrefillAttention.model_construct(compute_fraction=0.5, half_length_tokens=4.0),
-        stream_memory_fraction=0.8,
+        elementwise_memory_fraction=0.8,
         all_reduce={},
     )
     changes = {
@@ -167,7 +168,7 @@ def test_kernels_of_decodes_and_of_few_prompts_are_in_captured_graphs(share):
 
 def test_the_host_launches_each_kernel_of_a_prompt_and_a_slower_host_takes_longer():
     """Qwen3-30B-A3B: 48 layers of 13 kernels, six for the experts, an embedding and a head; Grace 2.75 times."""
-    launch_s = float(load_engine("tensorrt-llm").kernels[0].prompt_launch_s)
+    launch_s = float(load_engine("tensorrt-llm").kernels[0].fitted.prompt_launch_s)
     found = {each: deploy("qwen3-30b-a3b", each, "tensorrt-llm").step_model().prompt_least_s for each in DEVICES}
     assert found["h200-sxm"] == pytest.approx((48 * 13 + 2) * launch_s)
     assert found["gb200"] == pytest.approx(2.75 * found["h200-sxm"])
@@ -183,7 +184,7 @@ def test_a_slower_host_launches_the_sampler_more_slowly_where_it_launches_at_all
 
 def test_every_layer_is_launched_but_at_the_speed_of_light():
     deployment = deploy("llama-2-7b", "a100-sxm-80", "vllm-0.2")
-    launches = deployment.engine.kernels_on(deployment.hardware).layer_launches
+    launches = deployment.engine.kernels_on(deployment.hardware).fitted.layer_launches
     alone_s = deployment.hardware.achievable.gemm["fp16"].launch_s
     assert deployment.step_model().least_s == pytest.approx(32 * launches * alone_s)
     assert deployment.step_model(light=True).least_s == 0
@@ -268,7 +269,7 @@ def test_the_two_limits_of_experts_nearly_add_up(own, of_experts):
 
 def test_kernels_between_the_products_of_experts():
     """Mixtral, 2 experts a token of width 14,336, bf16: the activation moves 3 widths, the sum reads 2 x 4,096."""
-    op = next(op for op in load_model("mixtral-8x7b").ops() if op.experts and op.rate == "stream")
+    op = next(op for op in load_model("mixtral-8x7b").ops() if op.experts and op.rate == "elementwise")
     assert op.activation_bytes.tokens == 2 * (3 * 14_336 + 4_096) * 2
 
 
@@ -287,7 +288,7 @@ def test_experts_against_measured_kernels(device, stored, shares):
     hardware, layout = load_hardware(device), Layout(weight_dtype=stored)
     block = MixtureOfExperts(kind="experts", experts=256, chosen=8, intermediate=2048)
     ops = [op for op in block.ops(7168, layout) if op.experts]
-    rates, light = (Rates(hardware, Kernels(streams=True), light=each) for each in (False, True))
+    rates, light = (Rates(hardware, kernels_with(reads_at_best_rate=True), light=each) for each in (False, True))
     for tokens, share in zip((1, 16, 256, 1024, 4096, 16384), shares, strict=True):
         counts = Counts(steps=1, tokens=float(tokens))
         least = [light.cost(op, counts) for op in ops if op.rate == "gemm"]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.oracle.engine import OracleJob, OracleLimits, OracleResult, run_oracle
 from tests.oracle.speculation import sampled, uniform
-from tests.scheduler.test_oracle import finish, held, one_second, timetable
+from tests.support.timetables import finish, held, one_second, timetable
 
 
 def hits(result: OracleResult) -> list[int | None]:
@@ -126,13 +126,13 @@ def test_uncached() -> None:
     assert finish(result) == [12.0, 14.0]
 
 
-def test_given_cache() -> None:
+def test_prefilled_requests() -> None:
     limits = OracleLimits(4, 100, num_blocks=5, block_size=2)
-    alone = run_oracle([OracleJob(1.0, 4, 3, given=True)], limits, one_second)
+    alone = run_oracle([OracleJob(1.0, 4, 3, prefilled=True)], limits, one_second)
     assert timetable(alone) == [((0, 1, 4),), ((0, 1, 5),)]
     assert (alone.requests[0].first_token_s, finish(alone)) == (1.0, [3.0])
     # Of two, B is preempted in the second step with 2 tokens produced: it recomputes 3 + 2 like any other.
-    two = run_oracle([OracleJob(0.0, 3, 4, given=True)] * 2, limits, one_second)
+    two = run_oracle([OracleJob(0.0, 3, 4, prefilled=True)] * 2, limits, one_second)
     assert timetable(two) == [((0, 1, 3), (1, 1, 3)), ((0, 1, 4),), ((0, 1, 5),), ((1, 5, 0),), ((1, 1, 5),)]
     assert held(two) == [4, 3, 3, 3, 3]
 
@@ -151,9 +151,9 @@ def test_a_window_bounds_blocks() -> None:
     assert run_oracle([(0.0, 20, 1)], replace(limits, num_blocks=16, window=20), one_second).rejected == [0]
 
 
-def test_a_unit_takes_the_blocks_of_full_groups_alone() -> None:
-    # A unit of 4 tokens: 2 blocks in each of 2 full groups. B finds it, and takes its own 2 windowed blocks of it.
-    limits = OracleLimits(4, 64, 99, block_size=2, prefix_unit_tokens=4, window=2, full_groups=2, window_groups=1)
+def test_a_prefix_block_takes_the_blocks_of_full_groups_alone() -> None:
+    # A prefix block of 4 tokens: 2 blocks in each of 2 full groups. B finds it and takes its own 2 windowed blocks.
+    limits = OracleLimits(4, 64, 99, block_size=2, prefix_block_tokens=4, window=2, full_groups=2, window_groups=1)
     result = run_oracle([OracleJob(0.0, 6, 1, ids=(1,)), OracleJob(0.0, 6, 1, ids=(1,))], limits, one_second)
     assert timetable(result) == [((0, 6, 0), (1, 2, 4))]
     assert held(result) == [4 + (2 + 2) + (2 + 2)]
@@ -182,21 +182,21 @@ def test_an_engine_that_runs_dry_sees_all() -> None:
 
 def test_a_prefix_is_found_in_the_same_step_and_held_once() -> None:
     # Units of 4 tokens, 2 blocks. B, of the same 8 tokens, computes the last 4 again and gives their blocks back.
-    limits = OracleLimits(4, 64, num_blocks=6, block_size=2, prefix_unit_tokens=4)
+    limits = OracleLimits(4, 64, num_blocks=6, block_size=2, prefix_block_tokens=4)
     jobs = [OracleJob(0.0, 8, 2, ids=(1, 2)), OracleJob(0.0, 8, 1, ids=(1, 2))]
     result = run_oracle(jobs, limits, one_second)
     assert timetable(result) == [((0, 8, 0), (1, 4, 4)), ((0, 1, 8),)]
     assert held(result) == [4, 5]
     assert hits(result) == [0, 4]
     # With 5 blocks it does not find the two that it would give back, and waits until A has finished.
-    tight = OracleLimits(4, 64, num_blocks=5, block_size=2, prefix_unit_tokens=4)
+    tight = OracleLimits(4, 64, num_blocks=5, block_size=2, prefix_block_tokens=4)
     result = run_oracle(jobs, tight, one_second)
     assert timetable(result) == [((0, 8, 0),), ((0, 1, 8),), ((1, 4, 4),)]
     assert held(result) == [4, 5, 4]
 
 
 def test_a_hit_of_everything_leaves_one_token() -> None:
-    limits = OracleLimits(4, 64, num_blocks=99, block_size=2, prefix_unit_tokens=4)
+    limits = OracleLimits(4, 64, num_blocks=99, block_size=2, prefix_block_tokens=4)
     jobs = [OracleJob(0.0, 8, 1, ids=(1, 2)), OracleJob(5.0, 9, 1, ids=(1, 2)), OracleJob(9.0, 8, 1, ids=(1, 3))]
     assert timetable(run_oracle(jobs, limits, one_second)) == [((0, 8, 0),), ((1, 1, 8),), ((2, 4, 4),)]
 
@@ -210,8 +210,8 @@ FIVE = [
 
 
 def test_the_least_recently_idle_is_evicted() -> None:
-    # 6 blocks of 1, units of 2. A leaves 2, 1 idle; B takes 4 blocks: 2 goes. C hits 1, takes 5: 4 and 3 go.
-    limits = OracleLimits(4, 64, num_blocks=6, block_size=1, prefix_unit_tokens=2)
+    # 6 blocks of 1, prefix blocks of 2. A leaves 2, 1 idle; B takes 4 blocks: 2 goes. C hits 1, takes 5: 4 and 3 go.
+    limits = OracleLimits(4, 64, num_blocks=6, block_size=1, prefix_block_tokens=2)
     result = run_oracle(FIVE, limits, one_second)
     assert timetable(result) == [((0, 4, 0),), ((1, 4, 0),), ((2, 3, 2),), ((3, 5, 0),)]
     assert held(result) == [4, 4, 5, 5]
@@ -219,8 +219,8 @@ def test_the_least_recently_idle_is_evicted() -> None:
 
 
 def test_the_host_keeps_what_was_evicted() -> None:
-    # The same with one unit on the host: C finds 1 in the cache and 2 on the host. Of 4 and 3, evicted, 3 stays there.
-    limits = OracleLimits(4, 64, num_blocks=6, block_size=1, prefix_unit_tokens=2, host_units=1)
+    # As before, with one prefix block on the host: C finds 1 cached, 2 on the host. Of the evicted 4 and 3, 3 stays.
+    limits = OracleLimits(4, 64, num_blocks=6, block_size=1, prefix_block_tokens=2, host_prefix_blocks=1)
     result = run_oracle(FIVE, limits, one_second)
     assert timetable(result) == [((0, 4, 0),), ((1, 4, 0),), ((2, 1, 4),), ((3, 3, 2),)]
     assert held(result) == [4, 4, 5, 5]
@@ -229,8 +229,8 @@ def test_the_host_keeps_what_was_evicted() -> None:
 
 
 def test_output_is_found_once_its_request_has_finished() -> None:
-    # A: 3 + 6 tokens, units of 4. B comes while A decodes its second unit and finds nothing; C finds all 8 tokens.
-    limits = OracleLimits(4, 64, num_blocks=99, block_size=1, prefix_unit_tokens=4)
+    # A: 3 + 6 tokens, prefix blocks of 4. B comes while A decodes its second and finds nothing; C finds all 8 tokens.
+    limits = OracleLimits(4, 64, num_blocks=99, block_size=1, prefix_block_tokens=4)
     jobs = [OracleJob(0.0, 3, 6, ids=(1, 2)), OracleJob(3.5, 5, 1, ids=(1,)), OracleJob(9.0, 9, 1, ids=(1, 2))]
     result = run_oracle(jobs, limits, one_second)
     assert result.steps[4].scheduled == ((0, 1, 6), (1, 5, 0))
@@ -239,8 +239,8 @@ def test_output_is_found_once_its_request_has_finished() -> None:
 
 
 def test_the_preempted_finds_what_it_left() -> None:
-    # test_last_of_running_preempts_itself, with units of one block: B comes back to 4 of its 5 tokens.
-    limits = OracleLimits(4, 100, num_blocks=5, block_size=2, prefix_unit_tokens=2)
+    # test_last_of_running_preempts_itself, with prefix blocks of one block: B comes back to 4 of its 5 tokens.
+    limits = OracleLimits(4, 100, num_blocks=5, block_size=2, prefix_block_tokens=2)
     jobs = [OracleJob(0.0, 3, 4, ids=(10, 11, 12)), OracleJob(0.0, 3, 4, ids=(20, 21, 22))]
     result = run_oracle(jobs, limits, one_second)
     assert timetable(result) == [
@@ -255,12 +255,12 @@ def test_the_preempted_finds_what_it_left() -> None:
     assert hits(result) == [0, 0]  # at the first admission
 
 
-def test_a_given_cache_is_registered_but_not_looked_up() -> None:
-    # B brings its own 8 tokens (4 blocks), of which A's unit is held once; C finds both units.
-    limits = OracleLimits(4, 64, num_blocks=99, block_size=2, prefix_unit_tokens=4)
+def test_a_prefilled_prompt_is_registered_but_not_looked_up() -> None:
+    # B brings its own 8 tokens (4 blocks), of which A's prefix block is held once; C finds both prefix blocks.
+    limits = OracleLimits(4, 64, num_blocks=99, block_size=2, prefix_block_tokens=4)
     jobs = [
         OracleJob(0.0, 5, 3, ids=(1,)),
-        OracleJob(0.0, 8, 3, ids=(1, 2), given=True),
+        OracleJob(0.0, 8, 3, ids=(1, 2), prefilled=True),
         OracleJob(0.0, 9, 1, ids=(1, 2)),
     ]
     result = run_oracle(jobs, limits, one_second)
@@ -270,10 +270,17 @@ def test_a_given_cache_is_registered_but_not_looked_up() -> None:
 
 
 def test_a_victim_takes_along_what_it_did_not_compute() -> None:
-    # Chunks of 1, 4 blocks of 2. At 3 s A's sixth token would complete its third unit, then B, more urgent, lacks a
-    # block: A goes, and comes back to its first two units alone.
+    # Chunks of 1, 4 blocks of 2. At 3 s A's sixth token would complete its third prefix block, but B lacks a
+    # block: A goes, and comes back to its first two prefix blocks alone.
     limits = OracleLimits(
-        4, 3, 4, block_size=2, by_priority=True, long_prefill_tokens=1, prefix_unit_tokens=2, full_prompt_must_fit=False
+        4,
+        3,
+        4,
+        block_size=2,
+        by_priority=True,
+        long_prefill_tokens=1,
+        prefix_block_tokens=2,
+        full_prompt_must_fit=False,
     )
     jobs = [OracleJob(0.0, 7, 1, priority=1, ids=(1, 2, 3)), OracleJob(0.5, 3, 1, priority=0, ids=(9,))]
     result = run_oracle(jobs, limits, one_second)

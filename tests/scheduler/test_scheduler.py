@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from simulator.errors import WorkloadError
 from simulator.models import operations
-from simulator.roofline.step_model import StepTable
 from simulator.scheduler import state
 from simulator.scheduler.completion import complete
 from simulator.scheduler.draft_acceptance import accepted, uniform
 from simulator.scheduler.policies import schedule
-from simulator.scheduler.prefix_cache import blocks_per_unit
-from simulator.scheduler.state import Limits, State, blocks
+from simulator.scheduler.prefix_cache import blocks_per_prefix_block
+from simulator.scheduler.state import SchedulerLimits, State, blocks
 from simulator.scheduler.waiting_queue import dequeue, enqueue
 from simulator.simulation.engine_loop import Run, opening, simulate
 from simulator.simulation.scheduler_limits import refuse_endless
@@ -27,18 +26,10 @@ from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.traces import read_trace
 from simulator.workloads.workload import Requests, Workload
 from tests.oracle.engine import OracleLimits, OracleResult, run_oracle
-
-# Multiples of a power of two: every sum is exact, so the order of adding cannot blur a comparison to the bit. A key
-# costs the same for a decode and for a prompt, because the oracle's (new, past) does not tell the two apart.
-UNIT_S = 2.0**-20
-TABLE = StepTable(
-    token_s=(1000 + 11 * np.arange(4096)) * UNIT_S,
-    logit_s=(100 + np.arange(65)) * UNIT_S,
-    slopes=np.array([3, 1, 0, 3, 1]) * UNIT_S,
-)
+from tests.support.hand_made import TABLE, UNIT_S
 
 
-def limits(**changes: int) -> Limits:
+def limits(**changes: int) -> SchedulerLimits:
     """Small limits without a window."""
     values = {
         "policy": state.CONTINUOUS,
@@ -53,7 +44,7 @@ def limits(**changes: int) -> Limits:
         "window_groups": 0,
         "window_blocks": 0,
     }
-    return Limits(**(values | changes))
+    return SchedulerLimits(**(values | changes))
 
 
 def seconds(batch: list[tuple[int, int]]) -> float:
@@ -268,7 +259,7 @@ def test_prompts_wait_for_steps_with_a_decode_and_come_together():
 
 def test_a_prompt_that_is_all_in_the_cache_has_one_token_to_compute():
     load = replace(table_of([(0.0, 33, 2), (1.0, 33, 2)]), prefixes=Prefixes.of([[5, 6], [5, 6]]))
-    run = simulate(limits(num_blocks=100, max_num_batched_tokens=64, prefix_unit_tokens=16), TABLE, load)
+    run = simulate(limits(num_blocks=100, max_num_batched_tokens=64, prefix_block_tokens=16), TABLE, load)
     assert run.hit_tokens.tolist() == [0, 32]
     assert run.steps.prompt_tokens.tolist() == [33, 0, 1, 0]
 
@@ -276,16 +267,16 @@ def test_a_prompt_that_is_all_in_the_cache_has_one_token_to_compute():
 def test_a_warm_cache_saves_the_first_prompt_too_and_keeps_what_is_most_recent():
     load = table_of([(0.0, 33, 2)])
     warm = replace(Prefixes.of([[5, 6]]), warm=np.array([0, 1]))
-    run = simulate(limits(num_blocks=100, prefix_unit_tokens=16), TABLE, replace(load, prefixes=warm))
+    run = simulate(limits(num_blocks=100, prefix_block_tokens=16), TABLE, replace(load, prefixes=warm))
     assert run.hit_tokens.tolist() == [32]
-    full = limits(num_blocks=10, prefix_unit_tokens=16)  # two units of four blocks fit, the least recent of three goes
+    full = limits(num_blocks=10, prefix_block_tokens=16)  # two prefix blocks fit; of three the least recent goes
     more = replace(Prefixes.of([[5, 6], [7]]), warm=np.array([2, 0, 1]))
     run = simulate(full, TABLE, replace(table_of([(0.0, 33, 2), (9.0, 17, 1)]), prefixes=more))
     assert run.hit_tokens.tolist() == [32, 0]
     oldest = replace(Prefixes.of([[7], [5, 6]]), warm=np.array([0, 1, 2]))
     run = simulate(full, TABLE, replace(table_of([(0.0, 17, 1), (9.0, 33, 2)]), prefixes=oldest))
     assert run.hit_tokens[0] == 0
-    with pytest.raises(WorkloadError, match="warm unit"):
+    with pytest.raises(WorkloadError, match="warm block"):
         replace(warm, warm=np.array([2]))
 
 
@@ -300,42 +291,45 @@ def test_a_front_end_slower_than_the_engine_sets_the_rate():
 
 
 @pytest.mark.parametrize("name", ["mooncake_fast25_conversation", "mooncake_fast25_synthetic"])
-def test_an_unlimited_cache_hits_what_a_plain_count_of_repeated_blocks_says(name, shared: Path):
-    load = Workload.from_trace(read_trace(shared / "traces" / f"{name}.csv.gz"), request_count=3000).requests()
+def test_an_unlimited_cache_hits_what_a_plain_count_of_repeated_blocks_says(name, traces: Path):
+    load = Workload.from_trace(read_trace(traces / f"{name}.csv.gz")).requests()
     seen: set[int] = set()
     counted = []
     for row, prompt_tokens in enumerate(load.prompt_tokens.tolist()):
         first, count = int(load.prefixes.first[row]), int(load.prefixes.count[row])
         ids = load.prefixes.ids[first : first + count].tolist()
-        run_of_hits = next((index for index, unit in enumerate(ids) if unit not in seen), len(ids))
+        run_of_hits = next((index for index, block in enumerate(ids) if block not in seen), len(ids))
         counted.append(512 * min(run_of_hits, (prompt_tokens - 1) // 512))
         seen.update(ids)
-    allowed = limits(max_num_seqs=256, max_num_batched_tokens=4000, num_blocks=10**8, prefix_unit_tokens=512)
+    allowed = limits(max_num_seqs=256, max_num_batched_tokens=4000, num_blocks=10**8, prefix_block_tokens=512)
     table = TABLE._replace(logit_s=np.zeros(300))
     assert simulate(allowed, table, load).hit_tokens.tolist() == counted
     assert sum(counted) > 0.1 * load.prompt_tokens.sum()
 
 
 def recount(s: State) -> None:
-    """Blocks, units and tokens by a plain count over the running list and the units."""
-    book, holders = s.book[0], s.units.holders[:-2]
+    """Blocks, prefix blocks and tokens by a plain count over the running list and the prefix blocks."""
+    book, holders = s.book[0], s.prefix_blocks.holders[:-2]
     running = s.slots[: book.running]
     decodes = np.arange(book.running) < book.decoding
     tokens = running.cached + book.tick * decodes
     held = running.room * decodes + tokens * ~decodes if s.limits.draft_tokens else tokens
-    duplicates = int(np.maximum(holders - 1, 0).sum())
-    assert book.duplicates == duplicates
-    assert holders.sum() == running.held_units.sum()
-    in_use = sum(blocks(s.limits, int(each)) for each in held) - duplicates * blocks_per_unit(s)
+    extra_holders = int(np.maximum(holders - 1, 0).sum())
+    assert book.extra_holders == extra_holders
+    assert holders.sum() == running.held_prefix_blocks.sum()
+    in_use = sum(blocks(s.limits, int(each)) for each in held) - extra_holders * blocks_per_prefix_block(s)
     assert book.free_blocks == s.limits.num_blocks - in_use
-    for end, count, place in ((-2, book.idle_units, state.ON_DEVICE), (-1, book.host_units, state.ON_HOST)):
-        assert count == ((s.units.place[:-2] == place) & (holders == 0)).sum()
-        unit, length = s.units[end].next, 0
-        while unit != len(s.units) + end:
-            unit, length = s.units[unit].next, length + 1
+    for end, count, place in (
+        (-2, book.idle_prefix_blocks, state.ON_DEVICE),
+        (-1, book.host_prefix_blocks, state.ON_HOST),
+    ):
+        assert count == ((s.prefix_blocks.place[:-2] == place) & (holders == 0)).sum()
+        block, length = s.prefix_blocks[end].next, 0
+        while block != len(s.prefix_blocks) + end:
+            block, length = s.prefix_blocks[block].next, length + 1
         assert length == count
-    assert book.idle_units * blocks_per_unit(s) <= book.free_blocks
-    assert book.host_units <= s.limits.host_units
+    assert book.idle_prefix_blocks * blocks_per_prefix_block(s) <= book.free_blocks
+    assert book.host_prefix_blocks <= s.limits.host_prefix_blocks
     assert book.base_sum == running.cached[decodes].sum()
     assert book.prompt_cached == running.cached[~decodes].sum()
 
@@ -345,23 +339,23 @@ def recount(s: State) -> None:
     rows=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 30), st.integers(0, 9)), min_size=1, max_size=20),
     drafts=st.sampled_from([0, 0, 2]),
     extra_blocks=st.integers(0, 20),
-    host_units=st.sampled_from([0, 3]),
+    host_prefix_blocks=st.sampled_from([0, 3]),
     long=st.sampled_from([0, 5]),
     by_priority=st.booleans(),
     prompts_first=st.booleans(),
 )
-def test_blocks_units_and_tokens_are_what_a_recount_gives(
-    rows, drafts, extra_blocks, host_units, long, by_priority, prompts_first
+def test_blocks_prefix_blocks_and_tokens_are_what_a_recount_gives(
+    rows, drafts, extra_blocks, host_prefix_blocks, long, by_priority, prompts_first
 ):
-    tables = [[100 * (kind % 3) + unit + (50 if unit >= kind else 0) for unit in range(20)] for _, _, kind in rows]
+    tables = [[100 * (kind % 3) + block + (50 if block >= kind else 0) for block in range(20)] for _, _, kind in rows]
     load = table_of([(0.0, prompt, output) for prompt, output, _ in rows])
     load = replace(load, prefixes=Prefixes.of(tables), priority=[kind for _, _, kind in rows])
     allowed = limits(
         policy=state.PROMPTS_FIRST if prompts_first else state.CONTINUOUS,
         num_blocks=max(-(-(prompt + output - 1 + drafts) // 2) for prompt, output, _ in rows) + extra_blocks,
         block_size=2,
-        prefix_unit_tokens=4,
-        host_units=host_units,
+        prefix_block_tokens=4,
+        host_prefix_blocks=host_prefix_blocks,
         draft_tokens=drafts,
         long_prefill_tokens=long,
         by_priority=by_priority,
@@ -376,7 +370,7 @@ def test_blocks_units_and_tokens_are_what_a_recount_gives(
         recount(s)
     assert s.book[0].free_blocks == allowed.num_blocks
     assert not s.growth.any()
-    assert not s.units.holders.any()
+    assert not s.prefix_blocks.holders.any()
 
 
 # ---------------------------------------------------------------- the queue

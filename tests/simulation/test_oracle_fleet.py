@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from simulator.errors import WorkloadError
 from simulator.simulation.autoscaler import Autoscaler, Failure
 from simulator.simulation.clients import Clients
-from simulator.simulation.fleet import Fleet, Link, Pool, simulate_fleet
+from simulator.simulation.fleet import CacheLink, Fleet, Pool, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.routers import Router
 from tests.oracle.engine import OracleJob, OracleLimits, run_oracle
@@ -27,7 +27,7 @@ from tests.oracle.fleet import (
     OracleRouter,
     run_fleet_oracle,
 )
-from tests.scheduler.test_oracle_policies import (
+from tests.support.oracle_cases import (
     BATCHES,
     GROUPS,
     MIXING,
@@ -56,7 +56,7 @@ def fleet_of(fleet: OracleFleet) -> Fleet:
         autoscaler=None if scaler is None else Autoscaler(**vars(scaler)),
         failures=tuple(Failure(each.at_s, each.replica, each.repair_s) for each in fleet.failures),
         prefill=None if fleet.prefill is None else pool_of(fleet.prefill),
-        link=None if link is None else Link(link.bytes_per_s, link.latency_s, np.array(link.bytes_of)),
+        link=None if link is None else CacheLink(link.bytes_per_s, link.latency_s, np.array(link.bytes_of)),
     )
 
 
@@ -157,7 +157,7 @@ def clients_for(draw: st.DrawFn, count: int, sessions: bool) -> OracleClients:
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(unit_blocks=3, warm=True))
+@given(case=fleets(blocks_per_prefix=3, warm=True))
 def test_routers(case):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, concurrency=concurrency)
@@ -175,7 +175,7 @@ def test_one_replica_is_one_engine(case, router):
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(unit_blocks=3, warm=True), data=st.data())
+@given(case=fleets(blocks_per_prefix=3, warm=True), data=st.data())
 def test_failures(case, data):
     jobs, fleet, concurrency = case
     fleet = replace(fleet, failures=data.draw(failures(fleet.pool.replicas)))
@@ -191,14 +191,14 @@ def test_dynamic_batches_and_uncached(case, data):
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(unit_blocks=2, warm=True), scaler=autoscalers)
+@given(case=fleets(blocks_per_prefix=2, warm=True), scaler=autoscalers)
 def test_autoscaling(case, scaler):
     jobs, fleet, concurrency = case
     compare(jobs, replace(fleet, autoscaler=scaler), concurrency=concurrency)
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(unit_blocks=2), data=st.data())
+@given(case=fleets(blocks_per_prefix=2), data=st.data())
 def test_clients(case, data):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, data.draw(clients_for(len(jobs), sessions=not concurrency)), concurrency)
@@ -225,14 +225,14 @@ def two_pools(draw: st.DrawFn, **fixed: Any) -> tuple[list[OracleJob], OracleFle
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=two_pools(unit_blocks=2, warm=True))
+@given(case=two_pools(blocks_per_prefix=2, warm=True))
 def test_disaggregation(case):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, concurrency=concurrency)
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(unit_blocks=2, groups=GROUPS, async_scheduling=st.booleans()), data=st.data())
+@given(case=fleets(blocks_per_prefix=2, groups=GROUPS, async_scheduling=st.booleans()), data=st.data())
 def test_groups_and_the_one_step_lag(case, data):
     jobs, fleet, concurrency = case
     fleet = replace(fleet, failures=data.draw(failures(fleet.pool.replicas)))
@@ -253,7 +253,7 @@ def everything(data: st.DataObject) -> None:
     jobs, fleet, concurrency = data.draw(
         make(
             stages=3 if kind == "pipelines" else 1,
-            unit_blocks=data.draw(st.sampled_from([0, 2])),
+            blocks_per_prefix=data.draw(st.sampled_from([0, 2])),
             acceptance=acceptance,
             groups=data.draw(GROUPS),
             async_scheduling=data.draw(st.booleans()),

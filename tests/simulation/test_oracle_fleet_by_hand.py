@@ -79,7 +79,7 @@ def test_two_choices_of_two_are_the_least_outstanding() -> None:
 
 
 def test_prefix_affinity() -> None:
-    limits = OracleLimits(4, 64, num_blocks=99, block_size=1, prefix_unit_tokens=2)
+    limits = OracleLimits(4, 64, num_blocks=99, block_size=1, prefix_block_tokens=2)
     jobs = [
         OracleJob(0.0, 5, 1, ids=(1, 2)),
         OracleJob(0.0, 5, 1, ids=(3, 4)),  # nobody has it: the less outstanding
@@ -130,7 +130,7 @@ def test_without_another_replica_requests_wait_for_the_repair() -> None:
 
 
 def test_a_failure_empties_the_caches() -> None:
-    limits = OracleLimits(4, 64, num_blocks=99, block_size=1, prefix_unit_tokens=2)
+    limits = OracleLimits(4, 64, num_blocks=99, block_size=1, prefix_block_tokens=2)
     jobs = [OracleJob(at_s, 5, 1, ids=(1, 2)) for at_s in (0.0, 2.0, 4.0)]
     fleet = OracleFleet(OraclePool(limits, one_second), failures=(OracleFailure(3.5, 0, 0.25),))
     assert [request.hit_tokens for request in run_fleet_oracle(jobs, fleet).requests] == [0, 4, 0]
@@ -235,7 +235,7 @@ def test_disaggregation() -> None:
 
 def test_free_prefill_and_link_are_decode_alone() -> None:
     limits = OracleLimits(3, 16, num_blocks=6, block_size=4)
-    jobs = [OracleJob(0.3 * index, 1 + 5 * index % 11, 2 + 7 * index % 9, given=True) for index in range(20)]
+    jobs = [OracleJob(0.3 * index, 1 + 5 * index % 11, 2 + 7 * index % 9, prefilled=True) for index in range(20)]
     free = OraclePool(OracleLimits(99, 999, num_blocks=999), lambda _: 0.0, replicas=2)
     link = OracleLink(math.inf, 0.0, (1.0,) * 20)
     fleet = OracleFleet(OraclePool(limits, one_second), prefill=free, link=link)
@@ -257,7 +257,7 @@ def test_a_pipeline_of_two_stages() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_is_lost_with_failures_timeouts_and_autoscaling_together(seed: int) -> None:
     dice = random.Random(seed)
-    limits = OracleLimits(3, 12, num_blocks=8, block_size=4, prefix_unit_tokens=4, host_units=seed % 3)
+    limits = OracleLimits(3, 12, num_blocks=8, block_size=4, prefix_block_tokens=4, host_prefix_blocks=seed % 3)
     jobs = [
         OracleJob(dice.uniform(0, 60), dice.randint(1, 20), dice.randint(1, 9), ids=(dice.randint(0, 2),))
         for _ in range(60)

@@ -15,10 +15,10 @@ from simulator.models.model import load_model
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Counts, Layout
 from simulator.roofline.roofline import Rates
-from simulator.validation.desktop import gguf_format, mlx_format, stated_rules, with_stated_threads
+from simulator.validation.desktop import gguf_format, mlx_format, stated_rules
 from simulator.validation.measurements import measurement_of
-from simulator.validation.prediction import outcome
 from simulator.validation.setups import place
+from tests.support.measured import answer
 
 
 def setup(**cells):
@@ -77,7 +77,7 @@ def test_scores_in_memory_cost_what_is_measured(card, short, long):
 def test_fused_attention_writes_no_scores():
     old, card = load_engine("llama.cpp-b1500"), load_hardware("rtx-4090")
     ruled = [old.model_copy(update=stated_rules(setup(engine_settings=each), old)) for each in ("flash-attn=1", "")]
-    assert [each.kernels_on(card).score_bytes for each in ruled] == [None, 24]
+    assert [each.kernels_on(card).rules.score_bytes for each in ruled] == [None, 24]
     assert not stated_rules(setup(engine_settings="flash-attn=1"), load_engine("vllm"))
 
 
@@ -92,17 +92,18 @@ def test_threads_scale_what_is_computed():
     gains = {}
     for stored in ("iq3_S", "q4_0", "fp16"):
         runs = [setup(**cpu, weight_dtype=stored, output_len="128", threads=each, batch="1") for each in ("2", "8")]
-        two, eight = (outcome(place(each)).decode_tokens_per_s for each in runs)
+        two, eight = (answer(each).value("tg_tok_s") for each in runs)
         gains[stored] = eight / two
     assert 1 <= gains["fp16"] < gains["q4_0"] < gains["iq3_S"] <= 4
 
 
 def test_threads_beyond_the_cores_change_nothing():
     cpu = load_hardware("ryzen-7950x")
-    assert with_stated_threads(setup(threads="32"), cpu) == with_stated_threads(setup(), cpu) == cpu
-    half = with_stated_threads(setup(threads="8"), cpu)
-    assert half.peak_flops_per_s["fp32"] == cpu.peak_flops_per_s["fp32"] / 2
-    assert half.memory_bytes_per_s == cpu.memory_bytes_per_s
+    every, unsaid, half = (place(setup(hardware=cpu.id, threads=each)) for each in ("32", "", "8"))
+    assert every.deployment.hardware == unsaid.deployment.hardware == cpu
+    assert every.question.changes is None
+    assert half.deployment.hardware.peak_flops_per_s["fp32"] == cpu.peak_flops_per_s["fp32"] / 2
+    assert half.deployment.hardware.memory_bytes_per_s == cpu.memory_bytes_per_s
 
 
 def test_unpacking_is_shared_by_the_tokens_of_a_tile():
@@ -154,5 +155,5 @@ def test_vulkan_is_its_own_engine():
 
 def test_a_captured_graph_is_lost_over_two_cards():
     placed = [place(setup(pp=str(pp), n_gpus=str(pp), output_len="128")).deployment for pp in (1, 2)]
-    kernels = [each.step_model().kernels for each in placed]
-    assert kernels[1].launch == pytest.approx(kernels[0].launch * kernels[0].split_launch)
+    one, two = (each.step_model().kernels.fitted for each in placed)
+    assert two.launch == pytest.approx(one.launch * one.split_launch)

@@ -3,10 +3,9 @@
 from simulator.engines.engine import release_of
 from simulator.models.operations import Layout
 from simulator.validation.measurements import Setup
-from simulator.validation.sources.recipe import Limits, Load, Recipe
-from simulator.workloads.lengths import Independent, Uniform
+from simulator.validation.sources.recipe import Limits, Recipe
 
-SHORTEST = 0.8  # both lengths are drawn from [0.8, 1] x nominal (simulator/validation/published/README.md)
+SHORTEST = 0.8  # both lengths are drawn from [0.8, 1] x nominal (random-range-ratio 0.8 of benchmark_serving.py)
 GRAPH_TOKENS = 2048  # max-cudagraph-capture-size, and cuda-graph-sizes before, of the scripts for gpt-oss and MiniMax
 BLACKWELL_SEQS = 512  # max-num-seqs of 70b_fp{4,8}_b200_docker.sh and gptoss_fp4_b200*.sh
 
@@ -52,13 +51,20 @@ class InferenceMax(Recipe):
         """`--max-num-seqs $CONC` of vLLM."""
         return Limits(self.setup.concurrency if self.is_vllm else None)
 
-    def load(self) -> Load | None:
-        """Return lengths that are drawn from a range below the nominal ones."""
-        prompt, output = self.setup.input_tokens, self.setup.output_tokens
-        if not prompt or not output:
-            return None
-        low = [max(1, round(SHORTEST * each)) for each in (prompt, output)]
-        return Load(Independent(Uniform(low[0], round(prompt)), Uniform(low[1], round(output))), 0.9 * output)
+    @property
+    def client(self) -> str:
+        """Its benchmark_serving.py."""
+        return "inferencemax"
+
+    @property
+    def random_range_ratio(self) -> float:
+        """--random-range-ratio 0.8: from there to the nominal length."""
+        return SHORTEST
+
+    @property
+    def mean_of_nominal(self) -> float:
+        """0.9."""
+        return (1 + SHORTEST) / 2
 
 
 class DenseScripts(InferenceMax):

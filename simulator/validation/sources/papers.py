@@ -3,16 +3,12 @@
 from simulator.models.operations import Layout
 from simulator.validation.measurements import Setup
 from simulator.validation.sources.recipe import Limits, Load, Recipe
-from simulator.workloads.lengths import Ended, Fixed, Independent
+from simulator.workloads.lengths import Ended, Fixed
 
 RETRIED_FRACTION = 0.95  # --gpu-memory-utilization of the second start (`retried_fraction`)
 SHORT_CONTEXT = 4096  # max_model_len of its loads with prompts of 256 and 2,048 tokens (metadata.json)
 WARMING_REQUESTS = 5  # warmup_request_count in configs/template.yaml of the same
 ANSWER_LIMITS = 256, 512  # max_tokens of the loads of arXiv:2601.09527 (output_tokens_mean in benchmark_config.json)
-# Moved per logit where PyTorch sorts a vocabulary (aten/src/ATen/native/cuda/SortStable.cu, read 2026-11-22): indices
-# are written (8), fp32 keys counted (4) and moved with them in four passes of a radix sort (96) and one by sequence
-# (24), and the sorted put in place (24). What is then done to them is left out: it stays near.
-SORTED_BYTES = 156.0
 # Read off the measurements: what a straight line of latency over tokens leaves at no token
 FIRST_CALL_S, MII_FIRST_CALL_S = 18.0, 0.5
 TPU_FRACTION = 0.98  # --gpu-memory-utilization of the recipe for Llama 3 on Trillium
@@ -38,12 +34,9 @@ class ConsumerCards(Recipe):
         (vllm/v1/sample/ops/topk_topp_sampler.py), and takes both from the checkpoint's generation_config.json where
         the client, as AIPerf, sends none. gpt-oss's has none (recalled).
         """
-        sorted_bytes = 0.0 if "gpt-oss" in self.model.id else SORTED_BYTES
-        return {
-            "adapters": self.setup.engine_setting("enable-lora") == "true",
-            "max_loras": 3,
-            "sorted_bytes": sorted_bytes,
-        }
+        lora = self.setup.engine_setting("enable-lora") == "true"
+        adapters = {"adapters": True, "max_loras": 3} if lora else {}
+        return {**adapters, **({"sorted_sampling": True} if "gpt-oss" not in self.model.id else {})}
 
     def limits(self, layout: Layout) -> Limits:
         """Return max_num_seqs, the requests in flight."""
@@ -71,7 +64,7 @@ class ConsumerCards(Recipe):
         limit = next((each for each in ANSWER_LIMITS if output <= each), None)
         if not prompt or not output or not limit:
             return None
-        return Load(Independent(Fixed(round(prompt)), Ended(output, limit)), output)
+        return Load(Fixed(round(prompt)), Ended(output, limit), output)
 
 
 class Argonne(Recipe):
@@ -102,7 +95,7 @@ class Argonne(Recipe):
         the best token (top_k 1), and Mixtral on four A100 is faster than reading all experts would be. Its vLLM runs
         draw their prompts.
         """
-        return {"one_text": True} if self.setup.engine in ("Deepspeed-MII", "TensorRT-LLM") else {}
+        return {"identical_prompts": True} if self.setup.engine in ("Deepspeed-MII", "TensorRT-LLM") else {}
 
     @property
     def first_call_s(self) -> float:

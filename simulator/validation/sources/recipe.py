@@ -12,7 +12,7 @@ from simulator.models.number_formats import number_format
 from simulator.models.operations import Layout
 from simulator.validation.measurements import SYNTHETIC, Setup
 from simulator.workloads.arrivals import Arrivals, OpenLoop
-from simulator.workloads.lengths import Lengths
+from simulator.workloads.lengths import Distribution
 
 POOLING = "vllm bench serve", "sglang.bench_serving"  # vllm/benchmarks/serve.py and what SGLang made of it
 AIPERF_PROMPTS = 100  # AIPerf draws so many prompts and repeats them (--num-dataset-entries of its versions of 2025)
@@ -37,7 +37,8 @@ class Degrees(NamedTuple):
 class Load(NamedTuple):
     """The lengths of requests, and the mean tokens that they generate."""
 
-    lengths: Lengths
+    prompt: Distribution
+    output: Distribution
     output_tokens: float
 
 
@@ -156,6 +157,21 @@ class Recipe:
         return None
 
     @property
+    def client(self) -> str:
+        """Whose meaning `random_range_ratio` has."""
+        return "vllm"
+
+    @property
+    def random_range_ratio(self) -> float:
+        """How far its load generator spreads both lengths; 0 for not at all."""
+        return 0.0
+
+    @property
+    def mean_of_nominal(self) -> float:
+        """The mean length over the stated one."""
+        return 1.0
+
+    @property
     def has_data_set(self) -> bool:
         """Whether the stated lengths are means of a data set."""
         return self.setup.dataset not in SYNTHETIC
@@ -170,12 +186,12 @@ class Recipe:
         """How many requests the source says that it sent, or that its scripts send."""
         return self.setup.num_prompts or None
 
-    def requests_of_copy(self, copies: int) -> int | None:
-        """Return how many requests each copy serves in a run as long as the source's rules ask; None without rules."""
+    def requests_of_replica(self, replicas: int) -> int | None:
+        """Return how many requests each replica serves in a run as long as the source asks; None without rules."""
         return None
 
-    def arrivals(self, rate_per_s: float, copies: int) -> Arrivals:
-        """Return how requests come to each of the copies, so many a second: Poisson where nothing else is stated."""
+    def arrivals(self, rate_per_s: float, replicas: int) -> Arrivals:
+        """Return how requests come to each of the replicas, so many a second: Poisson where nothing else is stated."""
         return OpenLoop(rate_per_s, self.setup.burstiness or 1.0)
 
     @property

@@ -1,0 +1,56 @@
+"""`--fitted`: the fitted multipliers that an answer used, as a table under it."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Annotated
+
+from typer import Option
+
+from simulator.cli.output import Column, Result, Row, View
+from simulator.deployment.deployment import Deployment
+from simulator.reports.provenance import fitted_multipliers, readable
+
+FittedOption = Annotated[
+    bool, Option("--fitted", help="List the fitted multipliers that the answer used; csv has them alone.")
+]
+TITLE = "Fitted multipliers of the device's own kernel tables, and fitted host times"
+TOOL = "tools/fit_efficiency.py, "  # that made the shipped fits
+NAMES = (Column("engine", "engine", left=True), Column("device", "on", left=True))
+COLUMNS = (
+    Column("multiplier", "multiplier", left=True),
+    Column("shown", "value"),
+    Column("multiplies", "multiplies, or seconds of", left=True),
+    Column("evidence", "evidence", left=True),
+    Column("source", "fit", left=True),
+)
+
+
+def with_fitted(result: Result, deployments: Iterable[Deployment]) -> Result:
+    """Return a result with one more section and one more table: what its deployments' step times were fitted with."""
+    rows = _rows(deployments)
+    shown = [{**row, "shown": _value(row), "source": row["source"].removeprefix(TOOL)} for row in rows]
+    varying = [each for each in NAMES if len({row[each.key] for row in rows}) > 1]
+    view = View(TITLE, (*varying, *COLUMNS), shown)
+    return replace(result, sections={**result.sections, "fitted_multipliers": rows}, views=[*result.views, view])
+
+
+def _value(row: Row) -> str:
+    return readable(row["multiplier"], float(f"{row['value']:.3g}"))
+
+
+def _rows(deployments: Iterable[Deployment]) -> list[Row]:
+    """Return a row for each multiplier that any of some deployments uses, each once."""
+    used = dict.fromkeys(each for deployment in deployments for each in fitted_multipliers(deployment))
+    return [
+        {
+            "engine": each.engine,
+            "device": each.device,
+            "multiplier": each.name,
+            "value": each.value,
+            "multiplies": each.multiplies,
+            "evidence": each.source.evidence,
+            "source": each.source.text,
+            "date": each.source.date,
+        }
+        for each in used
+    ]

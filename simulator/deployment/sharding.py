@@ -1,0 +1,90 @@
+"""What a model and its devices become where an engine shards them: threads of a CPU, padded heads, rows."""
+
+import math
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+from simulator.engines.engine import Engine
+from simulator.errors import InfercastError
+from simulator.hardware.hardware import Hardware
+from simulator.models.layers import Attention, Dense, MixtureOfExperts
+from simulator.models.model import Model, load_model
+from simulator.models.operations import Layout
+
+DEGREES = (64, 32, 16, 8, 4, 2, 1)
+
+
+class Sharded(NamedTuple):
+    """A model, a device and a layout that divide each other."""
+
+    model: Model
+    hardware: Hardware
+    layout: Layout
+
+
+def sharded(model: Model, hardware: Hardware, engine: Engine, layout: Layout, threads: int | None = None) -> Sharded:
+    """Return what an engine computes on: padded heads, pooled rows, the threads of a CPU that are asked for.
+
+    An engine that pads heads (`pads_heads`) adds heads of zeros for every core of every device. One that splits the
+    rows of matrices (`splits_rows`) has use for any number of devices: fewer, faster ones stand for them.
+    """
+    if threads and hardware.cores and threads < hardware.cores:
+        hardware = _on_threads(hardware, threads)
+    if layout.dp > 1:
+        return Sharded(model, hardware, layout)
+    if engine.pads_heads:
+        model = _padded(model, layout.tp * hardware.cores_per_device)
+    if engine.splits_rows and not _divides(model.id, layout.tp):
+        tp = next(each for each in DEGREES if each < layout.tp and _divides(model.id, each))
+        hardware = _times(hardware, layout.tp / tp)
+        layout = replace(layout, tp=tp, ep=min(layout.ep, tp))
+    return Sharded(model, hardware, layout)
+
+
+def _on_threads(hardware: Hardware, threads: int) -> Hardware:
+    """Return a CPU with its peaks scaled to some of its cores; its bandwidth stays: a few cores draw most of it."""
+    share = threads / (hardware.cores or threads)
+    peaks = {name: peak * share for name, peak in hardware.peak_flops_per_s.items()}
+    return hardware.model_copy(update={"peak_flops_per_s": peaks})
+
+
+def _times(hardware: Hardware, share: float) -> Hardware:
+    return hardware.model_copy(
+        update={
+            "memory_bytes_per_s": hardware.memory_bytes_per_s * share,
+            "memory_marketed_bytes": hardware.memory_marketed_bytes * share,
+            "memory_reported_bytes": hardware.memory_bytes * share,
+            "peak_flops_per_s": {name: peak * share for name, peak in hardware.peak_flops_per_s.items()},
+        }
+    )
+
+
+def _padded(model: Model, parts: int) -> Model:
+    """Return a model whose heads and widths divide by `parts`, as it is where a block has other kinds of layers.
+
+    Transformers-NeuronX adds heads of zeros and copies those of the cache until each NeuronCore has as many
+    (get_qkv_padding and round_up_to_divisor in its utils.py, read 2026-11-22).
+    """
+    blocks = {}
+    for name, block in model.blocks.items():
+        if not isinstance(block.mixer, Attention) or not isinstance(block.ffn, Dense | MixtureOfExperts):
+            return model
+        heads, kv_heads = _multiple(block.mixer.heads, parts), _multiple(block.mixer.kv_heads, parts)
+        mixer = block.mixer.model_copy(update={"heads": heads, "kv_heads": kv_heads})
+        ffn = block.ffn.model_copy(update={"intermediate": _multiple(block.ffn.intermediate, parts)})
+        blocks[name] = block.model_copy(update={"mixer": mixer, "ffn": ffn})
+    return model.model_copy(update={"blocks": blocks})
+
+
+def _multiple(number: int, of: int) -> int:
+    return math.ceil(number / of) * of
+
+
+@cache
+def _divides(model: str, tp: int) -> bool:
+    try:
+        load_model(model).ops(Layout(tp))
+    except InfercastError:
+        return False
+    return True

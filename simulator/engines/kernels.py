@@ -1,0 +1,103 @@
+"""Kernels of an engine on some devices: rules that were read, multipliers that were fitted, and both together."""
+
+import math
+
+import numpy as np
+
+from simulator.engines.fitted_multipliers import FittedMultipliers
+from simulator.engines.kernel_rules import CAPTURED_TOKENS, CROWDED_HEADS, QUICK_REDUCE_BITS, WIDE_BYTES, KernelRules
+from simulator.hardware.hardware import Achievable, Hardware, PeakName
+from simulator.models.number_formats import number_format
+from simulator.models.operations import Array, Op
+from simulator.profile import Strict
+
+
+class Kernels(Strict):
+    """What an engine's kernels do on some devices (`rules`), and what they reach there (`fitted`).
+
+    `fitted` multiplies the achievable rates of a device's profile. A user's own measurements (`infercast calibrate`)
+    make one for a single device, with `residuals`.
+    """
+
+    families: tuple[str, ...] = ()  # of devices that it holds for; none is all
+    fitted_on: tuple[str, ...] = ()  # families of the devices whose measurements `fitted` comes from
+    devices: tuple[str, ...] = ()  # the same by id, for what was measured on one
+    residuals: dict[str, tuple[float, ...]] = {}  # "metric regime": ln(measured / predicted) of setups held back
+    rules: KernelRules = KernelRules()
+    fitted: FittedMultipliers = FittedMultipliers()
+
+    def holds(self, hardware: Hardware) -> bool:
+        """Tell whether these are the kernels for a device."""
+        family, device = hardware.family, hardware.id
+        return family in (self.families or (family,)) and device in (self.devices or (device,))
+
+    def with_fitted(self, **values: float | None) -> "Kernels":
+        """Return the same kernels with other multipliers; those not named stay as they are."""
+        return self.model_copy(update={"fitted": self.fitted.model_copy(update=values)})
+
+    def with_fused_attention(self) -> "Kernels":
+        """Return the same kernels with fused attention: no scores in memory, no query head that reads for itself."""
+        rules = self.rules.model_copy(update={"score_bytes": None})
+        return self.model_copy(update={"rules": rules}).with_fitted(per_head=None, per_head_crowded=None)
+
+    def with_quick_reduce(self) -> "Kernels":
+        """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""
+        return self.model_copy(update={"rules": self.rules.model_copy(update={"reduced_bits": QUICK_REDUCE_BITS})})
+
+    def split_over_devices(self) -> "Kernels":
+        """Return the same kernels where layers are split over devices (pp), which loses CUDA graphs."""
+        return self.with_fitted(launch=self.fitted.launch * self.fitted.split_launch)
+
+    def reads_per_head(self, cache_format: str, group: float) -> bool:
+        """Tell whether the query heads of a group of so many read a KV cache of a format each for itself.
+
+        vLLM's paged attention before 0.6 has one block of threads per sequence and query head (csrc/attention).
+        """
+        apart = cache_format in (self.rules.per_head_formats or (cache_format,))
+        return self.fitted.per_head is not None and apart and group not in self.rules.per_head_except
+
+    def share_per_head(self, heads: Array, context_tokens: int, cache_format: str) -> Array:
+        """Return the share of the bandwidth that `heads`, sequences x query heads, reach who read each for itself.
+
+        They read what another has brought near, and compute in 16 bits: a narrower number costs them as much. For many
+        heads vLLM V0 has a kernel that keeps a row of `CAPTURED_TOKENS` scores in shared memory, which bounds the
+        blocks at work: `per_head_crowded` is for rows so long, and grows as they shrink. 0 heads: nothing is known of
+        the batch (a slope of StepTable), and it counts as crowded.
+        """
+        few, longest = float(self.fitted.per_head or math.inf), float(self.fitted.per_head_crowded or math.inf)
+        crowded = min(longest * CAPTURED_TOKENS / min(context_tokens, CAPTURED_TOKENS), few)
+        narrow = min(1.0, number_format(cache_format).size_bytes / WIDE_BYTES)
+        return narrow * np.where((heads > 0) & (heads <= CROWDED_HEADS), few, crowded)
+
+    def share_of_rows(self, op: Op, tokens: Array, hardware: Hardware) -> Array:
+        """Return the share of its usual rate at which a GEMM of so many rows reads its weights (RowTile).
+
+        Below 1 for dense fp8 GEMMs scaled as a whole, on the tile's families: fitted x rate / bandwidth.
+        """
+        tile = self.rules.m64_tile
+        if tile is None or op.format != "fp8" or op.experts is not None or hardware.family not in tile.families:
+            return 1.0
+        share = min(1.0, self.fitted.m64_tile * tile.bytes_per_s / hardware.memory_bytes_per_s)
+        inside = (np.asarray(tokens) > tile.above_tokens) & (np.asarray(tokens) <= tile.up_to_tokens)
+        return np.where(inside, share, 1.0)
+
+    def padding(self, op: Op, tokens: Array, *, unpacked: bool) -> Array:
+        """Return the tokens that experts compute over those that reach them; 1 for dense GEMMs."""
+        if op.experts is None or not self.fitted.expert_tile:
+            return 1.0
+        least = float(self.rules.least_tile or math.inf) if unpacked else math.inf
+        return op.experts.padded(tokens, self.fitted.expert_tile, least)
+
+    def start_s(self, rates: Achievable, peak: PeakName, op: Op) -> float:
+        """Return the seconds that all kernels of a GEMM take to start, multiplied in a type.
+
+        Where its inputs are quantised by the kernel before (`fuses`), and for kernels of experts that are no GEMMs
+        (`routes_apart`), a start is that of 16 bits if that is shorter. Experts sort their inputs before these are
+        quantised, so `fuses` does not hold for them.
+        """
+        own, wide = rates.gemm[peak], rates.gemm.get("bf16")
+        least_s = min(own.launch_s, wide.launch_s) if wide else own.launch_s
+        plain = op.launches if op.format in self.rules.fuses else 0
+        if op.experts is not None:
+            plain = op.launches - 1 if self.rules.routes_apart else 0
+        return float(self.fitted.launch) * (own.launch_s * (op.launches - plain) + plain * least_s)

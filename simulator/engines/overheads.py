@@ -1,0 +1,44 @@
+"""Host time of an engine that no kernel hides: per step, per sequence, per request."""
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from simulator.models.operations import Array, Counts
+from simulator.profile import Figure, Seconds, Source, Strict
+
+NO_TIME = Figure(0.0, Source(text="it is left out, or not known of the engine", date="", evidence="derived"))
+
+
+class Overheads(Strict):
+    """Seconds of an engine's host on a current x86 server.
+
+    All are times, measured, fitted or guessed, as the evidence of each says; none is a rule. Where the host launches
+    kernels (FittedMultipliers.prompt_launch_s) `step_s` is the sampler's launches, times Hardware.host_slowness.
+
+    `cached_token_s`: vLLM V0 lists the blocks of its sequences anew in each step, Python lists of block numbers that
+    the scheduler copies, and into a tensor of block tables. `ranks_s`: ranks of data-parallel attention exchange how
+    many prompts and tokens each has, what each has generated (TensorRT-LLM's PyExecutor: tp_allgather and tp_gather
+    over MPI). `stream_s`: a front end of one process streams tokens one after the other, behind the engine.
+    """
+
+    step_s: Seconds = Field(description="each step")
+    sequence_s: Seconds = Field(description="per sequence of a step that gets a token")
+    request_s: Seconds = Field(description="per request; outside the steps")
+    cached_token_s: Seconds = Field(
+        NO_TIME, description="per token that a step's sequences hold in the KV cache, whose blocks are listed anew"
+    )
+    ranks_s: Seconds = Field(
+        NO_TIME, description="each step of data-parallel attention, whose ranks exchange Python objects"
+    )
+    stream_s: Seconds = Field(NO_TIME, description="per token that the front end streams; outside the steps")
+    prompt_token_s: Seconds = Field(NO_TIME, description="per token of a prompt, to split its text; outside the steps")
+
+    def answer_s(self, prompt_tokens: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the seconds of requests outside the steps, by the lengths of their prompts (the same shape)."""
+        return self.request_s + self.prompt_token_s * np.asarray(prompt_tokens, np.float64)
+
+    def host_s(self, counts: Counts) -> Array:
+        """Return the seconds of a step that no kernel hides: step + sequences + cached tokens."""
+        cached_s = self.cached_token_s * counts.decode_reads
+        return self.step_s * counts.steps + self.sequence_s * counts.logits + cached_s

@@ -1,0 +1,67 @@
+"""The answer to a question about one batch: a row of figures in SI, each with its interval beside it."""
+
+from simulator.deployment.estimate import Estimate, Phase
+from simulator.questions.row_intervals import Row, intervals
+from simulator.reports.intervals import Bracket
+
+PREDICTED = {  # what is predicted here, and the metric of measurements whose errors it has
+    **{"ttft_s": "ttft_ms", "tpot_s": "tpot_ms", "e2el_s": "e2e_latency_ms", "tokens_per_s_user": "1/tpot_ms"},
+    **{"output_tokens_per_s": "throughput_out_tok_s", "total_tokens_per_s": "throughput_total_tok_s"},
+    **{"requests_per_s": "req_s", "prompt_tokens_per_s": "pp_tok_s", "decode_tokens_per_s": "tg_tok_s"},
+    **{"prefill_s": "ttft_ms", "decode_s": "tpot_ms"},
+}
+
+
+def batch_row(found: Estimate, level: float | None = 0.8, replicas: int = 1) -> Row:
+    """Return the figures of a batch, and the intervals that a share `level` of measurements keeps; None for none.
+
+    Throughputs are of all alike replicas.
+    """
+    row, regime = _figures(found, replicas), "single" if found.batch.size == 1 else "fixed_batch"
+    if level is None:
+        return row
+    return {**row, **intervals(Bracket(found.deployment, regime, level, row), PREDICTED)}
+
+
+def _figures(found: Estimate, replicas: int) -> Row:
+    batch, expected, light = found.batch, found.expected, found.light
+    e2el_s, size = expected.e2el_s, batch.size * replicas
+    return {
+        "batch": size,
+        "input_tokens": batch.prompt_tokens,
+        "output_tokens": batch.output_tokens,
+        "ttft_s": expected.ttft_s,
+        "light_ttft_s": light.ttft_s,
+        "tpot_s": expected.tpot_s,
+        "light_tpot_s": light.tpot_s,
+        "e2el_s": expected.e2el_s,
+        "light_e2el_s": light.e2el_s,
+        "tokens_per_s_user": found.tokens_per_s_user,
+        "output_tokens_per_s": size * batch.output_tokens / e2el_s,
+        "total_tokens_per_s": size * (batch.prompt_tokens + batch.output_tokens) / e2el_s,
+        "requests_per_s": size / e2el_s,
+        "prompt_tokens_per_s": size * batch.prompt_tokens / found.prefill_s,
+        "decode_tokens_per_s": size / expected.tpot_s if expected.tpot_s else None,
+        "cache_share": found.cache_share,
+        "speculation_speedup": found.speedup,
+        **_phase("prefill", found.prefill),
+        **_phase("decode", found.decode),
+        "decode_context_tokens": batch.middle_tokens,
+        "request_s": float(found.deployment.request_s(batch.prompt_tokens)),
+    }
+
+
+def _phase(name: str, phase: Phase) -> Row:
+    op, (resource, share) = phase.binding, phase.mostly
+    return {
+        f"{name}_steps": phase.steps,
+        f"{name}_s": phase.seconds,
+        f"light_{name}_s": phase.light_s,
+        f"{name}_mostly": resource,
+        f"{name}_mostly_share": share,
+        f"{name}_op": op.cost.name,
+        f"{name}_op_share": phase.share(op),
+        f"{name}_bound": op.cost.bound,
+        f"{name}_margin": op.margin,
+        f"{name}_runner_up": op.runner_up,
+    }

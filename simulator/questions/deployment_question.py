@@ -1,0 +1,125 @@
+"""Which deployments are asked about: names of profiles, degrees, formats and settings, as words."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import product
+from typing import Any, TypeVar
+
+from simulator.deployment.deployment import Deployment, Settings, default_layout, deployment_of
+from simulator.deployment.offload import Offload
+from simulator.deployment.setting_names import configure
+from simulator.deployment.speculation import Speculation
+from simulator.engines.engine import Engine, load_engine
+from simulator.errors import InfercastError
+from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.model import Model, load_model
+from simulator.questions.words import probability, split, whole
+from simulator.units import GIB
+
+ProfileT = TypeVar("ProfileT", Model, Hardware, Engine)
+Choice = Callable[[], Deployment]  # makes one deployment of a sweep, or raises
+
+
+@dataclass(frozen=True)
+class DeploymentQuestion:
+    """Which models on which devices under which engines; comma lists make every combination.
+
+    Each field is an option of the command line, whose help explains it (`infercast estimate --help`).
+    """
+
+    model: str
+    hardware: str
+    engine: str = "vllm"
+    tp: str = "1"
+    pp: int = 1
+    ep: int = 1
+    dp: int = 1
+    weight_dtype: str = ""
+    cache_dtype: str = ""
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    max_model_len: int | None = None
+    gpu_memory_utilization: float | None = None
+    num_gpu_blocks_override: int | None = None
+    changes: Sequence[str] | None = None
+    speculative_model: str = ""
+    num_speculative_tokens: int | None = None
+    acceptance_rate: str = ""
+    cpu_offload_gb: float = 0.0
+    gpu_layers: int | None = None
+    kv_offloading_size: float = 0.0
+    host: str = ""
+
+    def deployment(self) -> Deployment:
+        """Return the only deployment that is asked about; InfercastError for a list, and for one that cannot be."""
+        if len(choices := self.choices()) != 1:
+            raise InfercastError(f"{len(choices)} deployments", "one is asked about here", "Give no comma lists")
+        return choices[0]()
+
+    def deployments(self) -> list[Deployment]:
+        """Return every combination, in the order of the lists; InfercastError for the first that cannot be."""
+        return [each() for each in self.choices()]
+
+    def choices(self) -> list[Choice]:
+        """Return every combination, so that a sweep can go on without those that cannot be."""
+        lists = (
+            [_loaded(load_model, each) for each in split(self.model, "--model")],
+            [_loaded(load_hardware, each) for each in split(self.hardware, "--hardware")],
+            [_loaded(load_engine, each) for each in split(self.engine, "--engine")],
+            whole(self.tp, "--tp"),
+            split(self.weight_dtype, "--weight-dtype") if self.weight_dtype else [""],
+            split(self.cache_dtype, "--cache-dtype") if self.cache_dtype else [""],
+        )
+        return [partial(self._deployment, chosen) for chosen in product(*lists)]
+
+    def _deployment(self, chosen: tuple[Any, ...]) -> Deployment:
+        model, hardware, engine, tp, weight_dtype, cache_dtype = chosen
+        layout = default_layout(model, tp=tp, pp=self.pp, ep=self.ep, dp=self.dp, dtypes=(weight_dtype, cache_dtype))
+        engine, settings = configure(engine, self.settings, self.changes or ())
+        return deployment_of(model, hardware, engine, layout, settings)
+
+    @property
+    def settings(self) -> Settings:
+        """The engine's settings that were given."""
+        return Settings(
+            self.max_num_seqs,
+            self.max_num_batched_tokens,
+            self.max_model_len,
+            self.gpu_memory_utilization,
+            None
+            if self.num_gpu_blocks_override is None
+            else self.num_gpu_blocks_override - 1,  # one is vLLM's null block
+            self._speculation,
+            Offload(self.cpu_offload_gb * GIB, self.gpu_layers, self.kv_offloading_size * GIB, self.host),
+        )
+
+    @property
+    def _speculation(self) -> Speculation | None:
+        parts = {
+            "--speculative-model": self.speculative_model,
+            "--num-speculative-tokens": self.num_speculative_tokens,
+            "--acceptance-rate": self.acceptance_rate,
+        }
+        missing = [option for option, value in parts.items() if not value]
+        if len(missing) == len(parts):
+            return None
+        if missing:
+            because = "no default would be honest: it depends on the draft, the model and the text"
+            raise InfercastError(f"speculation without {missing[0]}", because, f"Give {missing[0]}")
+        rates = tuple(
+            probability(each, "--acceptance-rate") for each in split(self.acceptance_rate, "--acceptance-rate")
+        )
+        return Speculation(self.speculative_model, self.num_speculative_tokens or 1, rates)
+
+
+def _loaded(load: Callable[[str], ProfileT], name: str) -> ProfileT:
+    """Read a profile; a shipped one once for all questions: thousands of measurements share a few."""
+    is_own = name.endswith((".yaml", ".yml")) or bool(os.environ.get("INFERCAST_PROFILES"))
+    return load(name) if is_own else _shipped(load, name)
+
+
+@cache
+def _shipped(load: Callable[[str], Any], name: str) -> Any:
+    return load(name)

@@ -1,0 +1,73 @@
+"""Lengths in words: 512, uniform:256:1024, lognormal:512:0.8, ended:180:256, quantiles:0=10,0.5=90,1=400."""
+
+from collections.abc import Callable
+from functools import partial
+
+from simulator.errors import WorkloadError
+from simulator.questions.words import number
+from simulator.workloads.lengths import Distribution, Ended, Fixed, LogNormal, Quantiles, Uniform
+
+
+def distribution(text: str, ratio: float, option: str, spread: Callable[[int, float], Distribution]) -> Distribution:
+    """Read the lengths of one side; a plain one is spread by `ratio` as the load generator does it.
+
+    WorkloadError for a text that names no lengths, and for a ratio beside lengths that have a spread of their own.
+
+    >>> distribution("lognormal:512:0.8", 0.0, "--isl", Uniform.around)
+    LogNormal(mean_tokens=512.0, cv=0.8, max_tokens=2147483647)
+    """
+    kind, *given = text.split(":")
+    tokens = partial(_tokens, option=option)
+    if not given:
+        return spread(tokens(text), ratio) if ratio else Fixed(tokens(text))
+    if ratio:
+        given_ = f"--random-range-ratio with {option} {text}"
+        raise WorkloadError(given_, "its lengths have a spread of their own", "Give one")
+    if kind == "uniform" and len(given) == 2:
+        return Uniform(*map(tokens, given))
+    if kind == "lognormal" and len(given) in (2, 3):
+        return LogNormal(number(given[0], option), number(given[1], option), *map(tokens, given[2:]))
+    if kind == "ended" and len(given) == 2:
+        return Ended(number(given[0], option), tokens(given[1]))
+    if kind == "quantiles" and len(given) == 1:
+        return _quantiles(given[0], option)
+    remedy = (
+        f"Write {option} 512, uniform:256:1024, lognormal:512:0.8 (mean, deviation over mean, and a maximum), "
+        "ended:180:256 (mean, and max_tokens) or quantiles:0=10,0.5=90,1=400"
+    )
+    raise WorkloadError(f"{option} {text}", "it names no lengths", remedy)
+
+
+def in_words(lengths: Distribution) -> str:
+    """Return the words that `distribution` reads as these lengths.
+
+    >>> in_words(Quantiles(levels=(0.0, 0.5, 1.0), tokens=(10, 90, 400))), in_words(Fixed(512))
+    ('quantiles:0.0=10,0.5=90,1.0=400', '512')
+    """
+    match lengths:
+        case Fixed():
+            return str(lengths.tokens)
+        case Uniform():
+            return f"uniform:{lengths.low_tokens}:{lengths.high_tokens}"
+        case LogNormal():
+            return f"lognormal:{lengths.mean_tokens!r}:{lengths.cv!r}:{lengths.max_tokens}"
+        case Ended():
+            return f"ended:{lengths.mean_tokens!r}:{lengths.max_tokens}"
+        case Quantiles():
+            pairs = zip(lengths.levels, lengths.tokens, strict=True)
+            return "quantiles:" + ",".join(f"{level!r}={tokens}" for level, tokens in pairs)
+    raise WorkloadError(f"{lengths!r}", "no words name such lengths", "Write them as quantiles")
+
+
+def _quantiles(text: str, option: str) -> Quantiles:
+    pairs = [each.partition("=") for each in text.split(",")]
+    levels = tuple(number(level, option) for level, _, _ in pairs)
+    return Quantiles(levels=levels, tokens=tuple(_tokens(tokens, option) for _, _, tokens in pairs))
+
+
+def _tokens(text: str, option: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        remedy = f"Give, say, {option} 512"
+        raise WorkloadError(f"{option} {text!r}", "it is not a whole number of tokens", remedy) from None

@@ -1,0 +1,74 @@
+"""Words of the command line: comma lists, whole numbers, probabilities, and a question as arguments again."""
+
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields
+from typing import Any
+
+from simulator.errors import InfercastError
+
+FLAGS = {"changes": "--set"}  # of fields whose flag has another name
+
+
+def split(text: str, option: str) -> list[str]:
+    """Return the parts of a comma list."""
+    parts = [each.strip() for each in text.split(",")]
+    if not all(parts):
+        raise InfercastError(f"{option} {text!r}", "a part of the list is empty", "Give values with commas between")
+    return parts
+
+
+def whole(text: str, option: str) -> list[int]:
+    """Return the whole numbers of a comma list, each at least 1.
+
+    >>> whole("1,8,64", "--batch")
+    [1, 8, 64]
+    """
+    parts = split(text, option)
+    for each in parts:
+        if not each.isdecimal() or int(each) < 1:
+            raise InfercastError(f"{option} {each}", "it is not a whole number above 0", f"Give, say, {option} 8")
+    return [int(each) for each in parts]
+
+
+def probability(text: str, option: str) -> float:
+    """Return a number from 0 to 1.
+
+    >>> probability("0.7", "--acceptance-rate")
+    0.7
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not 0 <= value <= 1:
+        raise InfercastError(f"{option} {text}", "it is not a probability", f"Give, say, {option} 0.7")
+    return value
+
+
+def number(text: str, option: str) -> float:
+    """Return a number; InfercastError for a text that is none."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InfercastError(f"{option} {text!r}", "it is not a number", f"Give, say, {option} 2") from None
+
+
+def arguments(question: Any) -> list[str]:
+    """Return the command-line arguments of a question (a dataclass): a flag for each field that is not its default.
+
+    Field `max_num_seqs` is `--max-num-seqs`; a tuple gives its flag again and again, a true one is a flag alone.
+    """
+    return [word for each in fields(question) for word in _words(each, getattr(question, each.name))]
+
+
+def _words(field: Field[Any], value: Any) -> Iterator[str]:
+    flag = FLAGS.get(field.name, f"--{field.name.replace('_', '-')}")
+    if field.default is not MISSING and value == field.default:
+        return
+    if value is True:
+        yield flag
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from (flag, str(each))
+    else:
+        yield from (flag, f"{value!r}" if isinstance(value, float) else str(value))

@@ -1,0 +1,142 @@
+"""What users send, in words: a preset, a trace or plain lengths, at a rate or a concurrency."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from simulator.errors import WorkloadError, nearest
+from simulator.questions.length_words import distribution
+from simulator.questions.words import number, split
+from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, Released
+from simulator.workloads.lengths import Distribution, Independent, Lengths, Uniform
+from simulator.workloads.workload import RepeatedPrompts, Workload, load_workload
+
+ROUNDS = 10  # requests per place of a closed loop, as InferenceMAX and most load generators send
+AT_ONCE, AT_A_RATE = 3_000, 10_000  # requests by default
+Spread = Callable[[int, float], Distribution]
+
+
+def _below(nominal_tokens: int, ratio: float) -> Uniform:
+    """Spread a length as InferenceMAX does: from [ratio, 1] x nominal (its benchmark_serving.py)."""
+    return Uniform(max(1, round(ratio * nominal_tokens)), nominal_tokens)
+
+
+SPREADS: dict[str, Spread] = {"vllm": Uniform.around, "inferencemax": _below}  # what --random-range-ratio means to whom
+
+
+@dataclass(frozen=True)
+class WorkloadQuestion:
+    """What users send.
+
+    Each field is an option of the command line, whose help explains it (`infercast simulate --help`).
+    """
+
+    workload: str = ""
+    trace: Path | None = None
+    input_len: str = ""
+    output_len: str = ""
+    random_range_ratio: float = 0.0
+    client: str = "vllm"
+    request_rate: str = ""
+    burstiness: float | None = None
+    release_period: float = 0.0
+    max_concurrency: int | None = None
+    num_prompts: int | None = None
+    num_dataset_entries: int = 0
+    dataset_sampling_strategy: str = "shuffle"
+    warmup_request_count: int = 0
+    seed: int = 0
+
+    def workloads(self, replicas: int = 1) -> list[tuple[float | None, Workload]]:
+        """Return a workload per rate, or the one of a closed loop or of a trace: what one of `replicas` is sent."""
+        self._refuse_contradictions()
+        if self.trace is not None:
+            return self._replays(self.trace)
+        lengths, burstiness, name = self._lengths()
+        made = Workload(ClosedLoop(1), lengths, 1, self.seed, name, repeated=self._repeated)
+        if self.max_concurrency is not None:
+            share = -(-self.max_concurrency // replicas)
+            count = max(share, self._count(ROUNDS * share, replicas))
+            return [(None, replace(made, arrivals=ClosedLoop(share), request_count=count))]
+        rates = self.rates()
+        if not rates:
+            given = "neither --request-rate nor --max-concurrency"
+            raise WorkloadError(given, "nobody sends anything", "Give, say, --request-rate 2")
+        found: list[tuple[float | None, Workload]] = []
+        for rate in rates:
+            at_once = math.isinf(rate) and rate > 0
+            count = self._count(AT_ONCE if at_once else AT_A_RATE, replicas)
+            arrivals = ClosedLoop(count) if at_once else self._arrivals(rate / replicas, burstiness)
+            found.append((None if at_once else rate, replace(made, arrivals=arrivals, request_count=count)))
+        return found
+
+    def rates(self) -> list[float]:
+        """Return the rates that were asked for, of all replicas together."""
+        given = self.request_rate
+        return [number(each, "--request-rate") for each in split(given, "--request-rate")] if given else []
+
+    def _count(self, default: int, replicas: int) -> int:
+        """Return the requests of one replica."""
+        return default if self.num_prompts is None else max(1, self.num_prompts // replicas)
+
+    def _arrivals(self, rate_per_s: float, burstiness: float) -> Arrivals:
+        return Released(rate_per_s, self.release_period) if self.release_period else OpenLoop(rate_per_s, burstiness)
+
+    @property
+    def _repeated(self) -> RepeatedPrompts | None:
+        if not self.num_dataset_entries:
+            return None
+        if self.dataset_sampling_strategy not in ("shuffle", "random"):
+            given = f"--dataset-sampling-strategy {self.dataset_sampling_strategy}"
+            hint = nearest(self.dataset_sampling_strategy, ("shuffle", "random"))
+            raise WorkloadError(given, "prompts are drawn in no such way", hint)
+        strategy: Any = self.dataset_sampling_strategy
+        return RepeatedPrompts(self.num_dataset_entries, strategy, self.warmup_request_count)
+
+    def _refuse_contradictions(self) -> None:
+        plain = bool(self.input_len or self.output_len)
+        given = [name for name, is_given in (
+            ("--workload", bool(self.workload)), ("--trace", self.trace is not None), ("--isl and --osl", plain),
+        ) if is_given]  # fmt: skip
+        if len(given) != 1:
+            because = "they say different things" if given else "the lengths of the requests are not known"
+            raise WorkloadError(
+                " with ".join(given) or "no workload", because, "Give one of --workload, --trace, or --isl and --osl"
+            )
+        if plain and not (self.input_len and self.output_len):
+            raise WorkloadError(
+                f"{given[0]} in part", "a request has a prompt and an output", "Give both --isl and --osl"
+            )
+        if self.random_range_ratio and not plain:
+            because = "its lengths are its own"
+            raise WorkloadError(f"--random-range-ratio with {given[0]}", because, "Leave --random-range-ratio out")
+        if self.burstiness is not None and (self.trace is not None or self.max_concurrency is not None):
+            because = "only requests at a rate of your own have gaps to draw"
+            raise WorkloadError("--burstiness with --trace or --max-concurrency", because, "Leave --burstiness out")
+        if self.request_rate and self.max_concurrency is not None:
+            because = "the rate of a closed loop is an outcome"
+            raise WorkloadError("--request-rate with --max-concurrency", because, "Give one of the two")
+        if self.client not in SPREADS:
+            because = "its meaning of --random-range-ratio is not known"
+            raise WorkloadError(f"--client {self.client}", because, nearest(self.client, SPREADS))
+
+    def _lengths(self) -> tuple[Lengths, float, str]:
+        if self.workload:
+            preset = load_workload(self.workload)
+            shape = float(preset.burstiness) if self.burstiness is None else self.burstiness
+            return preset.lengths, shape, self.workload
+        sides = (("--isl", self.input_len), ("--osl", self.output_len))
+        spread = SPREADS[self.client]
+        prompts, outputs = (distribution(text, self.random_range_ratio, option, spread) for option, text in sides)
+        return Independent(prompts, outputs), 1.0 if self.burstiness is None else self.burstiness, ""
+
+    def _replays(self, path: Path) -> list[tuple[float | None, Workload]]:
+        from simulator.workloads.traces import read_trace  # noqa: PLC0415  pandas takes half a second
+
+        replay = Workload.from_trace(read_trace(path), self.num_prompts)
+        if self.max_concurrency is not None:
+            return [(None, replace(replay, arrivals=ClosedLoop(self.max_concurrency)))]
+        own: Any = replay.arrivals
+        return [(rate, replay.at_rate(rate)) for rate in self.rates()] or [(own.rate_per_s, replay)]

@@ -1,0 +1,63 @@
+"""Soft roofline of a GEMM: how its compute time and its memory time add up, and what a kernel reaches of the peaks."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.hardware.hardware import Gemm
+from simulator.models.operations import Array, Op
+from simulator.profile import Figure, Source
+
+PANEL = 128  # columns of weights that one multiprocessor multiplies
+EXPERTS_EXPONENT = Figure(
+    1.2,
+    Source(
+        text="tables of experts (aiconfigurator-core 0.12.0): their shares of the roofline at 256 and 16,384 tokens"
+        " leave 1.0 to 1.3 for the exponent at 4,096, in bf16 and fp8 on H100 and in nvfp4 on B200",
+        date="2026-11-22",
+        evidence="derived",
+    ),
+)
+
+
+def soft_maximum(first: Array, second: Array, exponent: float) -> Array:
+    """Return (x^p + y^p)^(1/p), which is the plain maximum at p = infinity.
+
+    >>> soft_maximum(3.0, 4.0, 2.0), soft_maximum(3.0, 4.0, float("inf"))
+    (5.0, 4.0)
+    """
+    high, low = np.maximum(first, second), np.minimum(first, second)
+    if exponent != float("inf"):
+        ratio = np.divide(low, high, out=np.zeros_like(high), where=high > 0)
+        high = high * (1.0 + ratio**exponent) ** (1.0 / exponent)
+    return float(high) if high.ndim == 0 else high
+
+
+class AchievedGemm(NamedTuple):
+    """What a GEMM reaches: shares of the peaks (0 to 1), launch, exponent of the soft maximum, seconds of a panel."""
+
+    compute: float
+    memory: float
+    launch_s: float
+    exponent: float
+    panel_s: float = 0.0
+
+
+def exponent_of(gemm: Gemm, op: Op) -> float:
+    """Return p of the soft maximum of a GEMM; infinity is the plain maximum.
+
+    Of routed experts it is `EXPERTS_EXPONENT` at most: they have few rows for each weight that they read.
+    """
+    own = math.inf if gemm.exponent is None else float(gemm.exponent)
+    return own if op.experts is None else min(own, float(EXPERTS_EXPONENT))
+
+
+def panel_s(gemm: Gemm, op: Op) -> float:
+    """Return the seconds in which one multiprocessor reads its `PANEL` columns; 0 where its rate is not known."""
+    if not gemm.panel_bytes_per_s or not op.columns:
+        return 0.0
+    return op.weight_bytes * PANEL / op.columns / gemm.panel_bytes_per_s
+
+
+IDEAL_GEMM = AchievedGemm(1.0, 1.0, 0.0, float("inf"))

@@ -1,0 +1,65 @@
+"""What an engine is sent: a workload with what its front end and its prefix cache make of it."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.deployment.deployment import Deployment
+from simulator.workloads.arrivals import ClosedLoop
+from simulator.workloads.lengths import Fixed, Independent, Uniform
+from simulator.workloads.shared_prefixes import Prefixes
+from simulator.workloads.workload import Workload
+
+BLOCKS_PER_PROMPT = 32  # to twice as many prefix blocks of a repeated prompt: fewer than the engine's, for speed
+
+
+def sent(workload: Workload, deployment: Deployment) -> Workload:
+    """Return the workload as it reaches an engine: equal requests drift apart, repeated prompts share their prefix.
+
+    The seed and the number of requests stay.
+    """
+    return _repeating(_drifting(workload, deployment), deployment)
+
+
+def _drifting(workload: Workload, deployment: Deployment) -> Workload:
+    """Let equal outputs of a closed loop differ by up to `drift_tokens` each way, around the same mean.
+
+    A front end answers one request after the other, so a wave of equal requests comes back spread over a time, and
+    the next is no wave any more. An engine that computes prompts first keeps its waves, and a load that is there all
+    at once is one.
+    """
+    arrivals, lengths, engine = workload.arrivals, workload.lengths, deployment.engine
+    loops = isinstance(arrivals, ClosedLoop) and arrivals.concurrency < workload.request_count
+    if not loops or engine.policy != "continuous" or not isinstance(lengths, Independent):
+        return workload
+    if not isinstance(lengths.prompt, Fixed) or not isinstance(lengths.output, Fixed):
+        return workload
+    tokens = lengths.output.tokens
+    drift = min(int(engine.drift_tokens), tokens - 1)
+    return replace(workload, lengths=Independent(lengths.prompt, Uniform(tokens - drift, tokens + drift)))
+
+
+def _repeating(workload: Workload, deployment: Deployment) -> Workload:
+    """Let requests repeat prompts, where the engine has a prefix cache that finds them again."""
+    if workload.repeated is None or not deployment.engine.prefix_caching or deployment.model.state_bytes():
+        return workload
+    asked, warming = workload.repeated.asked(workload.request_count, workload.seed)
+    size, count = _prefix_blocks(int(workload.requests().prompt_tokens.min()), int(deployment.engine.block_size))
+    by_last_use = list(dict.fromkeys(warming[::-1]))[::-1]
+    warm = np.array([prompt * count + block for prompt in by_last_use for block in reversed(range(count))], np.int64)
+    blocks = np.arange(workload.repeated.entries * count)
+    return replace(workload, prefixes=Prefixes(blocks, asked * count, np.full(len(asked), count), size, warm))
+
+
+def _prefix_blocks(tokens: int, block_size: int) -> tuple[int, int]:
+    """Return the tokens of a prefix block and how many a prompt of so many tokens has: few, that leave little over.
+
+    >>> _prefix_blocks(8000, 16)  # 499 of the engine's blocks lie before its last token
+    (112, 71)
+    >>> _prefix_blocks(2000, 16)
+    (32, 62)
+    """
+    held = (tokens - 1) // block_size
+    sizes = range(max(1, held // (2 * BLOCKS_PER_PROMPT)), max(1, held // BLOCKS_PER_PROMPT) + 1)
+    blocks = min(sizes, key=lambda size: (held % size, -size))
+    return blocks * block_size, held // blocks

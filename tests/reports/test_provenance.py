@@ -1,0 +1,250 @@
+"""What an answer says it rests on, against what changes it: guesses that stand in Python, and fitted multipliers."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from simulator.cli import build
+from simulator.deployment import memory, offload, pipeline_overlap
+from simulator.deployment.deployment import Deployment, Settings, default_layout, deploy
+from simulator.deployment.memory import memory_plan
+from simulator.deployment.offload import Offload
+from simulator.engines.fitted_multipliers import FittedMultipliers
+from simulator.hardware import hardware
+from simulator.models import number_formats
+from simulator.models.model import load_model
+from simulator.models.operations import Counts
+from simulator.profile import Figure
+from simulator.reports.provenance import basis, fitted_multipliers, memory_basis, rests_on
+from simulator.roofline import collectives, gemm, roofline
+from simulator.units import GIB
+
+DECODES = [(1.0, n, n, n * 2000.0, n * 1000.0) for n in (1.0, 20.0, 40.0, 200.0)]
+PROMPTS = [(1.0, n, 1.0, 0.0, 0.0, n, n * n, n * n / 2) for n in (300.0, 8000.0)]
+STEPS = Counts(*np.array([[*row, *[0.0] * (8 - len(row))] for row in (*DECODES, *PROMPTS)]).T)
+
+
+def asked(
+    model: str, device: str, engine: str = "vllm", *, formats: tuple[str, str] = ("", ""), **more: object
+) -> Deployment:
+    """A deployment; `more` are degrees of its layout and an offload."""
+    settings = Settings(offload=more.pop("offload", Offload()))  # type: ignore[arg-type]
+    layout = default_layout(load_model(model), dtypes=formats, **more)  # type: ignore[arg-type]
+    return deploy(model, device, engine, layout, settings)
+
+
+LLAMA = asked("llama-3.1-8b", "h100-sxm")
+SPLIT = asked("llama-3.1-8b", "rtx-4090", "llama.cpp", pp=2)
+RANKS = {"dp": 16, "ep": 16}
+
+
+def seconds(deployment: Deployment) -> list[float]:
+    """What a deployment comes to: steps of prompts and decodes, room for sequences, kernels of a split prompt."""
+    steps_s = np.broadcast_to(deployment.step_model().seconds(STEPS), STEPS.tokens.shape)
+    more = (deployment.step_model().loaded_token_s, pipeline_overlap.kernels_per_layer(deployment))
+    return [*steps_s, *more, memory_plan(deployment).max_num_seqs]
+
+
+IN_PYTHON = [  # the module and the name of a figure, what an answer calls it, one that uses it and one that does not
+    (collectives, "NETWORK_BYTES_PER_S", "network_bytes_per_s", asked("deepseek-v3", "h100-sxm", **RANKS), LLAMA),
+    (hardware, "NODE_DEVICES", "devices of a node", asked("llama-3.1-70b", "l40s", pp=16), SPLIT),
+    (collectives, "SEND_LATENCY_S", "latency of a send", SPLIT, asked("llama-3.1-8b", "h100-sxm", tp=2)),
+    (
+        collectives,
+        "PCIE_FRACTION",
+        "fraction of PCIe",
+        asked("llama-3.1-8b", "l40s", offload=Offload(weight_bytes=4 * GIB)),
+        LLAMA,
+    ),
+    (
+        collectives,
+        "PCIE_FRACTION",
+        "fraction of PCIe",
+        asked("llama-3.1-8b", "l40s", offload=Offload(cache_bytes=4 * GIB)),
+        asked("llama-3.1-8b", "l40s"),
+    ),
+    (
+        roofline,
+        "CONVERSION_FLOPS",
+        "FLOPs to convert an fp8 number",
+        asked("llama-3-8b", "a100-sxm-40", formats=("fp16", "fp8")),
+        asked("llama-3-8b", "h100-sxm", formats=("fp16", "fp8")),
+    ),
+    (gemm, "EXPERTS_EXPONENT", "exponent of routed experts", asked("mixtral-8x7b", "h100-sxm", tp=2), LLAMA),
+    (
+        roofline,
+        "HIGHEST_MEMORY_FRACTION",
+        "highest fraction of the bandwidth",
+        asked("llama-3.1-8b", "h100-sxm", "tensorrt-llm"),
+        asked("llama-3.1-8b", "a100-sxm-80", "transformers"),
+    ),
+    (pipeline_overlap, "FUSED_KERNELS", "kernels per layer", SPLIT, LLAMA),
+    (memory, "STATE_SHARE", "share of the memory for states", asked("nemotron-h-8b", "rtx-4090"), LLAMA),
+]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "called", "user", "other"), IN_PYTHON, ids=lambda each: each if isinstance(each, str) else ""
+)
+def test_a_figure_in_python_is_named_where_it_changes_the_answer(module, name, called, user, other, monkeypatch):
+    """And only there. Both ways: a figure of a half, and of one and a half."""
+    found = [{each.figure: each for each in basis(deployment)} for deployment in (user, other)]
+    assert [called in each for each in found] == [True, False]
+    figure = getattr(module, name)
+    assert (found[0][called].value, found[0][called].source) == (float(figure), figure.source)
+    before, changed = [seconds(user), seconds(other)], False
+    for factor in (0.5, 1.5):
+        for at in {module, collectives, roofline, gemm}:
+            if hasattr(at, name):
+                monkeypatch.setattr(at, name, Figure(factor * figure, figure.source))
+        changed |= seconds(user) != before[0]
+        if module is not pipeline_overlap:  # kernels_per_layer is asked only of layers that are split
+            assert seconds(other) == before[1]
+    assert changed
+
+
+def test_guesses_in_python_reach_the_line_of_guesses():
+    spread = rests_on(basis(IN_PYTHON[0][3]), "guess")
+    assert "h100-sxm: elementwise_memory_fraction, network_bytes_per_s, latency of a send" in spread
+    assert "kernels per layer" in rests_on(basis(SPLIT), "guess")
+    assert "network" not in rests_on(basis(LLAMA), "guess")
+
+
+def test_the_share_of_states_is_part_of_the_memory_plan_unless_sequences_are_set():
+    states = asked("nemotron-h-8b", "rtx-4090")
+    called = "share of the memory for states"
+    given = replace(states, settings=Settings(max_num_seqs=8))
+    assert [called in rests_on(memory_basis(each), "guess") for each in (states, given, LLAMA)] == [True, False, False]
+
+
+@pytest.mark.parametrize(("host", "guessed"), [("", True), ("ryzen-7950x", False)])
+def test_the_cpu_beside_a_device_is_a_guess_until_it_is_given(host, guessed):
+    split = asked("llama-3.1-8b", "rtx-4090", "llama.cpp", offload=Offload(gpu_layers=20, host=host))
+    assert ("ryzen-7950x: " in rests_on(basis(split), "guess")) and offload.HOSTS["consumer-gpu"] == "ryzen-7950x"
+    assert any(each.source == offload.HOST_SOURCE for each in basis(split)) is guessed
+
+
+def test_the_kernels_of_the_cpu_are_part_of_what_layers_on_it_rest_on():
+    split = asked("llama-3.1-8b", "rtx-4090", "llama.cpp", formats=("q4_K_M", ""), offload=Offload(gpu_layers=20))
+    assert "kernels.unpack_tokens" in rests_on(basis(split), "guess")
+    assert {each.device for each in fitted_multipliers(split)} == {"rtx-4090", "ryzen-7950x"}
+
+
+@pytest.mark.parametrize(
+    ("stored", "device", "guesses"),
+    [
+        ("q4_K_M", "m2-max-cpu", ["unpacking"]),
+        ("q4_0", "m2-max-cpu", []),
+        ("q4_K_M", "m2-max", []),
+        ("q3_K_M", "m2-max", ["bits"]),
+        ("q3_K_M", "m2-max-cpu", ["bits", "unpacking"]),
+        ("q3_K_M@3.9", "m2-max", []),
+        ("bf16", "m2-max", []),
+    ],
+)
+def test_guessed_sizes_and_unpacking_of_a_format_are_named_where_they_are_used(stored, device, guesses):
+    used = basis(asked("llama-3.1-8b", device, "llama.cpp", formats=(stored, "")))
+    named = [each.figure for each in used if each.profile == stored and each.source.evidence == "guess"]
+    assert named == guesses
+
+
+def test_every_format_says_where_its_bits_come_from():
+    for name, each in number_formats.FORMATS.items():
+        assert each.bits.source.text and each.unpacking.source.text, name
+        assert each.bits.source.evidence != "guess" or name in number_formats.RECALLED_BITS
+    assert number_formats.number_format("q4_0@4.9").bits.source.evidence == "given"
+    assert number_formats.GGUF.keys() >= number_formats.RECALLED_BITS | number_formats.GUESSED_UNPACKING
+
+
+@pytest.mark.parametrize(("model", "named"), [("nemotron-h-8b", True), ("llama-3.1-8b", False)])
+def test_the_rate_of_a_scan_is_a_guess(model, named):
+    used = basis(asked(model, "h100-sxm"))
+    assert ("rate of the scan of prompts" in rests_on(used, "guess")) is named
+
+
+# -------------------------------------------------------------------------------------------------- fitted multipliers
+
+DEPLOYED = {
+    "dense": LLAMA,
+    "fp8": asked("llama-3.1-8b", "h200-sxm", formats=("fp8", "fp8"), tp=2),
+    "fp8-block experts": asked("deepseek-v3", "h200-sxm", tp=8),
+    "int4 on a card": asked("llama-3.1-8b", "rtx-4090", formats=("int4", "")),
+    "mxfp4 experts": asked("gpt-oss-20b", "h100-sxm", "tensorrt-llm"),
+    "nvfp4": asked("llama-3.1-70b", "b200-sxm", "tensorrt-llm", formats=("nvfp4", "")),
+    "heads that read alone": asked("llama-3.1-8b", "mi250", "vllm-0.5", tp=2),
+    "eager": asked("llama-2-7b", "a100-sxm-80", "vllm-0.2", tp=2),
+    "unfused": asked("llama-3.1-8b", "rtx-4090", "llama.cpp-b1500", formats=("q4_K_M", "")),
+    "split": SPLIT,
+    "CPU": asked("llama-3.1-8b", "m2-max-cpu", "llama.cpp", formats=("q4_K_M", "")),
+}
+
+
+def with_multiplier(deployment: Deployment, name: str, factor: float) -> Deployment:
+    kernels = deployment.engine.kernels_on(deployment.hardware)
+    changed = kernels.with_fitted(**{name: getattr(kernels.fitted, name) * factor})
+    return replace(deployment, engine=deployment.engine.model_copy(update={"kernels": (changed,)}))
+
+
+@pytest.mark.parametrize("case", DEPLOYED)
+def test_the_multipliers_that_are_listed_are_those_that_change_the_time_of_steps(case):
+    deployment = DEPLOYED[case]
+    listed = {each.name for each in fitted_multipliers(deployment) if each.device != "host"}
+    fitted, moved = deployment.engine.kernels_on(deployment.hardware).fitted, set()
+    for name in FittedMultipliers.model_fields:
+        figure = getattr(fitted, name)
+        if figure is not None and figure.source.evidence != "derived":
+            others = (with_multiplier(deployment, name, factor) for factor in (0.01, 100.0))
+            moved |= {name} if any(seconds(each) != seconds(deployment) for each in others) else set()
+    assert listed == moved
+    assert listed
+
+
+@pytest.mark.parametrize("engine", ["vllm-0.33", "transformers", "static"])
+def test_host_times_are_listed_where_a_fit_gave_them(engine):
+    deployment = asked("llama-3.1-8b", "h100-sxm", engine)
+    overheads = deployment.engine.overheads
+    named = {each.name: each for each in fitted_multipliers(deployment) if each.device == "host"}
+    fitted = {name for name, each in overheads if each.source.evidence in ("fitted", "family")}
+    assert named.keys() == fitted
+    assert [each.value for each in named.values()] == [float(getattr(overheads, name)) for name in named]
+
+
+def test_every_multiplier_says_what_it_multiplies_and_where_it_was_fitted():
+    for deployment in DEPLOYED.values():
+        for each in fitted_multipliers(deployment):
+            assert each.multiplies and each.source.text and each.source.evidence in ("fitted", "guess", "family")
+
+
+ESTIMATE = ("estimate", "--model", "llama-3.1-8b", "--hardware", "h100-sxm,l40s", "--fitted")
+
+
+def run(*arguments: str) -> str:
+    """What the command line prints."""
+    result = CliRunner().invoke(build(arguments), arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_estimate_prints_the_multipliers_under_its_answer():
+    text = run(*ESTIMATE)
+    assert text.index("What binds") < text.index("Fitted multipliers")
+    assert "bandwidth fraction at which decode attention reads the KV cache" in text
+    plain = run(*ESTIMATE[:-1])
+    assert text.startswith(plain[: plain.index("light: the speed")].rstrip())
+    assert "Fitted multipliers" not in plain
+
+
+def test_json_and_csv_have_the_multipliers_too():
+    found = json.loads(run(*ESTIMATE, "--format", "json"))
+    rows = found["fitted_multipliers"]
+    assert len(found["estimates"]) == 2
+    expected = [each for name in ("h100-sxm", "l40s") for each in fitted_multipliers(asked("llama-3.1-8b", name))]
+    assert [(row["device"], row["multiplier"], row["value"]) for row in rows] == [
+        (each.device, each.name, each.value) for each in dict.fromkeys(expected)
+    ]
+    head, *lines = run(*ESTIMATE, "--format", "csv").splitlines()
+    assert head == "engine,device,multiplier,value,multiplies,evidence,source,date"
+    assert len(lines) == len(rows)
