@@ -17,7 +17,7 @@ from simulator.cost.bill import Bill
 from simulator.cost.capacity import Answer, Scenario, answer, capacity, ranked
 from simulator.errors import WorkloadError
 from simulator.hardware.prices import Offer, OfferKind, cheapest, own_offer
-from simulator.reports.intervals import Bracket
+from simulator.reports.intervals import PredictionRange
 from simulator.workloads.workload import Workload
 
 NOTES = (
@@ -105,7 +105,7 @@ def _carried(found: Answer, row: Row, level: float) -> Row:
     def again(step_factor: float) -> float:
         return capacity(scenario.with_steps(step_factor)).rate_per_s
 
-    of = Bracket(scenario.deployment, "open_loop", level, carries, again)
+    of = PredictionRange(scenario.deployment, "open_loop", level, carries, again)
     least, most = min(carries, *of.others), max(carries, *of.others)
     ends: dict[str, float | None] = {"capacity_per_s_low": least, "capacity_per_s_high": most}
     for end, carried in (("low", most), ("high", least)):

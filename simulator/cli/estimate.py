@@ -28,7 +28,7 @@ from simulator.cli.output import (
 )
 from simulator.deployment.batches import Batch
 from simulator.deployment.estimate import Estimate, OpCost, Phase, estimate
-from simulator.reports.intervals import Bracket
+from simulator.reports.intervals import PredictionRange
 from simulator.units import scaled
 
 LIGHT = "light: the speed of light, at the data sheet's peaks without any overhead; ratio: predicted over light."
@@ -101,7 +101,7 @@ PREDICTED = {  # what is predicted here, and the metric of measurements whose er
 
 def _row(found: Estimate, level: float) -> Row:
     row, regime = _figures(found), "single" if found.batch.size == 1 else "fixed_batch"
-    return {**row, **intervals(Bracket(found.deployment, regime, level, row), PREDICTED)}
+    return {**row, **intervals(PredictionRange(found.deployment, regime, level, row), PREDICTED)}
 
 
 def _figures(found: Estimate) -> Row:

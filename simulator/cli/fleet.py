@@ -20,7 +20,7 @@ from simulator.cost.capacity import Scenario
 from simulator.cost.service import ServiceReport
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Offer, load_offers
-from simulator.reports.intervals import Bracket
+from simulator.reports.intervals import PredictionRange
 from simulator.reports.report import GROWING
 from simulator.units import lasting, scaled
 from simulator.workloads.arrivals import OpenLoop
@@ -166,7 +166,7 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
         service = replace(each.service, deployment=replace(deployment, step_factor=step_factor))
         return own(_seen(found._replace(service=service.report(found.sent, each.clients, each.report.slo))))
 
-    of = Bracket(deployment, regime, level, row)
+    of = PredictionRange(deployment, regime, level, row)
     ends = dict(intervals(replace(of, found=own(row), again=again), {key: metrics[it] for key, it in named.items()}))
     for name in (f"{key}_{end}" for key in named for end in ENDS):
         ends[name] = None if ends[name] is None else ends[name] + network_ms[name.rpartition("_")[0]]

@@ -6,7 +6,7 @@ from simulator.cli.intervals import ENDS, intervals, regime_of
 from simulator.cli.output import Row, identity
 from simulator.cost.capacity import Scenario
 from simulator.reports.batch_means import QUANTILES
-from simulator.reports.intervals import Bracket
+from simulator.reports.intervals import PredictionRange
 from simulator.reports.report import Report
 
 METRICS = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2e_latency_ms"}
@@ -27,11 +27,11 @@ def load_row(scenario: Scenario, rate: float | None, report: Report, level: floa
     def again(step_factor: float) -> Row:
         return scenario.again(report, step_factor).as_vllm()
 
-    of = Bracket(scenario.deployment, regime, level, row, again)
+    of = PredictionRange(scenario.deployment, regime, level, row, again)
     return {**row, **intervals(of, PREDICTED), **throughput_intervals(of, report)}
 
 
-def throughput_intervals(of: Bracket[Row], report: Report) -> Row:
+def throughput_intervals(of: PredictionRange[Row], report: Report) -> Row:
     """Return the intervals of throughputs; None where what is served is what was offered: given, not predicted."""
     if of.regime != "open_loop":
         return intervals(of, THROUGHPUTS)

@@ -19,7 +19,7 @@ from simulator.deployment.pipeline_overlap import kernels_per_layer, overlapped_
 from simulator.engines.kernel_rules import NO_TIME
 from simulator.errors import InfercastError, NotModelledError
 from simulator.reports.batch_means import QUANTILES
-from simulator.reports.intervals import Bracket
+from simulator.reports.intervals import PredictionRange
 from simulator.reports.report import Report, summarize
 from simulator.roofline.step_model import StepModel, StepTable
 from simulator.simulation.replica import simulate_replica
@@ -269,26 +269,26 @@ def predict(rows: list[Measurement], *, light: bool = False, level: float | None
     """Predict each row; rows of one setup share its outcome. `level` asks for intervals, 0.8 for those of 80 %."""
     known: dict[Setup, Outcome | InfercastError] = {}
     ideal: dict[Setup, Outcome | InfercastError] = {}
-    brackets: dict[Setup, Bracket[Outcome]] = {}
+    brackets: dict[Setup, PredictionRange[Outcome]] = {}
     found = []
     for row in rows:
         value, reason = _value(row, known, light=False)
         best = _value(row, ideal, light=True)[0] if light and value is not None else None
         made, of = Prediction(row, value, best, reason), known[row.setup]
         if level is not None and value is not None and isinstance(of, Outcome):
-            bracket = brackets.setdefault(row.setup, bracket_of(of, level))
+            bracket = brackets.setdefault(row.setup, range_of(of, level))
             low, high = bracket.ends(row.metric, methodcaller("value", row.metric, row.stat))
             made = made._replace(low=low, high=high, basis=bracket.basis)
         found.append(made)
     return found
 
 
-def bracket_of(found: Outcome, level: float) -> Bracket[Outcome]:
+def range_of(found: Outcome, level: float) -> PredictionRange[Outcome]:
     """Return an outcome with those of other steps, which a stated rate may turn into longer queues."""
     placed, setup = found.placed, found.placed.setup
     regime = "limited" if placed.recipe.latency_limits_s else setup.regime or ""
     again = partial(with_steps, found) if setup.rate_per_s else None
-    return Bracket(placed.deployment, regime, level, found, again)
+    return PredictionRange(placed.deployment, regime, level, found, again)
 
 
 def with_steps(found: Outcome, factor: float) -> Outcome:
