@@ -64,10 +64,10 @@ def command(
         found, refused = sweep([partial(case, *each) for each in enumerate(choices)])
     found = ranked(found)
     if plot is not None:
-        from simulator.plots.cost_plots import costs  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.plots.cost_plots import plot_costs  # noqa: PLC0415  matplotlib takes half a second
         from simulator.plots.roofline_plots import save  # noqa: PLC0415
 
-        save(costs(found), plot)
+        save(plot_costs(found), plot)
     rows = [_row(each, certain.interval) for each in found]
     views = [_prices_view(rows, f"{workload.describe()}; {slo}"), _service(rows), _within(rows, certain.interval)]
     used = evidence(each.scenario.deployment for each in found)

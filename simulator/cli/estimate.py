@@ -72,9 +72,9 @@ def command(
     cases = [partial(_case, choice, batch) for choice in asked.choices() for batch in batches]
     found, refused = sweep(cases)
     if plot is not None:
-        from simulator.plots.roofline_plots import roofline, save  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.plots.roofline_plots import plot_roofline, save  # noqa: PLC0415  matplotlib takes half a second
 
-        save(roofline(found), plot)
+        save(plot_roofline(found), plot)
     rows = [_row(each, certain.interval) for each in found]
     views = [_latencies(rows), _within(rows, certain.interval), _binding(rows)]
     sections: dict[str, list[Row]] = {"estimates": rows}

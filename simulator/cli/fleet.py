@@ -104,10 +104,10 @@ def _asked(found: Found, behaviour: ClientOptions) -> str:
 def _draw(found: list[Found], path: Path) -> None:
     if len(found) > 1:
         raise InfercastError(f"--plot of {len(found)} fleets", "a figure shows one", "Ask for one")
-    from simulator.plots.fleet_plots import over_time  # noqa: PLC0415
+    from simulator.plots.fleet_plots import plot_service  # noqa: PLC0415
     from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
 
-    save(over_time(found[0].service), path)
+    save(plot_service(found[0].service), path)
 
 
 def _row(found: Found, level: float) -> Row:

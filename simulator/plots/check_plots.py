@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 COLOURS = {"prefill": "#d95f02", "decode": "#1b6ca8", "mixed": "#4d9221"}
 
 
-def draw_check(found: Mapping[str, Any]) -> Figure:
+def plot_check(found: Mapping[str, Any]) -> Figure:
     """Return a plot of what `Check.as_dict` returns; hollow marks are steps during which others used the CPU cores."""
     cells = found["cells"]
     tiers = list(cells[0]["predicted_s"])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 DARK, LIGHT, BOUND = "#4c72b0", "#b3c6e0", "#c44e52"
 
 
-def costs(answers: Sequence[Answer]) -> "Figure":
+def plot_costs(answers: Sequence[Answer]) -> "Figure":
     """Return a plot of dollars per million output tokens, and of max req/s per replica within the SLO."""
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
 
@@ -71,7 +71,7 @@ def _parts(deployment: Deployment) -> tuple[str, ...]:
     return deployment.hardware.id, " ".join(degrees), deployment.model.id, deployment.engine.id, *formats
 
 
-def latency_curves(rates_per_s: Sequence[float], reports: Sequence[Report]) -> "Figure":
+def plot_latency_curves(rates_per_s: Sequence[float], reports: Sequence[Report]) -> "Figure":
     """Return a plot of median and p95 TTFT and TPOT over the rate, with the SLO's bounds and overloaded rates.
 
     `reports[i]` is the report at `rates_per_s[i]`.

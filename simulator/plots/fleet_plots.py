@@ -16,7 +16,7 @@ BINS, PER_BIN, SAMPLES = 240, 50, 20  # most time bins; least mean requests in o
 HOUR_S, MINUTE_S = 3600.0, 60.0
 
 
-def over_time(found: ServiceReport) -> "Figure":
+def plot_service(found: ServiceReport) -> "Figure":
     """Return a plot over time of requests per second, requests in the service, paid and serving replicas, and TTFT."""
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
 

@@ -47,7 +47,7 @@ def _undated(path: Path) -> dict[str, None]:
     return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
 
 
-def roofline(estimates: Sequence[Estimate]) -> Figure:
+def plot_roofline(estimates: Sequence[Estimate]) -> Figure:
     """Return a plot of each op's attained FLOP/s over its arithmetic intensity, under the ceilings of its device.
 
     One panel per deployment; solid ceilings are the data sheet's peaks, dashed ones what kernels achieve of them.

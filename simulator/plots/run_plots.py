@@ -18,7 +18,7 @@ PART_COLOURS = dict(
 )
 
 
-def run_figure(title: str, over_time: Timeline, explained: Explanation) -> "Figure":
+def plot_run(title: str, over_time: Timeline, explained: Explanation) -> "Figure":
     """Return a plot of a run over time on the left, and of the parts of TTFT and E2EL on the right."""
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
     from matplotlib.ticker import StrMethodFormatter  # noqa: PLC0415

@@ -89,7 +89,7 @@ def interval(deployment: Deployment, metric: str, regime: str, level: float = 0.
     """Return the interval of one metric (a column of the measurement files) of a deployment in a regime.
 
     `regime`: single, fixed_batch, closed_loop, open_loop, limited or offline. Dollars per token have the inverse of the
-    interval of throughput_out_tok_s. For an open loop, a `PredictionRange` widens the interval by two further simulations.
+    interval of throughput_out_tok_s. A `PredictionRange` widens that of an open loop by simulations.
 
     >>> from simulator.deployment.deployment import deploy
     >>> found = interval(deploy("llama-3.1-8b", "h100-sxm"), "tpot_ms", "fixed_batch", 0.8)
