@@ -48,10 +48,10 @@ def command(
     if log is not None and found.load is not None:
         found.load.log.write(log)
     if plot is not None:
-        from simulator.plots.check_plots import draw_check  # noqa: PLC0415  matplotlib, only where a figure is asked for
+        from simulator.plots.check_plots import plot_check  # noqa: PLC0415  matplotlib, only where a figure is asked for
         from simulator.plots.roofline_plots import save  # noqa: PLC0415
 
-        save(draw_check(found.as_dict()), plot)
+        save(plot_check(found.as_dict()), plot)
     emit(_result(found), form)
 
 

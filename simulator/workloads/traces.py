@@ -175,7 +175,7 @@ def _columns_of(name: str, header: Sequence[str]) -> TraceColumns:
         raise WorkloadError(given, f"missing {', '.join(missing)}", f"Name the columns as one of: {known}")
     for column in matching[0].names:
         if list(header).count(column) > 1:
-            raise WorkloadError(f"trace {name}", f"its column {column} stands there twice", "Keep one of them")
+            raise WorkloadError(f"trace {name}", f"its column {column} occurs twice", "Keep one of them")
     return matching[0]
 
 
@@ -210,14 +210,14 @@ class _Rows:
     def dates_s(self, column: str) -> FloatArray:
         text = self.table[column].astype(str)
         dates = pd.to_datetime(text, format="ISO8601", utc=True, errors="coerce")
-        self.refuse(dates.isna().to_numpy(), text, "it is no date like 2023-11-16 18:15:46.6805900")
+        self.refuse(dates.isna().to_numpy(), text, "it is not a date like 2023-11-16 18:15:46.6805900")
         since_first = (dates - dates.iloc[0]) / pd.Timedelta(seconds=1)
         return self._sorted(np.asarray(since_first, dtype=np.float64), column)
 
     def lengths(self, column: str) -> IntArray:
         numbers, values = self.numbers(column), self.table[column]
         self.refuse(numbers < 1, values, "a request has at least one token each way (0 often logs a failure)")
-        self.refuse(numbers != np.floor(numbers), values, "tokens come whole")
+        self.refuse(numbers != np.floor(numbers), values, "it must be a whole number of tokens")
         self.refuse(numbers > MAX_TOKENS, values, f"no context has more than {MAX_TOKENS} tokens")
         return numbers.astype(np.int64)
 
@@ -230,7 +230,7 @@ class _Rows:
                 lists.append([int(each) for each in given[: tokens // prefix_block_tokens]])
             except (TypeError, ValueError):
                 bad = np.arange(len(values)) == row
-                self.refuse(bad, values.astype(str), "it is no list of whole numbers", "Put spaces between them")
+                self.refuse(bad, values.astype(str), "it is not a list of whole numbers", "Put spaces between them")
         return Prefixes.of(lists, prefix_block_tokens)
 
     def _sorted(self, arrival_s: FloatArray, column: str) -> FloatArray:

@@ -13,7 +13,7 @@ pytest.importorskip("tokenizers", reason="needs the extra [reference]")
 
 from simulator.calibration.comparison import replay, step_errors  # noqa: E402
 from simulator.errors import InfercastError  # noqa: E402
-from simulator.plots.check_plots import draw_check  # noqa: E402
+from simulator.plots.check_plots import plot_check  # noqa: E402
 from simulator.reference.catalogue import load_checkpoint  # noqa: E402
 from simulator.reference.check import TIERS, Checker, Plan  # noqa: E402
 from simulator.reference.device import Device  # noqa: E402
@@ -87,7 +87,7 @@ def test_the_load_was_run_and_replays(checked):
 def test_the_result_is_json_and_a_figure(checked):
     plain = checked[0].as_dict()
     assert json.loads(json.dumps(plain))["cells"][0]["predicted_s"].keys() == set(TIERS)
-    assert len(draw_check(plain).axes) == len(TIERS)
+    assert len(plot_check(plain).axes) == len(TIERS)
 
 
 def test_the_guard_sees_a_neighbour():
