@@ -141,18 +141,22 @@ def saved_prefill_s(run: Run, table: StepTable) -> float:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The means of a split, and the split of one request: the one at the p95 of the latency."""
+    """The means of a split, over all draws of a load, and the split of one request of the first: that at the p95."""
 
     report: Report
 
     @cached_property
     def split(self) -> Split:
-        """The parts of every request."""
+        """The parts of every request of the first draw."""
         return split(self.report)
 
+    @cached_property
+    def _splits(self) -> tuple[Split, ...]:
+        return self.split, *map(split, self.report.draws)
+
     def mean_s(self, metric: str) -> dict[str, float]:
-        """Mean seconds of each part of "ttft" or "e2el"."""
-        return {part: float(values.mean()) for part, values in self.split.of(metric).items()}
+        """Mean seconds of each part of "ttft" or "e2el"; their sum is the mean of the latency."""
+        return {part: float(np.mean([each.of(metric)[part].mean() for each in self._splits])) for part in PARTS}
 
     def p95_request(self, metric: str) -> int:
         """Return the row, in the workload, of the request whose latency is the p95 of all counted."""
