@@ -24,7 +24,7 @@ from simulator.questions.deployment_question import Choice
 from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
 from simulator.questions.row_intervals import ENDS, intervals, regime_of
 from simulator.reports.intervals import Bracket
-from simulator.reports.report import GROWING
+from simulator.reports.vllm_result import GROWING, vllm_result
 from simulator.simulation.sent import sent
 from simulator.units import lasting, scaled
 from simulator.workloads.arrivals import OpenLoop
@@ -136,7 +136,7 @@ def _figures(found: Found) -> Row:
     one = Scenario(service.deployment, found.workload, each.report.slo)
     return {
         **asked_columns(one, found.rate, each.report),
-        **each.report.as_vllm(),
+        **vllm_result(each.report),
         **_seen(found),
         "num_prompts": len(found.sent),
         "failed": len(run.abandoned),

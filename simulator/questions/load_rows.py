@@ -10,6 +10,7 @@ from simulator.questions.row_intervals import ENDS, Row, intervals, regime_of
 from simulator.reports.batch_means import QUANTILES
 from simulator.reports.intervals import Bracket
 from simulator.reports.report import Report
+from simulator.reports.vllm_result import vllm_result
 
 METRICS = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2e_latency_ms"}
 THROUGHPUTS = {
@@ -24,25 +25,16 @@ PREDICTED = {f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for
 
 def load_row(scenario: Scenario, report: Report, level: float | None = 0.8) -> Row:
     """Return the figures of one run, and the intervals that a share `level` of measurements keeps; None for none."""
-    row = _figures(report)
+    row: Row = vllm_result(report)
     if level is None:
         return row
     regime = regime_of(scenario.workload.arrivals.concurrency, len(report.run.requests))
 
     def again(step_factor: float) -> Row:
-        return _figures(scenario.again(report, step_factor))
+        return vllm_result(scenario.again(report, step_factor))
 
     of = Bracket(scenario.deployment, "limited" if report.is_limited else regime, level, row, again)
     return {**row, **intervals(of, PREDICTED), **throughput_intervals(of, report)}
-
-
-def _figures(report: Report) -> Row:
-    row = report.as_vllm()
-    tpot_ms, in_all = row["mean_tpot_ms"], row["total_token_throughput"]
-    return row | {
-        "input_throughput": in_all - row["output_throughput"],
-        "tokens_per_s_user": 1e3 / tpot_ms if tpot_ms else None,
-    }
 
 
 def throughput_intervals(of: Bracket[Row], report: Report) -> Row:

@@ -10,6 +10,7 @@ from simulator.cost.slo_rate import CLOSE, EVERYTHING_PER_S, LIKELY, SERVED, TRI
 from simulator.errors import InfercastError
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
+from simulator.reports.vllm_result import vllm_result
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, Released
 from simulator.workloads.lengths import Fixed, Independent, LogNormal
 from simulator.workloads.workload import Workload
@@ -66,7 +67,7 @@ def test_no_more_is_served_than_is_asked(served):
     """A run at 1.15 times the asked rate tells the latencies of that, and the throughput of the asked rate."""
     slow = within_slo(replace(served, workload=served.workload.at_rate(10.0)))
     assert slow.requests_per_s == pytest.approx(10.0, rel=0.05)
-    assert slow.as_vllm()["request_throughput"] == slow.requests_per_s
+    assert vllm_result(slow)["request_throughput"] == slow.requests_per_s
     limited = within_slo(served)
     assert limited.of_asked < 1
     assert limited.requests_per_s == pytest.approx(60.0 * limited.of_asked, rel=0.05)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.oracle_cases import BATCHES, GROUPS, MIXING, WINDOWED, cases, compare
 
+HOST_BLOCKS = st.sampled_from([0, 4])  # prefix blocks of the host's tier
 CHANCES = [(0.0, 0.0), (1.0, 1.0, 1.0), (0.7, 0.5, 0.9), (0.6,)]
 EVERYTHING = {
     "policy": MIXING,
@@ -17,7 +18,7 @@ EVERYTHING = {
     "prompt_interval": st.sampled_from([0, 0, 3]),
     "acceptance": st.sampled_from([(), *CHANCES]),
     "expected_acceptance": st.booleans(),
-    "host_units": st.sampled_from([0, 2, 9]),
+    "host_prefix_blocks": st.sampled_from([0, 2, 9]),
     "groups": GROUPS,
     "async_scheduling": st.booleans(),
 }
@@ -31,19 +32,19 @@ RULES = {
     "B: balanced prompts": cases(policy=MIXING, prompt_interval=st.integers(1, 8)),
     "D: dynamic batches": cases(policy="static", by_priority=st.booleans(), **BATCHES),
     "U: uncached": cases(policy="uncached", by_priority=st.booleans()),
-    "G: given cache": cases(policy=MIXING, prefilled=True),
-    "P: prefix cache": cases(policy=MIXING, unit_blocks=3),
-    "P9: host": cases(policy=MIXING, unit_blocks=3, host_units=st.integers(1, 9)),
-    "P10: given": cases(policy=MIXING, unit_blocks=3, host_units=st.sampled_from([0, 4]), prefilled=True),
-    "P11: warm": cases(policy=MIXING, unit_blocks=3, host_units=st.sampled_from([0, 4]), warm=True),
+    "G: prefilled": cases(policy=MIXING, prefilled=True),
+    "P: prefix cache": cases(policy=MIXING, blocks_per_prefix=3),
+    "P9: host": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=st.integers(1, 9)),
+    "P10: prefilled": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=HOST_BLOCKS, prefilled=True),
+    "P11: warm": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=HOST_BLOCKS, warm=True),
     "S: speculation": cases(policy=MIXING, acceptance=st.sampled_from(CHANCES), expected_acceptance=st.booleans()),
     "K: groups and windows": cases(policy=MIXING, groups=WINDOWED),
     "K: static": cases(policy="static", groups=WINDOWED, **BATCHES),
     "K: uncached": cases(policy="uncached", groups=WINDOWED),
     "K: drafts": cases(policy=MIXING, groups=WINDOWED, acceptance=st.sampled_from(CHANCES)),
-    "K: prefix cache": cases(policy=MIXING, groups=GROUPS, unit_blocks=3, host_units=st.sampled_from([0, 4])),
+    "K: prefix cache": cases(policy=MIXING, groups=GROUPS, blocks_per_prefix=3, host_prefix_blocks=HOST_BLOCKS),
     "H: one-step lag": cases(policy="continuous", async_scheduling=True, by_priority=st.booleans()),
-    "everything": cases(unit_blocks=3, prefilled=True, warm=True, **EVERYTHING),
+    "everything": cases(blocks_per_prefix=3, prefilled=True, warm=True, **EVERYTHING),
 }
 
 

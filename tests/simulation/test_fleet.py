@@ -20,7 +20,7 @@ from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import CONTINUOUS, PROMPTS_FIRST, STATIC, SchedulerLimits
 from simulator.simulation.autoscaler import Autoscaler, Failure
 from simulator.simulation.clients import Clients
-from simulator.simulation.disaggregation import Link
+from simulator.simulation.disaggregation import CacheLink
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
@@ -457,7 +457,7 @@ def digest() -> str:
         run = simulate_fleet(fleet, asked, Clients(timeout_s=0.05, max_retries=2, retry_delay_s=0.01))
         columns = [getattr(run, each).tobytes() for each in (*COLUMNS, "row", "replica", "retries", "timeouts")]
         text += b"".join([*columns, run.steps.tobytes(), run.events.tobytes()])
-    split = Fleet(Pool(LIMITS, TABLE, 2), prefill=Pool(LIMITS, TABLE, 2), link=Link(1.0, 0.01))
+    split = Fleet(Pool(LIMITS, TABLE, 2), prefill=Pool(LIMITS, TABLE, 2), link=CacheLink(1.0, 0.01))
     text += simulate_fleet(split, asked).finished_s.tobytes()
     return hashlib.sha256(text).hexdigest()
 
@@ -491,7 +491,7 @@ def test_fleets_that_cannot_be(make, message):
 
 def test_pools_do_not_scale():
     with pytest.raises(NotModelledError, match="autoscaling of a prefill and a decode pool"):
-        slow(prefill=Pool(ALONE, SECONDS), link=Link(1.0), autoscaler=Autoscaler(1, 2))
+        slow(prefill=Pool(ALONE, SECONDS), link=CacheLink(1.0), autoscaler=Autoscaler(1, 2))
 
 
 def test_a_request_that_no_engine_holds():
