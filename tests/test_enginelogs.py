@@ -23,7 +23,7 @@ from simulator.reference import adapter as adapters  # noqa: E402
 from simulator.reference.catalogue import load_checkpoint  # noqa: E402
 from simulator.reference.clock import PredictedClock  # noqa: E402
 from simulator.reference.engine import Executor, engine_limits, serve  # noqa: E402
-from simulator.reference.miniloads import random_tokens, record  # noqa: E402
+from simulator.reference.small_loads import random_tokens, record  # noqa: E402
 from simulator.reference.transformer import Build, Transformer  # noqa: E402
 from simulator.steps import StepTable  # noqa: E402
 from simulator.workload import Requests  # noqa: E402

@@ -15,12 +15,13 @@ from simulator.check_plot import draw_check  # noqa: E402
 from simulator.comparison import replay, step_errors  # noqa: E402
 from simulator.errors import InfercastError  # noqa: E402
 from simulator.reference.catalogue import load_checkpoint  # noqa: E402
-from simulator.reference.cells import HELD_OUT, Cell, fitting  # noqa: E402
 from simulator.reference.check import TIERS, Checker, Plan  # noqa: E402
+from simulator.reference.cores import Guard  # noqa: E402
 from simulator.reference.device import Device  # noqa: E402
 from simulator.reference.engine import Executor  # noqa: E402
 from simulator.reference.gguf_file import found_smollm2  # noqa: E402
-from simulator.reference.guard import Guard, timed  # noqa: E402
+from simulator.reference.step_grid import HELD_OUT, Cell, fitting  # noqa: E402
+from simulator.reference.timing import timed  # noqa: E402
 from simulator.reference.transformer import Build, Transformer  # noqa: E402
 
 torch.set_num_threads(1)

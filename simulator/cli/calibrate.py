@@ -11,7 +11,6 @@ from simulator.cli.options import Format, OutputFormat, grouped
 from simulator.cli.output import Column, Result, Row, View, emit, number, percent
 from simulator.hardware import load_hardware
 from simulator.optables import OpTables
-from simulator.reference.check import Checker, Plan
 
 
 @grouped
@@ -31,7 +30,9 @@ def command(
     """
     base = load_hardware(like) if like else None
     with status("calibrate") as progress:
-        checkpoint, build = engine.load()
+        checkpoint, build = engine.load(progress)
+        from simulator.reference.check import Checker, Plan  # noqa: PLC0415  torch, only where it measures
+
         checker = Checker(checkpoint, build, Plan(requests=0), progress)
         bench, tables = checker.calibrate(name, base)
         model = checker.model
@@ -41,7 +42,7 @@ def command(
         }
         written = write_profiles(out, bench, tables, profiles)
     row = _row(bench, tables)
-    notes = [describe(bench), "Wrote " + ", ".join(str(path) for path in written)]
+    notes = [describe(bench), "Wrote " + ", ".join(str(path) for path in written), *engine.notes()]
     if bench.contended > TOLERATED_SHARE:
         notes.append("Other work used the cores: repeat this on a quiet machine before relying on it.")
     emit(Result({"calibration": [row]}, [View("Calibration", COLUMNS, [row], upright=True)], notes), form)

@@ -19,14 +19,15 @@ from simulator.engine import Engine
 from simulator.errors import InfercastError
 from simulator.hardware import Hardware
 from simulator.optables import OpTables, fitted, step_table, table_seconds
-from simulator.reference.cells import HELD_OUT, Cell, fitting, measure_cells
 from simulator.reference.checkpoint import Checkpoint
 from simulator.reference.clock import WallClock
+from simulator.reference.cores import Guard
 from simulator.reference.device import Device
 from simulator.reference.engine import Executor, engine_limits, random_prompts, serve
-from simulator.reference.guard import Guard, Pulse, Timing, drift, other_process
-from simulator.reference.miniloads import LENGTHS, mini_loads
 from simulator.reference.probe import Probe, between, ceilings, ceilings_elsewhere
+from simulator.reference.small_loads import LENGTHS, small_loads
+from simulator.reference.step_grid import HELD_OUT, Cell, fitting, measure_cells
+from simulator.reference.timing import Pulse, Timing, drift, other_process
 from simulator.reference.transformer import Build, Transformer
 from simulator.simulate import simulate
 from simulator.state import Limits
@@ -192,9 +193,9 @@ class Checker:
         `again` are timings of the same held-out cells in another process.
         """
         pulses = [Pulse.take(self.build.device)]
-        steps = self._mini_steps()
+        steps = self._small_load_steps()
         bench, tables = self.calibrate(name, like)
-        steps += self._mini_steps()  # again, a minute later: shapes were new, and the machine's speed moves
+        steps += self._small_load_steps()  # again, a minute later: shapes were new, and the machine's speed moves
         pulses.append(Pulse.take(self.build.device))
         tiers = self._tiers(bench, tables, steps, like)
         held_out = self._held_out
@@ -216,10 +217,10 @@ class Checker:
             about={"model": self.model.name, "device": bench.device, "dtype": bench.dtype, "software": bench.software},
         )
 
-    def _mini_steps(self) -> list[tuple[Counts, float]]:
+    def _small_load_steps(self) -> list[tuple[Counts, float]]:
         """Serve the small loads with the engine's own scheduler, and return their typical steps."""
         runs = []
-        for requests in mini_loads(self._max_tokens)[:: 2 if self.plan.quick else 1]:
+        for requests in small_loads(self._max_tokens)[:: 2 if self.plan.quick else 1]:
             self._progress(f"small load: {len(requests)} prompts of {requests.max_prompt_tokens} tokens")
             prompts = random_prompts(requests, self.model.vocab, self.plan.seed)
             runs.append(serve(self.executor, self.limits, requests, prompts, WallClock()).steps)
@@ -279,6 +280,7 @@ class Checker:
 
 
 def second_process(arguments: Sequence[str]) -> list[Timing]:
-    """Time the held-out cells in a fresh process: what differs between two processes is the noise floor."""
-    words, remedy = ["check", *arguments, "--only-cells"], "Run it again, or with --once"
+    """Time the held-out cells in a fresh process, on as many threads: the noise floor is what the two differ by."""
+    words = ["check", *arguments, "--threads", str(torch.get_num_threads()), "--only-cells"]
+    remedy = "Run it again, or with --once"
     return [Timing(*row) for row in other_process("the second process", "simulator.cli", words, remedy)]

@@ -20,10 +20,13 @@ class Clock(Protocol):
 
 
 class WallClock:
-    """Real time, from the first step on; waits for an arrival that is still to come."""
+    """Real time, from the first step on; waits for an arrival that is still to come.
 
-    def __init__(self) -> None:
-        self._origin_s = -1.0
+    `before_step` is called before each step, within its time.
+    """
+
+    def __init__(self, before_step: Callable[[], None] = lambda: None) -> None:
+        self._origin_s, self._before_step = -1.0, before_step
 
     def __call__(self, s: State, start_s: float, work: Work) -> float:  # noqa: ARG002  it need not look
         """Work, and return what has passed since the step's start."""
@@ -33,6 +36,7 @@ class WallClock:
         wait_s = self._origin_s + start_s - now_s
         if wait_s > 0:
             time.sleep(wait_s)
+        self._before_step()
         work()
         return time.perf_counter() - self._origin_s - start_s
 

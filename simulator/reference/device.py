@@ -76,11 +76,3 @@ def _available_bytes() -> int:
 def _processor_name() -> str:
     lines = CPUINFO.read_text(encoding="utf-8").splitlines() if CPUINFO.is_file() else []
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "CPU")
-
-
-def use_threads(count: int | None) -> None:
-    """Compute on so many CPU threads, all cores without a number."""
-    cores = os.cpu_count() or 1
-    if count is not None and count > cores:
-        raise InfercastError(f"{count} threads", f"there are {cores} cores", f"Give {cores} or less")
-    torch.set_num_threads(count or cores)

@@ -16,7 +16,7 @@ import openvino_genai as genai
 
 from simulator.errors import InfercastError
 from simulator.reference.adapter import serve
-from simulator.reference.miniloads import record
+from simulator.reference.small_loads import record
 from simulator.steplog import Part
 
 CACHE_GIB, BLOCK_SIZE = 1, 32  # openvino-genai's block size on a CPU

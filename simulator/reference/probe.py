@@ -18,8 +18,8 @@ from simulator.reference.cache import BlockPool, CacheShape, LayerCache
 from simulator.reference.checkpoint import random_checkpoint
 from simulator.reference.device import Device
 from simulator.reference.engine import Executor
-from simulator.reference.guard import Timing, other_process, timed
 from simulator.reference.linear import Linear, make_linear
+from simulator.reference.timing import Timing, other_process, timed
 from simulator.reference.transformer import Build, Transformer
 from simulator.steplog import Part
 

@@ -23,7 +23,7 @@ import vllm  # noqa: E402
 from vllm import LLM, SamplingParams  # noqa: E402
 
 from simulator.reference.adapter import serve  # noqa: E402
-from simulator.reference.miniloads import record  # noqa: E402
+from simulator.reference.small_loads import record  # noqa: E402
 from simulator.steplog import Part  # noqa: E402
 
 

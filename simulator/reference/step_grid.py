@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.reference.cores import Guard
 from simulator.reference.engine import Executor
-from simulator.reference.guard import Guard, Timing, timing_of
+from simulator.reference.timing import Timing, timing_of
 from simulator.steplog import Part, kind_of
 from simulator.work import Counts, count
 from simulator.work import Sequence as Row

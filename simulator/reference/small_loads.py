@@ -8,7 +8,7 @@ import numpy as np
 
 from simulator.arrivals import ClosedLoop, OpenLoop
 from simulator.lengths import Independent, Uniform
-from simulator.reference.guard import Pulse, drift
+from simulator.reference.timing import Pulse, drift
 from simulator.steplog import StepLog
 from simulator.workload import Requests, Workload
 
@@ -16,14 +16,14 @@ Serve = Callable[[Requests, list[list[int]]], StepLog]
 LENGTHS = Independent(Uniform(32, 300), Uniform(8, 64))
 SATURATING = 60  # requests at once: what the engine carries when it never waits for users
 OUTPUT_TOKENS = 8
-MINI = (*((count, prompt) for prompt in (16, 110, 256) for count in (1, 2, 4, 8, 16)), (4, 700), (2, 1000))
+SMALL = (*((count, prompt) for prompt in (16, 110, 256) for count in (1, 2, 4, 8, 16)), (4, 700), (2, 1000))
 
 
-def mini_loads(max_tokens: int) -> list[Requests]:
+def small_loads(max_tokens: int) -> list[Requests]:
     """Return loads of equal requests that all arrive at once, without those longer than the engine takes."""
     return [
         Requests(np.zeros(count), np.full(count, prompt), np.full(count, OUTPUT_TOKENS))
-        for count, prompt in MINI
+        for count, prompt in SMALL
         if prompt + OUTPUT_TOKENS <= max_tokens
     ]
 
@@ -35,7 +35,7 @@ def record(serve: Serve, folder: Path, load: float, count: int, max_tokens: int 
     loads it is seen what the engine can carry. How much the machine's own speed changed meanwhile is said in load.json.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    small = mini_loads(max_tokens)
+    small = small_loads(max_tokens)
     serve(small[0], random_tokens(small[0]))
     pulses = [Pulse.elsewhere()]
     _write(serve, small, folder, "a")

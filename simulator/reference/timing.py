@@ -1,12 +1,10 @@
 """Timing with a watch on the neighbours: a cell during which others used the cores is marked, not believed."""
 
 import json
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,10 +12,10 @@ import numpy.typing as npt
 import torch
 
 from simulator.errors import InfercastError
+from simulator.reference.cores import Guard
 from simulator.reference.device import Device
 
 Floats = npt.NDArray[np.float64]
-STAT = Path("/proc/stat")
 TOLERATED_CORES = 0.1  # of others, on average during a measurement
 
 
@@ -54,7 +52,7 @@ class Pulse(NamedTuple):
     @classmethod
     def elsewhere(cls) -> "Pulse":
         """Measure one core in a process of its own, whose threads are nothing to an engine that runs in this one."""
-        return cls(*other_process("the pulse", "simulator.reference.guard", (), "Run it again"))
+        return cls(*other_process("the pulse", "simulator.reference.timing", (), "Run it again"))
 
 
 def other_process(what: str, module: str, words: Sequence[str], remedy: str) -> Any:
@@ -74,43 +72,6 @@ def drift(pulses: Sequence[Pulse]) -> float:
     0.25
     """
     return max(max(each) / min(each) - 1 for each in zip(*pulses, strict=True))
-
-
-class Guard:
-    """Counts the cores that other processes used since it was made; NaN where the machine does not say."""
-
-    def __init__(self) -> None:
-        self._start = _busy_and_own_s()
-        self._start_s = time.perf_counter()
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since then."""
-        return time.perf_counter() - self._start_s
-
-    @property
-    def others_s(self) -> float:
-        """CPU seconds of others since then; a few ticks of 10 ms too many or too few, so it may be below 0."""
-        now = _busy_and_own_s()
-        if now is None or self._start is None:
-            return float("nan")
-        return (now[0] - self._start[0]) - (now[1] - self._start[1])
-
-    @property
-    def others_cores(self) -> float:
-        """Cores of others, on average."""
-        return max(0.0, self.others_s / self.elapsed_s)
-
-
-def _busy_and_own_s() -> tuple[float, float] | None:
-    """Return the CPU seconds of all cores that were not idle, and those of this process and its threads."""
-    if not STAT.is_file():
-        return None
-    ticks = [int(each) for each in STAT.read_text(encoding="ascii").splitlines()[0].split()[1:]]
-    user, nice, system, _idle, _iowait, irq, softirq, *_ = ticks
-    own = os.times()
-    busy = (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-    return busy, own.user + own.system + own.children_user + own.children_system
 
 
 def timed(
