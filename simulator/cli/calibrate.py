@@ -49,14 +49,14 @@ def command(
 
 
 def _row(bench: Bench, tables: OpTables) -> Row:
-    products = fit_products(bench, tables)
+    gemms = fit_products(bench, tables)
     return {
         "device": bench.device,
         "read_bytes_per_s": bench.read_bytes_per_s,
         **{f"{kind}_flops_per_s": value for kind, value in bench.flops_per_s.items()},
-        "product_compute_fraction": products.compute_fraction,
-        "product_memory_fraction": products.memory_fraction,
-        "product_median_error": products.median_error,
+        "gemm_compute_fraction": gemms.compute_fraction,
+        "gemm_memory_fraction": gemms.memory_fraction,
+        "gemm_median_error": gemms.median_error,
         "step_s": tables.host_s,
         "spread": bench.spread,
         "contended": bench.contended,
@@ -67,9 +67,9 @@ TOLERATED_SHARE = 0.1  # of measurements during which others used the cores
 COLUMNS = (
     Column("device", "", left=True),
     Column("read_bytes_per_s", "reads GB/s", number(3, 1e-9)),
-    Column("product_compute_fraction", "products reach of the peak", percent),
-    Column("product_memory_fraction", "of the bandwidth", percent),
-    Column("product_median_error", "fit, median error", percent),
+    Column("gemm_compute_fraction", "GEMMs reach of the peak", percent),
+    Column("gemm_memory_fraction", "of the bandwidth", percent),
+    Column("gemm_median_error", "fit, median error", percent),
     Column("step_s", "host time per step ms", number(3, 1e3)),
     Column("spread", "spread of repeats and processes", percent),
     Column("contended", "measurements that others disturbed", percent),
