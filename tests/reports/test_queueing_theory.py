@@ -75,7 +75,7 @@ TICK_S = 0.001
 
 
 def overloaded(load: float, count: int, burstiness: float, seed: int) -> bool:
-    """Whether a run is called overloaded: 8 slots, a decode step of 1 ms, exponential output lengths of 100 tokens."""
+    """Whether a run is called overloaded: 8 slots, a decode step of 1 ms, exponential output lengths of 40 tokens."""
     limits = SchedulerLimits(
         policy=CONTINUOUS,
         max_num_seqs=SERVERS,
@@ -85,7 +85,7 @@ def overloaded(load: float, count: int, burstiness: float, seed: int) -> bool:
         admit_full_prompt=True,
     )
     rng = np.random.default_rng(seed)
-    outputs = np.ceil(rng.exponential(100.0, count)).astype(np.int64)
+    outputs = np.ceil(rng.exponential(40.0, count)).astype(np.int64)
     arrival_s = OpenLoop(load * SERVERS / (outputs.mean() * TICK_S), burstiness).times_s(count, rng)
     table = StepTable(np.full(128, TICK_S), np.zeros(SERVERS + 1), np.zeros(5))
     return summarize(simulate(limits, table, Requests(arrival_s, np.ones(count), outputs))).overloaded

@@ -10,8 +10,8 @@ from simulator.simulation.engine_loop import Run, simulate
 from simulator.workloads.workload import Requests
 from tests.support.queues import ONE_AT_A_TIME, SERVICE_S, SERVICE_TICKS, TABLE, TICK_S, Theory, check, waits
 
-LOADS = (0.5, 0.8, 0.95)
-RUNS = range(40)  # seeds
+LOADS = {0.5: 10_000, 0.8: 20_000, 0.95: 60_000}  # and requests of a run: a longer queue takes longer to show its mean
+RUNS = range(24)  # seeds
 
 
 def server(load: float, service_ticks: npt.NDArray[np.int64], seed: int) -> Run:
@@ -34,7 +34,7 @@ def exponential(count: int) -> npt.NDArray[np.int64]:
 @pytest.mark.parametrize("load", LOADS)
 def test_m_d_1(load):
     """Pollaczek and Khinchine, constant service s: W = rho s / (2 (1 - rho))."""
-    service = np.full(50_000, SERVICE_TICKS)
+    service = np.full(LOADS[load], SERVICE_TICKS)
     runs = (waits(server(load, service, seed)) for seed in RUNS)
     check(runs, Theory("mean", load * SERVICE_S / (2 * (1 - load))))
 
@@ -44,7 +44,7 @@ def test_m_m_1(load):
     """Exponential service, rounded up to ticks: W = rho s / (1 - rho), P(wait > t) = rho exp(-(1 - rho) t / s)."""
 
     def service(seed: int) -> npt.NDArray[np.int64]:
-        return np.ceil(np.random.default_rng(1000 + seed).exponential(SERVICE_TICKS, 50_000)).astype(np.int64)
+        return np.ceil(np.random.default_rng(1000 + seed).exponential(SERVICE_TICKS, LOADS[load])).astype(np.int64)
 
     def quantile(name: str, tail: float) -> Theory:
         return Theory(name, math.log(load / tail) / (1 - load) * SERVICE_S)
