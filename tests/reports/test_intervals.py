@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from functools import cache, partial
 from operator import itemgetter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,9 +36,18 @@ from tests.support.measured import recipe
 from tests.support.paths import FIXTURES, PUBLISHED
 from tools.fit_intervals import coverage, mean_coverage, residuals
 
-LEFT_OUT = FIXTURES / "left_out.csv.gz"
 METRICS = ("ttft_ms", "tpot_ms", "throughput_out_tok_s", "tg_tok_s", "pp_tok_s")
 REGIMES = ("fixed_batch", "single", "closed_loop", "open_loop", "offline")
+
+
+@pytest.fixture(scope="module")
+def left_out(tmp_path_factory) -> list[Residual]:
+    """Errors of predictions that had not seen the row's group: what `tools.fit_efficiency --left-out` wrote."""
+    path = tmp_path_factory.mktemp("left_out") / "left_out.csv"
+    path.write_bytes(gzip.decompress((FIXTURES / "left_out.csv.gz").read_bytes()))
+    with path.open(newline="") as file:
+        assert next(csv.reader(file))[0] == "left_out"
+    return residuals(path)
 
 
 @cache
@@ -109,31 +117,28 @@ def test_a_rare_kind_takes_the_residuals_of_its_metric():
     assert kinds("tpot_ms", "offline", "measured")[0] == "fitted tpot_ms offline"
 
 
-def test_the_shipped_table_is_the_one_of_what_was_left_out(tmp_path):
-    """tests/fixtures/left_out.csv.gz is what `tools.score` wrote; the table was made of it."""
-    found = residuals(_plain(tmp_path))
-    assert table(found) == shipped()
+def test_the_shipped_table_is_the_one_of_what_was_left_out(left_out):
+    assert table(left_out) == shipped()
     for kind in ("fitted tpot_ms closed_loop", "fitted ttft_ms closed_loop", "fitted tg_tok_s single"):
         assert shipped()[kind][LEVELS.index(0.1)] < shipped()[kind][LEVELS.index(0.9)]
 
 
-def test_an_interval_of_80_per_cent_holds_75_to_85_of_what_was_left_out(tmp_path):
+def test_an_interval_of_80_per_cent_holds_75_to_85_of_what_was_left_out(left_out):
     """Each group's table is made without its device and without its source; groups and kinds weigh alike."""
-    shares = coverage(residuals(_plain(tmp_path)))
+    shares = coverage(left_out)
     for basis in ("fitted", "family", "guess"):
         assert 0.75 <= mean_coverage(shares, basis) <= 0.85, basis
 
 
-def test_so_do_the_simulated_intervals_of_open_loops(tmp_path):
-    found = [each for each in residuals(_plain(tmp_path)) if each.basis == "fitted"]
-    shares = coverage(found, published())
+def test_so_do_the_simulated_intervals_of_open_loops(left_out):
+    shares = coverage([each for each in left_out if each.basis == "fitted"], published())
     assert 0.75 <= mean_coverage(shares, "fitted") <= 0.85
     for metric in ("ttft_ms", "itl_ms"):
         assert np.mean(shares[f"fitted {metric} open_loop"]) >= 0.75, metric
 
 
-def test_runs_under_published_limits_are_told_apart_alike(tmp_path):
-    regimes = {each.id: each.regime for each in residuals(_plain(tmp_path))}
+def test_runs_under_published_limits_are_told_apart_alike(left_out):
+    regimes = {each.id: each.regime for each in left_out}
     rows = [row for row in published() if row.id in regimes]
     for row in rows:
         assert (regimes[row.id] == "limited") == bool(recipe(row.setup).latency_limits_s), row.id
@@ -221,11 +226,3 @@ def test_a_published_open_loop_has_the_interval_of_its_load():
         assert each.low <= shortest < longest <= each.high  # no narrower than what other steps would give
         spreads.append(longest / shortest)
     assert spreads[1] > spreads[0]  # near saturation longer steps lengthen the queue as well
-
-
-def _plain(folder: Path) -> Path:
-    path = folder / "left_out.csv"
-    path.write_bytes(gzip.decompress(LEFT_OUT.read_bytes()))
-    with path.open(newline="") as file:
-        assert next(csv.reader(file))[0] == "left_out"
-    return path
