@@ -141,18 +141,22 @@ def saved_prefill_s(run: Run, table: StepTable) -> float:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Breakdown of a report's latencies: means over requests, and of the request at the p95 of the latency."""
+    """Breakdown of a report's latencies: means over all draws, and the request at the p95 of the first one."""
 
     report: Report
 
     @cached_property
     def split(self) -> Split:
-        """The parts of every request's latencies."""
+        """The parts of every request of the first draw."""
         return split(self.report)
 
+    @cached_property
+    def _splits(self) -> tuple[Split, ...]:
+        return self.split, *map(split, self.report.draws)
+
     def mean_s(self, metric: str) -> dict[str, float]:
-        """Return the mean seconds of each part of "ttft" or "e2el"."""
-        return {part: float(values.mean()) for part, values in self.split.of(metric).items()}
+        """Mean seconds of each part of "ttft" or "e2el"; their sum is the mean of the latency."""
+        return {part: float(np.mean([each.of(metric)[part].mean() for each in self._splits])) for part in PARTS}
 
     def p95_request(self, metric: str) -> int:
         """Return the row, in the workload, of the request at the p95 of "ttft" or "e2el"."""
