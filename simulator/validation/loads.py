@@ -24,7 +24,8 @@ SHAREGPT_SPREADS = 0.62, 0.15  # in the 300 requests of LLMServingSim's replays
 LONGEST = 4  # guess: data sets cut at so many times their mean
 OFFLINE_REQUESTS, OPEN_REQUESTS = 3_000, 2_000
 MAX_STEPS_TOKENS = 12_000_000  # output tokens of one simulation: fewer requests where they are very long
-ONE_DECODE = 2  # output tokens of a batch whose source states none: the prompt's own, and that of one step
+FIRST_TOKENS, DECODES = ("ttft_ms", "prefill_ms"), ("tpot_ms", "itl_ms", "decode_tok_s_per_user")
+ONE_DECODE = 2  # output tokens: the prompt's own, and that of one step
 DEFAULT_LENGTHS = (8, 128)  # guess: single streams whose source states no lengths start from a short question
 Question = BatchQuestion | LoadQuestion
 
@@ -42,11 +43,17 @@ def question_of(placed: Placed) -> Question:
     return _load(placed)
 
 
-def of_one_user(asked: BatchQuestion, placed: Placed) -> BatchQuestion:
-    """Return the question about a first token whose prompt is computed alone, where a source measured it so."""
-    if not placed.setup.prefill_batch:
-        return asked
-    return replace(asked, sizes=replace(asked.sizes, batch=str(placed.setup.prefill_batch * placed.replicas)))
+def about_metric(asked: BatchQuestion, placed: Placed, metric: str) -> BatchQuestion:
+    """Return the question about a batch whose answer has a metric.
+
+    A first token may have been measured with its prompt alone; a decode step is asked of a run that states none.
+    """
+    sizes = asked.sizes
+    if metric in FIRST_TOKENS and placed.setup.prefill_batch:
+        sizes = replace(sizes, batch=str(placed.setup.prefill_batch * placed.replicas))
+    if metric in DECODES and int(sizes.output_len) < ONE_DECODE:
+        sizes = replace(sizes, output_len=str(ONE_DECODE))
+    return replace(asked, sizes=sizes)
 
 
 def _batch(placed: Placed) -> Question:
@@ -63,7 +70,6 @@ def _sizes(placed: Placed, size: int, *, assume_fits: bool = False) -> BatchWord
     setup = placed.setup
     prompt, output = round(setup.input_tokens), round(placed.recipe.output_tokens)
     depth = setup.context_len if not setup.output_tokens else 0
-    output = output or (ONE_DECODE if prompt else 0)
     if not prompt and not output:
         prompt, output = DEFAULT_LENGTHS
     if not prompt and not setup.starts_empty:
