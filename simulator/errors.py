@@ -10,6 +10,7 @@ InfercastError
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Self
 
 
 class InfercastError(ValueError):
@@ -22,6 +23,10 @@ class InfercastError(ValueError):
     def __init__(self, given: str, because: str, remedy: str) -> None:
         self.given, self.because, self.remedy = given, because, remedy
         super().__init__(f"{given}: {because.rstrip('.')}. {remedy.rstrip('.')}.")
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
+        """Return what it is made of, for pickle: an error may come from another process."""
+        return type(self), (self.given, self.because, self.remedy)
 
 
 class ProfileError(InfercastError):

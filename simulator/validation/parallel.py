@@ -21,7 +21,7 @@ from simulator.validation.prediction import Prediction, predict
 Group = TypeVar("Group")
 Answer = TypeVar("Answer")
 FEW = 200  # setups that one process answers before others have started
-TOGETHER = 24  # setups of a group at most
+TOGETHER = 16  # setups of a group at most
 LONG = ("open_loop", "offline", "closed_loop")  # regimes that are simulated, from the longest on
 
 
