@@ -1,8 +1,18 @@
-"""Modules whose doctests need more than the base: the reference engine, and the adapters of other engines."""
+"""For tests and doctests alike: modules that need more than the base, and how many tests were skipped."""
 
 from importlib.util import find_spec
+
+import pytest
 
 collect_ignore = ["simulator/reference/vllm_cpu.py", "simulator/reference/openvino_cpu.py"]
 if any(find_spec(name) is None for name in ("torch", "gguf", "safetensors", "tokenizers")):
     collect_ignore_glob = ["simulator/reference/*", *(f"simulator/cli/{name}.py" for name in ("calibrate", "check"))]
     collect_ignore_glob += ["simulator/cli/reference.py", "simulator/cli/enginerun.py"]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests were skipped, 0 on a machine that has everything, and why."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    terminalreporter.write_line(f"skipped: {len(skipped)}")
+    for report in skipped:
+        terminalreporter.write_line(f"  {report.nodeid}: {report.longrepr[-1]}")

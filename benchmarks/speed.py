@@ -21,7 +21,7 @@ import numpy as np
 
 from simulator.deployment.deployment import deploy
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import PROMPTS_FIRST, STATIC, Limits
+from simulator.scheduler.state import PROMPTS_FIRST, STATIC, SchedulerLimits
 from simulator.simulation.engine_loop import Run, simulate
 from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
 from simulator.simulation.routers import Router
@@ -38,7 +38,7 @@ FEATURE_REQUESTS = 30_000
 AIM_PER_S, AIM_BYTES, AIM_SHARE = 1_000_000, 1e9, 1 / 3
 
 
-def engine() -> tuple[Limits, StepTable]:
+def engine() -> tuple[SchedulerLimits, StepTable]:
     deployment = deploy("llama-3.1-8b", "h100-sxm", "vllm")
     allowed = limits(deployment)
     return allowed, deployment.step_model().table(allowed.max_num_batched_tokens, allowed.max_num_seqs)
@@ -110,7 +110,9 @@ def in_another_process(rate_per_s: float, count: int, **environment: str) -> dic
     return {**json.loads(done.stdout), "wall_s": time.perf_counter() - start}
 
 
-def features(requests: Requests, allowed: Limits) -> dict[str, tuple[Requests, Limits, tuple[float, ...]]]:
+def features(
+    requests: Requests, allowed: SchedulerLimits
+) -> dict[str, tuple[Requests, SchedulerLimits, tuple[float, ...]]]:
     """Switch each way of serving on for the same requests: requests, limits, acceptance."""
     rng, count, unit = np.random.default_rng(0), len(requests), 64
     lengths = rng.integers(0, 512 // unit + 1, count)
@@ -118,7 +120,7 @@ def features(requests: Requests, allowed: Limits) -> dict[str, tuple[Requests, L
     shared = [[100 * group + place for place in range(length)] for group, length in zip(groups, lengths, strict=True)]
     cached = replace(requests, prefixes=Prefixes.of(shared, unit))
     urgent = replace(requests, priority=rng.integers(0, 3, count))
-    given = replace(requests, given=np.ones(count, np.bool_))
+    prefilled = replace(requests, prefilled=np.ones(count, np.bool_))
     static = {"policy": STATIC, "async_scheduling": False}
     return {
         "nothing": (requests, allowed, ()),
@@ -139,7 +141,7 @@ def features(requests: Requests, allowed: Limits) -> dict[str, tuple[Requests, L
         "whole prompts": (requests, allowed._replace(chunked_prefill=False), ()),
         "prompts first": (requests, allowed._replace(policy=PROMPTS_FIRST, async_scheduling=False), ()),
         "full output": (requests, allowed._replace(admit_full_output=True), ()),
-        "given caches": (given, allowed, ()),
+        "prefilled": (prefilled, allowed, ()),
         "dynamic batches": (requests, allowed._replace(**static, batch_size=64, batch_wait_s=0.1), ()),
     }
 

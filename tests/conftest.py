@@ -18,6 +18,16 @@ def shared() -> Path:
     return SHARED
 
 
+@pytest.fixture(scope="session")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the published request traces of tests/fixtures/traces, in their publishers' columns."""
+    from tests.support.traces import restore  # noqa: PLC0415  (pandas is slow to load)
+
+    folder = tmp_path_factory.mktemp("traces")
+    restore(folder)
+    return folder
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--refresh` rewrites golden outputs instead of comparing with them."""
     parser.addoption("--refresh", action="store_true", help="rewrite golden outputs (README)")

@@ -101,12 +101,17 @@ def _ruled(text: str, fit: Fit, shares: Rule) -> str:
     seen = (fit.curves.asked[fit.curves.rows[at].id] for at in fit.seen)
     rule["fitted_on"] = sorted({asked.deployment.hardware.family for asked in seen})
     rule["fitted"] = {**rule.get("fitted", {}), **shares}
+    start, end = found.span() if found else (len(text), len(text))
+    return text[:start] + section(rules) + text[end:]
+
+
+def section(rules: list[Rule]) -> str:
+    """Return the kernels of a preset as YAML, a line for each figure."""
     lines = ["kernels:"]
     for each in rules:
         parts = [line for name, value in each.items() for line in _lines(name, value)]
         lines += [f"  {'  ' if index else '- '}{part}" for index, part in enumerate(parts)]
-    start, end = found.span() if found else (len(text), len(text))
-    return text[:start] + "\n".join(lines) + "\n" + text[end:]
+    return "\n".join(lines) + "\n"
 
 
 def _lines(name: str, value: Any) -> list[str]:

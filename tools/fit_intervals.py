@@ -22,14 +22,24 @@ from pathlib import Path
 
 import numpy as np
 
-from simulator.reports.intervals import LEVELS, STEPS, Basis, Group, Quantiles, Residual, bounds, is_simulated, table
+from simulator.reports.intervals import (
+    LEVELS,
+    STEPS,
+    EvidenceLevel,
+    Group,
+    Quantiles,
+    Residual,
+    bounds,
+    is_simulated,
+    table,
+)
 from simulator.validation.measurements import Measurement, Setup, read_measurements
 from simulator.validation.prediction import Answer, ask
 from tools.fit_efficiency import FITTED
 from tools.fitting import EXCLUDED
 
 ROOT = Path(__file__).parents[1]
-RESTS_ON: dict[str, tuple[Basis, ...]] = {
+RESTS_ON: dict[str, tuple[EvidenceLevel, ...]] = {
     "device and model": ("fitted",),
     "device": ("family", "guess"),
     "source": ("guess",),

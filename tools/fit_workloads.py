@@ -1,9 +1,9 @@
-"""Fit the presets of simulator/workloads to published traces: `python -m tools.fit_workloads ../shared/traces`.
+"""Fit the presets of simulator/workloads to published traces: `python -m tools.fit_workloads FOLDER`.
 
 Lengths become tables of quantiles, joined by straight lines: knots go where the line leaves the measured curve most,
 until the area between the two is a set share of the mean. Outputs get one such table per band of prompts, so that the
-correlation survives. Burstiness is the gamma shape, by a method that each preset states. Running it again writes the
-same bytes.
+correlation survives. Burstiness is the gamma shape, by a method that each preset states. FOLDER holds the traces that
+the presets name. Running it again writes the same bytes.
 """
 
 import sys
@@ -21,7 +21,7 @@ from simulator.workloads.workload import KIND, Workload
 FITTED = Path(__file__).parents[1] / "simulator" / KIND
 CHECKED = "2026-11"
 DRAWN = 200_000
-CLOCK_S = 1e-4  # the traces in ../shared are rounded to this; a gap of 0 is taken for half of it
+CLOCK_S = 1e-4  # the traces are rounded to this; a gap of 0 is taken for half of it
 WRAP = 118
 
 

@@ -12,7 +12,7 @@ from simulator.calibration.op_tables import table_seconds
 from simulator.calibration.step_log import LoggedStep, StepLog, parts_of
 from simulator.reports.report import latencies_s
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import Limits
+from simulator.scheduler.state import SchedulerLimits
 from simulator.simulation.engine_loop import Run, begin, end, opening
 from simulator.workloads.workload import Requests
 
@@ -89,9 +89,9 @@ def relative_errors(predicted: Mapping[str, float], measured: Mapping[str, float
     return {name: predicted[name] / measured[name] - 1 for name in measured}
 
 
-def limits_of(log: StepLog, window: int = 0) -> Limits:
+def limits_of(log: StepLog, window: int = 0) -> SchedulerLimits:
     """Return the limits of a logged engine: continuous, one group of layers."""
-    return Limits(
+    return SchedulerLimits(
         policy=0,
         max_num_seqs=log.limits["max_num_seqs"],
         max_num_batched_tokens=log.limits["max_num_batched_tokens"],

@@ -1,6 +1,7 @@
-"""What a few measurements say of an engine's parameters on a device: those of highest posterior probability.
+"""MAP fit of an engine's parameters on a device to a few measurements: those of highest posterior probability.
 
-The prior is as wide as their spread over the shipped presets, a measurement counts with NOISE, so few rows move little.
+The prior is a normal distribution around the shipped values, as wide as their spread over the shipped presets; the
+logarithm of a measurement has the noise NOISE. So few rows move the parameters little.
 """
 
 import math

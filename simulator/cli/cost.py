@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalOptions, Span, explained, spans
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
@@ -20,15 +21,13 @@ from simulator.errors import WorkloadError
 from simulator.hardware.prices import Offer, OfferKind, cheapest, own_offer
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_rows import load_row
-from simulator.reports.intervals import Bracket
+from simulator.reports.intervals import PredictionRange
 from simulator.workloads.workload import Workload
 
 NOTES = (
     "Always on: idle hours cost what busy hours cost. $/M out, in and all divide the whole bill by one kind of token; "
     "the split charges prompts with the share of busy time that they added, and generated tokens with the rest.",
-    "carries: the highest rate of one copy within the SLO; full: $/M there. Copies: as many as carry the asked rate, "
-    "each simulated at its even share of it. Their intervals: the same search with the shortest and the longest steps "
-    "that measurements of throughput allow; what a request costs outside the steps is taken as predicted.",
+    "max req/s: of one replica within the SLO; full: $/M at that rate; replicas: as many as the asked rate needs.",
 )
 
 
@@ -38,6 +37,7 @@ def command(
     users: WorkloadOptions,
     accepted: SloOptions,
     certain: IntervalOptions,
+    fitted: FittedOption = False,
     price: Annotated[
         OfferKind, typer.Option("--price", help="Which offers count: the cheapest per device.")
     ] = "on-demand",
@@ -67,16 +67,17 @@ def command(
         found, refused = sweep([partial(case, *each) for each in enumerate(choices)])
     found = ranked(found)
     if plot is not None:
-        from simulator.plots.cost_plots import costs  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.plots.cost_plots import plot_costs  # noqa: PLC0415  matplotlib takes half a second
         from simulator.plots.roofline_plots import save  # noqa: PLC0415
 
-        save(costs(found), plot)
+        save(plot_costs(found), plot)
     rows = [_row(each, certain.interval) for each in found]
     views = [_prices_view(rows, f"{workload.describe()}; {slo}"), _service(rows), _within(rows, certain.interval)]
     used = evidence(each.scenario.deployment for each in found)
     drafted = techniques(each.scenario.deployment for each in found)
     notes = [*_headline(found), *NOTES, *explained(rows), *drafted, *_prices(found)]
-    emit(Result({"answers": rows}, [*views, _reasons(rows)], notes, used, refused, flat=True), form)
+    result = Result({"answers": rows}, [*views, _reasons(rows)], notes, used, refused, flat=True)
+    emit(with_fitted(result, (each.scenario.deployment for each in found)) if fitted else result, form)
 
 
 def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
@@ -85,39 +86,39 @@ def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
     if len(loads) > 1:
         raise WorkloadError("several rates", "costs are compared at one", "Give one --rate")
     if rate is None:
-        raise WorkloadError("a closed loop", "its rate is an outcome, so no number of copies follows", "Give --rate")
+        raise WorkloadError("a closed loop", "its rate is an outcome, so no number of replicas follows", "Give --rate")
     return rate, workload
 
 
 def _row(found: Answer, level: float) -> Row:
     row = _figures(found, level)
-    return {**row, **_carried(found, row, level)}
+    return {**row, **_bracketed(found, row, level)}
 
 
 FULL = tuple(f"at_capacity_usd_per_million_{kind}_tokens" for kind in ("output", "input", "total"))
 AT_LOAD = ("usd_per_hour", *(f"usd_per_million_{kind}_tokens" for kind in ("output", "input", "total")))
 
 
-def _carried(found: Answer, row: Row, level: float) -> Row:
-    """Return the intervals of what one copy carries, and of the copies and bills that follow from it.
+def _bracketed(found: Answer, row: Row, level: float) -> Row:
+    """Return the intervals of the highest rate of one replica, and of the replicas and bills that follow from it.
 
     They come from the same search with the shortest and the longest steps; None is no upper end.
     """
-    scenario, carries = found.scenario, found.capacity.rate_per_s
+    scenario, highest = found.scenario, found.capacity.rate_per_s
 
     def again(step_factor: float) -> float:
         return capacity(scenario.with_steps(step_factor)).rate_per_s
 
-    of = Bracket(scenario.deployment, "open_loop", level, carries, again)
-    least, most = min(carries, *of.others), max(carries, *of.others)
+    of = PredictionRange(scenario.deployment, "open_loop", level, highest, again)
+    least, most = min(highest, *of.others), max(highest, *of.others)
     ends: dict[str, float | None] = {"capacity_per_s_low": least, "capacity_per_s_high": most}
-    for end, carried in (("low", most), ("high", least)):
-        copies = math.ceil(found.rate_per_s / carried) if carried and found.copies else None
-        ends[f"copies_{end}"] = copies
+    for end, rate_per_s in (("low", most), ("high", least)):
+        replicas = math.ceil(found.rate_per_s / rate_per_s) if rate_per_s and found.replicas else None
+        ends[f"replicas_{end}"] = replicas
         for name in AT_LOAD:
-            ends[f"{name}_{end}"] = copies and row[name] and row[name] * copies / found.copies
+            ends[f"{name}_{end}"] = replicas and row[name] and row[name] * replicas / found.replicas
         for name in FULL:
-            ends[f"{name}_{end}"] = (row[name] and row[name] * carries / carried) if carried else None
+            ends[f"{name}_{end}"] = (row[name] and row[name] * highest / rate_per_s) if rate_per_s else None
     return ends
 
 
@@ -127,14 +128,14 @@ def _figures(found: Answer, level: float) -> Row:
     at_load = asdict(found.at_load) if found.at_load else dict.fromkeys(BILL)
     at_capacity = asdict(found.at_capacity) if found.at_capacity else dict.fromkeys(BILL)
     return {
-        **asked_columns(scenario, found.rate_per_s / max(found.copies, 1), found.report),
+        **asked_columns(scenario, found.rate_per_s / max(found.replicas, 1), found.report),
         **load_row(scenario, found.report, level),
         "asked_rate_per_s": found.rate_per_s,
         "slo": str(scenario.slo),
         "meets_slo": found.capacity.rate_per_s > 0,
-        "copies": found.copies,
+        "replicas": found.replicas,
         "capacity_per_s": found.capacity.rate_per_s,
-        "load_of_capacity": found.rate_per_s / found.copies / found.capacity.rate_per_s if found.copies else None,
+        "load_of_capacity": found.rate_per_s / found.replicas / found.capacity.rate_per_s if found.replicas else None,
         **at_load,
         **{f"at_capacity_{name}": value for name, value in at_capacity.items()},
         "usd_per_device_hour": offer.usd_per_device_hour,
@@ -162,7 +163,7 @@ def _prices_view(rows: list[Row], load: str) -> View:
     dollars = number(3)
     columns = [
         *varying,
-        Column("copies", "copies", lambda copies: count(copies) if copies else "-"),
+        Column("replicas", "replicas", lambda replicas: count(replicas) if replicas else "-"),
         Column("usd_per_hour", "$/h", dollars),
         Column("usd_per_million_output_tokens", "$/M out", dollars),
         Column("usd_per_million_input_tokens", "$/M in", dollars),
@@ -180,7 +181,7 @@ def _service(rows: list[Row]) -> View:
         *_varying(rows),
         Column("p95_ttft_ms", "TTFT p95 ms", number(3)),
         Column("p95_tpot_ms", "TPOT p95 ms", number(3)),
-        Column("capacity_per_s", "carries /s", number(3)),
+        Column("capacity_per_s", "max req/s", number(3)),
         Column("load_of_capacity", "load", percent),
     ]
     return View("What users get", columns, rows)
@@ -189,12 +190,12 @@ def _service(rows: list[Row]) -> View:
 def _within(rows: list[Row], level: float) -> View:
     dollars = number(3)
     shown = [
-        Span("copies", "copies", count),
+        Span("replicas", "replicas", count),
         Span("usd_per_million_output_tokens", "$/M out", dollars),
         Span("at_capacity_usd_per_million_output_tokens", "full: $/M out", dollars),
         Span("p95_ttft_ms", "TTFT p95 ms", number(3)),
         Span("p95_tpot_ms", "TPOT p95 ms", number(3)),
-        Span("capacity_per_s", "carries /s", number(3)),
+        Span("capacity_per_s", "max req/s", number(3)),
     ]
     return spans([*_varying(rows), *shown], rows, level)
 
@@ -211,9 +212,9 @@ def _headline(found: list[Answer]) -> list[str]:
     best, bill = found[0], found[0].at_load
     if bill is None:
         return ["None of these keeps the SLO."]
-    copies = f"{best.copies} copies of " if best.copies > 1 else ""
+    replicas = f"{best.replicas} replicas of " if best.replicas > 1 else ""
     price = f"${bill.usd_per_million_output_tokens:.3g} per million output tokens at {best.rate_per_s:g} requests/s"
-    return [f"Cheapest: {copies}{best.scenario.deployment}, ${bill.usd_per_hour:.3g} per hour, {price}."]
+    return [f"Cheapest: {replicas}{best.scenario.deployment}, ${bill.usd_per_hour:.3g} per hour, {price}."]
 
 
 def _prices(found: list[Answer]) -> list[str]:

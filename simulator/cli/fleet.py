@@ -1,4 +1,4 @@
-"""`infercast fleet`: what users see, and what it costs, with several copies behind a router."""
+"""`infercast fleet`: what users see, and what it costs, with several replicas behind a router."""
 
 import math
 from collections import Counter
@@ -23,8 +23,8 @@ from simulator.hardware.prices import Offer, load_offers
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
 from simulator.questions.row_intervals import ENDS, intervals, regime_of
-from simulator.reports.intervals import Bracket
-from simulator.reports.report import GROWING
+from simulator.reports.intervals import PredictionRange
+from simulator.reports.vllm_result import GROWING, vllm_result
 from simulator.simulation.sent import sent
 from simulator.units import lasting, scaled
 from simulator.workloads.arrivals import OpenLoop
@@ -59,7 +59,7 @@ def command(
     asked: DeploymentOptions,
     users: WorkloadOptions,
     accepted: SloOptions,
-    copies: FleetOptions,
+    fleet: FleetOptions,
     behaviour: ClientOptions,
     certain: IntervalOptions,
     plot: Annotated[
@@ -67,7 +67,7 @@ def command(
     ] = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
-    """Simulate copies behind a router: autoscaling, failures, pools for prefill and decode, clients that wait.
+    """Simulate replicas behind a router: autoscaling, failures, pools for prefill and decode, clients that wait.
 
     Latencies are what users see: from the first sending, over the network, retries included.
     """
@@ -79,7 +79,7 @@ def command(
 
     def case(choice: Choice, rate: float | None, load: Workload) -> Found:
         deployment = choice()
-        service = copies.service(deployment)
+        service = fleet.service(deployment)
         workload, requests, clients = behaviour.asked(sent(load, deployment))
         with progress_bar(str(deployment)) as progress:
             return Found(workload, rate, requests, service.report(requests, clients, slo, progress))
@@ -94,7 +94,7 @@ def command(
     notes += [*explained(rows), OF_ENGINES, *techniques(deployments)]
     changes = [each for one in found for each in one.service.changes]
     sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
-    used = [*evidence(deployments), *copies.guesses()]
+    used = [*evidence(deployments), *fleet.guesses()]
     emit(Result(sections, views, list(dict.fromkeys(notes)), used, refused), form)
 
 
@@ -108,10 +108,10 @@ def _asked(found: Found, behaviour: ClientOptions) -> str:
 def _draw(found: list[Found], path: Path) -> None:
     if len(found) > 1:
         raise InfercastError(f"--plot of {len(found)} fleets", "a figure shows one", "Ask for one")
-    from simulator.plots.fleet_plots import over_time  # noqa: PLC0415
+    from simulator.plots.fleet_plots import plot_service  # noqa: PLC0415
     from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
 
-    save(over_time(found[0].service), path)
+    save(plot_service(found[0].service), path)
 
 
 def _row(found: Found, level: float) -> Row:
@@ -136,7 +136,7 @@ def _figures(found: Found) -> Row:
     one = Scenario(service.deployment, found.workload, each.report.slo)
     return {
         **asked_columns(one, found.rate, each.report),
-        **each.report.as_vllm(),
+        **vllm_result(each.report),
         **_seen(found),
         "num_prompts": len(found.sent),
         "failed": len(run.abandoned),
@@ -171,7 +171,7 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
         service = replace(each.service, deployment=replace(deployment, step_factor=step_factor))
         return own(_seen(found._replace(service=service.report(found.sent, each.clients, each.report.slo))))
 
-    of = Bracket(deployment, regime, level, row)
+    of = PredictionRange(deployment, regime, level, row)
     ends = dict(intervals(replace(of, found=own(row), again=again), {key: metrics[it] for key, it in named.items()}))
     for name in (f"{key}_{end}" for key in named for end in ENDS):
         ends[name] = None if ends[name] is None else ends[name] + network_ms[name.rpartition("_")[0]]
@@ -270,9 +270,9 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
     if bills:
         said.append(f"For this run, at the cheapest offer of each kind: {', '.join(bills)}.")
     if each.service.autoscaler is not None:
-        said.append(f"A copy starts in {lasting(each.service.autoscaler.cold_start_s)}.")
+        said.append(f"A replica starts in {lasting(each.service.autoscaler.cold_start_s)}.")
     if each.service.prefill_replicas:
-        said.append(f"Caches move at {scaled(each.service.link_bytes_per_s, 'B/s')} per prefill copy.")
+        said.append(f"Caches move at {scaled(each.service.link_bytes_per_s, 'B/s')} per prefill replica.")
     return said
 
 

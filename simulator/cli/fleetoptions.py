@@ -1,4 +1,4 @@
-"""Options that say how many copies serve behind what, and how users behave, for `infercast fleet`."""
+"""Options that say how many replicas serve behind what, and how users behave, for `infercast fleet`."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from typer import Option
 from simulator.cost.service import Service, start_seconds
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, UnitError
-from simulator.profile import Source
+from simulator.profile import Figure, Source
 from simulator.questions.words import split
 from simulator.reports.provenance import Provenance
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, Autoscaler, Failure
@@ -28,26 +28,26 @@ from simulator.workloads.workload import Requests, Workload
 
 @dataclass(frozen=True)
 class FleetOptions:
-    """How many copies, and what changes their number."""
+    """How many replicas, and what changes their number."""
 
-    replicas: Annotated[int, Option("--replicas", min=1, help="Copies; with --autoscale, at most.")] = 2
+    replicas: Annotated[int, Option("--replicas", min=1, help="Replicas; with --autoscale, at most.")] = 2
     router: Annotated[str, Option("--router", metavar="NAME", help=f"One of {', '.join(ROUTERS)}.")] = "round-robin"
     max_ongoing_requests: Annotated[
-        int, Option("--max-ongoing-requests", help="Per copy; the others wait at the router. 0: no limit.")
+        int, Option("--max-ongoing-requests", help="Per replica; the others wait at the router. 0: no limit.")
     ] = 0
     autoscale: Annotated[
-        str, Option("--autoscale", metavar="METRIC:TARGET", help="Say concurrency:16 per copy, or queue:4.")
+        str, Option("--autoscale", metavar="METRIC:TARGET", help="Say concurrency:16 per replica, or queue:4.")
     ] = ""
     min_replicas: Annotated[int, Option("--min-replicas", min=0, help="With --autoscale; 0 scales to zero.")] = 1
     sync_period: Annotated[
         str, Option("--sync-period", metavar="TIME", help="Between two looks of the autoscaler.")
     ] = "15s"
     down_delay: Annotated[
-        str, Option("--down-delay", metavar="TIME", help="Fewer copies only after so long of wanting fewer.")
+        str, Option("--down-delay", metavar="TIME", help="Fewer replicas only after so long of wanting fewer.")
     ] = "5min"
     cold_start: Annotated[
         str,
-        Option("--cold-start", metavar="TIME", help="Of a copy.", show_default="weights / --load-rate + 30 s"),
+        Option("--cold-start", metavar="TIME", help="Of a replica.", show_default="weights / --load-rate + 30 s"),
     ] = ""
     load_rate: Annotated[str, Option("--load-rate", metavar="RATE", help="Weights per device and second; a guess.")] = (
         f"{LOAD_BYTES_PER_S / 1e9:g} GB/s"
@@ -57,10 +57,10 @@ class FleetOptions:
         Option("--fail", metavar="N@TIME:TIME,..", help="Copy N (from 0) dies at a time, for a time (or for good)."),
     ] = ""
     disaggregate: Annotated[
-        str, Option("--disaggregate", metavar="P:D", help="P copies prefill, D decode, instead of --replicas.")
+        str, Option("--disaggregate", metavar="P:D", help="P replicas prefill, D decode, instead of --replicas.")
     ] = ""
     link_bandwidth: Annotated[
-        str, Option("--link-bandwidth", metavar="RATE", help="Of the caches, per prefill copy; a guess.")
+        str, Option("--link-bandwidth", metavar="RATE", help="Of the caches, per prefill replica; a guess.")
     ] = f"{LINK_BYTES_PER_S / 1e9:g} GB/s"
 
     def __post_init__(self) -> None:
@@ -71,29 +71,27 @@ class FleetOptions:
         unsaid = {name for name, default in _defaults(self).items() if getattr(self, name) == default}
         starts = self.autoscale and "cold_start" in unsaid
         found = {
-            "start_s": (START_S, "process, kernels and graphs", starts),
-            "load_rate": (LOAD_BYTES_PER_S, "an NVMe drive or a network share", starts and "load_rate" in unsaid),
-            "link_bandwidth": (LINK_BYTES_PER_S, LINK, self.disaggregate and "link_bandwidth" in unsaid),
-            "link_latency_s": (LINK_LATENCY_S, LINK, self.disaggregate),
-            "affinity_slack": (float(Router().affinity_slack), "a few requests", self.router == "prefix-affinity"),
+            "start_s": (START_S, starts),
+            "load_rate": (LOAD_BYTES_PER_S, starts and "load_rate" in unsaid),
+            "link_bandwidth": (LINK_BYTES_PER_S, self.disaggregate and "link_bandwidth" in unsaid),
+            "link_latency_s": (LINK_LATENCY_S, self.disaggregate),
+            "affinity_slack": (AFFINITY_SLACK, self.router == "prefix-affinity"),
         }
         return [
-            Provenance("fleet", name, value, Source(text=text, date="", evidence="guess"))
-            for name, (value, text, holds) in found.items()
-            if holds
+            Provenance("fleet", name, float(figure), figure.source) for name, (figure, holds) in found.items() if holds
         ]
 
     def service(self, deployment: Deployment) -> Service:
-        """Return the copies of a deployment that were asked for."""
+        """Return the replicas of a deployment that were asked for."""
         prefill, replicas = 0, self.replicas
         if self.disaggregate:
             if replicas != _defaults(self)["replicas"]:
                 given = f"--replicas {replicas} with --disaggregate {self.disaggregate}"
-                raise InfercastError(given, "its pools say how many copies there are", "Leave --replicas out")
+                raise InfercastError(given, "its pools say how many replicas there are", "Leave --replicas out")
             match = re.fullmatch(r"(\d+):(\d+)", self.disaggregate)
             if match is None or not min(int(match[1]), int(match[2])):
                 given = f"--disaggregate {self.disaggregate!r}"
-                raise InfercastError(given, "it is not two numbers of copies above 0", "Give, say, 1:3")
+                raise InfercastError(given, "it is not two numbers of replicas above 0", "Give, say, 1:3")
             prefill, replicas = int(match[1]), int(match[1]) + int(match[2])
         return Service(
             deployment,
@@ -125,7 +123,7 @@ class FleetOptions:
 
 
 SCALING = ("min_replicas", "sync_period", "down_delay", "cold_start", "load_rate")
-LINK = "one 400 Gb/s adapter per copy"
+AFFINITY_SLACK = Figure(Router().affinity_slack, Source(text="a few requests", date="", evidence="guess"))
 
 
 def _defaults(options: Any) -> dict[str, Any]:

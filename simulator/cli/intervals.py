@@ -34,7 +34,7 @@ BASIS = Column("interval_basis", "rests on", left=True)
 
 def spans(columns: Sequence[Column], rows: Sequence[Row], level: float) -> View:
     """Return the table of intervals: what tells the rows apart, then spans, then what they rest on."""
-    return View(f"Intervals: {level:.0%} of measurements lie within", [*columns, BASIS], rows)
+    return View(f"Held-out {level:.0%} intervals", [*columns, BASIS], rows)
 
 
 def by_metric(names: Sequence[str], stats: Sequence[str], totals: Mapping[str, str], row: Row, level: float) -> View:
@@ -60,10 +60,6 @@ def explained(rows: Iterable[Row]) -> list[str]:
 
 ENDLESS = (
     "inf (null in json): with the longest steps that measurements of throughput allow at this level the queue grows "
-    "without end, or no number of copies keeps the SLO."
+    "without end, or no number of replicas keeps the SLO."
 )
-RESTS = (
-    "Intervals hold that share of published measurements of such a metric and load, none seen by the fit; they rest on "
-    "your own (measured), on this device family and engine (fitted), on others (family) or on a guess. At a rate they "
-    "also hold the same load with the shortest and the longest steps that measurements of throughput allow."
-)
+RESTS = "Held-out intervals; docs/accuracy.md says what they rest on: measured, fitted, family or guess."

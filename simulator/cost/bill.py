@@ -23,8 +23,8 @@ class Bill:
     idle_share: float
 
 
-def bill(report: Report, rate_per_s: float, usd_per_hour: float, copies: int = 1) -> Bill:
-    """Return what a load costs on so many copies, each at `usd_per_hour` and each under the reported load.
+def bill(report: Report, rate_per_s: float, usd_per_hour: float, replicas: int = 1) -> Bill:
+    """Return what a load costs on so many replicas, each at `usd_per_hour` and each under the reported load.
 
     dollars per million = dollars per hour / (tokens per second x 3600) x 10^6, with tokens per second = requests per
     second x mean tokens of the simulated ones: the gaps that were drawn for these have a rate of their own.
@@ -34,7 +34,7 @@ def bill(report: Report, rate_per_s: float, usd_per_hour: float, copies: int = 1
     )
     share = report.prompt_share
     return Bill(
-        usd_per_hour=usd_per_hour * copies,
+        usd_per_hour=usd_per_hour * replicas,
         usd_per_million_output_tokens=usd_per_million(usd_per_hour, output_per_s),
         usd_per_million_input_tokens=usd_per_million(usd_per_hour, input_per_s),
         usd_per_million_total_tokens=usd_per_million(usd_per_hour, input_per_s + output_per_s),

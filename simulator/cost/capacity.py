@@ -28,7 +28,7 @@ LIGHTEST = 0.01  # of the saturated rate: a load at which requests hardly meet
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The highest rate of one copy within the SLO, the report there, and what breaks just above."""
+    """The highest rate of one replica within the SLO, the report there, and what breaks just above."""
 
     rate_per_s: float
     report: Report
@@ -37,31 +37,31 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a scenario comes to: copies needed for the asked rate, latencies, bills, and the reason."""
+    """What a scenario comes to: replicas needed for the asked rate, latencies, bills, and the reason."""
 
     scenario: Scenario
     rate_per_s: float
     capacity: Capacity
-    copies: int
+    replicas: int
     report: Report
 
     @cached_property
     def at_load(self) -> Bill | None:
-        """The bill at the asked rate, None without a price or where no number of copies keeps the SLO."""
+        """The bill at the asked rate, None without a price or where no number of replicas keeps the SLO."""
         if not self.capacity.rate_per_s:
             return None
-        return self._bill(self.report, self.rate_per_s / self.copies, self.copies)
+        return self._bill(self.report, self.rate_per_s / self.replicas, self.replicas)
 
     @cached_property
     def at_capacity(self) -> Bill | None:
-        """The bill of one copy at its highest rate."""
+        """The bill of one replica at its highest rate."""
         rate_per_s = self.capacity.rate_per_s
         return self._bill(self.capacity.report, rate_per_s, 1) if rate_per_s else None
 
-    def _bill(self, report: Report, rate_per_s: float, copies: int) -> Bill | None:
+    def _bill(self, report: Report, rate_per_s: float, replicas: int) -> Bill | None:
         offer = self.scenario.offer
         devices = self.scenario.deployment.layout.devices
-        return bill(report, rate_per_s, offer.usd_per_device_hour * devices, copies) if offer else None
+        return bill(report, rate_per_s, offer.usd_per_device_hour * devices, replicas) if offer else None
 
     @property
     def why(self) -> str:
@@ -69,8 +69,8 @@ class Answer:
         where = binding(self.scenario.deployment, self.report)
         if self.capacity.rate_per_s == 0:
             return f"cannot keep the SLO at any load, even with requests almost alone: {self.capacity.breaks}; {where}"
-        carries = f"one copy carries {self.capacity.rate_per_s:.3g} requests/s, above that {self.capacity.breaks}"
-        return f"{carries}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
+        most = f"at most {self.capacity.rate_per_s:.3g} req/s per replica within the SLO"
+        return f"{most}, above that {self.capacity.breaks}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
 
 
 def binding(deployment: Deployment, report: Report) -> str:
@@ -91,7 +91,7 @@ def binding(deployment: Deployment, report: Report) -> str:
 
 
 def capacity(scenario: Scenario) -> Capacity:
-    """Search the highest open-loop rate at which one copy keeps the SLO, by bisection on the same random numbers.
+    """Search the highest open-loop rate at which one replica keeps the SLO, by bisection on the same random numbers.
 
     The saturated rate (a closed loop that keeps the engine full) bounds it from above.
     """
@@ -155,15 +155,17 @@ def _breaks(report: Report) -> str:
 
 
 def answer(scenario: Scenario, rate_per_s: float) -> Answer:
-    """Find how many copies carry a rate within the SLO, and simulate one of them at its share of it.
+    """Find how many replicas serve a rate within the SLO, and simulate one of them at its share of it.
 
     Where no load keeps the SLO, the report is the one of the lightest load: what a request sees almost alone.
     """
     found = capacity(scenario)
     if found.rate_per_s == 0:
         return Answer(scenario, rate_per_s, found, 0, found.report)
-    copies = int(-(-rate_per_s // found.rate_per_s))
-    return Answer(scenario, rate_per_s, found, copies, scenario.report(scenario.workload.at_rate(rate_per_s / copies)))
+    replicas = int(-(-rate_per_s // found.rate_per_s))
+    return Answer(
+        scenario, rate_per_s, found, replicas, scenario.report(scenario.workload.at_rate(rate_per_s / replicas))
+    )
 
 
 class Comparison(NamedTuple):
@@ -187,7 +189,7 @@ def _row(found: Answer) -> dict[str, object]:
         "engine": deployment.engine.id,
         "tp": deployment.layout.tp,
         "weight_dtype": deployment.layout.weight_dtype,
-        "replicas": found.copies,
+        "replicas": found.replicas,
         "capacity_per_s": found.capacity.rate_per_s,
         "usd_per_hour": found.at_load.usd_per_hour if found.at_load else None,
         "usd_per_m_output": found.at_load.usd_per_million_output_tokens if found.at_load else None,

@@ -1,4 +1,4 @@
-"""A service: a deployment, how many copies of it, and everything around them, as one value; what it does and costs."""
+"""A service as one value: a deployment, its replicas and what is around them; what it does and costs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import Floats, Ints
 from simulator.simulation.autoscaler import Autoscaler, Failure, cold_start_s
 from simulator.simulation.clients import Clients
-from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S, Link, cache_bytes
+from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S, CacheLink, cache_bytes
 from simulator.simulation.engine_loop import Progress
 from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
@@ -31,10 +31,10 @@ from simulator.workloads.workload import Requests
 
 @dataclass(frozen=True)
 class Service:
-    """Copies of a deployment behind a router.
+    """Replicas of a deployment behind a router.
 
     `prefill_replicas` > 0 of them prefill for the others over a link of `link_bytes_per_s` each. An autoscaler brings
-    its own number of copies.
+    its own number of replicas.
     """
 
     deployment: Deployment
@@ -53,7 +53,7 @@ class Service:
 
     @cached_property
     def table(self) -> StepTable:
-        """The seconds of every step of a copy."""
+        """The seconds of every step of a replica."""
         return self.deployment.step_table()
 
     def fleet(self, requests: Requests) -> Fleet:
@@ -64,7 +64,7 @@ class Service:
         pool = Pool(allowed, table, self.replicas - self.prefill_replicas, *more)
         if not self.prefill_replicas:
             return Fleet(pool, self.router, self.autoscaler, self.failures)
-        link = Link(self.link_bytes_per_s, self.link_latency_s, cache_bytes(deployment, requests.prompt_tokens))
+        link = CacheLink(self.link_bytes_per_s, self.link_latency_s, cache_bytes(deployment, requests.prompt_tokens))
         prefill = Pool(allowed, table, self.prefill_replicas, *more)
         return Fleet(pool, self.router, self.autoscaler, self.failures, prefill, link)
 
@@ -85,7 +85,7 @@ class Service:
 
 
 def start_seconds(deployment: Deployment, load_bytes_per_s: float) -> float:
-    """Return how long a copy takes to start: each device loads its share of the weights, all at once."""
+    """Return how long a replica takes to start: each device loads its share of the weights, all at once."""
     return cold_start_s(memory_plan(deployment).weight_bytes, load_bytes_per_s)
 
 
@@ -129,7 +129,7 @@ class ServiceReport:
         return self.run.paid_s / 3600
 
     def usd(self, offer: Offer) -> float:
-        """Dollars for the run at an offer: replica-hours x devices of a copy x dollars per device-hour."""
+        """Dollars for the run at an offer: replica-hours x devices of a replica x dollars per device-hour."""
         return self.replica_hours * self.service.deployment.layout.devices * offer.usd_per_device_hour
 
     @property
@@ -168,13 +168,13 @@ class ServiceReport:
     def describe(self) -> str:
         """Say in a few words what served."""
         service = self.service
-        copies = "1 copy" if self.run.replicas == 1 else f"{self.run.replicas} copies"
+        replicas = "1 replica" if self.run.replicas == 1 else f"{self.run.replicas} replicas"
         if service.prefill_replicas:
             decoding = self.run.replicas - service.prefill_replicas
-            copies = f"{service.prefill_replicas} prefill and {decoding} decode copies"
+            replicas = f"{service.prefill_replicas} prefill and {decoding} decode replicas"
         elif service.autoscaler:
-            copies = f"{service.autoscaler.min_replicas} to {self.run.replicas} copies"
-        return f"{copies} of {service.deployment}, {service.deployment.engine.id}, {service.router.name}"
+            replicas = f"{service.autoscaler.min_replicas} to {self.run.replicas} replicas"
+        return f"{replicas} of {service.deployment}, {service.deployment.engine.id}, {service.router.name}"
 
     @property
     def hit_rate(self) -> float:
@@ -183,7 +183,7 @@ class ServiceReport:
 
     @property
     def saved_prefill_s(self) -> float:
-        """Seconds of prefill, over all copies, that the prefix cache saved."""
+        """Seconds of prefill, over all replicas, that the prefix cache saved."""
         return saved_prefill_s(self.run, self.service.table)
 
     def up(self, times_s: Floats) -> Ints:

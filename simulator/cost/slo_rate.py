@@ -6,15 +6,21 @@ import numpy as np
 
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
+from simulator.profile import Figure, Source
 from simulator.reports.report import Report
 from simulator.simulation.engine_loop import Progress
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, Released
 
+
+def _guess(text: str) -> Source:
+    return Source(text=text, date="2026-11-22", evidence="guess")
+
+
 TRIES = 6  # simulations at most, beside the saturated one
 CLOSE = 0.9  # of a bound used: near enough, as MLPerf's servers use 0.8 to 0.99 of one
-STEADY = 0.2, 0.7  # guess: of a saturated run's seconds: after the prompts of its first wave, before its drain
-SERVED = 0.98  # guess: of what is served without bounds, what a server is still sent: MLPerf entries 0.87 to 0.98
-LIKELY = 1.15  # guess: times the asked rate; a capacity predicted beyond it is one that nobody used
+STEADY = 0.2, 0.7  # of a saturated run's seconds: after the prompts of its first wave, before its drain
+SERVED = Figure(0.98, _guess("share of the unlimited rate that a server is sent: MLPerf entries 0.87 to 0.98"))
+LIKELY = Figure(1.15, _guess("times the asked rate: a capacity predicted beyond it is one that nobody used"))
 EVERYTHING_PER_S = 1e9  # a rate that stands for "as many as the SLO allows"
 
 

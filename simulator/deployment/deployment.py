@@ -53,7 +53,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Deployment:
-    """One copy of a model on `layout.devices` devices under an engine's rules."""
+    """One replica of a model on `layout.devices` devices under an engine's rules."""
 
     model: Model
     hardware: Hardware
@@ -88,8 +88,8 @@ class Deployment:
             given, because = f"{stored} for {self.model.id}", "it holds routed experts alone, and the model has none"
             raise NotModelledError(given, because, "Choose another format, say nvfp4 or int4")
         if dp > 1:
-            given, because = f"dp {dp} for {self.model.id}", "ranks of a model without experts are copies"
-            raise NotModelledError(given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates copies")
+            given, because = f"dp {dp} for {self.model.id}", "ranks of a model without experts are replicas"
+            raise NotModelledError(given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates them")
 
     def _refuse_drafts(self) -> None:
         if not self.draft_tokens:
@@ -108,7 +108,7 @@ class Deployment:
 
     @cached_property
     def ops(self) -> tuple[Op, ...]:
-        """Everything one step does on the devices of one copy, and on the host that helps them."""
+        """Everything one step does on the devices of one replica, and on the host that helps them."""
         ops = offloaded_ops(self.model, self.layout, self.settings.offload)
         return tuple(replace(op, alike=True) for op in ops) if self.settings.identical_prompts else ops
 

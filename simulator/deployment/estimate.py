@@ -229,7 +229,7 @@ def estimate(deployment: Deployment, batch: Batch, *, assume_fits: bool = False)
 
 
 def _refuse_too_large(plan: MemoryPlan, batch: Batch) -> None:
-    deployment, total = plan.deployment, batch.cached_tokens  # the last token is never fed back
+    deployment, total = plan.deployment, batch.cached_tokens + 1
     given = f"{batch} on {deployment}"
     if total > plan.context_tokens:
         raise InfercastError(given, f"a sequence has {plan.context_tokens:,} tokens at most", "Give shorter lengths")

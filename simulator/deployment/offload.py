@@ -1,4 +1,4 @@
-"""Offloading to the host: weights that stream over PCIe, layers that the CPU computes, cache that waits there."""
+"""Offloading to the host: weights copied over PCIe in every step, layers that the CPU computes, evicted cache."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from simulator.roofline.collectives import host_bytes_per_s
 from simulator.roofline.roofline import Cost, Rates
 from simulator.units import gibibytes
 
-STREAMED_FROM_TOKENS = 32  # llama.cpp multiplies on the device from here on (GGML_OP_OFFLOAD_MIN_BATCH)
+COPIED_FROM_TOKENS = 32  # llama.cpp multiplies on the device from here on (GGML_OP_OFFLOAD_MIN_BATCH)
 HOSTS = {"consumer-gpu": "ryzen-7950x"}  # by class of device; a server otherwise
 SERVER = "xeon-8480"
 HOST_SOURCE = Source(
@@ -26,10 +26,13 @@ HOST_SOURCE = Source(
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """What leaves the device. `weight_bytes` of each device stream in every step (vLLM: --cpu-offload-gb).
+    """What lies in the host's memory instead of the device's.
 
-    `gpu_layers`: only the last so many layers stay, the CPU computes the others (llama.cpp: -ngl). `cache_bytes`: room
-    for prefixes that a device's cache has evicted. `host`: profile of its CPU; "" is a guess by class.
+    `weight_bytes`: of each device, copied to it in every step (vLLM: --cpu-offload-gb). `gpu_layers`: only the last so
+    many layers stay, the CPU computes the others (llama.cpp: -ngl). `cache_bytes`: room for prefixes that a device's
+    cache has evicted. `host`: profile of the host's CPU; "" is a guess by the device's class (`HOSTS`).
+
+    Raises InfercastError for negative sizes, for no layer on the device, and for weight_bytes with gpu_layers.
     """
 
     weight_bytes: float = 0.0
@@ -44,7 +47,7 @@ class Offload:
             given = f"gpu_layers {self.gpu_layers}"
             raise InfercastError(given, "the device computes a layer at least", "Name the CPU as the device instead")
         if self.weight_bytes and self.gpu_layers is not None:
-            because = "weights either stream to the device or are multiplied by the CPU"
+            because = "weights are either copied to the device or multiplied by the CPU"
             raise InfercastError("weight_bytes with gpu_layers", because, "Give one of the two")
 
 
@@ -73,7 +76,7 @@ def offloaded_ops(model: Model, layout: Layout, offload: Offload) -> tuple[Op, .
     ops = device_part(model, offload).ops(layout)
     if away:
         return (*_on_host(model, layout, away), *ops)
-    return (*_streams(model, layout, offload.weight_bytes), *ops) if offload.weight_bytes else ops
+    return (*_copies(model, layout, offload.weight_bytes), *ops) if offload.weight_bytes else ops
 
 
 def _on_host(model: Model, layout: Layout, away: tuple[str, ...]) -> tuple[Op, ...]:
@@ -86,7 +89,7 @@ def _on_host(model: Model, layout: Layout, away: tuple[str, ...]) -> tuple[Op, .
     return (*blocks, Op(name="activations to the device", rate="host_link", activation_bytes=hand_over))
 
 
-def _streams(model: Model, layout: Layout, weight_bytes: float) -> tuple[Op, ...]:
+def _copies(model: Model, layout: Layout, weight_bytes: float) -> tuple[Op, ...]:
     """Return the copies of a step: an even share of every layer's weights; of experts, those that the batch touches."""
     dense, routed = _layer_weights(model, layout)
     whole = layer_bytes(model, layout)
@@ -123,9 +126,9 @@ def host_of(hardware: Hardware, offload: Offload) -> Hardware:
 
 
 def host_cost(hardware: Hardware, engine: Engine, offload: Offload, *, light: bool) -> Callable[[Op, Counts], Cost]:
-    """Return what an op costs whose weights lie in the host's memory, computed by its CPU.
+    """Return the cost function of ops whose weights lie in the host's memory and that its CPU computes.
 
-    From `STREAMED_FROM_TOKENS` new tokens on, its weights are copied to the device and multiplied there.
+    From `COPIED_FROM_TOKENS` new tokens on, its weights are copied to the device and multiplied there.
     """
     host = host_of(hardware, offload)
     cpu = Rates(host, engine.kernels_on(host), light=light)
@@ -139,9 +142,9 @@ def host_cost(hardware: Hardware, engine: Engine, offload: Offload, *, light: bo
         copied = device.cost(op, counts)
         weights = replace(op, cache_bytes=Counts(), activation_bytes=Counts())
         copy_s = weights.bytes_read(counts) * op.repeats / rate
-        streamed = copied._replace(link_s=copied.link_s + copy_s, seconds=copied.seconds + copy_s)
-        there = np.asarray(counts.tokens) >= STREAMED_FROM_TOKENS
-        pairs = zip(streamed[1:], computed[1:], strict=True)
+        over_link = copied._replace(link_s=copied.link_s + copy_s, seconds=copied.seconds + copy_s)
+        there = np.asarray(counts.tokens) >= COPIED_FROM_TOKENS
+        pairs = zip(over_link[1:], computed[1:], strict=True)
         return Cost(op.name, *(np.where(there, first, second)[()] for first, second in pairs))
 
     return cost

@@ -69,7 +69,11 @@ class Collective(Strict):
 
 
 class Achievable(Strict):
-    """What real kernels reach of the peaks; a missing part is looked up in the family, then in the device class."""
+    """Shares of a device's peaks that measured kernels reach, and their launch times.
+
+    A missing part is looked up in the device's family, then in its class (`load_hardware`). What an engine's kernels
+    reach of these is fitted (engines.fitted_multipliers).
+    """
 
     gemm: dict[PeakName, Gemm] = {}
     decode_attention: DecodeAttention | None = None
@@ -101,7 +105,7 @@ class Achievable(Strict):
 
 
 class DeviceLink(Strict):
-    """The device-to-device link inside one node, per direction."""
+    """The link between the devices of one node, per direction; `devices`: that it connects at most."""
 
     name: str
     bytes_per_s: BytesPerS
@@ -109,7 +113,10 @@ class DeviceLink(Strict):
 
 
 class Hardware(Profile):
-    """One device. Peaks are dense; marketed and reported memory are two figures."""
+    """One device. Peaks are dense (without sparsity); marketed and reported memory are two figures.
+
+    Rates are in bytes/s and FLOP/s, sizes in bytes, of one device.
+    """
 
     name: str
     vendor: str
@@ -152,6 +159,8 @@ class Family(Profile):
 def load_hardware(name: str) -> Hardware:
     """Return a device by id, alias or path, its achievable fractions completed from its family and class.
 
+    Raises ProfileError for a device that the library does not know, with the nearest names.
+
     >>> load_hardware("h100-sxm").peak_flops_per_s["bf16"]
     989000000000000.0
     """
@@ -170,6 +179,6 @@ def _family_path(name: str) -> Path | None:
 
 
 def require(hardware: Hardware, part: str) -> None:
-    """Refuse a device that lacks a figure which a computation needs."""
+    """Raise ProfileError for a device whose profile, family and class lack a part of `Achievable`."""
     if getattr(hardware.achievable, part) is None:
         raise ProfileError(hardware.name, f"it has no achievable {part}, nor has its family or class", "Add the figure")

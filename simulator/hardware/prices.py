@@ -1,4 +1,4 @@
-"""Every price: dated offers of devices by the hour, and what a user says a device costs."""
+"""Prices of devices by the hour: dated offers of providers, and a user's own price."""
 
 import os
 from functools import cache
@@ -15,8 +15,8 @@ KIND = "hardware_profiles/prices"
 OfferKind = Literal["on-demand", "spot", "reserved", "estimate"]
 
 
-class Row(Strict):
-    """One row of a price list: an instance with so many devices, by the hour."""
+class PriceRow(Strict):
+    """One row of a price list: an instance with so many devices, in USD per hour."""
 
     hardware: str
     devices: Annotated[int, Field(ge=1)]
@@ -26,8 +26,8 @@ class Row(Strict):
     usd_per_hour: UsdPerHour
 
 
-class Offer(Row):
-    """A row and who asks it. An `estimate` is what owning a device costs someone: nobody rents it out at that."""
+class Offer(PriceRow):
+    """A row of a price list with its provider; kind `estimate` is the cost of owning a device, not a rental."""
 
     provider: str
 
@@ -50,7 +50,7 @@ class PriceList(Profile):
     """The offers of one provider."""
 
     provider: str
-    offers: tuple[Row, ...]
+    offers: tuple[PriceRow, ...]
 
 
 def load_offers(hardware: str) -> tuple[Offer, ...]:
@@ -67,7 +67,7 @@ def load_offers(hardware: str) -> tuple[Offer, ...]:
 def cheapest(hardware: str, kind: OfferKind = "on-demand") -> Offer:
     """Return the offer of a kind with the lowest price per device; ties go by the provider's name.
 
-    Raises ProfileError, which names the kinds that there are, when nobody offers the device so.
+    Raises ProfileError, which names the kinds that there are, where no offer of the device has that kind.
 
     >>> cheapest("rtx-4090").provider
     'RunPod'

@@ -2,7 +2,7 @@
 
 from simulator.deployment.estimate import Estimate, Phase
 from simulator.questions.row_intervals import Row, intervals
-from simulator.reports.intervals import Bracket
+from simulator.reports.intervals import PredictionRange
 
 PREDICTED = {  # what is predicted here, and the metric of measurements whose errors it has
     **{"ttft_s": "ttft_ms", "tpot_s": "tpot_ms", "e2el_s": "e2e_latency_ms", "tokens_per_s_user": "1/tpot_ms"},
@@ -20,7 +20,7 @@ def batch_row(found: Estimate, level: float | None = 0.8, replicas: int = 1) -> 
     row, regime = _figures(found, replicas), "single" if found.batch.size == 1 else "fixed_batch"
     if level is None:
         return row
-    return {**row, **intervals(Bracket(found.deployment, regime, level, row), PREDICTED)}
+    return {**row, **intervals(PredictionRange(found.deployment, regime, level, row), PREDICTED)}
 
 
 def _figures(found: Estimate, replicas: int) -> Row:

@@ -3,14 +3,16 @@
 from dataclasses import dataclass, field
 
 from simulator.cost.scenario import Scenario
-from simulator.cost.slo_rate import within_slo
+from simulator.cost.slo_rate import LIKELY, SERVED, within_slo
 from simulator.deployment.deployment import Deployment
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.questions.words import arguments
 from simulator.questions.workload_question import WorkloadQuestion
+from simulator.reports.provenance import Provenance
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo, parse_slo
 from simulator.simulation.engine_loop import Progress
+from simulator.simulation.sent import sent
 from simulator.workloads.workload import Workload
 
 
@@ -40,6 +42,15 @@ class RunQuestion:
         return Scenario(
             deployment, workload, slo, replicas=self.replicas, whole=self.whole_run, assume_fits=self.assume_fits
         )
+
+    def basis(self, scenario: Scenario) -> list[Provenance]:
+        """Return the figures that the load itself rests on, beside those of the deployment."""
+        engine = scenario.deployment.engine
+        drifts = sent(scenario.workload, scenario.deployment).lengths != scenario.workload.lengths
+        used = [(engine.id, "drift_tokens", engine.drift_tokens)] if drifts else []
+        if self.within_slo:
+            used += [("rate within the SLO", "share served", SERVED), ("rate within the SLO", "most of asked", LIKELY)]
+        return [Provenance(profile, name, float(figure), figure.source) for profile, name, figure in used]
 
     def report(self, scenario: Scenario, progress: Progress | None = None) -> Report:
         """Return the answer: the load as asked, or at the highest rate within the SLO."""

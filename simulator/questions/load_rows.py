@@ -8,8 +8,9 @@ from dataclasses import replace
 from simulator.cost.scenario import Scenario
 from simulator.questions.row_intervals import ENDS, Row, intervals, regime_of
 from simulator.reports.batch_means import QUANTILES
-from simulator.reports.intervals import Bracket
+from simulator.reports.intervals import PredictionRange
 from simulator.reports.report import Report
+from simulator.reports.vllm_result import vllm_result
 
 METRICS = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2e_latency_ms"}
 THROUGHPUTS = {
@@ -24,34 +25,26 @@ PREDICTED = {f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for
 
 def load_row(scenario: Scenario, report: Report, level: float | None = 0.8) -> Row:
     """Return the figures of one run, and the intervals that a share `level` of measurements keeps; None for none."""
-    row = _figures(report)
+    row: Row = vllm_result(report)
     if level is None:
         return row
     regime = regime_of(scenario.workload.arrivals.concurrency, len(report.run.requests))
 
     def again(step_factor: float) -> Row:
-        return _figures(scenario.again(report, step_factor))
+        return vllm_result(scenario.again(report, step_factor))
 
-    of = Bracket(scenario.deployment, "limited" if report.is_limited else regime, level, row, again)
+    of = PredictionRange(scenario.deployment, "limited" if report.is_limited else regime, level, row, again)
     return {**row, **intervals(of, PREDICTED), **throughput_intervals(of, report)}
 
 
-def _figures(report: Report) -> Row:
-    row = report.as_vllm()
-    tpot_ms, in_all = row["mean_tpot_ms"], row["total_token_throughput"]
-    return row | {
-        "input_throughput": in_all - row["output_throughput"],
-        "tokens_per_s_user": 1e3 / tpot_ms if tpot_ms else None,
-    }
-
-
-def throughput_intervals(of: Bracket[Row], report: Report) -> Row:
+def throughput_intervals(of: PredictionRange[Row], report: Report) -> Row:
     """Return the intervals of throughputs; None where what is served is what was offered: given, not predicted."""
+    told = {key: metric for key, metric in THROUGHPUTS.items() if key in of.found}  # a fleet tells no input_throughput
     if of.regime != "open_loop":
-        return intervals(of, THROUGHPUTS)
+        return intervals(of, told)
     if not report.overloaded:
-        return {f"{key}_{end}": None for key in THROUGHPUTS for end in ENDS}
-    found = dict(intervals(replace(of, regime="offline"), THROUGHPUTS))
+        return {f"{key}_{end}": None for key in told for end in ENDS}
+    found = dict(intervals(replace(of, regime="offline"), told))
     offered_per_s = len(report.run.requests) / report.run.requests.arrival_s[-1]
     most = max(1.0, offered_per_s / report.requests_per_s)  # no more is served than was offered
-    return found | {f"{key}_high": min(found[f"{key}_high"], of.found[key] * most) for key in THROUGHPUTS}
+    return found | {f"{key}_high": min(found[f"{key}_high"], of.found[key] * most) for key in told}

@@ -53,12 +53,12 @@ class WorkloadQuestion:
         """Return a workload per rate, or the one of a closed loop or of a trace: what one of `replicas` is sent."""
         self._refuse_contradictions()
         if self.trace is not None:
-            return self._replays(self.trace)
+            return self._replays(self.trace, replicas)
         lengths, burstiness, name = self._lengths()
         made = Workload(ClosedLoop(1), lengths, 1, self.seed, name, repeated=self._repeated)
         if self.max_concurrency is not None:
             share = -(-self.max_concurrency // replicas)
-            count = max(share, self._count(ROUNDS * share, replicas))
+            count = self._count(ROUNDS * share, replicas)
             return [(None, replace(made, arrivals=ClosedLoop(share), request_count=count))]
         rates = self.rates()
         if not rates:
@@ -79,7 +79,13 @@ class WorkloadQuestion:
 
     def _count(self, default: int, replicas: int) -> int:
         """Return the requests of one replica."""
-        return default if self.num_prompts is None else max(1, self.num_prompts // replicas)
+        if self.num_prompts is None:
+            return default
+        if self.num_prompts < 1:
+            raise WorkloadError(
+                f"{self.num_prompts} requests", "nobody sends anything", "Give, say, --num-prompts 1000"
+            )
+        return max(1, self.num_prompts // replicas)
 
     def _arrivals(self, rate_per_s: float, burstiness: float) -> Arrivals:
         return Released(rate_per_s, self.release_period) if self.release_period else OpenLoop(rate_per_s, burstiness)
@@ -115,6 +121,13 @@ class WorkloadQuestion:
         if self.burstiness is not None and (self.trace is not None or self.max_concurrency is not None):
             because = "only requests at a rate of your own have gaps to draw"
             raise WorkloadError("--burstiness with --trace or --max-concurrency", because, "Leave --burstiness out")
+        if self.release_period and (self.burstiness is not None or self.max_concurrency is not None or self.trace):
+            because = "a batcher holds Poisson arrivals at a rate of your own"
+            given_ = "--release-period with --burstiness, --max-concurrency or --trace"
+            raise WorkloadError(given_, because, "Leave --release-period out")
+        if self.num_dataset_entries and self.trace is not None:
+            because = "which prompts of a trace are the same is its own"
+            raise WorkloadError("--num-dataset-entries with --trace", because, "Leave --num-dataset-entries out")
         if self.request_rate and self.max_concurrency is not None:
             because = "the rate of a closed loop is an outcome"
             raise WorkloadError("--request-rate with --max-concurrency", because, "Give one of the two")
@@ -132,7 +145,10 @@ class WorkloadQuestion:
         prompts, outputs = (distribution(text, self.random_range_ratio, option, spread) for option, text in sides)
         return Independent(prompts, outputs), 1.0 if self.burstiness is None else self.burstiness, ""
 
-    def _replays(self, path: Path) -> list[tuple[float | None, Workload]]:
+    def _replays(self, path: Path, replicas: int) -> list[tuple[float | None, Workload]]:
+        if replicas > 1:
+            because = "which replica serves which of its requests is a router's choice"
+            raise WorkloadError(f"--trace with --replicas {replicas}", because, "Use `infercast fleet`")
         from simulator.workloads.traces import read_trace  # noqa: PLC0415  pandas takes half a second
 
         replay = Workload.from_trace(read_trace(path), self.num_prompts)

@@ -1,4 +1,4 @@
-"""CUDA graphs of decode steps: one per bucket of sequences and of cache blocks, so that launching costs nothing."""
+"""CUDA graphs of decode steps, one per power of two of sequences and of cache blocks: one launch per step."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,10 @@ MAX_ROWS = 256
 
 
 class DecodeGraphs:
-    """Pads a batch of decodes to powers of two and replays its graph; without CUDA it computes the padded batch."""
+    """Pads a batch of decodes to powers of two and replays its CUDA graph, captured on first use.
+
+    On another device it computes the padded batch without a graph, so that the padding can be tested.
+    """
 
     def __init__(self, transformer: Transformer, layout: Layout) -> None:
         self._transformer, self._layout = transformer, layout
@@ -27,12 +30,12 @@ class DecodeGraphs:
         self._possible = not any(isinstance(block.ffn, MixtureOfExperts) for block in blocks)
 
     def takes(self, parts: Sequence[Part]) -> bool:
-        """Tell whether a step is all decodes, and small enough."""
+        """Tell whether a step has decodes alone, at most 256, in a model without experts."""
         decodes = all(part.new_tokens == 1 and part.past_tokens > 0 for part in parts)
         return self._possible and decodes and len(parts) <= MAX_ROWS
 
     def forward(self, parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[list[int]]) -> Tensor:
-        """Return the logits of the decodes."""
+        """Return the logits of the decodes, [sequences, vocabulary]; arguments as of `make_batch`."""
         batch = padded_batch(parts, tokens, tables, self._layout)
         if self._layout.device != "cuda":
             return self._transformer.forward(batch)[: len(parts)]
@@ -59,7 +62,7 @@ class DecodeGraphs:
 
 
 def padded_batch(parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[list[int]], layout: Layout) -> Batch:
-    """Return a batch of decodes with sequences and blocks padded to powers of two; the padding changes no row."""
+    """Return a batch of decodes, with sequences and blocks padded to powers of two: the added rows come last."""
     extra = _power_of_two(len(parts)) - len(parts)
     batch = make_batch(
         [*parts, *[PADDING] * extra], [*tokens, *[0] * extra], [*tables, *[[NULL_BLOCK]] * extra], layout
@@ -69,7 +72,7 @@ def padded_batch(parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[
 
 
 def _padded_reads(reads: Reads) -> Reads:
-    """Add null blocks of which nothing is seen."""
+    """Add null blocks whose tokens are all masked."""
     extra = _power_of_two(len(reads.blocks)) - len(reads.blocks)
     nothing = reads.blocks.new_zeros(extra)
     hidden = reads.mask.new_full((extra, *reads.mask.shape[1:]), -np.inf)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROUNDING_S = 1e-9  # of sums of seconds, below any step
-GROWING = ("ttft", "e2el", "queue")  # with the queue; TPOT and ITL of a full engine settle
 
 
 def latencies_s(
@@ -37,7 +36,7 @@ def gaps_of_steps(run: Run, since_s: float) -> tuple[Floats, Floats]:
 
     A sequence waits from the decode step before, or from its first token, through the steps of prompts between. Where
     several steps run at once (pipelines, fleets), or sequences were put back, a gap is the step's own seconds. Gaps are
-    those of the engine: what a front end delays (Limits.stream_s) is in TTFT and TPOT alone.
+    those of the engine: what a front end delays (SchedulerLimits.stream_s) is in TTFT and TPOT alone.
     """
     steps = run.steps[run.steps.decodes > 0]
     if run.engines > 1 or run.preemptions.any() or not len(steps):
@@ -276,77 +275,6 @@ class Report:
             for name, stat in self.metrics.items()
         }
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("metric")
-
-    def as_vllm(self) -> dict[str, Any]:
-        """Return the keys of `vllm bench serve --save-result` (milliseconds) and, beside them, our own."""
-        rows = [each._one_draw() for each in (self, *self.draws)]
-        found = {name: _mean_cell([row[name] for row in rows]) for name in rows[0]}
-        first, rest = dict(list(found.items())[:VLLM_KEYS]), dict(list(found.items())[VLLM_KEYS:])
-        told = bool(self.slo.bounds_s) and not self.endless
-        return {
-            **first,
-            **self._latency_keys(),
-            "slo_attainment": self.within["all"] if told else None,
-            **{f"slo_attainment_{name}": self.within[name] if told else None for name in self.slo.bounds_s},
-            **rest,
-        }
-
-    def _one_draw(self) -> dict[str, Any]:
-        """Return what is counted in one run, those of its draws left out, in sums over the replicas."""
-        own, (mean_use, peak_use) = replace(self, draws=()), self.cache_use
-        told = bool(self.slo.bounds_s) and not self.endless
-        return {
-            "duration": own.duration_s,
-            "completed": own.completed * self.replicas,
-            "failed": 0,
-            "total_input_tokens": own.input_tokens * self.replicas,
-            "total_output_tokens": own.output_tokens * self.replicas,
-            "request_throughput": own.requests_per_s,
-            "request_goodput": own.requests_per_s * own.within["all"] if told else None,
-            "output_throughput": own.output_tokens_per_s,
-            "total_token_throughput": own.total_tokens_per_s,
-            "max_concurrent_requests": int((own.run.steps.running + own.run.steps.waiting).max(initial=0)),
-            "warm_up_requests": own.skipped,
-            "overloaded": own.overloaded,
-            "queue_growth_per_s": own.queue_growth_per_s,
-            "mean_num_requests_running": own.mean_running,
-            "mean_kv_cache_usage": mean_use,
-            "peak_kv_cache_usage": peak_use,
-            "kv_cache_waste": own.cache_waste,
-            "prefix_cache_hit_rate": own.prefix_hit_rate,
-            "num_preemptions": int(own.run.preemptions.sum()),
-            "utilisation": own.utilisation,
-            "prompt_share": own.prompt_share,
-        }
-
-    def _latency_keys(self) -> dict[str, float | None]:
-        result: dict[str, float | None] = {}
-        for name, stat in self.metrics.items():
-            unknown = self.endless and name in GROWING
-            for measure, value in stat.values.items():
-                half_width = stat.half_widths[measure]
-                result[f"{measure}_{name}_ms"] = None if unknown else _number(value * 1e3)
-                result[f"{measure}_{name}_ms_half_width"] = None if unknown else _number(half_width * 1e3)
-            result[f"std_{name}_ms"] = None if unknown else _number(stat.std * 1e3)
-        return result
-
-
-VLLM_KEYS = 10  # of a run's counts stand before the latencies, as in vLLM's file
-
-
-def _mean_cell(values: list[Any]) -> Any:
-    """Return the mean over draws: a whole number of whole ones, none where one has none, a flag if any is set."""
-    if any(value is None for value in values):
-        return None
-    if isinstance(values[0], bool):
-        return any(values)
-    mean = float(np.mean(values))
-    return round(mean) if isinstance(values[0], int) else mean
-
-
-def _number(value: float) -> float | None:
-    """JSON has no NaN."""
-    return None if np.isnan(value) else float(value)
 
 
 def summarize(

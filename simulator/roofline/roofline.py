@@ -41,7 +41,10 @@ class Cost(NamedTuple):
 
 
 def mostly_bound(costs: Iterable[Cost]) -> tuple[str, float]:
-    """Return the resource that binds the ops that take most of the time, and the share of the time that they take."""
+    """Return the resource that binds the ops that take most of the time, and the share of the time that they take.
+
+    The resource is compute, memory, link or overhead; the share is of the sum of all costs, 0 to 1.
+    """
     seconds: dict[str, float] = {}
     for cost in costs:
         seconds[cost.bound] = seconds.get(cost.bound, 0.0) + float(cost.seconds)
@@ -162,12 +165,12 @@ class Rates:
 
     def _unpacking(self, op: Op, counts: Counts) -> Array:
         """Return (1 + u / n): a CPU unpacks a number in the time of u multiplications, and then it serves n tokens."""
-        at_once, products = self.kernels.rules.unpack_tokens, float(number_format(op.format).unpacking)
-        if self.light or not at_once or not products:
+        at_once, multiplications = self.kernels.rules.unpack_tokens, float(number_format(op.format).unpacking)
+        if self.light or not at_once or not multiplications:
             return 1.0
         share = op.experts.chosen / op.experts.total if op.experts else 1.0
         tokens = counts.dot(op.flops) / max(op.flops) * share
-        return 1.0 + products / np.clip(tokens, 1.0, float(at_once))
+        return 1.0 + multiplications / np.clip(tokens, 1.0, float(at_once))
 
     def achieved(self, name: PeakName, op: Op) -> AchievedGemm:
         """Return the shares of the compute peak and the bandwidth that an engine's GEMM reaches, and its launch.
@@ -295,7 +298,7 @@ class Rates:
 
 
 def _cost(op: Op, counts: Counts, kernel_s: Array, launch_s: float = 0.0, **alone_s: Array) -> Cost:
-    """Put a cost together; `alone_s` are the seconds of each resource on its own (compute_s, memory_s, link_s)."""
+    """Return the cost of an op; `alone_s`: seconds of each resource on its own (compute_s, memory_s, link_s)."""
     overhead_s = launch_s * counts.steps
     return Cost(
         name=op.name,

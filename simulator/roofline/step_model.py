@@ -1,4 +1,4 @@
-"""From a batch to the seconds of a step: the sum of its ops and of the host's time; tabulated for the event loop."""
+"""Seconds of an engine step: the sum of its ops and of the host's time; tabulated for the event loop."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +17,13 @@ from simulator.roofline.roofline import Cost, Rates
 
 
 class StepTable(NamedTuple):
-    """A step model tabulated for the event loop.
+    """A step model tabulated for the event loop, in seconds.
 
     seconds = max(least_s, prompt_least_s where the host launches prompts, token_s[T] + logit_s[n] + draft_s[decodes]
-    + slopes . attention counts + loaded_s x tokens from the host).
+    + slopes . attention counts + loaded_s x tokens from the host), of a step of T new tokens and n logits.
+
+    `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
+    `draft_s`: (max sequences + 1,).
     """
 
     token_s: npt.NDArray[np.float64]
@@ -37,7 +40,10 @@ SLOPES = ("decode_reads", "decode_reads_windowed", "prefill_tokens", "prefill_pa
 
 @dataclass(frozen=True)
 class StepModel:
-    """Seconds of one engine step, as the sum of its ops, of what drafts for it, and the engine's host time."""
+    """Seconds of one engine step: the sum of its ops, of the ops that draft for it, and of the engine's host time.
+
+    `kernels`: None for those that the device was measured with. `light`: the speed of light, without any overhead.
+    """
 
     ops: tuple[Op, ...]
     hardware: Hardware
@@ -59,7 +65,10 @@ class StepModel:
         return Rates(self.hardware, self.kernels, light=self.light, context_tokens=self.context_tokens)
 
     def explain(self, counts: Counts) -> list[Cost]:
-        """Return one row per op, in the order of execution, and one for the engine's host time."""
+        """Return the cost of each op, in the order of execution, and of the engine's host time.
+
+        `counts` of one step, or arrays over steps: then each cost has arrays of that shape.
+        """
         costs = [*(self._cost(op, counts) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
         host_s = 0.0 if self.light else self.overheads.host_s(counts)
         by_host = (counts.prefill_tokens > 0) & (counts.tokens > self.graph_tokens)
@@ -90,11 +99,14 @@ class StepModel:
         return Cost(f"draft: {op.name}", *(self.draft_tokens * first + second for first, second in both))
 
     def seconds(self, counts: Counts) -> Array:
-        """Return the seconds of a step."""
+        """Return the seconds of a step, or of each of an array of steps."""
         return sum((cost.seconds for cost in self.explain(counts)), start=0.0)
 
     def table(self, max_tokens: int, max_sequences: int) -> StepTable:
-        """Tabulate what depends on tokens alone and on sequences alone; the rest is linear."""
+        """Return the table for steps of up to so many new tokens and sequences.
+
+        What depends on tokens alone and on sequences alone is tabulated; attention is linear in its counts.
+        """
         tokens = np.arange(max_tokens + 1, dtype=np.float64)
         sequences = np.arange(max_sequences + 1, dtype=np.float64)
         logits = np.arange(max_sequences * (1 + self.draft_tokens) + 1, dtype=np.float64)

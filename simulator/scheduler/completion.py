@@ -1,4 +1,7 @@
-"""What a finished step changes, compiled: prompts that end, sequences that decode on or are done."""
+"""Completion of a step, compiled: prompts that end, sequences that decode on, and requests that finish.
+
+Conventions: state.py. Rules: docs/serving-rules.md.
+"""
 
 from simulator.scheduler.draft_acceptance import produced
 from simulator.scheduler.jit import compiled, inlined
@@ -8,7 +11,7 @@ from simulator.scheduler.transitions import begin_decoding, close_windows, finis
 
 @inlined
 def _keep_drafts(s: State, j: int) -> None:
-    """Advance a decoding sequence by the draft tokens that were accepted: as if it had begun so much further on."""
+    """Advance a decoding sequence by its accepted draft tokens: more tokens cached, an earlier last tick."""
     book, slot = s.book[0], s.slots[j]
     extra = min(produced(s, j), slot.last_tick - book.tick + 1) - 1
     slot.cached += extra
@@ -20,7 +23,7 @@ def _keep_drafts(s: State, j: int) -> None:
 
 @compiled
 def _retire_decodes(s: State, end_s: float) -> int:
-    """Take out the decoding sequences that are done, keep the others in order; return how many are left."""
+    """Remove the decoding sequences that are done and keep the others in order; return how many are left."""
     book = s.book[0]
     kept, soonest = 0, NEVER
     for j in range(book.decoding):
@@ -51,7 +54,7 @@ def _retire_decodes(s: State, end_s: float) -> int:
 
 @compiled
 def _end_prompt(s: State, j: int, end_s: float) -> bool:
-    """Emit the token that ends a prompt; return whether the sequence stays, to decode or to pad a static batch."""
+    """Emit the first token after a prompt; return whether the sequence stays, to decode or to pad a static batch."""
     book, slot = s.book[0], s.slots[j]
     request = s.requests[slot.request]
     if request.emitted == 0:
@@ -72,7 +75,7 @@ def _end_prompt(s: State, j: int, end_s: float) -> bool:
 
 @compiled
 def _advance_prompts(s: State, first: int, end_s: float) -> int:
-    """Advance the prompts from a position on; those that end join the decoding sequences. Return the new end."""
+    """Advance the prompts from position `first` on; those that end begin to decode. Return how many sequences run."""
     book = s.book[0]
     kept, before = book.decoding, book.running
     for j in range(first, before):
@@ -93,7 +96,7 @@ def _advance_prompts(s: State, first: int, end_s: float) -> int:
 
 @compiled
 def _move_up(s: State, j: int) -> None:
-    """Move a sequence that has begun to decode before the prompts that are still under way."""
+    """Move the sequence at `j`, which begins to decode, in front of the prompts that are still under way."""
     spare = len(s.slots) - 1
     move(s, spare, j)
     for place in range(j, s.book[0].decoding, -1):
@@ -103,7 +106,7 @@ def _move_up(s: State, j: int) -> None:
 
 @compiled
 def _complete_uncached(s: State, end_s: float) -> None:
-    """Note the token that all of this step was for."""
+    """Record the one token of a step without KV cache."""
     slot, request = s.slots[0], s.requests[s.slots[0].request]
     if request.emitted == 0:
         request.first_token_s = end_s
@@ -115,7 +118,10 @@ def _complete_uncached(s: State, end_s: float) -> None:
 
 @inlined
 def show(s: State, end_s: float) -> float:
-    """Return when users see what the step that ended now has made."""
+    """Return when clients see the tokens of the step that ends at `end_s`: `stream_s` per sequence later, at least.
+
+    One front-end process serves the steps one after the other: docs/serving-rules.md, E.
+    """
     book = s.book[0]
     book.shown_s = max(book.shown_s, end_s) + s.limits.stream_s * book.scheduled
     return book.shown_s
@@ -123,9 +129,9 @@ def show(s: State, end_s: float) -> float:
 
 @compiled
 def complete(s: State, end_s: float) -> int:
-    """Advance every sequence of the step whose tokens are seen at `end_s`; return how many requests finished.
+    """Advance every sequence of a step whose tokens are seen at `end_s`; return how many requests finished.
 
-    These are chained by `next` from `book.first_done`, in the order of the running list.
+    The finished requests are a list linked by `next` from `book.first_done`, in the order of the running list.
     """
     book = s.book[0]
     finished, first = book.finished, book.decoding

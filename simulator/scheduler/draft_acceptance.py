@@ -1,4 +1,4 @@
-"""Speculative decoding, compiled: how many of the proposed tokens a sequence keeps. Rules: docs/serving-rules.md, S."""
+"""Speculative decoding, compiled: how many draft tokens a sequence keeps in a step. Rules: docs/serving-rules.md, S."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ PRIME, SEED = 2**31 - 1, 1234567891
 
 @inlined
 def _mixed(state: int, count: int) -> int:
-    """Return (state + count)^5 modulo the prime, whose remainders are sums of 31-bit digits."""
+    """Return (state + count)^5 modulo PRIME."""
     base = (state + count) % PRIME
     square = _remainder(base * base)
     return _remainder(_remainder(square * square) * base)
@@ -19,6 +19,7 @@ def _mixed(state: int, count: int) -> int:
 
 @inlined
 def _remainder(product: int) -> int:
+    """Return a product below 2^62 modulo PRIME = 2^31 - 1, by adding its 31-bit digits."""
     folded = (product & PRIME) + (product >> 31)
     folded = (folded & PRIME) + (folded >> 31)
     return folded - PRIME if folded >= PRIME else folded
@@ -26,10 +27,11 @@ def _remainder(product: int) -> int:
 
 @compiled
 def uniform(index: int, count: int, position: int) -> float:
-    """Return a number in [0, 1) that looks random and depends on nothing but three counts.
+    """Return a pseudo-random number in [0, 1) that depends on nothing but three non-negative counts.
 
-    h = 1234567891; for v in the counts: h = (h + v)^5 mod 2^31 - 1; then h / (2^31 - 1). The fifth power is a bijection
-    modulo this prime, and no product reaches 2^62: the same bits in 64-bit integers and in Python's.
+    h = 1234567891; for v in the counts: h = (h + v)^5 mod 2^31 - 1; the result is h / (2^31 - 1). The fifth power is a
+    bijection modulo this prime, and no product reaches 2^62, so 64-bit integers and Python's integers give the same
+    bits.
 
     >>> uniform(0, 0, 0)
     0.14291299234280036
@@ -39,9 +41,9 @@ def uniform(index: int, count: int, position: int) -> float:
 
 @inlined
 def accepted(limits: Any, draw: float) -> int:
-    """Return how many draft tokens a number drawn from [0, 1) accepts: i or more with probability a0 a1 .. a(i-1).
+    """Return how many draft tokens a number in [0, 1) accepts: i or more with probability a0 a1 .. a(i-1).
 
-    It goes on to the end, for the processor cannot guess where the first one is rejected.
+    The loop has no early exit, because the processor cannot predict where the first draft token is rejected.
     """
     count = 0
     for position in range(limits.draft_tokens):
@@ -51,7 +53,7 @@ def accepted(limits: Any, draw: float) -> int:
 
 @inlined
 def begin_drafting(s: State, j: int) -> None:
-    """Note what the drafts of a sequence that begins to decode depend on."""
+    """Note the state on which the drafts of a sequence depend, when it begins to decode."""
     slot = s.slots[j]
     slot.room = whole_blocks(s.limits, slot.cached)
     slot.joined_tick = s.book[0].tick
@@ -60,7 +62,7 @@ def begin_drafting(s: State, j: int) -> None:
 
 @inlined
 def produced(s: State, j: int) -> int:
-    """Return how many tokens the decoding sequence at a position produces in the step that the tick counts already."""
+    """Return how many tokens the decoding sequence at `j` produces in the step that the tick counts already."""
     limits, slot, tick = s.limits, s.slots[j], s.book[0].tick
     if limits.expected_acceptance:
         steps, per_step = tick - slot.joined_tick, limits.tokens_per_step

@@ -1,6 +1,6 @@
-"""Numba with a cache that cannot go stale: it is keyed by the text of every compiled module of the package.
+"""Numba compilation with a disk cache that is keyed by the text of every compiled module of the package.
 
-Numba's own key is the file of one function, so an edit of a function that it calls elsewhere would go unnoticed.
+Numba's own cache looks at the file of one function only, so it misses changes in functions that this one calls.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ COMPILED_FOLDERS = ("scheduler", "simulation")  # of the package: whatever is co
 
 
 def inlined(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Compile a function into its callers, where handing over the whole state costs more than what it does."""
+    """Compile a function into its callers, for small functions where passing the whole state would dominate."""
     return compiled(function, inline="always")
 
 
 def compiled(function: Callable[Parameters, Result], **options: str) -> Callable[Parameters, Result]:
-    """Compile a function on its first call and keep the machine code on disk; NUMBA_DISABLE_JIT=1 leaves it Python."""
+    """Compile a function on its first call and keep the machine code on disk; NUMBA_DISABLE_JIT=1 keeps it Python."""
     settings: Any = numba.config
     previous, settings.CACHE_DIR = settings.CACHE_DIR, str(_cache_folder())
     try:

@@ -1,9 +1,9 @@
-"""Every scheduling policy, compiled: who computes how many tokens in the next step.
+"""Scheduling policies, compiled: which requests compute how many tokens in the next step.
 
-One `State` drives the simulator and the reference engine alike. `schedule` decides a step, something takes the time for
-it (a prediction or a forward pass), `complete` (completion.py) advances. The running list: first the sequences that
-decode, in order of their beginning to, then those whose prompt is still being computed, in order of admission. Rules:
-docs/serving-rules.md, docs/vllm-rules.md.
+The same State and code drive the simulator and the reference engine: `schedule` decides a step, which then takes its
+time (a prediction, or a real forward pass), and `complete` (completion.py) applies its results. The running list holds
+first the sequences that decode, in the order in which they began to, then those whose prompt is still being computed,
+in order of admission. Rules: docs/serving-rules.md; those of vLLM: docs/vllm-rules.md.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from simulator.scheduler.transitions import begin_request, compute_prompt, make_
 
 @inlined
 def _decodes(s: State, now_s: float) -> None:
-    """Let every decoding sequence compute its next token; it may have to preempt for the block."""
+    """Let every decoding sequence compute its next token; preempt where its KV-cache block is missing."""
     book, limits, place = s.book[0], s.limits, -s.book[0].tick % s.limits.block_size
     picky = limits.by_priority or limits.prefix_block_tokens > 0  # who lacks a block decides what goes
     if limits.draft_tokens > 0 or (picky and s.growth[place] > book.free_blocks):
@@ -31,7 +31,7 @@ def _decodes(s: State, now_s: float) -> None:
 
 @compiled
 def _decode_one_by_one(s: State, now_s: float) -> None:
-    """Give each decoding sequence its blocks in order, those for draft tokens too, which it then keeps."""
+    """Give each decoding sequence its blocks in order, including those of draft tokens, which it keeps."""
     book, new, j = s.book[0], 1 + s.limits.draft_tokens, 0
     while j < book.decoding:
         tokens, need, fits = s.slots[j].cached + book.tick, 0, True
@@ -51,7 +51,7 @@ def _decode_one_by_one(s: State, now_s: float) -> None:
 
 @compiled
 def _most_new(s: State, lacking: int) -> int:
-    """Return how many of the tokens that a prompt lacks it may compute in this step."""
+    """Return how many of a prompt's `lacking` tokens it may compute in this step."""
     limits, book = s.limits, s.book[0]
     if limits.long_prefill_tokens > 0 and limits.chunked_prefill and book.running + book.waiting > 1:
         lacking = min(lacking, limits.long_prefill_tokens)
@@ -60,7 +60,7 @@ def _most_new(s: State, lacking: int) -> int:
 
 @compiled
 def _prompts_under_way(s: State, now_s: float) -> None:
-    """Give prompts that have begun their next tokens, in order of admission."""
+    """Let prompts that were admitted before compute their next tokens, in order of admission."""
     book, limits, j = s.book[0], s.limits, s.book[0].decoding
     while j < book.running:
         past, request, fits = s.slots[j].cached, s.requests[s.slots[j].request], True
@@ -76,10 +76,10 @@ def _prompts_under_way(s: State, now_s: float) -> None:
 
 @compiled
 def _admit_head(s: State, now_s: float) -> bool:
-    """Admit the head of the queue if its tokens and blocks are there."""
+    """Admit the head of the queue; return False if its tokens or blocks do not fit."""
     book, limits, request = s.book[0], s.limits, s.requests[s.book[0].head]
     known, past, hits, saved = request.prompt_tokens + request.emitted, 0, 0, 0
-    if request.given:
+    if request.prefilled:
         past = request.prompt_tokens
     elif limits.prefix_block_tokens > 0:
         hits = cached_prefix_blocks(s, book.head, known)
@@ -103,7 +103,7 @@ def _admit_head(s: State, now_s: float) -> bool:
 
 @inlined
 def _admissions(s: State, now_s: float) -> None:
-    """Admit from the head of the queue while tokens, places and blocks last."""
+    """Admit requests from the head of the queue while token budget, sequence slots and blocks last."""
     book, limits = s.book[0], s.limits
     since, waiting = book.tick - book.admitted_tick, book.waiting
     if book.running > 0 and (book.free_blocks < limits.least_free_blocks or since < limits.prompt_interval):
@@ -118,7 +118,7 @@ def _admissions(s: State, now_s: float) -> None:
 
 @inlined
 def _prompts(s: State, now_s: float, running: int) -> None:
-    """Compute prompts: those under way, and new ones unless something of so many running has been preempted."""
+    """Compute prompts: those under way, then new ones unless a preemption has shortened the running list."""
     _prompts_under_way(s, now_s)
     if s.book[0].running == running:
         _admissions(s, now_s)
@@ -126,7 +126,7 @@ def _prompts(s: State, now_s: float, running: int) -> None:
 
 @inlined
 def _continuous(s: State, now_s: float) -> None:
-    """VLLM V1: decodes first, then prompts under way, then the queue, within one budget of tokens."""
+    """As vLLM V1: one token budget for decodes first, then prompts under way, then the waiting queue."""
     running = s.book[0].running
     _decodes(s, now_s)
     _prompts(s, now_s, running)
@@ -134,7 +134,7 @@ def _continuous(s: State, now_s: float) -> None:
 
 @compiled
 def _prompts_first(s: State, now_s: float) -> None:
-    """SGLang and vLLM V0: steps of prompts alone while there are any that fit, then steps of decodes alone."""
+    """As SGLang and vLLM V0: steps of prompts alone while any prompt gets tokens, else steps of decodes alone."""
     book = s.book[0]
     book.decode_now = 0
     _prompts(s, now_s, book.running)
@@ -145,7 +145,7 @@ def _prompts_first(s: State, now_s: float) -> None:
 
 @compiled
 def wake_s(s: State, now_s: float) -> float:
-    """Return when an engine that found nothing to do, though requests wait, is to be asked again; infinity: never."""
+    """Return when to ask an engine again that has requests waiting but nothing to do; infinity: not by itself."""
     if s.limits.policy != STATIC or s.book[0].waiting == 0:
         return np.inf
     due_s = s.requests[s.book[0].head].arrival_s + s.limits.batch_wait_s
@@ -154,7 +154,7 @@ def wake_s(s: State, now_s: float) -> float:
 
 @compiled
 def _is_due(s: State, now_s: float) -> bool:
-    """Whether an idle engine starts a static batch: enough requests, or one that has waited, or no more to come."""
+    """Return whether an idle engine starts a static batch: it is full, waited for long enough, or nothing follows."""
     book, limits = s.book[0], s.limits
     if book.waiting >= min(limits.batch_size, limits.max_num_seqs) or book.last_call:
         return True
@@ -163,7 +163,7 @@ def _is_due(s: State, now_s: float) -> bool:
 
 @compiled
 def _static(s: State, now_s: float) -> None:
-    """Fill an empty engine with a batch that keeps its slots and its reserved cache until its last token."""
+    """Fill an idle engine with a static batch; its requests keep their slots and blocks until the last one ends."""
     book, limits = s.book[0], s.limits
     book.scheduled = book.decoding
     if book.decoding > 0 or not _is_due(s, now_s):
@@ -178,7 +178,7 @@ def _static(s: State, now_s: float) -> None:
 
 @compiled
 def _uncached(s: State, now_s: float) -> None:
-    """Compute all tokens of one request again for each next one."""
+    """Serve one request at a time without a KV cache, computing all its tokens again in each step."""
     book = s.book[0]
     if book.running > 0:
         request = s.requests[s.slots[0].request]
@@ -191,8 +191,8 @@ def _uncached(s: State, now_s: float) -> None:
 def schedule(s: State, now_s: float) -> int:
     """Decide the next step and return how many sequences take part; 0 means that there is nothing to do.
 
-    Slots below `book.decoding` compute their next token (and draft tokens) if `book.decode_now`, the others `chunk`
-    tokens of their prompt.
+    Sequences below `book.decoding` compute their next token (and draft tokens) if `book.decode_now` is 1; the others
+    compute `chunk` tokens of their prompt.
     """
     book = s.book[0]
     book.prompt_tokens = book.prompt_pairs = book.prompt_pairs_windowed = book.loaded_tokens = book.scheduled = 0

@@ -1,4 +1,9 @@
-"""What a scheduler knows: limits, a book, a table of requests, the running list and a cache, as arrays for numba."""
+"""State of a scheduler: its limits, counters, requests, running list and prefix cache, as arrays that numba compiles.
+
+Conventions of the compiled scheduler: `s` is the State of one engine, `request` a row of `s.requests`, `j` a position
+in the running list (a row of `s.slots`), times are in seconds, everything else counts tokens, blocks or requests
+(int64).
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,92 +19,98 @@ Table = np.recarray[Any, Any]  # rows are records: row.field reads and writes
 
 CONTINUOUS, STATIC, PROMPTS_FIRST, UNCACHED = 0, 1, 2, 3
 POLICIES = {"continuous": CONTINUOUS, "static": STATIC, "prompts-first": PROMPTS_FIRST, "uncached": UNCACHED}
-NEVER = 2**62
-NOBODY = -1
-ABSENT, ON_DEVICE, ON_HOST = 0, 1, 2  # where a unit of the prefix cache is
+NEVER = 2**62  # a tick that is never reached
+NOBODY = -1  # no request
+ABSENT, ON_DEVICE, ON_HOST = 0, 1, 2  # where a prefix block is
 
 
-class Limits(NamedTuple):
-    """What an engine is allowed; blocks(t) = full_groups ceil(t/b) + window_groups min(ceil(t/b), window_blocks)."""
+class SchedulerLimits(NamedTuple):
+    """What a scheduler may do: its policy and the engine's settings, under vLLM's names where vLLM has the setting.
 
-    policy: int
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    num_blocks: int
-    block_size: int
-    admit_full_prompt: bool
+    A sequence of t cached tokens, c = ceil(t / block_size), holds full_groups c + window_groups min(c, window_blocks)
+    blocks. Rules: docs/serving-rules.md.
+    """
+
+    policy: int  # one of POLICIES
+    max_num_seqs: int  # sequences that run at once
+    max_num_batched_tokens: int  # token budget of a step
+    num_blocks: int  # KV-cache blocks
+    block_size: int  # tokens per block
+    admit_full_prompt: bool  # admit a request only if its whole prompt fits in free blocks
     async_scheduling: bool = False  # a step is decided while the one before runs, so it misses the arrivals in between
-    window: int = 0  # 0: no layer has one
-    full_groups: int = 1
-    window_groups: int = 0
-    window_blocks: int = 0
-    admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
+    window: int = 0  # tokens of a sliding attention window; 0: none
+    full_groups: int = 1  # KV-cache groups of layers that cache every token
+    window_groups: int = 0  # KV-cache groups of layers with a sliding window
+    window_blocks: int = 0  # most blocks per sequence and windowed group
+    admit_full_output: bool = False  # admit a request only if all blocks that it will ever hold are sure to be free
     least_free_blocks: int = 0  # beside running requests, nothing is admitted while fewer are free
-    prompt_interval: int = 0  # nor before so many decode steps since the last admission
-    long_prefill_tokens: int = 0  # most tokens of one prompt in a step; 0: no such limit
+    prompt_interval: int = 0  # beside running requests, nothing is admitted for so many decode steps after an admission
+    long_prefill_tokens: int = (
+        0  # most tokens of one prompt in a step (vLLM: long_prefill_token_threshold); 0: no limit
+    )
     chunked_prefill: bool = True  # off: a prompt is computed in one step
-    by_priority: bool = False  # the queue and the victims of preemption go by priority, not by arrival
-    batch_size: int = 1  # static: requests that an idle engine waits for,
-    batch_wait_s: float = 0.0  # and how long the first of them waits at most
-    prefix_block_tokens: int = 0  # tokens of a unit of the prefix cache; 0: none
-    host_prefix_blocks: int = 0  # units that a second tier in host memory holds
-    draft_tokens: int = 0  # tokens that are proposed for each sequence and step
-    expected_acceptance: bool = False  # produce the expected number of tokens instead of drawing it
-    graph_tokens: int = 0  # a step with prompts and more tokens is launched by the host, kernel by kernel
-    stream_s: float = 0.0  # that the front end takes for each sequence of a step, one after the other
-    turnaround_s: float = 0.0  # from the end of a request until its user, who then sends the next one, has the answer
+    by_priority: bool = False  # queue and preemption go by priority instead of arrival
+    batch_size: int = 1  # static: requests for which an idle engine waits,
+    batch_wait_s: float = 0.0  # and the longest time that the first of them waits
+    prefix_block_tokens: int = 0  # tokens of a prefix block; 0: no prefix cache
+    host_prefix_blocks: int = 0  # prefix blocks that a second tier in host memory holds
+    draft_tokens: int = 0  # draft tokens per sequence and step
+    expected_acceptance: bool = False  # produce the expected number of tokens instead of a random one
+    graph_tokens: int = 0  # a step with prompts and more tokens is launched kernel by kernel, without a CUDA graph
+    stream_s: float = 0.0  # time of the front end to stream one sequence's token, one sequence after the other
+    turnaround_s: float = 0.0  # from the end of a request until its client has the answer and can send the next one
 
 
 MAX_DRAFT_TOKENS = 32
 PACKED = np.dtype(
     [
-        *((name, np.dtype(kind)) for name, kind in Limits.__annotations__.items()),
+        *((name, np.dtype(kind)) for name, kind in SchedulerLimits.__annotations__.items()),
         ("reached", np.float64, (MAX_DRAFT_TOKENS,)),  # probability that a draft token and all before it are accepted
-        ("tokens_per_step", np.float64),
+        ("tokens_per_step", np.float64),  # expected tokens per sequence and step
     ],
     align=True,
 )
 
-BOOK = np.dtype(
+BOOK = np.dtype(  # the scheduler's counters
     [
         (name, np.int64)
         for name in (
             "tick",  # decode steps so far
-            "admitted_tick",  # the same at the last admission
+            "admitted_tick",  # tick of the last admission
             "running",  # sequences in the running list
-            "decoding",  # of these, the first so many decode
-            "free_blocks",
+            "decoding",  # how many of them decode: the first ones
+            "free_blocks",  # KV-cache blocks, those of idle prefix blocks included
             "waiting",  # requests in the queue
-            "head",  # the first and the last of them
-            "tail",
-            "waiting_blocks",  # blocks that the prompts of these need
+            "head",  # first request in the queue
+            "tail",  # last request in the queue
+            "waiting_blocks",  # blocks for the prompts of the waiting requests
             "next_event_tick",  # no decoding sequence ends or outgrows its window before it
-            "base_sum",  # of `cached` over decoding sequences
-            "open_base_sum",  # the same over those still inside their window
-            "open_reads",  # number of those
-            "unfinished",  # decoding sequences that have tokens to produce (static batches pad the others)
+            "base_sum",  # sum of `cached` over decoding sequences
+            "open_base_sum",  # the same over those still shorter than the window
+            "open_reads",  # number of sequences still shorter than the window
+            "unfinished",  # decoding sequences with tokens left to produce (static batches pad the others)
             "finished",  # requests finished so far
-            "first_done",  # of those of the last step, chained by `next`; NOBODY: there is none
-            "last_done",
-            "arrived",  # the loop of one engine: requests 0 .. arrived-1 have arrived
+            "first_done",  # first request that the last step finished, chained by `next`; NOBODY: none
+            "last_done",  # last request that the last step finished
+            "arrived",  # loop of one engine: requests 0 .. arrived-1 have arrived
             "released",  # its closed loop: requests 0 .. released-1 have been sent
             "last_call",  # 1: no arrival lies ahead
-            "decode_now",  # this step: decoding sequences advance
+            "decode_now",  # this step: 1 if the decoding sequences advance
             "budget",  # this step: tokens that may still be scheduled
             "prompt_tokens",  # this step: tokens of prompts
-            "prompt_pairs",
-            "prompt_pairs_windowed",
-            "loaded_tokens",  # this step: tokens that come back from the host's tier
+            "prompt_pairs",  # this step: causal query-key pairs of prompts
+            "prompt_pairs_windowed",  # the same in windowed layers
+            "loaded_tokens",  # this step: cached tokens loaded from the host tier
             "scheduled",  # this step: sequences
-            "promised",  # blocks that running requests hold at their end, where only such are admitted as fit to it
+            "promised",  # with admit_full_output: most blocks that the running requests will ever hold
             "prompt_cached",  # sum of `cached` over prompts under way
             "padding",  # cached tokens of finished sequences in a static batch, less their bases
-            "idle_prefix_blocks",  # units of the prefix cache that nobody holds
-            "host_prefix_blocks",  # units in the host's tier
-            "extra_holders",  # holders of units beyond the first of each
+            "idle_prefix_blocks",  # cached prefix blocks that no request holds
+            "host_prefix_blocks",  # prefix blocks in the host tier
+            "extra_holders",  # holders of prefix blocks beyond the first of each
         )
     ]
-    + [("shown_s", np.float64)]  # until when the front end is busy with the steps that have ended
+    + [("shown_s", np.float64)]  # when the front end is done with the steps that have ended
 )
 
 REQUEST = np.dtype(
@@ -107,36 +118,33 @@ REQUEST = np.dtype(
         ("prompt_tokens", np.int64),
         ("output_tokens", np.int64),
         ("arrival_s", np.float64),  # infinite while a closed loop has not sent it
-        ("next", np.int64),  # the one behind in the queue; by priority: to the right in a heap
-        ("previous", np.int64),  # the one before; in a heap: to the left, or the parent of the leftmost
-        ("child", np.int64),  # in a heap: the leftmost child
-        ("priority", np.int64),  # smaller goes first
-        (
-            "first_prefix_block",
-            np.int64,
-        ),  # its ids stand in prefix_block_ids[first_prefix_block : first_prefix_block + units]
-        ("prefix_block_count", np.int64),
-        ("given", np.int64),  # 1 while it brings the cache of its prompt from elsewhere
-        ("hit_tokens", np.int64),  # found in the prefix cache at its first admission
-        ("emitted", np.int64),  # tokens produced before the last preemption
+        ("next", np.int64),  # request behind it in the queue; with priorities: right sibling in the heap
+        ("previous", np.int64),  # request before it; in the heap: left sibling, or parent of the leftmost child
+        ("child", np.int64),  # in the heap: leftmost child
+        ("priority", np.int64),  # smaller is more urgent
+        ("first_prefix_block", np.int64),  # where its ids begin in prefix_block_ids
+        ("prefix_block_count", np.int64),  # how many they are
+        ("prefilled", np.int64),  # 1 until its first admission if the KV cache of its prompt was computed elsewhere
+        ("hit_tokens", np.int64),  # prompt tokens found in the prefix cache at its first admission
+        ("emitted", np.int64),  # output tokens produced before its last preemption
         ("preemptions", np.int64),
-        ("scheduled_s", np.float64),
+        ("scheduled_s", np.float64),  # start of its first step
         ("first_token_s", np.float64),
         ("finished_s", np.float64),
-        ("stalled_s", np.float64),  # time between preemptions and the next tokens
+        ("stalled_s", np.float64),  # time between preemptions and the next token after each
     ]
 )
 
 SLOT = np.dtype(
     [
         ("request", np.int64),
-        ("cached", np.int64),  # tokens in the cache; minus `tick` while decoding
+        ("cached", np.int64),  # tokens in the KV cache; minus `tick` while decoding
         ("last_tick", np.int64),  # tick at which a decoding sequence has produced everything
         ("chunk", np.int64),  # tokens of its prompt that this step computes
-        ("held_prefix_blocks", np.int64),  # leading units of the prefix cache that it holds
-        ("room", np.int64),  # tokens that the blocks of a decoding sequence with drafts have room for
+        ("held_prefix_blocks", np.int64),  # leading prefix blocks that it holds
+        ("room", np.int64),  # with draft tokens: tokens that fit in the blocks of a decoding sequence
         ("joined_tick", np.int64),  # tick at which it began to decode
-        ("seed", np.int64),  # what its draws begin with
+        ("seed", np.int64),  # start of its random numbers
         ("open_reads", np.int64),  # 1 while a decoding sequence is shorter than the window
         ("open_blocks", np.int64),  # 1 while its windowed blocks still grow
     ]
@@ -145,29 +153,29 @@ SLOT = np.dtype(
 PREFIX_BLOCK = np.dtype(
     [
         ("place", np.int64),  # ABSENT, ON_DEVICE or ON_HOST
-        ("holders", np.int64),
-        ("next", np.int64),  # neighbours among the idle units, or among those on the host: the next is more recent
-        ("previous", np.int64),
+        ("holders", np.int64),  # running requests that hold it
+        ("next", np.int64),  # more recently used neighbour in the list of idle blocks, or in the host's
+        ("previous", np.int64),  # less recently used neighbour
     ]
 )
 
 
 class State(NamedTuple):
-    """Everything a scheduler knows."""
+    """Everything that the scheduler of one engine knows and changes; see the record types above for the fields."""
 
-    limits: Any  # a record of `Limits` and of drafts: compiled code hands it over as one pointer
-    book: Table  # one row
-    requests: Table
-    slots: Table  # the running list, and one place to swap
-    growth: Ints  # blocks that decoding sequences need when -tick is this modulo the block size
-    prefix_blocks: Table  # the prefix cache by id, and two ends of lists: of idle units, of the host's
-    prefix_block_ids: Ints  # of all requests
+    limits: Any  # a PACKED record, which compiled code passes on as one pointer
+    book: Table  # (1,) of BOOK
+    requests: Table  # (requests,) of REQUEST
+    slots: Table  # (max_num_seqs + 1,) of SLOT: the running list, and one row to swap with
+    growth: Ints  # (block_size,): blocks that decoding sequences need when -tick is this modulo the block size
+    prefix_blocks: Table  # (ids + 2,) of PREFIX_BLOCK by id, then the ends of the idle list and of the host's list
+    prefix_block_ids: Ints  # ids of all requests' prefix blocks
 
 
 class Engines(NamedTuple):
-    """Several engines that share one table of requests: the State of each is a slice."""
+    """Several engines that share one table of requests; `engine_state` returns slices of these arrays."""
 
-    limits: Any  # tables with one row, or one row of rows, per engine
+    limits: Any  # these tables have one row, or one row of rows, per engine
     books: Any
     requests: Table
     slots: Any
@@ -176,11 +184,14 @@ class Engines(NamedTuple):
     prefix_block_ids: Ints
 
 
-Kind = tuple[Limits, tuple[float, ...]]  # an engine; probability that each draft is accepted if all before it are
+Kind = tuple[SchedulerLimits, tuple[float, ...]]  # acceptance probability of each draft token if all before it are
 
 
 def new_requests(arrival_s: Floats, prompt_tokens: Ints, output_tokens: Ints) -> Table:
-    """Return the table of requests that nobody has seen yet."""
+    """Return the table of requests before any of them has arrived, shape (requests,) of REQUEST.
+
+    `arrival_s` (float64, seconds), `prompt_tokens` and `output_tokens` (int64) have shape (requests,).
+    """
     requests = np.zeros(len(prompt_tokens), REQUEST).view(np.recarray)
     requests.arrival_s, requests.prompt_tokens, requests.output_tokens = arrival_s, prompt_tokens, output_tokens
     for name in ("scheduled_s", "first_token_s", "finished_s"):
@@ -189,7 +200,11 @@ def new_requests(arrival_s: Floats, prompt_tokens: Ints, output_tokens: Ints) ->
 
 
 def new_engines(kinds: Sequence[Kind], requests: Table, prefix_block_ids: Ints) -> Engines:
-    """Return idle engines with empty queues and caches; ids of units are 0, 1, ..."""
+    """Return idle engines with empty queues and prefix caches.
+
+    `kinds`: limits and acceptance probabilities of each engine. `prefix_block_ids`, int64: ids 0, 1, ... of all
+    requests' prefix blocks, of which each request has a slice (`first_prefix_block`, `prefix_block_count`).
+    """
     count, each = len(kinds), [limits for limits, _ in kinds]
     packed, books = np.zeros(count, PACKED).view(np.recarray), np.zeros(count, BOOK).view(np.recarray)
     slots = np.zeros((count, max(limits.max_num_seqs for limits in each) + 1), SLOT).view(np.recarray)
@@ -203,8 +218,8 @@ def new_engines(kinds: Sequence[Kind], requests: Table, prefix_block_ids: Ints) 
     return engines
 
 
-def _packed(limits: Limits, acceptance: tuple[float, ...]) -> Any:
-    """Return a record of the limits, of a0, a0 a1, ..., and of 1 + their sum: what a step produces on average."""
+def _packed(limits: SchedulerLimits, acceptance: tuple[float, ...]) -> Any:
+    """Return the limits as one record, with the products a0, a0 a1, ... and tokens per step 1 + a0 + a0 a1 + ..."""
     packed = np.zeros(1, PACKED).view(np.recarray)
     for name, value in limits._asdict().items():
         packed[name] = value
@@ -216,13 +231,13 @@ def _packed(limits: Limits, acceptance: tuple[float, ...]) -> Any:
     return packed[0]
 
 
-def unpacked(packed: Any) -> Limits:
-    """Return the limits of a state as they were given."""
-    return Limits(*(packed[name].item() for name in Limits._fields))
+def unpacked(packed: Any) -> SchedulerLimits:
+    """Return the limits from a state's record."""
+    return SchedulerLimits(*(packed[name].item() for name in SchedulerLimits._fields))
 
 
 def engine_state(engines: Engines, index: int) -> State:
-    """Return what the scheduler of one engine knows: views, so that what it changes stays."""
+    """Return the State of one engine: views, so that changes reach the shared arrays."""
     e = engines
     book, slots, growth, prefix_blocks = (
         e.books[index : index + 1],
@@ -238,7 +253,7 @@ view = inlined(engine_state)  # for compiled code, which must not return what it
 
 @compiled
 def clear(s: State) -> None:
-    """End everything that runs at once and free all blocks."""
+    """Remove everything that runs and free all KV-cache blocks."""
     book = s.book[0]
     book.running = book.decoding = book.unfinished = book.base_sum = book.open_base_sum = book.open_reads = 0
     book.promised = book.prompt_cached = book.padding = 0
@@ -249,7 +264,7 @@ def clear(s: State) -> None:
 
 @compiled
 def reset(s: State) -> None:
-    """Make an engine idle, its queue and its cache empty; the rows of its requests stay as they are."""
+    """Make an engine idle with an empty queue and prefix cache; the rows of its requests stay as they are."""
     clear(s)
     book = s.book[0]
     book.waiting = book.waiting_blocks = book.idle_prefix_blocks = book.host_prefix_blocks = book.extra_holders = 0
@@ -262,29 +277,35 @@ def reset(s: State) -> None:
 
 
 @compiled
-def blocks(limits: Limits, tokens: int) -> int:
-    """Return the cache blocks that a sequence of so many cached tokens holds."""
+def blocks(limits: SchedulerLimits, tokens: int) -> int:
+    """Return the KV-cache blocks that a sequence of `tokens` cached tokens holds.
+
+    full_groups c + window_groups min(c, window_blocks), c = ceil(tokens / block_size): docs/serving-rules.md, K.
+    """
     full = -(-tokens // limits.block_size)
     return limits.full_groups * full + limits.window_groups * min(full, limits.window_blocks)
 
 
 @compiled
-def most_blocks(limits: Limits, tokens: int) -> int:
-    """Return the most blocks that a request of so many tokens, prompt and answer, ever holds.
+def most_blocks(limits: SchedulerLimits, tokens: int) -> int:
+    """Return the most KV-cache blocks that a request of `tokens` prompt and output tokens ever holds.
 
-    Its last token is never cached, its draft tokens are.
+    Its last output token is never cached, its draft tokens are.
     """
     return blocks(limits, tokens - 1 + limits.draft_tokens)
 
 
 @inlined
-def whole_blocks(limits: Limits, tokens: int) -> int:
-    """Return the tokens that the blocks of so many tokens have room for."""
+def whole_blocks(limits: SchedulerLimits, tokens: int) -> int:
+    """Return how many tokens fit into the blocks that `tokens` tokens need: `tokens` rounded up to whole blocks."""
     return -(-tokens // limits.block_size) * limits.block_size
 
 
 @compiled
 def pairs(new: int, past: int, window: int) -> int:
-    """Count causal query-key pairs of `new` tokens after `past`; a window of 0 is none (see work.pairs)."""
+    """Count the causal query-key pairs of `new` tokens after `past` cached ones: query i attends to past + i + 1.
+
+    At most `window` tokens, if it is above 0: the compiled form of models.operations.pairs.
+    """
     growing = new if window == 0 else max(0, min(new, window - past))
     return growing * past + growing * (growing + 1) // 2 + (new - growing) * window

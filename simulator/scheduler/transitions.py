@@ -1,7 +1,8 @@
-"""What every policy shares, compiled: blocks, preemption, prompts that begin, sequences that begin and end to decode.
+"""State changes that all policies share, compiled: blocks, preemption, start of prompts, start and end of decoding.
 
-All decoding sequences advance in lockstep, so nothing is updated per token: a sequence holds `cached[j] + tick`
-tokens, its end is the tick `last_tick[j]`, and sums over the batch move by additions.
+All decoding sequences grow by one token per decode step, so nothing is updated per token: a decoding sequence has
+`cached + tick` tokens in the KV cache, ends at the tick `last_tick`, and sums over the batch change by additions.
+Conventions: state.py.
 """
 
 import numpy as np
@@ -15,7 +16,7 @@ from simulator.scheduler.waiting_queue import dequeue, enqueue_first, goes_befor
 
 @compiled
 def track(s: State, j: int, sign: int) -> None:
-    """Add a decoding sequence to the running sums, or take it out."""
+    """Add (sign 1) a decoding sequence to the running sums, or remove it (sign -1)."""
     limits, book, slot = s.limits, s.book[0], s.slots[j]
     book.base_sum += sign * slot.cached
     if limits.window > 0:
@@ -28,7 +29,7 @@ def track(s: State, j: int, sign: int) -> None:
 
 @inlined
 def next_event(s: State, j: int) -> int:
-    """Return the tick at which a decoding sequence ends or stops growing in its windowed layers."""
+    """Return the tick at which a decoding sequence ends or outgrows its attention window."""
     limits, slot = s.limits, s.slots[j]
     event = slot.last_tick
     if limits.window > 0:
@@ -41,7 +42,7 @@ def next_event(s: State, j: int) -> int:
 
 @inlined
 def close_windows(s: State, j: int) -> None:
-    """Note what a decoding sequence of cached + tick tokens has outgrown."""
+    """Note whether a decoding sequence is still shorter than its attention window, in tokens and in blocks."""
     limits, slot = s.limits, s.slots[j]
     tokens = slot.cached + s.book[0].tick
     slot.open_reads = 1 if tokens + 1 < limits.window else 0
@@ -50,14 +51,14 @@ def close_windows(s: State, j: int) -> None:
 
 @compiled
 def promise(s: State, request: int) -> int:
-    """Return the most blocks that a request ever holds."""
+    """Return the most KV-cache blocks that a request ever holds."""
     row = s.requests[request]
     return most_blocks(s.limits, row.prompt_tokens + row.output_tokens)
 
 
 @inlined
 def free(s: State, j: int, computed: int, held: int) -> None:
-    """Give back the blocks of `held` tokens of a sequence of which so many are computed."""
+    """Free the blocks of `held` tokens of the sequence at `j`; prefix blocks of its `computed` tokens stay cached."""
     book = s.book[0]
     book.free_blocks += blocks(s.limits, held)
     if s.limits.prefix_block_tokens > 0:
@@ -68,7 +69,7 @@ def free(s: State, j: int, computed: int, held: int) -> None:
 
 @compiled
 def remove(s: State, j: int, scheduled: bool) -> None:
-    """Take the sequence at a position out of the running list; one already scheduled leaves the step."""
+    """Remove the sequence at `j` from the running list, and from the present step if it is already `scheduled`."""
     book, slot = s.book[0], s.slots[j]
     if j < book.decoding:
         request, computed = s.requests[slot.request], slot.cached + book.tick
@@ -92,7 +93,7 @@ def remove(s: State, j: int, scheduled: bool) -> None:
 
 @inlined
 def move(s: State, target: int, source: int) -> None:
-    """Write the sequence at a position to another one, field by field: a row as a whole is copied in single bytes."""
+    """Copy the sequence at `source` to `target`, field by field, because numba copies whole records byte by byte."""
     limits, slot, to = s.limits, s.slots[source], s.slots[target]
     to.request = slot.request
     to.cached = slot.cached
@@ -111,7 +112,7 @@ def move(s: State, target: int, source: int) -> None:
 
 @compiled
 def preempt(s: State, j: int, scheduled: bool, now_s: float) -> None:
-    """Take a running sequence out and put it back into the queue; all its tokens will be recomputed."""
+    """Preempt the sequence at `j`: free its blocks and put it back at the head of the queue, to be recomputed."""
     index, request = s.slots[j].request, s.requests[s.slots[j].request]
     if j < s.book[0].decoding:
         request.stalled_s -= now_s
@@ -122,7 +123,7 @@ def preempt(s: State, j: int, scheduled: bool, now_s: float) -> None:
 
 @compiled
 def withdraw(s: State, index: int) -> None:
-    """Take a request that has no token yet out of the engine between two steps, wherever it is, and forget it."""
+    """Remove a request without a first token from the engine, between two steps, whether it waits or runs."""
     book = s.book[0]
     for j in range(book.decoding, book.running):
         if s.slots[j].request == index:
@@ -133,7 +134,7 @@ def withdraw(s: State, index: int) -> None:
 
 @inlined
 def take(s: State, need: int) -> None:
-    """Take free blocks, from idle prefix blocks where there are no others."""
+    """Take `need` free blocks, evicting idle prefix blocks if no others are free."""
     book = s.book[0]
     book.free_blocks -= need
     if book.idle_prefix_blocks > 0:
@@ -142,9 +143,9 @@ def take(s: State, need: int) -> None:
 
 @compiled
 def make_room(s: State, j: int, need: int, now_s: float) -> tuple[int, bool]:
-    """Free blocks for the sequence at a position, before which all are scheduled; others, or itself, have to go.
+    """Preempt until `need` blocks are free for the sequence at `j`, the sequences before which are scheduled.
 
-    Return where it stands then and True, or where the next one stands and False.
+    Return its new position and True, or the position of the next sequence and False if it was preempted itself.
     """
     book = s.book[0]
     while need > book.free_blocks:
@@ -159,7 +160,7 @@ def make_room(s: State, j: int, need: int, now_s: float) -> tuple[int, bool]:
 
 @compiled
 def _victim(s: State) -> int:
-    """Return the position of the sequence that gives way: the last, or by priority the least urgent."""
+    """Return the position of the sequence to preempt: the last, or with priorities the least urgent one."""
     last = s.book[0].running - 1
     if s.limits.by_priority:
         for j in range(s.book[0].running - 1):
@@ -170,23 +171,26 @@ def _victim(s: State) -> int:
 
 @inlined
 def begin_request(s: State, past: int, prefix_blocks: int, new: int, now_s: float) -> None:
-    """Move the head of the queue to the end of the running list; of its prompt, `past` tokens are there already."""
+    """Move the head of the queue to the end of the running list and compute `new` tokens of its prompt.
+
+    `past` tokens of the prompt are cached already, in `prefix_blocks` prefix blocks.
+    """
     book, index = s.book[0], s.book[0].head
     slot, request = s.slots[book.running], s.requests[index]
     slot.request, slot.cached, slot.held_prefix_blocks = index, past, prefix_blocks
     if np.isnan(request.scheduled_s):
         request.scheduled_s = now_s
-        request.hit_tokens = 0 if request.given else past
+        request.hit_tokens = 0 if request.prefilled else past
     dequeue(s, index)
     book.prompt_cached += past
     compute_prompt(s, book.running, new)
-    request.given = 0
+    request.prefilled = 0
     book.running += 1
 
 
 @inlined
 def compute_prompt(s: State, j: int, new: int) -> None:
-    """Let the prompt at a position compute its next tokens in this step."""
+    """Let the prompt at `j` compute its next `new` tokens in this step."""
     slot = s.slots[j]
     slot.chunk = new
     _count_prompt(s, j, new, 1)
@@ -196,7 +200,7 @@ def compute_prompt(s: State, j: int, new: int) -> None:
 
 @inlined
 def _count_prompt(s: State, j: int, new: int, sign: int) -> None:
-    """Add what a prompt computes to the sums of the step, or take it out."""
+    """Add (sign 1) the `new` tokens of a prompt to the sums of the step, or remove them (sign -1)."""
     book, past = s.book[0], s.slots[j].cached
     book.budget -= sign * new
     book.scheduled += sign if new > 0 else 0
@@ -208,7 +212,7 @@ def _count_prompt(s: State, j: int, new: int, sign: int) -> None:
 
 @inlined
 def finish(s: State, request: int, end_s: float) -> None:
-    """Record the last token of a request and chain it to the others of this step."""
+    """Record the end of a request and append it to the list of those that this step finished."""
     book = s.book[0]
     s.requests[request].finished_s = end_s
     s.requests[request].next = NOBODY
@@ -222,7 +226,7 @@ def finish(s: State, request: int, end_s: float) -> None:
 
 @inlined
 def begin_decoding(s: State, j: int, left: int) -> None:
-    """Let a sequence whose prompt is done decode so many more tokens; none, in a static batch, is padding."""
+    """Let a sequence whose prompt is complete decode `left` more tokens; 0, in a static batch, leaves it as padding."""
     book, slot = s.book[0], s.slots[j]
     if s.limits.draft_tokens > 0:
         begin_drafting(s, j)

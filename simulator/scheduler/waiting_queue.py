@@ -1,7 +1,8 @@
-"""The queue of one engine: links that run through the table of requests, so that engines can share the table.
+"""Waiting queue of one engine, as links in the shared table of requests, so that engines can exchange requests.
 
-In order of arrival it is a list. By priority it is a pairing heap (Fredman, Sedgewick, Sleator, Tarjan 1986), so that a
-long queue of many priorities costs a logarithm: `head` is its root, the most urgent.
+In FCFS order it is a doubly linked list. With priorities it is a pairing heap, whose root `head` is the most urgent
+request, so that operations on a long queue take logarithmic time. Source: Fredman, Sedgewick, Sleator and Tarjan, "The
+pairing heap", Algorithmica 1 (1986).
 """
 
 from simulator.scheduler.jit import compiled, inlined
@@ -10,7 +11,7 @@ from simulator.scheduler.state import NOBODY, State, blocks
 
 @compiled
 def enqueue(s: State, request: int) -> None:
-    """Put a request at the tail, or by priority in its place."""
+    """Put a request at the end of the queue, or with priorities into the heap."""
     book, row = s.book[0], s.requests[request]
     if s.limits.by_priority:
         row.next = row.previous = row.child = NOBODY
@@ -27,7 +28,7 @@ def enqueue(s: State, request: int) -> None:
 
 @compiled
 def enqueue_first(s: State, request: int) -> None:
-    """Put a request at the head, or by priority in its place."""
+    """Put a request at the head of the queue, or with priorities into the heap."""
     if s.limits.by_priority:
         enqueue(s, request)
         return
@@ -43,7 +44,7 @@ def enqueue_first(s: State, request: int) -> None:
 
 @compiled
 def dequeue(s: State, request: int) -> None:
-    """Take a request out, wherever it stands."""
+    """Remove a request from the queue, wherever it is."""
     book, row = s.book[0], s.requests[request]
     if s.limits.by_priority:
         _take_from_heap(s, request)
@@ -61,6 +62,7 @@ def dequeue(s: State, request: int) -> None:
 
 @inlined
 def _count(s: State, request: int, sign: int) -> None:
+    """Add (sign 1) a request to the counts of waiting requests and their blocks, or remove it (sign -1)."""
     book = s.book[0]
     book.waiting += sign
     book.waiting_blocks += sign * blocks(s.limits, s.requests[request].prompt_tokens)
@@ -68,7 +70,7 @@ def _count(s: State, request: int, sign: int) -> None:
 
 @compiled
 def goes_before(s: State, first: int, second: int) -> bool:
-    """Whether a request is more urgent than another: by priority, then by arrival, then by index."""
+    """Return whether the request `first` is more urgent than `second`: by priority, then arrival time, then row."""
     one, other = s.requests[first], s.requests[second]
     if one.priority != other.priority:
         return bool(one.priority < other.priority)
@@ -79,7 +81,7 @@ def goes_before(s: State, first: int, second: int) -> bool:
 
 @compiled
 def _meld(s: State, first: int, second: int) -> int:
-    """Hang the less urgent of two roots under the other, which is returned."""
+    """Join two heaps: the less urgent root becomes a child of the other, which is returned."""
     if goes_before(s, second, first):
         first, second = second, first
     parent, child = s.requests[first], s.requests[second]
@@ -92,7 +94,7 @@ def _meld(s: State, first: int, second: int) -> int:
 
 @compiled
 def _take_from_heap(s: State, request: int) -> None:
-    """Cut a request out and put its children back."""
+    """Remove a request from the heap and put its children back."""
     book, row = s.book[0], s.requests[request]
     orphans = _meld_children(s, row.child)
     if request == book.head:
@@ -111,7 +113,7 @@ def _take_from_heap(s: State, request: int) -> None:
 
 @compiled
 def _meld_children(s: State, child: int) -> int:
-    """Make one heap of siblings: pair by pair from the left, then the pairs from the right; return its root."""
+    """Join sibling heaps into one, first pairwise from left to right, then from right to left; return the root."""
     paired = NOBODY
     while child != NOBODY:
         right = s.requests[child].next

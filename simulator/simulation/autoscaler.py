@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 from simulator.errors import InfercastError, nearest
+from simulator.profile import Figure, Source
 from simulator.scheduler.jit import compiled
 from simulator.scheduler.state import reset, view
 from simulator.scheduler.waiting_queue import dequeue
@@ -29,8 +30,11 @@ from simulator.simulation.fleet_state import (
 
 CONCURRENCY_METRIC, QUEUE_METRIC = 1, 2
 METRICS = {"concurrency": CONCURRENCY_METRIC, "queue": QUEUE_METRIC}
-# A guess: object storage or a local disk to the devices, as vLLM's loader reads safetensors; then processes, graphs.
-LOAD_BYTES_PER_S, START_S = 1e9, 30.0
+LOAD_BYTES_PER_S = Figure(
+    1e9,
+    Source(text="an NVMe drive or a network share to a device, as vLLM reads safetensors", date="", evidence="guess"),
+)
+START_S = Figure(30.0, Source(text="process, kernels and graphs", date="", evidence="guess"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ def forget(f: FleetState, request: int) -> None:
     row.scheduled_s = row.first_token_s = row.finished_s = math.nan
     row.stalled_s = 0.0
     call.engine, call.pool, call.overdue = NOBODY, 0, 0
-    row.given = 0
+    row.prefilled = 0
     if f.rules.prefill_replicas > 0:
         row.output_tokens = 1
 

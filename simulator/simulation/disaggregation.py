@@ -10,21 +10,22 @@ import numpy as np
 
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
+from simulator.profile import Figure, Source
 from simulator.scheduler.state import Floats, Ints
 
-# A guess: one 400 Gb/s InfiniBand adapter per replica, and the time to set up a transfer over it.
-LINK_BYTES_PER_S, LINK_LATENCY_S = 50e9, 1e-3
+_LINK = Source(text="one 400 Gb/s InfiniBand adapter per replica, and a transfer's set-up", date="", evidence="guess")
+LINK_BYTES_PER_S, LINK_LATENCY_S = Figure(50e9, _LINK), Figure(1e-3, _LINK)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Link:
+class CacheLink:
     """Network link of one prefill replica, over which it sends KV caches one at a time, in order of completion.
 
     `bytes_per_s` and `latency_s` (seconds per transfer) describe the link. `bytes_of`, shape (requests,), float64, is
     the size of each request's KV cache in bytes; None sends nothing. Raises InfercastError for a rate that is not
     positive or a latency that is negative or infinite.
 
-    >>> Link(50e9, latency_s=1e-3, bytes_of=np.array([5e9])).seconds(1)
+    >>> CacheLink(50e9, latency_s=1e-3, bytes_of=np.array([5e9])).seconds(1)
     array([0.101])
     """
 

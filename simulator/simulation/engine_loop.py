@@ -15,7 +15,7 @@ from simulator.scheduler.prefix_cache import warm_cache
 from simulator.scheduler.state import (
     UNCACHED,
     Floats,
-    Limits,
+    SchedulerLimits,
     State,
     Table,
     engine_state,
@@ -51,7 +51,7 @@ Acceptance = Sequence[float]
 class Run:
     """What happened: one row per request and one per step, in seconds and tokens."""
 
-    limits: Limits
+    limits: SchedulerLimits
     requests: Requests
     scheduled_s: Floats
     first_token_s: Floats
@@ -179,7 +179,7 @@ def end(s: State, clock: Floats, seconds: float) -> None:
     if book.released > 0:  # closed loop: each completion sends the next request
         for request in range(book.released, min(book.released + finished, len(s.requests))):
             s.requests[request].arrival_s = shown_s + s.limits.turnaround_s
-            if s.requests[request].given:
+            if s.requests[request].prefilled:
                 s.requests[request].first_token_s = s.requests[request].arrival_s
         book.released += finished
     clock[1] = clock[0] if s.limits.async_scheduling else end_s
@@ -231,9 +231,9 @@ def request_table(requests: Requests, prefix_block_tokens: int) -> Table:
     arrival_s = np.array(requests.arrival_s)
     arrival_s[requests.concurrency or len(arrival_s) :] = np.inf
     table = new_requests(arrival_s, requests.prompt_tokens, requests.output_tokens)
-    table.priority, table.given = requests.priority, requests.given
-    table.first_token_s[requests.given] = arrival_s[requests.given]
-    table.emitted = requests.given
+    table.priority, table.prefilled = requests.priority, requests.prefilled
+    table.first_token_s[requests.prefilled] = arrival_s[requests.prefilled]
+    table.emitted = requests.prefilled
     if len(requests.prefixes):
         table.first_prefix_block, table.prefix_block_count = requests.prefixes.first, requests.prefixes.count
     if prefix_block_tokens:
@@ -242,7 +242,7 @@ def request_table(requests: Requests, prefix_block_tokens: int) -> Table:
     return table
 
 
-def opening(limits: Limits, requests: Requests, acceptance: Acceptance = ()) -> State:
+def opening(limits: SchedulerLimits, requests: Requests, acceptance: Acceptance = ()) -> State:
     """Return the state before the first step."""
     table = request_table(requests, limits.prefix_block_tokens)
     state = engine_state(new_engines([(limits, tuple(acceptance))], table, requests.prefixes.ids), 0)
@@ -267,7 +267,7 @@ def stuck(left: int, requests: Requests) -> WorkloadError:
 
 
 def simulate(
-    limits: Limits,
+    limits: SchedulerLimits,
     table: StepTable,
     requests: Requests,
     progress: Progress | None = None,

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.prefix_cache import warm_cache
-from simulator.scheduler.state import NOBODY, Floats, Ints, Limits, Table, engine_state, new_engines
+from simulator.scheduler.state import NOBODY, Floats, Ints, SchedulerLimits, Table, engine_state, new_engines
 from simulator.simulation.autoscaler import METRICS, Autoscaler, Failure
 from simulator.simulation.clients import Clients
-from simulator.simulation.disaggregation import Link
+from simulator.simulation.disaggregation import CacheLink
 from simulator.simulation.engine_loop import BURST, OUTCOMES, Progress, request_table, stuck
 from simulator.simulation.fleet_loop import FLEET_STEP, burst
 from simulator.simulation.fleet_run import FleetRun
@@ -49,7 +49,7 @@ class Pool:
     below 1.
     """
 
-    limits: Limits
+    limits: SchedulerLimits
     table: StepTable
     replicas: int = 1
     stages: int = 1
@@ -61,7 +61,7 @@ class Pool:
                 raise InfercastError(f"{name} {getattr(self, name)}", "it must be 1 or more", "Give, say, 2")
 
     @property
-    def share(self) -> Limits:
+    def share(self) -> SchedulerLimits:
         """Limits of each engine of a pipeline: its share of the replica's KV-cache blocks and sequences."""
         if self.stages == 1:
             return self.limits
@@ -82,7 +82,7 @@ class Fleet:
     autoscaler: Autoscaler | None = None
     failures: tuple[Failure, ...] = ()
     prefill: Pool | None = None
-    link: Link | None = None
+    link: CacheLink | None = None
 
     def __post_init__(self) -> None:
         if (self.prefill is None) != (self.link is None):
@@ -120,7 +120,7 @@ def simulate_fleet(
     """
     clients = clients or Clients()
     clients.check(requests)
-    if fleet.prefill is not None and requests.given.any():
+    if fleet.prefill is not None and requests.prefilled.any():
         because = "the prefill pool computes their KV cache"
         raise NotModelledError("prefilled requests", because, "Leave the prefill pool out")
     refuse_endless(fleet.pool.share, requests, "one engine")
@@ -288,5 +288,5 @@ def _finished(requests: Requests, kept: Ints, arrival_s: Floats) -> Requests:
     if len(prefixes):
         prefixes = replace(prefixes, first=prefixes.first[kept], count=prefixes.count[kept])
     prompts, outputs = requests.prompt_tokens[kept], requests.output_tokens[kept]
-    more = (requests.concurrency, requests.priority[kept], requests.given[kept], prefixes)
+    more = (requests.concurrency, requests.priority[kept], requests.prefilled[kept], prefixes)
     return Requests(arrival_s, prompts, outputs, *more)

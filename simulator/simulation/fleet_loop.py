@@ -87,7 +87,7 @@ def _finish(f: FleetState, request: int, engine: int, now_s: float, shown_s: flo
     link.link_free_s = max(now_s, link.link_free_s) + call.transfer_s
     call.pool = 1
     row.finished_s = math.nan
-    row.output_tokens, row.given, row.emitted = call.output_tokens, 1, 1
+    row.output_tokens, row.prefilled, row.emitted = call.output_tokens, 1, 1
     push(f, link.link_free_s, request)
 
 

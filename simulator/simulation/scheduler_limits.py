@@ -16,13 +16,13 @@ from simulator.scheduler.state import (
     STATIC,
     UNCACHED,
     Ints,
-    Limits,
+    SchedulerLimits,
     most_blocks,
 )
 from simulator.workloads.workload import Requests
 
 
-def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
+def limits(deployment: Deployment, requests: Requests | None = None) -> SchedulerLimits:
     """Return what the scheduler may do with a workload; the prefix blocks are the workload's.
 
     Raises DoesNotFitError where not even one short sequence fits, WorkloadError for a request that does not fit alone,
@@ -32,7 +32,7 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
     policy, prefix_block_tokens = POLICIES[engine.policy], _prefix_block_tokens(plan, requests)
     _refuse_rules(deployment)
     refuse_misfit(plan)
-    found = Limits(
+    found = SchedulerLimits(
         policy=policy,
         max_num_seqs=plan.max_num_seqs,
         max_num_batched_tokens=deployment.max_num_batched_tokens,
@@ -65,8 +65,8 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Limits:
     return found
 
 
-def stages(deployment: Deployment, allowed: Limits) -> int:
-    """Return how many batches a copy works on at once: one per stage, but no more than there are reserved contexts."""
+def stages(deployment: Deployment, allowed: SchedulerLimits) -> int:
+    """Return how many batches a replica works on at once: one per stage, at most one per reserved context."""
     pp = deployment.layout.pp
     return min(pp, allowed.num_blocks) if deployment.engine.is_reserved else pp
 
@@ -109,7 +109,7 @@ def refuse_too_long(plan: MemoryPlan, requests: Requests) -> None:
     _refuse(totals, totals > plan.context_tokens, because, "Leave such requests out, or choose another model")
 
 
-def refuse_endless(allowed: Limits, requests: Requests, where: str) -> None:
+def refuse_endless(allowed: SchedulerLimits, requests: Requests, where: str) -> None:
     """Refuse a workload with a request that would wait for ever, alone in an engine of these limits.
 
     It needs more blocks than there are or, where prompts are not chunked, its prompt more tokens than a step computes.

@@ -31,7 +31,9 @@ def _line(row: Measurement, asked: Asked | InfercastError) -> str:
     named = f"{row.id}: {row.metric} {row.stat}"
     if isinstance(asked, InfercastError):
         return f"# {named}: not predicted: {asked}"
-    question = asked.question_about(row.metric)
-    key, scale = asked.key_of(row.metric, row.stat)
-    times = "" if scale == 1 else f"{scale:g} x "
+    try:
+        key, scale = asked.key_of(row.metric, row.stat)
+    except InfercastError as error:
+        return f"# {named}: not predicted: {error}"
+    question, times = asked.question_about(row.metric), "" if scale == 1 else f"{scale:g} x "
     return f"{shlex.join(question.command())} --format json  # {named} = {times}{key}"

@@ -127,7 +127,7 @@ def _lengths(placed: Placed) -> tuple[Distribution, Distribution, float]:
     if setup.length_spread == UNIFORM:
         return _uniform(prompt), _uniform(output), output
     if recipe.has_data_set:
-        recorded = setup.dataset == "sharegpt"
+        recorded = setup.dataset == "llmservingsim"
         longest, spreads = LONGEST * round(max(prompt, output)), SHAREGPT_SPREADS if recorded else SPREADS
         prompts, outputs = (LogNormal(*each, longest) for each in zip((prompt, output), spreads, strict=True))
         asked = not recorded and _is_asked(output)
@@ -168,7 +168,7 @@ def _is_asked(output: float) -> bool:
 def _arrivals(placed: Placed, mean_output: float) -> dict[str, Any]:
     """Return the options that say how requests come, and how many, of all replicas together."""
     recipe, setup, replicas = placed.recipe, placed.setup, placed.replicas
-    stated, of_one = recipe.request_count, recipe.requests_of_copy(replicas)
+    stated, of_one = recipe.request_count, recipe.requests_of_replica(replicas)
     most = max(64, int(MAX_STEPS_TOKENS / mean_output), of_one or 0)
     if setup.regime == "closed_loop":
         share = max(1, -(-setup.concurrency // replicas))

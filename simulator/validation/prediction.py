@@ -24,6 +24,7 @@ BATCH_KEYS = {  # in SI, and times what they are in the unit of the metric
     **{"throughput_in_tok_s": ("prompt_tokens_per_s", 1.0), "pp_tok_s": ("prompt_tokens_per_s", 1.0)},
     **{"tg_tok_s": ("decode_tokens_per_s", 1.0), "decode_tok_s_per_user": ("tokens_per_s_user", 1.0)},
 }
+OF_PROMPTS, OF_OUTPUTS = ("pp_tok_s", "throughput_in_tok_s"), ("tg_tok_s", "throughput_out_tok_s")
 LOAD_KEYS = {
     **{"ttft_ms": "ttft_ms", "prefill_ms": "ttft_ms", "tpot_ms": "tpot_ms", "e2e_latency_ms": "e2el_ms"},
     **{"req_s": "request_throughput", "throughput_out_tok_s": "output_throughput"},
@@ -51,8 +52,16 @@ class Asked:
         return self.question
 
     def key_of(self, metric: str, stat: str) -> tuple[str, float]:
-        """Return the key of a metric in the answer's row, and what turns its value into the metric's unit."""
+        """Return the key of a metric in the answer's row, and what turns its value into the metric's unit.
+
+        NotModelledError where a batch has no such figure: the speed of prompts that it has none of, or of outputs.
+        """
         if isinstance(self.question, BatchQuestion):
+            setup = self.placed.setup
+            if setup.starts_empty and metric in OF_PROMPTS:
+                raise NotModelledError(metric, "it is of prompts, and the run has none", "Leave the row out")
+            if setup.input_tokens and not setup.output_tokens and metric in OF_OUTPUTS:
+                raise NotModelledError(metric, "it is of outputs, and the run has none", "Leave the row out")
             return BATCH_KEYS[metric]
         if metric == "itl_ms":
             pooled = "pooled" in stat or self.placed.recipe.pools_gaps

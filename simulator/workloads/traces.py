@@ -1,6 +1,6 @@
-"""Request traces in files: who asked when, with how many tokens in and out, in the spellings that people publish.
+"""Request traces from files: arrival times and numbers of tokens, with the column names that publishers use.
 
-This module loads pandas; import it where a trace is read, not at start-up.
+This module imports pandas; import it where a trace is read, not at start-up.
 """
 
 import csv
@@ -29,10 +29,11 @@ _REMEDY = "Correct or remove such rows"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """A recorded workload: `arrival_s` float64[n], sorted; `prompt_tokens` and `output_tokens` int64[n], at least 1.
+    """A recorded workload of n requests, in order of arrival.
 
-    `prefixes`: ids of the units of tokens that each prompt begins with, in whole units; of no length where the file has
-    none. `unused_columns` names what else the file holds.
+    `arrival_s` (float64, seconds), `prompt_tokens` and `output_tokens` (int64, at least 1) have shape (n,). `prefixes`
+    are the prefix blocks of the prompts, whole blocks only, empty where the file has none. `unused_columns` names what
+    else the file has.
     """
 
     name: str
@@ -47,8 +48,8 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
-    """How one publisher names the three columns, and how many of its time units make a second (0: dates)."""
+class TraceColumns:
+    """Names of one publisher's three columns, and its time units per second (0: dates)."""
 
     publisher: str
     arrival: str
@@ -57,18 +58,18 @@ class Spelling:
     units_per_s: int
 
     @property
-    def columns(self) -> tuple[str, str, str]:
-        """The three column names: arrival, prompt, output."""
+    def names(self) -> tuple[str, str, str]:
+        """Column names of arrival, prompt tokens and output tokens."""
         return self.arrival, self.prompt, self.output
 
 
-SPELLINGS = (
-    Spelling("infercast", "arrival_s", "prompt_tokens", "output_tokens", 1),
-    Spelling("infercast", "arrival_s", "input_tokens", "output_tokens", 1),
-    Spelling("infercast", "arrival_s", "input", "output", 1),
-    Spelling("Azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", 0),
-    Spelling("BurstGPT", "Timestamp", "Request tokens", "Response tokens", 1),
-    Spelling("Mooncake", "timestamp", "input_length", "output_length", 1000),
+TRACE_COLUMNS = (
+    TraceColumns("infercast", "arrival_s", "prompt_tokens", "output_tokens", 1),
+    TraceColumns("infercast", "arrival_s", "input_tokens", "output_tokens", 1),
+    TraceColumns("infercast", "arrival_s", "input", "output", 1),
+    TraceColumns("Azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", 0),
+    TraceColumns("BurstGPT", "Timestamp", "Request tokens", "Response tokens", 1),
+    TraceColumns("Mooncake", "timestamp", "input_length", "output_length", 1000),
 )
 
 
@@ -77,15 +78,15 @@ PREFIX_COLUMNS = {"prefix_block_ids_512tok": 512, "hash_ids": 512}
 
 
 def read_trace(path: str | Path) -> Trace:
-    """Read a trace from CSV or JSON lines, plain or `.gz`; the column names tell the publisher and so the time unit.
+    """Return a trace from a CSV or JSON-lines file, plain or .gz; column names tell the publisher and its unit of time.
 
-    Dates count from the first row, other times stay as they are. Shared prefixes are read where there are ids of them
-    (Mooncake's `hash_ids`; numbers with spaces between in CSV); other columns are only named. Rows are counted from 1,
-    below the header.
+    Dates count from the first row, other times stay as they are. Shared prefixes are read where the file has ids of
+    prefix blocks (Mooncake's `hash_ids`; in CSV, numbers separated by spaces); other columns are only named. Rows are
+    counted from 1, below the header.
 
-    Raises WorkloadError, with file, row and value, for: no such file, no rows, columns of no or of two publishers, a
-    row of the wrong size, text or NaN for a number, times that are negative or go back, lengths that are zero,
-    negative or no whole numbers. (The two Azure 2023 traces have no such row; BurstGPT logs failed requests with 0
+    Raises WorkloadError, with file, row and value, for a missing or unreadable file, no rows, columns of no or of two
+    publishers, a row of the wrong size, text or NaN for a number, times that are negative or go back, and lengths that
+    are zero, negative or not whole. (The two Azure 2023 traces have no such row; BurstGPT logs failed requests with 0
     output tokens and publishes `*_without_fails_*` files too.)
 
     Sources: github.com/Azure/AzurePublicDataset, github.com/HPMLL/BurstGPT, github.com/kvcache-ai/Mooncake.
@@ -101,12 +102,12 @@ def read_trace(path: str | Path) -> Trace:
         raise WorkloadError(f"trace {path}", because, "Give a .csv or .jsonl file, or its .gz") from error
     if len(table) == 0:
         raise WorkloadError(f"trace {path}", "it has no rows", "Give a trace with requests in it")
-    spelling, rows = _spelling(path.name, header), _Rows(path.name, table)
-    arrival_s = rows.times_s(spelling) if spelling.units_per_s else rows.dates_s(spelling.arrival)
-    prompt_tokens, ids = rows.lengths(spelling.prompt), _prefix_column(header)
+    columns, rows = _columns_of(path.name, header), _Rows(path.name, table)
+    arrival_s = rows.times_s(columns) if columns.units_per_s else rows.dates_s(columns.arrival)
+    prompt_tokens, ids = rows.lengths(columns.prompt), _prefix_column(header)
     prefixes = rows.prefixes(ids, prompt_tokens) if ids else Prefixes.of([])
-    unused = tuple(column for column in header if column not in (*spelling.columns, ids))
-    return Trace(path.name, arrival_s, prompt_tokens, rows.lengths(spelling.output), unused, prefixes)
+    unused = tuple(column for column in header if column not in (*columns.names, ids))
+    return Trace(path.name, arrival_s, prompt_tokens, rows.lengths(columns.output), unused, prefixes)
 
 
 def _prefix_column(header: Sequence[str]) -> str | None:
@@ -121,7 +122,7 @@ def _open(path: Path) -> TextIO:
 
 def _read_csv(name: str, first_line: str, file: TextIO) -> tuple[list[str], pd.DataFrame]:
     header = [column.strip() for column in next(csv.reader([first_line]), [])]
-    known = (*_spelling(name, header).columns, _prefix_column(header))
+    known = (*_columns_of(name, header).names, _prefix_column(header))
     # One name more than there are columns catches a row with a field too many, which pandas would cut off silently.
     names = [column if column in known else index for index, column in enumerate(header)] + [_SURPLUS]
     options: Any = {"header": None, "names": names, "index_col": False, "keep_default_na": False, "low_memory": False}
@@ -141,7 +142,7 @@ def _read_csv(name: str, first_line: str, file: TextIO) -> tuple[list[str], pd.D
 def _read_json_lines(name: str, first_line: str, file: TextIO) -> tuple[list[str], pd.DataFrame]:
     header, rows = list(_json_object(name, 1, first_line)), []
     ids = _prefix_column(header)
-    columns = [*_spelling(name, header).columns, *([ids] if ids else [])]
+    columns = [*_columns_of(name, header).names, *([ids] if ids else [])]
     for number, line in enumerate(filter(str.strip, chain([first_line], file)), start=1):
         entry = _json_object(name, number, line)
         missing = [column for column in columns if column not in entry]
@@ -161,27 +162,27 @@ def _json_object(name: str, row: int, line: str) -> dict[str, Any]:
     return entry
 
 
-def _spelling(name: str, header: Sequence[str]) -> Spelling:
-    """Return the one spelling whose three columns stand in the header, each once."""
-    matching = [spelling for spelling in SPELLINGS if set(spelling.columns) <= set(header)]
+def _columns_of(name: str, header: Sequence[str]) -> TraceColumns:
+    """Return the publisher whose three columns are in the header, each once; WorkloadError for none or several."""
+    matching = [columns for columns in TRACE_COLUMNS if set(columns.names) <= set(header)]
     if len(matching) > 1:
-        both = " and ".join(", ".join(spelling.columns) for spelling in matching)
+        both = " and ".join(", ".join(columns.names) for columns in matching)
         raise WorkloadError(f"trace {name}", f"its columns can be read in {len(matching)} ways: {both}", "Keep one set")
     if not matching:
-        closest = max(SPELLINGS, key=lambda spelling: len(set(spelling.columns) & set(header)))
-        missing = [column for column in closest.columns if column not in header]
+        closest = max(TRACE_COLUMNS, key=lambda columns: len(set(columns.names) & set(header)))
+        missing = [column for column in closest.names if column not in header]
         given = f"trace {name} with columns {', '.join(header)[:200] or '(none)'}"
-        known = "; ".join(f"{', '.join(spelling.columns)} ({spelling.publisher})" for spelling in SPELLINGS)
+        known = "; ".join(f"{', '.join(columns.names)} ({columns.publisher})" for columns in TRACE_COLUMNS)
         raise WorkloadError(given, f"missing {', '.join(missing)}", f"Name the columns as one of: {known}")
-    for column in matching[0].columns:
+    for column in matching[0].names:
         if list(header).count(column) > 1:
-            raise WorkloadError(f"trace {name}", f"its column {column} stands there twice", "Keep one of them")
+            raise WorkloadError(f"trace {name}", f"its column {column} occurs twice", "Keep one of them")
     return matching[0]
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of one file, read column by column; what cannot be is refused by row and value."""
+    """Rows of one file, read column by column; unusable values raise WorkloadError with row and value."""
 
     name: str
     table: pd.DataFrame
@@ -201,28 +202,28 @@ class _Rows:
         self.refuse(~np.isfinite(numbers), values, "it is not a finite number")
         return numbers
 
-    def times_s(self, spelling: Spelling) -> FloatArray:
-        arrival_s: FloatArray = self.numbers(spelling.arrival) / spelling.units_per_s
+    def times_s(self, columns: TraceColumns) -> FloatArray:
+        arrival_s: FloatArray = self.numbers(columns.arrival) / columns.units_per_s
         outside = (arrival_s < 0) | (arrival_s > MAX_TIME_S)
-        self.refuse(outside, self.table[spelling.arrival], f"time runs from 0 to {MAX_TIME_S:g} s", "Shift the times")
-        return self._sorted(arrival_s, spelling.arrival)
+        self.refuse(outside, self.table[columns.arrival], f"time runs from 0 to {MAX_TIME_S:g} s", "Shift the times")
+        return self._sorted(arrival_s, columns.arrival)
 
     def dates_s(self, column: str) -> FloatArray:
         text = self.table[column].astype(str)
         dates = pd.to_datetime(text, format="ISO8601", utc=True, errors="coerce")
-        self.refuse(dates.isna().to_numpy(), text, "it is no date like 2023-11-16 18:15:46.6805900")
+        self.refuse(dates.isna().to_numpy(), text, "it is not a date like 2023-11-16 18:15:46.6805900")
         since_first = (dates - dates.iloc[0]) / pd.Timedelta(seconds=1)
         return self._sorted(np.asarray(since_first, dtype=np.float64), column)
 
     def lengths(self, column: str) -> IntArray:
         numbers, values = self.numbers(column), self.table[column]
         self.refuse(numbers < 1, values, "a request has at least one token each way (0 often logs a failure)")
-        self.refuse(numbers != np.floor(numbers), values, "tokens come whole")
+        self.refuse(numbers != np.floor(numbers), values, "it must be a whole number of tokens")
         self.refuse(numbers > MAX_TOKENS, values, f"no context has more than {MAX_TOKENS} tokens")
         return numbers.astype(np.int64)
 
     def prefixes(self, column: str, prompt_tokens: IntArray) -> Prefixes:
-        """Read the ids of the whole units of each prompt."""
+        """Return the prefix blocks of the prompts, whole blocks only."""
         values, prefix_block_tokens, lists = self.table[column], PREFIX_COLUMNS[column], []
         for row, (value, tokens) in enumerate(zip(values.tolist(), prompt_tokens.tolist(), strict=True)):
             given = value if isinstance(value, list) else str(value).split()
@@ -230,7 +231,7 @@ class _Rows:
                 lists.append([int(each) for each in given[: tokens // prefix_block_tokens]])
             except (TypeError, ValueError):
                 bad = np.arange(len(values)) == row
-                self.refuse(bad, values.astype(str), "it is no list of whole numbers", "Put spaces between them")
+                self.refuse(bad, values.astype(str), "it is not a list of whole numbers", "Put spaces between them")
         return Prefixes.of(lists, prefix_block_tokens)
 
     def _sorted(self, arrival_s: FloatArray, column: str) -> FloatArray:

@@ -24,7 +24,7 @@ COLUMNS = {
     "prompt_tokens": np.int64,
     "output_tokens": np.int64,
     "priority": np.int64,
-    "given": np.bool_,
+    "prefilled": np.bool_,
 }
 
 
@@ -35,7 +35,7 @@ class Requests:
     `arrival_s` float64[n], rising from 0 or later; `prompt_tokens` and `output_tokens` int64[n], at least 1.
     `concurrency` 0: each request arrives at its time. k > 0: a closed loop, all times are 0, the first k requests are
     in flight at once and each completion releases the next. For all, or for each: `priority` int64, smaller goes first
-    where the engine asks for it; `given` bool, the cache of its prompt comes from elsewhere, with its first token.
+    where the engine asks for it; `prefilled` bool: the KV cache of its prompt and its first token come from elsewhere.
     `prefixes`: which requests begin with the same tokens; of no length where none do.
     """
 
@@ -44,13 +44,13 @@ class Requests:
     output_tokens: IntArray
     concurrency: int = 0
     priority: IntArray = field(default_factory=lambda: np.zeros(1, np.int64))
-    given: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, np.bool_))
+    prefilled: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, np.bool_))
     prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))
 
     def __post_init__(self) -> None:
         for name, kind in COLUMNS.items():
             array: NDArray[Any] = np.array(getattr(self, name), dtype=kind, order="C")  # a copy of our own
-            if name in ("priority", "given") and len(array) == 1:
+            if name in ("priority", "prefilled") and len(array) == 1:
                 array = np.broadcast_to(array, len(self.arrival_s))
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -61,7 +61,7 @@ class Requests:
             raise WorkloadError("arrivals", "they are not finite, rising times from 0 on", "Sort and check them")
         if min(self.prompt_tokens.min(), self.output_tokens.min()) < 1:
             raise WorkloadError("lengths", "a request has at least one token each way", "Remove empty requests")
-        if (self.given & (self.output_tokens < 2)).any():
+        if (self.prefilled & (self.output_tokens < 2)).any():
             because = "a request that comes with its cache and its first token has a second one to produce"
             raise WorkloadError("lengths", because, "Leave out those of one output token")
 

@@ -19,7 +19,7 @@ from simulator.models.model import load_model
 from simulator.simulation.engine_loop import simulate
 from simulator.workloads.workload import Requests
 from tests.oracle.engine import OracleLimits, run_oracle
-from tests.scheduler.test_scheduler import TABLE
+from tests.support.hand_made import TABLE
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 VLLM = FIXTURES / "vllm-cpu-0.32"

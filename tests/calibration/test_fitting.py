@@ -2,15 +2,29 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
+from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.setups import place
-from tools.curves import GRID, Block, Curves, all_parameters, block_of, blocks, measured, place_all, predicted, shipped
-from tools.fit_efficiency import written
+from tools.curves import (
+    GRID,
+    TIMES,
+    Block,
+    Curves,
+    all_parameters,
+    block_of,
+    blocks,
+    measured,
+    place_all,
+    predicted,
+    shipped,
+)
+from tools.fit_efficiency import section, written
 from tools.fitting import Fit, Fits, effective
 from tools.score import left_out
 
@@ -130,6 +144,17 @@ def test_a_rule_that_a_fit_adds_goes_on_from_the_one_that_held(tmp_path, monkeyp
     once = preset.read_text()
     written(fits)
     assert preset.read_text() == once
+
+
+@pytest.mark.parametrize("preset", sorted(Path("simulator/engines").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_kernels_of_a_preset_are_written_as_they_are_read(preset):
+    rules = yaml.safe_load(preset.read_text()).get("kernels", [])
+    assert (yaml.safe_load(section(rules))["kernels"] or []) == rules
+
+
+def test_no_rule_is_fitted():
+    for block in blocks().values():
+        assert {*block.parameters, *block.prior} <= FittedMultipliers.model_fields.keys() | TIMES
 
 
 @pytest.mark.parametrize(

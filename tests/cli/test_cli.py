@@ -1,71 +1,26 @@
 """The command line as a user meets it: what it imports, what it prints where, and how it refuses."""
 
-import contextlib
 import csv
 import inspect
 import io
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from simulator.cli import COMMANDS, build, main
-from simulator.cli.options import Format, split, whole
+from simulator.cli import COMMANDS, build
+from simulator.cli.options import Format
 from simulator.cli.output import Column, Result, View, number
 from simulator.errors import InfercastError
 from simulator.profile import folders
+from simulator.questions.words import split, whole
+from tests.support.commands import answer, fresh, infercast, printed, refused
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 ESTIMATE = ["estimate", "--model", "llama-3.1-8b", "--hardware", "h100-sxm"]
 MEMORY = ["memory", "--model", "llama-3.1-8b", "--hardware", "h100-sxm"]
-
-
-def infercast(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in this process, in the folder of the checkout: a new one takes a second to import."""
-    out, err, words, before, code = io.StringIO(), io.StringIO(), sys.argv, dict(os.environ), 0
-    os.environ.pop("INFERCAST_PROFILES", None)
-    os.environ.update(environment)
-    sys.argv = ["infercast", *arguments]
-    try:
-        with contextlib.chdir(ROOT), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            main()
-    except SystemExit as left:
-        code = int(left.code or 0)
-    finally:
-        sys.argv = words
-        os.environ.clear()
-        os.environ.update(before)
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
-
-
-def fresh(*arguments: str) -> str:
-    """Return what a command prints in a process of its own."""
-    command = [sys.executable, "-m", "simulator.cli", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-
-
-def printed(*arguments: str, **environment: str) -> str:
-    done = infercast(*arguments, **environment)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout
-
-
-def answer(*arguments: str) -> dict:
-    return json.loads(printed(*arguments, "--format", "json"))
-
-
-def refused(*arguments: str, **environment: str) -> str:
-    """The one line that a mistake comes to."""
-    done = infercast(*arguments, **environment)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    assert done.stderr.startswith("infercast: error: ")
-    assert done.stderr.count("\n") == 1
-    return done.stderr
 
 
 # ------------------------------------------------------------------------------------------------------ cold start

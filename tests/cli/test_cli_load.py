@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.cli.test_cli import fresh, infercast, printed, refused
+from tests.support.commands import fresh, infercast, printed, refused
 
 DEPLOYMENT = ["--model", "llama-3.1-8b", "--hardware", "l40s"]
 CHAT = [*DEPLOYMENT, "--workload", "chat", "--num-prompts", "500"]

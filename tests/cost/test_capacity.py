@@ -1,4 +1,4 @@
-"""Plans: the capacity search finds the edge of the SLO, copies carry the load, misfits are kept with their reason."""
+"""Plans: the capacity search finds the edge of the SLO, replicas carry the load, misfits are kept with their reason."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import default_layout
 from simulator.deployment.estimate import estimate
 from simulator.models.model import load_model
-from simulator.plots.cost_plots import costs
+from simulator.plots.cost_plots import plot_costs
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Fixed, Independent
 
@@ -52,8 +52,8 @@ def test_copies_carry_what_one_cannot():
     one = answer(scenario(), 1.0)
     rate = 3.5 * one.capacity.rate_per_s
     many = answer(scenario(), rate)
-    assert one.copies == 1
-    assert many.copies == 4
+    assert one.replicas == 1
+    assert many.replicas == 4
     assert many.report.meets_slo
     assert many.at_load.usd_per_hour == pytest.approx(8.0)
     tokens_per_s = rate * many.report.output_tokens / many.report.completed
@@ -69,7 +69,7 @@ def test_an_impossible_slo_says_what_breaks():
 
 
 def test_without_an_slo_the_queue_is_the_limit():
-    found = capacity(scenario(slo=simulator.Slo()))
+    found = capacity(scenario(slo=parse_slo("")))
     assert found.rate_per_s > capacity(scenario()).rate_per_s
     assert "queue" in found.breaks
 
@@ -96,7 +96,7 @@ def test_a_closed_loop_is_counted_whole(users):
 
 def test_a_picture_tells_deployments_apart():
     answers, _ = compare([scenario(), scenario(model="qwen2.5-7b")], 1.0)
-    labels = {label.get_text() for label in costs(answers).axes[0].get_yticklabels()}
+    labels = {label.get_text() for label in plot_costs(answers).axes[0].get_yticklabels()}
     assert labels == {"l40s llama-3.1-8b", "l40s qwen2.5-7b"}
 
 

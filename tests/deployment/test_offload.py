@@ -7,7 +7,7 @@ import pytest
 
 from simulator.deployment.deployment import Deployment, Settings, default_layout, deploy
 from simulator.deployment.memory import memory_plan
-from simulator.deployment.offload import STREAMED_FROM_TOKENS, Offload, layer_bytes
+from simulator.deployment.offload import COPIED_FROM_TOKENS, Offload, layer_bytes
 from simulator.deployment.offload_curve import Share, collapse
 from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.hardware.hardware import load_hardware
@@ -66,7 +66,7 @@ def test_a_layer_on_the_cpu_costs_what_the_cpu_takes_until_a_batch_is_worth_copy
     model, cpu = ours.step_model(), load_hardware("epyc-9654")
     rates = Rates(cpu, ours.engine.kernels_on(cpu))
     up = next(op for op in ours.ops if op.name == "CPU: gate and up projection")
-    few, many = Counts(1.0, STREAMED_FROM_TOKENS - 1.0), Counts(1.0, float(STREAMED_FROM_TOKENS))
+    few, many = Counts(1.0, COPIED_FROM_TOKENS - 1.0), Counts(1.0, float(COPIED_FROM_TOKENS))
     rows = {cost.name: cost for cost in model.explain(few)}
     assert float(rows[up.name].seconds) == float(rates.cost(up, few).seconds)
     copied = {cost.name: cost for cost in model.explain(many)}[up.name]

@@ -13,11 +13,13 @@ from simulator.deployment.deployment import Deployment, Settings, default_layout
 from simulator.deployment.estimate import estimate
 from simulator.deployment.setting_names import OURS, configure, known_names
 from simulator.engines.engine import KIND, Engine, engine_of, load_engine
+from simulator.engines.fitted_multipliers import EXPERTS, UNITY
 from simulator.errors import InfercastError, NotModelledError, ProfileError, UnitError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.profile import names
+from simulator.reports.provenance import figures
 from simulator.simulation.scheduler_limits import limits
 
 H100 = load_hardware("h100-sxm")
@@ -155,6 +157,15 @@ def test_kernels_of_unknown_formats_and_of_no_rate_are_refused(tmp_path, rule, s
 
 
 # ------------------------------------------------------------------------------------------ what the presets do
+
+
+@pytest.mark.parametrize("name", names(KIND))
+def test_rules_were_read_and_multipliers_were_fitted(name):
+    """The evidence of each figure says so; a guess stands in the place of either."""
+    for kernels in load_engine(name).kernels:
+        assert {each.source.evidence for _, each in figures(kernels.rules)} <= {"datasheet", "derived", "guess"}
+        fitted = [each for each in figures(kernels.fitted) if each[1].source not in (UNITY.source, EXPERTS.source)]
+        assert {each.source.evidence for _, each in fitted} <= {"fitted", "guess"}
 
 
 def test_borrowed_kernels_are_those_of_the_other_engine():

@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -10,6 +9,7 @@ from pydantic import BaseModel
 from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import DeviceClass, Family, Hardware, load_hardware
 from simulator.profile import Figure, find, folders, names, read_yaml
+from tests.support.paths import FIXTURES
 
 DEVICES = names("hardware_profiles")
 FAMILIES = sorted((folders("hardware_profiles")[-1] / "families").glob("*.yaml"))
@@ -54,8 +54,8 @@ def figures(value: object) -> Iterator[Figure]:
 
 
 @pytest.fixture(scope="module")
-def facts(shared: Path) -> dict[str, dict[str, str]]:
-    with (shared / "facts" / "hardware.csv").open() as lines:
+def facts() -> dict[str, dict[str, str]]:
+    with (FIXTURES / "facts" / "hardware.csv").open() as lines:
         return {row["id"]: row for row in csv.DictReader(lines)}
 
 
@@ -286,7 +286,7 @@ peak_flops_per_s:
         ("memory_bytes_per_s", "memory_bytes_per_sec", "memory_bytes_per_s"),
         ("{value: 864 GB/s, source: sheet}", "864", "it has no unit and no source"),
         ("864 GB/s", "864", "it has no unit"),
-        ("864 GB/s", "864 Gbit/s", "no unit of bytes_per_s"),
+        ("864 GB/s", "864 Gbit/s", "not a unit of bytes_per_s"),
         ("864 GB/s", "-864 GB/s", "finite and not negative"),
         ("864 GB/s", ".nan", "finite, non-negative"),
         ("864 GB/s", "nan GB/s", "finite, non-negative"),

@@ -9,6 +9,7 @@ from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import load_hardware
 from simulator.hardware.prices import KIND, PriceList, cheapest, load_offers, own_offer
 from simulator.profile import find, names
+from tests.support.paths import FIXTURES
 
 LISTS = names(KIND)
 OFFERS = [offer for name in LISTS for offer in PriceList.from_yaml(find(KIND, name)).offers]
@@ -27,10 +28,10 @@ def test_every_offer_has_a_device_a_price_and_a_date(name):
 
 
 @pytest.fixture(scope="module")
-def facts(shared: Path) -> list[dict[str, str]]:
+def facts() -> list[dict[str, str]]:
     """The facts' rows for devices that the library knows."""
-    with (shared / "facts" / "gpu_prices.csv").open() as lines:
-        return [row for row in csv.DictReader(lines) if row["gpu"] not in ("RTX 4000 Ada Generation", "H800")]
+    with (FIXTURES / "facts" / "prices.csv").open() as lines:
+        return list(csv.DictReader(lines))
 
 
 def test_every_price_of_the_facts_is_there(facts):
@@ -140,10 +141,10 @@ def test_a_tie_goes_by_the_providers_name(own_folder):
         ("devices: 2", "devices: 0", "greater than or equal to 1"),
         ("devices: 2", "devices: two", "valid integer"),
         ("value: 0.5 USD/h", "value: 0.5", "no unit"),
-        ("value: 0.5 USD/h", "value: 0.5 EUR/h", "no unit of usd_per_hour"),
+        ("value: 0.5 USD/h", "value: 0.5 EUR/h", "not a unit of usd_per_hour"),
         ("value: 0.5 USD/h", "value: -0.5 USD/h", "not negative"),
         ("instance: two Macs", "instances: two Macs", "Nearest: instance"),
-        ("devices: 2", "devices: 2, provider: Yours", "nothing has that name here"),
+        ("devices: 2", "devices: 2, provider: Yours", "it is not a known key here"),
         ("source: bill", "source: bil", "Nearest: bill"),
         ("provider: Mine\n", "", "required and missing"),
     ],

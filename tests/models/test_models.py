@@ -3,7 +3,6 @@
 import csv
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from simulator.models.operations import PARTS, Counts, Layout, Op, Weights
 from simulator.models.recurrent import GatedDeltaNet
 from simulator.profile import find, folders, names, read_yaml
 from simulator.units import GIB
+from tests.support.paths import FIXTURES
 
 SHIPPED = names(KIND)
 FIRST_LIBRARY = [
@@ -90,8 +90,8 @@ def test_every_shipped_model_equals_its_published_figures(name: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def facts(shared: Path) -> list[dict[str, str]]:
-    with (shared / "facts" / "models.csv").open(encoding="utf-8") as file:
+def facts() -> list[dict[str, str]]:
+    with (FIXTURES / "facts" / "models.csv").open(encoding="utf-8") as file:
         return [row for row in csv.DictReader(file) if row["params_total"]]
 
 
@@ -105,8 +105,8 @@ def test_every_row_of_the_facts_is_shipped_and_equal(facts: list[dict[str, str]]
         assert model.active_parameters == int(row["params_active_incl_embed"]), row["model"]
 
 
-def test_the_hybrids_of_the_facts_are_shipped_too(shared: Path) -> None:
-    with (shared / "facts" / "models.csv").open(encoding="utf-8") as file:
+def test_the_hybrids_of_the_facts_are_shipped_too() -> None:
+    with (FIXTURES / "facts" / "models.csv").open(encoding="utf-8") as file:
         hybrids = [row for row in csv.DictReader(file) if not row["params_total"]]
     for row in hybrids:
         if row["model"] == "deepseek-ai/DeepSeek-V4-Flash":  # compressed attention is not modelled

@@ -54,14 +54,14 @@ from tests.oracle.speculation import expected, sampled
 
 
 class OracleJob(NamedTuple):
-    """A request as it is sent; `ids` name its leading prefix blocks, `given` brings the cache of its prompt."""
+    """A request as it is sent; `ids` name its leading prefix blocks, `prefilled` brings the cache of its prompt."""
 
     arrival_s: float
     prompt_tokens: int
     output_tokens: int
     priority: int = 0
     ids: tuple[int, ...] = ()
-    given: bool = False
+    prefilled: bool = False
 
 
 class OracleBatch(list[tuple[int, int]]):
@@ -129,7 +129,7 @@ class OracleRequest:
     output_tokens: int
     priority: int = 0
     ids: tuple[int, ...] = ()
-    given: bool = False  # until its first admission
+    prefilled: bool = False  # until its first admission
     arrival_s: float | None = None
     scheduled_s: float | None = None
     first_token_s: float | None = None
@@ -365,7 +365,7 @@ class OracleEngine:
         while self.waiting and self._left(plan) > 0 and len(self.running) < self._places():
             request = self.waiting[0]
             cached, hit = 0, []
-            if request.given:
+            if request.prefilled:
                 cached = request.prompt_tokens
             elif self.limits.prefix_block_tokens:
                 hit = self.prefix_blocks(request, request.known_tokens - 1)
@@ -384,8 +384,8 @@ class OracleEngine:
             self.waiting.pop(0)
             self.admitted_at = self.decode_steps
             self._start(request, hit, cached)
-            self._schedule_one(plan, request, new, 0 if request.given else cached)  # P10
-            request.given = False
+            self._schedule_one(plan, request, new, 0 if request.prefilled else cached)  # P10
+            request.prefilled = False
 
     def _start(self, request: OracleRequest, hit: list[int], cached: int) -> None:
         """P3, P9: an admitted request holds the blocks of what is cached already."""
@@ -530,16 +530,16 @@ def begin_step(engine: OracleEngine, plan: Plan, start_s: float, seconds: Second
 def _new_request(index: int, job: OracleJob) -> OracleRequest:
     if job.prompt_tokens < 1 or job.output_tokens < 1:
         raise ValueError("a request has at least one prompt and one output token")
-    return OracleRequest(index, job.prompt_tokens, job.output_tokens, job.priority, job.ids, job.given)
+    return OracleRequest(index, job.prompt_tokens, job.output_tokens, job.priority, job.ids, job.prefilled)
 
 
 def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> OracleEngine:
     """Refuse what is not defined together (docs/serving-rules.md, the head of "One engine")."""
     if limits.policy not in ("continuous", "static", "prompts-first", "uncached"):
         raise ValueError(f"unknown policy {limits.policy!r}")
-    given = any(request.given for request in requests)
+    prefilled = any(request.prefilled for request in requests)
     more = limits.long_prefill_tokens or not limits.chunked_prefill or limits.admit_full_output
-    more = more or limits.least_free_blocks or limits.prompt_interval or given
+    more = more or limits.least_free_blocks or limits.prompt_interval or prefilled
     if limits.policy in ("static", "uncached") and (more or limits.prefix_block_tokens or limits.draft_tokens):
         raise ValueError(f"{limits.policy!r} goes with none of P, S, G, L, W, O, M, B")
     if limits.policy != "continuous" and limits.async_scheduling:
@@ -554,9 +554,9 @@ def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> Orac
 
 
 def _arrive(request: OracleRequest, now_s: float) -> None:
-    """G: the first token of a request with a given cache was produced elsewhere."""
+    """G: the first token of a prefilled request was produced elsewhere."""
     request.arrival_s = now_s
-    if request.given:
+    if request.prefilled:
         request.generated_tokens, request.first_token_s = 1, now_s
 
 

@@ -271,7 +271,7 @@ class _Fleet:
         assert link is not None
         start_s = max(self.now_s, copy.link_free_s)
         copy.link_free_s = start_s + (link.latency_s + link.bytes_of[request.index] / link.bytes_per_s)
-        request.finished_s, request.output_tokens, request.given = None, output_tokens, True
+        request.finished_s, request.output_tokens, request.prefilled = None, output_tokens, True
         self.coming.append((copy.link_free_s, request.index, True))
 
     def _conclude(self, request: OracleRequest, at_s: float) -> None:
@@ -326,7 +326,7 @@ class _Fleet:
     def _anew(self, request: OracleRequest) -> None:
         request.generated_tokens = request.computed_tokens = request.blocks = request.decode_steps = 0
         request.scheduled_s = request.first_token_s = request.hit_tokens = None
-        request.decodes = request.given = False
+        request.decodes = request.prefilled = False
 
     def _cancel(self, request: OracleRequest) -> None:
         """C: the client gives up waiting; it sends again, or gives up for good."""

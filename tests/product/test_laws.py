@@ -28,7 +28,7 @@ from simulator.profile import names
 from simulator.roofline.step_model import SLOPES, StepModel, StepTable
 from simulator.scheduler.completion import complete
 from simulator.scheduler.policies import schedule
-from simulator.scheduler.state import POLICIES, STATIC, UNCACHED, Limits, State, blocks
+from simulator.scheduler.state import POLICIES, STATIC, UNCACHED, SchedulerLimits, State, blocks
 from simulator.scheduler.waiting_queue import enqueue
 from simulator.simulation.engine_loop import Run, opening, simulate
 from simulator.simulation.scheduler_limits import limits as limits_of
@@ -265,7 +265,7 @@ rows = st.lists(st.tuples(st.floats(0, 0.05), st.integers(1, 60), st.integers(1,
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Limits, StepTable, Requests]:
+def cases(draw: st.DrawFn) -> tuple[SchedulerLimits, StepTable, Requests]:
     """Limits in which each request fits alone, a step table, requests: open or closed, static, windowed, async."""
     requests = draw(rows)
     concurrency = draw(st.sampled_from([0, 0, 0, 1, 4]))
@@ -273,7 +273,7 @@ def cases(draw: st.DrawFn) -> tuple[Limits, StepTable, Requests]:
     policy = draw(st.sampled_from(sorted(POLICIES.values())))
     window = draw(st.sampled_from([0, 0, 3, 17])) if policy != STATIC else 0
     block_size, seqs = draw(st.sampled_from([1, 4, 16])), draw(st.integers(1, 8))
-    limits = Limits(
+    limits = SchedulerLimits(
         policy=policy,
         max_num_seqs=seqs,
         max_num_batched_tokens=seqs + draw(st.integers(0, 60)),

@@ -17,7 +17,7 @@ from simulator.reports.latency_breakdown import saved_prefill_s
 from simulator.reports.queueing import m_g_1_wait_s
 from simulator.reports.report import Report, summarize
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, STATIC, UNCACHED, Limits
+from simulator.scheduler.state import CONTINUOUS, STATIC, UNCACHED, SchedulerLimits
 from simulator.simulation.engine_loop import Run, simulate
 from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.arrivals import OpenLoop
@@ -35,7 +35,7 @@ class Server:
     """A deployment whose scheduler may be changed."""
 
     deployment: Deployment
-    limits: Limits
+    limits: SchedulerLimits
     table: StepTable
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The house rules that a machine can check: imports go down, files and functions stay small."""
+"""The house rules that a machine can check: imports go down, files and functions stay small, tests stand alone."""
 
 import ast
 import re
@@ -22,6 +22,17 @@ def dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def named_by(path: Path) -> set[str]:
+    """The dotted names of all that a file imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+    return found
+
+
 def folder(path: Path) -> str:
     """The folder of the package that a file belongs to; `root` for a file that lies in none."""
     parts = path.relative_to(PACKAGE).parts
@@ -32,14 +43,8 @@ MODULES = {dotted(path): path for path in FILES}
 
 
 def imported(path: Path) -> set[Path]:
-    """The files of the package that a file imports, anywhere in it."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
-        if isinstance(node, ast.Import):
-            found |= {each.name for each in node.names}
-    return {MODULES[name] for name in found & MODULES.keys()} - {path}
+    """The files of the package that a file imports."""
+    return {MODULES[name] for name in named_by(path) & MODULES.keys()} - {path}
 
 
 ARROWS = {path: imported(path) for path in FILES}
@@ -114,3 +119,19 @@ def test_whatever_is_compiled_keys_the_cache_of_machine_code():
     compiled = {path for path in FILES if re.search(r"^@(compiled|inlined)", path.read_text(), re.MULTILINE)}
     assert compiled
     assert {folder(path) for path in compiled} <= set(COMPILED_FOLDERS)
+
+
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+def test_tests_do_not_import_each_other():
+    """What several tests use lies in tests/support/, the slow simulators that they compare with in tests/oracle/."""
+    for path in TESTS:
+        of_tests = {name.split(".")[1] for name in named_by(path) if name.startswith("tests.")}
+        assert of_tests <= {"support", "oracle"}, path.relative_to(ROOT)
+
+
+def test_oracles_share_no_code_with_what_they_judge():
+    for path in TESTS:
+        if path.parent.name == "oracle":
+            assert not [name for name in named_by(path) if name.startswith("simulator")], path.name

@@ -17,7 +17,7 @@ from simulator.deployment.deployment import deploy
 from simulator.profile import Figure, Source
 from simulator.reports.intervals import (
     LEVELS,
-    Bracket,
+    PredictionRange,
     Residual,
     basis_of,
     bounds,
@@ -28,18 +28,23 @@ from simulator.reports.intervals import (
     table,
 )
 from simulator.reports.slo import Slo
-from simulator.validation.measurements import read_measurements
-from simulator.validation.prediction import outcome, predict, with_steps
-from simulator.validation.setups import place
+from simulator.validation.measurements import Measurement, read_measurements
+from simulator.validation.prediction import ask, predict
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Independent, LogNormal
 from simulator.workloads.workload import Workload
-from tests.validation.test_loads import recipe
+from tests.support.measured import recipe
+from tests.support.paths import FIXTURES, PUBLISHED
 from tools.fit_intervals import coverage, mean_coverage, residuals
 
-LEFT_OUT = Path(__file__).parents[1] / "fixtures" / "left_out.csv.gz"
+LEFT_OUT = FIXTURES / "left_out.csv.gz"
 METRICS = ("ttft_ms", "tpot_ms", "throughput_out_tok_s", "tg_tok_s", "pp_tok_s")
 REGIMES = ("fixed_batch", "single", "closed_loop", "open_loop", "offline")
+
+
+@cache
+def published() -> list[Measurement]:
+    return read_measurements(PUBLISHED / "measurements.csv.gz")
 
 
 @pytest.mark.parametrize(
@@ -119,17 +124,17 @@ def test_an_interval_of_80_per_cent_holds_75_to_85_of_what_was_left_out(tmp_path
         assert 0.75 <= mean_coverage(shares, basis) <= 0.85, basis
 
 
-def test_so_do_the_simulated_intervals_of_open_loops(tmp_path, shared):
+def test_so_do_the_simulated_intervals_of_open_loops(tmp_path):
     found = [each for each in residuals(_plain(tmp_path)) if each.basis == "fitted"]
-    shares = coverage(found, read_measurements(shared / "measurements" / "measurements.csv.gz"))
+    shares = coverage(found, published())
     assert 0.75 <= mean_coverage(shares, "fitted") <= 0.85
     for metric in ("ttft_ms", "itl_ms"):
         assert np.mean(shares[f"fitted {metric} open_loop"]) >= 0.75, metric
 
 
-def test_runs_under_published_limits_are_told_apart_alike(tmp_path, shared):
+def test_runs_under_published_limits_are_told_apart_alike(tmp_path):
     regimes = {each.id: each.regime for each in residuals(_plain(tmp_path))}
-    rows = [row for row in read_measurements(shared / "measurements" / "measurements.csv.gz") if row.id in regimes]
+    rows = [row for row in published() if row.id in regimes]
     for row in rows:
         assert (regimes[row.id] == "limited") == bool(recipe(row.setup).latency_limits_s), row.id
 
@@ -159,7 +164,7 @@ def loaded(share: float, step_factor: float = 1.0) -> dict[str, float]:
 
 
 def ends(metric: str, share: float) -> tuple[float, float]:
-    bracket = Bracket(chat().deployment, "open_loop", 0.8, loaded(share), partial(loaded, share))
+    bracket = PredictionRange(chat().deployment, "open_loop", 0.8, loaded(share), partial(loaded, share))
     return bracket.ends(metric, itemgetter(metric))
 
 
@@ -198,10 +203,10 @@ def test_own_measurements_of_tpot_narrow_the_steps():
     assert low < least < 1.0 < most < high
 
 
-def test_a_published_open_loop_has_the_interval_of_its_load(shared):
+def test_a_published_open_loop_has_the_interval_of_its_load():
     rows = [
         row
-        for row in read_measurements(shared / "measurements" / "measurements.csv.gz")
+        for row in published()
         if row.setup.source == "tensorrt-llm-docs-online-serving"
         and row.metric == "ttft_ms"
         and row.setup.regime == "open_loop"
@@ -210,9 +215,9 @@ def test_a_published_open_loop_has_the_interval_of_its_load(shared):
     assert all(each.low <= each.value <= each.high < math.inf for each in found)  # runs of a stated length
     spreads = []
     for each in (found[0], found[-1]):
-        made = outcome(place(each.measurement.setup))
-        factors = step_factors(made.placed.deployment, 0.8)
-        shortest, longest = (with_steps(made, by).value("ttft_ms", each.measurement.stat) for by in factors)
+        asked, stat = ask(each.measurement.setup), each.measurement.stat
+        others = (replace(asked.deployment, step_factor=by) for by in step_factors(asked.deployment, 0.8))
+        shortest, longest = (asked.on(other).answer().value("ttft_ms", stat) for other in others)
         assert each.low <= shortest < longest <= each.high  # no narrower than what other steps would give
         spreads.append(longest / shortest)
     assert spreads[1] > spreads[0]  # near saturation longer steps lengthen the queue as well

@@ -20,16 +20,16 @@ from simulator.reports.perfetto import trace
 from simulator.reports.report import Report, summarize
 from simulator.reports.timeline import COUNTERS, timeline_of
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, POLICIES, UNCACHED, Limits
+from simulator.scheduler.state import CONTINUOUS, POLICIES, UNCACHED, SchedulerLimits
 from simulator.simulation.engine_loop import Run, simulate
-from simulator.simulation.fleet import Fleet, Link, Pool, simulate_fleet
+from simulator.simulation.fleet import CacheLink, Fleet, Pool, simulate_fleet
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests
-from tests.cli.test_cli import infercast, printed, refused
+from tests.support.commands import infercast, printed, refused
 
 # A step takes 10 ms, each token of a prompt 1 ms more.
 TABLE = StepTable(np.full(4097, 0.010), np.zeros(257), np.array([0, 0, 0.001, 0, 0]))
-PLAIN = Limits(
+PLAIN = SchedulerLimits(
     policy=CONTINUOUS,
     max_num_seqs=8,
     max_num_batched_tokens=64,
@@ -147,7 +147,7 @@ def test_the_parts_add_up_in_a_fleet(pool):
 
 
 def test_a_request_of_two_engines_has_no_split():
-    fleet = Fleet(Pool(PLAIN, TABLE), prefill=Pool(PLAIN, TABLE), link=Link(1e9))
+    fleet = Fleet(Pool(PLAIN, TABLE), prefill=Pool(PLAIN, TABLE), link=CacheLink(1e9))
     requests = Requests(np.zeros(2), np.array([20, 20]), np.array([5, 5]))
     with pytest.raises(NotModelledError, match="prefill pool"):
         split(whole(simulate_fleet(fleet, requests)))

@@ -12,7 +12,7 @@ from simulator.reports.batch_means import statistic
 from simulator.reports.queueing import QueueEstimate, erlang_c, m_g_1_wait_s, m_m_c_wait_s
 from simulator.reports.report import summarize
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, Limits
+from simulator.scheduler.state import CONTINUOUS, SchedulerLimits
 from simulator.simulation.engine_loop import simulate
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.workload import Requests
@@ -45,7 +45,7 @@ def test_a_full_system_has_no_mean_wait():
 
 
 def test_no_slots_are_refused():
-    with pytest.raises(InfercastError, match="slots are 1 or more"):
+    with pytest.raises(InfercastError, match="slots must be 1 or more"):
         erlang_c(0, 1.0)
 
 
@@ -76,7 +76,7 @@ TICK_S = 0.001
 
 def overloaded(load: float, count: int, burstiness: float, seed: int) -> bool:
     """Whether a run is called overloaded: 8 slots, a decode step of 1 ms, exponential output lengths of 100 tokens."""
-    limits = Limits(
+    limits = SchedulerLimits(
         policy=CONTINUOUS,
         max_num_seqs=SERVERS,
         max_num_batched_tokens=64,

@@ -10,8 +10,9 @@ from simulator.errors import InfercastError
 from simulator.reports.batch_means import statistic, warm_up
 from simulator.reports.report import summarize
 from simulator.reports.slo import Slo, parse_slo
+from simulator.reports.vllm_result import vllm_result
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, PROMPTS_FIRST, Limits
+from simulator.scheduler.state import CONTINUOUS, PROMPTS_FIRST, SchedulerLimits
 from simulator.simulation.engine_loop import Run, simulate
 from simulator.workloads.workload import Requests
 
@@ -23,7 +24,9 @@ def run(arrival_s: list[float], prompts: list[int], outputs: list[int], **change
     values = {"policy": CONTINUOUS, "max_num_seqs": 8, "max_num_batched_tokens": 4096, "num_blocks": 1000}
     values |= {"block_size": 16, "admit_full_prompt": True, "async_scheduling": False, "window": 0}
     values |= {"full_groups": 1, "window_groups": 0, "window_blocks": 0} | changes
-    return simulate(Limits(**values), TABLE, Requests(np.array(arrival_s), np.array(prompts), np.array(outputs)))
+    return simulate(
+        SchedulerLimits(**values), TABLE, Requests(np.array(arrival_s), np.array(prompts), np.array(outputs))
+    )
 
 
 def test_latencies_by_hand():
@@ -63,7 +66,7 @@ def test_slo_attainment_counts_every_bound():
 
 def test_goodput_is_throughput_times_attainment():
     report = summarize(run([0.0, 0.0, 5.0], [100, 100, 100], [4, 4, 4]), Slo({"ttft": 0.2}), steady=False)
-    assert report.as_vllm()["request_goodput"] == pytest.approx(1 / report.duration_s)
+    assert vllm_result(report)["request_goodput"] == pytest.approx(1 / report.duration_s)
 
 
 VLLM_KEYS = """duration completed failed total_input_tokens total_output_tokens request_throughput request_goodput
@@ -73,7 +76,7 @@ median_e2el_ms std_e2el_ms p99_e2el_ms"""
 
 
 def test_json_has_the_keys_of_vllm_bench():
-    keys = summarize(run([0.0, 0.1], [10, 10], [5, 5])).as_vllm()
+    keys = vllm_result(summarize(run([0.0, 0.1], [10, 10], [5, 5])))
     assert not set(VLLM_KEYS.split()) - keys.keys()
 
 

@@ -5,22 +5,7 @@ import random
 import pytest
 
 from tests.oracle.engine import OracleLimits, OracleResult, run_oracle
-
-
-def one_second(_: list[tuple[int, int]]) -> float:
-    return 1.0
-
-
-def timetable(result: OracleResult) -> list[tuple[tuple[int, int, int], ...]]:
-    return [step.scheduled for step in result.steps]
-
-
-def held(result: OracleResult) -> list[int]:
-    return [step.blocks_held for step in result.steps]
-
-
-def finish(result: OracleResult) -> list[float | None]:
-    return [request.finished_s for request in result.requests]
+from tests.support.timetables import finish, held, one_second, timetable
 
 
 def test_chunked_prefill() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.oracle.engine import OracleJob, OracleLimits, OracleResult, run_oracle
 from tests.oracle.speculation import sampled, uniform
-from tests.scheduler.test_oracle import finish, held, one_second, timetable
+from tests.support.timetables import finish, held, one_second, timetable
 
 
 def hits(result: OracleResult) -> list[int | None]:
@@ -126,13 +126,13 @@ def test_uncached() -> None:
     assert finish(result) == [12.0, 14.0]
 
 
-def test_given_cache() -> None:
+def test_prefilled_requests() -> None:
     limits = OracleLimits(4, 100, num_blocks=5, block_size=2)
-    alone = run_oracle([OracleJob(1.0, 4, 3, given=True)], limits, one_second)
+    alone = run_oracle([OracleJob(1.0, 4, 3, prefilled=True)], limits, one_second)
     assert timetable(alone) == [((0, 1, 4),), ((0, 1, 5),)]
     assert (alone.requests[0].first_token_s, finish(alone)) == (1.0, [3.0])
     # Of two, B is preempted in the second step with 2 tokens produced: it recomputes 3 + 2 like any other.
-    two = run_oracle([OracleJob(0.0, 3, 4, given=True)] * 2, limits, one_second)
+    two = run_oracle([OracleJob(0.0, 3, 4, prefilled=True)] * 2, limits, one_second)
     assert timetable(two) == [((0, 1, 3), (1, 1, 3)), ((0, 1, 4),), ((0, 1, 5),), ((1, 5, 0),), ((1, 1, 5),)]
     assert held(two) == [4, 3, 3, 3, 3]
 
@@ -255,12 +255,12 @@ def test_the_preempted_finds_what_it_left() -> None:
     assert hits(result) == [0, 0]  # at the first admission
 
 
-def test_a_given_cache_is_registered_but_not_looked_up() -> None:
+def test_a_prefilled_prompt_is_registered_but_not_looked_up() -> None:
     # B brings its own 8 tokens (4 blocks), of which A's prefix block is held once; C finds both prefix blocks.
     limits = OracleLimits(4, 64, num_blocks=99, block_size=2, prefix_block_tokens=4)
     jobs = [
         OracleJob(0.0, 5, 3, ids=(1,)),
-        OracleJob(0.0, 8, 3, ids=(1, 2), given=True),
+        OracleJob(0.0, 8, 3, ids=(1, 2), prefilled=True),
         OracleJob(0.0, 9, 1, ids=(1, 2)),
     ]
     result = run_oracle(jobs, limits, one_second)

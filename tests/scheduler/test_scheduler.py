@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from simulator.errors import WorkloadError
 from simulator.models import operations
-from simulator.roofline.step_model import StepTable
 from simulator.scheduler import state
 from simulator.scheduler.completion import complete
 from simulator.scheduler.draft_acceptance import accepted, uniform
 from simulator.scheduler.policies import schedule
 from simulator.scheduler.prefix_cache import blocks_per_prefix_block
-from simulator.scheduler.state import Limits, State, blocks
+from simulator.scheduler.state import SchedulerLimits, State, blocks
 from simulator.scheduler.waiting_queue import dequeue, enqueue
 from simulator.simulation.engine_loop import Run, opening, simulate
 from simulator.simulation.scheduler_limits import refuse_endless
@@ -27,18 +26,10 @@ from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.traces import read_trace
 from simulator.workloads.workload import Requests, Workload
 from tests.oracle.engine import OracleLimits, OracleResult, run_oracle
-
-# Multiples of a power of two: every sum is exact, so the order of adding cannot blur a comparison to the bit. A key
-# costs the same for a decode and for a prompt, because the oracle's (new, past) does not tell the two apart.
-UNIT_S = 2.0**-20
-TABLE = StepTable(
-    token_s=(1000 + 11 * np.arange(4096)) * UNIT_S,
-    logit_s=(100 + np.arange(65)) * UNIT_S,
-    slopes=np.array([3, 1, 0, 3, 1]) * UNIT_S,
-)
+from tests.support.hand_made import TABLE, UNIT_S
 
 
-def limits(**changes: int) -> Limits:
+def limits(**changes: int) -> SchedulerLimits:
     """Small limits without a window."""
     values = {
         "policy": state.CONTINUOUS,
@@ -53,7 +44,7 @@ def limits(**changes: int) -> Limits:
         "window_groups": 0,
         "window_blocks": 0,
     }
-    return Limits(**(values | changes))
+    return SchedulerLimits(**(values | changes))
 
 
 def seconds(batch: list[tuple[int, int]]) -> float:
@@ -300,8 +291,8 @@ def test_a_front_end_slower_than_the_engine_sets_the_rate():
 
 
 @pytest.mark.parametrize("name", ["mooncake_fast25_conversation", "mooncake_fast25_synthetic"])
-def test_an_unlimited_cache_hits_what_a_plain_count_of_repeated_blocks_says(name, shared: Path):
-    load = Workload.from_trace(read_trace(shared / "traces" / f"{name}.csv.gz"), request_count=3000).requests()
+def test_an_unlimited_cache_hits_what_a_plain_count_of_repeated_blocks_says(name, traces: Path):
+    load = Workload.from_trace(read_trace(traces / f"{name}.csv.gz")).requests()
     seen: set[int] = set()
     counted = []
     for row, prompt_tokens in enumerate(load.prompt_tokens.tolist()):

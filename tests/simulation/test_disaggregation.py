@@ -6,18 +6,18 @@ import pytest
 from simulator.deployment.deployment import deploy
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, Limits
+from simulator.scheduler.state import CONTINUOUS, SchedulerLimits
 from simulator.simulation.autoscaler import Failure
 from simulator.simulation.clients import Clients
-from simulator.simulation.disaggregation import Link, cache_bytes
+from simulator.simulation.disaggregation import CacheLink, cache_bytes
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.routers import ROUTERS, Router
 from simulator.workloads.workload import Requests
-from tests.simulation.test_fleet import SECONDS, TABLE, requests_of
+from tests.support.hand_made import SECONDS, TABLE, requests_of
 
-LIMITS = Limits(
+LIMITS = SchedulerLimits(
     policy=CONTINUOUS,
     max_num_seqs=4,
     max_num_batched_tokens=64,
@@ -31,7 +31,7 @@ ALONE = LIMITS._replace(max_num_seqs=1)
 
 def split(bytes_of: list[float] | None = None, **changes: object) -> Fleet:
     """A prefill server and a decode server, one request at a time, a second per token; 1 byte/s between them."""
-    link = Link(1.0, 0.5, None if bytes_of is None else np.array(bytes_of))
+    link = CacheLink(1.0, 0.5, None if bytes_of is None else np.array(bytes_of))
     asked = {"pool": Pool(ALONE, SECONDS), "prefill": Pool(ALONE, SECONDS), "link": link} | changes
     return Fleet(**asked)  # type: ignore[arg-type]
 
@@ -75,10 +75,13 @@ def test_an_infinite_link_and_free_prefill_are_decode_alone():
     """All that is left is a decode pool whose requests arrive with their caches."""
     asked = drawn()
     lasting = asked.output_tokens > 1
-    fleet = Fleet(Pool(LIMITS, TABLE), prefill=Pool(LIMITS, FREE), link=Link(np.inf, 0.0))
+    fleet = Fleet(Pool(LIMITS, TABLE), prefill=Pool(LIMITS, FREE), link=CacheLink(np.inf, 0.0))
     run = simulate_fleet(fleet, asked)
     ready = Requests(
-        asked.arrival_s[lasting], asked.prompt_tokens[lasting], asked.output_tokens[lasting], given=np.ones(1, np.bool_)
+        asked.arrival_s[lasting],
+        asked.prompt_tokens[lasting],
+        asked.output_tokens[lasting],
+        prefilled=np.ones(1, np.bool_),
     )
     alone = simulate(LIMITS, TABLE, ready)
     assert np.array_equal(run.first_token_s, asked.arrival_s)
@@ -101,7 +104,7 @@ def check_conserved(run: FleetRun, asked: Requests) -> None:
 @pytest.mark.parametrize("router", ROUTERS)
 def test_conservation(router):
     asked = drawn()
-    moved = Link(1e6, 1e-3, 1000.0 * asked.prompt_tokens)
+    moved = CacheLink(1e6, 1e-3, 1000.0 * asked.prompt_tokens)
     fleet = Fleet(Pool(LIMITS, TABLE, 3), Router(router), prefill=Pool(LIMITS, TABLE, 2), link=moved)
     check_conserved(simulate_fleet(fleet, asked, Clients(timeout_s=1e6)), asked)
 
@@ -110,7 +113,9 @@ def test_a_slower_link_is_never_faster():
     asked = drawn()
     ends = [
         simulate_fleet(
-            Fleet(Pool(LIMITS, TABLE), prefill=Pool(LIMITS, TABLE), link=Link(rate, 0.0, 100.0 * asked.prompt_tokens)),
+            Fleet(
+                Pool(LIMITS, TABLE), prefill=Pool(LIMITS, TABLE), link=CacheLink(rate, 0.0, 100.0 * asked.prompt_tokens)
+            ),
             asked,
         ).finished_s.mean()
         for rate in (1e9, 1e6, 1e5)
@@ -126,9 +131,9 @@ def test_cache_bytes_of_a_sliding_window_stop_growing():
 
 def test_what_cannot_be():
     with pytest.raises(InfercastError, match="a link of 0 bytes/s"):
-        Link(0.0)
+        CacheLink(0.0)
     with pytest.raises(NotModelledError, match="pools of 1 and 2 stages"):
         split(pool=Pool(LIMITS, SECONDS, stages=2))
     with pytest.raises(NotModelledError, match="prefilled requests"):
-        asked = Requests(np.zeros(1), np.ones(1), np.full(1, 2), given=np.ones(1, np.bool_))
+        asked = Requests(np.zeros(1), np.ones(1), np.full(1, 2), prefilled=np.ones(1, np.bool_))
         simulate_fleet(split(), asked)

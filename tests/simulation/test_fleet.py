@@ -17,19 +17,19 @@ from hypothesis import strategies as st
 
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, PROMPTS_FIRST, STATIC, Limits
+from simulator.scheduler.state import CONTINUOUS, PROMPTS_FIRST, STATIC, SchedulerLimits
 from simulator.simulation.autoscaler import Autoscaler, Failure
 from simulator.simulation.clients import Clients
-from simulator.simulation.disaggregation import Link
+from simulator.simulation.disaggregation import CacheLink
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.fleet_state import DRAINING, FAILED, OFF, STARTING, UP
 from simulator.simulation.routers import ROUTERS, Router
 from simulator.workloads.workload import Requests
+from tests.support.hand_made import SECONDS, TABLE, requests_of
 
-TICK_S = 2.0**-20  # a power of two, so that sums are exact
-LIMITS = Limits(
+LIMITS = SchedulerLimits(
     policy=CONTINUOUS,
     max_num_seqs=4,
     max_num_batched_tokens=32,
@@ -37,20 +37,8 @@ LIMITS = Limits(
     block_size=4,
     admit_full_prompt=True,
 )
-TABLE = StepTable(
-    token_s=(1000 + 11 * np.arange(4096)) * TICK_S,
-    logit_s=(100 + np.arange(65)) * TICK_S,
-    slopes=np.array([3.0, 1, 0, 3, 1]) * TICK_S,
-)
-# One request at a time, a second per prompt token and per further token.
-SECONDS = StepTable(token_s=np.arange(4096.0), logit_s=np.zeros(65), slopes=np.zeros(5))
 ALONE = LIMITS._replace(max_num_seqs=1, max_num_batched_tokens=4095, num_blocks=2000)
 COLUMNS = ("scheduled_s", "first_token_s", "finished_s", "stalled_s", "preemptions")
-
-
-def requests_of(rows: list[tuple[float, int, int]], concurrency: int = 0) -> Requests:
-    arrival_s, prompts, outputs = zip(*rows, strict=True)
-    return Requests(np.array(arrival_s), np.array(prompts), np.array(outputs), concurrency)
 
 
 def slow(replicas: int = 1, **changes: object) -> Fleet:
@@ -469,7 +457,7 @@ def digest() -> str:
         run = simulate_fleet(fleet, asked, Clients(timeout_s=0.05, max_retries=2, retry_delay_s=0.01))
         columns = [getattr(run, each).tobytes() for each in (*COLUMNS, "row", "replica", "retries", "timeouts")]
         text += b"".join([*columns, run.steps.tobytes(), run.events.tobytes()])
-    split = Fleet(Pool(LIMITS, TABLE, 2), prefill=Pool(LIMITS, TABLE, 2), link=Link(1.0, 0.01))
+    split = Fleet(Pool(LIMITS, TABLE, 2), prefill=Pool(LIMITS, TABLE, 2), link=CacheLink(1.0, 0.01))
     text += simulate_fleet(split, asked).finished_s.tobytes()
     return hashlib.sha256(text).hexdigest()
 
@@ -503,7 +491,7 @@ def test_fleets_that_cannot_be(make, message):
 
 def test_pools_do_not_scale():
     with pytest.raises(NotModelledError, match="autoscaling of a prefill and a decode pool"):
-        slow(prefill=Pool(ALONE, SECONDS), link=Link(1.0), autoscaler=Autoscaler(1, 2))
+        slow(prefill=Pool(ALONE, SECONDS), link=CacheLink(1.0), autoscaler=Autoscaler(1, 2))
 
 
 def test_a_request_that_no_engine_holds():

@@ -10,7 +10,7 @@ from simulator.simulation.engine_loop import simulate
 from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
 from simulator.simulation.routers import Router
 from simulator.workloads.workload import Requests
-from tests.simulation.test_queueing import ONE_AT_A_TIME, SERVICE_S, SERVICE_TICKS, TABLE, Theory, check, waits
+from tests.support.queues import ONE_AT_A_TIME, SERVICE_S, SERVICE_TICKS, TABLE, Theory, check, waits
 
 Ints = npt.NDArray[np.int64]
 

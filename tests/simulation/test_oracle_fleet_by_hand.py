@@ -235,7 +235,7 @@ def test_disaggregation() -> None:
 
 def test_free_prefill_and_link_are_decode_alone() -> None:
     limits = OracleLimits(3, 16, num_blocks=6, block_size=4)
-    jobs = [OracleJob(0.3 * index, 1 + 5 * index % 11, 2 + 7 * index % 9, given=True) for index in range(20)]
+    jobs = [OracleJob(0.3 * index, 1 + 5 * index % 11, 2 + 7 * index % 9, prefilled=True) for index in range(20)]
     free = OraclePool(OracleLimits(99, 999, num_blocks=999), lambda _: 0.0, replicas=2)
     link = OracleLink(math.inf, 0.0, (1.0,) * 20)
     fleet = OracleFleet(OraclePool(limits, one_second), prefill=free, link=link)

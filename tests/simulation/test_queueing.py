@@ -1,58 +1,17 @@
 """Queueing theory: with one sequence at a time the simulator is a single server, and its waits are known."""
 
 import math
-from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from simulator.reports.batch_means import statistic
-from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import CONTINUOUS, Limits
 from simulator.simulation.engine_loop import Run, simulate
 from simulator.workloads.workload import Requests
-
-Floats = npt.NDArray[np.float64]
+from tests.support.queues import ONE_AT_A_TIME, SERVICE_S, SERVICE_TICKS, TABLE, TICK_S, Theory, check, waits
 
 LOADS = (0.5, 0.8, 0.95)
 RUNS = range(40)  # seeds
-TICK_S = 2.0**-20  # 1 us; a power of two, so that a service of k ticks takes exactly k of them
-SERVICE_TICKS = 4096
-SERVICE_S = SERVICE_TICKS * TICK_S
-
-# A server: a step of T prompt tokens takes T ticks, a decode step one tick, nothing else costs anything.
-TABLE = StepTable(token_s=np.arange(1 << 17) * TICK_S, logit_s=np.zeros(20), slopes=np.zeros(5))
-ONE_AT_A_TIME = Limits(
-    policy=CONTINUOUS,
-    max_num_seqs=1,
-    max_num_batched_tokens=(1 << 17) - 1,
-    num_blocks=1 << 18,
-    block_size=16,
-    admit_full_prompt=True,
-)
-
-
-class Theory(NamedTuple):
-    """What a statistic of the report should be."""
-
-    name: str
-    value: float
-
-
-def check(samples: Iterable[Floats], *theories: Theory) -> None:
-    """Independent runs against theory: the mean over runs, and how often a run's own 95 % interval misses.
-
-    The first tenth of a run is warm-up, as the queue starts empty. The runs of one load are the same every time.
-    """
-    found = [statistic(values[len(values) // 10 :]) for values in samples]
-    for name, value in theories:
-        estimates = np.array([each[name] for each in found])
-        error = estimates.std(ddof=1) / math.sqrt(len(found))
-        assert abs(estimates.mean() - value) < 3.3 * error < 0.15 * value
-        missed = np.mean([abs(each[name] - value) > each.half_widths[name] for each in found])  # NaN: says nothing
-        assert missed <= 0.2, (name, missed)  # see also test_queueing_theory.py
 
 
 def server(load: float, service_ticks: npt.NDArray[np.int64], seed: int) -> Run:
@@ -60,10 +19,6 @@ def server(load: float, service_ticks: npt.NDArray[np.int64], seed: int) -> Run:
     gaps = np.random.default_rng(seed).exponential(SERVICE_S / load, len(service_ticks))
     ones = np.ones(len(service_ticks), dtype=np.int64)
     return simulate(ONE_AT_A_TIME, TABLE, Requests(np.cumsum(gaps), service_ticks, ones))
-
-
-def waits(run: Run) -> Floats:
-    return run.scheduled_s - run.requests.arrival_s
 
 
 def constant_wait_s(load: float) -> float:

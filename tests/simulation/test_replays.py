@@ -5,7 +5,6 @@ docs/log.md (2026-11-21) names what is left of the error, cause by cause.
 
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from simulator.deployment.memory import memory_plan
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.workload import Requests
+from tests.support.paths import FIXTURES
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,8 +44,8 @@ CASES = (
 
 
 @cache
-def recorded(path: Path, run: str) -> pd.DataFrame:
-    rows = pd.read_csv(path / "measurements" / "replays.csv.gz")
+def recorded(run: str) -> pd.DataFrame:
+    rows = pd.read_csv(FIXTURES / "replays.csv.gz")
     return rows[rows.run == run].sort_values("arrival_s", kind="stable").reset_index(drop=True)
 
 
@@ -77,19 +77,19 @@ def errors(rows: pd.DataFrame, case: Case) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.run}-{case.hardware}")
-def test_latencies_of_a_recorded_run(shared, case):
-    off = errors(recorded(shared, case.run), case)
+def test_latencies_of_a_recorded_run(case):
+    off = errors(recorded(case.run), case)
     said = ", ".join(f"{name} {error:+.1%}" for name, error in off.items())
     assert max(map(abs, off.values())) <= case.tolerance, said
 
 
-def test_the_plan_has_the_blocks_that_the_recorded_run_shows(shared):
+def test_the_plan_has_the_blocks_that_the_recorded_run_shows():
     """After 4.16 s all 41 admitted prompts are done, yet request 41 (468 tokens) waits until one of them finishes.
 
     So the blocks that the 41 hold (one token more per step since their first) leave less than 30 = ceil(468 / 16) free:
     the usable blocks lie between what they hold in the step that ends at 4.336 s and 30 more.
     """
-    rows = recorded(shared, CASES[0].run)
+    rows = recorded(CASES[0].run)
     step_ends = np.unique(rows.first_token_s[:41])
     steps = np.searchsorted(step_ends, step_ends[-1]) - np.searchsorted(step_ends, rows.first_token_s[:41])
     held = int(np.ceil((rows.input_toks[:41] + steps) / 16).sum())
@@ -104,8 +104,8 @@ def test_the_plan_has_the_blocks_that_vllm_028_reported():
     assert plan.num_blocks == pytest.approx(35_913, rel=0.025)
 
 
-def test_the_recorded_runs_fill_what_they_were_given(shared):
+def test_the_recorded_runs_fill_what_they_were_given():
     """The settings of the start scripts show: no more than 128 sequences at once, and just as many when queueing."""
-    rows = recorded(shared, "RTXPRO6000/Llama-3.1-8B")
+    rows = recorded("RTXPRO6000/Llama-3.1-8B")
     changes = pd.concat([pd.Series(1, rows.scheduled_s), pd.Series(-1, rows.last_token_s)]).sort_index(kind="stable")
     assert changes.cumsum().max() == 128

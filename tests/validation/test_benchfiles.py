@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from simulator.cli import build
 from simulator.errors import ProfileError
 from simulator.validation.benchfiles import Stated, read_results
-from simulator.validation.prediction import outcome, predict
-from simulator.validation.setups import place
+from simulator.validation.prediction import predict
+from tests.support.measured import answer
 
 BENCH = Path(__file__).parents[1] / "fixtures" / "bench"
 SAID = Stated(hardware="l40s", engine="vllm", engine_version="0.33.0", tp=1, model="llama-3.1-8b")
@@ -86,10 +86,10 @@ def test_every_run_has_the_load_that_it_was_made_under(name, regimes):
 def test_gaps_pooled_over_requests_are_not_their_means():
     row = next(row for row in read("invented_vllm_serve.json") if row.metric == "itl_ms" and "p99" in row.stat)
     setup = replace(row.setup, concurrency=64, num_prompts=128)
-    found, other = outcome(place(setup)), outcome(place(replace(setup, client="aiperf")))
-    assert found.value("itl_ms", row.stat) == found.value("itl_ms", "p99") == 1e3 * found.gaps_s["p99"]
-    assert other.value("itl_ms", row.stat) == 1e3 * other.gaps_s["p99"]
-    assert other.value("itl_ms", "p99") == 1e3 * other.tpot_s["p99"] < other.value("itl_ms", row.stat)
+    found, other = answer(setup), answer(replace(setup, client="aiperf"))
+    assert found.value("itl_ms", row.stat) == found.value("itl_ms", "p99") == found.row["p99_itl_ms"]
+    assert other.value("itl_ms", row.stat) == other.row["p99_itl_ms"]
+    assert other.value("itl_ms", "p99") == other.row["p99_tpot_ms"] < other.value("itl_ms", row.stat)
 
 
 def test_guidellm_weighs_gaps_by_tokens_so_uneven_outputs_are_pooled():
@@ -102,7 +102,7 @@ def test_guidellm_weighs_gaps_by_tokens_so_uneven_outputs_are_pooled():
 def test_arrivals_keep_their_burstiness():
     even = next(row for row in read("invented_guidellm.json") if row.setup.burstiness == math.inf)
     bursty = next(row for row in read("invented_vllm_serve_appended.json") if row.setup.burstiness == 0.5)
-    ttft = [outcome(place(replace(row.setup, rate_per_s=3.0))).value("ttft_ms", "p99") for row in (even, bursty)]
+    ttft = [answer(replace(row.setup, rate_per_s=3.0)).value("ttft_ms", "p99") for row in (even, bursty)]
     assert ttft[0] < ttft[1]
 
 
@@ -304,12 +304,10 @@ def test_a_table_has_its_empty_cells_filled_and_no_other(tmp_path):
 def test_a_file_made_of_predictions_is_predicted_without_error(tmp_path):
     """The tool's file of a run that went as predicted has no error: units, statistics and load survive the reading."""
     setup = read("invented_vllm_serve.json")[0].setup
-    found = outcome(place(setup))
-    stats = {"mean": "mean", "median": "median", "p99": "p99"}
-    times = {"ttft": found.ttft_s, "tpot": found.tpot_s, "itl": found.gaps_s, "e2el": found.e2el_s}
-    exact = {f"{key}_{name}_ms": 1e3 * of[stat] for name, of in times.items() for key, stat in stats.items()}
-    rates = {"output_throughput": found.output_tokens_per_s, "total_token_throughput": found.total_tokens_per_s}
-    again = predict(read_results(serve(tmp_path, **exact, **rates), SAID))
+    row = answer(setup).row
+    times = {key: row[key] for key in row if key.endswith("_ms") and key.split("_")[0] in ("mean", "median", "p99")}
+    rates = {name: row[name] for name in ("output_throughput", "total_token_throughput")}
+    again = predict(read_results(serve(tmp_path, **times, **rates), SAID))
     assert len(again) == 14
     assert all(abs(each.error) < 1e-9 for each in again)
 

@@ -15,10 +15,10 @@ from simulator.models.model import load_model
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Counts, Layout
 from simulator.roofline.roofline import Rates
-from simulator.validation.desktop import gguf_format, mlx_format, stated_rules, with_stated_threads
+from simulator.validation.desktop import gguf_format, mlx_format, stated_rules
 from simulator.validation.measurements import measurement_of
-from simulator.validation.prediction import outcome
 from simulator.validation.setups import place
+from tests.support.measured import answer
 
 
 def setup(**cells):
@@ -92,17 +92,18 @@ def test_threads_scale_what_is_computed():
     gains = {}
     for stored in ("iq3_S", "q4_0", "fp16"):
         runs = [setup(**cpu, weight_dtype=stored, output_len="128", threads=each, batch="1") for each in ("2", "8")]
-        two, eight = (outcome(place(each)).decode_tokens_per_s for each in runs)
+        two, eight = (answer(each).value("tg_tok_s") for each in runs)
         gains[stored] = eight / two
     assert 1 <= gains["fp16"] < gains["q4_0"] < gains["iq3_S"] <= 4
 
 
 def test_threads_beyond_the_cores_change_nothing():
     cpu = load_hardware("ryzen-7950x")
-    assert with_stated_threads(setup(threads="32"), cpu) == with_stated_threads(setup(), cpu) == cpu
-    half = with_stated_threads(setup(threads="8"), cpu)
-    assert half.peak_flops_per_s["fp32"] == cpu.peak_flops_per_s["fp32"] / 2
-    assert half.memory_bytes_per_s == cpu.memory_bytes_per_s
+    every, unsaid, half = (place(setup(hardware=cpu.id, threads=each)) for each in ("32", "", "8"))
+    assert every.deployment.hardware == unsaid.deployment.hardware == cpu
+    assert every.question.changes is None
+    assert half.deployment.hardware.peak_flops_per_s["fp32"] == cpu.peak_flops_per_s["fp32"] / 2
+    assert half.deployment.hardware.memory_bytes_per_s == cpu.memory_bytes_per_s
 
 
 def test_unpacking_is_shared_by_the_tokens_of_a_tile():

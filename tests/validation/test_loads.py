@@ -7,34 +7,19 @@ import pytest
 
 from simulator.engines.engine import engine_of
 from simulator.hardware.hardware import load_hardware
-from simulator.models.model import load_model
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Layout
 from simulator.roofline.roofline import HIGHEST_MEMORY_FRACTION, Rates
-from simulator.validation.loads import workload_of
 from simulator.validation.measurements import Setup
-from simulator.validation.prediction import outcome
+from simulator.validation.prediction import ask
 from simulator.validation.setups import place
-from simulator.validation.sources import Recipe, recipe_of
 from simulator.validation.sources.recipe import AIPERF_PROMPTS
 from tests.support.kernels import kernels_with
-
-
-def setup(**changed: object) -> Setup:
-    stated = {"hardware": "H100 SXM 80GB", "devices": 1, "tp": 1, "model": "Llama-3.1-8B", "engine": "vLLM"}
-    stated |= {"engine_version": "0.12.0", "input_tokens": 1024.0, "output_tokens": 64.0, "concurrency": 32}
-    return Setup(**{**stated, "regime": "closed_loop", "num_prompts": 500, **changed})  # type: ignore[arg-type]
-
-
-OPEN, OFFLINE = {"regime": "open_loop", "num_prompts": 0}, {"regime": "offline", "num_prompts": 0}
-
-
-def recipe(given: Setup) -> Recipe:
-    return recipe_of(given, load_model(given.model), load_hardware(given.hardware))
+from tests.support.measured import OFFLINE, OPEN, answer, asked_on, engine_gets, recipe, setup, users
 
 
 def prompts_of(given: Setup) -> np.ndarray:
-    prefixes = workload_of(place(given)).prefixes
+    prefixes = engine_gets(given).prefixes
     return prefixes.first // prefixes.count.max(initial=1)
 
 
@@ -45,24 +30,24 @@ def test_aiperf_sends_its_prompts_in_turn_and_the_cache_keeps_them():
     for turn in np.split(prompts, 500 // AIPERF_PROMPTS):
         assert sorted(turn) == list(range(AIPERF_PROMPTS))
     assert len(prompts_of(setup())) == 0
-    cached, fresh = outcome(place(repeated)), outcome(place(setup()))
-    assert cached.ttft_s["mean"] < fresh.ttft_s["mean"]
-    assert cached.output_tokens_per_s > fresh.output_tokens_per_s
+    cached, fresh = answer(repeated), answer(setup())
+    assert cached.value("ttft_ms") < fresh.value("ttft_ms")
+    assert cached.value("throughput_out_tok_s") > fresh.value("throughput_out_tok_s")
 
 
 def test_what_aiconfigurator_deploys_in_vllm_was_warmed_up_with_the_prompts_that_it_draws():
     """bench_run.sh.j2: twice the concurrency to warm up, of 100 prompts: 64 requests draw 100 (1 - .99^64) = 47."""
     deployed = {"engine": "vLLM", "engine_version": "0.12.0", "client": "aiconfigurator", "input_tokens": 2000.0}
-    prefixes = workload_of(place(setup(**deployed, concurrency=32))).prefixes
+    prefixes = engine_gets(setup(**deployed, concurrency=32)).prefixes
     units = prefixes.count[0]
     warm = np.unique(prefixes.warm // units)
     assert len(prefixes.warm) == units * len(warm)
     assert abs(len(warm) - 47) < 10
     asked = np.bincount(prefixes.first // units, minlength=AIPERF_PROMPTS)
     assert asked.max() > asked.min() + 1  # drawn, not in turn
-    assert outcome(place(setup(**deployed, concurrency=64))).ttft_s["mean"] < 0.5 * fresh_s(deployed, 64)
+    assert answer(setup(**deployed, concurrency=64)).value("ttft_ms") < 0.5 * fresh_ms(deployed, 64)
     other = {**deployed, "engine": "TensorRT-LLM", "engine_version": "1.2.0"}
-    assert not len(workload_of(place(setup(**other, concurrency=32))).prefixes.warm)
+    assert not len(engine_gets(setup(**other, concurrency=32)).prefixes.warm)
 
 
 RENTED = {"hardware": "RTX 5090", "model": "Qwen3-8B", "source": "holtmann-consumer-blackwell", "client": "aiperf"}
@@ -70,7 +55,7 @@ RENTED = {"hardware": "RTX 5090", "model": "Qwen3-8B", "source": "holtmann-consu
 
 def test_five_requests_warm_a_rented_card_up_with_the_first_of_its_prompts():
     """They are over before the run, which goes on with the prompts after them; a prompt's end is evicted first."""
-    prefixes = workload_of(place(setup(**RENTED, input_tokens=2048.0))).prefixes
+    prefixes = engine_gets(setup(**RENTED, input_tokens=2048.0)).prefixes
     prompts, units = prefixes.first // prefixes.count, prefixes.count[0]
     warm = prefixes.warm.reshape(-1, units)
     assert (np.diff(warm) == -1).all()
@@ -82,26 +67,25 @@ def test_five_requests_warm_a_rented_card_up_with_the_first_of_its_prompts():
 def test_a_warm_cache_begins_with_prompts_in_the_order_of_their_last_use(distinct):
     """Of five in turn, the one that is asked next has waited longest."""
     given = setup(**RENTED, num_dataset_entries=distinct)
-    prefixes = workload_of(place(given)).prefixes
+    prefixes = engine_gets(given).prefixes
     assert prefixes.warm[0] // prefixes.count[0] == prefixes.first[0] // prefixes.count[0]
 
 
-def fresh_s(given: dict[str, object], concurrency: int) -> float:
-    placed = place(setup(**given, concurrency=concurrency))
-    engine = placed.deployment.engine.model_copy(update={"prefix_caching": False})
-    cold = placed._replace(deployment=replace(placed.deployment, engine=engine))
-    return outcome(cold).ttft_s["mean"]
+def fresh_ms(given: dict[str, object], concurrency: int) -> float:
+    asked = ask(setup(**given, concurrency=concurrency))
+    engine = asked.deployment.engine.model_copy(update={"prefix_caching": False})
+    return asked.on(replace(asked.deployment, engine=engine)).answer().value("ttft_ms")
 
 
 def test_as_many_distinct_prompts_as_requests_are_no_repetition():
     every = setup(num_dataset_entries=500)
     assert sorted(prompts_of(every)) == list(range(500))
-    assert outcome(place(every)).ttft_s == outcome(place(setup())).ttft_s
+    assert answer(every).value("ttft_ms") == answer(setup()).value("ttft_ms")
 
 
 def test_distinct_prompts_are_not_the_number_of_requests():
     given = setup(num_dataset_entries=50, num_prompts=0)
-    assert workload_of(place(given)).request_count == 320
+    assert users(given).request_count == 320
 
 
 @pytest.mark.parametrize("changed", [{"engine": "LMDeploy TurboMind"}, {"model": "Qwen3.5-27B"}])
@@ -112,11 +96,11 @@ def test_nothing_is_shared_without_a_prefix_cache_or_with_states(changed):
 def test_what_aiconfigurator_deploys_mixes_chunks_in_sglang_and_keeps_an_fp8_cache_in_vllm():
     given = {"engine": "SGLang", "engine_version": "0.5.6", "weight_dtype": "fp8", "client": "aiconfigurator"}
     deployed, swept = setup(**given, input_tokens=2000.0), setup(**given)
-    assert place(deployed).deployment.engine.policy == "continuous"
-    assert place(deployed).deployment.layout.cache_dtype == "bf16"
-    assert place(swept).deployment.engine.policy == "prompts-first"
+    assert asked_on(deployed).engine.policy == "continuous"
+    assert asked_on(deployed).layout.cache_dtype == "bf16"
+    assert asked_on(swept).engine.policy == "prompts-first"
     served = setup(**given | {"engine": "vLLM", "engine_version": "0.12.0"}, input_tokens=2000.0)
-    assert place(served).deployment.layout.cache_dtype == "fp8"
+    assert asked_on(served).layout.cache_dtype == "fp8"
 
 
 IMX = {"client": "inferencemax", "num_prompts": 0}
@@ -125,10 +109,10 @@ IMX = {"client": "inferencemax", "num_prompts": 0}
 def test_tensorrt_in_inferencemax_gathers_short_prompts_for_twenty_steps_below_eight_devices():
     given = {**IMX, "engine": "TensorRT-LLM", "engine_version": "1.1", "model": "Llama-3.1-70B", "weight_dtype": "fp8"}
     lengths = {"input_tokens": 1024.0, "output_tokens": 1024.0, "concurrency": 4, "tp": 2, "devices": 2}
-    waits = outcome(place(setup(**given, **lengths)))
-    starts_at_once = outcome(place(setup(**given, **{**lengths, "output_tokens": 1000.0})))
-    waited_s = waits.ttft_s["mean"] - starts_at_once.ttft_s["mean"]
-    assert waited_s == pytest.approx(19 * waits.tpot_s["mean"], rel=0.1)
+    waits = answer(setup(**given, **lengths))
+    starts_at_once = answer(setup(**given, **{**lengths, "output_tokens": 1000.0}))
+    waited_ms = waits.value("ttft_ms") - starts_at_once.value("ttft_ms")
+    assert waited_ms == pytest.approx(19 * waits.value("tpot_ms"), rel=0.1)
     assert recipe(setup(**given, **{**lengths, "tp": 8, "devices": 8})).gathered_steps == 0
 
 
@@ -144,14 +128,14 @@ def test_tensorrt_in_inferencemax_gathers_short_prompts_for_twenty_steps_below_e
 )
 def test_inferencemax_caches_as_its_scripts_ask(hardware, version, model, weights, cache):
     stated = {"weight_dtype": "fp8" if weights == "fp8" else "fp4", "engine_version": version}
-    layout = place(setup(**IMX, hardware=hardware, model=model, **stated, tp=2, devices=2)).deployment.layout
+    layout = asked_on(setup(**IMX, hardware=hardware, model=model, **stated, tp=2, devices=2)).layout
     assert (layout.weight_dtype, layout.cache_dtype) == (weights, cache)
 
 
 @pytest.mark.parametrize(("date", "cache"), [("2025-11-02", "bf16"), ("2025-12-15", "fp8")])
 def test_the_cache_of_gpt_oss_is_that_of_the_date_where_no_release_is_stated(date, cache):
     stated = {"hardware": "B200 SXM", "model": "gpt-oss-120b", "weight_dtype": "fp4", "engine_version": ""}
-    assert place(setup(**IMX, **stated, date=date)).deployment.layout.cache_dtype == cache
+    assert asked_on(setup(**IMX, **stated, date=date)).layout.cache_dtype == cache
 
 
 def served(rate_per_s: float, client: str = "mlperf") -> Setup:
@@ -162,10 +146,10 @@ def served(rate_per_s: float, client: str = "mlperf") -> Setup:
 def test_a_valid_run_keeps_its_limits_whatever_rate_is_asked():
     limits = recipe(served(1.0)).latency_limits_s
     assert limits == (2.0, 0.2)
-    found = [outcome(place(served(rate))) for rate in (20.0, 120.0, 160.0)]
+    found = [answer(served(rate)) for rate in (20.0, 120.0, 160.0)]
     for each in found:
-        assert each.ttft_s["p99"] <= limits[0]
-        assert each.tpot_s["p99"] <= limits[1]
+        assert each.value("ttft_ms", "p99") <= 1e3 * limits[0]
+        assert each.value("tpot_ms", "p99") <= 1e3 * limits[1]
     rates = [each.value("throughput_out_tok_s", "mean") / 290 for each in found]
     assert rates[0] == pytest.approx(20.0, rel=0.1)
     assert rates[1] < 110  # of 120 asked for, beyond what eight devices serve
@@ -175,35 +159,35 @@ def test_a_valid_run_keeps_its_limits_whatever_rate_is_asked():
 
 def test_a_long_open_loop_serves_what_it_is_sent_and_a_counted_one_has_a_drain():
     rate = {"concurrency": 0, "rate_per_s": 2.0, "output_tokens": 512.0}
-    endless = outcome(place(setup(**OPEN, **rate)))
-    counted = outcome(place(setup(**OPEN | {"num_prompts": 100}, **rate)))
-    assert endless.output_tokens_per_s == pytest.approx(2 * 512, rel=0.05)
-    assert counted.output_tokens_per_s < endless.output_tokens_per_s
+    endless = answer(setup(**OPEN, **rate))
+    counted = answer(setup(**OPEN | {"num_prompts": 100}, **rate))
+    assert endless.value("throughput_out_tok_s") == pytest.approx(2 * 512, rel=0.05)
+    assert counted.value("throughput_out_tok_s") < endless.value("throughput_out_tok_s")
 
 
 def test_sharegpt_replays_have_the_spread_of_their_trace():
     given = setup(**OPEN | {"num_prompts": 300}, dataset="llmservingsim", concurrency=0, rate_per_s=10.0)
-    requests = workload_of(place(given)).requests()
+    requests = users(given).requests()
     assert requests.output_tokens.std() / requests.output_tokens.mean() == pytest.approx(0.15, abs=0.02)
 
 
 @pytest.mark.parametrize(("output", "differ"), [(256.0, False), (214.0, True), (255.6, True)])
 def test_outputs_of_a_data_set_differ_but_not_where_so_many_were_asked_for(output, differ):
     given = setup(dataset="custom", output_tokens=output)
-    requests = workload_of(place(given)).requests()
+    requests = users(given).requests()
     assert (requests.output_tokens.std() > 0.5 * output) == differ
     assert requests.prompt_tokens.std() > 500
 
 
 def test_lengths_of_mlperf_data_sets_fill_in_what_a_run_does_not_say():
     given = setup(**OFFLINE, client="mlperf", output_tokens=0.0, input_tokens=0.0, concurrency=0)
-    requests = workload_of(place(given)).requests()
+    requests = users(given).requests()
     assert requests.output_tokens.mean() == pytest.approx(128, rel=0.05)
 
 
 def test_copies_stay_within_a_node_where_they_fit():
     placed = place(setup(model="Llama-3.1-405B", weight_dtype="fp8", devices=16, tp=0))
-    assert (placed.deployment.layout.tp, placed.copies) == (8, 2)
+    assert (placed.deployment.layout.tp, placed.replicas) == (8, 2)
 
 
 @pytest.mark.parametrize(("version", "preset"), [("b5922", "b1500"), ("2024-05", "b1500"), ("b6918", "b6325")])
@@ -242,5 +226,6 @@ def test_tensorrt_llm_evicts_where_its_published_command_says_so(version, evicti
 @pytest.mark.parametrize(("engine", "drift"), [("TensorRT-LLM", 0), ("vLLM", 8)])
 def test_equal_requests_drift_apart_by_the_tokens_of_their_engine(engine, drift):
     given = setup(engine=engine, engine_version="", output_tokens=1024.0)
-    lengths = workload_of(place(given)).requests().output_tokens
+    asked, lengths = (made.requests().output_tokens for made in (users(given), engine_gets(given)))
+    assert (asked.min(), asked.max()) == (1024, 1024)
     assert (lengths.min(), lengths.max()) == (1024 - drift, 1024 + drift)

@@ -1,20 +1,14 @@
-"""MLPerf entries: data sets, harness settings, and runs at the edge of their limits."""
+"""MLPerf entries: data sets, harness settings, and runs within their limits of latency."""
 
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
-from simulator.validation.validity import LIKELY, TRIES, _steady_per_s, edge
 
 from simulator.errors import NotModelledError
 from simulator.models.model import load_model
-from simulator.reports.report import Report, summarize
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.scheduler_limits import limits
-from simulator.validation.loads import workload_of
-from simulator.validation.prediction import outcome
 from simulator.validation.setups import place
 from simulator.validation.sources.mlperf import (
     AMD_ENTRIES,
@@ -28,9 +22,7 @@ from simulator.validation.sources.mlperf import (
     SERVER_S,
 )
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, Released
-from simulator.workloads.lengths import Fixed, Independent, LogNormal
-from simulator.workloads.workload import Workload
-from tests.validation.test_loads import OPEN, recipe, setup
+from tests.support.measured import OPEN, answer, engine_gets, question, recipe, setup, users
 
 SERVER = {**OPEN, "client": "mlperf", "scenario": "Server", "tp": 0, "concurrency": 0, "input_tokens": 0.0}
 AT_ONCE, INTERACTIVE = {"regime": "offline", "scenario": "Offline"}, {"scenario": "Interactive"}
@@ -49,9 +41,9 @@ def test_prompts_have_the_mean_of_their_data_set(model, mean):
 
 def test_outputs_are_as_a_run_states_them_and_no_longer_than_the_rules_allow():
     stated = setup(**SERVER, output_tokens=273.0, model="Llama-2-70b")
-    drawn, mean = recipe(stated).load()
-    outputs = drawn.draw(20_000, *map(np.random.default_rng, (0, 1)))[1]
-    assert (mean, outputs.max()) == (273.0, 1024)
+    drawn = recipe(stated).load()
+    outputs = drawn.output.draw(20_000, np.random.default_rng(0))
+    assert (drawn.output_tokens, outputs.max()) == (273.0, 1024)
     assert outputs.mean() == pytest.approx(273, rel=0.04)
     assert recipe(replace(stated, output_tokens=0.0, model="Llama-3.1-8B")).load().output_tokens == 128
     assert recipe(replace(stated, model="OPT-66B")).load() is None
@@ -63,7 +55,7 @@ def test_outputs_are_as_a_run_states_them_and_no_longer_than_the_rules_allow():
 def test_outputs_whose_lengths_are_counted_keep_their_shape_at_the_mean_of_a_run():
     """A quarter of the 405B's are RULER's short lists (211 and 418 tokens), the others lie about 800."""
     stated = setup(**SERVER, output_tokens=650.0, model="Llama-3.1-405B")
-    outputs = recipe(stated).load().lengths.draw(20_000, *map(np.random.default_rng, (0, 1)))[1]
+    outputs = recipe(stated).load().output.draw(20_000, np.random.default_rng(0))
     assert outputs.mean() == pytest.approx(650, rel=0.02)
     assert outputs.std() / outputs.mean() == pytest.approx(0.36, abs=0.03)
     assert outputs.max() < 1_400
@@ -73,25 +65,25 @@ def test_prompts_that_a_run_states_are_its_own():
     assert recipe(setup(**{**SERVER, "input_tokens": 900.0}, model="Llama-2-70b")).load() is None
 
 
-def test_copies_share_the_requests_of_a_run():
+def test_replicas_share_the_requests_of_a_run():
     server, offline = setup(**SERVER, rate_per_s=50.0), setup(**SERVER | AT_ONCE)
-    assert recipe(server).requests_of_copy(4) == SERVER_S * 50 / 4
+    assert recipe(server).requests_of_replica(4) == SERVER_S * 50 / 4
     long = replace(server, model="Llama-2-70b")
-    assert recipe(long).requests_of_copy(4) == NVIDIA_S["llama-2-70b"][0] * 50 / 4
-    assert recipe(replace(long, **INTERACTIVE)).requests_of_copy(4) == NVIDIA_S["llama-2-70b"][1] * 50 / 4
-    assert recipe(replace(long, hardware="AMD MI300X")).requests_of_copy(4) == SERVER_S * 50 / 4
-    assert recipe(offline).requests_of_copy(4) == LONG_RUN
+    assert recipe(long).requests_of_replica(4) == NVIDIA_S["llama-2-70b"][0] * 50 / 4
+    assert recipe(replace(long, **INTERACTIVE)).requests_of_replica(4) == NVIDIA_S["llama-2-70b"][1] * 50 / 4
+    assert recipe(replace(long, hardware="AMD MI300X")).requests_of_replica(4) == SERVER_S * 50 / 4
+    assert recipe(offline).requests_of_replica(4) == LONG_RUN
     data = DATA_SETS["deepseek-r1"]
     for run in (server, offline):
         deepseek = replace(run, model="DeepSeek-R1")
-        assert recipe(deepseek).requests_of_copy(2) == data.queries // 2
-        assert recipe(replace(deepseek, devices=72)).requests_of_copy(9) == data.rack_queries // 9
+        assert recipe(deepseek).requests_of_replica(2) == data.queries // 2
+        assert recipe(replace(deepseek, devices=72)).requests_of_replica(9) == data.rack_queries // 9
 
 
-def test_requests_are_dealt_to_the_copies():
+def test_requests_are_dealt_to_the_replicas():
     """Of Poisson arrivals dealt in turn, each copy gets those with gamma gaps: none of its own, the same mean."""
     server = setup(**{**SERVER, **B200}, model="Llama-2-70b", rate_per_s=50.0)
-    sent = workload_of(place(server)).arrivals
+    sent = users(server).arrivals
     assert sent == OpenLoop(50.0 / 8, 8.0)
     every = OpenLoop(50.0).times_s(80_000, np.random.default_rng(0))
     dealt, drawn = np.diff(every[::8]), np.diff(sent.times_s(10_000, np.random.default_rng(1)))
@@ -103,7 +95,7 @@ def test_requests_of_the_first_amd_round_come_in_batches():
     """One batcher sends all of 0.3 s to one of eight devices: a batch every 2.4 s, of the Poisson number."""
     given = setup(**{**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614"}, model="Llama-2-70b")
     given = replace(given, rate_per_s=80.0)
-    sent = workload_of(place(given)).arrivals
+    sent = users(given).arrivals
     assert isinstance(sent, Released) and (sent.rate_per_s, sent.period_s) == pytest.approx((10.0, 2.4))
     times = sent.times_s(20_000, np.random.default_rng(0))
     _, sizes = np.unique(times, return_counts=True)
@@ -145,10 +137,11 @@ def test_settings_of_amd_entries_are_those_of_their_device_scenario_and_round():
 def test_prompts_of_an_amd_run_wait_for_room():
     """31 % of the cache: what runs then grows into it, and nothing is computed twice."""
     amd = {**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614", **AT_ONCE}
-    placed = place(setup(**amd, model="Llama-2-70b", output_tokens=294.0))
-    assert placed.deployment.engine.least_free_share == 0.31
-    requests = replace(workload_of(placed), request_count=6_000, arrivals=ClosedLoop(6_000)).requests()
-    allowed, table = limits(placed.deployment, requests), placed.deployment.step_table()
+    given = setup(**amd, model="Llama-2-70b", output_tokens=294.0)
+    deployment = place(given).deployment
+    assert deployment.engine.least_free_share == 0.31
+    requests = replace(engine_gets(given), request_count=6_000, arrivals=ClosedLoop(6_000)).requests()
+    allowed, table = limits(deployment, requests), deployment.step_table()
     with_room, without = (simulate(each, table, requests) for each in (allowed, allowed._replace(least_free_blocks=0)))
     assert allowed.least_free_blocks == -(-31 * allowed.num_blocks // 100)
     assert with_room.steps.prompt_tokens.sum() == requests.prompt_tokens.sum()
@@ -179,7 +172,7 @@ def test_every_entry_is_of_a_known_model_with_limits():
 def test_settings_of_an_entry_are_those_of_its_scenario():
     server = setup(**{**SERVER, **B200}, model="Llama-2-70b")
     placed = place(server)
-    assert (placed.deployment.layout.tp, placed.copies) == (1, 8)
+    assert (placed.deployment.layout.tp, placed.replicas) == (1, 8)
     assert (placed.deployment.max_num_seqs, placed.deployment.max_num_batched_tokens) == (2048, 3584)
     assert not placed.deployment.engine.admit_full_output
     interactive = place(replace(server, **INTERACTIVE)).deployment
@@ -216,117 +209,25 @@ def test_engines_of_entries():
     )
 
 
-@pytest.fixture(scope="module")
-def server():
-    """One B200 that serves Llama-2-70b with short outputs, and what it reports under a load."""
-    deployment = place(setup(**{**SERVER, **B200, "devices": 1}, model="Llama-2-70b")).deployment
-    table = deployment.step_table()
-
-    def under(workload: Workload) -> Report:
-        requests = workload.requests()
-        return summarize(simulate(limits(deployment, requests), table, requests), steady=False)
-
-    return Workload(OpenLoop(10.0), Independent(Fixed(300), Fixed(100)), 4_000), under
-
-
-def p99(report: Report, name: str) -> float:
-    return float(np.nanquantile(report.latencies_s[name], 0.99))
-
-
-def test_the_edge_keeps_both_limits_and_tighter_ones_are_slower(server):
-    workload, under = server
-    workload = workload.at_rate(60.0)
-    found = [edge(workload, (2.0, tpot_s), under, OpenLoop) for tpot_s in (0.05, 0.08, 0.15)]
-    for each, tpot_s in zip(found, (0.05, 0.08, 0.15), strict=True):
-        assert p99(each.report, "ttft") <= 2.0
-        assert p99(each.report, "tpot") <= tpot_s
-    assert found[0].of_asked < found[1].of_asked <= found[2].of_asked
-
-
-def test_the_edge_does_not_depend_on_the_rate_that_is_asked_for_where_it_is_near(server):
-    workload, under = server
-    near = [edge(workload.at_rate(rate), (2.0, 0.08), under, OpenLoop) for rate in (60.0, 63.0)]
-    assert p99(near[0].report, "tpot") == pytest.approx(p99(near[1].report, "tpot"), rel=0.15)
-    slow = edge(workload, (2.0, 0.08), under, OpenLoop)
-    assert slow.of_asked == pytest.approx(LIKELY)
-    assert p99(slow.report, "tpot") < 0.06
-
-
-def test_the_capacity_of_a_run_leaves_out_its_first_wave_and_its_drain(server):
-    """Where outputs differ few sequences are left at the end, which weighs less in a run ten times as long."""
-    workload, under = server
-    spread = replace(workload, lengths=Independent(Fixed(300), LogNormal(100.0, 0.8, 1024)))
-    found = []
-    for count in (4_000, 40_000):
-        report = under(replace(spread, request_count=count, arrivals=ClosedLoop(count)))
-        found.append((count / report.duration_s, _steady_per_s(report)))
-    (short_per_s, steady_per_s), (long_per_s, _) = found
-    assert short_per_s < 0.95 * steady_per_s
-    assert long_per_s == pytest.approx(steady_per_s, rel=0.03)
-
-
-def test_the_capacity_of_a_run_is_no_more_than_its_front_end_shows(server):
-    """Outputs of 100 tokens at 1 ms each: ten requests a second."""
-    workload, under = server
-    report = under(replace(workload, arrivals=ClosedLoop(4_000)))
-    found = [
-        _steady_per_s(replace(report, run=replace(report.run, limits=report.run.limits._replace(stream_s=stream_s))))
-        for stream_s in (0.0, 1e-6, 1e-3)
-    ]
-    assert found == pytest.approx([found[0], found[0], 10.0])
-    assert found[0] > 10.0
-
-
 def test_a_front_end_shows_no_more_than_it_can_and_only_what_is_streamed():
     """Of 8 x B200 one process streams DeepSeek-R1's tokens, and offline none."""
     given = {**SERVER, **B200, "weight_dtype": "fp4", "output_tokens": 3_700.0}
-    placed = place(setup(**given, model="DeepSeek-R1"))
-    shown_per_s = 1 / float(placed.deployment.engine.overheads.stream_s)
-    served_per_s = outcome(placed).output_tokens_per_s
-    offline_per_s = outcome(place(setup(**given | AT_ONCE, model="DeepSeek-R1"))).output_tokens_per_s
+    served = setup(**given, model="DeepSeek-R1")
+    shown_per_s = 1 / float(place(served).deployment.engine.overheads.stream_s)
+    served_per_s = answer(served).value("throughput_out_tok_s")
+    offline_per_s = answer(setup(**given | AT_ONCE, model="DeepSeek-R1")).value("throughput_out_tok_s")
     assert 0.7 * shown_per_s < served_per_s < shown_per_s < offline_per_s
 
 
-def test_limits_that_no_rate_keeps_leave_the_slowest_run_that_was_tried(server):
-    workload, under = server
-    workload = replace(workload, request_count=200)
-    assert edge(workload, (1e-6, 1e-6), under, OpenLoop).of_asked == pytest.approx(LIKELY / 2 ** (TRIES - 1))
-
-
-def test_the_edge_of_an_unstated_rate_is_a_share_of_what_is_served_at_once(server):
-    workload, under = server
-    found = edge(replace(workload, arrivals=ClosedLoop(1)), (2.0, 0.08), under, OpenLoop)
-    assert 0 < found.of_asked <= 1
-    assert p99(found.report, "tpot") <= 0.08
-
-
-def test_the_edge_sends_requests_as_the_source_does(server):
-    workload, under = server
-    sent = []
-
-    def seen(asked: Workload) -> Report:
-        sent.append(asked.arrivals)
-        return under(asked)
-
-    batched = replace(workload, arrivals=Released(60.0, 0.5), request_count=1_000)
-    found = edge(batched, (2.0, 0.08), seen, partial(Released, period_s=0.5))
-    assert isinstance(sent[0], ClosedLoop)
-    assert {each.period_s for each in sent[1:]} == {0.5}
-    assert found.of_asked in [each.rate_per_s / 60.0 for each in sent[1:]]
-
-
-def test_each_copy_of_a_server_is_sent_its_share_of_the_batches(monkeypatch):
-    def stop(*asked: Any) -> None:
-        raise NotModelledError(repr(asked[-1](10.0)), "that is enough", "")
-
-    monkeypatch.setattr("simulator.validation.prediction.edge", stop)
+def test_each_replica_of_a_server_is_sent_its_share_of_the_batches():
     given = setup(**{**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614"}, model="Llama-2-70b")
-    with pytest.raises(NotModelledError, match=r"Released\(rate_per_s=10.0, period_s=2.4"):
-        outcome(place(replace(given, rate_per_s=80.0)))
+    given = replace(given, rate_per_s=80.0)
+    assert users(given).arrivals == Released(10.0, period_s=2.4)
+    assert question(given).users.request_rate == "80.0"  # of all eight
 
 
 def test_a_server_of_unstated_rate_serves_less_than_an_offline_run():
     given = setup(**{**SERVER, **B200}, model="Llama-2-70b", output_tokens=273.0)
     runs = (INTERACTIVE, {}, AT_ONCE)
-    tight, server, offline = (outcome(place(replace(given, **run))).output_tokens_per_s for run in runs)
+    tight, server, offline = (answer(replace(given, **run)).value("throughput_out_tok_s") for run in runs)
     assert tight < server < offline

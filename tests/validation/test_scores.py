@@ -14,19 +14,20 @@ import pytest
 from typer.testing import CliRunner
 
 from simulator.cli import build
-from simulator.deployment.batches import Batch
+from simulator.cost.scenario import Scenario
+from simulator.deployment.batches import Batch, decode_counts
 from simulator.deployment.deployment import deploy
 from simulator.deployment.estimate import estimate
 from simulator.engines.engine import engine_of, load_engine
-from simulator.errors import ProfileError
+from simulator.errors import NotModelledError, ProfileError
 from simulator.models.model import load_model
+from simulator.questions.load_rows import load_row
 from simulator.reports.intervals import LEVELS, Residual, bounds, shipped, table
-from simulator.validation import prediction
-from simulator.validation.loads import workload_of
 from simulator.validation.measurements import PUBLISHED, read_measurements
-from simulator.validation.prediction import outcome, predict
+from simulator.validation.prediction import ask, predict
 from simulator.validation.scores import as_json, beating_light, by, not_covered, score, scored
 from simulator.validation.setups import place
+from tests.support.measured import answer, users
 
 COLUMNS = (
     *("id", "source", "source_date", "hardware", "n_gpus", "tp", "pp", "ep", "dp", "model", "weight_dtype", "kv_dtype"),
@@ -165,17 +166,20 @@ def test_an_engine_nobody_knows_is_named():
 
 
 def test_copies_share_the_devices(tmp_path):
-    assert place(setup(tmp_path, n_gpus=8, tp=2, **CLOSED)).copies == 4
+    assert place(setup(tmp_path, n_gpus=8, tp=2, **CLOSED)).replicas == 4
     copied = place(setup(tmp_path, n_gpus=4, tp=1, ep=4, dp=4, model="Qwen3-235B-A22B", weight_dtype="nvfp4", **CLOSED))
-    assert copied.copies * copied.deployment.layout.devices == 4
+    assert copied.replicas * copied.deployment.layout.devices == 4
 
 
 def test_heads_that_do_not_divide_are_pooled_onto_fewer_devices_of_the_same_sum(tmp_path):
+    """By llama.cpp, which splits rows of matrices; other engines refuse what their heads do not divide."""
     row = {"hardware": "GB200 NVL72", "n_gpus": 12, "tp": 12, "model": "Llama-3-8B"}
-    placed = place(setup(tmp_path, **row, engine="TensorRT-LLM", engine_version="1.0", **FIXED))
+    placed = place(setup(tmp_path, **row, engine="llama.cpp", engine_version="b6000", **FIXED))
     hardware, tp = placed.deployment.hardware, placed.deployment.layout.tp
-    assert (tp, placed.copies) == (8, 1)
+    assert (placed.question.tp, tp, placed.replicas) == ("12", 8, 1)
     assert hardware.memory_bytes_per_s * tp == pytest.approx(12 * 8000e9, rel=0.01)
+    with pytest.raises(NotModelledError, match="tp 12: 32 attention heads do not divide by it"):
+        place(setup(tmp_path, **row, engine="TensorRT-LLM", engine_version="1.0", **FIXED))
 
 
 @pytest.mark.parametrize(
@@ -196,12 +200,12 @@ def test_heads_are_padded_to_the_cores_that_a_source_counts_in_tp(tmp_path, chip
     assert 0 <= block.ffn.intermediate - plain.ffn.intermediate < cores
 
 
-def test_a_model_of_other_parts_is_pooled_where_tp_counts_cores(tmp_path):
-    row = {"hardware": "Inf2", "n_gpus": 12, "tp": 24, "model": "DeepSeek-V2-Lite"}
-    placed = place(setup(tmp_path, **row, engine="Transformers-NeuronX", engine_version="2.18", **FIXED))
-    hardware, tp = placed.deployment.hardware, placed.deployment.layout.tp
-    assert placed.deployment.model == load_model("DeepSeek-V2-Lite")
-    assert hardware.memory_bytes_per_s * tp == pytest.approx(12 * 820e9, rel=0.01)
+def test_a_model_of_other_parts_is_not_padded_and_refused_where_its_heads_do_not_divide(tmp_path):
+    row = {"hardware": "Inf2", "model": "DeepSeek-V2-Lite", "engine": "Transformers-NeuronX", "engine_version": "2.18"}
+    whole = place(setup(tmp_path, **row, n_gpus=8, tp=16, **FIXED)).deployment
+    assert (whole.layout.tp, whole.model) == (8, load_model("DeepSeek-V2-Lite"))
+    with pytest.raises(NotModelledError, match="tp 12: 16 attention heads do not divide by it"):
+        place(setup(tmp_path, **row, n_gpus=12, tp=24, **FIXED))
 
 
 def test_whole_heads_of_data_parallel_attention_are_not_padded(tmp_path):
@@ -213,10 +217,11 @@ def test_whole_heads_of_data_parallel_attention_are_not_padded(tmp_path):
 def test_packages_of_two_dies_are_twice_the_devices(tmp_path):
     placed = place(setup(tmp_path, hardware="AMD MI250", n_gpus=4, tp=4, model="Llama-2-7b", **FIXED))
     layout, die = placed.deployment.layout, placed.deployment.hardware
-    assert (layout.tp, placed.copies, die.seen_as, die.memory_bytes) == (8, 1, 1, 64e9)
+    assert (placed.question.hardware, placed.question.tp) == ("mi250-gcd", "8")
+    assert (layout.tp, placed.replicas, die.seen_as, die.memory_bytes) == (8, 1, 1, 64e9)
     assert die.memory_bytes_per_s == pytest.approx(3277e9 / 2)
     one = place(setup(tmp_path, hardware="AMD MI250", n_gpus=2, tp=1, model="Llama-2-7b", **FIXED))
-    assert (one.deployment.layout.tp, one.copies) == (2, 2)
+    assert (one.deployment.layout.tp, one.replicas) == (2, 2)
     row = {"hardware": "AMD MI250", "n_gpus": 4, "tp": 4, "model": "Mixtral-8x7B"}
     assert [place(setup(tmp_path, **row, ep=ep, **FIXED)).deployment.layout.ep for ep in (1, 4)] == [1, 8]
 
@@ -235,77 +240,73 @@ def test_layers_are_split_over_packages(tmp_path):
 
 
 def test_a_fixed_batch_is_the_closed_form_of_the_roofline(tmp_path):
-    found = outcome(place(setup(tmp_path, **FIXED)))
+    found = answer(setup(tmp_path, **FIXED))
     alone = estimate(deploy("llama-3.1-8b", "h100-sxm", "vllm-0.33"), Batch(4, 1024, 128)).expected
-    assert found.ttft_s["mean"] == pytest.approx(alone.ttft_s, rel=1e-6)
-    assert found.tpot_s["mean"] == pytest.approx(alone.tpot_s, rel=0.002)
-    assert found.e2el_s["mean"] == pytest.approx(alone.e2el_s, rel=0.002)
+    assert found.value("ttft_ms") == 1e3 * alone.ttft_s
+    assert found.value("tpot_ms") == 1e3 * alone.tpot_s
+    assert found.value("e2e_latency_ms") == 1e3 * alone.e2el_s
 
 
 def test_blended_throughput_counts_both_sides_over_the_whole_time(tmp_path):
-    found = outcome(place(setup(tmp_path, **FIXED)))
-    assert found.value("throughput_total_tok_s", "mean") == pytest.approx(4 * 1152 / found.e2el_s["mean"])
-    assert found.value("throughput_out_tok_s", "mean") == pytest.approx(4 * 128 / found.e2el_s["mean"])
-    assert found.value("e2e_latency_ms", "mean") == pytest.approx(1e3 * found.e2el_s["mean"])
+    found = answer(setup(tmp_path, **FIXED))
+    e2el_s = found.value("e2e_latency_ms") / 1e3
+    assert found.value("throughput_total_tok_s") == pytest.approx(4 * 1152 / e2el_s)
+    assert found.value("throughput_out_tok_s") == pytest.approx(4 * 128 / e2el_s)
 
 
 def test_requests_and_prompts_per_second_go_with_the_tokens(tmp_path):
     for load in (FIXED, CLOSED):
-        found = outcome(place(setup(tmp_path, **load)))
-        requests_per_s = found.value("req_s", "mean")
-        assert found.value("throughput_out_tok_s", "mean") == pytest.approx(128 * requests_per_s, rel=0.01)
-        total = found.value("throughput_total_tok_s", "mean")
+        found = answer(setup(tmp_path, **load))
+        requests_per_s = found.value("req_s")
+        assert found.value("throughput_out_tok_s") == pytest.approx(128 * requests_per_s, rel=0.01)
+        total = found.value("throughput_total_tok_s")
         assert total == pytest.approx((1024 + 128) * requests_per_s, rel=0.01)
-    assert found.value("throughput_in_tok_s", "mean") == pytest.approx(1024 * requests_per_s, rel=0.01)
+    assert found.value("throughput_in_tok_s") == pytest.approx(1024 * requests_per_s, rel=0.01)
 
 
 def test_llama_bench_rates(tmp_path):
     row = {"hardware": "RTX 4090", "engine": "llama.cpp", "engine_version": "b6000", "weight_dtype": "F16", "batch": 1}
-    prompts = outcome(place(setup(tmp_path, **row, load="single stream", input_len=512, output_len=0)))
-    empty = outcome(place(setup(tmp_path, **row, load="single stream", input_len=0, output_len=128)))
-    deep = outcome(place(setup(tmp_path, **row, load="single stream", input_len=8192, output_len=128)))
-    assert prompts.value("pp_tok_s", "mean") > 20 * empty.value("tg_tok_s", "mean")
-    assert deep.value("tg_tok_s", "mean") < empty.value("tg_tok_s", "mean")
-    assert empty.value("tg_tok_s", "mean") < 1008e9 / 16e9  # 16 GB of weights cross the memory once a token
+    prompts = answer(setup(tmp_path, **row, load="single stream", input_len=512, output_len=0))
+    empty = answer(setup(tmp_path, **row, load="single stream", input_len=0, output_len=128))
+    deep = answer(setup(tmp_path, **row, load="single stream", input_len=8192, output_len=128))
+    assert prompts.value("pp_tok_s") > 20 * empty.value("tg_tok_s")
+    assert deep.value("tg_tok_s") < empty.value("tg_tok_s")
+    assert empty.value("tg_tok_s") < 1008e9 / 16e9  # 16 GB of weights cross the memory once a token
 
 
 def test_a_closed_loop_is_simulated_with_ten_rounds(tmp_path):
-    found = outcome(place(setup(tmp_path, **CLOSED)))
-    in_engine_s = found.e2el_s["mean"] - float(load_engine("vllm").overheads.answer_s(1024))
-    in_flight = found.output_tokens_per_s * in_engine_s / 128  # Little's law, less the ramp at both ends
+    found = answer(setup(tmp_path, **CLOSED))
+    in_engine_s = found.value("e2e_latency_ms") / 1e3 - float(load_engine("vllm").overheads.answer_s(1024))
+    in_flight = found.value("throughput_out_tok_s") * in_engine_s / 128  # Little's law, less the ramp at both ends
     assert 7.0 < in_flight < 8.2
-    assert found.ttft_s["p99"] > found.ttft_s["median"]
+    assert found.value("ttft_ms", "p99") > found.value("ttft_ms", "median")
 
 
-@pytest.mark.parametrize(("light", "draws"), [(False, 5), (True, 1)])
-def test_a_load_of_few_requests_is_drawn_several_times(tmp_path, monkeypatch, light, draws):
-    """80 requests: five draws of their lengths, whose mean is told; the speed of light takes the first."""
-    placed = place(setup(tmp_path, **CLOSED))
-    told = outcome(placed, light=light)
-    monkeypatch.setattr(prediction, "MOST_DRAWS", 1)
-    singles = []
-    for seed in range(draws):
-        drawn = replace(workload_of(placed), seed=seed)
-        monkeypatch.setattr(prediction, "workload_of", lambda _, drawn=drawn: drawn)
-        singles.append(outcome(placed, light=light))
-    for read in (lambda each: each.ttft_s["p99"], lambda each: each.output_tokens_per_s):
-        assert read(told) == pytest.approx(np.mean([read(each) for each in singles]))
-    assert len({each.output_tokens_per_s for each in singles}) == draws
+@pytest.mark.parametrize("light", [False, True])
+def test_a_load_of_few_requests_is_drawn_several_times(tmp_path, light):
+    """80 requests: five draws of their lengths, whose mean is told; at the speed of light too."""
+    given = setup(tmp_path, **CLOSED)
+    told, asked = answer(given, light=light), ask(given)
+    scenario = Scenario(replace(asked.deployment, light=light), users(given))
+    singles = [load_row(scenario, scenario.report(replace(users(given), seed=seed)), None) for seed in range(5)]
+    for key, metric in (("p99_ttft_ms", "ttft_ms"), ("output_throughput", "throughput_out_tok_s")):
+        assert told.value(metric, "p99") == pytest.approx(np.mean([each[key] for each in singles]))
+    assert len({each["output_throughput"] for each in singles}) == 5
 
 
 def test_copies_multiply_throughput_and_share_the_load(tmp_path):
-    one = outcome(place(setup(tmp_path, **CLOSED)))
-    four = outcome(place(setup(tmp_path, n_gpus=4, load="closed-loop concurrency", concurrency=32)))
-    assert four.value("throughput_out_tok_s", "mean") == pytest.approx(4 * one.value("throughput_out_tok_s", "mean"))
-    assert four.value("tpot_ms", "mean") == pytest.approx(one.value("tpot_ms", "mean"))
+    one = answer(setup(tmp_path, **CLOSED))
+    four = answer(setup(tmp_path, n_gpus=4, load="closed-loop concurrency", concurrency=32))
+    assert four.value("throughput_out_tok_s") == pytest.approx(4 * one.value("throughput_out_tok_s"))
+    assert four.value("tpot_ms") == pytest.approx(one.value("tpot_ms"))
 
 
 def test_prompts_first_holds_decodes_back(tmp_path):
-    mixed = outcome(place(setup(tmp_path, engine="vLLM", concurrency=64, load="closed-loop concurrency")))
-    first = outcome(
-        place(setup(tmp_path, engine="SGLang", engine_version="0.5.6", concurrency=64, load="closed-loop concurrency"))
+    mixed = answer(setup(tmp_path, engine="vLLM", concurrency=64, load="closed-loop concurrency"))
+    first = answer(
+        setup(tmp_path, engine="SGLang", engine_version="0.5.6", concurrency=64, load="closed-loop concurrency")
     )
-    assert first.ttft_s["mean"] > 1.5 * mixed.ttft_s["mean"]  # equal requests stay together in waves
+    assert first.value("ttft_ms") > 1.5 * mixed.value("ttft_ms")  # equal requests stay together in waves
 
 
 def test_nothing_beats_the_speed_of_light(tmp_path):
@@ -322,10 +323,14 @@ def test_a_request_that_no_cache_holds_is_refused_by_name(tmp_path):
     assert "80 of 80 are too long" in found.reason
 
 
-def test_percentiles_of_a_batch_are_over_its_steps(tmp_path):
-    found = outcome(place(setup(tmp_path, **FIXED, input_len=64))).tpot_s
-    assert found["median"] == pytest.approx(found["mean"], rel=1e-3)  # steps grow in a straight line
-    assert found["mean"] < found["p90"] < found["p95"] < found["p99"] < 1.1 * found["mean"]
+def test_every_statistic_of_a_batch_is_its_mean_which_is_the_median_of_its_steps(tmp_path):
+    """Steps grow in a straight line with the context."""
+    given = setup(tmp_path, **FIXED, input_len=64)
+    found, deployment = answer(given), ask(given).deployment
+    steps_s = deployment.step_model().seconds(decode_counts(deployment, Batch(4, 64, 128), 64 + np.arange(1.0, 128)))
+    assert found.value("tpot_ms") == pytest.approx(1e3 * np.mean(steps_s), rel=1e-9)
+    assert found.value("tpot_ms", "p50") == pytest.approx(1e3 * np.median(steps_s), rel=1e-3)
+    assert {found.value("tpot_ms", stat) for stat in ("p50", "p99", "median of 5 runs")} == {found.value("tpot_ms")}
 
 
 # ------------------------------------------------------------------------------------------------------- scores
@@ -359,7 +364,7 @@ def test_what_is_not_covered_is_counted_with_its_reason(tmp_path):
     found = predict(read_measurements(write(tmp_path / "many.csv", *rows)))
     reasons = list(not_covered(found))
     assert sum(not_covered(found).values()) == 5
-    for part in ("Nobody-7B", "Nobody-9000", "does not say how requests came", "int3-odd", "pp_tok_s is not defined"):
+    for part in ("Nobody-7B", "Nobody-9000", "does not say how requests came", "int3-odd", "pp_tok_s: it is of"):
         assert any(part in reason for reason in reasons), part
     summary = as_json(found, ["A"])
     assert (summary["rows"], summary["rows_predicted"]) == (6, 1)

@@ -7,20 +7,19 @@ import pytest
 
 from simulator.deployment.deployment import default_layout
 from simulator.deployment.memory import memory_plan
-from simulator.engines.engine import Engine
+from simulator.deployment.setting_names import OURS
 from simulator.errors import ProfileError, WorkloadError
 from simulator.models.operations import Counts
 from simulator.profile import Figure
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.scheduler_limits import limits
-from simulator.validation.loads import workload_of
-from simulator.validation.measurements import PUBLISHED, Setup, read_measurements
-from simulator.validation.prediction import outcome
+from simulator.validation.measurements import Setup, read_published
+from simulator.validation.prediction import ask
 from simulator.validation.setups import place
 from simulator.validation.sources import RECIPES, Recipe
 from simulator.validation.sources.trtllm_docs import BENCH_REQUESTS
 from simulator.workloads.workload import Requests
-from tests.validation.test_loads import recipe
+from tests.support.measured import answer, engine_gets, recipe
 
 MOE = {"model": "Qwen3-30B-A3B", "weight_dtype": "nvfp4", "hardware": "RTX PRO 6000 Blackwell"}
 BENCH = {"engine": "TensorRT-LLM", "engine_version": "1.0", "regime": "offline"}
@@ -57,12 +56,12 @@ def test_attention_ranks_and_experts_lie_as_stated(stated, degrees, copies):
     placed = place(setup(**MOE, **BENCH, **stated))
     layout = placed.deployment.layout
     assert (layout.tp, layout.pp, layout.dp, layout.ep) == degrees
-    assert placed.copies == copies
+    assert placed.replicas == copies
 
 
 def test_ranks_of_a_dense_model_are_copies():
     placed = place(setup(devices=8, tp=2, dp=4))
-    assert (placed.deployment.layout.tp, placed.deployment.layout.dp, placed.copies) == (2, 1, 4)
+    assert (placed.deployment.layout.tp, placed.deployment.layout.dp, placed.replicas) == (2, 1, 4)
 
 
 def test_nvidias_deepseek_entries_to_mlperf_have_eight_ranks():
@@ -70,7 +69,7 @@ def test_nvidias_deepseek_entries_to_mlperf_have_eight_ranks():
     placed = place(
         setup(**row, devices=72, regime="offline", client="mlperf", scenario="Offline", output_tokens=3700.0)
     )
-    assert (placed.deployment.layout.dp, placed.deployment.layout.ep, placed.copies) == (8, 8, 9)
+    assert (placed.deployment.layout.dp, placed.deployment.layout.ep, placed.replicas) == (8, 8, 9)
     assert placed.deployment.max_num_seqs == 8 * 512
 
 
@@ -158,27 +157,28 @@ def test_waves_stay_together_where_dynamo_is_in_front(prompt, drift):
 
 @pytest.mark.parametrize("name", ["request_s", "prompt_token_s"])
 def test_no_time_outside_the_steps_is_in_the_speed_of_light(name):
-    placed = place(setup(engine="vLLM", engine_version="0.19", input_tokens=1024.0))
-    engine = placed.deployment.engine
+    asked = ask(setup(engine="vLLM", engine_version="0.19", input_tokens=1024.0))
+    engine = asked.deployment.engine
     overheads = engine.overheads.model_copy(update={name: Figure(0.1, engine.overheads.request_s.source)})
-    slow = replace(placed.deployment, engine=engine.model_copy(update={"overheads": overheads}))
-    both = [placed._replace(deployment=each) for each in (placed.deployment, slow)]
-    assert outcome(both[1]).ttft_s["mean"] > outcome(both[0]).ttft_s["mean"]
-    light = [outcome(each, light=True) for each in both]
-    assert light[0].e2el_s == light[1].e2el_s
-    assert light[0].output_tokens_per_s == light[1].output_tokens_per_s
+    slow = replace(asked.deployment, engine=engine.model_copy(update={"overheads": overheads}))
+    both = [asked.on(each) for each in (asked.deployment, slow)]
+    assert both[1].answer().value("ttft_ms") > both[0].answer().value("ttft_ms")
+    light = [each.on(replace(each.deployment, light=True)).answer() for each in both]
+    for metric in ("e2e_latency_ms", "throughput_out_tok_s"):
+        assert light[0].value(metric) == light[1].value(metric)
 
 
 def test_a_front_end_bounds_the_rate_but_not_the_speed_of_light():
-    placed = place(setup(engine="SGLang", engine_version="0.5.6"))
-    engine = placed.deployment.engine
-    assert limits(placed.deployment).stream_s == engine.overheads.stream_s > 0
+    asked = ask(setup(engine="SGLang", engine_version="0.5.6"))
+    engine = asked.deployment.engine
+    assert limits(asked.deployment).stream_s == engine.overheads.stream_s > 0
     overheads = engine.overheads.model_copy(update={"stream_s": Figure(0.01, engine.overheads.stream_s.source)})
-    slow = replace(placed.deployment, engine=engine.model_copy(update={"overheads": overheads}))
-    tpot_s = [outcome(placed._replace(deployment=each)).tpot_s["mean"] for each in (placed.deployment, slow)]
-    assert tpot_s[0] < 0.9 * 32 * 0.01 < tpot_s[1]  # of 32 streams
-    light = [outcome(placed._replace(deployment=each), light=True) for each in (placed.deployment, slow)]
-    assert light[0].e2el_s == light[1].e2el_s
+    slow = replace(asked.deployment, engine=engine.model_copy(update={"overheads": overheads}))
+    both = (asked.deployment, slow)
+    tpot_ms = [asked.on(each).answer().value("tpot_ms") for each in both]
+    assert tpot_ms[0] < 0.9 * 32 * 10 < tpot_ms[1]  # of 32 streams
+    light = [asked.on(replace(each, light=True)).answer().value("e2e_latency_ms") for each in both]
+    assert light[0] == light[1]
 
 
 @pytest.mark.parametrize(
@@ -192,8 +192,7 @@ def test_fp8_is_the_kind_of_the_checkpoint(model, client, scaled):
 
 def test_an_answer_is_followed_by_the_next_request_after_the_engines_time_per_request():
     given = setup(engine="vLLM", engine_version="0.19", input_tokens=1024.0, concurrency=1)
-    placed = place(given)
-    deployment, requests = placed.deployment, workload_of(placed).requests()
+    deployment, requests = place(given).deployment, engine_gets(given).requests()
     run = simulate(limits(deployment, requests), deployment.step_table(), requests)
     overheads = deployment.engine.overheads
     answer_s = overheads.request_s + 1024 * overheads.prompt_token_s
@@ -220,19 +219,19 @@ def test_the_number_of_requests_follows_the_lengths():
 
 def test_a_setup_is_of_one_source():
     """Offline runs of TensorRT-LLM have a class for all, before which the tables of its releases are asked."""
-    for row in read_measurements(PUBLISHED / "measurements.csv.gz"):
+    for row in read_published():
         found = [each for each in RECIPES if each.wrote(row.setup) and each is not Recipe]
         assert all(issubclass(found[0], each) for each in found), row.id
 
 
-def test_sources_set_rules_that_engines_have():
-    """`model_copy`, which sets them, checks no name."""
-    for setup in {row.setup for row in read_measurements(PUBLISHED / "measurements.csv.gz")}:
+def test_sources_set_rules_that_the_command_line_takes():
+    """Each is a name of `--set`: of an engine's rule, or of what clients ask."""
+    for setup in {row.setup for row in read_published()}:
         try:
             rules = recipe(setup).rules
         except ProfileError:  # a device or a model that is not shipped
             continue
-        assert rules.keys() <= Engine.model_fields.keys(), setup
+        assert rules.keys() <= set(OURS), setup
 
 
 def test_the_cache_of_gpt_oss_is_as_wide_as_its_activations_on_hopper():
@@ -247,11 +246,10 @@ def test_the_cache_of_gpt_oss_is_as_wide_as_its_activations_on_hopper():
 def test_stages_work_on_batches_of_their_own():
     """One batch after the other would leave three of four stages idle; four batches fill them, but for the weights."""
     given = setup(devices=4, tp=1, pp=4, concurrency=256)
-    placed = place(given)
-    deployment, requests = placed.deployment, workload_of(placed).requests()
+    deployment, requests = place(given).deployment, engine_gets(given).requests()
     alone = simulate(limits(deployment, requests), deployment.step_table(), requests)
     alone_per_s = float(requests.output_tokens.sum() / alone.end_s)
-    assert 1.8 < outcome(placed).output_tokens_per_s / alone_per_s < 4.0
+    assert 1.8 < answer(given).value("throughput_out_tok_s") / alone_per_s < 4.0
 
 
 # -------------------------------------------------------------------------------------------------------- host of ranks
@@ -293,7 +291,7 @@ def test_googles_recipe_sets_the_tokens_of_a_step_by_the_kind_of_load(lengths, t
 def test_vllms_own_benchmark_pools_the_gaps_of_all_requests():
     """Steps with prompts are few and long: they raise the mean of every request, and not the median of all gaps."""
     given = {**TRILLIUM, "client": "vllm bench serve", "output_tokens": 200.0, "concurrency": 8}
-    found = outcome(place(setup(**given, input_tokens=1000.0)))
+    found = answer(setup(**given, input_tokens=1000.0))
     assert found.value("itl_ms", "p50") < 0.99 * found.value("tpot_ms", "p50")
 
 
@@ -309,10 +307,10 @@ def test_the_scripts_of_the_rented_cards_cap_sequences_and_answers():
     rented = setup(**RENTED)
     placed = place(rented)
     assert placed.deployment.max_num_seqs == rented.concurrency
-    requests = workload_of(placed).requests()
+    requests = engine_gets(rented).requests()
     assert requests.output_tokens.max() == 512
-    short = place(setup(**RENTED | {"output_tokens": 256.0}))
-    assert workload_of(short).requests().output_tokens.max() == 256
+    short = setup(**RENTED | {"output_tokens": 256.0})
+    assert engine_gets(short).requests().output_tokens.max() == 256
 
 
 def test_servers_of_adapters_have_room_for_three():

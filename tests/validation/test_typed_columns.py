@@ -2,19 +2,18 @@
 
 import csv
 import inspect
-import math
 from pathlib import Path
 
 import pytest
 
-from simulator.errors import ProfileError
+from simulator.errors import NotModelledError, ProfileError
 from simulator.simulation.scheduler_limits import limits
 from simulator.validation import older_notes
-from simulator.validation.loads import workload_of
 from simulator.validation.measurements import READERS, UNIFORM, Setup, read_measurements
 from simulator.validation.older_notes import typed
-from simulator.validation.prediction import outcome, predict
+from simulator.validation.prediction import ask, predict
 from simulator.validation.setups import place
+from tests.support.measured import answer, engine_gets, users
 
 ROW = {
     **{"hardware": "H100 SXM 80GB", "model": "Llama-3.1-8B", "engine": "vLLM", "engine_version": "0.12.0", "n_gpus": 1},
@@ -144,15 +143,16 @@ def test_a_prompt_of_no_tokens_is_not_one_of_unknown_length(tmp_path):
     decode = {"regime": "single", "output_len": 4, "metric": "tg_tok_s", "hardware": "RTX 4090", "engine": "llama.cpp"}
     empty, unknown = (setup(tmp_path, **{**decode, "input_len": cell}) for cell in ("0", ""))
     assert (empty.starts_empty, unknown.starts_empty) == (True, False)
-    assert math.isnan(outcome(place(empty)).prompt_tokens_per_s)
-    assert outcome(place(unknown)).prompt_tokens_per_s > 0
-    assert outcome(place(empty)).decode_tokens_per_s > outcome(place(unknown)).decode_tokens_per_s
+    with pytest.raises(NotModelledError, match="pp_tok_s: it is of prompts, and the run has none"):
+        answer(empty).value("pp_tok_s")
+    assert answer(unknown).value("pp_tok_s") > 0
+    assert answer(empty).value("tg_tok_s") > answer(unknown).value("tg_tok_s")
 
 
 def test_what_is_not_modelled_is_named_whatever_else_is_stated(tmp_path):
     row = setup(tmp_path, **CLOSED, not_modelled="speculative decoding")
-    with pytest.raises(Exception, match=r"speculative decoding: it is not modelled"):
-        outcome(place(row))
+    with pytest.raises(NotModelledError, match=r"speculative decoding: it is not modelled"):
+        ask(row)
 
 
 # ------------------------------------------------------------------------------------------------- what each decides
@@ -160,24 +160,24 @@ def test_what_is_not_modelled_is_named_whatever_else_is_stated(tmp_path):
 
 def test_replicas_share_devices_and_load(tmp_path):
     """Two engines of four devices each, half of the 16 requests in flight and of the 40 each."""
-    placed = place(setup(tmp_path, **CLOSED, n_gpus=8, tp="", replicas=2, num_prompts=40))
-    assert (placed.copies, placed.deployment.layout.tp) == (2, 4)
-    made = workload_of(placed)
+    shared = setup(tmp_path, **CLOSED, n_gpus=8, tp="", replicas=2, num_prompts=40)
+    placed, made = place(shared), users(shared)
+    assert (placed.replicas, placed.deployment.layout.tp) == (2, 4)
     assert (made.arrivals.concurrency, made.request_count) == (8, 20)
-    alone = place(setup(tmp_path, **{**CLOSED, "concurrency": 8}, n_gpus=4, tp=4, num_prompts=20))
-    both, one = (outcome(each).value("throughput_out_tok_s", "mean") for each in (placed, alone))
+    alone = setup(tmp_path, **{**CLOSED, "concurrency": 8}, n_gpus=4, tp=4, num_prompts=20)
+    both, one = (answer(each).value("throughput_out_tok_s") for each in (shared, alone))
     assert both == pytest.approx(2 * one)
     assert place(setup(tmp_path, **CLOSED, n_gpus=8, tp="", replicas=1)).deployment.layout.tp == 8
 
 
 def test_limits_are_those_stated(tmp_path):
     stated = {"gpu_memory_utilization": 0.8, "max_model_len": 4096, "max_num_seqs": 4, "max_num_batched_tokens": 1024}
-    placed = place(setup(tmp_path, **CLOSED, **stated))
-    settings = placed.deployment.settings
+    limited = setup(tmp_path, **CLOSED, **stated)
+    settings = place(limited).deployment.settings
     assert (settings.memory_fraction, settings.max_model_len) == (0.8, 4096)
     assert (settings.max_num_seqs, settings.max_num_batched_tokens) == (4, 1024)
-    queued, free = outcome(placed), outcome(place(setup(tmp_path, **CLOSED)))
-    assert queued.ttft_s["mean"] > 5 * free.ttft_s["mean"]  # 12 of 16 wait, though all are in flight
+    queued, free = answer(limited), answer(setup(tmp_path, **CLOSED))
+    assert queued.value("ttft_ms") > 5 * free.value("ttft_ms")  # 12 of 16 wait, though all are in flight
     beyond = place(setup(tmp_path, **CLOSED, max_model_len=262_144)).deployment
     assert beyond.settings.max_model_len == beyond.model.max_context_tokens
 
@@ -187,7 +187,7 @@ def test_limits_are_those_stated(tmp_path):
 )
 def test_lengths_spread_as_stated(tmp_path, spread, prompts, outputs):
     """Drawn uniformly around the means, or equal but for the drift of vLLM's front end."""
-    made = workload_of(place(setup(tmp_path, **CLOSED, length_spread=spread, num_prompts=4000, dataset="random")))
+    made = engine_gets(setup(tmp_path, **CLOSED, length_spread=spread, num_prompts=4000, dataset="random"))
     requests = made.requests()
     assert (requests.prompt_tokens.min(), requests.prompt_tokens.max()) == prompts
     assert (requests.output_tokens.min(), requests.output_tokens.max()) == outputs
@@ -199,7 +199,7 @@ def test_lengths_spread_as_stated(tmp_path, spread, prompts, outputs):
 def test_a_prefix_cache_is_off_where_that_is_stated(tmp_path, stated, caches):
     row = setup(tmp_path, **CLOSED, client="aiperf", num_prompts=400, prefix_caching=stated)
     assert place(row).deployment.engine.prefix_caching == caches
-    assert bool(len(workload_of(place(row)).prefixes)) == caches
+    assert bool(len(engine_gets(row).prefixes)) == caches
 
 
 def test_a_stated_cache_holds_as_many_blocks_as_fit_its_bytes(tmp_path):
@@ -213,13 +213,13 @@ def test_a_stated_cache_holds_as_many_blocks_as_fit_its_bytes(tmp_path):
 
 def test_prompts_of_one_user_are_computed_alone(tmp_path):
     batch = {"regime": "fixed_batch", "batch": 16, "metric": "ttft_ms"}
-    together, alone = (outcome(place(setup(tmp_path, **batch, prefill_batch=each))) for each in ("", 1))
-    assert together.ttft_s["mean"] > 4 * alone.ttft_s["mean"]
+    together, alone = (answer(setup(tmp_path, **batch, prefill_batch=each)) for each in ("", 1))
+    assert together.value("ttft_ms") > 4 * alone.value("ttft_ms")
 
 
 def test_gaps_are_pooled_as_the_client_does(tmp_path):
     row = {**CLOSED, "metric": "itl_ms", "concurrency": 64, "num_prompts": 128}
-    p99 = [outcome(place(setup(tmp_path, **row, client=each))).value("itl_ms", "p99") for each in CLIENTS]
+    p99 = [answer(setup(tmp_path, **row, client=each)).value("itl_ms", "p99") for each in CLIENTS]
     assert p99[0] == p99[1] > 1.5 * p99[2]
 
 

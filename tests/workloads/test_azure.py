@@ -1,4 +1,4 @@
-"""The whole Azure conversation trace of 2023 on four devices: it runs, and no request is lost."""
+"""Ten minutes of the Azure conversation trace of 2023 on four devices: they run, and no request is lost."""
 
 from functools import cache
 from pathlib import Path
@@ -15,20 +15,19 @@ from simulator.simulation.scheduler_limits import limits, refuse_too_long
 from simulator.workloads.traces import read_trace
 from simulator.workloads.workload import Requests, Workload
 
-pytestmark = pytest.mark.slow
-
 DEVICES = ("l4", "l40s", "a100-sxm-80", "h100-sxm")  # from slow to fast
 LONGEST_TOKENS = 14_089
+SPAN_S = 599.8
 
 
 @cache
-def requests_of(shared: Path) -> Requests:
-    return Workload.from_trace(read_trace(shared / "traces" / "azure_llm_2023_conv.csv.gz")).requests()
+def requests_of(traces: Path) -> Requests:
+    return Workload.from_trace(read_trace(traces / "azure_llm_2023_conv.csv.gz")).requests()
 
 
 @cache
-def run_on(shared: Path, device: str) -> Run:
-    deployment, requests = deploy("llama-3.1-8b", device), requests_of(shared)
+def run_on(traces: Path, device: str) -> Run:
+    deployment, requests = deploy("llama-3.1-8b", device), requests_of(traces)
     refuse_too_long(memory_plan(deployment), requests)
     allowed = limits(deployment)
     return simulate(
@@ -36,22 +35,22 @@ def run_on(shared: Path, device: str) -> Run:
     )
 
 
-def test_the_trace_is_whole(shared):
-    requests = requests_of(shared)
-    assert len(requests) == 19_366
+def test_the_trace_is_whole(traces):
+    requests = requests_of(traces)
+    assert len(requests) == 3_196
     assert requests.max_total_tokens == LONGEST_TOKENS
-    assert requests.arrival_s[-1] == pytest.approx(3501.7, abs=0.1)
+    assert requests.arrival_s[-1] == pytest.approx(SPAN_S, abs=0.05)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_every_request_is_served(shared, device):
+def test_every_request_is_served(traces, device):
     """Even an L4 has room for the longest request (36,000 tokens and more), though it is overloaded five times."""
-    run = run_on(shared, device)
+    run = run_on(traces, device)
     times = [run.requests.arrival_s, run.scheduled_s, run.first_token_s, run.finished_s]
     assert np.isfinite(times).all()
     assert (np.diff(times, axis=0) >= 0).all()
     assert (run.steps.start_s[1:] >= (run.steps.start_s + run.steps.seconds)[:-1]).all()
-    assert run.busy_s <= run.end_s
+    assert run.busy_s <= run.end_s * (1 + 1e-12)  # always busy: two ways of adding up
     assert run.steps.blocks.max() <= run.limits.num_blocks
     assert run.limits.num_blocks >= blocks(run.limits, LONGEST_TOKENS - 1)
     asked = int((run.requests.prompt_tokens + run.requests.output_tokens - 1).sum())
@@ -60,19 +59,19 @@ def test_every_request_is_served(shared, device):
     assert (computed == asked) == (not run.preemptions.any())
 
 
-def test_a_faster_device_answers_sooner(shared):
-    medians = [np.median(run_on(shared, device).first_token_s - requests_of(shared).arrival_s) for device in DEVICES]
+def test_a_faster_device_answers_sooner(traces):
+    medians = [np.median(run_on(traces, device).first_token_s - requests_of(traces).arrival_s) for device in DEVICES]
     assert medians == sorted(medians, reverse=True)
-    ends_s = [run_on(shared, device).end_s for device in DEVICES]
+    ends_s = [run_on(traces, device).end_s for device in DEVICES]
     assert ends_s == sorted(ends_s, reverse=True)
-    assert ends_s[0] > 2 * 3502  # the L4 falls behind the trace by far
-    assert max(ends_s[2:]) < 3502 + 60  # the two largest keep up
+    assert ends_s[0] > 2 * SPAN_S  # the L4 falls behind the trace by far
+    assert max(ends_s[2:]) < SPAN_S + 60  # the two largest keep up
 
 
-def test_a_request_longer_than_the_cache_is_refused(shared):
+def test_a_request_longer_than_the_cache_is_refused(traces):
     """880 blocks hold 14,080 tokens, eight too few for the longest request, whose last token is never cached."""
     with pytest.raises(WorkloadError) as caught:
-        limits(deploy("llama-3.1-8b", "l4", settings=Settings(num_blocks=880)), requests_of(shared))
+        limits(deploy("llama-3.1-8b", "l4", settings=Settings(num_blocks=880)), requests_of(traces))
     assert f"of {LONGEST_TOKENS:,} tokens" in caught.value.given
-    assert "880 blocks for 14,080 tokens; 1 of 19,366 are too long" in caught.value.because
+    assert "880 blocks for 14,080 tokens; 1 of 3,196 are too long" in caught.value.because
     assert caught.value.remedy

@@ -20,10 +20,8 @@ from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, Recorde
 from simulator.workloads.lengths import Banded, Fixed, Independent, Lengths, LogNormal, Quantiles, Uniform
 from simulator.workloads.traces import Trace, read_trace
 from simulator.workloads.workload import KIND, Requests, Workload, WorkloadPreset, load_workload
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
-TRACES = ROOT.parent / "shared" / "traces"
-needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="the published traces are not at ../shared/traces")
 PRESETS = ("chat", "code", "rag", "reasoning", "summarize")
 TABLE = Quantiles(levels=(0, 0.5, 1), tokens=(1, 101, 1101))
 SHORT_LONG = Independent(Uniform(1, 99), LogNormal(200, cv=1.5))
@@ -231,7 +229,13 @@ def test_presets_draw_what_they_state(name: str) -> None:
             assert np.percentile(tokens, level) == pytest.approx(stated, rel=0.03)
 
 
-def published(name: str) -> tuple[dict[str, float], float | None]:
+@pytest.fixture(scope="module")
+def for_fits(traces: Path) -> Path:
+    """Whole traces in another order: a fit asks for lengths, pairs of lengths and gaps."""
+    return traces / "for_fits"
+
+
+def published(name: str, for_fits: Path) -> tuple[dict[str, float], float | None]:
     """Mean, p50 and p95 of both sides and the correlation, computed here from the trace itself."""
     files = {
         "chat": "azure_llm_2023_conv.csv.gz",
@@ -241,7 +245,7 @@ def published(name: str) -> tuple[dict[str, float], float | None]:
     }
     seen: dict[str, float] = {}
     if name == "reasoning":
-        histogram = pd.read_csv(TRACES / "servegen_length_histograms.csv.gz").query("workload == 'deepseek-r1'")
+        histogram = pd.read_csv(for_fits / "servegen_length_histograms.csv.gz").query("workload == 'deepseek-r1'")
         for side in ("prompt", "output"):
             bins = histogram[histogram["which"] == ("input_tokens" if side == "prompt" else "output_tokens")]
             share = bins["probability"] / bins["probability"].sum()
@@ -249,19 +253,18 @@ def published(name: str) -> tuple[dict[str, float], float | None]:
             for level in (50, 95):  # a bin is 9 % wide: read between the middles of the bins
                 seen[f"{side}_p{level}"] = float(np.interp(level / 100, share.cumsum() - share / 2, bins["tokens_bin"]))
         return seen, None
-    pairs = pd.read_csv(TRACES / files[name])
+    pairs = pd.read_csv(for_fits / files[name])
     for side, column in (("prompt", "input_tokens"), ("output", "output_tokens")):
         seen[f"{side}_mean"] = pairs[column].mean()
         seen |= {f"{side}_p{level}": float(np.percentile(pairs[column], level)) for level in (50, 95)}
     return seen, float(pairs["input_tokens"].corr(pairs["output_tokens"]))
 
 
-@needs_traces
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_reproduce_their_trace(name: str) -> None:
+def test_presets_reproduce_their_trace(name: str, for_fits: Path) -> None:
     preset = load_workload(name)
     requests = Workload(preset.arrivals(1.0), preset.lengths, 200_000, seed=4).requests()
-    seen, correlation = published(name)
+    seen, correlation = published(name, for_fits)
     for side, tokens in (("prompt", requests.prompt_tokens), ("output", requests.output_tokens)):
         assert tokens.mean() == pytest.approx(seen[f"{side}_mean"], rel=0.03)
         for level in (50, 95):
@@ -272,11 +275,10 @@ def test_presets_reproduce_their_trace(name: str) -> None:
         assert drawn == pytest.approx(correlation, abs=0.04)
 
 
-@needs_traces
 @pytest.mark.parametrize("name", ["chat", "code"])
-def test_burstiness_is_the_best_gamma(name: str) -> None:
+def test_burstiness_is_the_best_gamma(name: str, for_fits: Path) -> None:
     file = {"chat": "azure_llm_2023_conv.csv.gz", "code": "azure_llm_2023_code.csv.gz"}[name]
-    gaps = np.maximum(np.diff(read_trace(TRACES / file).arrival_s), 5e-5)
+    gaps = np.maximum(np.diff(read_trace(for_fits / file).arrival_s), 5e-5)
 
     def log_likelihood(shape: float) -> float:
         scale = gaps.mean() / shape
@@ -287,9 +289,8 @@ def test_burstiness_is_the_best_gamma(name: str) -> None:
     assert float(load_workload(name).burstiness) == pytest.approx(best, rel=0.03, abs=0.01)
 
 
-@needs_traces
-def test_azure_traces_have_no_empty_output() -> None:
-    trace = read_trace(TRACES / "azure_llm_2023_conv.csv.gz")
+def test_azure_traces_have_no_empty_output(for_fits: Path) -> None:
+    trace = read_trace(for_fits / "azure_llm_2023_conv.csv.gz")
     assert len(trace) == 19_366
     assert trace.output_tokens.min() == 7
     assert Workload.from_trace(trace).describe() == (
@@ -298,15 +299,14 @@ def test_azure_traces_have_no_empty_output() -> None:
     )
 
 
-@needs_traces
 @pytest.mark.parametrize("name", PRESETS)
-def test_fitting_again_gives_the_shipped_file(name: str) -> None:
+def test_fitting_again_gives_the_shipped_file(name: str, for_fits: Path) -> None:
     spec = importlib.util.spec_from_file_location("fit_workloads", ROOT / "tools" / "fit_workloads.py")
     assert spec is not None and spec.loader is not None
     fitter = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(fitter)
     fit = next(fit for fit in fitter.FITS if fit.name == name)
-    assert fitter.preset_yaml(fit, TRACES) == find(KIND, name).read_text(encoding="utf-8")
+    assert fitter.preset_yaml(fit, for_fits) == find(KIND, name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

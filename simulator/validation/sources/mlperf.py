@@ -7,7 +7,7 @@ Harness: closed/NVIDIA/configs of mlcommons/inference_results_v4.1 and v5.0 and 
 (ykamiset/inference_results_v5.1; closed/{HPE,ASUSTeK,Cisco}/configs of ntuhpc/inference_results_v5.1), builder.py of
 v-shobhit/inference_results_v4.1; for AMD closed/Dell of v4.1 (code/llama2-70b-99, the scheduler in docker/vllm) and
 harness_llm/models of closed/{AMD,MiTAC,GigaComputing,Vultr}/code of v5.1; read 2026-11-21 and 22. Front end of
-Llama-3.1-8B and DeepSeek-R1 in v5.1: one trtllm-serve for each copy, whose client streams each token over HTTP but
+Llama-3.1-8B and DeepSeek-R1 in v5.1: one trtllm-serve for each replica, whose client streams each token over HTTP but
 offline (llmlib/config.py, cores/trtllm_endpoint_core.py and http_async_client.py of ykamiset's copy; read 2026-11-22).
 """
 
@@ -25,7 +25,7 @@ from simulator.workloads.lengths import Distribution, Fixed, LogNormal, Quantile
 
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 1.0)
 SPREAD = 0.8  # guess: the coefficient of variation of outputs; Mixtral's is 0.9, GPT-4's on OpenOrca 0.9
-LONG_RUN = 40_000  # guess: requests of a copy in the ten to forty minutes of an offline run, mostly in a steady state
+LONG_RUN = 40_000  # guess: requests of a replica in the ten to forty minutes of an offline run, mostly steady
 RACK = 72  # devices of an NVL72
 SERVER_S = 600.0  # of a server run at least: min_duration of the rules
 # min_duration of NVIDIA's server and interactive settings where they ask for more (read 2026-11-22: v4.1's, and v5.1's
@@ -300,13 +300,13 @@ class Mlperf(Recipe):
         """Every run has one."""
         return True
 
-    def requests_of_copy(self, copies: int) -> int:
-        """Return how many requests of a run each copy serves; without a rate, a long run that is all there at once."""
+    def requests_of_replica(self, replicas: int) -> int:
+        """Return how many requests of a run each replica serves; without a rate, a long run, all there at once."""
         data = DATA_SETS.get(self.model.id)
         if data and data.queries:
-            return (data.rack_queries if self.setup.devices == RACK else data.queries) // copies
+            return (data.rack_queries if self.setup.devices == RACK else data.queries) // replicas
         asked_per_s = self.setup.rate_per_s if self.setup.regime == "open_loop" else 0.0
-        return round(self._server_s * asked_per_s) // copies if asked_per_s else LONG_RUN
+        return round(self._server_s * asked_per_s) // replicas if asked_per_s else LONG_RUN
 
     @property
     def _server_s(self) -> float:
@@ -316,17 +316,17 @@ class Mlperf(Recipe):
         server, interactive = NVIDIA_S.get(self.model.id, (SERVER_S, SERVER_S))
         return interactive if self.setup.scenario == "Interactive" else server
 
-    def arrivals(self, rate_per_s: float, copies: int) -> Arrivals:
-        """Return gamma gaps whose shape is the number of copies: those of Poisson arrivals that they take in turn.
+    def arrivals(self, rate_per_s: float, replicas: int) -> Arrivals:
+        """Return gamma gaps whose shape is the number of replicas: those of Poisson arrivals that they take in turn.
 
-        A request goes to the copy with the fewest in flight: traffic_distribution_policy "load_balancing" of NVIDIA's
-        harness (code/llmlib/config.py, harness_llm/main_llm.cc of v5.1), schedule_algo of AMD's
+        A request goes to the replica with the fewest in flight: traffic_distribution_policy "load_balancing" of
+        NVIDIA's harness (code/llmlib/config.py, harness_llm/main_llm.cc of v5.1), schedule_algo of AMD's
         (harness_llm/backends/common/server_sut.py); read 2026-11-22. AMD's of v4.1 deals whole batches in turn
         (VllmFp8/sync_sut.py): all that comes within BATCHER_S; half of that is a part of request_s.
         """
         if self._is_amd_v4:
-            return Released(rate_per_s, BATCHER_S * copies)
-        return OpenLoop(rate_per_s, float(copies))
+            return Released(rate_per_s, BATCHER_S * replicas)
+        return OpenLoop(rate_per_s, float(replicas))
 
     @property
     def gathered_steps(self) -> int:

@@ -186,12 +186,12 @@ class Recipe:
         """How many requests the source says that it sent, or that its scripts send."""
         return self.setup.num_prompts or None
 
-    def requests_of_copy(self, copies: int) -> int | None:
-        """Return how many requests each copy serves in a run as long as the source's rules ask; None without rules."""
+    def requests_of_replica(self, replicas: int) -> int | None:
+        """Return how many requests each replica serves in a run as long as the source asks; None without rules."""
         return None
 
-    def arrivals(self, rate_per_s: float, copies: int) -> Arrivals:
-        """Return how requests come to each of the copies, so many a second: Poisson where nothing else is stated."""
+    def arrivals(self, rate_per_s: float, replicas: int) -> Arrivals:
+        """Return how requests come to each of the replicas, so many a second: Poisson where nothing else is stated."""
         return OpenLoop(rate_per_s, self.setup.burstiness or 1.0)
 
     @property

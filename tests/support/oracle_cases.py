@@ -1,0 +1,227 @@
+"""Random workloads under random rules, drawn by hypothesis, and one run of each under the oracle and under ours.
+
+Each example is run twice: by `simulate`, for times, blocks and hits, and step by step, for what each step is made of.
+"""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from simulator.calibration.step_log import parts_of
+from simulator.models import operations
+from simulator.roofline.step_model import StepTable
+from simulator.scheduler.state import POLICIES, SchedulerLimits
+from simulator.simulation.engine_loop import Run, begin, end, opening, simulate, step_seconds
+from simulator.simulation.fleet_run import FleetRun
+from simulator.workloads.shared_prefixes import Prefixes
+from simulator.workloads.workload import Requests
+from tests.oracle.engine import (
+    OracleBatch,
+    OracleEngine,
+    OracleJob,
+    OracleLimits,
+    OracleRequest,
+    OracleResult,
+    OracleStep,
+    run_oracle,
+)
+
+# Multiples of a power of two: every sum is exact, so the order of adding cannot blur a comparison to the bit.
+UNIT_S = 2.0**-20
+TABLE = StepTable(
+    token_s=(1000 + 11 * np.arange(4096)) * UNIT_S,
+    logit_s=(100 + 2 * np.arange(129)) * UNIT_S,
+    slopes=np.array([3, 19, 7, 5, 23]) * UNIT_S,
+    draft_s=13 * np.arange(65) * UNIT_S,
+    loaded_s=17 * UNIT_S,
+    least_s=1500 * UNIT_S,
+    prompt_least_s=1900 * UNIT_S,
+)
+GRAPH_TOKENS = 12
+BLOCK_SIZES = st.sampled_from([1, 2, 3, 16])
+
+
+def seconds(batch: OracleBatch) -> float:
+    """The table's formula (S6): the drafts of a decode are tokens and logits; it reads what it sees once."""
+    decodes = [part for part, decode in zip(batch, batch.decodes, strict=True) if decode]
+    prompts = [part for part, decode in zip(batch, batch.decodes, strict=True) if not decode]
+    logits = sum(new for new, _ in decodes) + len(prompts)
+    drafting = len(decodes) if any(new > 1 for new, _ in decodes) else 0
+    windowed_s = 0.0
+    if batch.window:  # K
+        seen = [min(past + 1, batch.window) + new - 1 for new, past in decodes]
+        pairs = [min(position + 1, batch.window) for new, past in prompts for position in range(past, past + new)]
+        windowed_s = TABLE.slopes[1] * sum(seen) + TABLE.slopes[4] * sum(pairs)
+    worked_s = float(
+        TABLE.token_s[sum(new for new, _ in batch)]
+        + TABLE.logit_s[logits]
+        + TABLE.draft_s[drafting]
+        + TABLE.slopes[0] * sum(new + past for new, past in decodes)
+        + TABLE.slopes[2] * sum(new for new, _ in prompts)
+        + TABLE.slopes[3] * sum(operations.pairs(new, past) for new, past in prompts)
+        + TABLE.loaded_s * batch.loaded_tokens
+        + windowed_s
+    )
+    by_host = prompts and sum(new for new, _ in batch) > GRAPH_TOKENS
+    return max(worked_s, TABLE.prompt_least_s if by_host else TABLE.least_s)
+
+
+def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] = ()) -> Requests:
+    arrival_s, prompts, outputs, priority, ids, prefilled = zip(*jobs, strict=True)
+    prefixes = Prefixes.of([list(each) for each in ids]) if any(ids) else Prefixes.of([])
+    places = [list(itertools.chain(*ids)).index(block) for block in warm]
+    return Requests(
+        np.array(arrival_s),
+        np.array(prompts),
+        np.array(outputs),
+        concurrency,
+        priority=np.array(priority),
+        prefilled=np.array(prefilled),
+        prefixes=replace(prefixes, warm=np.array(places, np.int64)),
+    )
+
+
+def limits_of(rules: OracleLimits) -> SchedulerLimits:
+    return SchedulerLimits(
+        policy=POLICIES[rules.policy],
+        max_num_seqs=rules.max_num_seqs,
+        max_num_batched_tokens=rules.max_num_batched_tokens,
+        num_blocks=rules.num_blocks,
+        block_size=rules.block_size,
+        admit_full_prompt=rules.full_prompt_must_fit,
+        admit_full_output=rules.admit_full_output,
+        least_free_blocks=rules.least_free_blocks,
+        prompt_interval=rules.prompt_interval,
+        long_prefill_tokens=rules.long_prefill_tokens,
+        chunked_prefill=rules.chunked_prefill,
+        by_priority=rules.by_priority,
+        batch_size=rules.batch_size,
+        batch_wait_s=rules.batch_wait_s,
+        prefix_block_tokens=rules.prefix_block_tokens,
+        host_prefix_blocks=rules.host_prefix_blocks,
+        draft_tokens=rules.draft_tokens,
+        expected_acceptance=rules.expected_acceptance,
+        async_scheduling=rules.async_scheduling,
+        graph_tokens=GRAPH_TOKENS,
+        turnaround_s=rules.turnaround_s,
+        stream_s=rules.stream_s,
+        window=rules.window,
+        full_groups=rules.full_groups,
+        window_groups=rules.window_groups,
+        window_blocks=-(-rules.window // rules.block_size) + 1 if rules.window else 0,
+    )
+
+
+def compare(jobs: list[OracleJob], rules: OracleLimits) -> OracleResult:
+    """Run the same under both, and refuse any difference."""
+    if rules.concurrency:
+        jobs = [job._replace(arrival_s=0.0) for job in jobs]
+    oracle = run_oracle(jobs, rules, seconds)
+    assert oracle.rejected == []
+    requests = requests_of(jobs, rules.concurrency, rules.warm)
+    compare_steps(rules, requests, oracle)
+    run = simulate(limits_of(rules), TABLE, requests, acceptance=rules.acceptance)
+    compare_counts(run, oracle.steps)
+    assert run.steps.start_s.tolist() == [step.start_s for step in oracle.steps]
+    assert (run.steps.start_s + run.steps.seconds).tolist() == [step.end_s for step in oracle.steps]
+    compare_requests(run, oracle.requests)
+    return oracle
+
+
+def compare_counts(run: Run | FleetRun, steps: list[OracleStep]) -> None:
+    """Sequences, blocks and tokens of each step, column by column."""
+    ours = run.steps
+    assert ours.decodes.tolist() == [sum(step.decodes) for step in steps]
+    assert (ours.decodes + ours.prompts).tolist() == [len(step.scheduled) for step in steps]
+    assert ours.prompt_tokens.tolist() == [
+        sum(new for (_, new, _), decode in zip(step.scheduled, step.decodes, strict=True) if not decode)
+        for step in steps
+    ]
+    assert ours.blocks.tolist() == [step.blocks_held for step in steps]
+    assert ours.loaded_tokens.tolist() == [step.loaded_tokens for step in steps]
+    assert ours.cached_tokens.tolist() == [step.cached_tokens for step in steps]
+
+
+def compare_steps(rules: OracleLimits, requests: Requests, oracle: OracleResult) -> None:
+    """Which requests each step computes, and how many tokens of each behind how many."""
+    state, clock = opening(limits_of(rules), requests, rules.acceptance), np.zeros(2)
+    for step in oracle.steps:
+        assert begin(state, clock) > 0
+        assert clock[0] == step.start_s
+        assert sorted(parts_of(state)) == sorted(step.scheduled)
+        end(state, clock, step_seconds(state, TABLE)[0])
+    assert begin(state, clock) == 0
+
+
+def compare_requests(run: Run | FleetRun, requests: list[OracleRequest]) -> None:
+    assert run.requests.arrival_s.tolist() == [each.arrival_s for each in requests]
+    assert run.scheduled_s.tolist() == [each.scheduled_s for each in requests]
+    assert run.first_token_s.tolist() == [each.first_token_s for each in requests]
+    assert run.finished_s.tolist() == [each.finished_s for each in requests]
+    assert run.preemptions.tolist() == [each.preemptions for each in requests]
+    assert run.hit_tokens.tolist() == [each.hit_tokens or 0 for each in requests]
+
+
+@st.composite
+def workloads(draw: st.DrawFn, prefix_block_tokens: int = 0, prefilled: bool = False) -> list[OracleJob]:
+    """Requests close together; with prefix blocks, prompts that share branches of a tree."""
+    jobs = []
+    branches: dict[tuple[int, ...], int] = {}
+    for _ in range(draw(st.integers(1, 16))):
+        at_s, prompt, output = draw(st.tuples(st.floats(0, 0.15), st.integers(1, 40), st.integers(1, 20)))
+        ids: tuple[int, ...] = ()
+        if prefix_block_tokens:
+            path = draw(st.lists(st.sampled_from([0, 0, 0, 1]), max_size=2 + (prompt + output) // prefix_block_tokens))
+            leading = [tuple(path[: depth + 1]) for depth in range(len(path))]
+            ids = tuple(branches.setdefault(branch, len(branches)) for branch in leading)
+        comes = prefilled and draw(st.booleans())
+        jobs.append(OracleJob(at_s, prompt, output + comes, draw(st.integers(0, 2)), ids, comes))
+    return sorted(jobs)
+
+
+@st.composite
+def cases(
+    draw: st.DrawFn, blocks_per_prefix: int = 0, prefilled: bool = False, warm: bool = False, **fixed: Any
+) -> tuple[list[OracleJob], OracleLimits]:
+    """Limits in which each request fits alone, tight enough to preempt; `fixed` may hold strategies."""
+    rules = {name: draw(value) if isinstance(value, st.SearchStrategy) else value for name, value in fixed.items()}
+    block_size = draw(BLOCK_SIZES)
+    if blocks_per_prefix:
+        rules["prefix_block_tokens"] = block_size * draw(st.integers(1, blocks_per_prefix))
+    rules["window"], rules["full_groups"], rules["window_groups"] = rules.pop("groups", (0, 1, 0))
+    rules["async_scheduling"] = rules.get("async_scheduling", False) and rules["policy"] == "continuous"
+    rules["draft_tokens"] = drafts = len(rules.get("acceptance", ()))
+    jobs = draw(workloads(rules.get("prefix_block_tokens", 0), prefilled))
+    known = sorted({block for job in jobs for block in job.ids})
+    if warm and known:
+        rules["warm"] = tuple(draw(st.lists(st.sampled_from(known), max_size=12)))
+    seqs = draw(st.integers(1, 6))
+    longest = max(job.prompt_tokens + job.output_tokens - 1 for job in jobs)
+    budget = (1 + drafts) * (draw(st.integers(1, seqs)) if drafts else seqs) + draw(st.integers(0, 40))
+    limits = OracleLimits(
+        max_num_seqs=seqs,
+        max_num_batched_tokens=budget if rules.get("chunked_prefill", True) else max(budget, longest),
+        num_blocks=0,
+        block_size=block_size,
+        full_prompt_must_fit=draw(st.booleans()),
+        concurrency=draw(st.sampled_from([0, 0, 1, 3])),
+        turnaround_s=draw(st.sampled_from([0.0, 0.003, 0.03])),
+        stream_s=draw(st.sampled_from([0.0, 0.0, 0.0002, 0.002])),
+        **rules,
+    )
+    alone = OracleEngine(limits).blocks_for(longest + drafts)
+    spare = draw(st.integers(0, 30)) * (limits.full_groups + limits.window_groups)
+    return jobs, replace(limits, num_blocks=alone + spare)
+
+
+MIXING = st.sampled_from(["continuous", "prompts-first"])
+WINDOWS = st.sampled_from([1, 2, 5, 16, 33])
+GROUPS = st.one_of(
+    st.tuples(st.just(0), st.integers(1, 3), st.just(0)),  # no window
+    st.tuples(WINDOWS, st.integers(1, 2), st.integers(0, 3)),
+)
+WINDOWED = st.one_of(GROUPS, st.tuples(WINDOWS, st.just(0), st.integers(1, 2)))  # in every layer, too
+BATCHES = {"batch_size": st.integers(1, 8), "batch_wait_s": st.floats(0, 0.05)}

@@ -1,0 +1,7 @@
+"""Where the files of this repository lie that tests read."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "tests" / "fixtures"
+PUBLISHED = ROOT / "simulator" / "validation" / "published"  # measurements that others made and published
