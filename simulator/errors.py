@@ -1,9 +1,11 @@
 """Errors that a user can meet; each says what was given, why that cannot be, and what to do.
 
-InfercastError ├── ProfileError      a profile that is missing, malformed or contradicts itself ├── UnitError         a
-quantity without its unit, or with the wrong one ├── WorkloadError     a trace or an arrival process that cannot be
-simulated ├── DoesNotFitError   a deployment whose weights or KV cache exceed the memory └── NotModelledError  something
-real that infercast refuses by name rather than guess
+InfercastError
+├── ProfileError      a profile that is missing, malformed or contradicts itself
+├── UnitError         a quantity without its unit, or with the wrong one
+├── WorkloadError     a trace or an arrival process that cannot be simulated
+├── DoesNotFitError   a deployment whose weights or KV cache exceed the memory
+└── NotModelledError  something real that infercast refuses by name rather than guess
 """
 
 from collections.abc import Iterable

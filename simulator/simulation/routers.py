@@ -148,7 +148,7 @@ def _least(f: FleetState, first: int, last: int, request: int) -> int:
 
 @compiled
 def choose(f: FleetState, pool: int, request: int) -> int:
-    """Return the replica of a pool (0 or 1) that a request is sent to, NOBODY (-1) if none takes it."""
+    """Return the replica of a pool (0 or 1) that a request is sent to, NOBODY (-1) if none takes it. Rule T."""
     prefill = f.rules.prefill_replicas
     first = prefill if pool == 1 else 0
     last = prefill if pool == 0 and prefill > 0 else f.rules.replicas
