@@ -68,14 +68,14 @@ class Asked:
         key = LOAD_KEYS[metric]
         return (f"{_statistic(stat)}_{key}" if key.endswith("_ms") else key), 1.0
 
-    def answer(self, level: float | None = NO_INTERVALS) -> "Answer":
+    def answer(self, level: float | None = NO_INTERVALS) -> "Answered":
         """Return the answer, with the intervals that a share `level` of measurements keeps; InfercastError for none."""
         if isinstance(self.question, BatchQuestion):
-            return Answer(self, _batch(self.question, self.deployment, level))
+            return Answered(self, _batch(self.question, self.deployment, level))
         question = self.question
         (_, workload), *_ = question.users.workloads(question.run.replicas)
         scenario = question.run.scenario(self.deployment, workload, question.accepted.value())
-        return Answer(self, load_row(scenario, question.run.report(scenario), level))
+        return Answered(self, load_row(scenario, question.run.report(scenario), level))
 
 
 def ask(setup: Setup) -> Asked:
@@ -90,7 +90,7 @@ def _batch(question: BatchQuestion, deployment: Deployment, level: float | None)
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answered:
     """The row that the command prints for a question, in JSON."""
 
     asked: Asked
@@ -154,7 +154,7 @@ class Prediction(NamedTuple):
         return self.value / self.measurement.value - 1
 
 
-Found = Answer | InfercastError
+Found = Answered | InfercastError
 
 
 def predict(
@@ -198,7 +198,7 @@ def _prediction(row: Measurement, found: Found, ideal: Found | None) -> Predicti
 
 
 def _light(row: Measurement, ideal: Found | None) -> float | None:
-    if not isinstance(ideal, Answer):
+    if not isinstance(ideal, Answered):
         return None
     try:
         return ideal.value(row.metric, row.stat)
