@@ -237,7 +237,7 @@ class Weights:
     """Parameter counts of a layer on one device, by what number formats cover together.
 
     `mixer`: projections of attention or of a recurrence; `linear`: dense feed-forward projections; `experts`: routed
-    experts; `other`: embeddings, norms, biases, routers, which stay in the model's own type.
+    experts; `other`: embeddings, norms, biases, routers, which most formats leave in the model's own type.
     """
 
     mixer: int = 0
