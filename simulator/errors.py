@@ -1,19 +1,20 @@
-"""The errors a user can meet. Each says what was given, why it cannot be, and what to do.
+"""Errors that a user can meet; each says what was given, why that cannot be, and what to do.
 
 InfercastError
 ├── ProfileError      a profile that is missing, malformed or contradicts itself
 ├── UnitError         a quantity without its unit, or with the wrong one
 ├── WorkloadError     a trace or an arrival process that cannot be simulated
-├── DoesNotFitError   a deployment whose weights or cache exceed the memory
+├── DoesNotFitError   a deployment whose weights or KV cache exceed the memory
 └── NotModelledError  something real that infercast refuses by name rather than guess
 """
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Self
 
 
 class InfercastError(ValueError):
-    """What was given, why it cannot be, what to do: in that order, as one line.
+    """An error in three parts, printed as one line: what was given, why it cannot be, what to do.
 
     >>> print(InfercastError("rate 0", "no request ever arrives", "Give a rate above 0"))
     rate 0: no request ever arrives. Give a rate above 0.
@@ -22,6 +23,10 @@ class InfercastError(ValueError):
     def __init__(self, given: str, because: str, remedy: str) -> None:
         self.given, self.because, self.remedy = given, because, remedy
         super().__init__(f"{given}: {because.rstrip('.')}. {remedy.rstrip('.')}.")
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
+        """Return what it is made of, for pickle: an error may come from another process."""
+        return type(self), (self.given, self.because, self.remedy)
 
 
 class ProfileError(InfercastError):
@@ -37,7 +42,7 @@ class WorkloadError(InfercastError):
 
 
 class DoesNotFitError(InfercastError):
-    """A deployment whose weights or cache exceed the memory."""
+    """A deployment whose weights or KV cache exceed the memory."""
 
 
 class NotModelledError(InfercastError):
@@ -45,7 +50,7 @@ class NotModelledError(InfercastError):
 
 
 def nearest(name: str, known: Iterable[str], most: int = 40) -> str:
-    """Return "Nearest: a, b" for the known names closest to `name`, best first, or `most` of all where none is close.
+    """Return "Nearest: a, b", the known names most like `name`, or "Known: ..." with up to `most` if none is like it.
 
     >>> nearest("l40", ["l40s", "l4", "h100-sxm"])
     'Nearest: l40s, l4'
@@ -59,7 +64,7 @@ def nearest(name: str, known: Iterable[str], most: int = 40) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Say why a file cannot be read or written, without the number and the path that the system adds.
+    """Return why a file cannot be read or written, without the error number and the path that the system adds.
 
     >>> reason(FileNotFoundError(2, "No such file or directory", "a.csv"))
     'No such file or directory'

@@ -1,4 +1,4 @@
-"""Strict YAML profiles, found by name, every figure with its unit and its source."""
+"""Profiles: strict YAML files, found by name, in which every figure has a unit and a source."""
 
 import os
 import re
@@ -29,7 +29,7 @@ MAX_PROFILE_BYTES, MAX_DEPTH = 1_000_000, 20
 
 
 class Strict(BaseModel):
-    """A frozen value read from YAML: an unknown key is an error that names the nearest known one."""
+    """A frozen value read from YAML. An unknown key raises ProfileError, which names the nearest known key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -40,12 +40,12 @@ class Strict(BaseModel):
             return raw
         for key in raw:
             if key not in cls.model_fields:
-                raise ProfileError(f"key {key!r}", "nothing has that name here", nearest(str(key), cls.model_fields))
+                raise ProfileError(f"key {key!r}", "it is not a known key here", nearest(str(key), cls.model_fields))
         return raw
 
 
 class Source(Strict):
-    """Where a figure comes from, when that was looked up, and what kind of evidence it is."""
+    """Source of a figure: what it is, when it was looked up, and the kind of evidence."""
 
     text: str
     date: str
@@ -53,7 +53,7 @@ class Source(Strict):
 
 
 class Figure(float):
-    """A float in SI that remembers its source; arithmetic on it gives plain floats.
+    """A float in SI units with its source; arithmetic on it gives plain floats.
 
     >>> bandwidth = Figure(864e9, Source(text="data sheet", date="2026-11", evidence="datasheet"))
     >>> bandwidth / 2, bandwidth.source.evidence
@@ -64,7 +64,7 @@ class Figure(float):
     source: Source
 
     def __new__(cls, value: float, source: Source) -> Self:
-        """Attach a source to a value that is in SI already."""
+        """Attach a source to a value that is in SI units already."""
         figure = super().__new__(cls, value)
         figure.source = source
         return figure
@@ -74,7 +74,7 @@ class Figure(float):
 
 
 class _Quantity:
-    """Pydantic's reader of `{value: 864 GB/s, source: key}`, or `{value: ..., guess: reason}`, into a Figure."""
+    """Pydantic's reader of `{value: 864 GB/s, source: key}`, or `{value: ..., guess: reason}`, as a Figure."""
 
     def __init__(
         self, dimension: str, maximum: float | None = None, *, positive: bool = False, whole: bool = False
@@ -95,9 +95,9 @@ class _Quantity:
         if self.maximum is not None and value > self.maximum:
             raise ProfileError(f"{raw['value']!r}", f"it is above {self.maximum:g}", "Correct the number")
         if self.positive and value == 0:
-            raise ProfileError(f"{raw['value']!r}", "nothing works at a rate or size of 0", "Give a number above 0")
+            raise ProfileError(f"{raw['value']!r}", "it must be above 0", "Give a number above 0")
         if self.whole and not value.is_integer():
-            raise ProfileError(f"{raw['value']!r}", "it is counted whole", "Give a whole number")
+            raise ProfileError(f"{raw['value']!r}", "it must be a whole number", "Give a whole number")
         return Figure(value, self._source(raw, (info.context or {}).get("sources", {})))
 
     @staticmethod
@@ -145,9 +145,9 @@ Whole = Annotated[Figure, _Quantity("count", positive=True, whole=True)]
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read one YAML file of plain values: no tags, no anchors, no key twice.
+    """Return the mapping in a YAML file of plain values: no tags, no anchors, no key twice.
 
-    Raises ProfileError for anything else, and for a file that is missing, no mapping or over `MAX_PROFILE_BYTES`.
+    Raises ProfileError for anything else, and for a file that is missing, not a mapping or over `MAX_PROFILE_BYTES`.
     """
     try:
         if path.stat().st_size > MAX_PROFILE_BYTES:
@@ -175,7 +175,7 @@ _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 
 
 def _refuse_anchors_and_depth(text: str, where: str) -> None:
-    """Refuse what makes composing explode: an anchor that multiplies, nesting that exhausts the C stack."""
+    """Refuse anchors, which can multiply without limit, and nesting so deep that it exhausts the C stack."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -186,7 +186,7 @@ def _refuse_anchors_and_depth(text: str, where: str) -> None:
 
 
 def _plain(node: yaml.Node, where: str) -> Any:
-    """Turn composed nodes into frozen values; a date stays text, and nothing is constructed."""
+    """Return YAML nodes as plain immutable values; dates stay text, and no objects are constructed."""
     if isinstance(node, yaml.MappingNode) and node.tag.endswith(":map"):
         result: dict[Any, Any] = {}
         for key_node, value_node in node.value:
@@ -212,18 +212,18 @@ class Profile(Strict):
 
     @property
     def id(self) -> str:
-        """The name of the file, by which a profile is asked for."""
+        """Name of the file, by which the profile is asked for."""
         return self._id
 
     @classmethod
     def from_yaml(cls, path: Path) -> Self:
-        """Read and check one file; every mistake is a ProfileError that names the file and the key."""
+        """Return the profile in a file. Raises ProfileError, naming file and key, for any mistake in it."""
         profile: Self = _read(cls, path, path.stat().st_mtime_ns if path.is_file() else 0)
         return profile
 
     @classmethod
     def from_mapping(cls, raw: Mapping[str, Any], where: str) -> Self:
-        """Check a mapping that a YAML file or a program made; `where` stands in front of every error."""
+        """Return the profile in a mapping. Raises ProfileError for any mistake, which names the origin `where`."""
         try:
             sources = {key: Source.model_validate(value) for key, value in dict(raw.get("sources") or {}).items()}
             return cls.model_validate(raw, context={"sources": sources})
@@ -239,7 +239,7 @@ def _read(cls: type[ProfileT], path: Path, _changed_ns: int) -> ProfileT:
 
 
 def problems(error: ValidationError, where: str) -> list[ProfileError]:
-    """Return every mistake that pydantic found in one file, each in three parts."""
+    """Return a ProfileError for every mistake that pydantic found; `where` names the file."""
     return [_in_three_parts(each, where) for each in error.errors(include_url=False)]
 
 
@@ -254,7 +254,7 @@ def _in_three_parts(mistake: ErrorDetails, where: str) -> ProfileError:
 
 
 def folders(kind: str) -> tuple[Path, ...]:
-    """Return where profiles of a kind ("hardware_profiles", ...) are looked for, the user's own folder first."""
+    """Return the folders in which profiles of a kind ("hardware_profiles", ...) are searched, the user's own first."""
     package = Path(__file__).parent
     shipped = next(
         path for path in (package / "profiles" / kind, package.parent / kind, package / kind) if path.is_dir()
@@ -269,15 +269,15 @@ def names(kind: str) -> list[str]:
 
 
 def find(kind: str, name: str, groups: Iterable[str] = ()) -> Path:
-    """Return the file of a profile, by its id, its name, one of its aliases, or its path ending in .yaml.
+    """Return the path of a profile, by its id, its name, one of its aliases, or its path ending in .yaml.
 
-    Capitals do not matter, nor do spaces, hyphens, underscores and colons between words, nor an organisation on Hugging
-    Face.
+    Capitals do not matter, nor do spaces, hyphens, underscores and colons between words, nor a Hugging Face
+    organisation.
 
     >>> find("hardware_profiles", "H100_SXM").stem, find("model_profiles", "llama3.1:70b Instruct").stem
     ('h100-sxm', 'llama-3.1-70b')
 
-    Raises ProfileError with the nearest names, those of `groups` of profiles among them.
+    Raises ProfileError with the nearest names, including those in `groups`, if there is none.
     """
     if name.endswith((".yaml", ".yml")):
         return Path(name)

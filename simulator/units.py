@@ -1,4 +1,4 @@
-"""Text with a unit to SI numbers and back; the only place where 10^9 and 2^30 are told apart."""
+"""Conversion of text with a unit to SI numbers and back; only here 10^9 and 2^30 are told apart."""
 
 import math
 import re
@@ -27,11 +27,11 @@ _QUANTITY = re.compile(r"\s*([+-]?\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?)\s*([A-Za-zµ$
 
 
 def parse(given: object, dimension: str) -> float:
-    """Read a quantity of a known dimension into SI.
+    """Return a quantity such as "864 GB/s" in SI units.
 
-    `dimension` is a key of `UNITS` and the suffix of the quantity's name.
+    `dimension` is a key of `UNITS`, which is also the suffix of the quantity's name.
 
-    Raises UnitError for a bare number where a unit is due, a foreign unit, and a negative, infinite or NaN number.
+    Raises UnitError for a missing or foreign unit, and for a negative, infinite or NaN number.
 
     >>> parse("864 GB/s", "bytes_per_s")
     864000000000.0
@@ -49,7 +49,7 @@ def parse(given: object, dimension: str) -> float:
         )
     number, unit = float(match[1].replace("_", "")), match[2]
     if unit not in units:
-        because = "it has no unit" if not unit else f"{unit!r} is no unit of {dimension}"
+        because = "it has no unit" if not unit else f"{unit!r} is not a unit of {dimension}"
         hint = f"Write it with one, e.g. '{example}'" if not unit else nearest(unit, [u for u in units if u])
         raise UnitError(f"{given!r}", because, hint)
     if number < 0 or not math.isfinite(number):
@@ -62,7 +62,7 @@ def _some(units: Mapping[str, float]) -> str:
 
 
 def scaled(value: float, unit: str, digits: int = 3) -> str:
-    """Print a number with the decimal prefix that keeps it between 1 and 1000.
+    """Return a number as text with its unit and a decimal prefix, between 1 and 1000, to `digits` significant digits.
 
     >>> scaled(3.35e12, "B/s")
     '3.35 TB/s'
@@ -82,7 +82,7 @@ def scaled(value: float, unit: str, digits: int = 3) -> str:
 
 
 def lasting(time_s: float) -> str:
-    """Print a time of a service's life: in seconds, above two minutes in minutes, above two hours in hours.
+    """Return a duration as text: in seconds, above two minutes in minutes, above two hours in hours.
 
     >>> lasting(46.06), lasting(618.0), lasting(14_356.0)
     ('46.1 s', '10.3 min', '3.99 h')
@@ -94,7 +94,7 @@ def lasting(time_s: float) -> str:
 
 
 def gibibytes(value_bytes: float, digits: int = 2) -> str:
-    """Print bytes the way drivers and engines report memory.
+    """Return bytes as text in GiB, as drivers and engines report memory.
 
     >>> gibibytes(85899345920)
     '80.00 GiB'

@@ -36,7 +36,7 @@ class LogCheck:
 
 
 def check_logs(folder: Path, deployment: Deployment) -> LogCheck:
-    """Predict the load of `record` (reference/miniloads.py) from the small loads beside it, and compare.
+    """Predict the load of `record` (reference/small_loads.py) from the small loads beside it, and compare.
 
     The shape of the table is the deployment's roofline; the small loads decide its values. Nothing of the load is used
     but its requests. ProfileError where the folder lacks a log.

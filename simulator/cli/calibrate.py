@@ -18,7 +18,6 @@ from simulator.cli.enginerun import EngineOptions, status
 from simulator.cli.options import Format, OutputFormat, grouped
 from simulator.cli.output import Column, Result, Row, View, emit, number, percent
 from simulator.hardware.hardware import load_hardware
-from simulator.reference.check import Checker, Plan
 
 
 @grouped
@@ -38,7 +37,9 @@ def command(
     """
     base = load_hardware(like) if like else None
     with status("calibrate") as progress:
-        checkpoint, build = engine.load()
+        checkpoint, build = engine.load(progress)
+        from simulator.reference.check import Checker, Plan  # noqa: PLC0415  torch, only where it measures
+
         checker = Checker(checkpoint, build, Plan(requests=0), progress)
         bench, tables = checker.calibrate(name, base)
         model = checker.model
@@ -48,21 +49,21 @@ def command(
         }
         written = write_profiles(out, bench, tables, profiles)
     row = _row(bench, tables)
-    notes = [describe(bench), "Wrote " + ", ".join(str(path) for path in written)]
+    notes = [describe(bench), "Wrote " + ", ".join(str(path) for path in written), *engine.notes()]
     if bench.contended > TOLERATED_SHARE:
         notes.append("Other work used the cores: repeat this on a quiet machine before relying on it.")
     emit(Result({"calibration": [row]}, [View("Calibration", COLUMNS, [row], upright=True)], notes), form)
 
 
 def _row(bench: Bench, tables: OpTables) -> Row:
-    products = fit_products(bench, tables)
+    gemms = fit_products(bench, tables)
     return {
         "device": bench.device,
         "read_bytes_per_s": bench.read_bytes_per_s,
         **{f"{kind}_flops_per_s": value for kind, value in bench.flops_per_s.items()},
-        "product_compute_fraction": products.compute_fraction,
-        "product_memory_fraction": products.memory_fraction,
-        "product_median_error": products.median_error,
+        "gemm_compute_fraction": gemms.compute_fraction,
+        "gemm_memory_fraction": gemms.memory_fraction,
+        "gemm_median_error": gemms.median_error,
         "step_s": tables.host_s,
         "spread": bench.spread,
         "contended": bench.contended,
@@ -73,9 +74,9 @@ TOLERATED_SHARE = 0.1  # of measurements during which others used the cores
 COLUMNS = (
     Column("device", "", left=True),
     Column("read_bytes_per_s", "reads GB/s", number(3, 1e-9)),
-    Column("product_compute_fraction", "products reach of the peak", percent),
-    Column("product_memory_fraction", "of the bandwidth", percent),
-    Column("product_median_error", "fit, median error", percent),
+    Column("gemm_compute_fraction", "GEMMs reach of the peak", percent),
+    Column("gemm_memory_fraction", "of the bandwidth", percent),
+    Column("gemm_median_error", "fit, median error", percent),
     Column("step_s", "host time per step ms", number(3, 1e3)),
     Column("spread", "spread of repeats and processes", percent),
     Column("contended", "measurements that others disturbed", percent),

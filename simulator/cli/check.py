@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -13,8 +13,10 @@ from simulator.cli.options import Format, OutputFormat, grouped
 from simulator.cli.output import Result, Row, emit
 from simulator.cli.steperrors import drift_note, error_row, latency_rows, latency_view, load_step_rows, step_view
 from simulator.hardware.hardware import load_hardware
-from simulator.reference.check import Check, Checker, Plan, second_process
-from simulator.reference.guard import Timing
+
+if TYPE_CHECKING:
+    from simulator.reference.check import Check
+    from simulator.reference.timing import Timing
 
 
 @grouped
@@ -34,9 +36,11 @@ def command(
     The noise floor is what two processes differ by; no claim is made below it.
     """
     base = load_hardware(like) if like else None
-    plan = Plan(load, requests, seed=engine.seed)
     with status("check") as progress:
-        checker = Checker(*engine.load(), plan, progress)
+        checkpoint, build = engine.load(progress)
+        from simulator.reference.check import Checker, Plan, second_process  # noqa: PLC0415  torch, only where it runs
+
+        checker = Checker(checkpoint, build, Plan(load, requests, seed=engine.seed), progress)
         if only_cells:
             sys.stdout.write(json.dumps(checker.measure_held_out()))
             return
@@ -48,17 +52,18 @@ def command(
     if log is not None and found.load is not None:
         found.load.log.write(log)
     if plot is not None:
-        from simulator.plots.check_plots import draw_check  # noqa: PLC0415  matplotlib, only where a figure is asked for
+        from simulator.plots.check_plots import plot_check  # noqa: PLC0415  matplotlib, only where a figure is asked for
         from simulator.plots.roofline_plots import save  # noqa: PLC0415
 
-        save(draw_check(found.as_dict()), plot)
-    emit(_result(found), form)
+        save(plot_check(found.as_dict()), plot)
+    emit(_result(found, engine.notes()), form)
 
 
-def _result(found: Check) -> Result:
+def _result(found: "Check", about_threads: list[str]) -> Result:
     cells = _cell_rows(found)
     views = [step_view("Held-out steps: error of the prediction", cells)]
     notes = [f"{found.about['device']}, {found.about['software']}, {found.about['model']} in {found.about['dtype']}."]
+    notes += about_threads
     disturbed = [each for each in found.cells if each.measured.contended]
     if disturbed:
         share = len(disturbed) / len(found.cells)
@@ -84,7 +89,7 @@ def _result(found: Check) -> Result:
     return Result(sections, views, notes)
 
 
-def _cell_rows(found: Check) -> list[Row]:
+def _cell_rows(found: "Check") -> list[Row]:
     rows: list[Row] = []
     for kind in KINDS:
         cells = [each for each in found.cells if each.cell.kind == kind]

@@ -21,7 +21,7 @@ from simulator.errors import WorkloadError
 from simulator.hardware.prices import Offer, OfferKind, cheapest, own_offer
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_rows import load_row
-from simulator.reports.intervals import Bracket
+from simulator.reports.intervals import PredictionRange
 from simulator.workloads.workload import Workload
 
 NOTES = (
@@ -67,10 +67,10 @@ def command(
         found, refused = sweep([partial(case, *each) for each in enumerate(choices)])
     found = ranked(found)
     if plot is not None:
-        from simulator.plots.cost_plots import costs  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.plots.cost_plots import plot_costs  # noqa: PLC0415  matplotlib takes half a second
         from simulator.plots.roofline_plots import save  # noqa: PLC0415
 
-        save(costs(found), plot)
+        save(plot_costs(found), plot)
     rows = [_row(each, certain.interval) for each in found]
     views = [_prices_view(rows, f"{workload.describe()}; {slo}"), _service(rows), _within(rows, certain.interval)]
     used = evidence(each.scenario.deployment for each in found)
@@ -109,7 +109,7 @@ def _bracketed(found: Answer, row: Row, level: float) -> Row:
     def again(step_factor: float) -> float:
         return capacity(scenario.with_steps(step_factor)).rate_per_s
 
-    of = Bracket(scenario.deployment, "open_loop", level, highest, again)
+    of = PredictionRange(scenario.deployment, "open_loop", level, highest, again)
     least, most = min(highest, *of.others), max(highest, *of.others)
     ends: dict[str, float | None] = {"capacity_per_s_low": least, "capacity_per_s_high": most}
     for end, rate_per_s in (("low", most), ("high", least)):

@@ -72,9 +72,9 @@ def command(
     cases = [partial(_case, sizes, choice, batch) for choice in asked.choices() for batch in batches]
     found, refused = sweep(cases)
     if plot is not None:
-        from simulator.plots.roofline_plots import roofline, save  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.plots.roofline_plots import plot_roofline, save  # noqa: PLC0415  matplotlib takes half a second
 
-        save(roofline(found), plot)
+        save(plot_roofline(found), plot)
     rows: list[Row] = [
         {**identity(each.deployment), **batch_row(each, certain.interval, sizes.replicas)} for each in found
     ]

@@ -49,12 +49,12 @@ class ExplainOptions:
             write_trace(report.run, self.trace_out)
         if self.plot is not None:
             from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
-            from simulator.plots.run_plots import run_figure  # noqa: PLC0415
+            from simulator.plots.run_plots import plot_run  # noqa: PLC0415
             from simulator.reports.timeline import timeline_of  # noqa: PLC0415
 
             grows = "\nOVERLOADED: waits grow with the length of the run" if report.endless else ""
             title = f"{scenario.deployment}, {scenario.deployment.engine.id}\n{scenario.workload.describe()}{grows}"
-            save(run_figure(title, timeline_of(report.run, model), Explanation(report)), self.plot)
+            save(plot_run(title, timeline_of(report.run, model), Explanation(report)), self.plot)
 
     def check(self, cases: int) -> None:
         """Refuse, before anything is computed, files of several simulations and files that cannot be."""

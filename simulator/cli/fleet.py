@@ -23,7 +23,7 @@ from simulator.hardware.prices import Offer, load_offers
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
 from simulator.questions.row_intervals import ENDS, intervals, regime_of
-from simulator.reports.intervals import Bracket
+from simulator.reports.intervals import PredictionRange
 from simulator.reports.vllm_result import GROWING, vllm_result
 from simulator.simulation.sent import sent
 from simulator.units import lasting, scaled
@@ -108,10 +108,10 @@ def _asked(found: Found, behaviour: ClientOptions) -> str:
 def _draw(found: list[Found], path: Path) -> None:
     if len(found) > 1:
         raise InfercastError(f"--plot of {len(found)} fleets", "a figure shows one", "Ask for one")
-    from simulator.plots.fleet_plots import over_time  # noqa: PLC0415
+    from simulator.plots.fleet_plots import plot_service  # noqa: PLC0415
     from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
 
-    save(over_time(found[0].service), path)
+    save(plot_service(found[0].service), path)
 
 
 def _row(found: Found, level: float) -> Row:
@@ -171,7 +171,7 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
         service = replace(each.service, deployment=replace(deployment, step_factor=step_factor))
         return own(_seen(found._replace(service=service.report(found.sent, each.clients, each.report.slo))))
 
-    of = Bracket(deployment, regime, level, row)
+    of = PredictionRange(deployment, regime, level, row)
     ends = dict(intervals(replace(of, found=own(row), again=again), {key: metrics[it] for key, it in named.items()}))
     for name in (f"{key}_{end}" for key in named for end in ENDS):
         ends[name] = None if ends[name] is None else ends[name] + network_ms[name.rpartition("_")[0]]

@@ -2,19 +2,12 @@
 
 from typing import Annotated
 
-import numpy as np
 from typer import Argument, Option
 
 from simulator.cli.enginerun import EngineOptions, status
 from simulator.cli.options import Format, OutputFormat, grouped
-from simulator.cli.output import Column, Result, Row, View, emit, number
+from simulator.cli.output import Column, Result, View, emit, number
 from simulator.errors import InfercastError
-from simulator.reference.clock import WallClock
-from simulator.reference.engine import Executor, engine_limits, serve
-from simulator.reference.tokenizer import require
-from simulator.reference.transformer import Transformer
-from simulator.reports.report import summarize
-from simulator.workloads.workload import Requests
 
 ACTIONS = ("generate",)
 
@@ -33,8 +26,15 @@ def command(
     """
     if action not in ACTIONS:
         raise InfercastError(f"reference {action!r}", "it knows one action", "Give: reference generate TEXT")
-    with status("reference engine"):
-        rows = _generated(engine, texts, max_tokens)
+    with status("reference") as progress:
+        checkpoint, build = engine.load(progress)
+        from simulator.reference.clock import WallClock  # noqa: PLC0415  torch, only where it runs
+        from simulator.reference.generation import generate  # noqa: PLC0415
+        from simulator.reference.threads import FollowFreeCores  # noqa: PLC0415
+
+        progress(f"generating {max_tokens} tokens")
+        clock = WallClock() if engine.threads else WallClock(before_step=FollowFreeCores())
+        rows = [each._asdict() for each in generate(checkpoint, build, texts, max_tokens, clock)]
     columns = [
         Column("prompt", "prompt", repr, left=True),
         Column("text", "text", repr, left=True),
@@ -42,24 +42,3 @@ def command(
         Column("tpot_s", "TPOT ms", number(3, 1e3)),
     ]
     emit(Result({"generated": rows}, [View(f"{engine.checkpoint} on {engine.device}", columns, rows)]), form)
-
-
-def _generated(engine: EngineOptions, texts: list[str], max_tokens: int) -> list[Row]:
-    checkpoint, build = engine.load()
-    tokenizer = require(checkpoint.tokenizer, engine.checkpoint)
-    prompts = [tokenizer.encode(text) for text in texts]
-    if not all(prompts):
-        raise InfercastError("an empty text", "there is nothing to go on from", "Give at least one word")
-    executor = Executor(Transformer(checkpoint, build))
-    requests = Requests(np.zeros(len(texts)), np.array([*map(len, prompts)]), np.full(len(texts), max_tokens))
-    served = serve(executor, engine_limits(executor.transformer, 16, 256), requests, prompts, WallClock())
-    latencies = summarize(served.run, steady=False).latencies_s
-    return [
-        {
-            "prompt": text,
-            "text": tokenizer.decode(output),
-            "ttft_s": float(latencies["ttft"][index]),
-            "tpot_s": float(latencies["tpot"][index]),
-        }
-        for index, (text, output) in enumerate(zip(texts, served.outputs, strict=True))
-    ]

@@ -1,4 +1,4 @@
-"""Checked reading of a Hugging Face config.json: errors name the file and the field."""
+"""Checked reading of a Hugging Face config.json: every error names the file and the field."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,23 +13,29 @@ MOE_WIDTH = ("moe_intermediate_size",)
 
 
 class Fields:
-    """A config whose every reading is checked; errors name the file and the field."""
+    """The fields of a config.json, checked as they are read; `where` names the file in every error."""
 
     def __init__(self, raw: Mapping[str, Any], where: str) -> None:
         self.raw, self.where = raw, where
 
     def maybe(self, *names: str) -> int | None:
-        """Return the first of these fields that is neither missing nor null: a whole number from 0 up."""
+        """Return the first of these fields that is neither missing nor null, None if all are.
+
+        Raises ProfileError if it is not a whole number from 0 up.
+        """
         for name in names:
             value = self.raw.get(name)
             if value is not None:
                 if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                    raise self.error(name, f"{value!r} is no count", "Correct the number")
+                    raise self.error(name, f"{value!r} must be a whole number of 0 or more", "Correct the number")
                 return value
         return None
 
     def count(self, *names: str) -> int:
-        """Return the first of these fields that is there, from 1 up; ProfileError when none is."""
+        """Return the first of these fields that is neither missing nor null.
+
+        Raises ProfileError if none is there, or if it is not a whole number from 1 up.
+        """
         value = self.maybe(*names)
         if value is None:
             others = f" (or {', '.join(names[1:])})" if names[1:] else ""
@@ -39,24 +45,24 @@ class Fields:
         return value
 
     def flag(self, name: str) -> bool:
-        """Return a yes-or-no field; missing and null are no."""
+        """Return a true-or-false field; missing and null mean false. Raises ProfileError for anything else."""
         value = self.raw.get(name)
         if value is not None and not isinstance(value, bool):
             raise self.error(name, f"{value!r} is neither true nor false", "Correct it")
         return bool(value)
 
     def each(self, name: str) -> list[Any] | None:
-        """Return a list field; None when it is missing or null."""
+        """Return a list field, None if it is missing or null. Raises ProfileError for anything else."""
         value = self.raw.get(name)
         if value is not None and not isinstance(value, list):
-            raise self.error(name, f"{value!r} is no list", "Correct it")
+            raise self.error(name, f"{value!r} must be a list", "Correct it")
         return value
 
     def part(self, name: str) -> "Fields":
-        """Return a nested object; missing and null are empty."""
+        """Return the fields of a nested object; missing and null mean empty. Raises ProfileError for anything else."""
         value = self.raw.get(name)
         if value is not None and not isinstance(value, Mapping):
-            raise self.error(name, f"{value!r} is no object", "Correct it")
+            raise self.error(name, f"{value!r} must be an object", "Correct it")
         return Fields(value or {}, f"{self.where}: {name}")
 
     def error(self, name: str, because: str, remedy: str) -> ProfileError:
@@ -64,5 +70,5 @@ class Fields:
         return ProfileError(f"{self.where}: {name}", because, remedy)
 
     def refusal(self, name: str, because: str) -> NotModelledError:
-        """Return a NotModelledError about one field."""
+        """Return a NotModelledError about the value of one field."""
         return NotModelledError(f"{self.where}: {name} {self.raw.get(name)!r}", because, "Write the profile by hand")

@@ -1,4 +1,4 @@
-"""A Hugging Face config.json to a model profile; what infercast does not model is refused by name."""
+"""Import of a model from its Hugging Face config.json as a profile; what is not modelled is refused by name."""
 
 import json
 import os
@@ -50,9 +50,9 @@ DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "bf16"}
 
 
 def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
-    """Return the mapping of a model profile for a config; `where` stands in front of every error.
+    """Return the mapping of a model profile for a config; `where` names the file in every error.
 
-    The total and the cache bytes are not in a config, so `published_` figures and `sources` are missing here.
+    The total parameters and the KV-cache bytes are not in a config, so `published_` figures and `sources` are missing.
 
     Raises NotModelledError for what infercast does not model, ProfileError for a field that is missing or malformed.
     """
@@ -80,9 +80,10 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
 
 
 def write_profile(config_json_path: Path, target_folder: Path, name: str, force: bool = False) -> Path:
-    """Write `name`.yaml for a config.json; nothing is written unless the whole profile is sound.
+    """Write `name`.yaml into a folder for a config.json and return its path; an unsound profile is not written at all.
 
-    Raises ProfileError when it exists already and `force` is not given, and for anything unreadable.
+    Quantisation is also read from hf_quant_config.json beside it. Raises ProfileError if the profile exists and `force`
+    is not given, for an unsuitable name and for an unreadable file, NotModelledError for what infercast does not model.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
         raise ProfileError(f"profile name {name!r}", "it is the name of a file", "Use a-z, 0-9, '.', '_' and '-'")
@@ -110,7 +111,7 @@ def _read_json(path: Path) -> dict[str, Any]:
             value = json.loads(file.read(MAX_PROFILE_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise ProfileError(
-            str(path), f"it is no readable JSON ({reason(error)})", "Give a model's config.json"
+            str(path), f"it is not readable JSON ({reason(error)})", "Give a model's config.json"
         ) from error
     if not isinstance(value, dict):
         raise ProfileError(str(path), "it holds no object", "Give a model's config.json")
@@ -118,7 +119,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _write_whole(target: Path, text: str) -> None:
-    """Write a file so that nobody ever sees half of it."""
+    """Write a file atomically: a reader sees all of it or none of it."""
     temporary = target.with_name(f".{target.name}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +133,7 @@ def _write_whole(target: Path, text: str) -> None:
 
 
 def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]:
-    """Return the text part of a config completed with its class defaults, and what its model_type implies."""
+    """Return the text part of a config with its class defaults, and the structure that its model_type implies."""
     raw = {**config, **Fields(config, where).part("text_config").raw}
     fields = Fields(raw, where)
     model_type = MODEL_TYPES.get(str(raw.get("model_type")))
@@ -160,7 +161,7 @@ def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]
 
 
 def _given(**parts: Any) -> dict[str, Any]:
-    """Return the parts that say something: a profile leaves out what is none, false or empty."""
+    """Return the entries of a profile that are not None, false or empty."""
     return {name: part for name, part in parts.items() if part}
 
 
@@ -242,7 +243,7 @@ def _ffn(fields: Fields, model_type: ModelType, routed: bool) -> dict[str, Any]:
 
 
 def _kinds(fields: Fields, model_type: ModelType) -> list[LayerKind]:
-    """Return what each layer is; a layer whose window covers the whole context is global."""
+    """Return the kind of each layer's parts; a layer whose window covers the whole context counts as global."""
     layers = fields.maybe(*LAYERS) or len(fields.each("layers_block_type") or ()) or fields.count(*LAYERS)
     if layers > MAX_LAYERS:
         raise fields.error(LAYERS[0], f"{layers} layers are more than {MAX_LAYERS}", "Correct the number")
@@ -274,7 +275,7 @@ def _mixer_kind(layer: int, fields: Fields, model_type: ModelType) -> str:
 
 
 def _sparse(fields: Fields, model_type: ModelType, layers: int) -> list[bool]:
-    """Return which layers route their tokens to experts; a null or 0 of them says none."""
+    """Return whether each layer has routed experts; with null or 0 experts none has."""
     stated = next((name for name in EXPERTS if name in fields.raw), None)
     if stated and fields.maybe(*EXPERTS) and not model_type.expert_width:
         raise fields.refusal(stated, "experts are not modelled in this architecture")
@@ -307,7 +308,7 @@ def _per_layer(fields: Fields, name: str, known: Mapping[str, T], layers: int) -
 
 
 def _dtype(fields: Fields) -> tuple[str, list[str]]:
-    """Return the type of what is not quantised, and what the config left to convention about it."""
+    """Return the number format of unquantised weights, and notes on what the config does not state about it."""
     stated = fields.raw.get("torch_dtype") or fields.raw.get("dtype")
     if stated is None:
         return "bf16", ["config.json states no dtype; bf16 is a guess."]
@@ -318,7 +319,7 @@ def _dtype(fields: Fields) -> tuple[str, list[str]]:
 
 
 def _left_out(fields: Fields) -> list[str]:
-    """Say which parts of the checkpoint are no part of the text model that is served."""
+    """Return notes on parts of the checkpoint that do not belong to the served text model."""
     left_out = [f"{name} {fields.maybe(name)}" for name in PREDICTION_LAYERS if fields.maybe(name)]
     notes = []
     if left_out:

@@ -1,4 +1,4 @@
-"""Names for the blocks of a model whose layers are known one by one, and the runs in which they repeat."""
+"""Names for the blocks of a model whose layers are listed one by one, and the repetitions among them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ LONGEST_PATTERN = 16
 
 
 def block_names(kinds: Sequence[LayerKind]) -> list[str]:
-    """Name each layer's block by what tells it from the others."""
+    """Return a block name per layer, made of the parts in which its kind differs from other layers'."""
     telling = [len({kind[part] for kind in kinds if kind[part] != "none"}) > 1 for part in (0, 1)]
     halves = any("none" in kind for kind in kinds)
     return ["-".join(_telling(kind, telling, halves)) or "decoder" for kind in kinds]
@@ -20,7 +20,7 @@ def _telling(kind: LayerKind, telling: Sequence[bool], halves: bool) -> list[str
 
 
 def runs(names: Sequence[str]) -> tuple[dict[str, Any], ...]:
-    """Return the shortest-patterned runs of equal layers; run after run, take the pattern that covers the most.
+    """Return layers as repeated sequences of block names, choosing each time the sequence that covers most layers.
 
     >>> runs(["local", "local", "global"] * 2 + ["local"])
     ({'repeat': 2, 'of': ('local', 'local', 'global')}, {'repeat': 1, 'of': ('local',)})

@@ -1,4 +1,4 @@
-"""What a model_type of Hugging Face implies beyond its config.json.
+"""The structure that each Hugging Face model_type implies beyond its config.json.
 
 Source: the configuration and modelling files of transformers 5.23.0. The parameter totals of the shipped profiles,
 which are published figures, check it.
@@ -15,14 +15,14 @@ from simulator.models.hf_rules import Derived, LayerKind, always, never
 
 @dataclass(frozen=True, slots=True)
 class ModelType:
-    """The fixed structure of one model_type.
+    """The fixed structure that one Hugging Face model_type implies.
 
-    `defaults` are those class defaults that published configs rely on; None for KV heads means as many as heads.
-    `windowed` says which layers have the window of the field `span` where the config has no `layer_types`; `linear`
-    which are recurrent, as `recurrent` builds them; `layers` says both, and what follows each mixer. A bias is there,
-    is not, or depends on the field that is named. `expert_width` names the field of a routed expert's width, nothing
-    where there are no experts. Any of the `refused` fields, if set, is not modelled; those of `handled` are, though
-    elsewhere they are refused.
+    `defaults`: class defaults on which published configs rely; None for KV heads means as many as heads.
+    `windowed(layer, fields)`: layers whose window is the field `span`, where the config has no `layer_types`.
+    `linear(layer, fields)`: recurrent layers, as built by `recurrent(fields)`. `layers(fields, count)`: both at once,
+    with each feed-forward part. A bias is there, is not, or depends on the named field. `expert_width`: fields of a
+    routed expert's width, empty for models without experts. `refused`: fields that are not modelled if set; `handled`:
+    fields that are, though elsewhere refused.
     """
 
     defaults: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""The quantization_config of a checkpoint to one of infercast's number formats; mixtures are refused by name."""
+"""Number format of a quantised checkpoint, from its quantization_config; mixtures of formats are refused by name."""
 
 import re
 from collections.abc import Callable
@@ -13,9 +13,10 @@ _EXCLUSIONS = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_mo
 
 
 def weight_dtype(quant: Fields) -> str | None:
-    """Return the format of the quantised weights; None for a checkpoint that is not quantised.
+    """Return the number format of quantised weights, None for a checkpoint that is not quantised.
 
-    Raises NotModelledError for a method, a group size or a mixture of formats that `formats.FORMATS` does not have.
+    Raises NotModelledError for a method, a group size or a mixture of formats that number_formats.FORMATS does not
+    have.
 
     >>> weight_dtype(Fields({"quant_method": "fp8", "weight_block_size": [128, 128]}, "config.json"))
     'fp8-block'
@@ -51,7 +52,7 @@ def _mxfp4(_quant: Fields) -> str:
 
 
 def _grouped(quant: Fields) -> str:
-    """AWQ and GPTQ."""
+    """Return the number format of AWQ and GPTQ."""
     if quant.count("bits") != 4:
         raise quant.refusal("bits", "only 4 bits are modelled for this method")
     if quant.raw.get("group_size") != 128:
@@ -79,7 +80,7 @@ def _compressed_tensors(quant: Fields) -> str:
 
 
 def _group(group: Fields) -> str:
-    """Read one group of compressed-tensors by its (type, bits, strategy, group size or block)."""
+    """Return the number format of one group of compressed-tensors."""
     if group.each("targets") not in (None, ["Linear"]):
         raise group.refusal("targets", "only all linear layers at once are modelled")
     weights = group.part("weights")

@@ -1,7 +1,8 @@
-"""What an architecture reads out of a config: the kind of each layer, special parts, fields derived from others.
+"""Rules of architectures for reading a config: the kind of each layer, special parts, fields derived from others.
 
-A layer is a pair of a mixer and a feed-forward block: ("global" | "local" | "linear" | "none", "dense" | "experts" |
-"none"). Source: the configuration files of transformers 5.23.0.
+The kind of a layer is a pair of a mixer and a feed-forward block: ("global" | "local" | "linear" | "none", "dense" |
+"experts" | "none"); local attention has a window, linear means recurrent. Every rule raises ProfileError for a missing
+or malformed field. Source: the configuration files of transformers 5.23.0.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,38 +19,38 @@ NEMOTRON_H_FIELDS = ("hybrid_override_pattern", "mamba_num_heads")
 
 
 def never(_layer: int, _fields: Fields) -> bool:
-    """No layer has a window."""
+    """Return False: no layer has a window."""
     return False
 
 
 def always(_layer: int, fields: Fields) -> bool:
-    """Every layer has one, where the config states its size."""
+    """Return whether the config states a window, which every layer then has."""
     return fields.maybe("sliding_window") is not None
 
 
 def alternate(layer: int, _fields: Fields) -> bool:
-    """Every other layer has one, the first included."""
+    """Return whether a layer has a window: every other one, the first included."""
     return layer % 2 == 0
 
 
 def by_pattern(layer: int, fields: Fields) -> bool:
-    """All but the last of each pattern have one."""
+    """Return whether a layer has a window: all but the last one of each pattern."""
     return (layer + 1) % fields.count("_sliding_window_pattern", "sliding_window_pattern") != 0
 
 
 def late(layer: int, fields: Fields) -> bool:
-    """Layers from `max_window_layers` on have one, where windows are switched on."""
+    """Return whether a layer has a window: from `max_window_layers` on, if windows are switched on."""
     return fields.flag("use_sliding_window") and layer >= fields.count("max_window_layers")
 
 
 def _stored(fields: Fields, *names: str) -> str:
-    """Return how a state is kept: as the config says, else in the model's own type (vLLM's auto)."""
+    """Return the format of a recurrent state: fp32 if the config says so, else the model's own type (vLLM's auto)."""
     stated = next((fields.raw[name] for name in names if fields.raw.get(name)), None)
     return "fp32" if stated == "float32" else "model"
 
 
 def gated_delta_net(fields: Fields) -> dict[str, Any]:
-    """Return the linear attention of Qwen3-Next and Qwen3.5."""
+    """Return the profile of the linear attention of Qwen3-Next and Qwen3.5."""
     return {
         "kind": "gated_delta_net",
         "key_heads": fields.count("linear_num_key_heads"),
@@ -62,12 +63,12 @@ def gated_delta_net(fields: Fields) -> dict[str, Any]:
 
 
 def every_fourth(layer: int, fields: Fields) -> bool:
-    """Say whether a layer of Qwen3-Next is linear: all but each `full_attention_interval`th."""
+    """Return whether a layer of Qwen3-Next is recurrent: all but each `full_attention_interval`th."""
     return (layer + 1) % (fields.maybe("full_attention_interval") or 4) != 0
 
 
 def mamba2(fields: Fields) -> dict[str, Any]:
-    """Return the state-space layer of Nemotron-H."""
+    """Return the profile of the Mamba-2 layer of Nemotron-H."""
     return {
         "kind": "mamba2",
         "heads": fields.count("mamba_num_heads"),
@@ -80,7 +81,10 @@ def mamba2(fields: Fields) -> dict[str, Any]:
 
 
 def nemotron_h_layers(fields: Fields, layers: int) -> list[LayerKind]:
-    """Read the pattern of Nemotron-H: M is a Mamba-2 layer, * attention, - a dense and E a routed block."""
+    """Return the kind of each layer of Nemotron-H from its pattern: M Mamba-2, * attention, - dense, E experts.
+
+    Raises ProfileError if the pattern does not name each layer.
+    """
     pattern = fields.raw.get("hybrid_override_pattern")
     if pattern is None:
         pattern = "".join(BLOCKS.get(str(each), "?") for each in fields.each("layers_block_type") or ())
@@ -91,7 +95,7 @@ def nemotron_h_layers(fields: Fields, layers: int) -> list[LayerKind]:
 
 
 def mamba(fields: Fields) -> dict[str, Any]:
-    """Return the state-space layer of Jamba."""
+    """Return the profile of the Mamba layer of Jamba."""
     hidden, rank = fields.count(*HIDDEN), fields.raw.get("mamba_dt_rank")
     return {
         "kind": "mamba",
@@ -103,7 +107,7 @@ def mamba(fields: Fields) -> dict[str, Any]:
 
 
 def jamba_layers(fields: Fields, layers: int) -> list[LayerKind]:
-    """Place attention and experts by their periods and offsets."""
+    """Return the kind of each layer of Jamba, from the periods and offsets of attention and experts."""
     attention = fields.count("attn_layer_period"), fields.maybe("attn_layer_offset") or 0
     experts = fields.count("expert_layer_period"), fields.maybe("expert_layer_offset") or 0
     routed = fields.count("num_experts") > 1
@@ -117,13 +121,13 @@ def jamba_layers(fields: Fields, layers: int) -> list[LayerKind]:
 
 
 def chunked(layer: int, fields: Fields) -> bool:
-    """Say whether a layer of Llama 4 is chunked: those with rotary positions, three of four."""
+    """Return whether a layer of Llama 4 has chunked attention: those with rotary positions, three of four."""
     stated = fields.each("no_rope_layers")
     return bool(stated[layer]) if stated and layer < len(stated) else (layer + 1) % 4 != 0
 
 
 def indexer(fields: Fields) -> dict[str, Any]:
-    """Return the index of DeepSeek V3.2's sparse attention."""
+    """Return the profile of the indexer of DeepSeek-V3.2's sparse attention."""
     return {
         "heads": fields.count("index_n_heads"),
         "head_dim": fields.count("index_head_dim"),
@@ -132,7 +136,7 @@ def indexer(fields: Fields) -> dict[str, Any]:
 
 
 def gemma4_global(fields: Fields) -> Mapping[str, Any]:
-    """Return how the global layers of Gemma 4 differ: larger heads, fewer of keys, values made of keys."""
+    """Return how the global attention layers of Gemma 4 differ: larger heads, fewer KV heads, values made of keys."""
     shared = fields.flag("attention_k_eq_v")
     heads = fields.maybe("num_global_key_value_heads") if shared else None
     return {
@@ -143,7 +147,7 @@ def gemma4_global(fields: Fields) -> Mapping[str, Any]:
 
 
 def falcon(fields: Fields) -> Derived:
-    """Derive KV heads, width and norms: the first Falcons share one KV head, the later have groups and two norms."""
+    """Return KV heads, width and norms of Falcon: early models have one KV head, later ones groups and two norms."""
     grouped, parallel = fields.flag("new_decoder_architecture"), fields.flag("parallel_attn")
     kv_heads = fields.maybe(*KV_HEADS) if grouped else 1 if fields.flag("multi_query") else None
     width = fields.maybe(*WIDTH) or 4 * fields.count(*HIDDEN)
@@ -152,18 +156,21 @@ def falcon(fields: Fields) -> Derived:
 
 
 def four_fold(fields: Fields) -> Derived:
-    """Derive the width where a config leaves it out: four times the hidden width, or `expansion_ratio` times."""
+    """Return the feed-forward width where a config leaves it out: `expansion_ratio` (4) times the hidden size."""
     times = fields.maybe("expansion_ratio") or 4
     return {"intermediate_size": fields.maybe(*WIDTH) or times * fields.count(*HIDDEN)}, {}
 
 
 def parallel_residual(fields: Fields) -> Derived:
-    """Take over whether attention and feed-forward block read the same input."""
+    """Return whether attention and feed-forward block read the same input."""
     return {}, {"parallel": fields.flag("use_parallel_residual")}
 
 
 def hunyuan(fields: Fields) -> Derived:
-    """Read what is listed layer by layer, which must be the same in all, and the shared expert's width."""
+    """Return the fields that Hunyuan lists per layer, and the width of its shared expert.
+
+    Raises NotModelledError if layers differ in them.
+    """
     found: dict[str, Any] = {}
     for name in ("moe_intermediate_size", "moe_topk", "num_shared_expert"):
         value = fields.raw.get(name)
@@ -177,7 +184,10 @@ def hunyuan(fields: Fields) -> Derived:
 
 
 def gemma4(fields: Fields) -> Derived:
-    """Refuse what only the small models have, and route only where the config says so."""
+    """Return the fields of Gemma 4's experts, if it has any.
+
+    Raises NotModelledError for what only its small models have, and for bidirectional attention.
+    """
     for name in ("hidden_size_per_layer_input", "use_double_wide_mlp"):
         if fields.raw.get(name):
             raise fields.refusal(name, "not modelled in this architecture")
@@ -189,12 +199,12 @@ def gemma4(fields: Fields) -> Derived:
 
 
 def opt(fields: Fields) -> Derived:
-    """Refuse the one size whose embeddings are narrower and whose norms come last."""
+    """Return nothing, but raise NotModelledError for the OPT size whose embeddings are narrower than its layers."""
     if fields.maybe("word_embed_proj_dim") not in (None, fields.count(*HIDDEN)):
         raise fields.refusal("word_embed_proj_dim", "embeddings of another width are not modelled")
     return {}, {}
 
 
 def positions(extra: int = 0) -> Callable[[Fields], int]:
-    """Return how many learned positions there are: the context and some more."""
+    """Return a function that counts the learned positions of a config: its context and `extra` more."""
     return lambda fields: fields.count("max_position_embeddings", "n_positions") + extra

@@ -1,4 +1,4 @@
-"""Multi-head latent attention: one compressed vector per token for all heads, and the indexer that makes it sparse."""
+"""Multi-head latent attention (MLA): one compressed vector per token for all heads; and its sparse form's indexer."""
 
 from typing import Literal, Self
 
@@ -13,9 +13,9 @@ INDEX_KEY_BYTES, INDEX_SCALE_BYTES = 1, 4  # an fp8 number; a scale per key of u
 
 
 class Indexer(Strict):
-    """A small fp8 attention that scores every cached token, of which the `chosen` best are attended to.
+    """Indexer of sparse attention: a small fp8 attention that scores all cached tokens; the `chosen` best are used.
 
-    Every device of a layout scores all tokens. Source: DeepSeek-V3.2-Exp technical report (2025), section 1, and the
+    Every device of a layout scores all tokens. Source: DeepSeek-V3.2-Exp technical report (2025), section 1, and its
     implementation in transformers 5.23.0; bytes per key as in vLLM (132 for a head of 128).
     """
 
@@ -24,7 +24,7 @@ class Indexer(Strict):
     chosen: PositiveInt
 
     def projections(self, hidden: int, q_lora: int) -> dict[str, tuple[int, int]]:
-        """Return the products by name: queries, one key for all heads, and the weights of the heads."""
+        """Return the shapes (inputs, outputs) of its GEMMs: queries, one key for all heads, weights of the heads."""
         return {
             "indexer query": (q_lora, self.heads * self.head_dim),
             "indexer key": (hidden, self.head_dim),
@@ -32,7 +32,7 @@ class Indexer(Strict):
         }
 
     def cache_bytes_per_token(self) -> float:
-        """Bytes of one key with its scales.
+        """Bytes of one cached fp8 key with its scales.
 
         >>> Indexer(heads=64, head_dim=128, chosen=2048).cache_bytes_per_token()
         132.0
@@ -50,10 +50,11 @@ class Indexer(Strict):
 
 
 class LatentAttention(Strict):
-    """Multi-head latent attention: one compressed key-value vector per token, shared by all heads.
+    """Multi-head latent attention (MLA): one compressed key-value vector per token, shared by all heads.
 
-    Decode works in the compressed space (the up-projection is absorbed into query and output), as does all attention
-    to the tokens that an indexer chose; source: DeepSeek-V2, arXiv:2405.04434, section 2.1.
+    Decode works on the compressed vectors (the up-projection is absorbed into query and output), as does all attention
+    to tokens that an indexer chose. Source: DeepSeek-V2, arXiv:2405.04434, section 2.1. Raises ProfileError for an
+    indexer without `q_lora`.
     """
 
     kind: Literal["latent"]
@@ -73,7 +74,7 @@ class LatentAttention(Strict):
 
     @property
     def window(self) -> int | None:
-        """Tokens that a query attends to at most: those that the indexer chose. The cache holds all of them."""
+        """Most tokens that a query attends to: those that the indexer chose, None without one; all are cached."""
         return self.indexer.chosen if self.indexer else None
 
     def _projections(self, hidden: int, layout: Layout) -> dict[str, tuple[int, int]]:
@@ -94,22 +95,22 @@ class LatentAttention(Strict):
         )
 
     def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
-        """Numbers on one device; the down-projections and the indexer are replicated over tp."""
+        """Parameters on one device; the down-projections and the indexer are replicated over tp."""
         matrices = sum(rows * columns for rows, columns in self._projections(hidden, layout).values())
         norms = (self.q_lora or 0) + self.kv_lora + (2 * self.indexer.head_dim if self.indexer else 0)
         return Weights(mixer=matrices, other=norms)
 
     def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
-        """Bytes of one compressed vector with its rotary part, and of the index; every device holds all of it."""
+        """Bytes per token of a compressed vector, its rotary part and the indexer's key, whole on every tp device."""
         index = self.indexer.cache_bytes_per_token() if self.indexer else 0.0
         return (self.kv_lora + self.rope_dim) * layout.cache_bytes + index
 
     def state_bytes(self, _layout: Layout = SINGLE) -> float:
-        """Bytes that a sequence keeps whatever its length: none."""
+        """Bytes per sequence whatever its length: none."""
         return 0.0
 
     def ops(self, hidden: int, layout: Layout) -> Ops:
-        """Down- and up-projections, the index, attention, output projection, all-reduce."""
+        """Down- and up-projections, indexer, attention, output projection, all-reduce."""
         heads = layout.share(self.heads, "attention heads")
         shapes = self._projections(hidden, layout).items()
         *before, output = (linear(name, shape, layout, "mixer") for name, shape in shapes)

@@ -1,9 +1,10 @@
-"""Attention over all heads, feed-forward blocks, and the unions of every layer that is modelled.
+"""Attention, feed-forward blocks, and the unions of all layers that are modelled.
 
-A mixer moves information between tokens (attention, a recurrence); a feed-forward block does not. Both answer one
-protocol, `weights(hidden, layout)` and `ops(hidden, layout)`; a mixer also `cache_bytes_per_token(layout)` and
-`state_bytes(layout)`, what it keeps per sequence whatever its length. A new architecture is one more class, here,
-in latent.py or in recurrent.py, and its name in a union.
+A mixer moves information between tokens (attention, a recurrence), a feed-forward block does not. Both have
+`weights(hidden, layout)`, parameters on one device, and `ops(hidden, layout)`, the ops of one step on one device, with
+`hidden` the model's hidden size. A mixer also has `cache_bytes_per_token(layout)` and `state_bytes(layout)`, the bytes
+per sequence that do not depend on its length. A new architecture is one more class, here, in latent.py or in
+recurrent.py, and its name in a union.
 """
 
 from dataclasses import replace
@@ -29,15 +30,16 @@ from simulator.models.operations import Counts, Experts, Layout, Op, Weights
 from simulator.models.recurrent import GatedDeltaNet, Mamba, Mamba2
 from simulator.profile import Strict
 
-NORM_SUMS = 4  # numbers of 16 bits as wide as what devices sum of a norm over all heads: two squares in fp32
-EXPERT_LAUNCHES = 5  # choose experts, sort tokens, the first of two grouped products, activation, sum
+NORM_SUMS = 4  # an all-reduce of two fp32 sums of squares (of a norm over all heads) is as large as 4 16-bit numbers
+EXPERT_LAUNCHES = 5  # choose experts, sort tokens, the first of two grouped GEMMs, activation, sum
 
 
 class Attention(Strict):
-    """Grouped-query attention; `window` is the number of tokens a query sees, none for all.
+    """Grouped-query attention; `window` is the number of tokens that a query attends to, None for all.
 
-    `gate`: a second query-wide projection gates the output. `shared_kv`: values are keys before their norm. `qk_norm`
-    over all heads ("full") is a sum over all devices (vLLM: one all-reduce, vllm-project/vllm pull request 31493).
+    `gate`: a second projection as wide as the queries gates the output. `shared_kv`: values are the keys before their
+    norm. `qk_norm` over all heads ("full") needs an all-reduce over tp devices (vllm-project/vllm pull request 31493).
+    Source: Ainslie and others, GQA, arXiv:2305.13245. Raises ProfileError if KV heads do not divide the query heads.
     """
 
     kind: Literal["attention"] = "attention"
@@ -60,19 +62,19 @@ class Attention(Strict):
         return self
 
     def _local(self, layout: Layout) -> tuple[int, int]:
-        """Query and KV heads on one device; KV heads are replicated when there are fewer than devices."""
+        """Return query heads and KV heads on one device; KV heads are replicated if devices outnumber them."""
         heads = layout.share(self.heads, "attention heads")
         replicated = layout.tp > self.kv_heads and layout.tp % self.kv_heads == 0
         return heads, 1 if replicated else layout.share(self.kv_heads, "KV heads")
 
     def _widths(self, layout: Layout) -> tuple[int, int, int]:
-        """Columns on one device: of all queries, of all keys, and of the projection into queries, keys and values."""
+        """Return columns on one device: of the queries, of the keys, and of the whole QKV projection."""
         heads, kv_heads = self._local(layout)
         width, kv_width = heads * self.head_dim, kv_heads * self.head_dim
         return width, kv_width, (1 + self.gate) * width + (2 - self.shared_kv) * kv_width
 
     def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
-        """Numbers on one device: q, k, v, output projections, biases, norms and sinks."""
+        """Parameters on one device: q, k, v and output projections, biases, norms and attention sinks."""
         width, kv_width, projected = self._widths(layout)
         norm = {"none": 0, "head": 2 * self.head_dim, "full": width + kv_width}[self.qk_norm]
         bias = projected * self.qkv_bias + hidden * self.output_bias
@@ -80,15 +82,15 @@ class Attention(Strict):
         return Weights(mixer=hidden * (projected + width), other=norm + bias + sinks)
 
     def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
-        """Bytes of keys and values of one token on one device: 2 n_kv d."""
+        """KV-cache bytes per token on one device: 2 n_kv d numbers."""
         return 2 * self._local(layout)[1] * self.head_dim * layout.cache_bytes
 
     def state_bytes(self, _layout: Layout = SINGLE) -> float:
-        """Bytes that a sequence keeps whatever its length: none."""
+        """Bytes per sequence whatever its length: none."""
         return 0.0
 
     def ops(self, hidden: int, layout: Layout) -> Ops:
-        """Projections, attention over cached and new tokens, output projection, all-reduce."""
+        """QKV projection, attention, output projection, all-reduce."""
         width, kv_width, projected = self._widths(layout)
         return (
             linear("qkv projection", (hidden, projected), layout, "mixer"),
@@ -109,7 +111,7 @@ class Attention(Strict):
 
 
 class Dense(Strict):
-    """Feed-forward block of two (plain) or three (gated) projections."""
+    """Dense feed-forward block of two projections, or three with a gate (SwiGLU: Shazeer, arXiv:2002.05202)."""
 
     kind: Literal["dense"] = "dense"
     intermediate: PositiveInt
@@ -117,13 +119,13 @@ class Dense(Strict):
     bias: bool = False
 
     def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
-        """Numbers on one device: (2 or 3) h i, and the biases."""
+        """Parameters on one device: (2 or 3) h i, and biases."""
         local = layout.share(self.intermediate, "intermediate columns")
         inner = 2 if self.gated else 1
         return Weights(linear=(inner + 1) * hidden * local, other=(inner * local + hidden) * self.bias)
 
     def ops(self, hidden: int, layout: Layout) -> Ops:
-        """Up (and gate), activation, down, all-reduce."""
+        """Up (and gate) projection, activation, down projection, all-reduce."""
         local = layout.share(self.intermediate, "intermediate columns")
         inner = 2 if self.gated else 1
         return (
@@ -135,11 +137,11 @@ class Dense(Strict):
 
 
 class MixtureOfExperts(Strict):
-    """Routed experts, `chosen` of `experts` per token, beside shared ones that see every token.
+    """Mixture of experts: `chosen` of `experts` routed experts per token, and optional shared experts for every token.
 
-    `router_dtype`: what the router is kept and multiplied in, where it is not the model's type.
-    `latent`: routed experts work on vectors of that width, between two projections that all tokens pass; source:
-    Nemotron 3 (NVIDIA, 2025), as transformers 5.23.0 has it.
+    `router_dtype`: type of the router's weights and GEMM, if it is not the model's. `latent`: routed experts work on
+    vectors of that width, between a down- and an up-projection of all tokens. Source: Nemotron 3 (NVIDIA, 2025), as
+    implemented in transformers 5.23.0. Raises ProfileError if more experts are chosen than there are.
     """
 
     kind: Literal["experts"]
@@ -162,7 +164,7 @@ class MixtureOfExperts(Strict):
         return self
 
     def _local(self, layout: Layout) -> tuple[int, int]:
-        """Experts on one device and the width of each there."""
+        """Return the experts on one device and the intermediate width of each there."""
         if layout.ep > 1:
             return whole_experts(self.experts, layout), self.intermediate
         return self.experts, layout.share(self.intermediate, "expert columns")
@@ -172,11 +174,11 @@ class MixtureOfExperts(Strict):
         return Dense(intermediate=self.shared_intermediate, gated=self.gated) if self.shared_intermediate else None
 
     def _expert(self, hidden: int, width: int) -> int:
-        """Numbers of one expert: 2 or 3 h m."""
+        """Parameters of one expert: (2 or 3) h m."""
         return (3 if self.gated else 2) * (self.latent or hidden) * width
 
     def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
-        """Numbers on one device: E 3 h m, router E h with its bias, shared experts and their gate."""
+        """Parameters on one device: E (2 or 3) h m of the experts, E h of the router, biases, shared experts."""
         experts, width = self._local(layout)
         shared = self._shared
         router = self.experts * (hidden + self.router_bias) + hidden * (self.shared_gate + self.router_scale)
@@ -186,18 +188,18 @@ class MixtureOfExperts(Strict):
         return own + (shared.weights(hidden, layout) if shared else Weights())
 
     def idle_parameters(self, hidden: int) -> int:
-        """Numbers of the experts that one token does not reach."""
+        """Parameters of the routed experts that one token does not use."""
         bias = (2 * self.intermediate + hidden) * self.expert_bias
         expert = self._expert(hidden, self.intermediate) + bias
         return (self.experts - self.chosen) * expert
 
     def _routed(self, hidden: int, layout: Layout) -> Ops:
-        """Two products, and what kernels of their own move between and after them: numbers per token and expert.
+        """Return the two grouped GEMMs of the routed experts, and the elementwise kernels between and after them.
 
-        The activation reads what the first product wrote, w or with a gate 2 w, and writes w; the sum over experts
-        reads h. What a product reads and writes itself moves while it computes. Sorting inputs, and quantising those of
-        block scales, is the product's (Rates); other quantising is left out: some engines' activation does it, others
-        (vLLM's Triton experts) have one more kernel for each input.
+        The activation reads what the first GEMM wrote, w numbers per token and expert, or 2 w with a gate, and writes
+        w; the sum over experts reads h. What a GEMM reads and writes moves while it computes. Sorting inputs, and
+        quantising those with block scales, belongs to the GEMM (Rates); other quantisation is left out: some engines do
+        it in the activation kernel, others (vLLM's Triton experts) with one more kernel per input.
         """
         experts, width = self._local(layout)
         inner = 2 if self.gated else 1
@@ -205,7 +207,7 @@ class MixtureOfExperts(Strict):
         routed = Experts(self.experts, self.chosen, layout.ep)
         stored = layout.format_of("experts")
 
-        def product(name: str, inputs: int, outputs: int, launches: int) -> Op:
+        def gemm(name: str, inputs: int, outputs: int, launches: int) -> Op:
             return Op(
                 name=name,
                 rate="gemm",
@@ -221,9 +223,9 @@ class MixtureOfExperts(Strict):
         moved = Counts(tokens=per_token * ((inner + 1) * width + hidden) * layout.activation_bytes)
         shared = Counts(tokens=hidden / layout.dp)
         return (
-            replace(product("experts up", hidden, inner * width, EXPERT_LAUNCHES), shared_inputs=shared),
+            replace(gemm("experts up", hidden, inner * width, EXPERT_LAUNCHES), shared_inputs=shared),
             Op("experts' activation and sum", "elementwise", activation_bytes=moved, experts=routed, launches=0),
-            product("experts down", width, hidden, 1),
+            gemm("experts down", width, hidden, 1),
         )
 
     def ops(self, hidden: int, layout: Layout) -> Ops:

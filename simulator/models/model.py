@@ -1,4 +1,4 @@
-"""One model: blocks of layers, embeddings and head, summed into weights, cache and ops."""
+"""One model: its blocks of layers, embeddings and output head, summed into parameters, KV-cache bytes and ops."""
 
 import re
 from collections import Counter
@@ -16,15 +16,16 @@ from simulator.models.operations import Counts, Layout, Op, Weights
 from simulator.profile import Number, Profile, Strict, find
 
 KIND = "model_profiles"
-NORM_TRAFFIC = 4  # a fused add and norm reads and writes both the residual and its input
-ALONE_TRAFFIC = 2  # a norm that nothing is added before, as of a part's output, reads and writes its input
+NORM_TRAFFIC = 4  # a fused add and norm reads and writes both residual and input: 4 numbers per hidden channel
+ALONE_TRAFFIC = 2  # a norm alone, as of a part's output, reads and writes its input
 
 
 class Block(Strict):
-    """One decoder block; either part may be missing, `norms` counts its normalisations over the hidden width.
+    """One decoder block: an optional mixer and an optional feed-forward block, with `norms` norms of the hidden size.
 
-    `parallel`: both parts read the same input, and engines add their outputs before one sum over devices.
-    Each part's output is added before one norm; further ones, such as Gemma's of the outputs themselves, move half.
+    `parallel`: both parts read the same input, and engines add their outputs before one all-reduce. Each part's output
+    is added to the residual before one norm; further norms, such as Gemma's of the outputs themselves, move half as
+    much.
     """
 
     mixer: Mixer | None = None
@@ -33,14 +34,14 @@ class Block(Strict):
     parallel: bool = False
 
     def weights(self, model: "Model", layout: Layout) -> Weights:
-        """Numbers of the block on one device."""
+        """Parameters of the block on one device."""
         parts = [part.weights(model.hidden, layout) for part in (self.mixer, self.ffn) if part is not None]
         return sum(parts, Weights(other=self.norms * model.norm_parameters))
 
     def ops(self, hidden: int, layout: Layout) -> Ops:
-        """Norms and both parts."""
+        """Ops of the norms and of both parts; `hidden` is the model's hidden size."""
         parts = 1 if self.parallel else sum(part is not None for part in (self.mixer, self.ffn))
-        added = min(self.norms, parts)  # norms that a part's output is added before
+        added = min(self.norms, parts)  # norms that are fused with an addition
         traffic = NORM_TRAFFIC * added + ALONE_TRAFFIC * (self.norms - added)
         norm = elementwise("norms and residual", traffic * hidden, layout)
         mixed = self.mixer.ops(hidden, layout) if self.mixer else ()
@@ -50,14 +51,17 @@ class Block(Strict):
 
 
 class Repeat(Strict):
-    """A run of blocks, in order, that is repeated."""
+    """A sequence of block names that is repeated `repeat` times."""
 
     repeat: Annotated[int, Field(gt=0, le=1_000)] = 1
     of: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class Model(Profile):
-    """A decoder-only language model, as its published configuration states it."""
+    """A decoder-only language model, as its published configuration describes it.
+
+    Raises ProfileError for a layer without a block of its name, NotModelledError for several window sizes.
+    """
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -73,7 +77,7 @@ class Model(Profile):
     head_bias: bool = False
     dtype: str = "bf16"
     weight_dtype: str = "bf16"
-    fp4_dtype: str = "nvfp4"  # of its published fp4 checkpoint, which may leave attention in the model's type
+    fp4_dtype: str = "nvfp4"  # format of its fp4 checkpoint; that may leave attention in the model's own type
     blocks: dict[str, Block]
     layers: Annotated[tuple[Repeat, ...], Field(min_length=1)]
     published_parameters: Number | None = None
@@ -83,7 +87,7 @@ class Model(Profile):
     def _check(self) -> "Model":
         for name in self.layer_names:
             if name not in self.blocks:
-                because = "layers: names it and blocks: lacks it"
+                because = "it is named under layers: but missing under blocks:"
                 raise ProfileError(f"block {name!r}", because, nearest(name, self.blocks))
         windows = {block.mixer.window for block in self.blocks.values() if block.mixer} - {None}
         if len(windows) > 1:
@@ -93,12 +97,12 @@ class Model(Profile):
 
     @property
     def layer_names(self) -> tuple[str, ...]:
-        """Names of the blocks, first layer first."""
+        """Names of the blocks, first layer first, one per layer."""
         return tuple(name for run in self.layers for _ in range(run.repeat) for name in run.of)
 
     @property
     def norm_parameters(self) -> int:
-        """Numbers of one normalisation over the hidden width."""
+        """Parameters of one norm of the hidden size."""
         return self.hidden * (self.norm_weights + self.norm_bias)
 
     @property
@@ -107,13 +111,13 @@ class Model(Profile):
 
     @property
     def window(self) -> int | None:
-        """Tokens that a query of the layers with a limit attends to at most, None where every layer sees all."""
+        """Sliding-window size in tokens of the layers that have one, None if no layer has."""
         windows = {block.mixer.window for block, _ in self._blocks if block.mixer and block.mixer.window}
         return next(iter(windows), None)
 
     @property
     def attention_layers(self) -> tuple[int, int]:
-        """Layers whose cache holds every token, and layers whose cache holds a sliding window.
+        """(full, windowed): layers that cache every token, and layers that cache a sliding window only.
 
         >>> from simulator.models.model import load_model
         >>> load_model("gpt-oss-20b").attention_layers, load_model("qwen3.5-27b").attention_layers
@@ -124,9 +128,10 @@ class Model(Profile):
         return sum(times for _, times in caching) - windowed, windowed
 
     def weights(self, layout: Layout = SINGLE) -> Weights:
-        """Numbers on the fullest device: its share of the layers, the embeddings and the head.
+        """Parameters on the device that holds most: its share of the layers, the embeddings and the output head.
 
-        Pipeline stages are taken to hold even shares of the layers; the first holds the embeddings, the last the head.
+        Pipeline stages are assumed to hold equal shares of the layers; the first one adds the embeddings, the last the
+        head. Raises NotModelledError if the layout does not divide a layer's heads, columns or experts.
         """
         layers = sum((block.weights(self, layout) * times for block, times in self._blocks), Weights())
         embeddings = (self._vocab_share(layout) + self.learned_positions) * self.hidden
@@ -143,7 +148,7 @@ class Model(Profile):
 
     @property
     def parameters(self) -> int:
-        """All numbers of the checkpoint.
+        """Parameters of the whole checkpoint; Llama-3.1-8B's total is published with its weights on Hugging Face.
 
         >>> from simulator.models.model import load_model
         >>> load_model("llama-3.1-8b").parameters
@@ -153,7 +158,7 @@ class Model(Profile):
 
     @property
     def active_parameters(self) -> int:
-        """Numbers that take part in one token: all but the experts that its routers leave out."""
+        """Parameters that one token uses: all but the experts to which it is not routed."""
         idle = (
             times * block.ffn.idle_parameters(self.hidden)
             for block, times in self._blocks
@@ -162,7 +167,10 @@ class Model(Profile):
         return self.parameters - sum(idle)
 
     def cache_bytes(self, tokens: int, layout: Layout = SINGLE) -> float:
-        """Bytes that one sequence of `tokens` needs on one device; windowed layers hold no more than their window.
+        """KV-cache bytes of one sequence of `tokens` tokens on one device; windowed layers hold their window at most.
+
+        Llama-3.1-8B keeps 2 x 32 layers x 8 heads x 128 x 2 bytes per token (its config.json). Raises NotModelledError
+        as `weights` does.
 
         >>> from simulator.models.model import load_model
         >>> load_model("llama-3.1-8b").cache_bytes(1)
@@ -175,9 +183,10 @@ class Model(Profile):
         ) / (layout.pp * layout.dp)
 
     def state_bytes(self, layout: Layout = SINGLE) -> float:
-        """Bytes that one sequence of any length needs on one device for the states of recurrent layers.
+        """Bytes of the recurrent states of one sequence, of any length, on one device.
 
-        48 layers of 48 heads with 128 x 128 numbers in fp32, and 3 x 10,240 inputs of a convolution in bf16:
+        48 layers of 48 heads with 128 x 128 numbers in fp32, and 3 x 10,240 inputs of a convolution in bf16
+        (Qwen3.5-27B's config.json):
 
         >>> from simulator.models.model import load_model
         >>> load_model("qwen3.5-27b").state_bytes() == 48 * (48 * 128 * 128 * 4 + 3 * 10240 * 2)
@@ -187,7 +196,10 @@ class Model(Profile):
         return sum(states, 0.0) / (layout.pp * layout.dp)
 
     def ops(self, layout: Layout = SINGLE) -> Ops:
-        """Everything one step does on the devices of one replica, stage after stage."""
+        """Return all ops of one step on the devices of one replica, with those of all pipeline stages.
+
+        Raises NotModelledError as `weights` does.
+        """
         local_vocab = self._vocab_share(layout)
         head = linear("output head", (self.hidden, local_vocab), layout, part="other", per="logits")
         blocks = (
@@ -199,7 +211,7 @@ class Model(Profile):
         return layout.of_one_rank((embedding, *blocks, head, *self._exchanges(layout)))
 
     def _exchanges(self, layout: Layout) -> Ops:
-        """Return what crosses links outside the blocks: partial embeddings, logits, activations between stages."""
+        """Return the communication outside the blocks: embeddings, logits, activations between pipeline stages."""
         size = self.hidden * layout.activation_bytes
         stages = Op(
             name="send to next stage",
@@ -223,7 +235,7 @@ def _caches(mixer: Mixer) -> bool:
 
 
 def _held(mixer: Mixer) -> int | None:
-    """Return the tokens that a cache holds at most; a layer whose index chooses tokens holds all of them."""
+    """Return the most tokens that a layer caches, None for all; a layer whose indexer chooses tokens caches all."""
     return mixer.window if isinstance(mixer, Attention) else None
 
 
@@ -231,7 +243,9 @@ TUNED = re.compile(r"[-_](instruct|chat|it|hf|base)(?=[-_]|$)")
 
 
 def load_model(name: str) -> Model:
-    """Return a model by name, alias or path of a YAML profile; a tuned checkpoint has the shape of its base.
+    """Return a model by name, alias or path of a YAML profile; a tuned checkpoint is its base model.
+
+    Raises ProfileError, with the nearest names, if there is no such profile.
 
     >>> load_model("Qwen/Qwen2.5-7B-Instruct").id
     'qwen2.5-7b'

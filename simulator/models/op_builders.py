@@ -1,4 +1,4 @@
-"""What layers are made of: products, attention over a cache, a state per sequence, streams, sums over devices."""
+"""Building blocks of layers as ops: GEMMs, attention, recurrent states, elementwise kernels and collectives."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from simulator.models.number_formats import number_format
 from simulator.models.operations import Counts, Layout, Op, Part
 from simulator.profile import Figure, Source
 
-PACKED = {"qkv projection": 3, "gate and up projection": 2}  # projections in one (vLLM: packed_modules_mapping)
+PACKED = {"qkv projection": 3, "gate and up projection": 2}  # fused projections (vLLM: packed_modules_mapping)
 ADAPTER_TRAFFIC = Figure(1.5, Source(text="of a GEMM's: its result is read, too", date="", evidence="guess"))
 SCAN = "scan of prompts"
 SCAN_RATE = Source(text="that of a GEMM; kernels reach less of it", date="2026-11-21", evidence="guess")
@@ -25,7 +25,11 @@ def linear(
     part: Part = "linear",
     per: Literal["tokens", "logits"] = "tokens",
 ) -> Op:
-    """Return the op of a projection (inputs, outputs): 2 FLOPs per weight and token, weights read once per step."""
+    """Return the op of a linear layer as a GEMM: 2 FLOPs per weight and token, weights read once per step.
+
+    `shape` is (inputs, outputs) on one device; `part` decides the number format of the weights; `per` says whether the
+    GEMM runs for every token or only for those that need logits. Activations of inputs + outputs numbers are moved.
+    """
     inputs, outputs = shape
     activations = (inputs + outputs) * layout.activation_bytes
     stored = layout.format_of(part)
@@ -41,7 +45,7 @@ def linear(
 
 
 def all_reduce(name: str, hidden: int, layout: Layout) -> Ops:
-    """Return the sum of partial results over tp devices; nothing for one device."""
+    """Return the all-reduce of (tokens, hidden) activations over tp devices; nothing for tp 1."""
     if layout.tp == 1:
         return ()
     size = Counts(tokens=hidden * layout.activation_bytes)
@@ -49,7 +53,7 @@ def all_reduce(name: str, hidden: int, layout: Layout) -> Ops:
 
 
 def whole_experts(experts: int, layout: Layout) -> int:
-    """Return the experts on each of ep devices; NotModelledError where they do not divide."""
+    """Return the experts on each of ep devices. Raises NotModelledError if ep does not divide them."""
     if experts % layout.ep:
         given = f"ep {layout.ep}"
         raise NotModelledError(given, f"{experts} experts do not divide by it", f"Give a divisor of {experts}")
@@ -57,10 +61,10 @@ def whole_experts(experts: int, layout: Layout) -> int:
 
 
 def to_experts(routed: Ops, width: int, layout: Layout) -> Ops:
-    """Return the way of tokens to their experts and back, around these; nothing where every device has all tokens.
+    """Return the ops `routed` of experts between their two all-to-alls, dispatch and combine; unchanged if dp is 1.
 
-    A token's vector goes once to each rank that one of its experts lies on (DeepSeek-V3, arXiv:2412.19437, section
-    3.2), both ways in the type of the activations; an fp8 dispatch would halve one of them.
+    A token's vector of `width` numbers is sent once to each rank that has one of its experts, in the activations' type
+    both ways (an fp8 dispatch would halve one of them). Source: DeepSeek-V3, arXiv:2412.19437, section 3.2.
     """
     experts = routed[0].experts
     if layout.dp == 1 or experts is None:
@@ -72,7 +76,7 @@ def to_experts(routed: Ops, width: int, layout: Layout) -> Ops:
 
 
 def elementwise(name: str, width: int, layout: Layout) -> Op:
-    """Return an op that only moves `width` activations per token through memory."""
+    """Return an elementwise op that moves `width` activations per token through memory, without FLOPs."""
     return Op(name=name, rate="elementwise", activation_bytes=Counts(tokens=width * layout.activation_bytes))
 
 
@@ -85,9 +89,11 @@ def attention(
     windowed: bool,
     heads: tuple[int, int] = (0, 1),
 ) -> Ops:
-    """Return decode attention, per cached token read, and prefill attention, per causal pair of a query and a key.
+    """Return the ops of attention: decode, per cached token read, and prefill, per causal query-key pair.
 
-    `heads` on one device, of queries and of the cache, where a kernel may read it once for each of the former.
+    `flops_per_read` and `flops_per_pair` are FLOPs, `cache_bytes` bytes per cached token read, all on one device.
+    `windowed`: counted in the windowed counts. `heads`: (query heads, KV heads) on one device, because some kernels
+    read the KV cache once per query head.
     """
     suffix = "_windowed" if windowed else ""
     reads, pairs = f"decode_reads{suffix}", f"prefill_pairs{suffix}"
@@ -113,10 +119,10 @@ def attention(
 
 
 def adapters(ops: Ops) -> Ops:
-    """Return the products of low-rank adapters (LoRA) beside those of a layer's weights.
+    """Return the elementwise ops of low-rank adapters (LoRA) beside the GEMMs of a layer.
 
-    They take what the product takes and add to what it gives; their own numbers and FLOPs are next to nothing. Each
-    has three kernels: a buffer is cleared, the first matrix fills it, the second expands it (recalled of vLLM).
+    An adapter reads the GEMM's input and adds to its output; its own weights and FLOPs are negligible. Each has three
+    kernels: clear a buffer, shrink with the first matrix, expand with the second (vLLM's Triton kernels, as recalled).
     """
     return tuple(
         Op(
@@ -132,10 +138,10 @@ def adapters(ops: Ops) -> Ops:
 
 
 def adapter_parameters(ops: Ops) -> int:
-    """Numbers of the low-rank adapters of these products, for each of their rank: one per input, one per output.
+    """Return the parameters of low-rank adapters (LoRA) per unit of rank: inputs + outputs of each adapted GEMM.
 
-    vLLM keeps a first matrix for each of the projections that it fuses (`PACKED`). Those of routed experts and of the
-    vocabulary are left out.
+    vLLM keeps a first matrix for each of the projections that it fuses (`PACKED`). Routed experts and the output head
+    have no adapters here.
 
     >>> adapter_parameters((linear("down projection", (14336, 4096), Layout()),))
     18432
@@ -163,10 +169,11 @@ def sorting(vocab: int) -> Op:
 
 
 def recurrence(layout: Layout, *, state_bytes: float, flops_per_update: float, flops_per_prompt_token: float) -> Ops:
-    """Return a state that each sequence reads and writes once per step, and the scan of prompts in chunks.
+    """Return the ops of a recurrent state: its update, once per sequence and step, and the scan of prompts in chunks.
 
-    A sequence that takes part in a step is counted where it needs a logit (a prompt's chunks before its last are few
-    and long: their states are left out). The scan runs at the rate of a GEMM, a guess (`SCAN_RATE`).
+    `state_bytes` per sequence, `flops_per_update` per sequence and step, `flops_per_prompt_token`, all on one device.
+    Sequences are counted by the logits that they need (a prompt's chunks before its last are few and long, and their
+    states are left out). The scan runs at the rate of GEMMs, a guess (`SCAN_RATE`).
     """
     return (
         Op(

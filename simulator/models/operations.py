@@ -1,4 +1,4 @@
-"""What a batch asks of a device: counts of the batch, operations linear in them, layouts."""
+"""What a batch asks of a device: the counts of a batch, operations linear in these counts, and parallel layouts."""
 
 import math
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from simulator.models.number_formats import number_format
 Array = float | npt.NDArray[np.float64]
 Part = Literal["mixer", "linear", "experts", "other"]
 PARTS: tuple[Part, ...] = get_args(Part)
-COVERED: dict[str, tuple[Part, ...]] = {  # by Format.covers
+COVERED: dict[str, tuple[Part, ...]] = {  # parts that a number format covers, by Format.covers
     "all": PARTS,
     "linear": ("mixer", "linear", "experts"),
     "feed-forward": ("linear", "experts"),
@@ -27,14 +27,15 @@ Rate = Literal[
 
 
 class Counts(NamedTuple):
-    """What one step of an engine processes; every op is linear in these (or in the experts that they touch).
+    """What one step of an engine processes; the work of every op is linear in these counts (or in the experts touched).
 
-    The same type holds an op's coefficients, so that `counts.dot(op.flops)` is the op's work. Values may be arrays.
+    The same type holds an op's coefficients: `counts.dot(op.flops)` is the op's FLOPs. Fields are floats, or float64
+    arrays that broadcast together, such as (steps,) for many steps at once.
     """
 
-    steps: Array = 0.0  # one per step: weights are read once
+    steps: Array = 0.0  # steps: weights are read once in each
     tokens: Array = 0.0  # new tokens computed
-    logits: Array = 0.0  # sequences that need a next-token distribution
+    logits: Array = 0.0  # sequences that need logits for their next token
     decode_reads: Array = 0.0  # cached tokens that decoding sequences attend to
     decode_reads_windowed: Array = 0.0  # the same in layers with a sliding window
     prefill_tokens: Array = 0.0  # new tokens that belong to prompts
@@ -42,7 +43,7 @@ class Counts(NamedTuple):
     prefill_pairs_windowed: Array = 0.0  # the same in layers with a sliding window
 
     def dot(self, coefficients: "Counts") -> Array:
-        """Return the sum of count x coefficient."""
+        """Return sum_i count_i x coefficient_i, with the shape of the counts."""
         total: Array = 0.0
         for count, each in zip(self, coefficients, strict=True):
             if isinstance(each, np.ndarray) or each:
@@ -50,7 +51,7 @@ class Counts(NamedTuple):
         return total
 
     def over(self, parts: float) -> "Counts":
-        """Return one of so many even parts of it."""
+        """Return all counts divided by `parts`."""
         return Counts(*(each / parts for each in self))
 
 
@@ -58,14 +59,16 @@ NOTHING = Counts()
 
 
 class Sequence(NamedTuple):
-    """One sequence of a batch: its new tokens and the tokens that its cache already holds."""
+    """One sequence of a batch: the tokens that it computes in this step, and those already in its KV cache."""
 
     new_tokens: int
     past_tokens: int
 
 
 def pairs(new_tokens: int, past_tokens: int, window: int | None = None) -> int:
-    """Count the keys that causal queries attend to, over all new tokens; query i sees past + i + 1 keys.
+    """Count the query-key pairs of causal attention: query i attends to past_tokens + i + 1 keys, `window` at most.
+
+    n past + n (n + 1) / 2 for n new tokens without a window.
 
     >>> pairs(4, 0), pairs(1, 10), pairs(4, 0, window=2)
     (10, 11, 7)
@@ -77,9 +80,10 @@ def pairs(new_tokens: int, past_tokens: int, window: int | None = None) -> int:
 
 
 def count(batch: list[Sequence], window: int | None = None) -> Counts:
-    """Count what a batch asks for; a sequence of one new token with a past is a decode, any other a prefill chunk.
+    """Return the counts of a batch; a sequence with one new token and a past is a decode, any other a prefill chunk.
 
-    Every sequence is taken to need a logit: a chunk that does not end its prompt costs one row too much.
+    Every sequence is assumed to need logits, so a chunk that does not end its prompt is charged for one row too many.
+    `window`: tokens of the model's sliding attention window, None for no window.
     """
     decodes = [each for each in batch if each.new_tokens == 1 and each.past_tokens > 0]
     prompts = [each for each in batch if not (each.new_tokens == 1 and each.past_tokens > 0)]
@@ -96,14 +100,16 @@ def count(batch: list[Sequence], window: int | None = None) -> Counts:
 
 
 class Experts(NamedTuple):
-    """A router that sends each token to `chosen` of `total` experts, uniformly; they lie on `ranks` devices."""
+    """Routed experts: a router that sends each token to `chosen` of `total` experts, uniformly, on `ranks` devices."""
 
     total: int
     chosen: int
     ranks: int = 1
 
     def touched(self, tokens: Array) -> Array:
-        """Return the expected number of distinct experts: E (1 - (1 - k/E)^n).
+        """Return the expected number of distinct experts that `tokens` tokens reach: E (1 - (1 - k/E)^n).
+
+        `tokens` is a number or an array of any shape, as is the result.
 
         >>> round(float(Experts(8, 2).touched(1)), 6), round(float(Experts(8, 2).touched(1000)), 6)
         (2.0, 8.0)
@@ -112,10 +118,11 @@ class Experts(NamedTuple):
         return self.total * (1.0 - missed)
 
     def padded(self, tokens: Array, tile: float, least: float = math.inf) -> Array:
-        """Return the tokens that experts compute over those that reach them, where each computes a multiple of a tile.
+        """Return computed over needed tokens, because each expert computes a multiple of `tile` tokens in its GEMM.
 
-        1 + (t / 2) touched / (k n): half a tile more per expert touched. One token alone takes a product of a matrix
-        and a vector, without tiles. `least`: the tile is as many tokens as reach an expert, from so many on.
+        1 + (t / 2) touched / (k n): half a tile more per expert touched. A single token is a matrix-vector product,
+        without tiles. `least`: with fewer than `tile` tokens per expert, the tile shrinks to that number, down to
+        `least`. `tokens` is a number or an array of any shape, as is the result.
 
         >>> float(Experts(8, 2).padded(1, 32)), round(float(Experts(8, 2).padded(64, 32)), 2)
         (1.0, 2.0)
@@ -127,10 +134,12 @@ class Experts(NamedTuple):
         return 1.0 + rows / 2 * np.where(np.asarray(tokens) > 1, tiles_per_token, 0.0)
 
     def busiest_tokens(self, tokens: Array) -> Array:
-        """Return the tokens that reach the busiest rank over the mean, where each chooses at random.
+        """Return the tokens of the busiest rank over the mean of all ranks, if tokens choose experts at random.
 
-        1 + z sqrt((1 - 1/R) / mean): loads are binomial, taken as normal, and z is the expected largest of R normals
-        (Blom's approximation); at most R. Real routers also favour some experts: that is not in it.
+        1 + z sqrt((1 - 1/R) / mean), at most R: loads are binomial, approximated as normal, and z is the expected
+        maximum of R standard normals (Blom, Statistical Estimates and Transformed Beta-Variables, 1958). Real routers
+        also prefer some experts, which is not modelled here. `tokens` is a number or an array of any shape, as is the
+        result.
 
         >>> round(float(Experts(256, 8, 8).busiest_tokens(1.0)), 2), float(Experts(8, 2).busiest_tokens(1.0))
         (2.34, 1.0)
@@ -138,7 +147,10 @@ class Experts(NamedTuple):
         return self._busiest(tokens * self.chosen, 1.0 - 1.0 / self.ranks)
 
     def busiest_experts(self, tokens: Array) -> Array:
-        """Return the distinct experts on the rank with the most of them over the mean; 1 once all are touched."""
+        """Return the most distinct experts touched on a rank over the mean of all ranks; 1 once all are touched.
+
+        Shapes as in `touched`.
+        """
         touched = self.touched(tokens)
         return self._busiest(touched, 1.0 - touched / self.total)
 
@@ -150,37 +162,43 @@ class Experts(NamedTuple):
 
     @property
     def other_ranks(self) -> float:
-        """Expected ranks other than its own that a token's experts lie on: (R - 1)(1 - (1 - 1/R)^k)."""
+        """Expected number of other ranks to which a token's experts belong: (R - 1)(1 - (1 - 1/R)^k)."""
         return (self.ranks - 1) * (1.0 - (1.0 - 1.0 / self.ranks) ** self.chosen)
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One kernel per layer on one device: how its FLOPs and bytes grow with the counts of a batch."""
+    """One kind of kernel on one device: its FLOPs and bytes per step, as coefficients of the counts of a batch.
+
+    Byte and FLOP fields of type Counts are per count; `weight_bytes` are read once per step and `expert_bytes` once per
+    distinct expert touched.
+    """
 
     name: str
-    rate: Rate
-    format: str = "bf16"
+    rate: Rate  # which achievable rates apply to it
+    format: str = "bf16"  # number format of its weights, or of what it computes with
     flops: Counts = NOTHING
     weight_bytes: float = 0.0
-    columns: int = 0  # of a matrix of weights: its outputs
-    expert_bytes: float = 0.0
+    columns: int = 0  # outputs of a GEMM
+    expert_bytes: float = 0.0  # weights of one expert
     experts: Experts | None = None
-    shared_inputs: Counts = NOTHING  # numbers that come once, though several experts take them
-    cache_bytes: Counts = NOTHING
+    shared_inputs: Counts = NOTHING  # input numbers that are read once, though several experts use them
+    cache_bytes: Counts = NOTHING  # KV cache or recurrent state moved
     activation_bytes: Counts = NOTHING
-    link_bytes: Counts = NOTHING
-    link_devices: int = 1
-    repeats: int = 1
+    link_bytes: Counts = NOTHING  # of the tensor that a collective or a send moves
+    link_devices: int = 1  # devices that communicate
+    repeats: int = 1  # layers that have this op
     launches: int = 1  # kernels that follow one another
-    heads: float = 0.0  # query heads of attention, times a rank's share of the batch; 0: all share what they read
-    shared_by: float = 1.0  # query heads per head of the cache
-    cache_format: str = ""  # of the numbers that attention reads
-    alike: bool = False  # sequences decode the same token, and so reach the same experts
-    on_host: bool = False  # its weights lie in the host's memory, and its CPU computes it (offload.py)
+    heads: float = (
+        0.0  # query heads of attention, times a rank's share of the batch; 0: all share one read of the cache
+    )
+    shared_by: float = 1.0  # query heads per KV head
+    cache_format: str = ""  # number format of the KV cache
+    alike: bool = False  # all sequences decode the same token, and so reach the same experts
+    on_host: bool = False  # its weights lie in host memory, and the CPU computes it (offload.py)
 
     def of_one_rank(self, ranks: int) -> "Op":
-        """Return it for the share of a batch that one of so many ranks computes with all of its weights."""
+        """Return this op for an even 1/`ranks` share of the batch, with all its weights (data-parallel attention)."""
         return replace(
             self,
             flops=self.flops.over(ranks),
@@ -191,7 +209,7 @@ class Op:
         )
 
     def with_every_expert(self) -> "Op":
-        """Return it for an engine that sends each token through all experts, and drops what was not chosen."""
+        """Return this op for an engine that computes all experts for each token and discards those not chosen."""
         if self.experts is None:
             return self
         share = self.experts.chosen / self.experts.total
@@ -203,7 +221,10 @@ class Op:
         )
 
     def bytes_read(self, counts: Counts) -> Array:
-        """Return all bytes moved between the device and its memory: weights, cache and activations."""
+        """Return the bytes moved between the device and its memory: weights, KV cache and activations.
+
+        The result has the shape of the counts.
+        """
         weights = self.weight_bytes * counts.steps
         if self.experts is not None:
             tokens = np.minimum(counts.tokens, counts.prefill_tokens + 1) if self.alike else counts.tokens
@@ -213,9 +234,10 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Numbers of a layer on one device: what formats cover together, and what stays in the model's own type.
+    """Parameter counts of a layer on one device, by what number formats cover together.
 
-    Projections of attention or of a recurrence, those of the feed-forward part, its routed experts, and the rest.
+    `mixer`: projections of attention or of a recurrence; `linear`: dense feed-forward projections; `experts`: routed
+    experts; `other`: embeddings, norms, biases, routers, which most formats leave in the model's own type.
     """
 
     mixer: int = 0
@@ -231,17 +253,20 @@ class Weights:
 
     @property
     def total(self) -> int:
-        """All numbers."""
+        """All parameters."""
         return sum(astuple(self))
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How one replica of a model lies on its devices, and in which number formats.
+    """How one replica of a model is spread over its devices, and in which number formats.
 
-    `ep` is 1 (experts are split like any other layer) or tp x dp (each device holds whole experts), as in vLLM. With
-    `dp` attention and dense layers are copied: each rank of tp devices computes an even share of the batch, and tokens
-    travel to their experts. A device multiplies in the first type of `Format.compute` that it has.
+    `tp`, `pp`, `ep`, `dp` are the tensor-, pipeline-, expert- and data-parallel degrees. `ep` is 1 (experts are split
+    like any other layer) or tp x dp (each device holds whole experts), as in vLLM. With `dp`, attention and dense
+    layers are replicated: each rank of tp devices computes an even share of the batch, and tokens are sent to their
+    experts. Devices compute in the first type of `NumberFormat.compute` that they support.
+
+    Raises ProfileError for an unknown number format or a degree below 1, NotModelledError for other values of `ep`.
     """
 
     tp: int = 1
@@ -270,12 +295,12 @@ class Layout:
 
     @property
     def devices(self) -> int:
-        """Devices of one replica."""
+        """Devices of one replica: tp x pp x dp."""
         return self.tp * self.pp * self.dp
 
     @property
     def cache_bytes(self) -> float:
-        """Bytes per cached number."""
+        """Bytes per number in the KV cache."""
         return number_format(self.cache_dtype).size_bytes
 
     @property
@@ -284,24 +309,24 @@ class Layout:
         return number_format(self.model_dtype).size_bytes
 
     def format_of(self, part: Part) -> str:
-        """Return the number format that a part of the weights is stored in."""
+        """Return the name of the number format in which a part of the weights is stored."""
         stored = number_format(self.weight_dtype)
         return self.weight_dtype if part in COVERED[stored.covers] else stored.rest or self.model_dtype
 
     def weight_bytes(self, weights: Weights) -> float:
-        """Bytes of a layer's weights on one device."""
+        """Return the bytes of a layer's weights on one device."""
         sizes = [number_format(self.format_of(part)).size_bytes for part in PARTS]
         return float(np.dot(astuple(weights), sizes))
 
     def of_one_rank(self, ops: Iterable[Op]) -> tuple[Op, ...]:
-        """Return what one device does of a batch; experts and the ways to them count all of it already."""
+        """Return what one device computes of a step: with `dp`, 1/dp of the batch, except in experts."""
         if self.dp == 1:
             return tuple(ops)
         whole = [(op, op.experts is not None or op.rate == "all_to_all") for op in ops]
         return tuple(op if counted else op.of_one_rank(self.dp) for op, counted in whole)
 
     def share(self, heads: int, what: str) -> int:
-        """Split heads evenly over tp; NotModelledError where they do not divide."""
+        """Return `heads` / tp, the share of one device. Raises NotModelledError if tp does not divide them."""
         if heads % self.tp:
             raise NotModelledError(f"tp {self.tp}", f"{heads} {what} do not divide by it", f"Give a divisor of {heads}")
         return heads // self.tp

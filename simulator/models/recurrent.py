@@ -1,7 +1,7 @@
-"""Layers that fold the past of a sequence into a state of constant size: gated delta net, Mamba and Mamba-2.
+"""Recurrent layers, with a state of constant size per sequence: gated DeltaNet, Mamba and Mamba-2.
 
-A state is read and written once per step by each sequence that takes part; prompts are scanned in chunks. The numbers
-of a state are few per token but many per sequence: a batch costs their traffic, a long context nothing.
+Each sequence of a step reads and writes its state once; prompts are scanned in chunks. So the memory traffic grows with
+the batch and not with the length of the context.
 """
 
 from typing import Literal
@@ -11,18 +11,18 @@ from simulator.models.op_builders import SINGLE, Ops, PositiveInt, all_reduce, e
 from simulator.models.operations import Layout, Weights
 from simulator.profile import Strict
 
-CHUNK_TOKENS = 64  # of prompts, of which a scan makes products; flash-linear-attention's default
+CHUNK_TOKENS = 64  # per chunk of a prompt, which a scan computes as GEMMs; flash-linear-attention's default
 
 
 class _Recurrent(Strict):
-    """What recurrent layers share: no cache per token, a convolution's last inputs beside the state."""
+    """Common part of recurrent layers: no cache per token; the state includes the last inputs of a convolution."""
 
     conv: PositiveInt = 4
     state_dtype: Literal["model", "fp32"] = "model"
 
     @property
     def window(self) -> None:
-        """Tokens that a query sees: a recurrent layer has no queries."""
+        """A recurrent layer has no attention window."""
         return None
 
     def cache_bytes_per_token(self, _layout: Layout = SINGLE) -> float:
@@ -36,9 +36,9 @@ class _Recurrent(Strict):
 
 
 class GatedDeltaNet(_Recurrent):
-    """Linear attention whose state forgets by a gate and corrects itself by the delta rule.
+    """Gated DeltaNet: linear attention whose state decays by a gate and is corrected by the delta rule.
 
-    Per token and value head, with keys of d_k and values of d_v: read S k, write its correction, read S q: 6 d_k d_v
+    Per token and value head, with keys of d_k and values of d_v: read S k, write the correction, read S q, 6 d_k d_v
     FLOPs. In chunks of C tokens 6 d_k d_v + C (6 d_k + 4 d_v). Source: Gated Delta Networks, arXiv:2412.06464, sections
     3.1 and 3.3; weights as in transformers 5.23.0 (qwen3_next, qwen3_5).
     """
@@ -50,19 +50,19 @@ class GatedDeltaNet(_Recurrent):
     value_dim: PositiveInt
 
     def _local(self, layout: Layout) -> tuple[int, int, int]:
-        """Value heads, key columns and value columns on one device."""
+        """Return value heads, key columns and value columns on one device."""
         heads = layout.share(self.value_heads, "value heads")
         return heads, layout.share(self.key_heads, "key heads") * self.key_dim, heads * self.value_dim
 
     def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
-        """Numbers on one device: q, k, v, z and output, the gates' projections, convolution, decay and norm."""
+        """Parameters on one device: q, k, v, z and output projections, gates, convolution, decay and norm."""
         heads, keys, values = self._local(layout)
         gates = hidden * 2 * heads + 2 * heads
         other = gates + self.conv * (2 * keys + values) + self.value_dim
         return Weights(mixer=hidden * (2 * keys + 3 * values), other=other)
 
     def state_bytes(self, layout: Layout = SINGLE) -> float:
-        """Bytes that a sequence keeps: d_k d_v numbers per value head, and the last inputs of the convolution."""
+        """Bytes per sequence: d_k d_v numbers per value head, and the last inputs of the convolution."""
         heads, keys, values = self._local(layout)
         return self._state_bytes(heads * self.key_dim * self.value_dim, 2 * keys + values, layout)
 
@@ -88,11 +88,11 @@ class GatedDeltaNet(_Recurrent):
 
 
 class Mamba2(_Recurrent):
-    """State-space duality: per head a state of head_dim x state numbers, B and C shared by the heads of a group.
+    """Mamba-2: per head a state of head_dim x state numbers; B and C are shared by the heads of a group.
 
-    Per token and head of P with N states: write dt B x, read C h: 4 P N FLOPs. In chunks of C tokens
-    4 P N + 2 C P, and 2 C N per group. Source: Transformers are SSMs, arXiv:2405.21060, section 6; weights as in
-    transformers 5.23.0 (nemotron_h, falcon_h1).
+    Per token and head of P channels with N states: write dt B x, read C h, 4 P N FLOPs. In chunks of C tokens 4 P N + 2
+    C P, and 2 C N per group. Source: Transformers are SSMs, arXiv:2405.21060, section 6; weights as in transformers
+    5.23.0 (nemotron_h, falcon_h1).
     """
 
     kind: Literal["mamba2"]
@@ -104,20 +104,20 @@ class Mamba2(_Recurrent):
     gated_norm: bool = True
 
     def _local(self, layout: Layout) -> tuple[int, int, int]:
-        """Heads, inner columns and columns of B (or C) on one device; a single group is replicated."""
+        """Return heads, inner columns and columns of B (or C) on one device; a single group is replicated."""
         heads = layout.share(self.heads, "Mamba heads")
         groups = 1 if self.groups == 1 else layout.share(self.groups, "Mamba groups")
         return heads, heads * self.head_dim, groups * self.state
 
     def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
-        """Numbers on one device: input and output projections, convolution, decay, skip and step per head, norm."""
+        """Parameters on one device: input and output projections, convolution, norm; decay, skip and step per head."""
         heads, inner, shared = self._local(layout)
         convolution = (self.conv + self.conv_bias) * (inner + 2 * shared)
         other = convolution + 3 * heads + inner * self.gated_norm
         return Weights(mixer=hidden * (2 * inner + 2 * shared + heads) + inner * hidden, other=other)
 
     def state_bytes(self, layout: Layout = SINGLE) -> float:
-        """Bytes that a sequence keeps: P N numbers per head, and the last inputs of the convolution."""
+        """Bytes per sequence: P N numbers per head, and the last inputs of the convolution."""
         _heads, inner, shared = self._local(layout)
         return self._state_bytes(inner * self.state, inner + 2 * shared, layout)
 
@@ -140,11 +140,11 @@ class Mamba2(_Recurrent):
 
 
 class Mamba(_Recurrent):
-    """Selective state space with `state` numbers per channel; step, B and C come from a narrow projection.
+    """Mamba: a selective state space with `state` numbers per channel; step, B and C come from a narrow projection.
 
-    Per token and channel: decay, write and read of N states, 6 N FLOPs; it has no form of products, so that decoding
-    and scanning cost the same. Source: Mamba, arXiv:2312.00752, section 3; weights and norms as in transformers 5.23.0
-    (jamba).
+    Per token and channel: decay, write and read of N states, 6 N FLOPs. It cannot be written as GEMMs, so decoding and
+    scanning cost the same per token. Source: Mamba, arXiv:2312.00752, section 3; weights and norms as in transformers
+    5.23.0 (jamba).
     """
 
     kind: Literal["mamba"]
@@ -155,7 +155,7 @@ class Mamba(_Recurrent):
     inner_norms: bool = True
 
     def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
-        """Numbers on one device: the four projections, convolution, decay, skip, bias of the step, three norms."""
+        """Parameters on one device: the four projections, convolution, decay, skip, bias of the step, three norms."""
         inner = layout.share(self.inner, "Mamba channels")
         narrow = self.step_rank + 2 * self.state
         matrices = hidden * 3 * inner + inner * (narrow + self.step_rank)
@@ -163,12 +163,12 @@ class Mamba(_Recurrent):
         return Weights(mixer=matrices, other=other)
 
     def state_bytes(self, layout: Layout = SINGLE) -> float:
-        """Bytes that a sequence keeps: N numbers per channel, and the last inputs of the convolution."""
+        """Bytes per sequence: N numbers per channel, and the last inputs of the convolution."""
         inner = layout.share(self.inner, "Mamba channels")
         return self._state_bytes(inner * self.state, inner, layout)
 
     def ops(self, hidden: int, layout: Layout) -> Ops:
-        """Input projection, convolution, step, B and C (summed over devices), scan, output projection, all-reduce."""
+        """Input projection, convolution, narrow projection and its all-reduce, scan, output projection, all-reduce."""
         inner = layout.share(self.inner, "Mamba channels")
         narrow, flops = self.step_rank + 2 * self.state, 6.0 * inner * self.state
         return (

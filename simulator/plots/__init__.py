@@ -1,1 +1,1 @@
-"""Every figure, drawn with matplotlib."""
+"""Plots of results, drawn with matplotlib."""

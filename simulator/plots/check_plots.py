@@ -1,4 +1,4 @@
-"""The figure of `infercast check`: predicted over measured steps, one panel per way of predicting."""
+"""Plot of `infercast check`: predicted over measured step times, one panel per way of predicting."""
 
 from collections.abc import Mapping
 from statistics import median
@@ -10,8 +10,8 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 COLOURS = {"prefill": "#d95f02", "decode": "#1b6ca8", "mixed": "#4d9221"}
 
 
-def draw_check(found: Mapping[str, Any]) -> Figure:
-    """Draw what `Check.as_dict` returns; hollow marks are cells during which others used the cores."""
+def plot_check(found: Mapping[str, Any]) -> Figure:
+    """Return a plot of what `Check.as_dict` returns; hollow marks are steps during which others used the CPU cores."""
     cells = found["cells"]
     tiers = list(cells[0]["predicted_s"])
     figure = Figure(figsize=(3.6 * len(tiers), 3.9), layout="constrained")

@@ -1,4 +1,4 @@
-"""Figures of plans: what devices cost at a load, and how latency rises with the load."""
+"""Plots of plans: what devices cost at a load, and how latency rises with the load."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 DARK, LIGHT, BOUND = "#4c72b0", "#b3c6e0", "#c44e52"
 
 
-def costs(answers: Sequence[Answer]) -> "Figure":
-    """Draw dollars per million output tokens by deployment, and the highest rate of one replica within the SLO."""
+def plot_costs(answers: Sequence[Answer]) -> "Figure":
+    """Return a plot of dollars per million output tokens, and of max req/s per replica within the SLO."""
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
 
     rate, scenario = answers[0].rate_per_s, answers[0].scenario
@@ -50,11 +50,11 @@ def _price_bars(axes: "Axes", answers: Sequence[Answer]) -> None:
         axes.bar_label(drawn, [f"${price:.2f}" if price else "" for price in prices], padding=3, fontsize=9)
     for row, each in enumerate(answers):
         if each.at_load is None:
-            axes.text(0, row, " cannot keep the SLO", va="center", fontsize=9, color=BOUND)
+            axes.text(0, row, " cannot meet the SLO", va="center", fontsize=9, color=BOUND)
 
 
 def _names(answers: Sequence[Answer]) -> tuple[str, list[str]]:
-    """Return what the deployments share, and for each its devices, what else is its own, and its replicas."""
+    """Return what the deployments have in common, and a label for each: devices, its differences, its replicas."""
     parts = [_parts(each.scenario.deployment) for each in answers]
     varying = {place for place, values in enumerate(zip(*parts, strict=True)) if len(set(values)) > 1}
     own = [[name for place, name in enumerate(each) if name and (place < 2 or place in varying)] for each in parts]
@@ -64,15 +64,18 @@ def _names(answers: Sequence[Answer]) -> tuple[str, list[str]]:
 
 
 def _parts(deployment: Deployment) -> tuple[str, ...]:
-    """Return the device, the degrees of parallelism above 1, and the rest."""
+    """Return the parts of a deployment's label: device, parallel degrees above 1, model, engine, formats."""
     layout = deployment.layout
     degrees = (f"{name} {getattr(layout, name)}" for name in ("tp", "pp", "ep", "dp") if getattr(layout, name) > 1)
     formats = (f"{layout.weight_dtype} weights", f"{layout.cache_dtype} cache")
     return deployment.hardware.id, " ".join(degrees), deployment.model.id, deployment.engine.id, *formats
 
 
-def latency_curves(rates_per_s: Sequence[float], reports: Sequence[Report]) -> "Figure":
-    """Draw median and p95 of TTFT and TPOT over the rate, with the bounds of the SLO and the overloaded rates."""
+def plot_latency_curves(rates_per_s: Sequence[float], reports: Sequence[Report]) -> "Figure":
+    """Return a plot of median and p95 TTFT and TPOT over the rate, with the SLO's bounds and overloaded rates.
+
+    `reports[i]` is the report at `rates_per_s[i]`.
+    """
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
 
     figure, panels = plt.subplots(1, 2, figsize=(11, 3.9), layout="constrained")
@@ -83,10 +86,10 @@ def latency_curves(rates_per_s: Sequence[float], reports: Sequence[Report]) -> "
             axes.plot([rate for rate, _ in steady], values, "o-", color=colour, label=measure, markersize=4)
         bound_s = reports[0].slo.bounds_s.get(metric)
         if bound_s:
-            axes.axhline(bound_s * 1e3, color=BOUND, linestyle="--", linewidth=1.2, label="bound of the SLO")
+            axes.axhline(bound_s * 1e3, color=BOUND, linestyle="--", linewidth=1.2, label="SLO")
         overloaded = [rate for rate, report in zip(rates_per_s, reports, strict=True) if report.overloaded]
         if overloaded:
-            axes.axvspan(min(overloaded), max(rates_per_s), color=BOUND, alpha=0.12, label="queue grows without end")
+            axes.axvspan(min(overloaded), max(rates_per_s), color=BOUND, alpha=0.12, label="overloaded")
         axes.set(xlabel="requests per second", ylabel=f"{metric.upper()} [ms]")
         axes.set_ylim(bottom=0)
         axes.spines[["top", "right"]].set_visible(False)

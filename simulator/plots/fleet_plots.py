@@ -1,4 +1,4 @@
-"""Figures of services: replicas and load over the time of a run."""
+"""Plots of services: load, replicas and latency over the time of a run."""
 
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BINS, PER_BIN, LOOKS = 240, 50, 20  # at most; requests in one on average at least; at the load within each
+BINS, PER_BIN, SAMPLES = 240, 50, 20  # most time bins; least mean requests in one; samples of the load in each
 HOUR_S, MINUTE_S = 3600.0, 60.0
 
 
-def over_time(found: ServiceReport) -> "Figure":
-    """Draw requests per second and in the service, replicas paid for and up, and TTFT, over the time of a run."""
+def plot_service(found: ServiceReport) -> "Figure":
+    """Return a plot over time of requests per second, requests in the service, paid and serving replicas, and TTFT."""
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
 
     end_s = max(found.run.closed_s, 1e-9)
@@ -28,8 +28,8 @@ def over_time(found: ServiceReport) -> "Figure":
     edges_s = np.linspace(0.0, end_s, 1 + min(BINS, max(24, asked // PER_BIN)))
     figure, panels = plt.subplots(4, 1, figsize=(10, 9), sharex=True, layout="constrained")
     _arrivals(panels[0], found, edges_s, unit_s)
-    looks_s = np.linspace(0.0, end_s, LOOKS * (len(edges_s) - 1), endpoint=False)
-    within = found.outstanding(looks_s).reshape(-1, LOOKS).mean(axis=1)
+    samples_s = np.linspace(0.0, end_s, SAMPLES * (len(edges_s) - 1), endpoint=False)
+    within = found.outstanding(samples_s).reshape(-1, SAMPLES).mean(axis=1)
     panels[1].stairs(within, edges_s / unit_s, color=DARK, lw=1.2)
     panels[1].set(ylabel="requests in the service", ylim=(0, None))
     _replicas(panels[2], found, end_s, unit_s)
@@ -48,11 +48,11 @@ def _legend(axes: "Axes") -> None:
 
 
 def _arrivals(axes: "Axes", found: ServiceReport, edges_s: Floats, unit_s: float) -> None:
-    """Draw what is sent for the first time, and of this what is never answered."""
+    """Plot requests per second as first sent, and those of them that are abandoned in the end."""
     run = found.run
     lost_s = run.abandoned_s[np.isfinite(run.abandoned_s)]
     sent_s = np.concatenate([run.requests.arrival_s, lost_s])
-    for times_s, colour, label in ((sent_s, LIGHT, "sent"), (lost_s, BOUND, "given up in the end")):
+    for times_s, colour, label in ((sent_s, LIGHT, "sent"), (lost_s, BOUND, "abandoned")):
         rate = np.histogram(times_s, edges_s)[0] / np.diff(edges_s)
         if rate.any():
             axes.stairs(rate, edges_s / unit_s, fill=True, color=colour, label=label)
@@ -65,7 +65,7 @@ def _replicas(axes: "Axes", found: ServiceReport, end_s: float, unit_s: float) -
 
     times_s = np.unique(np.clip([0.0, end_s, *found.run.events.time_s], 0.0, end_s))
     edges = times_s / unit_s
-    axes.stairs(found.paid(times_s[:-1]), edges, fill=True, color=LIGHT, label="paid for")
+    axes.stairs(found.paid(times_s[:-1]), edges, fill=True, color=LIGHT, label="paid")
     axes.stairs(found.up(times_s[:-1]), edges, baseline=None, color=DARK, lw=1.3, label="up")
     axes.set(ylabel="replicas", ylim=(0, 1.1 * found.run.replicas))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -73,7 +73,7 @@ def _replicas(axes: "Axes", found: ServiceReport, end_s: float, unit_s: float) -
 
 
 def _waits(axes: "Axes", found: ServiceReport, edges_s: Floats, unit_s: float) -> None:
-    """Draw TTFT by the time of sending, on a scale in milliseconds whose ticks are plain numbers."""
+    """Plot TTFT by the time of sending, on a logarithmic axis in milliseconds."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter  # noqa: PLC0415
 
     ttft_ms = 1e3 * found.latencies_s["ttft"]
@@ -85,7 +85,7 @@ def _waits(axes: "Axes", found: ServiceReport, edges_s: Floats, unit_s: float) -
         axes.stairs(values, edges_s / unit_s, baseline=None, color=colour, lw=1.3, label=label)
     bound_s = found.report.slo.bounds_s.get("ttft")
     if bound_s:
-        axes.axhline(1e3 * bound_s, color=BOUND, ls="--", lw=1.2, label="bound of the SLO")
+        axes.axhline(1e3 * bound_s, color=BOUND, ls="--", lw=1.2, label="SLO")
     axes.set(ylabel="TTFT [ms]", yscale="log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))

@@ -1,4 +1,4 @@
-"""Figures: what binds, as pictures. Matplotlib is imported with this module; import it where a picture is asked for."""
+"""Roofline plots of deployments. Matplotlib is imported with this module, so import it where a plot is asked for."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,14 @@ ENDINGS = (".png", ".svg", ".pdf")
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure to a file, whole or not at all; the ending says which format."""
+    """Write a plot to a file, atomically, in the format of its ending (.png, .svg or .pdf).
+
+    Raises InfercastError for another ending and if the file cannot be written.
+    """
     if path.suffix.lower() not in ENDINGS:
         raise InfercastError(f"--plot {path}", "its ending names no format", f"Use one of {', '.join(ENDINGS)}")
     buffer = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "infercast"}):  # the same picture is the same file
+    with mpl.rc_context({"svg.hashsalt": "infercast"}):  # so that equal plots are equal files
         figure.savefig(buffer, format=path.suffix[1:].lower(), dpi=150, metadata=_undated(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,10 +47,11 @@ def _undated(path: Path) -> dict[str, None]:
     return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
 
 
-def roofline(estimates: Sequence[Estimate]) -> Figure:
-    """Draw each op's attained FLOP/s over its arithmetic intensity, under the ceilings of its device.
+def plot_roofline(estimates: Sequence[Estimate]) -> Figure:
+    """Return a plot of each op's attained FLOP/s over its arithmetic intensity, under the ceilings of its device.
 
     One panel per deployment; solid ceilings are the data sheet's peaks, dashed ones what kernels achieve of them.
+    Source: Williams, Waterman and Patterson, "Roofline", Communications of the ACM 52 (2009).
     """
     panels: dict[str, list[Estimate]] = {}
     for each in estimates:
@@ -80,13 +84,13 @@ class _Point(NamedTuple):
 def _points(each: Estimate) -> Iterator[_Point]:
     for name, phase in zip(COLOURS, (each.prefill, each.decode), strict=True):
         for op in phase.ops:
-            if op.cost.flops and op.cost.moved_bytes:  # prompts' attention is given no bytes, so no intensity
+            if op.cost.flops and op.cost.moved_bytes:  # prefill attention has no bytes, so no intensity
                 flops, moved, seconds = (float(part) for part in (op.cost.flops, op.cost.moved_bytes, op.cost.seconds))
                 yield _Point(name, op.cost.name, each.batch, flops / moved, flops / seconds)
 
 
 class _Style(NamedTuple):
-    """The colour is the phase, the marker the op, darkness and size the batch."""
+    """Marks of the plot: colour by phase, marker by op, darkness and size by batch."""
 
     markers: dict[str, str]
     weights: dict[Batch, float]  # 0 to 1
@@ -132,15 +136,15 @@ class _Style(NamedTuple):
 
 
 def _ceilings(ax: Axes, deployment: Deployment, points: Sequence[_Point]) -> None:
-    """Draw the roof of every number format that the deployment multiplies in, over the intensities on show."""
+    """Plot the roofs of every number format in which the deployment computes, over the intensities shown."""
     hardware, kernels = deployment.hardware, deployment.engine.kernels_on(deployment.hardware)
     rates, width = Rates(hardware, kernels), float(hardware.memory_bytes_per_s)
     by_experts = sorted((op for op in deployment.ops if op.rate == "gemm"), key=lambda op: op.experts is None)
-    products = {op.format: op for op in by_experts}  # of a format, a plain product where there is one
-    highest = max(rates.peak(each)[1] for each in products)
+    gemms = {op.format: op for op in by_experts}  # one per number format, a plain GEMM where there is one
+    highest = max(rates.peak(each)[1] for each in gemms)
     intensities = [point.intensity for point in points]
     x = np.geomspace(0.5 * min(intensities), 3 * max(*intensities, highest / width), 400)
-    for each, op in products.items():
+    for each, op in gemms.items():
         name, peak = rates.peak(each)
         reached = rates.achieved(name, op)
         ax.plot(x, np.minimum(peak, width * x), color=INK, lw=1.4, zorder=1)
@@ -158,7 +162,7 @@ def _ceilings(ax: Axes, deployment: Deployment, points: Sequence[_Point]) -> Non
 
 
 def _label(ax: Axes, text: str, at: tuple[float, float], offset: tuple[int, int]) -> None:
-    """Write above and left of a point, on white."""
+    """Write text above and left of a point, on white."""
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
     ax.annotate(
         text, at, offset, textcoords="offset points", ha="right", va="bottom", fontsize=8.5, color=INK, bbox=white

@@ -1,4 +1,4 @@
-"""A figure of one run: what it held and did over time, what bound it, and where the requests' time went."""
+"""Plot of one run: its state and throughput over time, what bound it, and where the requests' time went."""
 
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,8 @@ PART_COLOURS = dict(
 )
 
 
-def run_figure(title: str, over_time: Timeline, explained: Explanation) -> "Figure":
-    """Draw a run over time on the left, and the split of TTFT and E2EL on the right."""
+def plot_run(title: str, over_time: Timeline, explained: Explanation) -> "Figure":
+    """Return a plot of a run over time on the left, and of the parts of TTFT and E2EL on the right."""
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
     from matplotlib.ticker import StrMethodFormatter  # noqa: PLC0415
 

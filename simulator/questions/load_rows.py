@@ -8,7 +8,7 @@ from dataclasses import replace
 from simulator.cost.scenario import Scenario
 from simulator.questions.row_intervals import ENDS, Row, intervals, regime_of
 from simulator.reports.batch_means import QUANTILES
-from simulator.reports.intervals import Bracket
+from simulator.reports.intervals import PredictionRange
 from simulator.reports.report import Report
 from simulator.reports.vllm_result import vllm_result
 
@@ -33,11 +33,11 @@ def load_row(scenario: Scenario, report: Report, level: float | None = 0.8) -> R
     def again(step_factor: float) -> Row:
         return vllm_result(scenario.again(report, step_factor))
 
-    of = Bracket(scenario.deployment, "limited" if report.is_limited else regime, level, row, again)
+    of = PredictionRange(scenario.deployment, "limited" if report.is_limited else regime, level, row, again)
     return {**row, **intervals(of, PREDICTED), **throughput_intervals(of, report)}
 
 
-def throughput_intervals(of: Bracket[Row], report: Report) -> Row:
+def throughput_intervals(of: PredictionRange[Row], report: Report) -> Row:
     """Return the intervals of throughputs; None where what is served is what was offered: given, not predicted."""
     if of.regime != "open_loop":
         return intervals(of, THROUGHPUTS)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from simulator.reports.intervals import Bracket
+from simulator.reports.intervals import PredictionRange
 
 Row = Mapping[str, Any]
 ENDS = ("low", "high")
@@ -22,10 +22,10 @@ def regime_of(concurrency: int, requests: int) -> str:
     return "offline" if concurrency >= requests else "closed_loop"
 
 
-def intervals(of: Bracket[Row], metrics: Mapping[str, str]) -> Row:
+def intervals(of: PredictionRange[Row], metrics: Mapping[str, str]) -> Row:
     """Return `<key>_low` and `<key>_high` of a row's values, and what they rest on; a high of None has no upper end.
 
-    `metrics` gives each key the metric of measurements whose errors it has, as `Bracket.ends` takes it.
+    `metrics` gives each key the metric of measurements whose errors it has, as `PredictionRange.ends` takes it.
     """
     found: dict[str, float | None] = {}
     for key, metric in metrics.items():

@@ -1,4 +1,4 @@
-"""An engine that nobody of us wrote, served in real time, as a step log in our schema."""
+"""Serve a workload on another engine in real time and record it as a StepLog."""
 
 import time
 from collections.abc import Collection, Sequence
@@ -9,22 +9,25 @@ from simulator.workloads.workload import Requests
 
 
 class Adapter(Protocol):
-    """What an engine must tell: its name and limits, and of each step what it computed and who got a token."""
+    """One engine behind a common interface: takes requests, and computes one step at a time.
+
+    `about`: engine, version, dtype. `limits`: the integer fields of a StepLog's limits (max_num_seqs, num_blocks, ...).
+    """
 
     about: dict[str, str]
     limits: dict[str, int]
 
     def send(self, request: int, prompt: list[int], output_tokens: int) -> None:
-        """Hand a request over."""
+        """Queue a request: its number, its prompt's token ids, and the number of tokens to generate."""
         ...
 
     def step(self) -> tuple[Sequence[Part], Collection[int]]:
-        """Compute one step; return what it computed, and the requests that a token came for."""
+        """Compute one step; return the sequences it computed, and the numbers of the requests that got a token."""
         ...
 
 
 def serve(engine: Adapter, requests: Requests, prompts: Sequence[list[int]]) -> StepLog:
-    """Serve a workload to its end."""
+    """Send each request at its arrival time (seconds), step until all are done, and return the log."""
     first_s, last_s = [0.0] * len(requests), [0.0] * len(requests)
     left: dict[int, int] = {}
     steps, sent, origin_s = list[LoggedStep](), 0, time.perf_counter()

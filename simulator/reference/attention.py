@@ -1,4 +1,4 @@
-"""Attention over a paged cache: prompts by torch's fused kernel, decodes block by block.
+"""Attention over a paged KV cache: prompts with torch's fused kernel, decodes block by block.
 
 The decodes of a batch have different lengths. Padding them to the longest costs batch x longest; here each cached
 block is one small product, and the blocks of a sequence are put together by a running softmax (Dao et al. 2023,
@@ -9,12 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from simulator.reference.batch import Batch, Chunk, Reads
+from simulator.reference.batch import Chunk, Reads, StepBatch
 from simulator.reference.cache import LayerCache
 
 
-def attend(queries: Tensor, cache: LayerCache, batch: Batch, window: int) -> Tensor:
-    """Return [T, heads x width] for queries [T, heads, width]; new keys and values are in the cache already."""
+def attend(queries: Tensor, cache: LayerCache, batch: StepBatch, window: int) -> Tensor:
+    """Return the attention output [T, heads x head_dim] of queries [T, heads, head_dim], in their dtype.
+
+    Rows 0 to `batch.decodes` - 1 are decodes, the others prompt chunks. Keys and values of the new tokens must be in
+    the cache already. `window`: tokens that a layer attends to, 0 for all.
+    """
     rows = []
     if batch.decodes:
         rows.append(attend_decodes(queries[: batch.decodes], cache, batch.reads[window]))
@@ -23,9 +27,10 @@ def attend(queries: Tensor, cache: LayerCache, batch: Batch, window: int) -> Ten
 
 
 def attend_decodes(queries: Tensor, cache: LayerCache, reads: Reads) -> Tensor:
-    """Return [B, heads x width] for one query per sequence.
+    """Return [sequences, heads x head_dim] for one query per sequence, [sequences, heads, head_dim].
 
-    out = sum_blocks exp(s - m) V / sum_blocks exp(s - m) with m the largest score of the sequence.
+    out = sum_blocks exp(s - m) V / sum_blocks exp(s - m), with scores s = q k / sqrt(head_dim) and m their maximum over
+    the sequence. Scores and sums are float32, whatever the dtype of queries and cache.
     """
     sequences, heads, width = queries.shape
     kv_heads, size = cache.keys.shape[1:3]
@@ -47,7 +52,10 @@ def attend_decodes(queries: Tensor, cache: LayerCache, reads: Reads) -> Tensor:
 
 
 def attend_chunk(queries: Tensor, cache: LayerCache, chunk: Chunk, window: int) -> Tensor:
-    """Return [new, heads x width] for a stretch of a prompt after its cached tokens."""
+    """Return [new tokens, heads x head_dim] for the queries [new tokens, heads, head_dim] of one prompt chunk.
+
+    Token i attends to the cached tokens before it and itself, the last `window` of them where window is not 0.
+    """
     new, heads, width = queries.shape
     past, whole = chunk.past_tokens, chunk.past_tokens + new
     keys, values = cache.read(chunk.blocks, whole)

@@ -1,4 +1,4 @@
-"""What one forward pass computes: ragged prompt chunks and decodes, with their places in the paged cache."""
+"""The input of one forward pass: token ids, positions and cache blocks of prompt chunks and decodes together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,49 +13,51 @@ from simulator.calibration.step_log import Part
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A stretch of a prompt: rows `start` to `end` of the batch after `past_tokens` cached ones."""
+    """A prompt chunk: rows `start` to `end` (not included) of the batch, after `past_tokens` cached tokens."""
 
     start: int
     end: int
     past_tokens: int
-    blocks: Tensor
+    blocks: Tensor  # [blocks of the sequence], int64
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The blocks that the decodes read: the block, whose it is, and 0 or -inf for each of its tokens."""
+    """The N cache blocks that the decodes of a batch attend to."""
 
-    blocks: Tensor  # [N]
-    owners: Tensor  # [N], rows of the batch
-    mask: Tensor  # [N, 1, 1, block size]
+    blocks: Tensor  # [N], int64
+    owners: Tensor  # [N], int64: the row of the batch that attends to the block
+    mask: Tensor  # [N, 1, 1, block size], float32: 0 where a token is attended to, else -inf
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """One forward pass. Rows 0 to `decodes` - 1 are decoding sequences, the others the chunks."""
+class StepBatch:
+    """One forward pass over T new tokens. Rows 0 to `decodes` - 1 are decodes, the others prompt chunks."""
 
-    tokens: Tensor  # [T]
-    positions: Tensor  # [T]
-    places: tuple[Tensor, Tensor]  # block and offset of each token
-    last_rows: Tensor  # [sequences]: where the next token is predicted
+    tokens: Tensor  # [T], int64 token ids
+    positions: Tensor  # [T], int64, from 0 in each sequence
+    places: tuple[Tensor, Tensor]  # [T] each, int64: the cache block of each token, and its offset there
+    last_rows: Tensor  # [sequences], int64: the row of each sequence's last token, whose logits are computed
     decodes: int
-    reads: dict[int, Reads]  # by window, 0 for none
+    reads: dict[int, Reads]  # by sliding window in tokens, 0 for none
     chunks: tuple[Chunk, ...]
 
 
-class Layout(NamedTuple):
-    """What turns sequences into a batch: block size, the windows that layers have (0 for none), the device."""
+class BatchLayout(NamedTuple):
+    """How batches are laid out: tokens per cache block, the sliding windows of the layers (0 for none), the device."""
 
     block_size: int
     windows: tuple[int, ...]
     device: str
 
 
-def make_batch(parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[list[int]], layout: Layout) -> Batch:
-    """Lay sequences out for a forward pass.
+def make_batch(
+    parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[list[int]], layout: BatchLayout
+) -> StepBatch:
+    """Return the batch of some sequences.
 
-    `parts` with decodes (one new token after a past) first, `tokens` all new tokens in their order, `tables` the
-    blocks of each sequence.
+    `parts`: one per sequence, decodes (one new token after cached ones) first. `tokens`: the ids of all new tokens, in
+    that order. `tables`: the cache blocks of each sequence, with room for its new tokens.
     """
     decodes = next((row for row, part in enumerate(parts) if not _decodes(part)), len(parts))
     ends = np.cumsum([part.new_tokens for part in parts])
@@ -72,7 +74,7 @@ def make_batch(parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[li
         Chunk(int(end - part.new_tokens), int(end), part.past_tokens, there(table))
         for part, end, table in list(zip(parts, ends, tables, strict=True))[decodes:]
     )
-    return Batch(
+    return StepBatch(
         tokens=there(tokens),
         positions=there(positions),
         places=(there(held), there(positions % layout.block_size)),
@@ -83,12 +85,8 @@ def make_batch(parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[li
     )
 
 
-def _decodes(part: Part) -> bool:
-    return part.new_tokens == 1 and part.past_tokens > 0
-
-
-def make_reads(lengths: Sequence[int], tables: Sequence[list[int]], window: int, layout: Layout) -> Reads:
-    """List the blocks that sequences of some lengths attend to; a window leaves out those before it."""
+def make_reads(lengths: Sequence[int], tables: Sequence[list[int]], window: int, layout: BatchLayout) -> Reads:
+    """Return the blocks that sequences of `lengths` tokens attend to, without those before a sliding window."""
     size = layout.block_size
     first = [max(0, length - window) // size if window else 0 for length in lengths]
     counts = [-(-length // size) - skipped for length, skipped in zip(lengths, first, strict=True)]
@@ -104,3 +102,7 @@ def make_reads(lengths: Sequence[int], tables: Sequence[list[int]], window: int,
         torch.as_tensor(owners.astype(np.int64), device=layout.device),
         mask[:, None, None, :],
     )
+
+
+def _decodes(part: Part) -> bool:
+    return part.new_tokens == 1 and part.past_tokens > 0

@@ -1,4 +1,4 @@
-"""The paged cache: a pool of blocks with exact books, and the keys and values of every layer in them."""
+"""The paged KV cache: which sequence holds which blocks, and the keys and values of one layer."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,10 @@ NULL_BLOCK = 0  # never handed out; what pads a batch points to it, as in vLLM
 
 
 class BlockPool:
-    """Which sequence holds which blocks. A shuffled free list is what an engine has after an hour of work."""
+    """Blocks 1 to `num_blocks`, and which sequence holds them.
+
+    The free list is shuffled by default: blocks of a sequence lie apart, as in an engine that has run for an hour.
+    """
 
     def __init__(self, num_blocks: int, block_size: int, *, shuffled: bool = True, seed: int = 0) -> None:
         order = np.arange(num_blocks, 0, -1)
@@ -24,29 +27,32 @@ class BlockPool:
 
     @property
     def free_blocks(self) -> int:
-        """Blocks that nobody holds."""
+        """Number of blocks that no sequence holds."""
         return len(self._free)
 
     def grow(self, sequence: int, tokens: int) -> list[int]:
-        """Return the blocks of a sequence of so many cached tokens, new ones taken from the free list."""
+        """Return the blocks of a sequence, with room for so many tokens; new ones come from the free list.
+
+        Raises IndexError where none is free: the scheduler asks for no more than there are.
+        """
         blocks = self.held.setdefault(sequence, [])
         while len(blocks) * self.block_size < tokens:
             blocks.append(self._free.pop())
         return blocks
 
     def release(self, sequence: int) -> None:
-        """Give all blocks of a sequence back."""
+        """Return all blocks of a sequence to the free list."""
         self._free.extend(reversed(self.held.pop(sequence)))
 
     def keep(self, sequences: set[int]) -> None:
-        """Release every sequence that is not among these: finished or preempted."""
+        """Release all sequences but these: the others are finished or preempted."""
         for sequence in [each for each in self.held if each not in sequences]:
             self.release(sequence)
 
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
-    """What one layer caches: blocks x KV heads x tokens x head width, for keys and for values."""
+    """Sizes of the cache of one layer: blocks, tokens per block, KV heads, numbers per head."""
 
     num_blocks: int
     block_size: int
@@ -55,7 +61,7 @@ class CacheShape:
 
 
 class LayerCache:
-    """Keys and values of one layer: [blocks + 1, KV heads, block size, head width] each."""
+    """Keys and values of one layer, [blocks + 1, KV heads, block size, head_dim] each, in the device's dtype."""
 
     def __init__(self, shape: CacheShape, device: Device) -> None:
         size = (shape.num_blocks + 1, shape.kv_heads, shape.block_size, shape.head_dim)
@@ -65,16 +71,16 @@ class LayerCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both."""
+        """Bytes of keys and values."""
         return int(self.keys.nbytes + self.values.nbytes)
 
     def write(self, places: tuple[Tensor, Tensor], keys: Tensor, values: Tensor) -> None:
-        """Store [tokens, KV heads, head width] at (block, offset) of each token."""
+        """Store keys and values [tokens, KV heads, head_dim] at the block and offset of each token, [tokens] each."""
         self.keys[places[0], :, places[1]] = keys
         self.values[places[0], :, places[1]] = values
 
     def read(self, blocks: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return the first tokens of some blocks as [1, KV heads, tokens, head width]."""
+        """Return keys and values of the first tokens of some blocks, [1, KV heads, tokens, head_dim] each."""
         size = (1, self.keys.shape[1], len(blocks) * self.keys.shape[2], self.keys.shape[3])
         keys, values = (
             each.index_select(0, blocks).transpose(0, 1).reshape(size)[:, :, :tokens]

@@ -1,4 +1,4 @@
-"""A name to a checkpoint: SmolLM2, a preset, a model profile with random weights, a folder or a GGUF file."""
+"""Checkpoints by name: SmolLM2, a folder, a GGUF file, or random weights of a preset or model profile."""
 
 from pathlib import Path
 
@@ -13,10 +13,13 @@ SMOLLM2 = "smollm2-135m"
 
 
 def load_checkpoint(name: str, profile: str = "", seed: int = 0) -> Checkpoint:
-    """Return a model with weights; `profile` replaces the profile that its own configuration gives.
+    """Return the checkpoint of a name.
 
     `name`: "smollm2-135m"; a folder with config.json and *.safetensors; a .gguf file; a preset ("random-250m",
-    "random-moe") or any model profile, with random weights of that shape.
+    "random-moe") or any model profile, with random weights of that shape. `profile`: a model profile in place of the
+    one that follows from the checkpoint's own configuration. `seed`: of random weights.
+
+    Raises InfercastError for an unknown name, NotModelledError for a model that the engine does not compute.
     """
     model = load_model(profile) if profile else None
     path = Path(name)
@@ -30,7 +33,7 @@ def load_checkpoint(name: str, profile: str = "", seed: int = 0) -> Checkpoint:
 
 
 def shape(name: str) -> Model:
-    """Return the model profile of a preset or of the library."""
+    """Return the model profile of a preset or of the library; InfercastError for an unknown name."""
     preset = PRESETS / f"{name}.yaml"
     if preset.is_file():
         return Model.from_yaml(preset)

@@ -1,7 +1,7 @@
-"""Predict, then run: the simulator's tiers against the engine on the same machine, with the noise floor.
+"""Predict steps and a load of the reference engine, then run them, and compare.
 
-The tiers: "roofline" (measured or data-sheet ceilings, nothing else), "profile" (the constants that `calibrate`
-writes), "op tables" (steps composed of measured ops), "calibrated" (these fitted to the steps of small loads).
+Tiers of prediction: "roofline" (measured or data-sheet ceilings, nothing else), "profile" (what `calibrate` writes),
+"op tables" (steps composed of measured ops), "calibrated" (op tables fitted to the steps of small loads).
 Every prediction is made before the held-out run starts.
 """
 
@@ -22,12 +22,13 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.operations import Counts, Layout
 from simulator.reference.checkpoint import Checkpoint
 from simulator.reference.clock import WallClock
+from simulator.reference.cores import Guard
 from simulator.reference.device import Device
 from simulator.reference.engine import Executor, engine_limits, random_prompts, serve
-from simulator.reference.guard import Guard, Pulse, Timing, drift, other_process
 from simulator.reference.probe import Probe, between, ceilings, ceilings_elsewhere
-from simulator.reference.small_loads import LENGTHS, mini_loads
+from simulator.reference.small_loads import LENGTHS, small_loads
 from simulator.reference.step_grid import HELD_OUT, Cell, fitting, measure_cells
+from simulator.reference.timing import Pulse, Timing, drift, other_process
 from simulator.reference.transformer import Build, Transformer
 from simulator.roofline.step_model import StepModel, StepTable
 from simulator.scheduler.state import SchedulerLimits
@@ -42,9 +43,10 @@ MAX_TOKENS = 2048  # of a cell
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to check: the load as a share of what the engine can carry, how many requests, the limits.
+    """What to check: `load`, the rate as a share of what the engine can carry; how many requests; scheduler limits.
 
-    `quick`: half of the small loads and of the cells, each once: about a minute, and less sure.
+    `quick`: half of the small loads and of the cells, in fewer rounds: about a minute. Raises InfercastError for a load
+    outside of 0 to 1.
     """
 
     load: float = 0.6
@@ -61,7 +63,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCell:
-    """One held-out cell: what each tier said before, what it took, and in the second process."""
+    """One held-out cell: seconds by each tier, measured here, and again in the second process."""
 
     cell: Cell
     predicted_s: dict[str, float]
@@ -71,7 +73,7 @@ class CheckedCell:
 
 @dataclass(frozen=True, slots=True)
 class CheckedLoad:
-    """One Poisson run: predicted and measured latencies, and the log."""
+    """A run with Poisson arrivals: predicted latencies by tier and measured ones in seconds, and the log."""
 
     rate_per_s: float
     predicted: dict[str, dict[str, float]]
@@ -83,7 +85,7 @@ class CheckedLoad:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Everything that was predicted and measured."""
+    """All predictions and measurements of a check; seconds, bytes, FLOP/s."""
 
     bench: Bench
     tables: OpTables
@@ -95,11 +97,11 @@ class Check:
 
     @property
     def drift(self) -> float:
-        """How much the machine's own speed changed meanwhile: no claim below it."""
+        """How much the machine's own speed changed meanwhile, as slowest / fastest - 1: errors below it say nothing."""
         return drift(self.pulses)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return the check as plain values for JSON."""
         load = None
         if self.load is not None:
             load = {
@@ -123,22 +125,8 @@ class Check:
         }
 
 
-def _row(checked: CheckedCell) -> dict[str, Any]:
-    again = checked.again
-    return {
-        **checked.cell._asdict(),
-        "kind": checked.cell.kind,
-        "predicted_s": checked.predicted_s,
-        "measured_s": checked.measured.seconds,
-        "spread_s": checked.measured.spread_s,
-        "others_cores": checked.measured.others_cores,
-        "again_s": again.seconds if again else None,
-        "again_others_cores": again.others_cores if again else None,
-    }
-
-
 def bench_of(name: str, device: Device, progress: Progress = lambda _: None) -> Bench:
-    """Measure the ceilings of a device."""
+    """Measure the ceilings of a device, here and in a second process; `progress` is told what is measured."""
     progress("ceilings")
     guard, found = Guard(), ceilings(device)
     progress("ceilings in a second process")
@@ -161,7 +149,10 @@ def bench_of(name: str, device: Device, progress: Progress = lambda _: None) -> 
 
 
 class Checker:
-    """One engine on one device: calibrates it, predicts, runs."""
+    """Calibrates one engine on one device, predicts its steps and a load, and runs them.
+
+    `progress` is told what is done now.
+    """
 
     def __init__(self, checkpoint: Checkpoint, build: Build, plan: Plan, progress: Progress) -> None:
         self.model, self.build, self.plan, self._progress = checkpoint.model, build, plan, progress
@@ -170,7 +161,7 @@ class Checker:
         self._windowed = self.model.window
 
     def measure_held_out(self) -> list[Timing]:
-        """Time the held-out cells."""
+        """Return the timing of the held-out cells."""
         self._progress(f"{len(self._held_out)} held-out steps")
         return measure_cells(self.executor, self._held_out, 3 if self.plan.quick else 7)
 
@@ -179,7 +170,7 @@ class Checker:
         return fitting(HELD_OUT[:: 2 if self.plan.quick else 1], self.executor)
 
     def calibrate(self, name: str, like: Hardware | None = None) -> tuple[Bench, OpTables]:
-        """Measure ceilings and op tables; the share of measurements that others disturbed is in the bench."""
+        """Measure ceilings and op tables for a profile `name`; peaks of `like`, where given, stand for the ceilings."""
         bench = with_peaks_of(bench_of(name, self.build.device, self._progress), like)
         probe = Probe(self.model, self.build, self._progress)
         tables = probe.tables()
@@ -187,14 +178,14 @@ class Checker:
         return replace(bench, contended=sum(shares) / len(shares)), tables
 
     def check(self, name: str, like: Hardware | None = None, again: Sequence[Timing] = ()) -> Check:
-        """Calibrate, freeze the predictions, then run the held-out cells and the load.
+        """Calibrate, predict, and only then run the held-out cells and the load.
 
         `again` are timings of the same held-out cells in another process.
         """
         pulses = [Pulse.take(self.build.device)]
-        steps = self._mini_steps()
+        steps = self._small_load_steps()
         bench, tables = self.calibrate(name, like)
-        steps += self._mini_steps()  # again, a minute later: shapes were new, and the machine's speed moves
+        steps += self._small_load_steps()  # again, a minute later: shapes were new, and the machine's speed moves
         pulses.append(Pulse.take(self.build.device))
         tiers = self._tiers(bench, tables, steps, like)
         held_out = self._held_out
@@ -216,10 +207,10 @@ class Checker:
             about={"model": self.model.name, "device": bench.device, "dtype": bench.dtype, "software": bench.software},
         )
 
-    def _mini_steps(self) -> list[tuple[Counts, float]]:
-        """Serve the small loads with the engine's own scheduler, and return their typical steps."""
+    def _small_load_steps(self) -> list[tuple[Counts, float]]:
+        """Serve the small loads; return counts and seconds of their typical steps."""
         runs = []
-        for requests in mini_loads(self._max_tokens)[:: 2 if self.plan.quick else 1]:
+        for requests in small_loads(self._max_tokens)[:: 2 if self.plan.quick else 1]:
             self._progress(f"small load: {len(requests)} prompts of {requests.max_prompt_tokens} tokens")
             prompts = random_prompts(requests, self.model.vocab, self.plan.seed)
             runs.append(serve(self.executor, self.limits, requests, prompts, WallClock()).steps)
@@ -251,11 +242,11 @@ class Checker:
 
     @property
     def limits(self) -> SchedulerLimits:
-        """What the scheduler may do."""
+        """Scheduler limits of the engine."""
         return engine_limits(self.executor.transformer, self.plan.max_num_seqs, self.plan.max_num_batched_tokens)
 
     def _predicted_load(self, tiers: dict[str, StepTable]) -> tuple[Workload, dict[str, dict[str, float]]]:
-        """Choose a rate by what the best tier says that the engine can carry, and predict."""
+        """Return a load, its rate from what the engine carries by the best tier, and its latencies by tier."""
         self._progress("predicting the load")
         full = Workload(ClosedLoop(2 * self.plan.max_num_seqs), LENGTHS, 300, self.plan.seed).requests()
         saturated = simulate(self.limits, tiers[TIERS[-1]], full)
@@ -279,6 +270,21 @@ class Checker:
 
 
 def second_process(arguments: Sequence[str]) -> list[Timing]:
-    """Time the held-out cells in a fresh process: what differs between two processes is the noise floor."""
-    words, remedy = ["check", *arguments, "--only-cells"], "Run it again, or with --once"
+    """Time the held-out cells in a fresh process, on as many threads: the noise floor is what the two differ by."""
+    words = ["check", *arguments, "--threads", str(torch.get_num_threads()), "--only-cells"]
+    remedy = "Run it again, or with --once"
     return [Timing(*row) for row in other_process("the second process", "simulator.cli", words, remedy)]
+
+
+def _row(checked: CheckedCell) -> dict[str, Any]:
+    again = checked.again
+    return {
+        **checked.cell._asdict(),
+        "kind": checked.cell.kind,
+        "predicted_s": checked.predicted_s,
+        "measured_s": checked.measured.seconds,
+        "spread_s": checked.measured.spread_s,
+        "others_cores": checked.measured.others_cores,
+        "again_s": again.seconds if again else None,
+        "again_others_cores": again.others_cores if again else None,
+    }

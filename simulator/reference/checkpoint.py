@@ -1,7 +1,7 @@
-"""Weights by name, from a Hugging Face folder, a GGUF file, the package of SmolLM2, or a seed; shapes from the profile.
+"""Checkpoints: weights by name, from a Hugging Face folder or a seed, with the shapes of a model profile.
 
 Tensor names are those of Hugging Face's Llama. A profile states shapes; what a forward pass needs beyond them
-(`Numerics`) stands in the checkpoint.
+(`Numerics`) comes from the checkpoint.
 """
 
 import json
@@ -25,7 +25,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Numerics:
-    """What a forward pass needs beyond shapes; the defaults are Llama 2's."""
+    """What a forward pass needs beyond shapes: rotary base and scaling, epsilon of the norms; defaults of Llama 2."""
 
     rope_theta: float = 10_000.0
     rope_scaling: Mapping[str, Any] | None = None
@@ -35,7 +35,7 @@ class Numerics:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model with its weights: `tensor(name)` returns one of `shapes(model)`."""
+    """A model with its weights: `tensor(name)` returns one of `shapes(model)`, KeyError where it has none."""
 
     model: Model
     numerics: Numerics
@@ -44,7 +44,7 @@ class Checkpoint:
     source: str = ""
 
     def checked(self, name: str) -> torch.Tensor:
-        """Return a tensor; ProfileError where its shape is not the profile's, or it is missing."""
+        """Return a weight; ProfileError where its shape is not the profile's, or it is missing."""
         wanted = shapes(self.model)[name]
         try:
             found = self.tensor(name)
@@ -74,6 +74,69 @@ def shapes(model: Model) -> Shapes:
         for part, shape in _block_shapes(model.blocks[name], model.hidden).items():
             found[f"model.layers.{index}.{part}"] = shape
     return found
+
+
+def random_checkpoint(model: Model, seed: int = 0) -> Checkpoint:
+    """Return random weights in the shapes of a profile, float32; each depends on the seed and its place alone."""
+    wanted = shapes(model)
+    places = {name: place for place, name in enumerate(wanted)}
+
+    def tensor(name: str) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + places[name])
+        shape = wanted[name]
+        if len(shape) == 1:
+            centre = 1.0 if "norm" in name else 0.0
+            return centre + 0.1 * torch.randn(shape, generator=generator)
+        return torch.randn(shape, generator=generator) / shape[1] ** 0.5
+
+    return Checkpoint(model, Numerics(), tensor, source=f"seed {seed}")
+
+
+def folder_checkpoint(folder: Path, model: Model | None = None) -> Checkpoint:
+    """Return the weights of a Hugging Face folder (config.json, *.safetensors), in their own dtype.
+
+    `model`: its profile, by default made from config.json. Raises InfercastError for a folder that lacks files,
+    NotModelledError for a model that the engine does not compute.
+    """
+    config = _config(folder)
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise InfercastError(str(folder), "it holds no *.safetensors", "Give the folder of a downloaded checkpoint")
+    where: dict[str, Path] = {}
+    for path in files:
+        with safe_open(path, framework="pt") as opened:
+            where |= {_canonical(name): path for name in opened.keys()}  # noqa: SIM118  not a mapping
+    original = {_canonical(name): name for path in files for name in _names(path)}
+
+    def tensor(name: str) -> torch.Tensor:
+        with safe_open(where[name], framework="pt") as opened:
+            loaded: torch.Tensor = opened.get_tensor(original[name])
+            return loaded
+
+    profile = model or Model.from_mapping(model_from_config(config, folder.name, str(folder)), str(folder))
+    return Checkpoint(profile, numerics(config, str(folder)), tensor, from_folder(folder), str(folder))
+
+
+def numerics(config: Mapping[str, Any], where: str) -> Numerics:
+    """Return the numerics of a Hugging Face config; NotModelledError for what the engine does not compute."""
+    if config.get("model_type") not in FAMILIES:
+        raise NotModelledError(
+            f"{where}: model_type {config.get('model_type')!r}",
+            "the reference engine does not compute it",
+            f"It computes {', '.join(FAMILIES)}",
+        )
+    if config.get("hidden_act", "silu") != "silu":
+        raise NotModelledError(f"{where}: {config['hidden_act']}", "the activation is silu here", "Give a Llama-like")
+    rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind not in ("default", "llama3"):
+        raise NotModelledError(f"{where}: rope_type {kind!r}", "known are default and llama3", "Give another model")
+    return Numerics(
+        rope_theta=float(rope.get("rope_theta", config.get("rope_theta", 10_000.0))),
+        rope_scaling=rope if kind == "llama3" else None,
+        norm_epsilon=float(config.get("rms_norm_eps", 1e-6)),
+        renormalised=config["model_type"] != "qwen3_moe" or bool(config.get("norm_topk_prob", False)),
+    )
 
 
 def _refuse(model: Model) -> None:
@@ -125,43 +188,6 @@ def _gated(where: str, hidden: int, width: int, *, bias: bool = False) -> Shapes
     return found | ({f"{where}.{name}.bias": shape[:1] for name, shape in ins_and_outs.items()} if bias else {})
 
 
-def random_checkpoint(model: Model, seed: int = 0) -> Checkpoint:
-    """Return seeded random weights of a profile's shape; every tensor has its own stream, whatever is read before."""
-    wanted = shapes(model)
-    places = {name: place for place, name in enumerate(wanted)}
-
-    def tensor(name: str) -> torch.Tensor:
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + places[name])
-        shape = wanted[name]
-        if len(shape) == 1:
-            centre = 1.0 if "norm" in name else 0.0
-            return centre + 0.1 * torch.randn(shape, generator=generator)
-        return torch.randn(shape, generator=generator) / shape[1] ** 0.5
-
-    return Checkpoint(model, Numerics(), tensor, source=f"seed {seed}")
-
-
-def folder_checkpoint(folder: Path, model: Model | None = None) -> Checkpoint:
-    """Return the weights of a Hugging Face folder (config.json, *.safetensors); its profile where none is given."""
-    config = _config(folder)
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise InfercastError(str(folder), "it holds no *.safetensors", "Give the folder of a downloaded checkpoint")
-    where: dict[str, Path] = {}
-    for path in files:
-        with safe_open(path, framework="pt") as opened:
-            where |= {_canonical(name): path for name in opened.keys()}  # noqa: SIM118  not a mapping
-    original = {_canonical(name): name for path in files for name in _names(path)}
-
-    def tensor(name: str) -> torch.Tensor:
-        with safe_open(where[name], framework="pt") as opened:
-            loaded: torch.Tensor = opened.get_tensor(original[name])
-            return loaded
-
-    profile = model or Model.from_mapping(model_from_config(config, folder.name, str(folder)), str(folder))
-    return Checkpoint(profile, numerics(config, str(folder)), tensor, from_folder(folder), str(folder))
-
-
 def _names(path: Path) -> list[str]:
     with safe_open(path, framework="pt") as opened:
         return list(opened.keys())
@@ -175,28 +201,6 @@ def _config(folder: Path) -> dict[str, Any]:
             f"{folder}/config.json", f"it cannot be read ({reason(error)})", "Give a checkpoint"
         ) from error
     return dict(loaded)
-
-
-def numerics(config: Mapping[str, Any], where: str) -> Numerics:
-    """Read what a forward pass needs beyond shapes from a Hugging Face config; NotModelledError for the unknown."""
-    if config.get("model_type") not in FAMILIES:
-        raise NotModelledError(
-            f"{where}: model_type {config.get('model_type')!r}",
-            "the reference engine does not compute it",
-            f"It computes {', '.join(FAMILIES)}",
-        )
-    if config.get("hidden_act", "silu") != "silu":
-        raise NotModelledError(f"{where}: {config['hidden_act']}", "the activation is silu here", "Give a Llama-like")
-    rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind not in ("default", "llama3"):
-        raise NotModelledError(f"{where}: rope_type {kind!r}", "known are default and llama3", "Give another model")
-    return Numerics(
-        rope_theta=float(rope.get("rope_theta", config.get("rope_theta", 10_000.0))),
-        rope_scaling=rope if kind == "llama3" else None,
-        norm_epsilon=float(config.get("rms_norm_eps", 1e-6)),
-        renormalised=config["model_type"] != "qwen3_moe" or bool(config.get("norm_topk_prob", False)),
-    )
 
 
 _MIXTRAL = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}

@@ -1,4 +1,4 @@
-"""One loop, several clocks: a step takes as long as it takes, as long as the simulator says, or as long as it took."""
+"""Clocks of the engine's loop: how long a step takes in real time, by prediction, or in a recorded run."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -12,51 +12,55 @@ Work = Callable[[], None]
 
 
 class Clock(Protocol):
-    """Says how long the step that was begun at `start_s` takes; `work` computes it."""
+    """Runs one step and returns its duration in seconds."""
 
     def __call__(self, s: State, start_s: float, work: Work) -> float:
-        """Do the work and return seconds."""
+        """Call `work`, which computes the step of state `s` that starts at `start_s`; return seconds."""
         ...
 
 
 class WallClock:
-    """Real time, from the first step on; waits for an arrival that is still to come."""
+    """Real time since the first step; sleeps until a step's start where that lies ahead (the next arrival).
 
-    def __init__(self) -> None:
-        self._origin_s = -1.0
+    `before_step` is called before each step; its time counts as the step's.
+    """
+
+    def __init__(self, before_step: Callable[[], None] = lambda: None) -> None:
+        self._origin_s, self._before_step = -1.0, before_step
 
     def __call__(self, s: State, start_s: float, work: Work) -> float:  # noqa: ARG002  it need not look
-        """Work, and return what has passed since the step's start."""
+        """Return the seconds from the step's start to the end of its work."""
         now_s = time.perf_counter()
         if self._origin_s < 0:
             self._origin_s = now_s - start_s
         wait_s = self._origin_s + start_s - now_s
         if wait_s > 0:
             time.sleep(wait_s)
+        self._before_step()
         work()
         return time.perf_counter() - self._origin_s - start_s
 
 
 class PredictedClock:
-    """The simulator's own prediction: the engine then does what the simulator does, to the last bit."""
+    """The simulator's prediction from a step table: the engine's run then equals the simulated one to the last bit."""
 
     def __init__(self, table: StepTable) -> None:
         self._table = table
 
     def __call__(self, s: State, start_s: float, work: Work) -> float:  # noqa: ARG002
-        """Work, and return the seconds that the table says."""
+        """Return the seconds that the table gives for the step."""
         seconds, _ = step_seconds(s, self._table)
         work()
         return float(seconds)
 
 
 class RecordedClock:
-    """The step times of a recorded run, one after the other."""
+    """The step times of a recorded run in their order, in seconds; StopIteration after the last."""
 
     def __init__(self, seconds: Iterable[float]) -> None:
         self._seconds = iter(seconds)
 
     def __call__(self, s: State, start_s: float, work: Work) -> float:  # noqa: ARG002
-        """Work, and return the next recorded time."""
+        """Return the next recorded time."""
         work()
         return next(self._seconds)

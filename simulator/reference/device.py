@@ -1,4 +1,4 @@
-"""Where the engine computes: the device, its number type, its free memory; what is not there is refused."""
+"""The torch device that the engine computes on: its kind, its dtype, its free memory."""
 
 import os
 from dataclasses import dataclass
@@ -16,7 +16,10 @@ RESERVE_BYTES = 1 << 30  # left for activations and everybody else
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A torch device and the type that weights, activations and cache have there."""
+    """A torch device ("cpu", "cuda" or "meta") and the dtype of weights, activations and cache ("fp32" or "bf16").
+
+    Raises InfercastError for another name, and for "cuda" where torch sees none.
+    """
 
     kind: str = "cpu"
     dtype_name: str = "fp32"
@@ -31,31 +34,31 @@ class Device:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The number type in torch."""
+        """The torch dtype."""
         return DTYPES[self.dtype_name]
 
     @property
     def free_bytes(self) -> int:
-        """Memory that nobody uses."""
+        """Bytes of device memory that are free; on a CPU of main memory, the page cache included."""
         if self.kind == "cuda":
             return int(torch.cuda.mem_get_info()[0])
         return _available_bytes()
 
     def require(self, needed_bytes: float, what: str) -> None:
-        """Refuse what does not fit: DoesNotFitError."""
+        """Raise DoesNotFitError where `needed_bytes`, and 1 GiB for activations, are not free."""
         room = self.free_bytes - RESERVE_BYTES
         if self.kind != "meta" and needed_bytes > room:
             because = f"it needs {gibibytes(needed_bytes)}, {gibibytes(max(0, room))} are free on {self.kind}"
             raise DoesNotFitError(what, because, "Give a smaller model, or --dtype bf16, or fewer cache blocks")
 
     def synchronize(self) -> None:
-        """Wait until everything that was launched is done."""
+        """Wait until all launched kernels are done."""
         if self.kind == "cuda":
             torch.cuda.synchronize()
 
     @property
     def name(self) -> str:
-        """What the machine calls it."""
+        """Name of the GPU or processor, as the driver or /proc/cpuinfo gives it."""
         if self.kind == "cuda":
             return str(torch.cuda.get_device_name())
         return _processor_name()
@@ -76,11 +79,3 @@ def _available_bytes() -> int:
 def _processor_name() -> str:
     lines = CPUINFO.read_text(encoding="utf-8").splitlines() if CPUINFO.is_file() else []
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "CPU")
-
-
-def use_threads(count: int | None) -> None:
-    """Compute on so many CPU threads, all cores without a number."""
-    cores = os.cpu_count() or 1
-    if count is not None and count > cores:
-        raise InfercastError(f"{count} threads", f"there are {cores} cores", f"Give {cores} or less")
-    torch.set_num_threads(count or cores)

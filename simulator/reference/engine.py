@@ -1,4 +1,4 @@
-"""The engine: the simulator's scheduler around a real forward pass."""
+"""The serving loop: the simulator's scheduler decides the batch of each step, a real forward pass computes it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import torch
 
 from simulator.calibration.step_log import LoggedRequest, LoggedStep, Part, StepLog, parts_of
 from simulator.errors import WorkloadError
-from simulator.reference.batch import Layout, make_batch
+from simulator.reference.batch import BatchLayout, make_batch
 from simulator.reference.cache import BlockPool
 from simulator.reference.clock import Clock
 from simulator.reference.graphs import DecodeGraphs
@@ -18,19 +18,19 @@ from simulator.simulation.engine_loop import STEP, Run, begin, closing, end, not
 from simulator.simulation.scheduler_limits import refuse_endless
 from simulator.workloads.workload import Requests
 
-Tokens = list[int]
+Tokens = list[int]  # token ids
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What came of a workload: the same tables as of a simulation, each step's composition, and the tokens."""
+    """A served workload: the tables that a simulation has too, the sequences of each step, and the generated tokens."""
 
     run: Run
     steps: tuple[LoggedStep, ...]
     outputs: tuple[Tokens, ...]
 
     def log(self, about: dict[str, str]) -> StepLog:
-        """Return it in the schema that all engines share."""
+        """Return the run as a StepLog; `about`: engine, version, dtype and the like."""
         run = self.run
         columns = (run.requests.arrival_s, run.requests.prompt_tokens, run.requests.output_tokens)
         rows = zip(*(each.tolist() for each in (*columns, run.first_token_s, run.finished_s)), strict=True)
@@ -40,18 +40,21 @@ class Served:
 
 
 class Executor:
-    """Runs scheduled sequences through a transformer: holds their tokens and their cache blocks."""
+    """Computes scheduled sequences: holds their token ids (`known`, by request) and their cache blocks.
+
+    `shuffled`: the blocks of a sequence lie apart. `graphs`: on CUDA, replay decode steps as CUDA graphs.
+    """
 
     def __init__(self, transformer: Transformer, *, shuffled: bool = True, graphs: bool = True) -> None:
         build = transformer.build
         self.transformer = transformer
         self.pool = BlockPool(build.num_blocks, build.block_size, shuffled=shuffled)
-        self.layout = Layout(build.block_size, transformer.windows, build.device.kind)
+        self.layout = BatchLayout(build.block_size, transformer.windows, build.device.kind)
         self._graphs = DecodeGraphs(transformer, self.layout) if graphs and build.device.kind == "cuda" else None
         self.known: list[Tokens] = []
 
     def logits(self, parts: Sequence[Part]) -> torch.Tensor:
-        """Compute a step and return the logits of each sequence's last new token."""
+        """Compute a step; return the logits of each sequence's last new token, [sequences, vocabulary]."""
         tables = [self.pool.grow(part.request, part.past_tokens + part.new_tokens) for part in parts]
         tokens = [token for request, new, past in parts for token in self.known[request][past : past + new]]
         if self._graphs is not None and self._graphs.takes(parts):
@@ -59,7 +62,7 @@ class Executor:
         return self.transformer.forward(make_batch(parts, tokens, tables, self.layout))
 
     def execute(self, parts: Sequence[Part]) -> None:
-        """Compute a step; a sequence whose known tokens are all computed gets its next one, the likeliest."""
+        """Compute a step; append the likeliest next token to each sequence whose known tokens are all computed."""
         best: list[int] = self.logits(parts).argmax(-1).tolist()  # waits for the device
         for (request, new, past), token in zip(parts, best, strict=True):
             if past + new == len(self.known[request]):
@@ -67,7 +70,7 @@ class Executor:
 
 
 def engine_limits(transformer: Transformer, max_num_seqs: int, max_num_batched_tokens: int) -> SchedulerLimits:
-    """Return what the engine's scheduler may do: vLLM's rules; windowed layers cache every token, too."""
+    """Return the scheduler limits of the engine: vLLM's rules. Layers with a sliding window cache every token, too."""
     build = transformer.build
     return SchedulerLimits(
         policy=CONTINUOUS,
@@ -87,7 +90,11 @@ def serve(
     prompts: Sequence[Tokens],
     clock: Clock,
 ) -> Served:
-    """Serve a workload to its end; `clock` says how long each step takes, while the executor computes it."""
+    """Serve a workload to its end; the executor computes each step, `clock` says how long it takes.
+
+    `prompts`: the token ids of each request. Raises WorkloadError for a request that the model or the cache is too
+    short for.
+    """
     _refuse(executor, limits, requests)
     executor.known = [list(prompt) for prompt in prompts]
     state = opening(limits, requests)
@@ -105,6 +112,12 @@ def serve(
     return Served(run, tuple(steps), tuple(outputs))
 
 
+def random_prompts(requests: Requests, vocab: int, seed: int = 0) -> list[Tokens]:
+    """Return random token ids below `vocab` for each request, as many as its prompt has."""
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, vocab, int(count)).tolist() for count in requests.prompt_tokens]
+
+
 def _work(executor: Executor, s: State, parts: Sequence[Part]) -> Callable[[], None]:
     def work() -> None:
         executor.pool.keep({int(slot.request) for slot in s.slots[: s.book[0].running]})
@@ -120,15 +133,9 @@ def _row(s: State, start_s: float, seconds: float) -> Table:
 
 
 def _refuse(executor: Executor, limits: SchedulerLimits, requests: Requests) -> None:
-    """Refuse a request that is longer than the model allows, or than the cache."""
+    """Raise WorkloadError for a request longer than the model's context or the cache."""
     refuse_endless(limits, requests, "the engine")
     allowed = executor.transformer.model.max_context_tokens
     if requests.max_total_tokens > allowed:
         given = f"a request of {requests.max_total_tokens} tokens"
         raise WorkloadError(given, f"the model takes {allowed}", "Give shorter ones")
-
-
-def random_prompts(requests: Requests, vocab: int, seed: int = 0) -> list[Tokens]:
-    """Return seeded random tokens of the prompts' lengths."""
-    rng = np.random.default_rng(seed)
-    return [rng.integers(0, vocab, int(count)).tolist() for count in requests.prompt_tokens]

@@ -1,4 +1,4 @@
-"""A checkpoint as a Hugging Face folder, for engines that read nothing else."""
+"""Write a checkpoint as a Hugging Face folder, for engines that read nothing else."""
 
 import json
 import sys
@@ -13,7 +13,10 @@ from simulator.reference.checkpoint import Checkpoint, shapes
 
 
 def export_folder(checkpoint: Checkpoint, folder: Path) -> Path:
-    """Write config.json, model.safetensors and, where there is one, tokenizer.json; only plain Llamas."""
+    """Write config.json, model.safetensors (float32) and tokenizer.json, if there is a tokenizer; return the folder.
+
+    Raises NotModelledError for anything but a plain Llama (no sliding window, norms of queries and keys, experts).
+    """
     model, numbers = checkpoint.model, checkpoint.numerics
     block = next(iter(model.blocks.values()))
     mixer, ffn = block.mixer, block.ffn

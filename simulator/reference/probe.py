@@ -1,4 +1,4 @@
-"""Ceilings and op tables of a device, measured with the engine's own kernels."""
+"""Measure the ceilings of a device, and the seconds of single ops of a model with the engine's own kernels."""
 
 import json
 import sys
@@ -14,13 +14,13 @@ from simulator.calibration.step_log import Part
 from simulator.models.layers import Attention
 from simulator.models.model import Model
 from simulator.reference.attention import attend_chunk, attend_decodes
-from simulator.reference.batch import Batch, Chunk, Layout, make_reads
+from simulator.reference.batch import BatchLayout, Chunk, StepBatch, make_reads
 from simulator.reference.cache import BlockPool, CacheShape, LayerCache
 from simulator.reference.checkpoint import random_checkpoint
 from simulator.reference.device import Device
 from simulator.reference.engine import Executor
-from simulator.reference.guard import Timing, other_process, timed
 from simulator.reference.linear import Linear, make_linear
+from simulator.reference.timing import Timing, other_process, timed
 from simulator.reference.transformer import Build, Transformer
 
 COLD_BYTES = 160_000_000  # of weights or cache in turn, of which each call finds its own gone from the caches
@@ -33,7 +33,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """What the device reaches at best: bytes read per second, FLOP/s by number type, with their relative spread."""
+    """The best that a device reaches: bytes read per second, FLOP/s by dtype; `spread`: relative, of the repeats."""
 
     read_bytes_per_s: float
     flops_per_s: dict[str, float]
@@ -42,7 +42,7 @@ class Ceilings:
 
 @torch.inference_mode()
 def ceilings(device: Device, names: Iterable[str] = ("fp32", "bf16")) -> Ceilings:
-    """Measure a sum over memory and square products."""
+    """Measure a sum over 256 MiB, and square GEMMs of the dtypes (1,024 wide on a CPU, 8,192 on a GPU)."""
     numbers = torch.ones(1 << 26, device=device.kind)  # 256 MiB
     reading = timed(numbers.sum, device)
     found, spreads = {}, [reading.spread_s / reading.seconds]
@@ -57,14 +57,14 @@ def ceilings(device: Device, names: Iterable[str] = ("fp32", "bf16")) -> Ceiling
 
 
 def ceilings_elsewhere(device: Device) -> Ceilings:
-    """Measure the ceilings in a process of its own: two processes differ by more than two repeats."""
+    """Measure the ceilings in another process, on as many threads: two processes differ by more than two repeats."""
     words = [device.kind, str(torch.get_num_threads())]
     what = "the ceilings in a second process"
     return Ceilings(**other_process(what, "simulator.reference.probe", words, "Run it again"))
 
 
 def between(first: Ceilings, second: Ceilings) -> float:
-    """Return the largest relative difference between two processes.
+    """Return the largest relative difference between the ceilings of two processes.
 
     >>> between(Ceilings(4e10, {"fp32": 1e11}, 0.0), Ceilings(5e10, {"fp32": 1e11}, 0.0))
     0.25
@@ -75,7 +75,7 @@ def between(first: Ceilings, second: Ceilings) -> float:
 
 
 class Probe:
-    """Measures op tables for a model's shapes; collects every timing so that contended ones can be counted."""
+    """Measures the op tables of a model on a device; keeps all `timings`, so that disturbed ones can be counted."""
 
     def __init__(self, model: Model, build: Build, progress: Progress = lambda _: None) -> None:
         self.model, self.build, self._progress = model, build, progress
@@ -84,10 +84,10 @@ class Probe:
 
     @torch.inference_mode()
     def tables(self) -> OpTables:
-        """Measure everything."""
+        """Measure all ops; seconds by shape, number of tokens and context."""
         rest, host_s, host_sequence_s = self._rest()
         return OpTables(
-            gemm={f"{a}x{b}": self._gemm(a, b) for a, b in self._products()},
+            gemm={f"{a}x{b}": self._gemm(a, b) for a, b in self._gemm_shapes()},
             decode_attention=tuple((b, c, self._decode_attention(b, c)) for b, c in DECODES),
             prefill_attention=tuple((n, p, self._prefill_attention(n, p)) for n, p in PROMPTS),
             layer_rest=rest,
@@ -95,7 +95,7 @@ class Probe:
             host_sequence_s=host_sequence_s,
         )
 
-    def _products(self) -> list[tuple[int, int]]:
+    def _gemm_shapes(self) -> list[tuple[int, int]]:
         return [*gemm_shapes(self.model), (self.model.hidden, self.model.vocab)]
 
     def _time(self, work: Callable[[], object], what: str) -> float:
@@ -105,7 +105,7 @@ class Probe:
         return timing.seconds
 
     def _gemm(self, inputs: int, outputs: int) -> dict[int, float]:
-        """Time a product with many weights in turn, so that each comes from memory."""
+        """Return seconds of a GEMM by number of tokens, with many weights in turn: each comes from memory."""
         device = self.build.device
         size = torch.empty(0, dtype=device.dtype).element_size() * inputs * outputs
         copies = max(1, min(64, int(COLD_BYTES // size)))
@@ -114,20 +114,23 @@ class Probe:
         linears = [make_linear(weight, None, packed=packed) for weight in weights]
         most = 64 if outputs == self.model.vocab else TOKENS[-1]  # the head sees one row per sequence
         return {
-            tokens: self._product(linears if tokens < 128 else linears[:3], tokens, inputs)
+            tokens: self._gemm_s(linears if tokens < 128 else linears[:3], tokens, (inputs, outputs))
             for tokens in TOKENS
             if tokens <= most
         }
 
-    def _product(self, linears: list[Linear], tokens: int, inputs: int) -> float:
-        seconds = self._time(_in_turn(linears, self._rows(tokens, inputs)), f"products of {inputs}, {tokens} tokens")
+    def _gemm_s(self, linears: list[Linear], tokens: int, shape: tuple[int, int]) -> float:
+        inputs, outputs = shape
+        seconds = self._time(
+            _in_turn(linears, self._rows(tokens, inputs)), f"GEMM {inputs} x {outputs}, {tokens} tokens"
+        )
         return seconds / len(linears)
 
     def _rows(self, tokens: int, width: int) -> Tensor:
         return torch.randn(tokens, width).to(self.build.device.dtype).to(self.build.device.kind)
 
     def _caches(self, blocks: int) -> tuple[Attention, list[LayerCache]]:
-        """Return caches of several layers: together larger than a processor's cache."""
+        """Return KV caches of several layers: together larger than a processor's cache."""
         mixer = next(b.mixer for b in self.model.blocks.values() if isinstance(b.mixer, Attention))
         shape = CacheShape(blocks, self.build.block_size, mixer.kv_heads, mixer.head_dim)
         one = LayerCache(shape, self.build.device)
@@ -135,7 +138,7 @@ class Probe:
         return mixer, [one, *(LayerCache(shape, self.build.device) for _ in range(copies - 1))]
 
     def _decode_attention(self, sequences: int, context: int) -> float:
-        layout = Layout(self.build.block_size, (0,), self.build.device.kind)
+        layout = BatchLayout(self.build.block_size, (0,), self.build.device.kind)
         pool = BlockPool(-(-context // layout.block_size) * sequences, layout.block_size)
         mixer, caches = self._caches(pool.free_blocks)
         tables = [pool.grow(index, context) for index in range(sequences)]
@@ -154,7 +157,11 @@ class Probe:
         return self._time(_in_turn(calls, queries), f"prompt attention {new} after {past}") / len(caches)
 
     def _rest(self) -> tuple[dict[int, float], float, float]:
-        """Time steps of two hollow models: the slope over layers is the rest of a layer, what is left the host's."""
+        """Return the rest of a layer in seconds by number of tokens, and the host's seconds per step and per sequence.
+
+        Steps of two models without GEMMs and attention, of 2 and 10 layers: the slope over layers is the rest of a
+        layer, what is left is the host's.
+        """
         few, many = (self._hollow(layers) for layers in (2, 10))
         rest, left = {}, {}
         for tokens in TOKENS:
@@ -187,15 +194,15 @@ class Probe:
 
 
 class _Hollow(Transformer):
-    """A transformer without its products and its attention: what is left is the rest of its layers."""
+    """A transformer without GEMMs and attention: norms, rotary positions, cache writes and activations are left."""
 
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:  # noqa: ARG002
-        """Return ready-made rows."""
+        """Return rows made beforehand, in place of a projection."""
         rows = torch.randn(TOKENS[-1], len(weight)).to(weight.dtype).to(weight.device)
         return lambda x: rows[: len(x)]
 
-    def attend(self, queries: Tensor, cache: LayerCache, batch: Batch, window: int) -> Tensor:  # noqa: ARG002
-        """Return the queries themselves."""
+    def attend(self, queries: Tensor, cache: LayerCache, batch: StepBatch, window: int) -> Tensor:  # noqa: ARG002
+        """Return the queries, in place of attention."""
         return queries.reshape(len(queries), -1)
 
 

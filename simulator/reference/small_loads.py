@@ -1,4 +1,4 @@
-"""Small workloads that any engine runs through its own scheduler: the steps that calibrate its predictions."""
+"""The small loads that every engine serves: their steps calibrate the predictions of its other loads."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from simulator.calibration.step_log import StepLog
-from simulator.reference.guard import Pulse, drift
+from simulator.reference.timing import Pulse, drift
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop
 from simulator.workloads.lengths import Independent, Uniform
 from simulator.workloads.workload import Requests, Workload
@@ -16,26 +16,30 @@ Serve = Callable[[Requests, list[list[int]]], StepLog]
 LENGTHS = Independent(Uniform(32, 300), Uniform(8, 64))
 SATURATING = 60  # requests at once: what the engine carries when it never waits for users
 OUTPUT_TOKENS = 8
-MINI = (*((count, prompt) for prompt in (16, 110, 256) for count in (1, 2, 4, 8, 16)), (4, 700), (2, 1000))
+SMALL = (*((count, prompt) for prompt in (16, 110, 256) for count in (1, 2, 4, 8, 16)), (4, 700), (2, 1000))
 
 
-def mini_loads(max_tokens: int) -> list[Requests]:
-    """Return loads of equal requests that all arrive at once, without those longer than the engine takes."""
+def small_loads(max_tokens: int) -> list[Requests]:
+    """Return loads of equal requests that arrive at once: 1 to 16 prompts of 16 to 1,000 tokens, 8 output tokens each.
+
+    Without those of more than `max_tokens` tokens per request.
+    """
     return [
         Requests(np.zeros(count), np.full(count, prompt), np.full(count, OUTPUT_TOKENS))
-        for count, prompt in MINI
+        for count, prompt in SMALL
         if prompt + OUTPUT_TOKENS <= max_tokens
     ]
 
 
 def record(serve: Serve, folder: Path, load: float, count: int, max_tokens: int = 2048) -> None:
-    """Write the logs of an engine: the small loads, twice, then Poisson requests at a share of what it can carry.
+    """Write the step logs of an engine into a folder: the small loads, twice, and `count` Poisson requests.
 
-    A first load, not kept, warms up: engines compile and allocate on first use. Between the two turns of the small
-    loads it is seen what the engine can carry. How much the machine's own speed changed meanwhile is said in load.json.
+    `load`: their rate, as a share of the rate at which the engine serves 60 requests at once, measured between the two
+    turns of the small loads. A first load, not kept, warms up: engines compile and allocate on first use. load.json
+    says how much the machine's own speed changed meanwhile.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    small = mini_loads(max_tokens)
+    small = small_loads(max_tokens)
     serve(small[0], random_tokens(small[0]))
     pulses = [Pulse.elsewhere()]
     _write(serve, small, folder, "a")
@@ -50,12 +54,12 @@ def record(serve: Serve, folder: Path, load: float, count: int, max_tokens: int 
     replace(log, about=log.about | {"drift": f"{drift(pulses):.2f}"}).write(folder / "load.json")
 
 
+def random_tokens(requests: Requests, vocab: int = 96) -> list[list[int]]:
+    """Return random token ids below `vocab` for each request, as many as its prompt has; always the same."""
+    rng = np.random.default_rng(0)
+    return [rng.integers(0, vocab, int(length)).tolist() for length in requests.prompt_tokens]
+
+
 def _write(serve: Serve, loads: list[Requests], folder: Path, turn: str) -> None:
     for index, requests in enumerate(loads):
         serve(requests, random_tokens(requests)).write(folder / f"mini-{index:02}{turn}.json")
-
-
-def random_tokens(requests: Requests, vocab: int = 96) -> list[list[int]]:
-    """Return seeded random prompts of the requests' lengths."""
-    rng = np.random.default_rng(0)
-    return [rng.integers(0, vocab, int(length)).tolist() for length in requests.prompt_tokens]

@@ -1,4 +1,4 @@
-"""Steps of a given composition on the real engine: the grid on which predictions are checked."""
+"""The grid of steps on which predictions are checked, and their timing on the real engine."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -8,12 +8,13 @@ import numpy as np
 from simulator.calibration.step_log import Part, kind_of
 from simulator.models.operations import Counts, count
 from simulator.models.operations import Sequence as Row
+from simulator.reference.cores import Guard
 from simulator.reference.engine import Executor
-from simulator.reference.guard import Guard, Timing, timing_of
+from simulator.reference.timing import Timing, timing_of
 
 
 class Cell(NamedTuple):
-    """`decodes` sequences of `context` cached tokens, and a prompt chunk of `new` tokens after `past`."""
+    """One step: `decodes` sequences of `context` cached tokens, and a prompt chunk of `new` tokens after `past`."""
 
     decodes: int = 0
     context: int = 0
@@ -31,12 +32,12 @@ class Cell(NamedTuple):
         return self.decodes * (self.context + 1) + self.new + self.past
 
     def parts(self) -> list[Part]:
-        """Return the step."""
+        """Return the sequences of the step."""
         rows = [Part(index, 1, self.context) for index in range(self.decodes)]
         return [*rows, Part(self.decodes, self.new, self.past)] if self.new else rows
 
     def counts(self, window: int | None = None) -> Counts:
-        """Count its work as the simulator does."""
+        """Return the counts by which the simulator prices the step; `window`: a sliding window in tokens."""
         return count([Row(part.new_tokens, part.past_tokens) for part in self.parts()], window)
 
 
@@ -56,7 +57,7 @@ HELD_OUT = (
 
 
 def fitting(cells: Iterable[Cell], executor: Executor) -> list[Cell]:
-    """Return the cells that the cache and the model have room for."""
+    """Return the cells that fit into half of the cache blocks and the model's context."""
     build, model = executor.transformer.build, executor.transformer.model
     room = build.num_blocks * build.block_size // 2  # the last block of each sequence is part empty
     return [
@@ -67,7 +68,7 @@ def fitting(cells: Iterable[Cell], executor: Executor) -> list[Cell]:
 
 
 def measure_cells(executor: Executor, cells: Sequence[Cell], rounds: int) -> list[Timing]:
-    """Time each cell once a round, in another order each round: when serving, too, other steps come before."""
+    """Return the timing of each cell over some rounds, in random order each round: in serving, too, steps differ."""
     rng, found = np.random.default_rng(0), np.zeros((len(cells), rounds, 2))
     for turn in range(rounds):
         for index in rng.permutation(len(cells)).tolist():
@@ -76,7 +77,7 @@ def measure_cells(executor: Executor, cells: Sequence[Cell], rounds: int) -> lis
 
 
 def _step(executor: Executor, cell: Cell) -> tuple[float, float]:
-    """Run a whole step, the choice of tokens included, and release everything: its seconds, and those of others."""
+    """Run one step, the choice of the next tokens included; return its seconds and the CPU seconds of others."""
     parts, vocab = cell.parts(), executor.transformer.model.vocab
     lengths = [part.past_tokens + part.new_tokens for part in parts]
     executor.known = [

@@ -1,4 +1,4 @@
-"""Text to tokens and back, without a network."""
+"""Byte-pair tokenizers of GGUF files and Hugging Face folders; nothing is downloaded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ class Tokenizer:
     end_tokens: frozenset[int]
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text; a WorkloadError for none."""
+        """Return the token ids of a text, without a beginning-of-text token."""
         return list(self.codec.encode(text, add_special_tokens=False).ids)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens, up to the first that ends a text."""
+        """Return the text of token ids, up to the first end token."""
         end = next((place for place, token in enumerate(tokens) if token in self.end_tokens), len(tokens))
         return str(self.codec.decode(list(tokens[:end]), skip_special_tokens=True))
 
 
 def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
-    """Build the tokenizer that a GGUF file describes; NotModelledError for other than byte-level BPE."""
+    """Return the tokenizer in a GGUF file's metadata; NotModelledError for other than byte-level BPE."""
     kind, split = metadata.get("tokenizer.ggml.model"), str(metadata.get("tokenizer.ggml.pre", "gpt-2"))
     if kind != "gpt2" or split not in SPLITS:
         given = f"the tokenizer {kind!r} with splitting {split!r}"
@@ -53,7 +53,7 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
 
 
 def from_folder(folder: Path) -> Tokenizer | None:
-    """Read tokenizer.json of a Hugging Face folder; None where there is none."""
+    """Return the tokenizer of tokenizer.json in a Hugging Face folder; None where there is no such file."""
     path = folder / "tokenizer.json"
     if not path.is_file():
         return None
@@ -64,7 +64,7 @@ def from_folder(folder: Path) -> Tokenizer | None:
 
 
 def require(tokenizer: Tokenizer | None, what: str) -> Tokenizer:
-    """Refuse a text for a model that has no tokenizer."""
+    """Return the tokenizer; InfercastError about the model `what` where it has none."""
     if tokenizer is None:
         raise InfercastError(
             what, "it has no tokenizer, so no text goes in or out", "Give smollm2-135m or a checkpoint"

@@ -1,4 +1,4 @@
-"""A Llama-family transformer in plain torch, built from the model profile that the simulator reads."""
+"""A Llama-family transformer in plain torch, with the shapes of the simulator's model profile."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch.nn import functional
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
 from simulator.models.model import Block
 from simulator.reference.attention import attend
-from simulator.reference.batch import Batch
+from simulator.reference.batch import StepBatch
 from simulator.reference.cache import CacheShape, LayerCache
 from simulator.reference.checkpoint import Checkpoint, shapes
 from simulator.reference.device import CPU, Device
@@ -24,7 +24,10 @@ MakeLinear = Callable[[Tensor, Tensor | None], Linear]
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """How a transformer is built: where, with which linears, and how much cache."""
+    """How a transformer is built.
+
+    `packed`: weights in oneDNN's order on a CPU, where it has one. Cache: blocks, and tokens per block.
+    """
 
     device: Device = CPU
     packed: bool = True
@@ -33,7 +36,10 @@ class Build:
 
 
 class Transformer:
-    """Weights and cache of a model on a device; `forward(batch)` gives the logits of every sequence's last token."""
+    """Weights and KV cache of a model on a device, all in the device's dtype.
+
+    Raises DoesNotFitError where the memory is too small, ProfileError where a weight's shape is not the profile's.
+    """
 
     def __init__(self, checkpoint: Checkpoint, build: Build) -> None:
         self.model, self.build = checkpoint.model, build
@@ -63,37 +69,37 @@ class Transformer:
         self.renormalised = checkpoint.numerics.renormalised
 
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
-        """Return a projection."""
+        """Return a projection of a weight [outputs, inputs]."""
         return make_linear(weight, bias, packed=self.build.packed and self.build.device.kind == "cpu")
 
     def expert_linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
-        """Return a projection of an expert or of its router."""
+        """Return a projection of an expert or of the router."""
         return make_linear(weight, bias, packed=self.build.packed and self.build.device.kind == "cpu")
 
-    def attend(self, queries: Tensor, cache: LayerCache, batch: Batch, window: int) -> Tensor:
-        """Return what the queries of a layer find in its cache."""
+    def attend(self, queries: Tensor, cache: LayerCache, batch: StepBatch, window: int) -> Tensor:
+        """Return the attention output [T, heads x head_dim] of a layer for queries [T, heads, head_dim]."""
         return attend(queries, cache, batch, window)
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the cache of all layers, without the null block."""
+        """Bytes of the KV cache of all layers, without the null block."""
         return sum(layer.cache.nbytes for layer in self.layers) * self.build.num_blocks // (self.build.num_blocks + 1)
 
     @property
     def windows(self) -> tuple[int, ...]:
-        """The windows that layers have, 0 for none."""
+        """Sliding windows of the layers in tokens, 0 for none."""
         return tuple(sorted({layer.window for layer in self.layers}))
 
     @torch.inference_mode()
-    def forward(self, batch: Batch) -> Tensor:
-        """Return logits [sequences, vocabulary]; the cache holds the new tokens afterwards."""
+    def forward(self, batch: StepBatch) -> Tensor:
+        """Return the logits of each sequence's last token, [sequences, vocabulary]; fills the cache."""
         x = functional.embedding(batch.tokens, self.embedding)
         for layer in self.layers:
             x = layer.forward(x, batch)
         return self.head(self.normalised(x.index_select(0, batch.last_rows), self.norm))
 
     def normalised(self, x: Tensor, weight: Tensor) -> Tensor:
-        """RMS norm: x / sqrt(mean(x^2) + e) w, in float32 as in Hugging Face."""
+        """Return the RMS norm x / sqrt(mean(x^2) + epsilon) w over the last dimension, of x's shape."""
         return functional.rms_norm(x, (x.shape[-1],), weight, self._epsilon)
 
 
@@ -123,12 +129,12 @@ class _Layer:
         shape = CacheShape(parent.build.num_blocks, parent.build.block_size, mixer.kv_heads, mixer.head_dim)
         self.cache = LayerCache(shape, parent.build.device)
 
-    def forward(self, x: Tensor, batch: Batch) -> Tensor:
-        """Return x + attention, then + feed-forward."""
+    def forward(self, x: Tensor, batch: StepBatch) -> Tensor:
+        """Return x + attention(x), then + feed-forward of that; x is [T, hidden]."""
         x = x + self.output(self._attention(self.parent.normalised(x, self.before), batch))
         return x + self.ffn(self.parent.normalised(x, self.between))
 
-    def _attention(self, x: Tensor, batch: Batch) -> Tensor:
+    def _attention(self, x: Tensor, batch: StepBatch) -> Tensor:
         mixer = self.mixer
         wide, narrow = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
         queries, keys, values = self.qkv(x).split((wide, narrow, narrow), dim=-1)
@@ -140,14 +146,14 @@ class _Layer:
         return self.parent.attend(queries, self.cache, batch, self.window)
 
     def _normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """Normalise all of a query or key, or each head of it: the weight's width says which."""
+        """Normalise queries or keys as a whole or head by head: the weight's length says which."""
         if weight is None:
             return x.contiguous()
         return self.parent.normalised(x.reshape(-1, len(weight)), weight).view(x.shape)
 
 
 def _gated(linear: MakeLinear, weight: Weight, where: str, *, bias: bool = False) -> FeedForward:
-    """Return x -> down(silu(gate x) * up x), gate and up in one product."""
+    """Return x -> down(silu(gate x) * up x), with gate and up in one GEMM."""
 
     def stacked(kind: str) -> Tensor:
         return torch.cat([weight(f"{where}.gate_proj.{kind}"), weight(f"{where}.up_proj.{kind}")])
@@ -163,7 +169,7 @@ def _gated(linear: MakeLinear, weight: Weight, where: str, *, bias: bool = False
 
 
 class _Experts:
-    """Routed experts: softmax over all, the best `chosen`, each over the tokens that chose it."""
+    """Routed experts: softmax over all, the `chosen` likeliest per token, each over the tokens that chose it."""
 
     def __init__(self, parent: Transformer, ffn: MixtureOfExperts, weight: Weight) -> None:
         self.parent, self.chosen = parent, ffn.chosen
@@ -183,7 +189,7 @@ class _Experts:
 
 
 def _require_room(checkpoint: Checkpoint, build: Build) -> None:
-    """Refuse what does not fit before anything is loaded; a layer is briefly there twice while it is packed."""
+    """Raise DoesNotFitError before anything is loaded; a tied embedding is there twice where the head is packed."""
     numbers = sum(torch.Size(shape).numel() for shape in shapes(checkpoint.model).values())
     size = torch.empty(0, dtype=build.device.dtype).element_size()
     per_token = checkpoint.model.cache_bytes(1) / 2  # numbers; a profile counts two bytes each

@@ -1,4 +1,4 @@
-"""Real vLLM on a CPU, in an environment of its own, as a step log in our schema: an engine that nobody of us wrote.
+"""Record real vLLM on a CPU, in an environment of its own, as a StepLog.
 
 Run with that environment's Python and this repository on PYTHONPATH (`make check-vllm`). The recipe is in
 docs/reference.md; this module is the only one that imports vllm. vLLM 0.32 looks at every name of every loaded module
@@ -28,7 +28,7 @@ from simulator.reference.small_loads import record  # noqa: E402
 
 
 class VllmCpu:
-    """A vLLM engine whose every scheduling decision is written down."""
+    """A vLLM engine whose scheduling decisions are recorded, step by step."""
 
     def __init__(self, folder: Path, dtype: str, max_num_seqs: int = 16, max_num_batched_tokens: int = 256) -> None:
         llm = LLM(
@@ -63,19 +63,19 @@ class VllmCpu:
         core.scheduler.schedule = schedule
 
     def send(self, request: int, prompt: list[int], output_tokens: int) -> None:
-        """Hand a request over."""
+        """Queue a request: its number, its prompt's token ids, and the number of tokens to generate."""
         wanted = SamplingParams(temperature=0.0, max_tokens=output_tokens, ignore_eos=True, detokenize=False)
         self._engine.add_request(str(request), {"prompt_token_ids": prompt}, wanted)
 
     def step(self) -> tuple[tuple[Part, ...], list[int]]:
-        """Compute one step; return what the scheduler had decided, and the requests that a token came for."""
+        """Compute one step; return the sequences scheduled for it, and the numbers of the requests that got a token."""
         self._decided = ()
         outputs = self._engine.step()
         return self._decided, [int(output.request_id) for output in outputs]
 
 
 def _parts(decision: Any) -> tuple[Part, ...]:
-    """Return what vLLM's scheduler decided: request, new tokens, tokens computed before."""
+    """Return the sequences of a decision of vLLM's scheduler: request, new tokens, tokens computed before."""
     past = {each.req_id: each.num_computed_tokens for each in decision.scheduled_new_reqs}
     again = decision.scheduled_cached_reqs
     past |= dict(zip(again.req_ids, again.num_computed_tokens, strict=True))

@@ -1,4 +1,4 @@
-"""One metric of many requests: its mean, spread and quantiles, with confidence intervals from sections of the run."""
+"""Summary of one metric over many requests: mean, spread and quantiles, with confidence intervals from batch means."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,15 +7,19 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-SECTIONS = 10  # consecutive parts of a run whose spread gives the confidence intervals
+BATCHES = 10  # consecutive parts of a run whose spread gives the confidence intervals
 T_95 = 2.262  # Student's t, 9 degrees of freedom, two-sided 95 %
 QUANTILES = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-MIN_TAIL = 4  # a section needs this many values beyond its quantile
+MIN_TAIL = 4  # a batch needs this many values beyond its quantile
 
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """Mean, spread and quantiles of one metric in seconds, with half-widths of 95 % intervals (NaN: too few values)."""
+    """Mean, standard deviation and quantiles of one metric, with half-widths of 95 % confidence intervals.
+
+    `values` and `half_widths` are in the metric's unit, keyed by "mean" and the names of QUANTILES; a half-width is NaN
+    where there are too few values. `count` is the number of values.
+    """
 
     values: dict[str, float]
     half_widths: dict[str, float]
@@ -39,13 +43,14 @@ def mean_of(draws: Sequence[Statistic]) -> Statistic:
 
 
 def statistic(values: Floats) -> Statistic:
-    """Summarise values in order of arrival; neighbours depend on each other, so intervals come from sections.
+    """Summarise `values`, shape (requests,), float64, in order of arrival.
 
-    Half-width of the mean = t sqrt(s^2 c / k) over the means of k consecutive sections (batch means; Law, Simulation
-    Modeling and Analysis, section 9.5.3), c = (1 + r) / (1 - r) for sections that still depend on each other (r: their
-    lag-1 correlation where positive, as in Skart; Tafazzoli and others, 2011). A quantile of level p lies
-    between those of p - d and p + d, d being the half-width of the mean of "is above it": the farther of the two is its
-    half-width. There is none where p + d reaches 1: the run is too short to tell.
+    Neighbouring requests are correlated, so confidence intervals come from batch means: the half-width of the mean is t
+    sqrt(s^2 c / k), with s^2 the variance of the means of k consecutive batches (Law, Simulation Modeling and Analysis,
+    section 9.5.3) and c = (1 + r) / (1 - r) for batches that are still correlated, r their lag-1 correlation where
+    positive (as in Skart; Tafazzoli and others, 2011). A quantile of level p lies between those of p - d and p + d,
+    where d is the half-width of the mean of "is above it"; the farther of the two gives its half-width. There is none
+    where p + d reaches 1: the run is too short to tell.
 
     >>> statistic(np.arange(1000.0))["median"]
     499.5
@@ -56,28 +61,28 @@ def statistic(values: Floats) -> Statistic:
     ordered = np.sort(values)
     found = {"mean": float(values.mean())}
     half_widths = {"mean": _half_width(values)}
-    for name, share in QUANTILES.items():
-        found[name] = float(np.quantile(ordered, share))
-        half_widths[name] = _quantile_half_width(values, ordered, share)
+    quantiles = np.quantile(ordered, list(QUANTILES.values()))
+    for (name, share), quantile in zip(QUANTILES.items(), quantiles.tolist(), strict=True):
+        found[name] = quantile
+        half_widths[name] = _quantile_half_width(values, ordered, share, quantile)
     return Statistic(found, half_widths, float(values.std()), len(values))
 
 
 def _half_width(values: Floats) -> float:
-    if len(values) < 2 * SECTIONS * MIN_TAIL:
+    if len(values) < 2 * BATCHES * MIN_TAIL:
         return float("nan")
-    means = np.array([part.mean() for part in np.array_split(values, SECTIONS)])
+    means = np.array([part.mean() for part in np.array_split(values, BATCHES)])
     around = means - means.mean()
     square = float(around @ around)
-    if square <= SECTIONS * (1e-9 * means[0]) ** 2:
-        return 0.0  # less is rounding
+    if square <= BATCHES * (1e-9 * means[0]) ** 2:
+        return 0.0  # rounding errors only
     correlation = max(0.0, float(around[1:] @ around[:-1]) / square)
-    return T_95 * float((square / (SECTIONS - 1) / SECTIONS * (1 + correlation) / (1 - correlation)) ** 0.5)
+    return T_95 * float((square / (BATCHES - 1) / BATCHES * (1 + correlation) / (1 - correlation)) ** 0.5)
 
 
-def _quantile_half_width(values: Floats, ordered: Floats, share: float) -> float:
-    if len(values) * (1 - share) < SECTIONS * MIN_TAIL:
+def _quantile_half_width(values: Floats, ordered: Floats, share: float, quantile: float) -> float:
+    if len(values) * (1 - share) < BATCHES * MIN_TAIL:
         return float("nan")
-    quantile = float(np.quantile(ordered, share))
     levels = _half_width((values > quantile).astype(np.float64))
     if share + levels >= 1 or share - levels <= 0:
         return float("nan")
@@ -86,9 +91,10 @@ def _quantile_half_width(values: Floats, ordered: Floats, share: float) -> float
 
 
 def warm_up(values: Floats) -> int:
-    """Return how many values to drop before a steady state: MSER-5 (White, 1997) on the first half.
+    """Return how many of the first values to drop before a steady state, by MSER-5 (White, Simulation, 1997).
 
-    The cut minimises the squared standard error of what is left, over means of 5.
+    `values`: shape (requests,), float64. The cut minimises the squared standard error of the rest, over means of 5
+    values, within the first half.
     """
     means = values[: len(values) // 5 * 5].reshape(-1, 5).mean(axis=1)
     if len(means) < 4:

@@ -1,15 +1,15 @@
-"""How far measurements lie from predictions: quantiles of residuals of each kind, and the interval that they give.
+"""Prediction intervals: how far published measurements lie from predictions of their kind.
 
-A residual is ln(measured / predicted) of a row that the fit had not seen; rows weigh 1 / size of their (source, device,
-model) group, so that a large source counts once. What a prediction rests on decides which residuals it gets: `fitted`
+A residual is ln(measured / predicted) of a row that the fit had not seen. Rows weigh 1 / size of their (source, device,
+model) group, so that a large source counts once. The evidence of a prediction decides which residuals it gets: `fitted`
 those of a fit without its device and model together, `family` those of a fit without its device, `guess` those of a fit
 without its device or its source. `tools/score.py` makes the residuals, `tools/fit_intervals.py` the table and the
 coverage on devices and sources left out of it.
 
-Near saturation an open loop makes more of an error than a residual shows that was measured elsewhere: a step 5 % longer
-may double the queue. There the load is simulated again with the shortest and the longest steps that the interval of
-saturated throughput allows, and the interval holds both outcomes and no less than that of a closed loop. Runs whose
-rate was raised until published limits of latency bound (MLPerf's servers: `limited`) are all near it: they have
+Near saturation an open loop amplifies errors beyond what residuals from elsewhere show: a step 5 % longer may double
+the queue. So open loops are simulated again with the shortest and the longest steps that the interval of saturated
+throughput allows, and the interval contains both results and is no narrower than that of a closed loop. Runs whose rate
+was raised until published latency limits bound (MLPerf's servers: `limited`) are all near saturation: they have
 residuals of their own.
 """
 
@@ -28,22 +28,23 @@ from simulator.profile import Figure, read_yaml
 from simulator.roofline.roofline import Rates
 
 LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_latency_ms")
-LIKE = {"itl_ms": "tpot_ms", "e2e_latency_ms": "tpot_ms"}  # whose residuals stand for those of too few groups
-# what tells how long steps are, the surest first
+SUBSTITUTES = {"itl_ms": "tpot_ms", "e2e_latency_ms": "tpot_ms"}  # metrics whose residuals stand in for rare ones
+# (metric, regime) that measure step times, the most reliable first
 STEPS = (("throughput_out_tok_s", "offline"), ("tpot_ms", "closed_loop"), ("tpot_ms", "open_loop"))
 LEVELS = (0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 0.75, 0.85, 0.9, 0.95, 0.975)
-ENOUGH = 6  # groups; a rarer kind takes the residuals of its metric, or of all
-GENERAL, GRID = 2.0, 40  # setups that the shipped quantiles are worth beside a user's own; points that stand for them
+MIN_GROUPS = 6  # a kind with fewer groups takes the residuals of its metric, or of all
+SHIPPED_SETUPS = 2.0  # setups of a user that the shipped quantiles are worth
+GRID = 40  # values that stand for the shipped quantiles
 Quantiles = tuple[float, ...]
 Floats = npt.NDArray[np.float64]
 Group = tuple[str, str, str]
 Found = TypeVar("Found")
 EvidenceLevel = Literal["measured", "fitted", "family", "guess"]
-SURER: tuple[EvidenceLevel, ...] = ("fitted", "family", "guess")
+BEST_FIRST: tuple[EvidenceLevel, ...] = ("fitted", "family", "guess")
 
 
 class Residual(NamedTuple):
-    """ln(measured / predicted) of one row, and what the prediction rested on."""
+    """ln(measured / predicted) of one row, its group, and the evidence on which the prediction rests."""
 
     metric: str
     regime: str
@@ -54,7 +55,7 @@ class Residual(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """Factors on a prediction between which a share `level` of measurements lies, and what they rest on."""
+    """Factors on a prediction between which a share `level` of measurements lies, and the evidence behind it."""
 
     low: float
     high: float
@@ -62,7 +63,7 @@ class Interval(NamedTuple):
     basis: EvidenceLevel
 
     def around(self, value: float) -> tuple[float, float]:
-        """Return the interval of a prediction, in its unit.
+        """Return the lower and upper end around a predicted value, in its unit.
 
         >>> Interval(0.8, 1.5, 0.8, "fitted").around(20.0)
         (16.0, 30.0)
@@ -75,7 +76,7 @@ class Interval(NamedTuple):
         return self._replace(low=1 / self.high, high=1 / self.low)
 
     def holding(self, value: float, others: Iterable[float]) -> "Interval":
-        """Return it no narrower than `others`, predictions of the same value; infinity for one without a bound.
+        """Return this interval around `value`, widened to contain `others`; infinity for one without a bound.
 
         >>> Interval(0.8, 1.5, 0.8, "fitted").holding(20.0, [15.0, 60.0]).around(20.0)
         (15.0, 60.0)
@@ -85,10 +86,10 @@ class Interval(NamedTuple):
 
 
 def interval(deployment: Deployment, metric: str, regime: str, level: float = 0.8) -> Interval:
-    """Return the interval of a metric (of the measurement files) of a deployment in a regime.
+    """Return the interval of one metric (a column of the measurement files) of a deployment in a regime.
 
-    Regimes: single, fixed_batch, closed_loop, open_loop, limited, offline. Dollars per token are the interval of
-    throughput_out_tok_s turned round. A `Bracket` makes that of an open loop hold both simulations of other steps.
+    `regime`: single, fixed_batch, closed_loop, open_loop, limited or offline. Dollars per token have the inverse of the
+    interval of throughput_out_tok_s. A `PredictionRange` widens that of an open loop by simulations.
 
     >>> from simulator.deployment.deployment import deploy
     >>> found = interval(deploy("llama-3.1-8b", "h100-sxm"), "tpot_ms", "fixed_batch", 0.8)
@@ -102,9 +103,9 @@ def interval(deployment: Deployment, metric: str, regime: str, level: float = 0.
 
 
 def step_factors(deployment: Deployment, level: float = 0.8) -> tuple[float, float]:
-    """Return the factors on the times of steps between which a share `level` lies.
+    """Return the factors on all step times, shortest and longest, between which a share `level` of measurements lies.
 
-    They are those of saturated throughput turned round, or of a TPOT under load where a user measured only that.
+    They are those of saturated throughput inverted, or of TPOT under load if a user measured only that.
 
     >>> from simulator.deployment.deployment import deploy
     >>> short, long = step_factors(deploy("llama-3.1-8b", "h100-sxm"))
@@ -118,10 +119,11 @@ def step_factors(deployment: Deployment, level: float = 0.8) -> tuple[float, flo
 
 
 @dataclass(frozen=True)
-class Bracket(Generic[Found]):
-    """What a load on a deployment comes to, and what it would with the shortest and the longest steps.
+class PredictionRange(Generic[Found]):
+    """A prediction and, for open loops, the same prediction with shorter and longer steps, to derive intervals.
 
-    `again` returns the latter for a factor on the times of all steps; None where measurements tell all there is.
+    `found` is the prediction in a form of the caller's. `again(factor)` predicts it anew with all step times
+    multiplied; None if residuals alone suffice. `level`: share of measurements that the interval should contain.
     """
 
     deployment: Deployment
@@ -132,25 +134,25 @@ class Bracket(Generic[Found]):
 
     @cached_property
     def others(self) -> tuple[Found, ...]:
-        """What it comes to at both `step_factors`; nothing but for an open loop."""
+        """Predictions with both `step_factors`; empty for all but open loops."""
         if self.again is None or self.regime != "open_loop":
             return ()
         return tuple(map(self.again, step_factors(self.deployment, self.level)))
 
     @property
     def basis(self) -> EvidenceLevel:
-        """What its intervals rest on."""
+        """Evidence on which the intervals rest."""
         return basis_of(self.deployment)
 
     def ends(self, metric: str, value: Callable[[Found], float]) -> tuple[float, float]:
-        """Return the interval of a value that has the errors of a metric; "1/" before its name: errors turned round."""
+        """Return the interval of a value, in its unit, with the residuals of `metric` (of "1/metric": inverted)."""
         of = interval(self.deployment, metric.removeprefix("1/"), self.regime, self.level)
         of, here = of.of_inverse if metric.startswith("1/") else of, value(self.found)
         return (of.holding(here, map(value, self.others)) if self.others else of).around(here)
 
 
 def basis_of(deployment: Deployment) -> EvidenceLevel:
-    """Return what the times of a deployment rest on, the weakest of what matters most: its products and its engine."""
+    """Return the evidence behind a deployment's step times: the weaker of its GEMM rates and its engine's fit."""
     hardware = deployment.hardware
     kernels = deployment.engine.kernels_on(hardware)
     if any(each.source.evidence == "measured" for _, each in kernels.fitted if isinstance(each, Figure)):
@@ -163,20 +165,20 @@ def basis_of(deployment: Deployment) -> EvidenceLevel:
 
 
 def kinds(metric: str, regime: str, basis: EvidenceLevel) -> tuple[str, ...]:
-    """Name the kinds that a row belongs to, the narrowest first; a user's own measurements stand beside the fitted."""
+    """Return the kinds of residuals to which a row belongs, narrowest first; `measured` counts as fitted."""
     name = "fitted" if basis == "measured" else basis
     return f"{name} {metric} {regime}", f"{name} {metric}", name, "all"
 
 
 def _known_as(metric: str, regime: str, basis: EvidenceLevel) -> tuple[str, ...]:
-    """Name the kinds that stand for a row's errors, the narrowest first: open loops have those of closed loops."""
+    """Return the kinds whose residuals stand for a row's, narrowest first; open loops fall back on closed loops."""
     under = "closed_loop" if regime == "open_loop" else regime
     own = (kinds(metric, each, basis)[0] for each in (regime, under))
-    return *own, *kinds(LIKE.get(metric, metric), under, basis)
+    return *own, *kinds(SUBSTITUTES.get(metric, metric), under, basis)
 
 
 def table(residuals: Iterable[Residual]) -> dict[str, Quantiles]:
-    """Return the quantiles at LEVELS of every kind that has ENOUGH groups."""
+    """Return the quantiles at LEVELS of the residuals of every kind with MIN_GROUPS groups."""
     found: dict[str, list[Residual]] = defaultdict(list)
     for each in residuals:
         if is_simulated(each):
@@ -186,12 +188,12 @@ def table(residuals: Iterable[Residual]) -> dict[str, Quantiles]:
     return {
         kind: _quantiles(some)
         for kind, some in sorted(found.items())
-        if len({each.group for each in some}) >= ENOUGH or kind == "all"
+        if len({each.group for each in some}) >= MIN_GROUPS or kind == "all"
     }
 
 
 def is_simulated(each: Residual) -> bool:
-    """Tell whether a residual is of a latency of an open loop, whose interval is simulated."""
+    """Return whether a residual is of a latency of an open loop, whose interval is simulated instead."""
     return each.regime == "open_loop" and each.metric in LATENCIES
 
 
@@ -206,16 +208,16 @@ def _quantiles(some: list[Residual]) -> Quantiles:
 
 
 def _weighted(values: Floats, weights: Floats, levels: npt.ArrayLike) -> Floats:
-    """Return quantiles of values that weigh differently."""
+    """Return the weighted quantiles of `values`, shape (residuals,), at `levels`."""
     order = np.argsort(values)
     middle = np.cumsum(weights[order]) - weights[order] / 2
     return np.asarray(np.interp(np.asarray(levels), middle / weights.sum(), values[order]))
 
 
-def _wider(units: int) -> Floats:
-    """Move levels outwards by one in n, as conformal prediction does for a new one: the next device of a source."""
+def _wider(devices: int) -> Floats:
+    """Return LEVELS moved outwards by one in n, as conformal prediction does for a new device of a source."""
     levels = np.array(LEVELS)
-    return np.clip(0.5 + (levels - 0.5) * (1 + 1 / units), 0.0, 1.0)
+    return np.clip(0.5 + (levels - 0.5) * (1 + 1 / devices), 0.0, 1.0)
 
 
 def bounds(
@@ -223,12 +225,15 @@ def bounds(
 ) -> tuple[float, float]:
     """Return the factors on a prediction between which a share `level` of measurements lies; 1 is between them.
 
+    `quantiles`: residuals at LEVELS by kind, one of which is "all".
+
     >>> flat = {"all": tuple(level - 0.5 for level in LEVELS)}
     >>> low, high = bounds(flat, "tpot_ms", "closed_loop", 0.8)
     >>> round(low, 3), round(high, 3)
     (0.67, 1.492)
     """
-    surer = SURER[: SURER.index(basis) + 1] if basis in SURER else SURER[:1]  # what rests on less is no surer
+    # weaker evidence never gives a narrower interval
+    surer = BEST_FIRST[: BEST_FIRST.index(basis) + 1] if basis in BEST_FIRST else BEST_FIRST[:1]
     ends = [0.0]
     for each in surer:
         known = next(quantiles[kind] for kind in _known_as(metric, regime, each) if kind in quantiles)
@@ -237,9 +242,9 @@ def bounds(
 
 
 def with_own(residuals: Sequence[float], metric: str, regime: str) -> Mapping[str, Quantiles]:
-    """Return the shipped table with a user's own residuals, one a setup held back, in the place of one kind.
+    """Return the shipped table with a user's own residuals, one per held-out setup, mixed into one kind.
 
-    The shipped quantiles count as GENERAL setups beside them: a few narrow the interval by little, many decide it.
+    The shipped quantiles count as SHIPPED_SETUPS setups: a few own residuals change little, many decide.
 
     >>> few, many = (bounds(with_own([0.01, -0.02] * n, "tpot_ms", "single"), "tpot_ms", "single") for n in (1, 20))
     >>> many[0] > few[0], many[1] < few[1], many[1] < 1.05
@@ -251,12 +256,12 @@ def with_own(residuals: Sequence[float], metric: str, regime: str) -> Mapping[st
     general = next(shipped()[name] for name in names if name in shipped())
     spread = np.interp((np.arange(GRID) + 0.5) / GRID, LEVELS, general)
     values = np.array([*residuals, *spread])
-    weights = np.repeat([1.0, GENERAL / GRID], [len(residuals), GRID])
+    weights = np.repeat([1.0, SHIPPED_SETUPS / GRID], [len(residuals), GRID])
     return {**shipped(), kind: tuple(float(each) for each in _weighted(values, weights, LEVELS))}
 
 
 @cache
 def shipped() -> dict[str, Quantiles]:
-    """Return the table that travels with the product."""
+    """Return the table of residuals' quantiles that is shipped with the package (reports/residuals.yaml)."""
     raw = read_yaml(Path(__file__).parent / "residuals.yaml")
     return {kind: tuple(float(each) for each in values) for kind, values in raw["quantiles"].items()}

@@ -1,4 +1,4 @@
-"""Where the time of each request went, from the tables of a run; the parts add up to the latency."""
+"""Breakdown of each request's latency into parts that add up to it, from the tables of a run."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,32 +20,32 @@ Ints = npt.NDArray[np.int64]
 PARTS = {
     "network": "the round trip between client and server",
     "engine": "the engine's own time per request outside the steps",
-    "queue": "arrival until the first step that computes it (where a replica failed: the last first step)",
+    "queue": "arrival until the first step that computes it (after a failure of its replica: the last such step)",
     "prefill": "its own prompt: its share, by tokens, of what prompts add to the steps until its first token",
     "interference": "what others' prompts add to its steps, before and after its first token",
     "redo": "after its first token: from a preemption to the next token",
-    "decode": "the steps' decoding: before its first token others', after it its own batch's",
+    "decode": "decode steps: of other requests before its first token, of its own batch after it",
 }
 
 
 @dataclass(frozen=True)
 class Split:
-    """Seconds of each part by request; TTFT and E2EL are the sums over parts.
+    """Seconds of each part of TTFT and E2EL by request: arrays of shape (counted requests,), whose sum is the latency.
 
-    A preempted request's table row says how long it was out, not when: others' prompts are taken as spread evenly over
-    its time after the first token. A preemption before the first token is in the parts of that time.
+    The table of requests says how long a preempted request was out, not when: other prompts' interference is spread
+    evenly over its time after the first token. A preemption before the first token counts into the parts of that time.
     """
 
     ttft: dict[str, Floats]
     e2el: dict[str, Floats]
 
     def of(self, metric: str) -> dict[str, Floats]:
-        """Return the parts of "ttft" or "e2el"."""
+        """Return the parts of "ttft" or "e2el". Arrays of shape (counted requests,), in seconds."""
         return {"ttft": self.ttft, "e2el": self.e2el}[metric]
 
 
 def by_engine(run: Run) -> Iterator[tuple[Table, npt.NDArray[np.bool_] | slice]]:
-    """Yield, for each engine of a run, its steps in order and which requests it served."""
+    """Yield, for each engine of a run, its steps in order and a mask (requests,) of the requests that it served."""
     if not isinstance(run, FleetRun):
         yield run.steps, slice(None)
         return
@@ -54,34 +54,35 @@ def by_engine(run: Run) -> Iterator[tuple[Table, npt.NDArray[np.bool_] | slice]]
 
 
 class _Prompts:
-    """What prompts added to the steps of one engine, as running sums over its steps."""
+    """Seconds and tokens that prompts added to the steps of one engine, as running sums over its steps."""
 
     def __init__(self, steps: Table, stream_s: float) -> None:
         self.start_s = np.ascontiguousarray(steps.start_s)
         front_s = stream_s * np.cumsum(steps.decodes + steps.prompts, dtype=np.float64)
-        free_s = np.concatenate([[0.0], front_s])[:-1]  # the front end's work before each step: it waits for their ends
+        free_s = np.concatenate([[0.0], front_s])[:-1]  # front-end time before each step
         self.shown_s = front_s + np.maximum.accumulate(steps.start_s + steps.seconds - free_s)
         self.seconds = np.concatenate([[0.0], np.cumsum(steps.prompt_s)])
         self.tokens = np.concatenate([[0], np.cumsum(steps.prompt_tokens, dtype=np.int64)])
 
     def begun(self, before_s: Floats) -> Ints:
-        """Return how many steps began before these times."""
+        """Return how many steps began before each of these times."""
         return np.searchsorted(self.start_s, before_s)
 
     def shown(self, until_s: Floats) -> Ints:
-        """Return how many steps the front end had shown by these times."""
+        """Return how many steps the front end had shown by each of these times."""
         return np.searchsorted(self.shown_s, until_s + ROUNDING_S, side="right")
 
     def between(self, first: Ints, last: Ints) -> tuple[Floats, Ints]:
-        """Return seconds and tokens of the prompts of the steps from one to another, which is not counted."""
+        """Return the seconds and tokens of prompts in the steps `first` to `last` - 1."""
         return self.seconds[last] - self.seconds[first], self.tokens[last] - self.tokens[first]
 
 
 def split(report: Report) -> Split:
-    """Split the TTFT and the E2EL of every counted request.
+    """Return the parts (PARTS) of TTFT and E2EL of every request that a report counts.
 
-    Steps from the first that computes a request to its first token: what their prompts add is its own by its share of
-    their tokens, else interference; the rest are decodes, and the front end. After the first token prompts are others'.
+    From the first step that computes a request to its first token: what prompts add to the steps is "prefill" by its
+    share of their tokens and else "interference"; the rest, including the front end, is "decode". After the first token
+    all prompts are others'. Raises NotModelledError for a fleet with a prefill pool.
     """
     run, kept = report.run, slice(report.skipped, None)
     own, others, later = _of_prompts(run)
@@ -105,7 +106,7 @@ def split(report: Report) -> Split:
 
 
 def _of_prompts(run: Run) -> tuple[Floats, Floats, Floats]:
-    """Return, by request, seconds of its own prompt and of others' before its first token, and of prompts after it."""
+    """Return arrays (requests,) in seconds: own prompt and others' before the first token, prompts after it."""
     own, others, later = (np.zeros(len(run.requests)) for _ in range(3))
     computed = run.requests.prompt_tokens - run.hit_tokens
     for steps, served in by_engine(run):
@@ -119,17 +120,16 @@ def _of_prompts(run: Run) -> tuple[Floats, Floats, Floats]:
         added_s = np.minimum(added_s, first_s - scheduled_s)
         own[served] = added_s * np.minimum(computed[served] / np.maximum(tokens, 1), 1.0)
         others[served] = added_s - own[served]
-        if run.limits.policy != UNCACHED:  # without a cache every token is a prompt again, its own
+        if run.limits.policy != UNCACHED:  # without a KV cache all prompts are its own
             later[served] = prompts.between(first, last)[0]
     return own, others, later
 
 
 def saved_prefill_s(run: Run, table: StepTable) -> float:
-    """Return the seconds of prompts that cached prefixes saved: h tokens at the head of a prompt, not computed.
+    """Return the prefill seconds that the prefix cache saved, over all requests: h tokens per hit, not computed.
 
-    Each costs what one more token adds to a full step, and its attention: a h + b h + c h (h + 1) / 2, with a the last
-    slope of `table.token_s`, b and c the slopes of prompt tokens and pairs. What a load from the host took is not
-    taken off.
+    Each hit saves a h + b h + c h (h + 1) / 2 s, with a the last slope of `table.token_s` (one more token in a full
+    step) and b and c the slopes of prompt tokens and pairs. Loading from the host tier is not subtracted.
     """
     hit = run.hit_tokens.astype(np.float64)
     per_token = float(table.token_s[-1] - table.token_s[-2]) + float(table.slopes[2])
@@ -141,7 +141,7 @@ def saved_prefill_s(run: Run, table: StepTable) -> float:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The means of a split, over all draws of a load, and the split of one request of the first: that at the p95."""
+    """Breakdown of a report's latencies: means over all draws, and the request at the p95 of the first one."""
 
     report: Report
 
@@ -159,21 +159,21 @@ class Explanation:
         return {part: float(np.mean([each.of(metric)[part].mean() for each in self._splits])) for part in PARTS}
 
     def p95_request(self, metric: str) -> int:
-        """Return the row, in the workload, of the request whose latency is the p95 of all counted."""
+        """Return the row, in the workload, of the request at the p95 of "ttft" or "e2el"."""
         latency_s = self.report.latencies_s[metric]
         place = round(0.95 * (len(latency_s) - 1))
         return self.report.skipped + int(np.argpartition(latency_s, place)[place])
 
     def p95_s(self, metric: str) -> dict[str, float]:
-        """Seconds of each part of that request."""
+        """Return the seconds of each part of that request."""
         row = self.p95_request(metric) - self.report.skipped
         return {part: float(values[row]) for part, values in self.split.of(metric).items()}
 
     @cached_property
     def queue(self) -> QueueEstimate | None:
-        """A queueing estimate from the mean service time of this run and its slots; None where nobody keeps a rate.
+        """Queueing estimate from this run's mean service time and sequence slots; None for a closed loop.
 
-        Slots: the sequences of mean length at half their output that the engine may run at once.
+        Slots: how many sequences of mean length, at half their output, the engine can run at once.
         """
         run, kept = self.report.run, slice(self.report.skipped, None)
         arrival_s = run.requests.arrival_s[kept]

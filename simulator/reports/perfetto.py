@@ -1,4 +1,4 @@
-"""A run as a trace file for ui.perfetto.dev and chrome://tracing: steps, counters, and the first requests."""
+"""Export of a run as a trace for ui.perfetto.dev and chrome://tracing: steps, counters and the first requests."""
 
 import json
 from pathlib import Path
@@ -17,13 +17,12 @@ Event = dict[str, Any]
 
 
 def trace(run: Run, max_requests: int = MAX_REQUESTS, max_steps: int = MAX_STEPS) -> dict[str, Any]:
-    """Return a trace in Chrome's JSON format: times in microseconds from the start of the run.
+    """Return a run in Chrome's JSON trace format, with times in microseconds from the start of the run.
 
-    One process per engine: its steps are complete events ("X"), on a track for each batch that a pipeline has in
-    flight, its gauges counters ("C"). The first requests are nestable asynchronous slices ("b", "e") of queue, prefill
-    and decode. Steps are those until the last of these requests is done, at most so many; `otherData` says how many
-    were left out.
-    Source: "Trace Event Format" (Chromium project).
+    One process per engine: its steps are complete events ("X"), with one track for each batch that a pipeline has in
+    flight, its gauges are counters ("C"). The first requests are nestable asynchronous slices ("b", "e") of queue,
+    prefill and decode. At most `max_steps` steps per engine are included, until the last of these requests is done;
+    `otherData` counts those left out. Source: "Trace Event Format" (Chromium project).
     """
     shown = slice(0, min(max_requests, len(run.requests)))
     until_s = float(run.finished_s[shown].max())
@@ -67,7 +66,7 @@ def _steps(steps: npt.NDArray[np.void], engine: int, num_blocks: int) -> list[Ev
 
 
 def _request(run: Run, row: int, engine: int) -> list[Event]:
-    """Return a request as a slice with its three parts inside."""
+    """Return a request as a slice that contains slices of its three parts."""
     requests = run.requests
     arrival_s, scheduled_s = float(requests.arrival_s[row]), float(run.scheduled_s[row])
     first_s, finished_s = float(run.first_token_s[row]), float(run.finished_s[row])
@@ -90,7 +89,7 @@ def _request(run: Run, row: int, engine: int) -> list[Event]:
 
 
 def write_trace(run: Run, path: Path) -> None:
-    """Write the trace of a run to a file."""
+    """Write the trace of a run to a file. Raises InfercastError if that cannot be written."""
     text = json.dumps(trace(run), separators=(",", ":")) + "\n"
     try:
         path.write_text(text, encoding="utf-8")

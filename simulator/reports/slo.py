@@ -1,4 +1,4 @@
-"""What a user will accept: bounds on each request's latencies, and the share of requests that must keep them."""
+"""Service-level objectives: bounds on each request's latencies, and the share of requests that must keep them."""
 
 import re
 from collections.abc import Mapping
@@ -12,21 +12,24 @@ METRICS = ("ttft", "tpot", "e2el", "queue")
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """Upper bounds in seconds by metric; a service keeps them when `share` of all sent requests keep every one."""
+    """Upper bounds in seconds by metric; a service meets the SLO if `share` of all sent requests keep every bound.
+
+    Raises InfercastError for an unknown metric, a bound that is not positive, and a share outside of 0 to 1.
+    """
 
     bounds_s: Mapping[str, float] = field(default_factory=dict)
     share: float = 0.95
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
-            raise InfercastError(f"SLO share {self.share}", "it lies between 0 and 1", "Give, say, 0.95")
+            raise InfercastError(f"SLO share {self.share}", "it must lie between 0 and 1", "Give, say, 0.95")
         for metric, bound_s in self.bounds_s.items():
             if metric not in METRICS:
                 raise InfercastError(
                     f"SLO metric {metric!r}", "it is not measured per request", nearest(metric, METRICS)
                 )
             if not bound_s > 0:
-                raise InfercastError(f"SLO {metric} {bound_s}", "a bound is above 0", "Give, say, ttft:500ms")
+                raise InfercastError(f"SLO {metric} {bound_s}", "a bound must be above 0", "Give, say, ttft:500ms")
 
     def __str__(self) -> str:
         bounds = ", ".join(f"{metric.upper()} <= {scaled(bound, 's')}" for metric, bound in self.bounds_s.items())
@@ -34,7 +37,9 @@ class Slo:
 
 
 def parse_slo(text: str, share: float = 0.95) -> Slo:
-    """Read "ttft:500ms,tpot:50ms"; a bare number is in milliseconds, as in vLLM's --goodput.
+    """Return the SLO in a text such as "ttft:500ms,tpot:50ms"; bare numbers are milliseconds (vLLM's --goodput).
+
+    Raises InfercastError for a part that is not metric:bound, and UnitError for a bound that is not a time.
 
     >>> parse_slo("ttft:500ms,tpot:50").bounds_s
     {'ttft': 0.5, 'tpot': 0.05}

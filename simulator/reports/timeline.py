@@ -1,4 +1,4 @@
-"""A run over time, under vLLM's metric names, and the resource that binds it."""
+"""A run over time, under vLLM's metric names, with the resource that binds it in each interval."""
 
 from dataclasses import dataclass
 
@@ -28,11 +28,12 @@ RESOURCES = ("compute", "memory", "link", "overhead")
 
 @dataclass(frozen=True)
 class Timeline:
-    """Equal intervals of a run, from the first arrival to the end.
+    """Metrics of a run in equal time intervals, from the first arrival to the end.
 
-    `columns`: gauges are means over an interval, counters stand at its end (vLLM's names, as in its metrics; Prometheus
-    adds "_total" to counters; usage is a share from 0 to 1, hits and queries are tokens). `<resource>_share`: of the
-    interval's time, in how much a step ran that this resource bound most.
+    `edges_s`: shape (intervals + 1,). `columns`: shape (intervals,) each, under the names of vLLM's metrics (Prometheus
+    adds "_total" to counters). Gauges are means over an interval; cache usage is a share from 0 to 1. Counters are
+    totals at its end; cache queries and hits are in tokens. `<resource>_share`: share of the interval in which a step
+    ran whose time this resource determined most.
     """
 
     edges_s: Floats
@@ -43,13 +44,13 @@ class Timeline:
 
     @property
     def binding(self) -> list[str]:
-        """Name what takes most of each interval: compute, memory, link, overhead, or idle."""
+        """What takes most of each interval: compute, memory, link, overhead, or idle."""
         names = [*RESOURCES, "idle"]
         shares = np.stack([self.columns[f"{name}_share"] for name in names])
         return [names[row] for row in shares.argmax(axis=0)]
 
     def rows(self) -> list[dict[str, float | str]]:
-        """Return one row per interval."""
+        """Return one mapping of column to value per interval."""
         spans = {"start_s": self.edges_s[:-1], "end_s": self.edges_s[1:]} | self.columns
         rounded = [np.round(values, 9).tolist() for values in spans.values()]
         listed = [dict(zip(spans, each, strict=True)) for each in zip(*rounded, strict=True)]
@@ -57,7 +58,7 @@ class Timeline:
 
 
 def timeline_of(run: Run, model: StepModel, intervals: int = INTERVALS) -> Timeline:
-    """Return a run over time; `model` prices the ops of its steps."""
+    """Return a run over time, in `intervals` intervals; `model` gives the cost of each op of its steps."""
     edges_s = np.linspace(float(run.requests.arrival_s[0]), max(run.end_s, 1e-9), intervals + 1)
     steps, spans_s, count = run.steps, np.diff(edges_s), run.engines
     ends_s = steps.start_s + steps.seconds
@@ -80,9 +81,10 @@ def timeline_of(run: Run, model: StepModel, intervals: int = INTERVALS) -> Timel
 
 
 def _ramps(begin_s: Floats, end_s: Floats, amounts: Floats, at_s: Floats) -> Floats:
-    """Return how much of all amounts has come by each time, where each comes evenly from its begin to its end.
+    """Return how much of all amounts has come by each time in `at_s`, each coming evenly from its begin to its end.
 
-    A ramp is a line that starts at its begin, less the same line from its end on; what takes no time comes at once.
+    The sum of lines that start at each begin, minus the same lines from each end on; amounts without duration come at
+    once. All arrays but `at_s` have one entry per amount.
     """
     spans_s = end_s - begin_s
     rate = np.divide(amounts, spans_s, out=np.zeros_like(spans_s), where=spans_s > 0)
@@ -93,7 +95,7 @@ def _ramps(begin_s: Floats, end_s: Floats, amounts: Floats, at_s: Floats) -> Flo
 
 
 def _upto(times_s: Floats, amounts: Floats, at_s: Floats) -> Floats:
-    """Return the sum of the amounts whose time has come."""
+    """Return the sum of the amounts whose time has come, at each time in `at_s`."""
     in_order = bool((times_s[1:] >= times_s[:-1]).all())  # as the steps of one engine are
     order = slice(None) if in_order else np.argsort(times_s, kind="stable")
     sums = np.concatenate([[0.0], np.cumsum(amounts[order], dtype=np.float64)])
@@ -101,7 +103,7 @@ def _upto(times_s: Floats, amounts: Floats, at_s: Floats) -> Floats:
 
 
 def _counters(run: Run, at_s: Floats) -> dict[str, Floats]:
-    """Return the counters; of a request's tokens the first comes at its time, the others evenly until the last."""
+    """Return the counters; a request's first token comes at its time, the others evenly until the last."""
     requests, ones = run.requests, np.ones(len(run.requests))
     later = _ramps(run.first_token_s, run.finished_s, (requests.output_tokens - 1).astype(np.float64), at_s)
     return {
@@ -114,7 +116,10 @@ def _counters(run: Run, at_s: Floats) -> dict[str, Floats]:
 
 
 def _preemptions(run: Run, at_s: Floats) -> Floats:
-    """Count preemptions: those put back are admitted - finished - running, and no step both puts back and admits."""
+    """Return the number of preemptions by each time: preempted requests are admitted - finished - running.
+
+    No step both preempts and admits, so the steps' increases of this difference are preemptions.
+    """
     total = np.zeros_like(at_s)
     for steps, served in by_engine(run):
         if not run.preemptions[served].any():
@@ -128,9 +133,10 @@ def _preemptions(run: Run, at_s: Floats) -> Floats:
 
 
 def _bound_s(run: Run, steps: npt.NDArray[np.void], model: StepModel) -> Floats:
-    """Return, for each resource and step, the seconds that its ops bound by this resource take.
+    """Return the seconds of each step that ops bound by each resource take, shape (resources, steps).
 
-    The context of a step is taken from the cache that it holds, its prompts' attention from their mean length.
+    A step's context is estimated from the KV cache that it holds, its prompts' attention from the workload's prompt
+    lengths.
     """
     every = max(1, -(-len(steps) // SAMPLED_STEPS))
     sample = steps[::every]
@@ -156,7 +162,7 @@ def _bound_s(run: Run, steps: npt.NDArray[np.void], model: StepModel) -> Floats:
 
 
 def _by_resource(cost: Cost, steps: int) -> Floats:
-    """Give an op's seconds in each step to the resource that would take longest alone."""
+    """Return an op's seconds by resource and step: all under the resource that would alone take longest."""
     alone = np.stack([np.broadcast_to(getattr(cost, f"{name}_s"), steps) for name in RESOURCES])
     longest = alone.argmax(axis=0)
     return np.where(np.arange(len(RESOURCES))[:, None] == longest, np.broadcast_to(cost.seconds, steps), 0.0)

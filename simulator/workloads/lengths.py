@@ -1,4 +1,4 @@
-"""How long prompts and outputs are: fixed, uniform, log-normal, tabulated, or as a trace has them."""
+"""Lengths of prompts and outputs in tokens: fixed, uniform, log-normal, from a table, or from a trace."""
 
 import math
 from collections.abc import Sequence
@@ -16,29 +16,29 @@ from simulator.profile import Strict
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-ENOUGH = 1e-12  # between two ends of a bisection, as a share
+PRECISION = 1e-12  # relative, of a bisection
 MAX_TOKENS = 2**31 - 1  # far above any context, low enough that sums over requests stay exact
 
 
 class Distribution(Protocol):
-    """Lengths of one side, prompt or output: whole numbers of tokens, at least 1."""
+    """Distribution of the lengths of one side, prompt or output: whole numbers of tokens, at least 1."""
 
     def draw(self, count: int, rng: Generator) -> IntArray:
-        """Return `count` lengths; the first n of them are the same whatever `count` is."""
+        """Return `count` lengths, shape (count,), int64; the first n do not depend on `count`."""
         ...
 
 
 class Lengths(Protocol):
-    """Lengths of both sides, each from its own random stream so that changing one leaves the other."""
+    """Distribution of both lengths, each with its own random stream: changing one leaves the other unchanged."""
 
     def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[IntArray, IntArray]:
-        """Return `count` prompt lengths and `count` output lengths, request by request."""
+        """Return `count` prompt lengths and `count` output lengths, of shape (count,) each, int64."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Every request has the same length (`--isl`, `--osl`)."""
+    """Every request has the same length (`--isl`, `--osl`). Raises WorkloadError unless it is from 1 to MAX_TOKENS."""
 
     tokens: int
 
@@ -46,13 +46,16 @@ class Fixed:
         _check_tokens("length", self.tokens)
 
     def draw(self, count: int, _rng: Generator) -> IntArray:
-        """Return the same length `count` times."""
+        """Return the length `count` times, shape (count,), int64."""
         return np.full(count, self.tokens, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Every whole number from low to high is equally likely, both ends included."""
+    """Every whole number from `low_tokens` to `high_tokens` is equally likely, both ends included.
+
+    Raises WorkloadError for ends outside of 1 to MAX_TOKENS or in the wrong order.
+    """
 
     low_tokens: int
     high_tokens: int
@@ -66,12 +69,12 @@ class Uniform:
 
     @classmethod
     def around(cls, nominal_tokens: int, range_ratio: float) -> Self:
-        """Spread a nominal length the way vLLM's random dataset does (`--random-range-ratio`, 0 <= r < 1).
+        """Return lengths around a nominal one, as vLLM's random dataset has them (`--random-range-ratio`, 0 <= r < 1).
 
-        From floor(nominal (1 - r)) to ceil(nominal (1 + r)), at least 1. InferenceMAX's ratio is another one
-        ([r nominal, nominal]): write those two ends out as `Uniform(low, high)`.
+        From floor(nominal (1 - r)) to ceil(nominal (1 + r)), at least 1. InferenceMAX's ratio means [r nominal,
+        nominal]: write those two ends as `Uniform(low, high)`. Source: vLLM `RandomDataset.get_sampling_params`.
 
-        Source: vLLM `RandomDataset.get_sampling_params`.
+        Raises WorkloadError for another ratio or length.
 
         >>> Uniform.around(1024, 0.1)
         Uniform(low_tokens=921, high_tokens=1127)
@@ -83,15 +86,16 @@ class Uniform:
         return cls(max(low, 1), high)
 
     def draw(self, count: int, rng: Generator) -> IntArray:
-        """Draw `count` independent lengths."""
+        """Return `count` independent lengths, shape (count,), int64."""
         return rng.integers(self.low_tokens, self.high_tokens, size=count, endpoint=True)
 
 
 @dataclass(frozen=True, slots=True)
 class LogNormal:
-    """Lengths whose logarithm is normal, given by their mean and coefficient of variation (deviation / mean).
+    """Log-normal lengths, given by their mean and coefficient of variation (standard deviation / mean).
 
-    sigma² = ln(1 + cv²), mu = ln(mean) - sigma²/2; rounded, at least 1, cut at `max_tokens` (a cut lowers the mean).
+    sigma² = ln(1 + cv²), mu = ln(mean) - sigma²/2; rounded, at least 1, at most `max_tokens` (which lowers the mean).
+    Raises WorkloadError for a mean, a variation or a maximum that is impossible.
     """
 
     mean_tokens: float
@@ -107,7 +111,7 @@ class LogNormal:
             raise WorkloadError(f"coefficient of variation {self.cv}", "it is not finite and >= 0", "Give, say, 1.2")
 
     def draw(self, count: int, rng: Generator) -> IntArray:
-        """Draw `count` independent lengths."""
+        """Return `count` independent lengths, shape (count,), int64."""
         variance = math.log1p(self.cv**2)
         normal = math.log(self.mean_tokens) - variance / 2 + math.sqrt(variance) * rng.standard_normal(count)
         return _whole(np.exp(np.minimum(normal, math.log(self.max_tokens))))
@@ -115,10 +119,10 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Answers that end by themselves, after each token with the same chance, or else at `max_tokens`.
+    """Output lengths of answers that end after each token with the same probability, or else at `max_tokens`.
 
     mean / max = (1 - e^-x) / x, where e^-x is the share of answers that reach the maximum: the mean of an exponential
-    length that is cut (x / max ends a token, whatever came before it).
+    distribution with rate x / max, cut at max. Raises WorkloadError for an impossible mean or maximum.
 
     >>> lengths = Ended(389.1, 512).draw(100_000, np.random.default_rng(0))
     >>> round(float((lengths == 512).mean()), 2)
@@ -135,25 +139,26 @@ class Ended:
             raise WorkloadError(f"mean length {self.mean_tokens}", because, "Correct the mean or the maximum")
 
     def draw(self, count: int, rng: Generator) -> IntArray:
-        """Draw `count` independent lengths."""
+        """Return `count` independent lengths, shape (count,), int64."""
         lengths = rng.exponential(self.max_tokens / self._endings, count) if self._endings else np.full(count, np.inf)
         return _whole(np.minimum(lengths, self.max_tokens))
 
     @property
     def _endings(self) -> float:
-        """Return x, by bisection."""
+        """Solution x of the equation for the mean, by bisection."""
         share, low, high = self.mean_tokens / self.max_tokens, 0.0, 2.0 * self.max_tokens
-        while high - low > ENOUGH * high:
+        while high - low > PRECISION * high:
             middle = (low + high) / 2
             low, high = (middle, high) if -math.expm1(-middle) > share * middle else (low, middle)
         return low
 
 
 class Quantiles(Strict):
-    """A measured distribution as a table of its quantiles, straight lines in between.
+    """A measured distribution as a table of its quantiles, with straight lines in between.
 
-    `tokens[i]` is the length that a share `levels[i]` of the requests does not exceed. Two levels with the same
-    length make an atom, so any histogram can be written this way.
+    `tokens[i]` is the length that a share `levels[i]` of the requests does not exceed. Two levels with the same length
+    give that length a probability of its own, so any histogram can be written this way. Raises ProfileError for lists
+    of different sizes, levels that do not rise from 0 to 1, and lengths that fall or lie outside of 1 to MAX_TOKENS.
     """
 
     levels: tuple[float, ...]
@@ -172,7 +177,7 @@ class Quantiles(Strict):
         return self
 
     def at(self, level: FloatArray | Sequence[float]) -> IntArray:
-        """Return the quantile at each level.
+        """Return the quantile at each level, an int64 array of the same shape.
 
         >>> Quantiles(levels=(0, 0.5, 1), tokens=(1, 101, 1101)).at([0.25, 0.5, 0.9])
         array([ 51, 101, 901])
@@ -180,27 +185,28 @@ class Quantiles(Strict):
         return _whole(np.interp(level, self.levels, self.tokens))
 
     def draw(self, count: int, rng: Generator) -> IntArray:
-        """Draw `count` independent lengths."""
+        """Return `count` independent lengths, shape (count,), int64."""
         return self.at(rng.random(count))
 
 
 @dataclass(frozen=True, slots=True)
 class Independent:
-    """Prompt and output lengths that know nothing of each other."""
+    """Prompt and output lengths that are drawn independently of each other."""
 
     prompt: Distribution
     output: Distribution
 
     def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[IntArray, IntArray]:
-        """Draw the two sides separately."""
+        """Return `count` prompt and `count` output lengths, of shape (count,) each, int64."""
         return self.prompt.draw(count, prompt_rng), self.output.draw(count, output_rng)
 
 
 class Banded(Strict):
-    """Output lengths that depend on the prompt: one table per band of prompts, from shortest to longest.
+    """Output lengths that depend on the prompt's: one table per band of prompts, from shortest to longest.
 
-    With k tables, the first holds the outputs of the shortest 1/k of the prompts, and so on. An output that would take
-    its request beyond `max_total_tokens`, the context that the trace was cut to, ends there.
+    With k tables, the first has the outputs of the shortest 1/k of the prompts, and so on. Outputs are cut so that a
+    request has at most `max_total_tokens` tokens, the context at which the trace was cut. Raises ProfileError if that
+    leaves the longest prompt no output.
     """
 
     prompt: Quantiles
@@ -215,7 +221,7 @@ class Banded(Strict):
         return self
 
     def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[IntArray, IntArray]:
-        """Draw prompts, then each output from the table of its prompt's band."""
+        """Return `count` prompt and output lengths, shape (count,) each, int64: outputs by their prompts' bands."""
         prompt_level, output_level = prompt_rng.random(count), output_rng.random(count)
         band = (prompt_level * len(self.output_by_prompt_band)).astype(np.int64)
         output_tokens = np.empty(count, dtype=np.int64)
@@ -228,19 +234,22 @@ class Banded(Strict):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """The pairs of a trace, in its order."""
+    """The lengths of a trace, in its order; both of shape (recorded,), int64."""
 
     prompt_tokens: IntArray
     output_tokens: IntArray
 
     def draw(self, count: int, _prompt_rng: Generator, _output_rng: Generator) -> tuple[IntArray, IntArray]:
-        """Return the first `count` pairs; a WorkloadError if there are fewer."""
+        """Return the first `count` lengths of both sides. Raises WorkloadError if the trace has fewer.
+
+        Each has shape (count,), int64.
+        """
         require_recorded(count, len(self.prompt_tokens))
         return self.prompt_tokens[:count], self.output_tokens[:count]
 
 
 def require_recorded(count: int, recorded: int) -> None:
-    """Refuse to take more requests from a trace than it holds."""
+    """Raise WorkloadError if more requests are asked for than a trace has."""
     if count > recorded:
         raise WorkloadError(f"{count:,} requests", f"the trace has {recorded:,}", f"Ask for at most {recorded:,}")
 

@@ -1,4 +1,4 @@
-"""Arrivals whose rate rises and falls over the day: a curve from a file, or a plain sine."""
+"""Arrivals whose rate varies over the day: a curve from a file, or a sine."""
 
 import csv
 import gzip
@@ -20,11 +20,12 @@ COLUMNS = ("window_start_s", "relative_request_rate")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RateCurve:
-    """A process of some burstiness on a clock that runs with the rate: rate(t) = mean rate x shape(t) / mean shape.
+    """Arrivals whose mean rate follows a curve: rate(t) = rate_per_s x shape(t) / mean shape, repeated after its end.
 
-    With unit-rate arrivals S_k the k-th request arrives where the integral of the rate reaches S_k (time rescaling;
-    burstiness 1 is the non-homogeneous Poisson process). `shape` is constant within windows of `window_s`, and begins
-    again after its end. The first request arrives as soon as the rate is above 0.
+    Arrivals S_k of a process with rate 1 and the given burstiness are rescaled in time: request k arrives when the
+    integral of the rate reaches S_k (burstiness 1 is the non-homogeneous Poisson process). `shape`, of shape
+    (windows,), float64, is constant within windows of `window_s` seconds. Raises WorkloadError for rates that are
+    negative, infinite or all 0.
 
     >>> curve = RateCurve(1.0, np.array([1.0, 3.0]), window_s=10.0, burstiness=math.inf)
     >>> curve.times_s(7, np.random.default_rng(0))  # 0.5 and then 1.5 per second
@@ -43,17 +44,17 @@ class RateCurve:
         OpenLoop(self.rate_per_s, self.burstiness)  # refuses what no open loop can be
         shape = np.asarray(self.shape, np.float64)
         if not (len(shape) and np.isfinite(shape).all() and shape.min() >= 0 and shape.max() > 0 and self.window_s > 0):
-            because = "its rates are not finite numbers from 0 on, or all are 0"
+            because = "its rates must be finite, 0 or more, and not all 0"
             raise WorkloadError(self.name, because, "Give one relative rate per window")
         object.__setattr__(self, "shape", shape)
 
     @property
     def span_s(self) -> float:
-        """The length of the curve."""
+        """Length of the curve in seconds."""
         return len(self.shape) * self.window_s
 
     def times_s(self, count: int, rng: Generator) -> FloatArray:
-        """Return `count` arrival times."""
+        """Return `count` arrival times in seconds, shape (count,), float64, in order."""
         ticks = OpenLoop(1.0, self.burstiness).times_s(count, rng)
         edges = np.arange(len(self.shape) + 1) * self.window_s
         reached = np.concatenate([[0.0], np.cumsum(self.shape)]) * (self.rate_per_s * self.window_s / self.shape.mean())
@@ -62,39 +63,43 @@ class RateCurve:
         return np.maximum.accumulate(rounds * self.span_s + within)  # rounding at the seams
 
     def at_rate(self, rate_per_s: float) -> Self:
-        """Return the same shape at another mean rate."""
+        """Return the same curve with another mean rate."""
         return replace(self, rate_per_s=rate_per_s)
 
     def expected(self, span_s: float) -> float:
-        """Return how many requests arrive on average in the first so many seconds: the integral of the rate."""
+        """Return the mean number of arrivals in the first `span_s` seconds: the integral of the rate."""
         whole, rest_s = divmod(span_s, self.span_s)
         edges = np.arange(len(self.shape) + 1) * self.window_s
         reached = np.concatenate([[0.0], np.cumsum(self.shape)]) * (self.window_s / self.shape.mean())
         return self.rate_per_s * float(whole * self.span_s + np.interp(rest_s, edges, reached))
 
     def describe(self) -> str:
-        """Name the curve, its mean and its peak."""
+        """Return the curve's name, mean rate and peak rate as text."""
         peak = float(self.shape.max() / self.shape.mean() * self.rate_per_s)
         return f"{self.name} of mean {self.rate_per_s:g}/s, peak {peak:.3g}/s"
 
 
 def daily(rate_per_s: float, swing: float = 0.8, window_s: float = 600.0) -> RateCurve:
-    """Return a made-up day: rate x (1 - swing cos(2 pi t / day)), lowest at midnight.
+    """Return a synthetic day: rate x (1 - swing cos(2 pi t / day)), lowest at midnight, constant within `window_s`.
+
+    Raises WorkloadError for a swing outside of 0 to 1.
 
     >>> daily(10.0).describe()
     'a sine of a day, swing 0.8, of mean 10/s, peak 18/s'
     """
     if not 0 <= swing <= 1:
-        raise WorkloadError(f"swing {swing}", "it is a share from 0 to 1", "Give, say, 0.8")
+        raise WorkloadError(f"swing {swing}", "it must be a share from 0 to 1", "Give, say, 0.8")
     middles = (np.arange(round(DAY_S / window_s)) + 0.5) * window_s
     shape = 1 - swing * np.cos(2 * math.pi * middles / DAY_S)
     return RateCurve(rate_per_s, shape, window_s, name=f"a sine of a day, swing {swing:g},")
 
 
 def read_rate_curve(path: str | Path, workload: str = "", rate_per_s: float = 1.0) -> RateCurve:
-    """Read a curve from CSV, plain or .gz, with ServeGen's columns: window_start_s, relative_request_rate, workload.
+    """Return a curve from a CSV file, plain or .gz: window_start_s, relative_request_rate, workload (as ServeGen).
 
-    `workload` names one where the file holds several. Raises WorkloadError for anything that is no such curve.
+    `workload` selects one curve where the file has several. Raises WorkloadError for a file that cannot be read,
+    several curves without a selection, and windows that are not evenly spaced from 0. Source:
+    github.com/alibaba/ServeGen.
     """
     path = Path(path)
     try:
@@ -105,15 +110,15 @@ def read_rate_curve(path: str | Path, workload: str = "", rate_per_s: float = 1.
             curves.setdefault(row.get("workload", ""), []).append((float(row[COLUMNS[0]]), float(row[COLUMNS[1]])))
     except (OSError, ValueError, KeyError, TypeError) as error:
         remedy = f"Give a CSV with the columns {', '.join(COLUMNS)}"
-        raise WorkloadError(str(path), f"no rate curve can be read from it ({reason(error)})", remedy) from error
+        raise WorkloadError(str(path), f"it cannot be read as a rate curve ({reason(error)})", remedy) from error
     if not workload and len(curves) != 1:
         given = f"{path.name} without the name of a curve"
         raise WorkloadError(given, f"it holds {', '.join(sorted(curves)) or 'none'}", f"Give, say, {path.name}:NAME")
     if workload and workload not in curves:
-        raise WorkloadError(f"rate curve {workload!r} of {path.name}", "it is not in it", nearest(workload, curves))
+        raise WorkloadError(f"rate curve {workload!r} of {path.name}", "it is missing", nearest(workload, curves))
     starts, rates = np.array(sorted(curves[workload] if workload else next(iter(curves.values())))).T
     steps = np.diff(starts)
     if len(steps) == 0 or starts[0] != 0 or not np.all(steps == steps[0]):
-        because = "its windows do not follow each other evenly from 0 on"
+        because = "its windows must be evenly spaced from 0 on"
         raise WorkloadError(f"{path.name} {workload}".strip(), because, "Fill the gaps with rates of 0")
     return RateCurve(rate_per_s, rates, float(steps[0]), name=workload or path.stem)

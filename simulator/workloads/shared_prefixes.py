@@ -54,23 +54,26 @@ class Prefixes:
 
     @classmethod
     def of(cls, lists: "list[list[int]]", prefix_block_tokens: int = 0) -> "Prefixes":
-        """Return the prefixes of requests whose ids are listed one by one."""
+        """Return the prefixes of requests from one list of block ids per request.
+
+        Raises WorkloadError for one id twice in a list.
+        """
         count = np.array([len(each) for each in lists], np.int64)
         flat = np.array([unit for each in lists for unit in each], np.int64)
         return cls(flat, np.cumsum(count) - count, count, prefix_block_tokens)
 
     @property
     def distinct(self) -> int:
-        """How many different ids there are."""
+        """Number of different ids."""
         return int(self.ids.max(initial=-1)) + 1
 
     def flat(self) -> IntArray:
-        """Return the ids of all requests, one after the other."""
+        """Return the ids of all requests, one request after the other, int64."""
         ends = np.cumsum(self.count)
         places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.first - (ends - self.count), self.count)
         flat: IntArray = self.ids[places]
         return flat
 
     def head(self, requests: int) -> "Prefixes":
-        """Return those of the first requests."""
+        """Return the prefixes of the first `requests` requests."""
         return Prefixes(self.ids, self.first[:requests], self.count[:requests], self.prefix_block_tokens, self.warm)

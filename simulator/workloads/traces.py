@@ -1,6 +1,6 @@
-"""Request traces in files: who asked when, with how many tokens in and out, in the spellings that people publish.
+"""Request traces from files: arrival times and numbers of tokens, with the column names that publishers use.
 
-This module loads pandas; import it where a trace is read, not at start-up.
+This module imports pandas; import it where a trace is read, not at start-up.
 """
 
 import csv
@@ -29,10 +29,11 @@ _REMEDY = "Correct or remove such rows"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """A recorded workload: `arrival_s` float64[n], sorted; `prompt_tokens` and `output_tokens` int64[n], at least 1.
+    """A recorded workload of n requests, in order of arrival.
 
-    `prefixes`: ids of the units of tokens that each prompt begins with, in whole units; of no length where the file has
-    none. `unused_columns` names what else the file holds.
+    `arrival_s` (float64, seconds), `prompt_tokens` and `output_tokens` (int64, at least 1) have shape (n,). `prefixes`
+    are the prefix blocks of the prompts, whole blocks only, empty where the file has none. `unused_columns` names what
+    else the file has.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class TraceColumns:
-    """How one publisher names the three columns, and how many of its time units make a second (0: dates)."""
+    """Names of one publisher's three columns, and its time units per second (0: dates)."""
 
     publisher: str
     arrival: str
@@ -58,7 +59,7 @@ class TraceColumns:
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """The three column names: arrival, prompt, output."""
+        """Column names of arrival, prompt tokens and output tokens."""
         return self.arrival, self.prompt, self.output
 
 
@@ -77,15 +78,15 @@ PREFIX_COLUMNS = {"prefix_block_ids_512tok": 512, "hash_ids": 512}
 
 
 def read_trace(path: str | Path) -> Trace:
-    """Read a trace from CSV or JSON lines, plain or `.gz`; the column names tell the publisher and so the time unit.
+    """Return a trace from a CSV or JSON-lines file, plain or .gz; column names tell the publisher and its unit of time.
 
-    Dates count from the first row, other times stay as they are. Shared prefixes are read where there are ids of them
-    (Mooncake's `hash_ids`; numbers with spaces between in CSV); other columns are only named. Rows are counted from 1,
-    below the header.
+    Dates count from the first row, other times stay as they are. Shared prefixes are read where the file has ids of
+    prefix blocks (Mooncake's `hash_ids`; in CSV, numbers separated by spaces); other columns are only named. Rows are
+    counted from 1, below the header.
 
-    Raises WorkloadError, with file, row and value, for: no such file, no rows, columns of no or of two publishers, a
-    row of the wrong size, text or NaN for a number, times that are negative or go back, lengths that are zero,
-    negative or no whole numbers. (The two Azure 2023 traces have no such row; BurstGPT logs failed requests with 0
+    Raises WorkloadError, with file, row and value, for a missing or unreadable file, no rows, columns of no or of two
+    publishers, a row of the wrong size, text or NaN for a number, times that are negative or go back, and lengths that
+    are zero, negative or not whole. (The two Azure 2023 traces have no such row; BurstGPT logs failed requests with 0
     output tokens and publishes `*_without_fails_*` files too.)
 
     Sources: github.com/Azure/AzurePublicDataset, github.com/HPMLL/BurstGPT, github.com/kvcache-ai/Mooncake.
@@ -175,13 +176,13 @@ def _columns_of(name: str, header: Sequence[str]) -> TraceColumns:
         raise WorkloadError(given, f"missing {', '.join(missing)}", f"Name the columns as one of: {known}")
     for column in matching[0].names:
         if list(header).count(column) > 1:
-            raise WorkloadError(f"trace {name}", f"its column {column} stands there twice", "Keep one of them")
+            raise WorkloadError(f"trace {name}", f"its column {column} occurs twice", "Keep one of them")
     return matching[0]
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of one file, read column by column; what cannot be is refused by row and value."""
+    """Rows of one file, read column by column; unusable values raise WorkloadError with row and value."""
 
     name: str
     table: pd.DataFrame
@@ -210,19 +211,19 @@ class _Rows:
     def dates_s(self, column: str) -> FloatArray:
         text = self.table[column].astype(str)
         dates = pd.to_datetime(text, format="ISO8601", utc=True, errors="coerce")
-        self.refuse(dates.isna().to_numpy(), text, "it is no date like 2023-11-16 18:15:46.6805900")
+        self.refuse(dates.isna().to_numpy(), text, "it is not a date like 2023-11-16 18:15:46.6805900")
         since_first = (dates - dates.iloc[0]) / pd.Timedelta(seconds=1)
         return self._sorted(np.asarray(since_first, dtype=np.float64), column)
 
     def lengths(self, column: str) -> IntArray:
         numbers, values = self.numbers(column), self.table[column]
         self.refuse(numbers < 1, values, "a request has at least one token each way (0 often logs a failure)")
-        self.refuse(numbers != np.floor(numbers), values, "tokens come whole")
+        self.refuse(numbers != np.floor(numbers), values, "it must be a whole number of tokens")
         self.refuse(numbers > MAX_TOKENS, values, f"no context has more than {MAX_TOKENS} tokens")
         return numbers.astype(np.int64)
 
     def prefixes(self, column: str, prompt_tokens: IntArray) -> Prefixes:
-        """Read the ids of the whole units of each prompt."""
+        """Return the prefix blocks of the prompts, whole blocks only."""
         values, prefix_block_tokens, lists = self.table[column], PREFIX_COLUMNS[column], []
         for row, (value, tokens) in enumerate(zip(values.tolist(), prompt_tokens.tolist(), strict=True)):
             given = value if isinstance(value, list) else str(value).split()
@@ -230,7 +231,7 @@ class _Rows:
                 lists.append([int(each) for each in given[: tokens // prefix_block_tokens]])
             except (TypeError, ValueError):
                 bad = np.arange(len(values)) == row
-                self.refuse(bad, values.astype(str), "it is no list of whole numbers", "Put spaces between them")
+                self.refuse(bad, values.astype(str), "it is not a list of whole numbers", "Put spaces between them")
         return Prefixes.of(lists, prefix_block_tokens)
 
     def _sorted(self, arrival_s: FloatArray, column: str) -> FloatArray:

@@ -1,6 +1,7 @@
 """Profiles and their JSON Schemas: current, named on line 1, and met by every shipped file; what lint finds."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,12 @@ def test_the_shipped_schema_is_current(name):
 @pytest.mark.parametrize(("name", "path"), FILES, ids=lambda each: each.name if isinstance(each, Path) else "")
 def test_every_shipped_file_names_and_meets_its_schema(name, path):
     assert path.read_text().partition("\n")[0] == FIRST_LINE
-    jsonschema.validate(plain(path), schema(name), jsonschema.Draft202012Validator)
+    validator(name).validate(plain(path))
+
+
+@cache
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(schema(name))
 
 
 def plain(path: Path) -> Any:
@@ -50,7 +56,7 @@ def test_the_schema_refuses_what_the_loader_refuses(tmp_path, old, new):
     path = tmp_path / "l4.yaml"
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(plain(path), schema("hardware"), jsonschema.Draft202012Validator)
+        validator("hardware").validate(plain(path))
 
 
 # -------------------------------------------------------------------------------------------------------------- lint

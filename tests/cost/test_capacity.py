@@ -11,7 +11,7 @@ from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import default_layout
 from simulator.deployment.estimate import estimate
 from simulator.models.model import load_model
-from simulator.plots.cost_plots import costs
+from simulator.plots.cost_plots import plot_costs
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Fixed, Independent
 
@@ -96,7 +96,7 @@ def test_a_closed_loop_is_counted_whole(users):
 
 def test_a_picture_tells_deployments_apart():
     answers, _ = compare([scenario(), scenario(model="qwen2.5-7b")], 1.0)
-    labels = {label.get_text() for label in costs(answers).axes[0].get_yticklabels()}
+    labels = {label.get_text() for label in plot_costs(answers).axes[0].get_yticklabels()}
     assert labels == {"l40s llama-3.1-8b", "l40s qwen2.5-7b"}
 
 

@@ -485,7 +485,7 @@ def test_write_profile_writes_nothing_for_a_bad_config(tmp_path: Path, text: str
     path.write_text(text)
     with pytest.raises(ProfileError):
         write_profile(path, tmp_path / "models", "mine")
-    with pytest.raises(ProfileError, match="no readable JSON"):
+    with pytest.raises(ProfileError, match="not readable JSON"):
         write_profile(tmp_path / "missing.json", tmp_path / "models", "mine")
     assert not (tmp_path / "models").exists()
 

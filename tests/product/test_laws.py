@@ -1,41 +1,34 @@
-"""Laws that hold for every device, model, workload and limit (docs/structure.md, "Laws").
+"""Laws that hold for every device, model, workload and limit (docs/structure.md, "Laws")."""
 
-Run as a program, this file prints the digests of `digests()`: so a second process, without the compiler, can be asked.
-"""
-
-import hashlib
 import json
 import math
 import os
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise, product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.deployment import Settings, deploy
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import Achievable, DecodeAttention, Gemm, Hardware, PrefillAttention, load_hardware
 from simulator.models.model import Model, load_model
 from simulator.models.operations import Counts, Layout, Sequence, count
 from simulator.profile import names
+from simulator.roofline.roofline import Cost
 from simulator.roofline.step_model import SLOPES, StepModel, StepTable
 from simulator.scheduler.completion import complete
 from simulator.scheduler.policies import schedule
 from simulator.scheduler.state import POLICIES, STATIC, UNCACHED, SchedulerLimits, State, blocks
 from simulator.scheduler.waiting_queue import enqueue
 from simulator.simulation.engine_loop import Run, opening, simulate
-from simulator.simulation.scheduler_limits import limits as limits_of
-from simulator.workloads.arrivals import ClosedLoop, OpenLoop
-from simulator.workloads.lengths import Independent, LogNormal
-from simulator.workloads.shared_prefixes import Prefixes
-from simulator.workloads.workload import Requests, Workload
+from simulator.workloads.workload import Requests
+from tests.support.digests import chat, compiled_digests, digest, digests, simulated
+from tests.support.paths import ROOT
 
 OVERHEADS = load_engine("vllm").overheads.model_copy(update={"step_s": 50e-6})
 PLAIN = settings(max_examples=60, deadline=None)
@@ -244,10 +237,13 @@ def test_no_shipped_engine_beats_light_on_a_shipped_device(device):
     counts = Counts(*map(np.array, zip(*map(count, batches_of), strict=True)))
     vendor = load_hardware(device).vendor
     engines = [each for each in names("engines") if vendor in (load_engine(each).vendors or [vendor])]
+    lights: dict[object, list[Cost]] = {}  # the speed of light is the same for every engine that does the same
     for engine, weights in product(engines, ("bf16", "int4")):
         deployment = deploy("mixtral-8x7b", device, engine, Layout(weight_dtype=weights))
-        light = deployment.step_model(light=True).explain(counts)
-        for slow, fast in zip(deployment.step_model().explain(counts), light, strict=True):
+        bound = deployment.step_model(light=True)
+        does = (bound.ops, bound.micro_batch_tokens)
+        lights[does] = lights.get(does) or bound.explain(counts)
+        for slow, fast in zip(deployment.step_model().explain(counts), lights[does], strict=True):
             assert np.all(fast.seconds <= slow.seconds * (1 + 1e-9)), (engine, weights, slow.name)
 
 
@@ -399,85 +395,16 @@ def test_a_faster_engine_finishes_a_closed_loop_no_later(case, factor):
 # ---------------------------------------------------------------- the same answer, always
 
 
-def digest(run: Run) -> str:
-    """Hash every byte of a run."""
-    times = [run.requests.arrival_s, run.scheduled_s, run.first_token_s, run.finished_s, run.stalled_s]
-    hashed = hashlib.sha256()
-    for part in (*times, run.preemptions, run.hit_tokens, np.asarray(run.steps)):
-        hashed.update(np.ascontiguousarray(part).tobytes())
-    return hashed.hexdigest()
-
-
-def chat(requests: int = 60, *, rate_per_s: float = 200.0, concurrency: int = 0, seed: int = 0) -> Workload:
-    arrivals = ClosedLoop(concurrency) if concurrency else OpenLoop(rate_per_s, 0.7)
-    return Workload(arrivals, Independent(LogNormal(300, 1.3, 2000), LogNormal(50, 1.0, 300)), requests, seed)
-
-
-def simulated(deployment: Deployment, workload: Workload, **changes: int) -> Run:
-    return simulated_requests(deployment, workload.requests(), **changes)
-
-
-def simulated_requests(deployment: Deployment, requests: Requests, **changes: int) -> Run:
-    allowed = limits_of(deployment)._replace(**changes)
-    drafts = allowed.draft_tokens
-    table = deployment.step_model().table(allowed.max_num_batched_tokens, allowed.max_num_seqs * (1 + drafts))
-    return simulate(allowed, table, requests, acceptance=(0.7,) * drafts)
-
-
-def sharing(requests: Requests) -> Requests:
-    """Give half of the prompts common beginnings, and all of them priorities."""
-    kinds = np.arange(len(requests)) % 4
-    prefixes = Prefixes.of([[place + 1000 * kind for place in range(40)] if kind < 2 else [] for kind in kinds])
-    return replace(requests, priority=kinds, prefixes=prefixes)
-
-
-def digests() -> dict[str, str]:
-    """One run of each kind, hashed."""
-    small = Settings(max_num_seqs=16, max_num_batched_tokens=512)
-    llama = deploy("llama-3.1-8b", "l4", settings=replace(small, num_blocks=600))
-    gemma = deploy("gemma-3-27b", "h100-sxm", settings=small)
-    runs = {
-        "continuous": simulated(llama, chat(), async_scheduling=False),
-        "preempting": simulated(llama, chat(), async_scheduling=False, num_blocks=160),
-        "async": simulated(llama, chat(), async_scheduling=True),
-        "closed": simulated(llama, chat(concurrency=5)),
-        "prompts first": simulated(llama, chat(), policy=POLICIES["prompts-first"], async_scheduling=False),
-        "static": simulated(llama, chat(), policy=STATIC, async_scheduling=False),
-        "windowed": simulated(gemma, chat(), num_blocks=3000, window=128, window_blocks=9),
-    }
-    shared, tight = sharing(chat().requests()), {"num_blocks": 160, "prefix_block_tokens": 16}
-    runs |= {
-        "prefixes": simulated_requests(llama, shared, **tight),
-        "host tier": simulated_requests(llama, shared, **tight, host_prefix_blocks=20),
-        "priorities": simulated_requests(llama, shared, **tight, by_priority=True, long_prefill_tokens=64),
-        "drafts": simulated(llama, chat(), draft_tokens=2, async_scheduling=False),
-        "expected drafts": simulated(llama, chat(), draft_tokens=2, expected_acceptance=True),
-        "uncached": simulated(llama, chat(5), policy=UNCACHED, async_scheduling=False),
-        "dynamic": simulated(llama, chat(), policy=STATIC, async_scheduling=False, batch_size=8, batch_wait_s=0.5),
-    }
-    assert runs["prefixes"].hit_tokens.any() and runs["host tier"].steps.loaded_tokens.any()
-    assert runs["preempting"].preemptions.any()
-    return {name: digest(run) for name, run in runs.items()}
-
-
-@cache
-def compiled_digests() -> dict[str, str]:
-    return digests()
-
-
 def test_the_same_seed_gives_the_same_bytes():
-    assert digests() == compiled_digests()
+    again = digests()
+    assert again == compiled_digests()
+    assert len(set(again.values())) == len(again)
     llama = deploy("llama-3.1-8b", "l4", settings=Settings(num_blocks=600))
     assert digest(simulated(llama, chat(seed=1))) != digest(simulated(llama, chat(seed=2)))
 
 
 def test_plain_python_gives_the_same_bits():
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(root)}
-    command = [sys.executable, __file__]
-    plain = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, check=True)
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-m", "tests.support.digests"]
+    plain = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(plain.stdout) == compiled_digests()
-
-
-if __name__ == "__main__":
-    print(json.dumps(digests()))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from simulator.hardware.prices import cheapest
+
 ROOT = Path(__file__).parents[2]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
@@ -32,25 +34,30 @@ def test_holds_every_profile_and_the_published_measurements(wheel):
         assert f"simulator/validation/published/{name}" in inside
 
 
+PROGRAM = """
+import simulator, simulator.cli
+from simulator.hardware.prices import cheapest
+print(simulator.__file__)
+print(cheapest("l4").date)
+simulator.cli.main()
+"""
+
+
 @pytest.mark.slow
 def test_works_where_it_is_installed(wheel, tmp_path):
+    """It finds profiles, prices, engines and workloads there; as plain Python, which need not be compiled first."""
     subprocess.run([*PIP, "install", "--no-deps", "--target", tmp_path, wheel], check=True)
-    command = ["cost", "--model", "llama-3.2-1b", "--hardware", "l4", "--isl", "100", "--osl", "10", "--rate", "1"]
+    command = ["simulate", "--model", "llama-3.2-1b", "--hardware", "l4", "--workload", "chat", "--num-prompts", "5"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-P",
-            "-c",
-            "import simulator, simulator.cli as cli; print(simulator.__file__); cli.main()",
-            *command,
-        ],
+        [sys.executable, "-P", "-c", PROGRAM, *command, "--rate", "1"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path), "INFERCAST_PROFILES": ""},
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "INFERCAST_PROFILES": "", "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    where, _, printed = done.stdout.partition("\n")
+    where, price, printed = done.stdout.split("\n", 2)
     assert where == str(tmp_path / "simulator" / "__init__.py")
-    assert "one copy carries" in printed
+    assert price == cheapest("l4").date
+    assert "TTFT" in printed

@@ -1,30 +1,44 @@
 """Calibrate, predict and run, end to end on a tiny engine; the real aims only on a machine that is quiet."""
 
 import json
-import subprocess
-import sys
 import time
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra [reference]")
 pytest.importorskip("gguf", reason="needs the extra [reference]")
-pytest.importorskip("tokenizers", reason="needs the extra [reference]")
+tokenizers = pytest.importorskip("tokenizers", reason="needs the extra [reference]")
+
+from tokenizers import decoders, models, pre_tokenizers  # noqa: E402
+from typer.testing import CliRunner  # noqa: E402
 
 from simulator.calibration.comparison import replay, step_errors  # noqa: E402
+from simulator.cli import build  # noqa: E402
+from simulator.cli.enginerun import EngineOptions  # noqa: E402
+from simulator.engines.engine import Engine  # noqa: E402
 from simulator.errors import InfercastError  # noqa: E402
-from simulator.plots.check_plots import draw_check  # noqa: E402
-from simulator.reference.catalogue import load_checkpoint  # noqa: E402
-from simulator.reference.check import TIERS, Checker, Plan  # noqa: E402
+from simulator.hardware.hardware import Hardware  # noqa: E402
+from simulator.plots.check_plots import plot_check  # noqa: E402
+from simulator.reference.catalogue import load_checkpoint, shape  # noqa: E402
+from simulator.reference.check import TIERS, Checker, Plan, second_process  # noqa: E402
+from simulator.reference.checkpoint import random_checkpoint  # noqa: E402
 from simulator.reference.device import Device  # noqa: E402
 from simulator.reference.engine import Executor  # noqa: E402
+from simulator.reference.export import export_folder  # noqa: E402
 from simulator.reference.gguf_file import found_smollm2  # noqa: E402
-from simulator.reference.guard import Guard, timed  # noqa: E402
 from simulator.reference.step_grid import HELD_OUT, Cell, fitting  # noqa: E402
+from simulator.reference.timing import timed  # noqa: E402
 from simulator.reference.transformer import Build, Transformer  # noqa: E402
 
 torch.set_num_threads(1)
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of torch's beta operators
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """A command without --threads takes the cores that are free: leave one thread behind."""
+    yield
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
@@ -87,30 +101,59 @@ def test_the_load_was_run_and_replays(checked):
 def test_the_result_is_json_and_a_figure(checked):
     plain = checked[0].as_dict()
     assert json.loads(json.dumps(plain))["cells"][0]["predicted_s"].keys() == set(TIERS)
-    assert len(draw_check(plain).axes) == len(TIERS)
+    assert len(plot_check(plain).axes) == len(TIERS)
 
 
-def test_the_guard_sees_a_neighbour():
-    if Guard().others_cores != Guard().others_cores:
-        pytest.skip("this machine does not say who used its cores")
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
-        try:
-            time.sleep(0.2)
-            guard = Guard()
-            time.sleep(1.0)
-            assert guard.others_cores > 0.3
-        finally:
-            neighbour.kill()
+TINY = ("--checkpoint", "random-tiny", "--blocks", "256")
 
 
-def test_the_guard_does_not_count_ourselves():
-    guard, start_s = Guard(), time.perf_counter()
-    while time.perf_counter() - start_s < 0.5:
-        pass
-    others = guard.others_cores
-    calm = Guard()
-    time.sleep(0.5)
-    assert others < calm.others_cores + 0.5
+def run(*arguments: str) -> dict:
+    result = CliRunner().invoke(build(arguments), [*arguments, "--format", "json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_the_second_process_times_the_same_cells():
+    options = EngineOptions(checkpoint="random-tiny", blocks=40, threads=1)
+    engine = Executor(Transformer(load_checkpoint("random-tiny"), Build(num_blocks=40)))
+    twins = second_process(options.arguments())
+    assert len(twins) == len(fitting(HELD_OUT, engine)) > 0
+    assert all(each.seconds > 0 for each in twins)
+
+
+def test_the_command_shows_every_tier_and_how_many_threads(checked, monkeypatch):
+    monkeypatch.setattr(Checker, "check", lambda *_: checked[0])
+    monkeypatch.setattr("simulator.reference.threads.free_cores", lambda _: 1)
+    monkeypatch.setattr("simulator.reference.cores.usable_cores", lambda: 4)
+    found = run("check", *TINY, "--once")
+    assert {row["tier"] for row in found["steps"]} == set(TIERS)
+    assert [row["metric"] for row in found["latencies"]][:2] == ["TTFT p50", "TTFT p95"]
+    spared = "Threads: 1 of 4, as other processes held the other cores. --threads 4 takes all."
+    assert spared in found["notes"]
+    assert spared not in run("check", *TINY, "--once", "--threads", "1")["notes"]
+
+
+def test_the_command_writes_profiles_that_load(checked, monkeypatch, tmp_path):
+    monkeypatch.setattr(Checker, "calibrate", lambda *_: (checked[0].bench, checked[0].tables))
+    found = run("calibrate", *TINY, "--threads", "1", "--name", "tiny", "--out", str(tmp_path))
+    assert found["calibration"][0]["device"] == checked[0].bench.device
+    assert Hardware.from_yaml(tmp_path / "hardware_profiles" / "tiny.yaml").name == "tiny"
+    assert Engine.from_yaml(tmp_path / "engines" / "reference-0.1.yaml").engine == "reference"
+
+
+def test_text_comes_in_and_goes_out(tmp_path):
+    words = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "<|endoftext|>"]
+    codec = tokenizers.Tokenizer(models.BPE({word: place for place, word in enumerate(words)}, []))
+    codec.pre_tokenizer, codec.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    model = shape("random-250m")
+    small = {"layers": (model.layers[0].model_copy(update={"repeat": 1}),), "vocab": len(words)}
+    folder = export_folder(random_checkpoint(model.model_copy(update=small)), tmp_path / "model")
+    codec.save(str(folder / "tokenizer.json"))
+    found = run("reference", "generate", "Hello", "world", "--checkpoint", str(folder), "--max-tokens", "3")
+    assert [row["prompt"] for row in found["generated"]] == ["Hello", "world"]
+    assert all(row["text"] and row["ttft_s"] > 0 and row["tpot_s"] > 0 for row in found["generated"])
+    with pytest.raises(InfercastError, match="an empty text: there is nothing to go on from"):
+        run("reference", "generate", "", "--checkpoint", str(folder))
 
 
 def test_timing_repeats_and_takes_the_median():

@@ -17,7 +17,7 @@ from simulator.deployment.deployment import deploy
 from simulator.profile import Figure, Source
 from simulator.reports.intervals import (
     LEVELS,
-    Bracket,
+    PredictionRange,
     Residual,
     basis_of,
     bounds,
@@ -164,7 +164,7 @@ def loaded(share: float, step_factor: float = 1.0) -> dict[str, float]:
 
 
 def ends(metric: str, share: float) -> tuple[float, float]:
-    bracket = Bracket(chat().deployment, "open_loop", 0.8, loaded(share), partial(loaded, share))
+    bracket = PredictionRange(chat().deployment, "open_loop", 0.8, loaded(share), partial(loaded, share))
     return bracket.ends(metric, itemgetter(metric))
 
 

@@ -45,7 +45,7 @@ def test_a_full_system_has_no_mean_wait():
 
 
 def test_no_slots_are_refused():
-    with pytest.raises(InfercastError, match="slots are 1 or more"):
+    with pytest.raises(InfercastError, match="slots must be 1 or more"):
         erlang_c(0, 1.0)
 
 

@@ -1,14 +1,6 @@
-"""Several engines behind a router: against the single loop, timetables worked by hand, queueing theory, conservation.
+"""Several engines behind a router: against the single loop, timetables by hand, queueing theory, conservation."""
 
-Run as a program, this file prints a digest, so that a process without the compiler can be asked for the same one.
-"""
-
-import hashlib
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -442,33 +434,6 @@ def test_conservation_with_everything_on(service):
     assert np.array_equal(run.events, again.events)
 
 
-def digest() -> str:
-    """The bits of a fleet with everything on."""
-    rng = np.random.default_rng(3)
-    asked = Requests(np.sort(rng.random(60)), rng.integers(1, 40, 60), rng.integers(1, 30, 60))
-    text = b""
-    for name in ROUTERS:
-        fleet = Fleet(
-            Pool(LIMITS, TABLE, 3),
-            Router(name),
-            Autoscaler(3, 3, interval_s=0.1, cold_start_s=0.05, down_delay_s=0.1),
-            (Failure(0.3, 0, 0.2), Failure(0.5, 1, 0.1)),
-        )
-        run = simulate_fleet(fleet, asked, Clients(timeout_s=0.05, max_retries=2, retry_delay_s=0.01))
-        columns = [getattr(run, each).tobytes() for each in (*COLUMNS, "row", "replica", "retries", "timeouts")]
-        text += b"".join([*columns, run.steps.tobytes(), run.events.tobytes()])
-    split = Fleet(Pool(LIMITS, TABLE, 2), prefill=Pool(LIMITS, TABLE, 2), link=CacheLink(1.0, 0.01))
-    text += simulate_fleet(split, asked).finished_s.tobytes()
-    return hashlib.sha256(text).hexdigest()
-
-
-def test_plain_python_gives_the_same_bits():
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, __file__]
-    plain = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    assert plain.strip() == digest()
-
-
 # ---------------------------------------------------------------- what cannot be
 
 
@@ -497,7 +462,3 @@ def test_pools_do_not_scale():
 def test_a_request_that_no_engine_holds():
     with pytest.raises(WorkloadError, match="than one engine has, 12 blocks for 48 tokens"):
         simulate_fleet(Fleet(Pool(LIMITS, TABLE, stages=2)), requests_of([(0.0, 40, 20)]))
-
-
-if __name__ == "__main__":
-    print(digest())

@@ -33,6 +33,7 @@ from tests.support.oracle_cases import (
     MIXING,
     TABLE,
     cases,
+    compare_counts,
     compare_requests,
     limits_of,
     requests_of,
@@ -80,17 +81,12 @@ def compare(
             simulate_fleet(*ask)
         return oracle
     run = simulate_fleet(*ask)
-    assert len(run.steps) == len(oracle.steps)
-    for ours, theirs in zip(run.steps, oracle.steps, strict=True):
-        step = theirs.step
-        assert (ours.replica, ours.start_s) == (theirs.replica, step.start_s)
-        assert ours.start_s + ours.seconds == pytest.approx(
-            step.end_s, rel=1e-12
-        )  # a difference and a sum: two roundings
-        assert (ours.decodes, ours.decodes + ours.prompts) == (sum(step.decodes), len(step.scheduled))
-        assert ours.prompt_tokens == sum(part[1] for part, d in zip(step.scheduled, step.decodes, strict=True) if not d)
-        assert (ours.blocks, ours.cached_tokens) == (step.blocks_held, step.cached_tokens)
-        assert ours.loaded_tokens == step.loaded_tokens
+    steps = [each.step for each in oracle.steps]
+    compare_counts(run, steps)
+    assert run.steps.replica.tolist() == [each.replica for each in oracle.steps]
+    assert run.steps.start_s.tolist() == [step.start_s for step in steps]
+    ends_s = run.steps.start_s + run.steps.seconds  # a difference and a sum: two roundings
+    assert np.allclose(ends_s, [step.end_s for step in steps], rtol=1e-12, atol=0)
     compare_outcomes(run, oracle)
     return oracle
 
@@ -274,7 +270,7 @@ def test_everything_together(data):
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_more_of_everything_together(data):
     everything(data)

@@ -15,6 +15,7 @@ from simulator.models import operations
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import POLICIES, SchedulerLimits
 from simulator.simulation.engine_loop import Run, begin, end, opening, simulate, step_seconds
+from simulator.simulation.fleet_run import FleetRun
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests
 from tests.oracle.engine import (
@@ -24,6 +25,7 @@ from tests.oracle.engine import (
     OracleLimits,
     OracleRequest,
     OracleResult,
+    OracleStep,
     run_oracle,
 )
 
@@ -122,15 +124,25 @@ def compare(jobs: list[OracleJob], rules: OracleLimits) -> OracleResult:
     requests = requests_of(jobs, rules.concurrency, rules.warm)
     compare_steps(rules, requests, oracle)
     run = simulate(limits_of(rules), TABLE, requests, acceptance=rules.acceptance)
-    assert len(run.steps) == len(oracle.steps)
-    for ours, theirs in zip(run.steps, oracle.steps, strict=True):
-        assert (ours.start_s, ours.start_s + ours.seconds) == (theirs.start_s, theirs.end_s)
-        assert (ours.decodes, ours.decodes + ours.prompts) == (sum(theirs.decodes), len(theirs.scheduled))
-        assert ours.blocks == theirs.blocks_held
-        assert ours.loaded_tokens == theirs.loaded_tokens
-        assert ours.cached_tokens == theirs.cached_tokens
+    compare_counts(run, oracle.steps)
+    assert run.steps.start_s.tolist() == [step.start_s for step in oracle.steps]
+    assert (run.steps.start_s + run.steps.seconds).tolist() == [step.end_s for step in oracle.steps]
     compare_requests(run, oracle.requests)
     return oracle
+
+
+def compare_counts(run: Run | FleetRun, steps: list[OracleStep]) -> None:
+    """Sequences, blocks and tokens of each step, column by column."""
+    ours = run.steps
+    assert ours.decodes.tolist() == [sum(step.decodes) for step in steps]
+    assert (ours.decodes + ours.prompts).tolist() == [len(step.scheduled) for step in steps]
+    assert ours.prompt_tokens.tolist() == [
+        sum(new for (_, new, _), decode in zip(step.scheduled, step.decodes, strict=True) if not decode)
+        for step in steps
+    ]
+    assert ours.blocks.tolist() == [step.blocks_held for step in steps]
+    assert ours.loaded_tokens.tolist() == [step.loaded_tokens for step in steps]
+    assert ours.cached_tokens.tolist() == [step.cached_tokens for step in steps]
 
 
 def compare_steps(rules: OracleLimits, requests: Requests, oracle: OracleResult) -> None:
@@ -144,14 +156,13 @@ def compare_steps(rules: OracleLimits, requests: Requests, oracle: OracleResult)
     assert begin(state, clock) == 0
 
 
-def compare_requests(run: Run, requests: list[OracleRequest]) -> None:
-    for row, theirs in enumerate(requests):
-        assert run.requests.arrival_s[row] == theirs.arrival_s
-        assert run.scheduled_s[row] == theirs.scheduled_s
-        assert run.first_token_s[row] == theirs.first_token_s
-        assert run.finished_s[row] == theirs.finished_s
-        assert run.preemptions[row] == theirs.preemptions
-        assert run.hit_tokens[row] == (theirs.hit_tokens or 0)
+def compare_requests(run: Run | FleetRun, requests: list[OracleRequest]) -> None:
+    assert run.requests.arrival_s.tolist() == [each.arrival_s for each in requests]
+    assert run.scheduled_s.tolist() == [each.scheduled_s for each in requests]
+    assert run.first_token_s.tolist() == [each.first_token_s for each in requests]
+    assert run.finished_s.tolist() == [each.finished_s for each in requests]
+    assert run.preemptions.tolist() == [each.preemptions for each in requests]
+    assert run.hit_tokens.tolist() == [each.hit_tokens or 0 for each in requests]
 
 
 @st.composite
@@ -175,7 +186,7 @@ def workloads(draw: st.DrawFn, prefix_block_tokens: int = 0, prefilled: bool = F
 def cases(
     draw: st.DrawFn, blocks_per_prefix: int = 0, prefilled: bool = False, warm: bool = False, **fixed: Any
 ) -> tuple[list[OracleJob], OracleLimits]:
-    """SchedulerLimits in which each request fits alone, tight enough to preempt; `fixed` may hold strategies."""
+    """Limits in which each request fits alone, tight enough to preempt; `fixed` may hold strategies."""
     rules = {name: draw(value) if isinstance(value, st.SearchStrategy) else value for name, value in fixed.items()}
     block_size = draw(BLOCK_SIZES)
     if blocks_per_prefix:

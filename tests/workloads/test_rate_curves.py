@@ -55,9 +55,9 @@ def test_servegen(traces):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("a,b\n1,2\n", "no rate curve can be read"),
-        ("window_start_s,relative_request_rate\n0,1\n10,1\n30,1\n", "do not follow each other evenly"),
-        ("window_start_s,relative_request_rate\n0,0\n10,0\n", "all are 0"),
+        ("a,b\n1,2\n", "cannot be read as a rate curve"),
+        ("window_start_s,relative_request_rate\n0,1\n10,1\n30,1\n", "must be evenly spaced"),
+        ("window_start_s,relative_request_rate\n0,0\n10,0\n", "not all 0"),
     ],
 )
 def test_files_that_are_no_curves(tmp_path, text, told):

@@ -1,12 +1,10 @@
-"""Timing with a watch on the neighbours: a cell during which others used the cores is marked, not believed."""
+"""Time work on a device, and note how much of the CPU other processes used meanwhile."""
 
 import json
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,15 +12,15 @@ import numpy.typing as npt
 import torch
 
 from simulator.errors import InfercastError
+from simulator.reference.cores import Guard
 from simulator.reference.device import Device
 
 Floats = npt.NDArray[np.float64]
-STAT = Path("/proc/stat")
 TOLERATED_CORES = 0.1  # of others, on average during a measurement
 
 
 class Timing(NamedTuple):
-    """Median seconds of some repeats, half the distance between their quartiles, and the cores that others used."""
+    """Median and half the interquartile range of repeats in seconds, and the cores that others used on average."""
 
     seconds: float
     spread_s: float
@@ -30,14 +28,14 @@ class Timing(NamedTuple):
 
     @property
     def contended(self) -> bool:
-        """Whether other work used the cores meanwhile."""
+        """Whether other processes used more than 0.1 cores."""
         return self.others_cores > TOLERATED_CORES
 
 
 class Pulse(NamedTuple):
-    """Seconds of a fixed product that stays in the caches, and of a fixed read that does not: the machine's own speed.
+    """The machine's own speed: seconds of eight fixed GEMMs that stay in the caches, and of a read of 256 MiB.
 
-    What changes between two pulses is the machine (its clock, its neighbours on the host), not the engine.
+    What differs between two pulses is the machine (its clock, its neighbours on the host), not the engine.
     """
 
     compute_s: float
@@ -45,7 +43,7 @@ class Pulse(NamedTuple):
 
     @classmethod
     def take(cls, device: Device) -> "Pulse":
-        """Measure for about a second."""
+        """Measure, for about a second."""
         square = torch.ones(512, 512, device=device.kind)
         numbers = torch.ones(1 << 26, device=device.kind)
         product = timed(lambda: [square @ square for _ in range(8)], device, least_s=0.5)
@@ -53,12 +51,15 @@ class Pulse(NamedTuple):
 
     @classmethod
     def elsewhere(cls) -> "Pulse":
-        """Measure one core in a process of its own, whose threads are nothing to an engine that runs in this one."""
-        return cls(*other_process("the pulse", "simulator.reference.guard", (), "Run it again"))
+        """Measure one core, in a process of its own: its threads do not disturb an engine that runs in this one."""
+        return cls(*other_process("the pulse", "simulator.reference.timing", (), "Run it again"))
 
 
 def other_process(what: str, module: str, words: Sequence[str], remedy: str) -> Any:
-    """Run a module of ours in a process of its own, and return the JSON that it prints."""
+    """Run `python -m module words` and return the JSON that it prints.
+
+    Raises InfercastError about `what`, with the last line of its stderr and the `remedy`, where it fails.
+    """
     command = [sys.executable, "-m", module, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own command
     if done.returncode:
@@ -68,49 +69,12 @@ def other_process(what: str, module: str, words: Sequence[str], remedy: str) -> 
 
 
 def drift(pulses: Sequence[Pulse]) -> float:
-    """Return how much slower the slowest pulse was than the fastest, the larger of computing and reading.
+    """Return slowest / fastest - 1 of some pulses: the larger of computing and reading.
 
     >>> drift([Pulse(1.0, 4.0), Pulse(1.1, 5.0)])
     0.25
     """
     return max(max(each) / min(each) - 1 for each in zip(*pulses, strict=True))
-
-
-class Guard:
-    """Counts the cores that other processes used since it was made; NaN where the machine does not say."""
-
-    def __init__(self) -> None:
-        self._start = _busy_and_own_s()
-        self._start_s = time.perf_counter()
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since then."""
-        return time.perf_counter() - self._start_s
-
-    @property
-    def others_s(self) -> float:
-        """CPU seconds of others since then; a few ticks of 10 ms too many or too few, so it may be below 0."""
-        now = _busy_and_own_s()
-        if now is None or self._start is None:
-            return float("nan")
-        return (now[0] - self._start[0]) - (now[1] - self._start[1])
-
-    @property
-    def others_cores(self) -> float:
-        """Cores of others, on average."""
-        return max(0.0, self.others_s / self.elapsed_s)
-
-
-def _busy_and_own_s() -> tuple[float, float] | None:
-    """Return the CPU seconds of all cores that were not idle, and those of this process and its threads."""
-    if not STAT.is_file():
-        return None
-    ticks = [int(each) for each in STAT.read_text(encoding="ascii").splitlines()[0].split()[1:]]
-    user, nice, system, _idle, _iowait, irq, softirq, *_ = ticks
-    own = os.times()
-    busy = (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-    return busy, own.user + own.system + own.children_user + own.children_system
 
 
 def timed(
@@ -120,7 +84,10 @@ def timed(
     repeats: int = 5,
     before: Callable[[], object] = lambda: None,
 ) -> Timing:
-    """Run work once to warm up, then `repeats` times or more until `least_s` have passed; `before` is not timed."""
+    """Time `work` on a device: once to warm up, then `repeats` times or more, until `least_s` seconds have passed.
+
+    `before` is called before each repeat and not timed.
+    """
     work()
     device.synchronize()
     guard, found = Guard(), list[float]()
@@ -135,7 +102,10 @@ def timed(
 
 
 def timing_of(seconds: Floats, others_s: Floats, elapsed_s: float | None = None) -> Timing:
-    """Put samples together; `elapsed_s`, during which others were watched, is the samples' own time by default."""
+    """Return the timing of samples in seconds, during which other processes used `others_s` CPU seconds.
+
+    `elapsed_s`: how long they were watched, by default the sum of the samples.
+    """
     low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75))
     watched_s = elapsed_s or float(seconds.sum())
     return Timing(float(middle), float(high - low) / 2, max(0.0, float(others_s.sum()) / watched_s))

@@ -1,0 +1,128 @@
+"""Commands that run the reference engine: what they need, what they say while they last, and what they print."""
+
+import json
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from simulator.cli import enginerun
+from simulator.cli.enginerun import Status, repeat_line, status
+
+ROOT = Path(__file__).parents[1]
+EXTRA = ("torch", "gguf", "safetensors", "tokenizers")
+WITHOUT = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {extra}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Blocked())
+sys.argv = ["infercast", *{arguments}]
+from simulator.cli import main
+main()
+"""
+
+
+def without_the_extra(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process in which nothing of the extra [reference] can be imported."""
+    code = WITHOUT.format(extra=EXTRA, arguments=list(arguments))
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+# ---------------------------------------------------------------------------------------------- without the extra
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["calibrate"], "--like"),
+        (["calibrate", "--measured", "x.csv"], "--measured"),
+        (["check"], "--num-prompts"),
+        (["reference"], "--max-tokens"),
+        (["check-log"], "--hardware"),
+    ],
+    ids=" ".join,
+)
+def test_help_needs_no_torch(command, option):
+    done = without_the_extra(*command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: infercast {command[0]}")
+    assert option in done.stdout
+
+
+@pytest.mark.parametrize("command", [["calibrate"], ["check"], ["reference", "generate", "Hello"]], ids=" ".join)
+def test_a_missing_extra_is_one_line_that_names_it(command, tmp_path):
+    arguments = [*command, "--out", str(tmp_path)] if command == ["calibrate"] else command
+    done = without_the_extra(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    missing = "the reference engine: torch, gguf, safetensors, tokenizers not installed"
+    assert done.stderr == f"infercast: error: {missing}. pip install 'infercast[reference]'.\n"
+
+
+def test_calibrating_to_measurements_needs_no_torch(tmp_path):
+    table = tmp_path / "mine.csv"
+    rows = [f"l40s,llama-3.1-8b,vllm,0.33.0,1,fixed-batch,{batch},512,128,tpot_ms,{ms}" for batch, ms in MEASURED]
+    columns = "hardware,model,engine,engine_version,tp,load,batch,input_len,output_len,metric,value"
+    table.write_text("\n".join([columns, *rows, ""]))
+    done = without_the_extra("calibrate", "--measured", str(table), "--out", str(tmp_path), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["calibration"][-1]["rows"] == len(MEASURED)
+
+
+MEASURED = ((1, 40.0), (8, 44.0), (32, 60.0))
+
+
+# ------------------------------------------------------------------------------------------- what it does meanwhile
+
+
+class Afternoon:
+    """A clock that a waiting thread moves, with what is done from which second on."""
+
+    def __init__(self, done_s: float, says: dict[float, str]) -> None:
+        self.now_s, self.done_s, self.says = 0.0, done_s, says
+        self.told = Status("check", lambda: self.now_s)
+
+    def over(self, seconds: float) -> bool:
+        end_s = min(self.now_s + seconds, self.done_s)
+        for at_s in sorted(each for each in self.says if self.now_s < each <= end_s):
+            self.now_s = at_s
+            self.told(self.says[at_s])
+        self.now_s = end_s
+        return end_s == self.done_s
+
+
+def test_a_line_comes_within_ten_seconds_and_then_every_ten():
+    day = Afternoon(95.0, {1.0: "ceilings", 25.0: "the same cells in another process", 90.0: "100 requests"})
+    lines = []
+    repeat_line(day.told, day.over, lambda line: lines.append((day.now_s, line)))
+    times = [0.0, *(at_s for at_s, _ in lines), day.done_s]
+    assert times[1] <= 10
+    assert max(after - before for before, after in pairwise(times)) <= 10
+    assert lines[0] == (2.0, "infercast check: ceilings, for 1 s\n")
+    assert lines[3] == (32.0, "infercast check: the same cells in another process, for 7 s\n")
+    assert lines[-1] == (92.0, "infercast check: 100 requests, for 2 s\n")
+
+
+def test_a_short_command_says_nothing():
+    day, lines = Afternoon(1.9, {0.1: "generating"}), []
+    repeat_line(day.told, day.over, lines.append)
+    assert lines == []
+
+
+def test_lines_go_to_stderr_while_it_lasts_and_no_longer(monkeypatch, capsys):
+    monkeypatch.setattr(enginerun, "FIRST_LINE_S", 0.01)
+    monkeypatch.setattr(enginerun, "NEXT_LINE_S", 0.01)
+    with pytest.raises(ZeroDivisionError), status("check") as told:
+        told("waiting for a second process")
+        time.sleep(0.3)
+        raise ZeroDivisionError
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "infercast check: waiting for a second process, for 0 s\n" in printed.err
+    time.sleep(0.1)
+    assert capsys.readouterr().err == ""
