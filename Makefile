@@ -7,7 +7,7 @@ PUBLISHED := simulator/validation/published/measurements.csv.gz
 
 demo: .venv/ready ## the main job: what does a million tokens cost, and on which device?
 	@mkdir -p out
-	$(BIN)/infercast cost --model llama-3.1-8b --hardware l4,l40s,a100-sxm-80,h100-sxm --workload chat --rate 2 \
+	$(BIN)/infercast cost --model llama-3.1-8b --hardware l4,l40s,a100-sxm-80,h100-sxm --workload chat --request-rate 2 \
 		--slo ttft:500ms,tpot:50ms --plot out/cost.png
 	$(BIN)/infercast estimate --model llama-3.1-8b --hardware h100-sxm --batch 1,8,64 --isl 1024 --osl 128 \
 		--plot out/roofline.png

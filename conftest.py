@@ -6,8 +6,7 @@ import pytest
 
 collect_ignore = ["simulator/reference/vllm_cpu.py", "simulator/reference/openvino_cpu.py"]
 if any(find_spec(name) is None for name in ("torch", "gguf", "safetensors", "tokenizers")):
-    collect_ignore_glob = ["simulator/reference/*", *(f"simulator/cli/{name}.py" for name in ("calibrate", "check"))]
-    collect_ignore_glob += ["simulator/cli/reference.py", "simulator/cli/enginerun.py"]
+    collect_ignore_glob = ["simulator/reference/*"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

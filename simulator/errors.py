@@ -1,13 +1,16 @@
 """Errors that a user can meet; each says what was given, why that cannot be, and what to do.
 
-InfercastError ├── ProfileError      a profile that is missing, malformed or contradicts itself ├── UnitError         a
-quantity without its unit, or with the wrong one ├── WorkloadError     a trace or an arrival process that cannot be
-simulated ├── DoesNotFitError   a deployment whose weights or KV cache exceed the memory └── NotModelledError  something
-real that infercast refuses by name rather than guess
+InfercastError
+├── ProfileError      a profile that is missing, malformed or contradicts itself
+├── UnitError         a quantity without its unit, or with the wrong one
+├── WorkloadError     a trace or an arrival process that cannot be simulated
+├── DoesNotFitError   a deployment whose weights or KV cache exceed the memory
+└── NotModelledError  something real that infercast refuses by name rather than guess
 """
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Self
 
 
 class InfercastError(ValueError):
@@ -20,6 +23,10 @@ class InfercastError(ValueError):
     def __init__(self, given: str, because: str, remedy: str) -> None:
         self.given, self.because, self.remedy = given, because, remedy
         super().__init__(f"{given}: {because.rstrip('.')}. {remedy.rstrip('.')}.")
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
+        """Return what it is made of, for pickle: an error may come from another process."""
+        return type(self), (self.given, self.because, self.remedy)
 
 
 class ProfileError(InfercastError):

@@ -19,7 +19,7 @@ from simulator.deployment.deployment import Deployment
 from simulator.engines.overheads import Overheads
 from simulator.errors import InfercastError
 from simulator.validation.measurements import Measurement, Setup
-from simulator.validation.prediction import Answer, Asked, ask
+from simulator.validation.prediction import Answered, Asked, ask
 
 ROOT = Path(__file__).parents[1]
 GRID = (-0.5, -0.15, 0.0, 0.15, 0.5)  # of ln(value); a curve is straight between them, and goes on as at its ends
@@ -131,7 +131,7 @@ def ask_all(rows: Sequence[Measurement]) -> dict[str, Asked]:
 
 def predicted(rows: Sequence[Measurement], asked: Mapping[str, Asked], values: Values) -> Floats:
     """Return ln(predicted / measured) of each row with other values; NaN where it cannot be predicted."""
-    known: dict[Setup, Answer | None] = {}
+    known: dict[Setup, Answered | None] = {}
     found = np.full(len(rows), np.nan)
     for index, row in enumerate(rows):
         if row.setup not in known:
@@ -145,7 +145,7 @@ def predicted(rows: Sequence[Measurement], asked: Mapping[str, Asked], values: V
     return found
 
 
-def _log_ratio(answer: Answer, row: Measurement) -> float:
+def _log_ratio(answer: Answered, row: Measurement) -> float:
     try:
         value = answer.value(row.metric, row.stat)
     except InfercastError:

@@ -34,7 +34,7 @@ from simulator.reports.intervals import (
     table,
 )
 from simulator.validation.measurements import Measurement, Setup, read_measurements
-from simulator.validation.prediction import Answer, ask
+from simulator.validation.prediction import Answered, ask
 from tools.fit_efficiency import FITTED
 from tools.fitting import EXCLUDED
 
@@ -113,7 +113,7 @@ def _bent(row: Measurement, throughput: tuple[float, float]) -> list[float]:
 
 
 @cache
-def _answer(setup: Setup, factor: float) -> Answer:
+def _answer(setup: Setup, factor: float) -> Answered:
     asked = ask(setup)
     return asked.on(replace(asked.deployment, step_factor=factor)).answer()
 

@@ -20,7 +20,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.profile import Figure, Source, find, names
 from simulator.roofline.roofline import Rates
 from simulator.validation.measurements import Measurement, Setup
-from simulator.validation.prediction import Answer, Asked
+from simulator.validation.prediction import Answered, Asked
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -124,7 +124,7 @@ class Problem:
     def logs(self, moved: Floats, chosen: Indices) -> Floats:
         """Return the logarithms of what is predicted for some rows."""
         engine = adjusted(self.engine, self.hardware, self.values(moved), UNITY.source)
-        known: dict[Setup, Answer] = {}
+        known: dict[Setup, Answered] = {}
         found = []
         for row in (self.rows[index] for index in chosen):
             if row.setup not in known:

@@ -19,7 +19,7 @@ from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware
 from simulator.profile import Figure, Source, Strict, find, read_yaml
 from simulator.validation.measurements import Measurement, Setup
-from simulator.validation.prediction import Answer, Asked, ask
+from simulator.validation.prediction import Answered, Asked, ask
 
 FOLDS, LEAST = 5, 3  # parts that are held back in turn; setups below which nothing could be
 GAIN = 0.005  # of the measured value
@@ -116,7 +116,7 @@ def _chosen(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> Pro
     """Keep the rows that are of the device and the engine and can be predicted."""
     kept: list[Measurement] = []
     asked: dict[Setup, Asked] = {}
-    known: dict[Setup, Answer] = {}
+    known: dict[Setup, Answered] = {}
     left_out: Counter[str] = Counter()
     for row in rows:
         try:

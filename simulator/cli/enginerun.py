@@ -73,7 +73,7 @@ class EngineOptions:
         from simulator.reference.cores import usable_cores  # noqa: PLC0415
 
         count, cores = torch.get_num_threads(), usable_cores()
-        if self.threads is not None or count == cores:
+        if self.threads is not None or self.device != "cpu" or count == cores:
             return []
         return [f"Threads: {count} of {cores}, as other processes held the other cores. --threads {cores} takes all."]
 

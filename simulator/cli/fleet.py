@@ -67,7 +67,7 @@ def command(
     ] = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
-    """Simulate replicas behind a router: autoscaling, failures, pools for prefill and decode, clients that wait.
+    """Simulate replicas behind a router: autoscaling, failures, prefill and decode pools, clients that wait.
 
     Latencies are what users see: from the first sending, over the network, retries included.
     """

@@ -19,7 +19,8 @@ from simulator.questions.words import split
 from simulator.validation.benchfiles import Stated, read_results
 from simulator.validation.commands import commands
 from simulator.validation.measurements import Measurement, read_published
-from simulator.validation.prediction import Prediction, predict
+from simulator.validation.parallel import predict_all
+from simulator.validation.prediction import Prediction
 from simulator.validation.scores import KEYS, Score, as_json, as_row, beating_light, by, not_covered, scored
 
 SHOWN = 12  # rows of the longer tables
@@ -41,6 +42,9 @@ def command(
     ] = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Predicted over measured.")] = None,
     shown: Annotated[bool, typer.Option("--commands", help="Print the command that asks each row, and stop.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes.", show_default="one for each core")
+    ] = None,
     profiles: Profiles = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -58,7 +62,7 @@ def command(
     if shown:
         sys.stdout.writelines(f"{line}\n" for line in commands(rows))
         return
-    predictions = predict(rows, light=light, level=interval)
+    predictions = predict_all(rows, light=light, level=interval, jobs=jobs)
     if plot is not None:
         from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
         from simulator.validation.scatter import scatter  # noqa: PLC0415

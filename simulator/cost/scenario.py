@@ -1,5 +1,6 @@
 """The whole question about a load as one value: deployment, users, what they accept, what a device costs."""
 
+from collections import deque
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,6 +19,7 @@ from simulator.workloads.arrivals import RecordedArrivals
 from simulator.workloads.workload import Requests, Workload
 
 ENOUGH_REQUESTS, MOST_DRAWS = 1_000, 5  # of a load of fewer requests, several draws: one is an accident
+_TABLES: deque[tuple[Deployment, StepTable]] = deque(maxlen=64)
 
 
 def simulate(scenario: "Scenario", progress: Progress | None = None) -> Report:
@@ -55,8 +57,12 @@ class Scenario:
 
     @cached_property
     def table(self) -> StepTable:
-        """The seconds of every step."""
-        return self.deployment.step_table()
+        """The seconds of every step; that of an equal deployment where it is still known, for a sweep asks for many."""
+        for known, table in reversed(_TABLES):
+            if known == self.deployment:
+                return table
+        _TABLES.append((self.deployment, self.deployment.step_table()))
+        return _TABLES[-1][1]
 
     def simulated(self, progress: Progress | None = None) -> Report:
         """Simulate the workload; one of few requests up to `MOST_DRAWS` times, each drawn anew, and averaged."""

@@ -86,10 +86,11 @@ class Phase:
 
 
 class Latency(NamedTuple):
-    """Times of a batch alone: its last first token, the mean step after it (None for one token), its end."""
+    """Times of a batch alone: its last first token, mean and median step after it (None for one token), its end."""
 
     ttft_s: float
     tpot_s: float | None
+    median_tpot_s: float | None
     e2el_s: float
 
 
@@ -170,11 +171,12 @@ class Estimate:
     def _latency(self, model: StepModel, ttft_s: float) -> Latency:
         more = self.batch.output_tokens - 1
         if more == 0:
-            return Latency(ttft_s, None, ttft_s)
+            return Latency(ttft_s, None, None, ttft_s)
         attended = self.batch.context_tokens + self.batch.prompt_tokens + np.arange(1.0, more + 1)
-        decode_s = float(np.sum(model.seconds(self._decode_counts(model, attended))))
-        decode_s /= self.deployment.tokens_per_step
-        return Latency(ttft_s, decode_s / more, ttft_s + decode_s)
+        steps_s = np.broadcast_to(model.seconds(self._decode_counts(model, attended)), attended.shape)
+        steps_s = steps_s / self.deployment.tokens_per_step
+        decode_s = float(np.sum(steps_s))
+        return Latency(ttft_s, decode_s / more, float(np.median(steps_s)), ttft_s + decode_s)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return a row for each op of each phase: columns phase, op, runs, FLOPs, bytes, seconds, share and bound."""

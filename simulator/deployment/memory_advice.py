@@ -42,6 +42,8 @@ def refuse_misfit(plan: MemoryPlan) -> None:
 
 def _refuse_host_misfit(plan: MemoryPlan) -> None:
     offload = plan.deployment.settings.offload
+    if offload == NO_OFFLOAD:
+        return
     needed = (plan.host_weight_bytes + offload.cache_bytes) * plan.deployment.layout.devices
     host = host_of(plan.deployment.hardware, offload)
     if needed > host.memory_bytes:

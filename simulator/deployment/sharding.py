@@ -2,14 +2,13 @@
 
 import math
 from dataclasses import replace
-from functools import cache
 from typing import NamedTuple
 
 from simulator.engines.engine import Engine
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
-from simulator.models.model import Model, load_model
+from simulator.models.model import Model
 from simulator.models.operations import Layout
 
 DEGREES = (64, 32, 16, 8, 4, 2, 1)
@@ -35,8 +34,8 @@ def sharded(model: Model, hardware: Hardware, engine: Engine, layout: Layout, th
         return Sharded(model, hardware, layout)
     if engine.pads_heads:
         model = _padded(model, layout.tp * hardware.cores_per_device)
-    if engine.splits_rows and not _divides(model.id, layout.tp):
-        tp = next(each for each in DEGREES if each < layout.tp and _divides(model.id, each))
+    if engine.splits_rows and not _divides(model, layout.tp):
+        tp = next(each for each in DEGREES if each < layout.tp and _divides(model, each))
         hardware = _times(hardware, layout.tp / tp)
         layout = replace(layout, tp=tp, ep=min(layout.ep, tp))
     return Sharded(model, hardware, layout)
@@ -81,10 +80,8 @@ def _multiple(number: int, of: int) -> int:
     return math.ceil(number / of) * of
 
 
-@cache
-def _divides(model: str, tp: int) -> bool:
+def _divides(model: Model, tp: int) -> bool:
     try:
-        load_model(model).ops(Layout(tp))
+        return tp == 1 or bool(model.ops(Layout(tp)))
     except InfercastError:
         return False
-    return True

@@ -81,7 +81,10 @@ def mamba2(fields: Fields) -> dict[str, Any]:
 
 
 def nemotron_h_layers(fields: Fields, layers: int) -> list[LayerKind]:
-    """Return the kind of each layer of Nemotron-H from its pattern: M Mamba-2, * attention, - dense, E experts."""
+    """Return the kind of each layer of Nemotron-H from its pattern: M Mamba-2, * attention, - dense, E experts.
+
+    Raises ProfileError if the pattern does not name each layer.
+    """
     pattern = fields.raw.get("hybrid_override_pattern")
     if pattern is None:
         pattern = "".join(BLOCKS.get(str(each), "?") for each in fields.each("layers_block_type") or ())

@@ -131,7 +131,7 @@ class Model(Profile):
         """Parameters on the device that holds most: its share of the layers, the embeddings and the output head.
 
         Pipeline stages are assumed to hold equal shares of the layers; the first one adds the embeddings, the last the
-        head.
+        head. Raises NotModelledError if the layout does not divide a layer's heads, columns or experts.
         """
         layers = sum((block.weights(self, layout) * times for block, times in self._blocks), Weights())
         embeddings = (self._vocab_share(layout) + self.learned_positions) * self.hidden
@@ -169,7 +169,8 @@ class Model(Profile):
     def cache_bytes(self, tokens: int, layout: Layout = SINGLE) -> float:
         """KV-cache bytes of one sequence of `tokens` tokens on one device; windowed layers hold their window at most.
 
-        Llama-3.1-8B keeps 2 x 32 layers x 8 heads x 128 x 2 bytes per token (its config.json).
+        Llama-3.1-8B keeps 2 x 32 layers x 8 heads x 128 x 2 bytes per token (its config.json). Raises NotModelledError
+        as `weights` does.
 
         >>> from simulator.models.model import load_model
         >>> load_model("llama-3.1-8b").cache_bytes(1)
@@ -195,7 +196,10 @@ class Model(Profile):
         return sum(states, 0.0) / (layout.pp * layout.dp)
 
     def ops(self, layout: Layout = SINGLE) -> Ops:
-        """Return all ops of one step on the devices of one replica, with those of all pipeline stages."""
+        """Return all ops of one step on the devices of one replica, with those of all pipeline stages.
+
+        Raises NotModelledError as `weights` does.
+        """
         local_vocab = self._vocab_share(layout)
         head = linear("output head", (self.hidden, local_vocab), layout, part="other", per="logits")
         blocks = (

@@ -122,7 +122,7 @@ class Experts(NamedTuple):
 
         1 + (t / 2) touched / (k n): half a tile more per expert touched. A single token is a matrix-vector product,
         without tiles. `least`: with fewer than `tile` tokens per expert, the tile shrinks to that number, down to
-        `least`.
+        `least`. `tokens` is a number or an array of any shape, as is the result.
 
         >>> float(Experts(8, 2).padded(1, 32)), round(float(Experts(8, 2).padded(64, 32)), 2)
         (1.0, 2.0)
@@ -138,7 +138,8 @@ class Experts(NamedTuple):
 
         1 + z sqrt((1 - 1/R) / mean), at most R: loads are binomial, approximated as normal, and z is the expected
         maximum of R standard normals (Blom, Statistical Estimates and Transformed Beta-Variables, 1958). Real routers
-        also prefer some experts, which is not modelled here.
+        also prefer some experts, which is not modelled here. `tokens` is a number or an array of any shape, as is the
+        result.
 
         >>> round(float(Experts(256, 8, 8).busiest_tokens(1.0)), 2), float(Experts(8, 2).busiest_tokens(1.0))
         (2.34, 1.0)
@@ -146,7 +147,10 @@ class Experts(NamedTuple):
         return self._busiest(tokens * self.chosen, 1.0 - 1.0 / self.ranks)
 
     def busiest_experts(self, tokens: Array) -> Array:
-        """Return the most distinct experts touched on a rank over the mean of all ranks; 1 once all are touched."""
+        """Return the most distinct experts touched on a rank over the mean of all ranks; 1 once all are touched.
+
+        Shapes as in `touched`.
+        """
         touched = self.touched(tokens)
         return self._busiest(touched, 1.0 - touched / self.total)
 
@@ -217,7 +221,10 @@ class Op:
         )
 
     def bytes_read(self, counts: Counts) -> Array:
-        """Return the bytes moved between the device and its memory: weights, KV cache and activations."""
+        """Return the bytes moved between the device and its memory: weights, KV cache and activations.
+
+        The result has the shape of the counts.
+        """
         weights = self.weight_bytes * counts.steps
         if self.experts is not None:
             tokens = np.minimum(counts.tokens, counts.prefill_tokens + 1) if self.alike else counts.tokens
@@ -230,7 +237,7 @@ class Weights:
     """Parameter counts of a layer on one device, by what number formats cover together.
 
     `mixer`: projections of attention or of a recurrence; `linear`: dense feed-forward projections; `experts`: routed
-    experts; `other`: embeddings, norms, biases, routers, which stay in the model's own type.
+    experts; `other`: embeddings, norms, biases, routers, which most formats leave in the model's own type.
     """
 
     mixer: int = 0

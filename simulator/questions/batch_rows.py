@@ -5,7 +5,13 @@ from simulator.questions.row_intervals import Row, intervals
 from simulator.reports.intervals import PredictionRange
 
 PREDICTED = {  # what is predicted here, and the metric of measurements whose errors it has
-    **{"ttft_s": "ttft_ms", "tpot_s": "tpot_ms", "e2el_s": "e2e_latency_ms", "tokens_per_s_user": "1/tpot_ms"},
+    **{
+        "ttft_s": "ttft_ms",
+        "tpot_s": "tpot_ms",
+        "median_tpot_s": "tpot_ms",
+        "e2el_s": "e2e_latency_ms",
+        "tokens_per_s_user": "1/tpot_ms",
+    },
     **{"output_tokens_per_s": "throughput_out_tok_s", "total_tokens_per_s": "throughput_total_tok_s"},
     **{"requests_per_s": "req_s", "prompt_tokens_per_s": "pp_tok_s", "decode_tokens_per_s": "tg_tok_s"},
     **{"prefill_s": "ttft_ms", "decode_s": "tpot_ms"},
@@ -33,6 +39,7 @@ def _figures(found: Estimate, replicas: int) -> Row:
         "ttft_s": expected.ttft_s,
         "light_ttft_s": light.ttft_s,
         "tpot_s": expected.tpot_s,
+        "median_tpot_s": expected.median_tpot_s,
         "light_tpot_s": light.tpot_s,
         "e2el_s": expected.e2el_s,
         "light_e2el_s": light.e2el_s,

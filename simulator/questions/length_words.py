@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
+from pydantic import ValidationError
+
 from simulator.errors import WorkloadError
 from simulator.questions.words import number
 from simulator.workloads.lengths import Distribution, Ended, Fixed, LogNormal, Quantiles, Uniform
@@ -62,7 +64,13 @@ def in_words(lengths: Distribution) -> str:
 def _quantiles(text: str, option: str) -> Quantiles:
     pairs = [each.partition("=") for each in text.split(",")]
     levels = tuple(number(level, option) for level, _, _ in pairs)
-    return Quantiles(levels=levels, tokens=tuple(_tokens(tokens, option) for _, _, tokens in pairs))
+    counts = tuple(_tokens(tokens, option) for _, _, tokens in pairs)
+    try:
+        return Quantiles(levels=levels, tokens=counts)
+    except ValidationError as error:
+        because = "levels rise from 0 to 1, and tokens from 1 on do not fall"
+        remedy = f"Write, say, {option} quantiles:0=10,0.5=90,1=400"
+        raise WorkloadError(f"{option} quantiles:{text}", because, remedy) from error
 
 
 def _tokens(text: str, option: str) -> int:

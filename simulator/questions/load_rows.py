@@ -39,12 +39,11 @@ def load_row(scenario: Scenario, report: Report, level: float | None = 0.8) -> R
 
 def throughput_intervals(of: PredictionRange[Row], report: Report) -> Row:
     """Return the intervals of throughputs; None where what is served is what was offered: given, not predicted."""
-    told = {key: metric for key, metric in THROUGHPUTS.items() if key in of.found}  # a fleet tells no input_throughput
     if of.regime != "open_loop":
-        return intervals(of, told)
+        return intervals(of, THROUGHPUTS)
     if not report.overloaded:
-        return {f"{key}_{end}": None for key in told for end in ENDS}
-    found = dict(intervals(replace(of, regime="offline"), told))
+        return {f"{key}_{end}": None for key in THROUGHPUTS for end in ENDS}
+    found = dict(intervals(replace(of, regime="offline"), THROUGHPUTS))
     offered_per_s = len(report.run.requests) / report.run.requests.arrival_s[-1]
     most = max(1.0, offered_per_s / report.requests_per_s)  # no more is served than was offered
-    return found | {f"{key}_high": min(found[f"{key}_high"], of.found[key] * most) for key in told}
+    return found | {f"{key}_high": min(found[f"{key}_high"], of.found[key] * most) for key in THROUGHPUTS}

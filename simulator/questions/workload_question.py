@@ -20,6 +20,9 @@ Spread = Callable[[int, float], Distribution]
 
 def _below(nominal_tokens: int, ratio: float) -> Uniform:
     """Spread a length as InferenceMAX does: from [ratio, 1] x nominal (its benchmark_serving.py)."""
+    if not 0 < ratio <= 1:
+        given, because = f"range ratio {ratio} of inferencemax", "lengths begin at a share of the nominal one"
+        raise WorkloadError(given, because, "Give 0.8 for 80 to 100 %")
     return Uniform(max(1, round(ratio * nominal_tokens)), nominal_tokens)
 
 

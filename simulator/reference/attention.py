@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from simulator.reference.batch import Batch, Chunk, Reads
+from simulator.reference.batch import Chunk, Reads, StepBatch
 from simulator.reference.cache import LayerCache
 
 
-def attend(queries: Tensor, cache: LayerCache, batch: Batch, window: int) -> Tensor:
+def attend(queries: Tensor, cache: LayerCache, batch: StepBatch, window: int) -> Tensor:
     """Return the attention output [T, heads x head_dim] of queries [T, heads, head_dim], in their dtype.
 
     Rows 0 to `batch.decodes` - 1 are decodes, the others prompt chunks. Keys and values of the new tokens must be in

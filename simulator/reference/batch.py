@@ -31,7 +31,7 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class StepBatch:
     """One forward pass over T new tokens. Rows 0 to `decodes` - 1 are decodes, the others prompt chunks."""
 
     tokens: Tensor  # [T], int64 token ids
@@ -43,7 +43,7 @@ class Batch:
     chunks: tuple[Chunk, ...]
 
 
-class Layout(NamedTuple):
+class BatchLayout(NamedTuple):
     """How batches are laid out: tokens per cache block, the sliding windows of the layers (0 for none), the device."""
 
     block_size: int
@@ -51,7 +51,9 @@ class Layout(NamedTuple):
     device: str
 
 
-def make_batch(parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[list[int]], layout: Layout) -> Batch:
+def make_batch(
+    parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[list[int]], layout: BatchLayout
+) -> StepBatch:
     """Return the batch of some sequences.
 
     `parts`: one per sequence, decodes (one new token after cached ones) first. `tokens`: the ids of all new tokens, in
@@ -72,7 +74,7 @@ def make_batch(parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[li
         Chunk(int(end - part.new_tokens), int(end), part.past_tokens, there(table))
         for part, end, table in list(zip(parts, ends, tables, strict=True))[decodes:]
     )
-    return Batch(
+    return StepBatch(
         tokens=there(tokens),
         positions=there(positions),
         places=(there(held), there(positions % layout.block_size)),
@@ -83,7 +85,7 @@ def make_batch(parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[li
     )
 
 
-def make_reads(lengths: Sequence[int], tables: Sequence[list[int]], window: int, layout: Layout) -> Reads:
+def make_reads(lengths: Sequence[int], tables: Sequence[list[int]], window: int, layout: BatchLayout) -> Reads:
     """Return the blocks that sequences of `lengths` tokens attend to, without those before a sliding window."""
     size = layout.block_size
     first = [max(0, length - window) // size if window else 0 for length in lengths]

@@ -8,7 +8,7 @@ import torch
 
 from simulator.calibration.step_log import LoggedRequest, LoggedStep, Part, StepLog, parts_of
 from simulator.errors import WorkloadError
-from simulator.reference.batch import Layout, make_batch
+from simulator.reference.batch import BatchLayout, make_batch
 from simulator.reference.cache import BlockPool
 from simulator.reference.clock import Clock
 from simulator.reference.graphs import DecodeGraphs
@@ -49,7 +49,7 @@ class Executor:
         build = transformer.build
         self.transformer = transformer
         self.pool = BlockPool(build.num_blocks, build.block_size, shuffled=shuffled)
-        self.layout = Layout(build.block_size, transformer.windows, build.device.kind)
+        self.layout = BatchLayout(build.block_size, transformer.windows, build.device.kind)
         self._graphs = DecodeGraphs(transformer, self.layout) if graphs and build.device.kind == "cuda" else None
         self.known: list[Tokens] = []
 

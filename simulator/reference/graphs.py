@@ -8,7 +8,7 @@ from torch import Tensor
 
 from simulator.calibration.step_log import Part
 from simulator.models.layers import MixtureOfExperts
-from simulator.reference.batch import Batch, Layout, Reads, make_batch
+from simulator.reference.batch import BatchLayout, Reads, StepBatch, make_batch
 from simulator.reference.cache import NULL_BLOCK
 from simulator.reference.transformer import Transformer
 
@@ -22,9 +22,9 @@ class DecodeGraphs:
     On another device it computes the padded batch without a graph, so that the padding can be tested.
     """
 
-    def __init__(self, transformer: Transformer, layout: Layout) -> None:
+    def __init__(self, transformer: Transformer, layout: BatchLayout) -> None:
         self._transformer, self._layout = transformer, layout
-        self._captured: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, Batch, Tensor]] = {}
+        self._captured: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, StepBatch, Tensor]] = {}
         # Which experts a batch touches is only known on the host, so their loop can not be captured.
         blocks = transformer.model.blocks.values()
         self._possible = not any(isinstance(block.ffn, MixtureOfExperts) for block in blocks)
@@ -48,7 +48,7 @@ class DecodeGraphs:
         graph.replay()
         return logits[: len(parts)]
 
-    def _capture(self, batch: Batch) -> tuple[torch.cuda.CUDAGraph, Batch, Tensor]:
+    def _capture(self, batch: StepBatch) -> tuple[torch.cuda.CUDAGraph, StepBatch, Tensor]:
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -61,14 +61,16 @@ class DecodeGraphs:
         return graph, batch, logits
 
 
-def padded_batch(parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[list[int]], layout: Layout) -> Batch:
+def padded_batch(
+    parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[list[int]], layout: BatchLayout
+) -> StepBatch:
     """Return a batch of decodes, with sequences and blocks padded to powers of two: the added rows come last."""
     extra = _power_of_two(len(parts)) - len(parts)
     batch = make_batch(
         [*parts, *[PADDING] * extra], [*tokens, *[0] * extra], [*tables, *[[NULL_BLOCK]] * extra], layout
     )
     reads = {window: _padded_reads(each) for window, each in batch.reads.items()}
-    return Batch(batch.tokens, batch.positions, batch.places, batch.last_rows, batch.decodes, reads, ())
+    return StepBatch(batch.tokens, batch.positions, batch.places, batch.last_rows, batch.decodes, reads, ())
 
 
 def _padded_reads(reads: Reads) -> Reads:
@@ -85,6 +87,6 @@ def _power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def _tensors(batch: Batch) -> list[Tensor]:
+def _tensors(batch: StepBatch) -> list[Tensor]:
     reads = [tensor for each in batch.reads.values() for tensor in (each.blocks, each.owners, each.mask)]
     return [batch.tokens, batch.positions, *batch.places, batch.last_rows, *reads]

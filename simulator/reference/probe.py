@@ -14,7 +14,7 @@ from simulator.calibration.step_log import Part
 from simulator.models.layers import Attention
 from simulator.models.model import Model
 from simulator.reference.attention import attend_chunk, attend_decodes
-from simulator.reference.batch import Batch, Chunk, Layout, make_reads
+from simulator.reference.batch import BatchLayout, Chunk, StepBatch, make_reads
 from simulator.reference.cache import BlockPool, CacheShape, LayerCache
 from simulator.reference.checkpoint import random_checkpoint
 from simulator.reference.device import Device
@@ -138,7 +138,7 @@ class Probe:
         return mixer, [one, *(LayerCache(shape, self.build.device) for _ in range(copies - 1))]
 
     def _decode_attention(self, sequences: int, context: int) -> float:
-        layout = Layout(self.build.block_size, (0,), self.build.device.kind)
+        layout = BatchLayout(self.build.block_size, (0,), self.build.device.kind)
         pool = BlockPool(-(-context // layout.block_size) * sequences, layout.block_size)
         mixer, caches = self._caches(pool.free_blocks)
         tables = [pool.grow(index, context) for index in range(sequences)]
@@ -201,7 +201,7 @@ class _Hollow(Transformer):
         rows = torch.randn(TOKENS[-1], len(weight)).to(weight.dtype).to(weight.device)
         return lambda x: rows[: len(x)]
 
-    def attend(self, queries: Tensor, cache: LayerCache, batch: Batch, window: int) -> Tensor:  # noqa: ARG002
+    def attend(self, queries: Tensor, cache: LayerCache, batch: StepBatch, window: int) -> Tensor:  # noqa: ARG002
         """Return the queries, in place of attention."""
         return queries.reshape(len(queries), -1)
 

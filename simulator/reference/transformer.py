@@ -10,7 +10,7 @@ from torch.nn import functional
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
 from simulator.models.model import Block
 from simulator.reference.attention import attend
-from simulator.reference.batch import Batch
+from simulator.reference.batch import StepBatch
 from simulator.reference.cache import CacheShape, LayerCache
 from simulator.reference.checkpoint import Checkpoint, shapes
 from simulator.reference.device import CPU, Device
@@ -76,7 +76,7 @@ class Transformer:
         """Return a projection of an expert or of the router."""
         return make_linear(weight, bias, packed=self.build.packed and self.build.device.kind == "cpu")
 
-    def attend(self, queries: Tensor, cache: LayerCache, batch: Batch, window: int) -> Tensor:
+    def attend(self, queries: Tensor, cache: LayerCache, batch: StepBatch, window: int) -> Tensor:
         """Return the attention output [T, heads x head_dim] of a layer for queries [T, heads, head_dim]."""
         return attend(queries, cache, batch, window)
 
@@ -91,7 +91,7 @@ class Transformer:
         return tuple(sorted({layer.window for layer in self.layers}))
 
     @torch.inference_mode()
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: StepBatch) -> Tensor:
         """Return the logits of each sequence's last token, [sequences, vocabulary]; fills the cache."""
         x = functional.embedding(batch.tokens, self.embedding)
         for layer in self.layers:
@@ -129,12 +129,12 @@ class _Layer:
         shape = CacheShape(parent.build.num_blocks, parent.build.block_size, mixer.kv_heads, mixer.head_dim)
         self.cache = LayerCache(shape, parent.build.device)
 
-    def forward(self, x: Tensor, batch: Batch) -> Tensor:
+    def forward(self, x: Tensor, batch: StepBatch) -> Tensor:
         """Return x + attention(x), then + feed-forward of that; x is [T, hidden]."""
         x = x + self.output(self._attention(self.parent.normalised(x, self.before), batch))
         return x + self.ffn(self.parent.normalised(x, self.between))
 
-    def _attention(self, x: Tensor, batch: Batch) -> Tensor:
+    def _attention(self, x: Tensor, batch: StepBatch) -> Tensor:
         mixer = self.mixer
         wide, narrow = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
         queries, keys, values = self.qkv(x).split((wide, narrow, narrow), dim=-1)

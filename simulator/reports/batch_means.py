@@ -61,9 +61,10 @@ def statistic(values: Floats) -> Statistic:
     ordered = np.sort(values)
     found = {"mean": float(values.mean())}
     half_widths = {"mean": _half_width(values)}
-    for name, share in QUANTILES.items():
-        found[name] = float(np.quantile(ordered, share))
-        half_widths[name] = _quantile_half_width(values, ordered, share)
+    quantiles = np.quantile(ordered, list(QUANTILES.values()))
+    for (name, share), quantile in zip(QUANTILES.items(), quantiles.tolist(), strict=True):
+        found[name] = quantile
+        half_widths[name] = _quantile_half_width(values, ordered, share, quantile)
     return Statistic(found, half_widths, float(values.std()), len(values))
 
 
@@ -79,10 +80,9 @@ def _half_width(values: Floats) -> float:
     return T_95 * float((square / (BATCHES - 1) / BATCHES * (1 + correlation) / (1 - correlation)) ** 0.5)
 
 
-def _quantile_half_width(values: Floats, ordered: Floats, share: float) -> float:
+def _quantile_half_width(values: Floats, ordered: Floats, share: float, quantile: float) -> float:
     if len(values) * (1 - share) < BATCHES * MIN_TAIL:
         return float("nan")
-    quantile = float(np.quantile(ordered, share))
     levels = _half_width((values > quantile).astype(np.float64))
     if share + levels >= 1 or share - levels <= 0:
         return float("nan")

@@ -114,10 +114,10 @@ class Report:
         if not weights.sum():
             return statistic(np.empty(0))
         order = np.argsort(gaps, kind="stable")
-        below = np.cumsum(weights[order])
+        below, ordered = np.cumsum(weights[order]), gaps[order]
         values = {"mean": float(np.average(gaps, weights=weights))}
         for name, share in QUANTILES.items():
-            values[name] = float(gaps[order][np.searchsorted(below, share * below[-1])])
+            values[name] = float(ordered[np.searchsorted(below, share * below[-1])])
         spread = float(np.sqrt(np.average((gaps - values["mean"]) ** 2, weights=weights)))
         return Statistic(values, dict.fromkeys(values, float("nan")), spread, int(below[-1]))
 

@@ -74,6 +74,7 @@ class Rates:
     """Achieved rates of an engine's kernels on a device; `light`: the data sheet's peaks and no overhead.
 
     `context_tokens`: of one sequence at most, by which paged attention of vLLM V0 chooses its shared memory.
+    `seconds_alone`: costs have their seconds and nothing that these are made of, for tables of many steps.
     """
 
     def __init__(
@@ -83,8 +84,10 @@ class Rates:
         *,
         light: bool = False,
         context_tokens: int = CAPTURED_TOKENS,
+        seconds_alone: bool = False,
     ) -> None:
         self.hardware, self.light, self.context_tokens = hardware, light, context_tokens
+        self.seconds_alone = seconds_alone
         self.kernels = kernels or Kernels()
         self._links = Links(hardware, self.kernels, light=light)
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
@@ -137,7 +140,7 @@ class Rates:
             memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
         kernel_s = soft_maximum(compute_s, np.maximum(memory_s, gemm.panel_s * counts.steps), gemm.exponent)
         kernel_s = kernel_s + self._prepared_s(name, op, counts)
-        return _cost(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
+        return self._made(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
 
     def _prepared_s(self, name: PeakName, op: Op, counts: Counts) -> Array:
         """Return the seconds in which kernels of their own sort inputs of experts, and quantise those of block scales.
@@ -218,7 +221,7 @@ class Rates:
                 heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
                 alone = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format) / op.shared_by
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
-        return _cost(op, counts, np.maximum(compute_s, memory_s), launch_s, compute_s=compute_s, memory_s=memory_s)
+        return self._made(op, counts, np.maximum(compute_s, memory_s), launch_s, compute_s=compute_s, memory_s=memory_s)
 
     def _cache_fraction(self, rates: DecodeAttention) -> float:
         """Return the share of the bandwidth at which decode attention reads the cache."""
@@ -264,7 +267,7 @@ class Rates:
         flops = counts.dot(op.flops) + max(op.flops) * counts.prefill_tokens * half_tokens / 2
         compute_s = flops / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
-        return _cost(op, counts, compute_s, compute_s=compute_s, memory_s=memory_s)
+        return self._made(op, counts, compute_s, compute_s=compute_s, memory_s=memory_s)
 
     def _unfused_attention(self, op: Op, counts: Counts) -> Cost:
         """T = F / (c P) + s n / (m W): two GEMMs, and n scores of s bytes that pass through memory between them."""
@@ -274,7 +277,7 @@ class Rates:
         gemm = self.achieved(name, op)
         compute_s = flops / (gemm.compute * peak)
         memory_s = scores * self.kernels.rules.score_bytes / (gemm.memory * self.hardware.memory_bytes_per_s)  # type: ignore[operator]
-        return _cost(op, counts, compute_s + memory_s, compute_s=compute_s, memory_s=memory_s)
+        return self._made(op, counts, compute_s + memory_s, compute_s=compute_s, memory_s=memory_s)
 
     def _prefill_rates(self) -> tuple[float, float]:
         require(self.hardware, "prefill_attention")
@@ -290,24 +293,25 @@ class Rates:
         memory_s = op.bytes_read(counts) / self._elementwise_bytes_per_s
         if op.experts is not None and op.experts.ranks > 1 and not self.light:
             memory_s = memory_s * op.experts.busiest_tokens(counts.tokens)
-        return _cost(op, counts, memory_s, launch_s, memory_s=memory_s)
+        return self._made(op, counts, memory_s, launch_s, memory_s=memory_s)
 
     def _linked(self, op: Op, counts: Counts) -> Cost:
         link_s, latency_s = self._links.transfer(op, counts)
-        return _cost(op, counts, link_s, latency_s, link_s=link_s)
+        return self._made(op, counts, link_s, latency_s, link_s=link_s)
 
-
-def _cost(op: Op, counts: Counts, kernel_s: Array, launch_s: float = 0.0, **alone_s: Array) -> Cost:
-    """Return the cost of an op; `alone_s`: seconds of each resource on its own (compute_s, memory_s, link_s)."""
-    overhead_s = launch_s * counts.steps
-    return Cost(
-        name=op.name,
-        flops=counts.dot(op.flops),
-        moved_bytes=op.bytes_read(counts),
-        link_bytes=counts.dot(op.link_bytes),
-        compute_s=alone_s.get("compute_s", 0.0),
-        memory_s=alone_s.get("memory_s", 0.0),
-        link_s=alone_s.get("link_s", 0.0),
-        overhead_s=overhead_s,
-        seconds=kernel_s + overhead_s,
-    )
+    def _made(self, op: Op, counts: Counts, kernel_s: Array, launch_s: float = 0.0, **alone_s: Array) -> Cost:
+        """Return the cost of an op; `alone_s`: seconds of each resource on its own (compute_s, memory_s, link_s)."""
+        overhead_s = launch_s * counts.steps
+        if self.seconds_alone:
+            return Cost(op.name, *(0.0,) * 7, kernel_s + overhead_s)
+        return Cost(
+            name=op.name,
+            flops=counts.dot(op.flops),
+            moved_bytes=op.bytes_read(counts),
+            link_bytes=counts.dot(op.link_bytes),
+            compute_s=alone_s.get("compute_s", 0.0),
+            memory_s=alone_s.get("memory_s", 0.0),
+            link_s=alone_s.get("link_s", 0.0),
+            overhead_s=overhead_s,
+            seconds=kernel_s + overhead_s,
+        )

@@ -59,10 +59,17 @@ class StepModel:
     least_s: float = 0.0  # of a step: what the host takes to launch it (FittedMultipliers.layer_launches)
     prompt_least_s: float = 0.0  # of a step with prompts (FittedMultipliers.prompt_launch_s)
     graph_tokens: int = 0  # of a step with prompts that a captured graph launches, at most
+    seconds_alone: bool = False  # without what the seconds of an op are made of
 
     @cached_property
     def _rates(self) -> Rates:
-        return Rates(self.hardware, self.kernels, light=self.light, context_tokens=self.context_tokens)
+        return Rates(
+            self.hardware,
+            self.kernels,
+            light=self.light,
+            context_tokens=self.context_tokens,
+            seconds_alone=self.seconds_alone,
+        )
 
     def explain(self, counts: Counts) -> list[Cost]:
         """Return the cost of each op, in the order of execution, and of the engine's host time.
@@ -133,4 +140,4 @@ class StepModel:
         return sum((self._drafting(op, counts).seconds for op in self.draft_ops), start=0.0)
 
     def _only(self, ops: Sequence[Op]) -> "StepModel":
-        return replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, prompt_least_s=0.0)
+        return replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, prompt_least_s=0.0, seconds_alone=True)

@@ -131,7 +131,8 @@ def show(s: State, end_s: float) -> float:
 def complete(s: State, end_s: float) -> int:
     """Advance every sequence of a step whose tokens are seen at `end_s`; return how many requests finished.
 
-    The finished requests are a list linked by `next` from `book.first_done`, in the order of the running list.
+    The finished requests are a list linked by `next` from `book.first_done`, in the order of the running list. Rules 6,
+    11 and 13.
     """
     book = s.book[0]
     finished, first = book.finished, book.decoding

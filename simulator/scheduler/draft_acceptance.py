@@ -31,7 +31,7 @@ def uniform(index: int, count: int, position: int) -> float:
 
     h = 1234567891; for v in the counts: h = (h + v)^5 mod 2^31 - 1; the result is h / (2^31 - 1). The fifth power is a
     bijection modulo this prime, and no product reaches 2^62, so 64-bit integers and Python's integers give the same
-    bits.
+    bits. Rule S5.
 
     >>> uniform(0, 0, 0)
     0.14291299234280036
@@ -43,7 +43,7 @@ def uniform(index: int, count: int, position: int) -> float:
 def accepted(limits: Any, draw: float) -> int:
     """Return how many draft tokens a number in [0, 1) accepts: i or more with probability a0 a1 .. a(i-1).
 
-    The loop has no early exit, because the processor cannot predict where the first draft token is rejected.
+    The loop has no early exit, because the processor cannot predict where the first draft token is rejected. Rule S3.
     """
     count = 0
     for position in range(limits.draft_tokens):
@@ -62,7 +62,10 @@ def begin_drafting(s: State, j: int) -> None:
 
 @inlined
 def produced(s: State, j: int) -> int:
-    """Return how many tokens the decoding sequence at `j` produces in the step that the tick counts already."""
+    """Return how many tokens the decoding sequence at `j` produces in the step that the tick counts already.
+
+    Rules S2 and S3.
+    """
     limits, slot, tick = s.limits, s.slots[j], s.book[0].tick
     if limits.expected_acceptance:
         steps, per_step = tick - slot.joined_tick, limits.tokens_per_step

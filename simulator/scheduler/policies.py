@@ -145,7 +145,10 @@ def _prompts_first(s: State, now_s: float) -> None:
 
 @compiled
 def wake_s(s: State, now_s: float) -> float:
-    """Return when to ask an engine again that has requests waiting but nothing to do; infinity: not by itself."""
+    """Return when to ask an engine again that has requests waiting but nothing to do; infinity: not by itself.
+
+    Rule D.
+    """
     if s.limits.policy != STATIC or s.book[0].waiting == 0:
         return np.inf
     due_s = s.requests[s.book[0].head].arrival_s + s.limits.batch_wait_s

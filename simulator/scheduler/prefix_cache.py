@@ -14,7 +14,10 @@ from simulator.scheduler.state import ABSENT, ON_DEVICE, ON_HOST, Ints, State
 
 @compiled
 def blocks_per_prefix_block(s: State) -> int:
-    """Return the KV-cache blocks of one prefix block: those of every full group (windowed layers share nothing)."""
+    """Return the KV-cache blocks of one prefix block: those of every full group (windowed layers share nothing).
+
+    Rule P1.
+    """
     return int(s.limits.prefix_block_tokens // s.limits.block_size * s.limits.full_groups)
 
 
@@ -22,7 +25,7 @@ def blocks_per_prefix_block(s: State) -> int:
 def warm_cache(s: State, ids: Ints) -> None:
     """Fill an empty cache with idle prefix blocks, least recently used first; evict what does not fit.
 
-    `ids`: shape (blocks,), int64; of an id that occurs twice the last position counts.
+    `ids`: shape (blocks,), int64; of an id that occurs twice the last position counts. Rule P11.
     """
     for block in ids:
         _leave_list(s, block)
@@ -36,7 +39,7 @@ def warm_cache(s: State, ids: Ints) -> None:
 def cached_prefix_blocks(s: State, request: int, known_tokens: int) -> int:
     """Return how many leading prefix blocks of a request are cached, on the device or the host.
 
-    At most (known_tokens - 1) // prefix_block_tokens, so that at least one token is left to compute.
+    At most (known_tokens - 1) // prefix_block_tokens, so that at least one token is left to compute. Rules P3 and P9.
     """
     row, count = s.requests[request], 0
     most = min(row.prefix_block_count, (known_tokens - 1) // s.limits.prefix_block_tokens)
@@ -47,7 +50,10 @@ def cached_prefix_blocks(s: State, request: int, known_tokens: int) -> int:
 
 @compiled
 def shared_prefix_blocks(s: State, request: int, count: int) -> int:
-    """Return how many of a request's first `count` prefix blocks others hold, so that they take no free blocks."""
+    """Return how many of a request's first `count` prefix blocks others hold, so that they take no free blocks.
+
+    Rule P4.
+    """
     first, shared = s.requests[request].first_prefix_block, 0
     for place in range(first, first + count):
         shared += 1 if s.prefix_blocks[s.prefix_block_ids[place]].holders > 0 else 0
@@ -56,7 +62,10 @@ def shared_prefix_blocks(s: State, request: int, count: int) -> int:
 
 @compiled
 def hold(s: State, request: int, count: int) -> None:
-    """Make a request a holder of its first `count` prefix blocks; those on the host are loaded into the device."""
+    """Make a request a holder of its first `count` prefix blocks; those on the host are loaded into the device.
+
+    Rules P3 and P9.
+    """
     book, first = s.book[0], s.requests[request].first_prefix_block
     for place in range(first, first + count):
         block = s.prefix_block_ids[place]
@@ -67,7 +76,7 @@ def hold(s: State, request: int, count: int) -> None:
 
 @compiled
 def register(s: State, j: int, tokens: int) -> None:
-    """Let the prompt at position `j` hold the prefix blocks that its first `tokens` tokens complete."""
+    """Let the prompt at position `j` hold the prefix blocks that its first `tokens` tokens complete. Rule P5."""
     slot, row = s.slots[j], s.requests[s.slots[j].request]
     complete = min(row.prefix_block_count, tokens // s.limits.prefix_block_tokens)
     while slot.held_prefix_blocks < complete:
@@ -83,7 +92,7 @@ def release(s: State, j: int, tokens: int) -> None:
     """Let go of the prefix blocks of the sequence at position `j`; those within its first `tokens` tokens stay as idle.
 
     The caller has counted all its KV-cache blocks as free already. A block that the sequence should have completed in
-    the present step, which it leaves, is not cached.
+    the present step, which it leaves, is not cached. Rule P6.
     """
     book, slot, row = s.book[0], s.slots[j], s.requests[s.slots[j].request]
     covered = max(slot.held_prefix_blocks, min(row.prefix_block_count, tokens // s.limits.prefix_block_tokens))
@@ -106,7 +115,10 @@ def release(s: State, j: int, tokens: int) -> None:
 
 @compiled
 def evict(s: State) -> None:
-    """Evict idle blocks, least recently used first (to the host if there is one), until the rest fit in free blocks."""
+    """Evict idle blocks, least recently used first (to the host if there is one), until the rest fit in free blocks.
+
+    Rules P7 and P9.
+    """
     book, idle, host = s.book[0], len(s.prefix_blocks) - 2, len(s.prefix_blocks) - 1
     while book.idle_prefix_blocks * blocks_per_prefix_block(s) > book.free_blocks:
         block = s.prefix_blocks[idle].next

@@ -2,7 +2,7 @@
 
 Conventions of the compiled scheduler: `s` is the State of one engine, `request` a row of `s.requests`, `j` a position
 in the running list (a row of `s.slots`), times are in seconds, everything else counts tokens, blocks or requests
-(int64).
+(int64). "Rule X" refers to docs/serving-rules.md, which also says where rules 1 to 14 stand.
 """
 
 from collections.abc import Sequence
@@ -161,7 +161,7 @@ PREFIX_BLOCK = np.dtype(
 
 
 class State(NamedTuple):
-    """Everything that the scheduler of one engine knows and changes; see the record types above for the fields."""
+    """Everything that the scheduler of one engine knows and changes; shapes stand beside the fields."""
 
     limits: Any  # a PACKED record, which compiled code passes on as one pointer
     book: Table  # (1,) of BOOK
@@ -290,7 +290,7 @@ def blocks(limits: SchedulerLimits, tokens: int) -> int:
 def most_blocks(limits: SchedulerLimits, tokens: int) -> int:
     """Return the most KV-cache blocks that a request of `tokens` prompt and output tokens ever holds.
 
-    Its last output token is never cached, its draft tokens are.
+    Its last output token is never cached, its draft tokens are. Rules 1, K and S1.
     """
     return blocks(limits, tokens - 1 + limits.draft_tokens)
 

@@ -42,7 +42,7 @@ def next_event(s: State, j: int) -> int:
 
 @inlined
 def close_windows(s: State, j: int) -> None:
-    """Note whether a decoding sequence is still shorter than its attention window, in tokens and in blocks."""
+    """Note whether a decoding sequence is still shorter than its attention window, in tokens and in blocks. Rule K."""
     limits, slot = s.limits, s.slots[j]
     tokens = slot.cached + s.book[0].tick
     slot.open_reads = 1 if tokens + 1 < limits.window else 0
@@ -51,14 +51,17 @@ def close_windows(s: State, j: int) -> None:
 
 @compiled
 def promise(s: State, request: int) -> int:
-    """Return the most KV-cache blocks that a request ever holds."""
+    """Return the most KV-cache blocks that a request ever holds. Rules 2 and O."""
     row = s.requests[request]
     return most_blocks(s.limits, row.prompt_tokens + row.output_tokens)
 
 
 @inlined
 def free(s: State, j: int, computed: int, held: int) -> None:
-    """Free the blocks of `held` tokens of the sequence at `j`; prefix blocks of its `computed` tokens stay cached."""
+    """Free the blocks of `held` tokens of the sequence at `j`; prefix blocks of its `computed` tokens stay cached.
+
+    Rules 6 and P6.
+    """
     book = s.book[0]
     book.free_blocks += blocks(s.limits, held)
     if s.limits.prefix_block_tokens > 0:
@@ -112,7 +115,10 @@ def move(s: State, target: int, source: int) -> None:
 
 @compiled
 def preempt(s: State, j: int, scheduled: bool, now_s: float) -> None:
-    """Preempt the sequence at `j`: free its blocks and put it back at the head of the queue, to be recomputed."""
+    """Preempt the sequence at `j`: free its blocks and put it back at the head of the queue, to be recomputed.
+
+    Rules 8 and Q.
+    """
     index, request = s.slots[j].request, s.requests[s.slots[j].request]
     if j < s.book[0].decoding:
         request.stalled_s -= now_s
@@ -123,7 +129,7 @@ def preempt(s: State, j: int, scheduled: bool, now_s: float) -> None:
 
 @compiled
 def withdraw(s: State, index: int) -> None:
-    """Remove a request without a first token from the engine, between two steps, whether it waits or runs."""
+    """Remove a request without a first token from the engine, between two steps, whether it waits or runs. Rule C."""
     book = s.book[0]
     for j in range(book.decoding, book.running):
         if s.slots[j].request == index:
@@ -134,7 +140,7 @@ def withdraw(s: State, index: int) -> None:
 
 @inlined
 def take(s: State, need: int) -> None:
-    """Take `need` free blocks, evicting idle prefix blocks if no others are free."""
+    """Take `need` free blocks, evicting idle prefix blocks if no others are free. Rule P7."""
     book = s.book[0]
     book.free_blocks -= need
     if book.idle_prefix_blocks > 0:
@@ -145,7 +151,8 @@ def take(s: State, need: int) -> None:
 def make_room(s: State, j: int, need: int, now_s: float) -> tuple[int, bool]:
     """Preempt until `need` blocks are free for the sequence at `j`, the sequences before which are scheduled.
 
-    Return its new position and True, or the position of the next sequence and False if it was preempted itself.
+    Return its new position and True, or the position of the next sequence and False if it was preempted itself. Rules 8
+    and Q.
     """
     book = s.book[0]
     while need > book.free_blocks:
@@ -173,7 +180,7 @@ def _victim(s: State) -> int:
 def begin_request(s: State, past: int, prefix_blocks: int, new: int, now_s: float) -> None:
     """Move the head of the queue to the end of the running list and compute `new` tokens of its prompt.
 
-    `past` tokens of the prompt are cached already, in `prefix_blocks` prefix blocks.
+    `past` tokens of the prompt are cached already, in `prefix_blocks` prefix blocks. Rules 10, 11, G and P3.
     """
     book, index = s.book[0], s.book[0].head
     slot, request = s.slots[book.running], s.requests[index]

@@ -11,7 +11,7 @@ from simulator.scheduler.state import NOBODY, State, blocks
 
 @compiled
 def enqueue(s: State, request: int) -> None:
-    """Put a request at the end of the queue, or with priorities into the heap."""
+    """Put a request at the end of the queue, or with priorities into the heap. Rules 4 and Q."""
     book, row = s.book[0], s.requests[request]
     if s.limits.by_priority:
         row.next = row.previous = row.child = NOBODY
@@ -28,7 +28,7 @@ def enqueue(s: State, request: int) -> None:
 
 @compiled
 def enqueue_first(s: State, request: int) -> None:
-    """Put a request at the head of the queue, or with priorities into the heap."""
+    """Put a request at the head of the queue, or with priorities into the heap. Rules 8 and Q."""
     if s.limits.by_priority:
         enqueue(s, request)
         return
@@ -70,7 +70,10 @@ def _count(s: State, request: int, sign: int) -> None:
 
 @compiled
 def goes_before(s: State, first: int, second: int) -> bool:
-    """Return whether the request `first` is more urgent than `second`: by priority, then arrival time, then row."""
+    """Return whether the request `first` is more urgent than `second`: by priority, then arrival time, then row.
+
+    Rule Q.
+    """
     one, other = s.requests[first], s.requests[second]
     if one.priority != other.priority:
         return bool(one.priority < other.priority)

@@ -47,6 +47,7 @@ class Autoscaler:
     during that time (the stabilization window of the Kubernetes Horizontal Pod Autoscaler). All times are in seconds.
 
     Raises InfercastError for an unknown metric, an impossible range of replicas, or a negative or infinite time.
+    Source: the documentation of Kubernetes, Knative and Ray Serve. Rule A.
 
     >>> Autoscaler(target=8, max_replicas=4, metric="load")
     Traceback (most recent call last):
@@ -109,7 +110,10 @@ def cold_start_s(weight_bytes: float, load_bytes_per_s: float = LOAD_BYTES_PER_S
 
 @compiled
 def control(f: FleetState, now_s: float) -> None:
-    """Apply what changes the replicas at `now_s`: failures, then finished repairs and starts, then autoscaling."""
+    """Apply what changes the replicas at `now_s`: failures, then finished repairs and starts, then autoscaling.
+
+    Rule R.
+    """
     loop = f.loop
     while loop.failure < len(f.failures) and f.failures[loop.failure].at_s <= now_s:
         failure = f.failures[loop.failure]
@@ -192,7 +196,7 @@ def _return(f: FleetState, request: int) -> None:
 
 @compiled
 def start_lowest(f: FleetState) -> bool:
-    """Start the lowest-numbered replica that is off; return False if there is none."""
+    """Start the lowest-numbered replica that is off; return False if there is none. Rule A."""
     loop = f.loop
     for replica in range(f.rules.replicas):
         if f.replicas[replica].state == OFF:

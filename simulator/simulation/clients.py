@@ -91,7 +91,10 @@ class Clients:
 
 @compiled
 def send(f: FleetState, request: int, at_s: float) -> None:
-    """Let a request arrive at the router of its pool at `at_s`, and start its timeout if it comes from the client."""
+    """Let a request arrive at the router of its pool at `at_s`, and start its timeout if it comes from the client.
+
+    Rules C and I.
+    """
     loop, call, row = f.loop, f.calls[request], f.engines.requests[request]
     if call.pool == 0:
         if call.timeouts == 0:
@@ -118,7 +121,10 @@ def forget(f: FleetState, request: int) -> None:
 
 @compiled
 def conclude(f: FleetState, request: int, at_s: float) -> None:
-    """Send what waited for the end of a request: the next turn of its session, the next request of a closed loop."""
+    """Send what waited for the end of a request: the next turn of its session, the next request of a closed loop.
+
+    Rule C.
+    """
     loop, call = f.loop, f.calls[request]
     loop.left -= 1
     if f.rules.concurrency > 0 and loop.released < len(f.calls):
@@ -130,7 +136,10 @@ def conclude(f: FleetState, request: int, at_s: float) -> None:
 
 @compiled
 def cancel(f: FleetState, request: int, at_s: float) -> None:
-    """Cancel a request that is in no queue: its client retries it later, or abandons it and the rest of its session."""
+    """Cancel a request that is in no queue: its client retries it later, or abandons it and the rest of its session.
+
+    Rule C.
+    """
     call = f.calls[request]
     forget(f, request)
     call.timeouts += 1
@@ -180,7 +189,7 @@ def _time_out_in_engine(f: FleetState, request: int, now_s: float) -> None:
 
 @compiled
 def sweep(f: FleetState, engine: int, now_s: float) -> None:
-    """At the end of an engine's step, cancel its timed-out requests that still have no first token."""
+    """At the end of an engine's step, cancel its timed-out requests that still have no first token. Rule C."""
     s, j = view(f.engines, engine), 0
     while j < s.book[0].running:
         request = s.slots[j].request

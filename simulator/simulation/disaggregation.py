@@ -23,7 +23,7 @@ class CacheLink:
 
     `bytes_per_s` and `latency_s` (seconds per transfer) describe the link. `bytes_of`, shape (requests,), float64, is
     the size of each request's KV cache in bytes; None sends nothing. Raises InfercastError for a rate that is not
-    positive or a latency that is negative or infinite.
+    positive or a latency that is negative or infinite. Rule I.
 
     >>> CacheLink(50e9, latency_s=1e-3, bytes_of=np.array([5e9])).seconds(1)
     array([0.101])

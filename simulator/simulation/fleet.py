@@ -62,7 +62,7 @@ class Pool:
 
     @property
     def share(self) -> SchedulerLimits:
-        """Limits of each engine of a pipeline: its share of the replica's KV-cache blocks and sequences."""
+        """Limits of each engine of a pipeline: its share of the replica's KV-cache blocks and sequences. Rule V."""
         if self.stages == 1:
             return self.limits
         seqs, num_blocks = self.limits.max_num_seqs // self.stages, self.limits.num_blocks // self.stages

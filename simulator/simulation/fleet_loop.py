@@ -199,7 +199,8 @@ def _pass_stages(f: FleetState, replica: int, now_s: float, work_s: float) -> fl
 def burst(f: FleetState, tables: Tables, steps: npt.NDArray[np.void]) -> int:
     """Simulate until `steps` (FLEET_STEP rows) or the table of events is nearly full, or all is done.
 
-    `tables` are the step times of the first pool and of the decode pool. Return the number of rows filled.
+    `steps` has shape (rows,). `tables` are the step times of the first pool and of the decode pool. Return the number
+    of rows filled. Rule R.
     """
     loop, rows = f.loop, 0
     most_events = 4 * f.rules.replicas + 2 * len(f.failures)

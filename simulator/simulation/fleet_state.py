@@ -98,7 +98,7 @@ RULES = np.dtype([(name, np.dtype(kind)) for name, kind in Rules.__annotations__
 
 
 class FleetState(NamedTuple):
-    """Everything that the fleet's event loop knows and changes.
+    """Everything that the fleet's event loop knows and changes; one row per engine, replica or request as noted.
 
     Numba hands over a tuple field by field on every call, so a record (one pointer) compiles faster than many fields.
     """
@@ -197,7 +197,7 @@ def outstanding(f: FleetState, replica: int) -> int:
 
 @compiled
 def retire(f: FleetState, replica: int) -> None:
-    """Switch a draining replica off once it is empty; its prefix cache is lost."""
+    """Switch a draining replica off once it is empty; its prefix cache is lost. Rule A."""
     if f.replicas[replica].state != DRAINING or outstanding(f, replica) > 0:
         return
     for engine in range(first_engine(f, replica), first_engine(f, replica) + f.rules.engines_per_replica):

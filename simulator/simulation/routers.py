@@ -17,7 +17,7 @@ ROUTERS = {
     "power-of-two": POWER_OF_TWO,
     "prefix-affinity": PREFIX_AFFINITY,
 }
-NOTHING_LESS = 2**62
+MAX_LOAD = 2**62  # more than any load of a replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +125,11 @@ def _power_of_two(f: FleetState, first: int, last: int, request: int) -> int:
 @compiled
 def _least(f: FleetState, first: int, last: int, request: int) -> int:
     """Return the replica with the least load by the router's measure; ties: fewer outstanding, then lower number."""
-    router, floor = f.rules.router, NOTHING_LESS
+    router, floor = f.rules.router, MAX_LOAD
     for replica in range(first, last):
         if open_to(f, replica):
             floor = min(floor, outstanding(f, replica))
-    best, best_key, best_count = NOBODY, NOTHING_LESS, NOTHING_LESS
+    best, best_key, best_count = NOBODY, MAX_LOAD, MAX_LOAD
     for replica in range(first, last):
         if not open_to(f, replica):
             continue
@@ -148,7 +148,7 @@ def _least(f: FleetState, first: int, last: int, request: int) -> int:
 
 @compiled
 def choose(f: FleetState, pool: int, request: int) -> int:
-    """Return the replica of a pool (0 or 1) that a request is sent to, NOBODY (-1) if none takes it."""
+    """Return the replica of a pool (0 or 1) that a request is sent to, NOBODY (-1) if none takes it. Rule T."""
     prefill = f.rules.prefill_replicas
     first = prefill if pool == 1 else 0
     last = prefill if pool == 0 and prefill > 0 else f.rules.replicas

@@ -1,5 +1,6 @@
 """The load of a measured setup as a question: how requests come, how long they are, what they share."""
 
+from dataclasses import replace
 from typing import Any
 
 from simulator.cost.slo_rate import EVERYTHING_PER_S
@@ -23,6 +24,8 @@ SHAREGPT_SPREADS = 0.62, 0.15  # in the 300 requests of LLMServingSim's replays
 LONGEST = 4  # guess: data sets cut at so many times their mean
 OFFLINE_REQUESTS, OPEN_REQUESTS = 3_000, 2_000
 MAX_STEPS_TOKENS = 12_000_000  # output tokens of one simulation: fewer requests where they are very long
+FIRST_TOKENS, DECODES = ("ttft_ms", "prefill_ms"), ("tpot_ms", "itl_ms", "decode_tok_s_per_user")
+ONE_DECODE = 2  # output tokens: the prompt's own, and that of one step
 DEFAULT_LENGTHS = (8, 128)  # guess: single streams whose source states no lengths start from a short question
 Question = BatchQuestion | LoadQuestion
 
@@ -40,11 +43,17 @@ def question_of(placed: Placed) -> Question:
     return _load(placed)
 
 
-def of_one_user(asked: BatchQuestion, placed: Placed) -> BatchQuestion:
-    """Return the question about a first token whose prompt is computed alone, where a source measured it so."""
-    if not placed.setup.prefill_batch:
-        return asked
-    return BatchQuestion(asked.deployment, _sizes(placed, placed.setup.prefill_batch * placed.replicas))
+def about_metric(asked: BatchQuestion, placed: Placed, metric: str) -> BatchQuestion:
+    """Return the question about a batch whose answer has a metric.
+
+    A first token may have been measured with its prompt alone; a decode step is asked of a run that states none.
+    """
+    sizes = asked.sizes
+    if metric in FIRST_TOKENS and placed.setup.prefill_batch:
+        sizes = replace(sizes, batch=str(placed.setup.prefill_batch * placed.replicas))
+    if metric in DECODES and int(sizes.output_len) < ONE_DECODE:
+        sizes = replace(sizes, output_len=str(ONE_DECODE))
+    return replace(asked, sizes=sizes)
 
 
 def _batch(placed: Placed) -> Question:
@@ -110,7 +119,8 @@ def _load(placed: Placed) -> LoadQuestion:
     )
     limits_s = recipe.latency_limits_s
     accepted = SloQuestion(f"ttft:{limits_s[0]:g}s,tpot:{limits_s[1]:g}s", 0.99) if limits_s else SloQuestion()
-    whole = setup.regime == "open_loop" and bool(recipe.request_count) and not limits_s
+    counted = bool(recipe.request_count) and not limits_s  # else the source goes on, at a rate that it states
+    whole = setup.regime == "open_loop" and (counted or not setup.rate_per_s)
     too_long = longest > memory_plan(placed.deployment).context_tokens
     run = RunQuestion(placed.replicas, whole, bool(limits_s), assume_fits=too_long)
     return LoadQuestion(placed.question, users, accepted, run)

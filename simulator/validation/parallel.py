@@ -19,9 +19,9 @@ from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Prediction, predict
 
 Group = TypeVar("Group")
-Answer = TypeVar("Answer")
+Answered = TypeVar("Answered")
 FEW = 200  # setups that one process answers before others have started
-TOGETHER = 24  # setups of a group at most
+TOGETHER = 16  # setups of a group at most
 LONG = ("open_loop", "offline", "closed_loop")  # regimes that are simulated, from the longest on
 
 
@@ -46,7 +46,7 @@ def predict_all(
     return [found[place] for place in range(len(rows))]
 
 
-def over_groups(work: Callable[[Group], Answer], groups: Sequence[Group], jobs: int) -> list[Answer]:
+def over_groups(work: Callable[[Group], Answered], groups: Sequence[Group], jobs: int) -> list[Answered]:
     """Return work(group) of each group, in their order; they are begun in their order, so the longest come first.
 
     `work`, groups and answers are pickled. The first group is answered here, after which compiled code is on disk for

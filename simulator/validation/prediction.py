@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from simulator.deployment.deployment import Deployment
@@ -10,13 +9,12 @@ from simulator.errors import InfercastError, NotModelledError
 from simulator.questions.batch_question import BatchQuestion
 from simulator.questions.batch_rows import batch_row
 from simulator.questions.load_rows import load_row
-from simulator.validation.loads import Question, of_one_user, question_of
+from simulator.validation.loads import Question, about_metric, question_of
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.setups import Placed, place
 
 Row = Mapping[str, Any]
 NO_INTERVALS = None
-FIRST_TOKENS = ("ttft_ms", "prefill_ms")
 BATCH_KEYS = {  # in SI, and times what they are in the unit of the metric
     **{"ttft_ms": ("ttft_s", 1e3), "prefill_ms": ("ttft_s", 1e3), "tpot_ms": ("tpot_s", 1e3)},
     **{"itl_ms": ("tpot_s", 1e3), "e2e_latency_ms": ("e2el_s", 1e3), "req_s": ("requests_per_s", 1.0)},
@@ -46,9 +44,9 @@ class Asked:
         return replace(self, deployment=deployment)
 
     def question_about(self, metric: str) -> Question:
-        """Return the question whose answer has a metric: a first token may have been measured with its prompt alone."""
-        if metric in FIRST_TOKENS and isinstance(self.question, BatchQuestion):
-            return of_one_user(self.question, self.placed)
+        """Return the question whose answer has a metric."""
+        if isinstance(self.question, BatchQuestion):
+            return about_metric(self.question, self.placed, metric)
         return self.question
 
     def key_of(self, metric: str, stat: str) -> tuple[str, float]:
@@ -62,21 +60,22 @@ class Asked:
                 raise NotModelledError(metric, "it is of prompts, and the run has none", "Leave the row out")
             if setup.input_tokens and not setup.output_tokens and metric in OF_OUTPUTS:
                 raise NotModelledError(metric, "it is of outputs, and the run has none", "Leave the row out")
-            return BATCH_KEYS[metric]
+            key, scale = BATCH_KEYS[metric]
+            return ("median_tpot_s" if key == "tpot_s" and _statistic(stat) == "median" else key), scale
         if metric == "itl_ms":
             pooled = "pooled" in stat or self.placed.recipe.pools_gaps
             return f"{_statistic(stat)}_{'itl' if pooled else 'tpot'}_ms", 1.0
         key = LOAD_KEYS[metric]
         return (f"{_statistic(stat)}_{key}" if key.endswith("_ms") else key), 1.0
 
-    def answer(self, level: float | None = NO_INTERVALS) -> "Answer":
+    def answer(self, level: float | None = NO_INTERVALS) -> "Answered":
         """Return the answer, with the intervals that a share `level` of measurements keeps; InfercastError for none."""
         if isinstance(self.question, BatchQuestion):
-            return Answer(self, _batch(self.question, self.deployment, level))
+            return Answered(self, _batch(self.question, self.deployment, level))
         question = self.question
         (_, workload), *_ = question.users.workloads(question.run.replicas)
         scenario = question.run.scenario(self.deployment, workload, question.accepted.value())
-        return Answer(self, load_row(scenario, question.run.report(scenario), level))
+        return Answered(self, load_row(scenario, question.run.report(scenario), level))
 
 
 def ask(setup: Setup) -> Asked:
@@ -91,7 +90,7 @@ def _batch(question: BatchQuestion, deployment: Deployment, level: float | None)
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answered:
     """The row that the command prints for a question, in JSON."""
 
     asked: Asked
@@ -123,12 +122,8 @@ class Answer:
         return float(value)
 
     def _rows(self, metric: str) -> Row:
-        return self._alone if metric in FIRST_TOKENS else self.row
-
-    @cached_property
-    def _alone(self) -> Row:
-        """The row of a prompt that is computed alone, where the source measured its first token so."""
-        question = self.asked.question_about(FIRST_TOKENS[0])
+        """Return the row that has a metric: that of another question where the source measured it so."""
+        question = self.asked.question_about(metric)
         if question == self.asked.question or not isinstance(question, BatchQuestion):
             return self.row
         return _batch(question, self.asked.deployment, self.row.get("interval"))
@@ -159,7 +154,7 @@ class Prediction(NamedTuple):
         return self.value / self.measurement.value - 1
 
 
-Found = Answer | InfercastError
+Found = Answered | InfercastError
 
 
 def predict(
@@ -203,7 +198,7 @@ def _prediction(row: Measurement, found: Found, ideal: Found | None) -> Predicti
 
 
 def _light(row: Measurement, ideal: Found | None) -> float | None:
-    if not isinstance(ideal, Answer):
+    if not isinstance(ideal, Answered):
         return None
     try:
         return ideal.value(row.metric, row.stat)

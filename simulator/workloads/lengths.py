@@ -240,7 +240,10 @@ class Recorded:
     output_tokens: IntArray
 
     def draw(self, count: int, _prompt_rng: Generator, _output_rng: Generator) -> tuple[IntArray, IntArray]:
-        """Return the first `count` lengths of both sides. Raises WorkloadError if the trace has fewer."""
+        """Return the first `count` lengths of both sides. Raises WorkloadError if the trace has fewer.
+
+        Each has shape (count,), int64.
+        """
         require_recorded(count, len(self.prompt_tokens))
         return self.prompt_tokens[:count], self.output_tokens[:count]
 

@@ -54,7 +54,10 @@ class Prefixes:
 
     @classmethod
     def of(cls, lists: "list[list[int]]", prefix_block_tokens: int = 0) -> "Prefixes":
-        """Return the prefixes of requests from one list of block ids per request."""
+        """Return the prefixes of requests from one list of block ids per request.
+
+        Raises WorkloadError for one id twice in a list.
+        """
         count = np.array([len(each) for each in lists], np.int64)
         flat = np.array([unit for each in lists for unit in each], np.int64)
         return cls(flat, np.cumsum(count) - count, count, prefix_block_tokens)

@@ -10,17 +10,17 @@ import yaml
 
 from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.validation.measurements import Measurement, Setup
-from simulator.validation.setups import place
+from simulator.validation.prediction import ask
 from tools.curves import (
     GRID,
     TIMES,
     Block,
     Curves,
     all_parameters,
+    ask_all,
     block_of,
     blocks,
     measured,
-    place_all,
     predicted,
     shipped,
 )
@@ -51,16 +51,16 @@ def made(factors: dict[str, float], source: str = "a") -> list[Measurement]:
         for index, each in enumerate(setups)
         for metric in ("ttft_ms", "tpot_ms")
     ]
-    logs = predicted(rows, place_all(rows), factors)
+    logs = predicted(rows, ask_all(rows), factors)
     return [replace(row, value=math.exp(log)) for row, log in zip(rows, logs, strict=True)]
 
 
 def fit_of(rows: list[Measurement]) -> Fits:
     block = Block("made", ("sglang-0.5",), (), PARAMETERS)
-    placed = place_all(rows)
-    values = prior = shipped(placed[rows[0].id], PARAMETERS)
+    asked = ask_all(rows)
+    values = prior = shipped(asked[rows[0].id], PARAMETERS)
     for _ in range(3):
-        fit = Fit(block, measured(rows, placed, values))
+        fit = Fit(block, measured(rows, asked, values))
         values = fit.fitted(prior, {})
     return Fits({"made": block}, {"made": fit}, {"made": values})
 
@@ -99,9 +99,9 @@ def test_every_block_names_presets_and_parameters_that_exist_and_parents_stand_f
         seen.add(block.name)
         assert block.engines
         assert set(block.parameters)
-    placed = place(setup("a", "Llama-3.1-8B", 1, 128))
-    assert block_of(blocks().values(), placed.deployment) == blocks()["sglang"]
-    assert set(shipped(placed, blocks()["sglang"].parameters)) == set(blocks()["sglang"].parameters)
+    asked = ask(setup("a", "Llama-3.1-8B", 1, 128))
+    assert block_of(blocks().values(), asked.deployment) == blocks()["sglang"]
+    assert set(shipped(asked, blocks()["sglang"].parameters)) == set(blocks()["sglang"].parameters)
 
 
 def test_a_child_has_its_parents_values_where_it_fits_none():
@@ -114,7 +114,7 @@ def test_a_child_has_its_parents_values_where_it_fits_none():
 
 def test_a_child_that_sees_nothing_has_its_prior_and_no_tail_and_no_rented_pair_is_fitted():
     rows = made({"compute": 0.6})
-    curves = measured(rows, place_all(rows), {"compute": 1.0})
+    curves = measured(rows, ask_all(rows), {"compute": 1.0})
     fit = Fit(Block("made", ("sglang-0.5",), (), ("compute",)), curves)
     assert fit.fitted({"compute": 0.7}, {}, lambda _: False) == {"compute": 0.7}
     tails = replace(curves, rows=[replace(row, stat="p99") for row in rows])

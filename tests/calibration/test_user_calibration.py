@@ -21,8 +21,7 @@ from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import load_hardware
 from simulator.profile import Source
 from simulator.validation.measurements import Measurement, measurement_of
-from simulator.validation.prediction import outcome
-from simulator.validation.setups import place
+from simulator.validation.prediction import ask
 
 DEVICE = load_hardware("l40s")
 TRUE = Source(text="a machine that nobody has", date="", evidence="given")
@@ -50,10 +49,10 @@ def rows(moved: dict[str, float], count: int = len(SIZES)) -> list[Measurement]:
     found = []
     for cells in setups(count):
         blank = [measurement_of(cells | {"metric": metric, "value": "1"}, metric) for metric in METRICS]
-        at = place(blank[0].setup)
+        at = ask(blank[0].setup)
         engine = adjusted(at.deployment.engine, DEVICE, truth(at.deployment.engine, moved), TRUE)
-        result = outcome(at._replace(deployment=replace(at.deployment, engine=engine)))
-        found += [replace(row, value=result.value(row.metric, "mean")) for row in blank]
+        result = at.on(replace(at.deployment, engine=engine)).answer()
+        found += [replace(row, value=result.value(row.metric)) for row in blank]
     return found
 
 

@@ -32,7 +32,7 @@ KEYS = {
     "open": ("mean_ttft_ms", "p99_tpot_ms", "median_itl_ms", "p95_e2el_ms"),
     "fleet": ("mean_ttft_ms", "p95_ttfv_ms", "p99_tpot_ms", "median_itl_ms", "p95_e2el_ms"),
     "batch": ("mean_ttft_ms", "output_throughput", "duration", "replica_hours", "usd_on-demand"),
-    "cost": ("copies", "usd_per_million_output_tokens", "capacity_per_s", "at_capacity_usd_per_million_total_tokens"),
+    "cost": ("replicas", "usd_per_million_output_tokens", "capacity_per_s", "at_capacity_usd_per_million_total_tokens"),
 }
 
 
@@ -112,18 +112,18 @@ def test_the_time_of_the_network_is_given_and_a_fleet_at_a_rate_takes_as_long_as
     assert found["duration_low"] is None is found["usd_on-demand_high"]
 
 
-def test_the_bill_at_a_load_moves_with_whole_copies():
+def test_the_bill_at_a_load_moves_with_whole_replicas():
     found = first("cost", "--interval", "0.6")
-    assert isinstance(found["copies_low"], int)
-    price = found["usd_per_million_output_tokens"] / found["copies"]
-    assert found["usd_per_million_output_tokens_high"] == pytest.approx(price * found["copies_high"])
+    assert isinstance(found["replicas_low"], int)
+    price = found["usd_per_million_output_tokens"] / found["replicas"]
+    assert found["usd_per_million_output_tokens_high"] == pytest.approx(price * found["replicas_high"])
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_people_see_them_within_100_columns(name):
     arguments = RUNS[name]
     text = CliRunner().invoke(build(arguments), list(arguments), catch_exceptions=False).stdout
-    _, _, rest = text.partition("Intervals: 80% of measurements lie within\n")
+    _, _, rest = text.partition("Held-out 80% intervals\n")
     table = rest.partition("\n\n")[0].splitlines()
     assert len(table) > 2
     assert max(map(len, table)) <= 100

@@ -15,7 +15,7 @@ COST = ["cost", *CHAT, "--rate", "1", "--slo", "ttft:500ms,tpot:50ms"]
 
 def test_simulate_prints_the_table_of_vllm():
     text = printed("simulate", *CHAT, "--rate", "1", "--slo", "ttft:500ms")
-    rows = [line.split()[0] for line in text.partition("Intervals:")[0].splitlines() if " ms " in line[:10]]
+    rows = [line.split()[0] for line in text.partition("Held-out")[0].splitlines() if " ms " in line[:10]]
     assert rows == ["TTFT", "TPOT", "ITL", "E2EL", "QUEUE"]
     assert "keep every bound" in text
 
@@ -88,7 +88,7 @@ def test_a_misfit_in_a_sweep_is_left_out_by_name():
 
 def test_a_price_of_your_own():
     row = json.loads(printed(*COST, "--usd-per-hour", "3.5", "--format", "json"))["answers"][0]
-    assert row["usd_per_hour"] == pytest.approx(3.5 * row["copies"])
+    assert row["usd_per_hour"] == pytest.approx(3.5 * row["replicas"])
 
 
 TRACES = {

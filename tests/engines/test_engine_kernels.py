@@ -18,14 +18,16 @@ from simulator.models.layers import Attention
 from simulator.models.model import load_model
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Experts, Layout, Op
+from simulator.questions.batch_question import BatchQuestion
+from simulator.questions.workload_question import WorkloadQuestion
 from simulator.roofline.gemm import soft_maximum
 from simulator.roofline.roofline import Rates
 from simulator.validation.measurements import Setup
-from simulator.validation.prediction import outcome
 from simulator.validation.setups import place
 from simulator.validation.sources import recipe_of
 from simulator.validation.sources.papers import ENDED_TOKENS
 from tests.support.kernels import kernels_with
+from tests.support.measured import answer, question
 
 MAX_1550 = load_hardware("max-1550")
 
@@ -207,9 +209,9 @@ def test_argonnes_runs_on_the_max_1550_time_the_compilation_of_the_first_call():
     assert recipe_of(cold, model, MAX_1550).first_call_s == 18.0
     assert recipe_of(cold, model, mi300x).first_call_s == 0.0
     assert recipe_of(replace(cold, client=""), model, MAX_1550).first_call_s == 0.0
-    seconds = [outcome(place(replace(cold, client=client))).e2el_s["mean"] for client in (cold.client, "")]
-    assert seconds[0] - seconds[1] == pytest.approx(18.0)
-    assert outcome(place(cold), light=True).e2el_s["mean"] < 18.0
+    latencies_ms = [answer(replace(cold, client=client)).value("e2e_latency_ms") for client in (cold.client, "")]
+    assert latencies_ms[0] - latencies_ms[1] == pytest.approx(18_000)
+    assert answer(cold, light=True).value("e2e_latency_ms") < 18_000
 
 
 def argonne(engine: str, model: str, hardware: str, tp: int, batch: int, length: int) -> Setup:
@@ -240,11 +242,14 @@ def test_a_batch_that_does_not_fit_the_cache_is_queued_under_every_policy_with_a
     sequences end after the others. Argonne's vLLM took 86.7 s; with room for all it would take 70.
     """
     setup = argonne("vLLM", "Llama-2-7b", "A100 (Argonne ALCF)", 1, 16, 2048)
-    crowded = outcome(place(setup))
-    assert crowded.e2el_s["p99"] == pytest.approx(86.7, rel=0.1)
-    assert crowded.e2el_s["median"] < 0.8 * crowded.e2el_s["p99"]
-    alone = outcome(place(replace(setup, batch=8))).e2el_s
-    assert alone["p99"] == alone["median"]
+    crowded, alone = answer(setup), answer(replace(setup, batch=8))
+    assert crowded.value("e2e_latency_ms", "p99") == pytest.approx(86_700, rel=0.1)
+    assert crowded.value("e2e_latency_ms", "p50") < 0.8 * crowded.value("e2e_latency_ms", "p99")
+    assert alone.value("e2e_latency_ms", "p99") == alone.value("e2e_latency_ms", "p50")
+    assert isinstance(alone.asked.question, BatchQuestion)
+    assert question(setup).users == WorkloadQuestion(
+        input_len="2048", output_len="2048", max_concurrency=16, num_prompts=16
+    )
 
 
 def test_one_text_in_all_sequences_reaches_the_experts_of_one():
@@ -279,7 +284,7 @@ def test_texts_of_splitwise_end_before_the_length_that_was_asked_for():
     assert recipe_of(setup, *known).output_tokens == 512
     assert recipe_of(long, *known).output_tokens == ENDED_TOKENS
     assert recipe_of(replace(long, source="argonne"), *known).output_tokens == 8192
-    four, eight = (outcome(place(replace(setup, output_tokens=each))).e2el_s for each in (4096.0, 8192.0))
+    four, eight = (answer(replace(setup, output_tokens=each)).row for each in (4096.0, 8192.0))
     assert four == eight
 
 
@@ -287,8 +292,9 @@ def test_deepspeed_mii_is_timed_on_its_first_call():
     """2.61 s for 128 tokens of Mixtral on four A100, and 3.55 s for 256: 14 ms a token leave 0.8 s (Argonne)."""
     setup = argonne("Deepspeed-MII", "Mixtral-8x7B", "A100 (Argonne ALCF)", 4, 1, 128)
     warm = replace(setup, client="")
-    assert outcome(place(setup)).e2el_s["mean"] - outcome(place(warm)).e2el_s["mean"] == pytest.approx(0.5)
-    assert outcome(place(setup)).ttft_s == outcome(place(warm)).ttft_s
+    timed, repeated = answer(setup), answer(warm)
+    assert timed.value("e2e_latency_ms") - repeated.value("e2e_latency_ms") == pytest.approx(500)
+    assert timed.value("ttft_ms") == repeated.value("ttft_ms")
 
 
 def panels_s(inputs: int, outputs: int, tokens: float, device: str = "rtx-5090") -> tuple[float, float]:

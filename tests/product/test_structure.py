@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -135,3 +136,10 @@ def test_oracles_share_no_code_with_what_they_judge():
     for path in TESTS:
         if path.parent.name == "oracle":
             assert not [name for name in named_by(path) if name.startswith("simulator")], path.name
+
+
+def test_every_class_has_a_name_of_its_own():
+    """Two classes of one name in the package are two meanings of one word."""
+    nodes = (node for path in FILES for node in ast.walk(ast.parse(path.read_text())))
+    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
+    assert [name for name, many in names.items() if many > 1] == []

@@ -18,7 +18,7 @@ from simulator.calibration.step_log import Part  # noqa: E402
 from simulator.errors import NotModelledError  # noqa: E402
 from simulator.models.hf_importer import model_from_config  # noqa: E402
 from simulator.models.model import Model  # noqa: E402
-from simulator.reference.batch import Layout, make_batch  # noqa: E402
+from simulator.reference.batch import BatchLayout, make_batch  # noqa: E402
 from simulator.reference.catalogue import load_checkpoint  # noqa: E402
 from simulator.reference.checkpoint import Checkpoint, folder_checkpoint, random_checkpoint, shapes  # noqa: E402
 from simulator.reference.clock import RecordedClock  # noqa: E402
@@ -253,7 +253,7 @@ def test_shapes_hold_on_the_meta_device():
     """As far as a CPU can check a device of another kind: every tensor is made there and the shapes fit."""
     checkpoint = load_checkpoint("random-250m")
     transformer = Transformer(checkpoint, Build(Device("meta", "bf16"), num_blocks=8))
-    layout = Layout(16, transformer.windows, "meta")
+    layout = BatchLayout(16, transformer.windows, "meta")
     batch = make_batch([Part(0, 1, 4), Part(1, 6, 0)], [0] * 7, [[1], [2]], layout)
     assert transformer.forward(batch).shape == (2, checkpoint.model.vocab)
     assert transformer.embedding.device.type == "meta"

@@ -156,8 +156,8 @@ def test_degrees_that_cannot_be_are_refused(degrees, said):
         placed("mixtral-8x7b", **degrees)
 
 
-def test_ranks_of_a_dense_model_are_copies():
-    with pytest.raises(NotModelledError, match="Leave dp out; `infercast fleet --replicas 2` simulates copies"):
+def test_ranks_of_a_dense_model_are_replicas():
+    with pytest.raises(NotModelledError, match="Leave dp out; `infercast fleet --replicas 2` simulates them"):
         placed("llama-3.1-8b", dp=2, ep=2)
 
 

@@ -8,7 +8,7 @@ from simulator.models.model import load_model
 from simulator.questions.load_question import LoadQuestion
 from simulator.simulation.sent import sent
 from simulator.validation.measurements import Setup
-from simulator.validation.prediction import Answer, ask
+from simulator.validation.prediction import Answered, ask
 from simulator.validation.setups import place
 from simulator.validation.sources import Recipe, recipe_of
 from simulator.workloads.workload import Workload
@@ -54,7 +54,7 @@ def engine_gets(given: Setup) -> Workload:
     return sent(users(given), asked_on(given))
 
 
-def answer(given: Setup, *, light: bool = False, level: float | None = None) -> Answer:
+def answer(given: Setup, *, light: bool = False, level: float | None = None) -> Answered:
     """Return the answer, at the speed of light if that is asked, with intervals of a level."""
     asked = ask(given)
     return (asked.on(replace(asked.deployment, light=True)) if light else asked).answer(level)
