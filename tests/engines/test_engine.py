@@ -145,8 +145,8 @@ def test_an_unknown_source_of_rules_is_refused(tmp_path: Path):
         ("rules: {per_head_formats: [fp7]}", "'fp7'.*it is not known"),
         ('fitted: {m64_tile: {value: 0, guess: "none"}}', "above 0"),
         ('rules: {reduced_bits: {value: -4, guess: "fewer"}}', "-4"),
-        ('fitted: {staged: {value: 1, guess: "read"}}', "'staged'.*nothing has that name here"),
-        ('rules: {compute: {value: 1, guess: "fitted"}}', "'compute'.*nothing has that name here"),
+        ('fitted: {staged: {value: 1, guess: "read"}}', "'staged'.*it is not a known key here"),
+        ('rules: {compute: {value: 1, guess: "fitted"}}', "'compute'.*it is not a known key here"),
     ],
 )
 def test_kernels_of_unknown_formats_and_of_no_rate_are_refused(tmp_path, rule, said):

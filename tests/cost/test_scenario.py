@@ -1,0 +1,157 @@
+"""A load as one value: draws of few requests, what counts of a run, replicas, the speed of light, other steps."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simulator.cost.scenario import ENOUGH_REQUESTS, MOST_DRAWS, Scenario, simulate
+from simulator.deployment.deployment import deploy
+from simulator.errors import DoesNotFitError, WorkloadError
+from simulator.reports.report import Report
+from simulator.reports.slo import Slo
+from simulator.reports.vllm_result import vllm_result
+from simulator.workloads.arrivals import ClosedLoop, OpenLoop
+from simulator.workloads.lengths import Fixed, Independent, LogNormal
+from simulator.workloads.traces import Trace
+from simulator.workloads.workload import Workload
+
+LLAMA = deploy("llama-3.1-8b", "l40s")
+UNEVEN = Independent(LogNormal(500, 0.8, 4000), LogNormal(100, 0.8, 1000))
+OPEN = Scenario(LLAMA, Workload(OpenLoop(2.0), UNEVEN, 200), Slo({"ttft": 0.3}))
+LOOP = replace(OPEN, workload=replace(OPEN.workload, arrivals=ClosedLoop(8)))
+
+
+# ------------------------------------------------------------------------------------------------------------- draws
+
+
+@pytest.mark.parametrize(("count", "draws"), [(20, 5), (200, 5), (300, 3), (600, 2), (700, 1), (1_000, 1), (2_500, 1)])
+def test_few_requests_are_drawn_several_times(count, draws):
+    """As many draws as make a thousand requests, rounded, and five at most."""
+    assert draws == max(1, min(MOST_DRAWS, round(ENOUGH_REQUESTS / count)))
+    found = replace(LOOP, workload=replace(LOOP.workload, request_count=count)).simulated()
+    assert 1 + len(found.draws) == draws
+
+
+@pytest.mark.parametrize("scenario", [OPEN, LOOP], ids=["open", "closed"])
+def test_figures_are_means_over_draws_with_seeds_of_their_own(scenario):
+    told = vllm_result(simulate(scenario))
+    singles = [vllm_result(scenario.report(replace(scenario.workload, seed=seed))) for seed in range(5)]
+    assert len({each["output_throughput"] for each in singles}) == 5
+    kinds = ("mean_ttft_ms", "p99_ttft_ms", "median_itl_ms", "output_throughput", "slo_attainment", "kv_cache_waste")
+    for key in kinds:
+        assert told[key] == pytest.approx(np.mean([each[key] for each in singles])), key
+
+
+def test_another_seed_draws_the_next_ones():
+    first, second = (replace(LOOP, workload=replace(LOOP.workload, seed=seed)).simulated() for seed in (0, 1))
+    assert (
+        vllm_result(first.draws[0])["output_throughput"] == vllm_result(replace(second, draws=()))["output_throughput"]
+    )
+
+
+def test_a_trace_is_replayed_once_as_it_was():
+    rng = np.random.default_rng(0)
+    trace = Trace("three", np.cumsum(rng.exponential(0.5, 60)), np.full(60, 300), np.full(60, 20))
+    found = replace(OPEN, workload=Workload.from_trace(trace)).simulated()
+    assert (found.draws, found.skipped) == ((), 0)
+
+
+# ---------------------------------------------------------------------------------------------------- what is counted
+
+
+def test_an_open_loop_goes_on_and_its_rate_is_that_of_its_arrivals():
+    """Requests of 30 s each: a counted run of 100 lasts as long as the last ones take, users who go on see no drain."""
+    lengths = Independent(Fixed(100), Fixed(1_200))
+    load = Scenario(LLAMA, Workload(OpenLoop(2.0, float("inf")), lengths, 200))
+    steady, whole = load.report(load.workload), replace(load, whole=True).report(load.workload)
+    assert steady.requests_per_s == pytest.approx(2.0)
+    assert whole.skipped == 0
+    assert whole.duration_s == pytest.approx(whole.run.end_s, rel=0.01)
+    assert whole.requests_per_s < 0.85 * steady.requests_per_s
+
+
+def test_the_warm_up_of_an_open_loop_is_dropped_unless_the_whole_counts():
+    """A queue that fills for a while: the first requests meet an empty engine."""
+    load = replace(OPEN, workload=replace(OPEN.workload, arrivals=OpenLoop(6.0), request_count=2_000))
+    steady, whole = load.simulated(), replace(load, whole=True).simulated()
+    assert steady.skipped > 0 == whole.skipped
+    assert steady.metrics["tpot"]["mean"] > whole.metrics["tpot"]["mean"]
+
+
+def test_a_closed_loop_is_counted_whole():
+    assert vllm_result(LOOP.simulated())["warm_up_requests"] == 0
+    assert replace(LOOP, whole=True).simulated().requests_per_s == LOOP.simulated().requests_per_s
+
+
+# ----------------------------------------------------------------------------------------------- replicas, light, steps
+
+
+def test_replicas_multiply_throughput_and_leave_latencies():
+    one, four = vllm_result(LOOP.simulated()), vllm_result(replace(LOOP, replicas=4).simulated())
+    for key in ("request_throughput", "output_throughput", "input_throughput", "total_token_throughput", "completed"):
+        assert four[key] == pytest.approx(4 * one[key]), key
+    for key in ("mean_ttft_ms", "p99_tpot_ms", "duration", "max_concurrent_requests"):
+        assert four[key] == one[key], key
+
+
+def test_nothing_is_faster_than_light_and_light_knows_no_front_end():
+    light = replace(LOOP, deployment=replace(LLAMA, light=True))
+    assert light.table.token_s[100] < LOOP.table.token_s[100]
+    assert (light.deployment.stream_s, float(light.deployment.request_s(1000))) == (0.0, 0.0)
+    told, ideal = (each.simulated().metrics for each in (LOOP, light))
+    for name in ("ttft", "tpot", "e2el"):
+        assert ideal[name]["mean"] < told[name]["mean"]
+
+
+def test_the_same_requests_meet_longer_steps():
+    report = LOOP.simulated()
+    slower, same = LOOP.again(report, 1.5), LOOP.again(report, 1.0)
+    assert vllm_result(same) == vllm_result(report)
+    requests = [each.run.requests for each in (report, *report.draws)]
+    for each, known in zip((slower, *slower.draws), requests, strict=True):
+        assert np.array_equal(each.run.requests.prompt_tokens, known.prompt_tokens)
+    assert 1.3 < slower.metrics["tpot"]["mean"] / report.metrics["tpot"]["mean"] <= 1.5 + 1e-9
+
+
+def test_what_counts_of_a_run_counts_with_other_steps_too():
+    """The same requests are left out, whatever the warm-up of the slower run would be."""
+    load = replace(OPEN, workload=replace(OPEN.workload, arrivals=OpenLoop(6.0), request_count=2_000))
+    report = load.simulated()
+    assert load.again(report, 0.8).skipped == report.skipped > 0
+
+
+def test_steps_that_an_engine_gathers_prompts_for_are_waited_for():
+    """Each of 5 steps more before a prompt is computed: five mean steps of the run."""
+
+    def ttft_s(steps: int) -> tuple[Report, float]:
+        engine = LLAMA.engine.model_copy(update={"gathered_steps": steps})
+        found = replace(LOOP, deployment=replace(LLAMA, engine=engine)).report(LOOP.workload)
+        return found, found.metrics["ttft"]["mean"]
+
+    (plain, at_once_s), (_, gathered_s) = ttft_s(0), ttft_s(5)
+    assert gathered_s - at_once_s == pytest.approx(5 * plain.metrics["tpot"]["mean"])
+    ideal = replace(LLAMA, engine=LLAMA.engine.model_copy(update={"gathered_steps": 5}), light=True)
+    light = replace(LLAMA, light=True)
+    found = [replace(LOOP, deployment=each).report(LOOP.workload).metrics["ttft"]["mean"] for each in (ideal, light)]
+    assert found[0] == found[1]
+
+
+# ----------------------------------------------------------------------------------------------------------- refusals
+
+
+def test_requests_beyond_the_context_are_refused_unless_somebody_has_run_them():
+    long = replace(OPEN, workload=Workload(OpenLoop(1.0), Independent(Fixed(140_000), Fixed(10)), 5))
+    with pytest.raises(WorkloadError, match="takes 131,072 at most"):
+        long.simulated()
+    small = deploy("llama-2-7b", "h100-sxm")
+    beyond = Scenario(small, Workload(OpenLoop(1.0), Independent(Fixed(5_000), Fixed(10)), 5))
+    with pytest.raises(WorkloadError, match="takes 4,096 at most"):
+        beyond.simulated()
+    assert replace(beyond, assume_fits=True).simulated().completed == 5
+
+
+def test_weights_without_room_are_refused_whatever_is_assumed():
+    large = Scenario(deploy("llama-3.1-70b", "l40s"), OPEN.workload)
+    with pytest.raises(DoesNotFitError):
+        large.simulated()
