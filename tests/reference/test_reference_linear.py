@@ -110,7 +110,7 @@ def test_a_cpu_without_avx512_computes_bf16():
     names = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
     code = (
         "import torch; from simulator.reference.linear import can_pack; print(can_pack(torch.bfloat16))\n"
-        "import pytest, sys; sys.exit(pytest.main(['-k', 'bf16_agrees', 'tests/test_reference_tokens.py']))"
+        "import pytest, sys; sys.exit(pytest.main(['-k', 'bf16_agrees', 'tests/reference/test_reference_tokens.py']))"
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **names}, capture_output=True, text=True, check=False)
