@@ -1,7 +1,9 @@
 """The house rules that a machine can check: imports go down, files and functions stay small, tests stand alone."""
 
 import ast
+import gzip
 import re
+import subprocess
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -150,3 +152,33 @@ def test_every_class_has_a_name_of_its_own():
     """Two classes of one name in the package are two meanings of one word."""
     names = Counter(node.name for path in FILES for node in nodes(path) if isinstance(node, ast.ClassDef))
     assert [name for name, many in names.items() if many > 1] == []
+
+
+# A path upwards, in a home folder or in another place of one machine. What is cached on the user's machine is not ours.
+OUTSIDE = re.compile(r"(?<![\w.])(?:\.\./|/(?:work|home|root|Users|mnt|media)/|~[/](?!\.cache/))[\w./-]*")
+HOSTILE = {"evil", "up"}  # names that tests offer, upwards, to be refused
+
+
+def text_of(path: Path) -> str:
+    """The text of a file, unpacked if need be; none of what is no text."""
+    try:
+        return (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def is_outside(name: str, path: Path) -> bool:
+    """Whether a name in a file is not of something in the repository."""
+    if not name.startswith("."):
+        return True
+    target = (path.parent / name).resolve()
+    return not (target.is_relative_to(ROOT.resolve()) and target.exists()) and target.name not in HOSTILE
+
+
+def test_no_line_names_a_path_outside_of_the_repository():
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = [ROOT / name for name in tracked.split("\0") if name]
+    assert len(paths) > 500
+    named = {str(path.relative_to(ROOT)): OUTSIDE.findall(text_of(path)) for path in paths if path.is_file()}
+    found = {file: [name for name in names if is_outside(name, ROOT / file)] for file, names in named.items()}
+    assert {file: names for file, names in found.items() if names} == {}
