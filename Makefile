@@ -23,7 +23,7 @@ lint: .venv/reference
 unit: .venv/reference
 	$(BIN)/python -m pytest -m "not slow"
 
-slow: .venv/reference ## README commands, notebooks, the wheel, long traces
+slow: .venv/reference ## README commands, tour, notebooks, the wheel, oracles again and again
 	$(BIN)/python -m pytest -m slow
 
 bench: .venv/ready

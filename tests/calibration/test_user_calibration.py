@@ -46,11 +46,16 @@ def truth(shipped: Engine, moved: dict[str, float]) -> dict[str, float]:
 
 def rows(moved: dict[str, float], count: int = len(SIZES)) -> list[Measurement]:
     """What a machine measures whose engine differs from the shipped one by some spreads."""
+    return list(_rows(tuple(moved.items()), count))
+
+
+@cache
+def _rows(moved: tuple[tuple[str, float], ...], count: int) -> list[Measurement]:
     found = []
     for cells in setups(count):
         blank = [measurement_of(cells | {"metric": metric, "value": "1"}, metric) for metric in METRICS]
         at = ask(blank[0].setup)
-        engine = adjusted(at.deployment.engine, DEVICE, truth(at.deployment.engine, moved), TRUE)
+        engine = adjusted(at.deployment.engine, DEVICE, truth(at.deployment.engine, dict(moved)), TRUE)
         result = at.on(replace(at.deployment, engine=engine)).answer()
         found += [replace(row, value=result.value(row.metric)) for row in blank]
     return found

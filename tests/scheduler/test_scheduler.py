@@ -78,7 +78,7 @@ def assert_equal(run: Run, oracle: OracleResult) -> None:
 lengths = st.tuples(st.floats(0, 0.3), st.integers(1, 40), st.integers(1, 30))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     rows=st.lists(lengths, min_size=1, max_size=25),
     max_num_seqs=st.integers(1, 8),
@@ -124,7 +124,7 @@ def test_a_short_request_waits_for_its_static_batch_only_in_that_policy():
 
 
 @pytest.mark.parametrize("window", [1, 5, 16, 33])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows=st.lists(lengths, min_size=1, max_size=15), num_blocks=st.integers(80, 120))
 def test_windowed_reads_and_blocks_equal_a_plain_count(window, rows, num_blocks):
     """One full and two windowed groups: recount blocks and keys of every decode step from the requests' times."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,11 @@ def fit_of(rows: list[Measurement]) -> Fits:
     return Fits({"made": block}, {"made": fit}, {"made": values})
 
 
+@cache
+def fit_of_slow_gemms() -> Fits:
+    return fit_of(made({"compute": 0.6}))
+
+
 @pytest.fixture
 def _without_prior(monkeypatch):
     monkeypatch.setattr("tools.fitting.PULL", 0.0)
@@ -126,7 +132,7 @@ def test_a_child_that_sees_nothing_has_its_prior_and_no_tail_and_no_rented_pair_
 
 
 def test_a_rule_that_a_fit_adds_goes_on_from_the_one_that_held(tmp_path, monkeypatch):
-    fits, preset = fit_of(made({"compute": 0.6})), tmp_path / "simulator" / "engines" / "made.yaml"
+    fits, preset = fit_of_slow_gemms(), tmp_path / "simulator" / "engines" / "made.yaml"
     fit = replace(fits.fits["made"], block=Block("made", ("made",), ("hopper",), ("compute",), presets=("made",)))
     fits = Fits({"made": fit.block}, {"made": fit}, {"made": {"compute": 0.6}})
     preset.parent.mkdir(parents=True)
@@ -165,7 +171,7 @@ def test_no_rule_is_fitted():
     ],
 )
 def test_a_figure_that_a_parent_found_keeps_the_parents_sample(own, step, tmp_path, monkeypatch):
-    curves = fit_of(made({"compute": 0.6})).fits["made"].curves
+    curves = fit_of_slow_gemms().fits["made"].curves
     preset = tmp_path / "simulator" / "engines" / "made.yaml"
     every = {
         "older": Block("older", ("made",), (), ("compute", "step_s")),
