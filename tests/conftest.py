@@ -5,17 +5,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-SHARED = Path(__file__).parents[2] / "shared"
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.load_profile("quick")  # pytest --hypothesis-profile=default: 100 examples each
-
-
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder of facts, traces and measurements beside the checkout; a test that needs it is skipped without."""
-    if not SHARED.is_dir():
-        pytest.skip("../shared is not beside this checkout")
-    return SHARED
 
 
 @pytest.fixture(scope="session")

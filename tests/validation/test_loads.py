@@ -5,11 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from simulator.deployment.batches import Batch, decode_counts
 from simulator.engines.engine import engine_of
 from simulator.hardware.hardware import load_hardware
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Layout
+from simulator.questions.batch_question import BatchWords
 from simulator.roofline.roofline import HIGHEST_MEMORY_FRACTION, Rates
+from simulator.simulation.sent import sent
 from simulator.validation.measurements import Setup
 from simulator.validation.prediction import ask
 from simulator.validation.setups import place
@@ -229,3 +232,21 @@ def test_equal_requests_drift_apart_by_the_tokens_of_their_engine(engine, drift)
     asked, lengths = (made.requests().output_tokens for made in (users(given), engine_gets(given)))
     assert (asked.min(), asked.max()) == (1024, 1024)
     assert (lengths.min(), lengths.max()) == (1024 - drift, 1024 + drift)
+
+
+def test_each_draw_of_a_measured_load_repeats_its_prompts_in_an_order_of_its_own():
+    given = setup(client="aiperf", num_prompts=0)
+    made = users(given)
+    one, two = (sent(replace(made, seed=seed), asked_on(given)).prefixes.first for seed in (0, 1))
+    assert not np.array_equal(one, two)
+
+
+def test_a_decode_from_an_empty_context_starts_from_one_token():
+    """llama-bench's tg128 as a user would ask it: one token in, 128 out, each step over one token more."""
+    desktop = {"hardware": "RTX 4090", "model": "Llama-3-8B", "engine": "llama.cpp", "engine_version": "b6325"}
+    given = setup(**desktop, regime="single", input_tokens=0.0, starts_empty=True, output_tokens=128.0, concurrency=0)
+    asked = ask(given)
+    assert asked.question.sizes == BatchWords("1", "1", "128")
+    attended = 1 + np.arange(1.0, 128.0)
+    steps_s = asked.deployment.step_model().seconds(decode_counts(asked.deployment, Batch(1, 1, 128), attended))
+    assert asked.answer().value("tg_tok_s") == pytest.approx(1 / np.mean(steps_s))

@@ -12,7 +12,7 @@ import pytest
 from simulator.cli import enginerun
 from simulator.cli.enginerun import Status, repeat_line, status
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EXTRA = ("torch", "gguf", "safetensors", "tokenizers")
 WITHOUT = """
 import sys

@@ -24,7 +24,7 @@ from simulator.reference.transformer import Build, Transformer  # noqa: E402
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch's beta operators
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROMPT = list(range(3, 40))
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 NO_SUPPORT = RuntimeError("mkldnn_reorder_linear_weight: bf16 path needs the cpu support avx_ne_convert or avx512bw")
@@ -111,7 +111,7 @@ def test_a_cpu_without_avx512_computes_bf16():
     names = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
     code = (
         "import torch; from simulator.reference.linear import can_pack; print(can_pack(torch.bfloat16))\n"
-        "import pytest, sys; sys.exit(pytest.main(['-k', 'bf16_agrees', 'tests/test_reference_tokens.py']))"
+        "import pytest, sys; sys.exit(pytest.main(['-k', 'bf16_agrees', 'tests/reference/test_reference_tokens.py']))"
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **names}, capture_output=True, text=True, check=False)
