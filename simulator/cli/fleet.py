@@ -150,7 +150,7 @@ def _figures(found: Found) -> Row:
         "saved_prefill_s": each.saved_prefill_s,
         "busy_share": each.busy_share,
         "replica_hours": each.replica_hours,
-        "device_hours": each.replica_hours * service.deployment.layout.devices,
+        "device_hours": each.replica_hours * service.deployment.devices,
         **{f"usd_{kind}": usd for kind, (_, usd) in _bills(each).items()},
         "cold_start_s": service.autoscaler.cold_start_s if service.autoscaler else None,
     }

@@ -32,7 +32,7 @@ def command(
     stated: StatedOptions,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="Measurements or results (docs/measurements.md); else all published."),
+        typer.Argument(metavar="FILE", help="Measurements or results (docs/measurements.md); else all published."),
     ] = None,
     grades: Annotated[str, typer.Option("--grades", metavar="A,..", help="Grades that are scored.")] = "A,B",
     every: Annotated[bool, typer.Option("--all", help="Long tables in full.")] = False,

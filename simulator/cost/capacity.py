@@ -60,7 +60,7 @@ class Answer:
 
     def _bill(self, report: Report, rate_per_s: float, replicas: int) -> Bill | None:
         offer = self.scenario.offer
-        devices = self.scenario.deployment.layout.devices
+        devices = self.scenario.deployment.devices
         return bill(report, rate_per_s, offer.usd_per_device_hour * devices, replicas) if offer else None
 
     @property

@@ -130,7 +130,7 @@ class ServiceReport:
 
     def usd(self, offer: Offer) -> float:
         """Dollars for the run at an offer: replica-hours x devices of a replica x dollars per device-hour."""
-        return self.replica_hours * self.service.deployment.layout.devices * offer.usd_per_device_hour
+        return self.replica_hours * self.service.deployment.devices * offer.usd_per_device_hour
 
     @property
     def served_share(self) -> float:

@@ -53,7 +53,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Deployment:
-    """One replica of a model on `layout.devices` devices under an engine's rules."""
+    """One replica of a model on some devices under an engine's rules; `deployment_of` makes it of what is asked for."""
 
     model: Model
     hardware: Hardware
@@ -62,6 +62,7 @@ class Deployment:
     settings: Settings = Settings()
     step_factor: float = 1.0  # on the times of the event loop's steps: what an error of them would come to
     light: bool = False  # at the speed of light: data-sheet peaks, no overhead of the engine or its front end
+    devices_each: float = 1.0  # that each of the layout's stands for (sharding.py)
 
     def __post_init__(self) -> None:
         context = self.settings.max_model_len
@@ -71,8 +72,8 @@ class Deployment:
         if self.engine.vendors and self.hardware.vendor not in self.engine.vendors:
             given, owners = f"{self.engine.id} on {self.hardware.id}", " or ".join(self.engine.vendors)
             raise InfercastError(given, f"it runs on devices of {owners}", "Choose another engine, say vllm")
-        if self.layout.tp > (most := self.hardware.node_devices):
-            given = f"{self.layout.tp} devices of {self.hardware.name}"
+        if self.tp > (most := self.hardware.node_devices):
+            given = f"{self.tp} devices of {self.hardware.name}"
             raise NotModelledError(given, f"a tensor-parallel group beyond {most} crosses nodes", "Lower tp; use pp")
         if self.max_num_seqs > self.max_num_batched_tokens:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
@@ -105,6 +106,16 @@ class Deployment:
         if 1 + self.draft_tokens > self.max_num_batched_tokens:
             given = f"{self.draft_tokens} draft tokens with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step verifies all drafts of a sequence", "Raise the token budget")
+
+    @property
+    def tp(self) -> int:
+        """Tensor-parallel degree that is asked for; that of the layout divides the model."""
+        return round(self.layout.tp * self.devices_each)
+
+    @property
+    def devices(self) -> int:
+        """Devices of one replica."""
+        return round(self.layout.devices * self.devices_each)
 
     @cached_property
     def ops(self) -> tuple[Op, ...]:
@@ -264,7 +275,7 @@ class Deployment:
         return self.model.cache_bytes(1, self.layout) / host_bytes_per_s(self.hardware, light=light)
 
     def __str__(self) -> str:
-        size = f"{self.layout.devices} x " if self.layout.devices > 1 else ""
+        size = f"{self.devices} x " if self.devices > 1 else ""
         return f"{self.model.id} ({self.layout.weight_dtype}) on {size}{self.hardware.id}"
 
 
@@ -287,7 +298,7 @@ def deploy(
 def deployment_of(model: Model, hardware: Hardware, engine: Engine, layout: Layout, settings: Settings) -> Deployment:
     """Return the deployment of three profiles, sharded as the engine does it (sharding.py)."""
     parts = sharded(model, hardware, engine, layout, settings.threads)
-    return Deployment(parts.model, parts.hardware, engine, parts.layout, settings)
+    return Deployment(parts.model, parts.hardware, engine, parts.layout, settings, devices_each=parts.devices_each)
 
 
 def default_layout(

@@ -20,6 +20,7 @@ class Sharded(NamedTuple):
     model: Model
     hardware: Hardware
     layout: Layout
+    devices_each: float = 1.0  # that are asked for, for each of the layout's: these are as many times as fast
 
 
 def sharded(model: Model, hardware: Hardware, engine: Engine, layout: Layout, threads: int | None = None) -> Sharded:
@@ -36,8 +37,8 @@ def sharded(model: Model, hardware: Hardware, engine: Engine, layout: Layout, th
         model = _padded(model, layout.tp * hardware.cores_per_device)
     if engine.splits_rows and not _divides(model, layout.tp):
         tp = next(each for each in DEGREES if each < layout.tp and _divides(model, each))
-        hardware = _times(hardware, layout.tp / tp)
-        layout = replace(layout, tp=tp, ep=min(layout.ep, tp))
+        each = layout.tp / tp
+        return Sharded(model, _times(hardware, each), replace(layout, tp=tp, ep=min(layout.ep, tp)), each)
     return Sharded(model, hardware, layout)
 
 

@@ -38,17 +38,18 @@ def gaps_of_steps(run: Run, since_s: float) -> tuple[Floats, Floats]:
     several steps run at once (pipelines, fleets), or sequences were put back, a gap is the step's own seconds. Gaps are
     those of the engine: what a front end delays (SchedulerLimits.stream_s) is in TTFT and TPOT alone.
     """
-    steps = run.steps[run.steps.decodes > 0]
-    if run.engines > 1 or run.preemptions.any() or not len(steps):
-        kept = steps[steps.start_s >= since_s]
-        return kept.seconds.copy(), kept.decodes.astype(np.float64)
-    ends_s = steps.start_s + steps.seconds
-    gaps = np.diff(ends_s, prepend=steps.start_s[0])
+    decoding = run.steps.decodes > 0
+    start_s, seconds, decodes = (run.steps[name][decoding] for name in ("start_s", "seconds", "decodes"))
+    if run.engines > 1 or run.preemptions.any() or not len(start_s):
+        kept = start_s >= since_s
+        return seconds[kept], decodes[kept].astype(np.float64)
+    ends_s = start_s + seconds
+    gaps = np.diff(ends_s, prepend=start_s[0])
     first_s = run.first_token_s[run.requests.output_tokens > 1]
-    joined = np.searchsorted(steps.start_s, first_s - ROUNDING_S)  # the decode step after each first token
-    first_s, joined = first_s[joined < len(steps)], joined[joined < len(steps)]
-    stayed = np.maximum(steps.decodes - np.bincount(joined, minlength=len(steps)), 0).astype(np.float64)
-    kept, new = steps.start_s >= since_s, steps.start_s[joined] >= since_s
+    joined = np.searchsorted(start_s, first_s - ROUNDING_S)  # the decode step after each first token
+    first_s, joined = first_s[joined < len(start_s)], joined[joined < len(start_s)]
+    stayed = np.maximum(decodes - np.bincount(joined, minlength=len(start_s)), 0).astype(np.float64)
+    kept, new = start_s >= since_s, start_s[joined] >= since_s
     gaps = np.concatenate([gaps[kept], (ends_s[joined] - first_s)[new]])
     return gaps, np.concatenate([stayed[kept], np.ones(int(new.sum()))])
 

@@ -5,13 +5,14 @@ import subprocess
 import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from simulator.cli import enginerun
 from simulator.cli.enginerun import Status, repeat_line, status
-from tests.support.paths import ROOT
 
+ROOT = Path(__file__).parents[2]
 EXTRA = ("torch", "gguf", "safetensors", "tokenizers")
 WITHOUT = """
 import sys

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment, Settings, default_layout, deploy, deployment_of
 from simulator.deployment.estimate import estimate
-from simulator.deployment.sharding import DEGREES, sharded
+from simulator.deployment.sharding import DEGREES, Sharded, sharded
 from simulator.engines.engine import load_engine
 from simulator.errors import NotModelledError
 from simulator.hardware.hardware import load_hardware
@@ -41,7 +41,9 @@ def test_an_engine_that_splits_rows_pools_devices_where_heads_do_not_divide(tp, 
         assert getattr(found.hardware, name) * degree == pytest.approx(getattr(device, name) * tp)
     for name, peak in found.hardware.peak_flops_per_s.items():
         assert peak * degree == pytest.approx(device.peak_flops_per_s[name] * tp)
-    assert on("llama.cpp", tp=tp).layout.devices == degree
+    deployment = on("llama.cpp", tp=tp)
+    assert (deployment.layout.devices, deployment.devices, deployment.tp) == (degree, tp, tp)
+    assert str(deployment).endswith(f"on {tp} x gb200")
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm", "lmdeploy"])
@@ -54,7 +56,32 @@ def test_others_refuse_what_heads_do_not_divide(engine):
 @pytest.mark.parametrize("tp", [1, 2, 4, 8])
 def test_what_divides_stays_as_it_is(engine, tp):
     layout = Layout(tp)
-    assert sharded(LLAMA, H100, engine, layout) == (LLAMA, H100, layout)
+    assert sharded(LLAMA, H100, engine, layout) == Sharded(LLAMA, H100, layout)
+
+
+def test_a_group_beyond_a_node_is_refused_however_it_is_pooled():
+    with pytest.raises(NotModelledError, match="12 devices of H100 SXM5 80 GB: a tensor-parallel group beyond 8"):
+        on("llama.cpp", "h100-sxm", tp=12)
+
+
+def test_every_device_is_told_and_paid_for():
+    words = (
+        "cost",
+        "--model",
+        "llama-3-8b",
+        "--hardware",
+        "l40s",
+        "--engine",
+        "llama.cpp",
+        "--isl",
+        "128",
+        "--osl",
+        "16",
+    )
+    words += ("--osl", "16", "--rate", "0.1", "--usd-per-hour", "2", "--num-prompts", "200")
+    for tp in (2, 3):
+        row = answer(*words, "--tp", str(tp))["answers"][0]
+        assert (row["devices"], row["tp"], row["usd_per_hour"]) == (tp, tp, 2.0 * tp)
 
 
 @given(st.integers(1, 64))
@@ -120,7 +147,7 @@ def test_a_block_of_other_kinds_of_layers_is_not_padded():
 @pytest.mark.parametrize("engine", [ROWS, PADS])
 def test_whole_heads_of_data_parallel_attention_are_neither_padded_nor_pooled(engine):
     model, layout = load_model("qwen3-235b-a22b"), Layout(1, 1, 8, dp=8)
-    assert sharded(model, H100, engine, layout) == (model, H100, layout)
+    assert sharded(model, H100, engine, layout) == Sharded(model, H100, layout)
 
 
 # ----------------------------------------------------------------------------------------------------------- threads
