@@ -16,7 +16,7 @@ from simulator.cli.output import Column, Result, View, number
 from simulator.errors import InfercastError
 from simulator.profile import folders
 from simulator.questions.words import split, whole
-from tests.support.commands import answer, fresh, infercast, printed, refused
+from tests.support.commands import answer, in_a_process_of_their_own, infercast, printed, refused
 from tests.support.paths import ROOT
 
 ESTIMATE = ["estimate", "--model", "llama-3.1-8b", "--hardware", "h100-sxm"]
@@ -28,27 +28,14 @@ MEMORY = ["memory", "--model", "llama-3.1-8b", "--hardware", "h100-sxm"]
 HEAVY = ("pandas", "matplotlib", "numba", "torch", "scipy")
 
 
-def imported(*arguments: str) -> list[str]:
-    code = (
-        "import sys; from simulator.cli import main; sys.argv[1:] = " + repr(list(arguments)) + "\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "print('\\n' + ' '.join(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[-1].split()
-
-
-@pytest.mark.parametrize("arguments", [ESTIMATE, MEMORY, ["profiles", "models"], ["profiles", "--lint"]])
-def test_nothing_heavy_is_imported(arguments):
-    modules = imported(*arguments)
-    assert "simulator.cli." + arguments[0] in modules
-    assert not set(modules) & set(HEAVY)
-
-
-def test_help_imports_almost_nothing():
-    modules = imported("--help")
-    assert not set(modules) & {*HEAVY, "numpy", "pydantic", "yaml", "rich"}
-    assert not [name for name in modules if name.startswith("simulator.cli.")]
+def test_nothing_heavy_is_imported():
+    commands = [ESTIMATE, MEMORY, ["profiles", "models"], ["profiles", "--lint"]]
+    first, *others = in_a_process_of_their_own(["--help"], *commands)
+    assert not set(first.modules) & {*HEAVY, "numpy", "pydantic", "yaml", "rich"}
+    assert not [name for name in first.modules if name.startswith("simulator.cli.")]
+    for command, done in zip(commands, others, strict=True):
+        assert "simulator.cli." + command[0] in done.modules
+        assert not set(done.modules) & set(HEAVY), command
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -73,9 +60,8 @@ def test_the_version_is_the_packages():
 
 
 def test_the_same_question_has_the_same_bytes():
-    for form in ("text", "csv", "json"):
-        command = (*ESTIMATE, "--batch", "1,8", "--format", form)
-        assert printed(*command) == fresh(*command)
+    commands = [(*ESTIMATE, "--batch", "1,8", "--format", form) for form in ("text", "csv", "json")]
+    assert [printed(*each) for each in commands] == [done.stdout for done in in_a_process_of_their_own(*commands)]
 
 
 def test_csv_and_json_are_the_same_rows():

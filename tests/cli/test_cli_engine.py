@@ -1,80 +1,70 @@
 """Commands that run the reference engine: what they need, what they say while they last, and what they print."""
 
 import json
-import subprocess
-import sys
 import time
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 from simulator.cli import enginerun
 from simulator.cli.enginerun import Status, repeat_line, status
+from tests.support.commands import Done, in_a_process_of_their_own
 
-ROOT = Path(__file__).parents[2]
 EXTRA = ("torch", "gguf", "safetensors", "tokenizers")
-WITHOUT = """
-import sys
+BLOCKED = f"""
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {extra}:
+        if name.partition(".")[0] in {EXTRA}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Blocked())
-sys.argv = ["infercast", *{arguments}]
-from simulator.cli import main
-main()
 """
-
-
-def without_the_extra(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process in which nothing of the extra [reference] can be imported."""
-    code = WITHOUT.format(extra=EXTRA, arguments=list(arguments))
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+HELP = {
+    ("calibrate",): "--like",
+    ("calibrate", "--measured", "x.csv"): "--measured",
+    ("check",): "--num-prompts",
+    ("reference",): "--max-tokens",
+    ("check-log",): "--hardware",
+}
+NEEDY = (("calibrate", "--out", "out"), ("check",), ("reference", "generate", "Hello"))
+MEASURED = ((1, 40.0), (8, 44.0), (32, 60.0))
 
 
 # ---------------------------------------------------------------------------------------------- without the extra
 
 
-@pytest.mark.parametrize(
-    ("command", "option"),
-    [
-        (["calibrate"], "--like"),
-        (["calibrate", "--measured", "x.csv"], "--measured"),
-        (["check"], "--num-prompts"),
-        (["reference"], "--max-tokens"),
-        (["check-log"], "--hardware"),
-    ],
-    ids=" ".join,
-)
-def test_help_needs_no_torch(command, option):
-    done = without_the_extra(*command, "--help")
+@pytest.fixture(scope="module")
+def without_the_extra(tmp_path_factory) -> dict[tuple[str, ...], Done]:
+    """Commands in a process in which nothing of the extra [reference] can be imported."""
+    folder = tmp_path_factory.mktemp("without")
+    rows = [f"l40s,llama-3.1-8b,vllm,0.33.0,1,fixed-batch,{batch},512,128,tpot_ms,{ms}" for batch, ms in MEASURED]
+    columns = "hardware,model,engine,engine_version,tp,load,batch,input_len,output_len,metric,value"
+    (folder / "mine.csv").write_text("\n".join([columns, *rows, ""]))
+    measured = ("calibrate", "--measured", str(folder / "mine.csv"), "--out", str(folder), "--format", "json")
+    commands = [*((*command, "--help") for command in HELP), *NEEDY, measured]
+    done = in_a_process_of_their_own(*commands, before=BLOCKED)
+    return dict(zip([*commands[:-1], ("measured",)], done, strict=True))
+
+
+@pytest.mark.parametrize("command", HELP, ids=" ".join)
+def test_help_needs_no_torch(command, without_the_extra):
+    done = without_the_extra[*command, "--help"]
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"Usage: infercast {command[0]}")
-    assert option in done.stdout
+    assert HELP[command] in done.stdout
 
 
-@pytest.mark.parametrize("command", [["calibrate"], ["check"], ["reference", "generate", "Hello"]], ids=" ".join)
-def test_a_missing_extra_is_one_line_that_names_it(command, tmp_path):
-    arguments = [*command, "--out", str(tmp_path)] if command == ["calibrate"] else command
-    done = without_the_extra(*arguments)
+@pytest.mark.parametrize("command", NEEDY, ids=" ".join)
+def test_a_missing_extra_is_one_line_that_names_it(command, without_the_extra):
+    done = without_the_extra[command]
     assert (done.returncode, done.stdout) == (2, "")
     missing = "the reference engine: torch, gguf, safetensors, tokenizers not installed"
     assert done.stderr == f"infercast: error: {missing}. pip install 'infercast[reference]'.\n"
 
 
-def test_calibrating_to_measurements_needs_no_torch(tmp_path):
-    table = tmp_path / "mine.csv"
-    rows = [f"l40s,llama-3.1-8b,vllm,0.33.0,1,fixed-batch,{batch},512,128,tpot_ms,{ms}" for batch, ms in MEASURED]
-    columns = "hardware,model,engine,engine_version,tp,load,batch,input_len,output_len,metric,value"
-    table.write_text("\n".join([columns, *rows, ""]))
-    done = without_the_extra("calibrate", "--measured", str(table), "--out", str(tmp_path), "--format", "json")
+def test_calibrating_to_measurements_needs_no_torch(without_the_extra):
+    done = without_the_extra["measured",]
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["calibration"][-1]["rows"] == len(MEASURED)
-
-
-MEASURED = ((1, 40.0), (8, 44.0), (32, 60.0))
 
 
 # ------------------------------------------------------------------------------------------- what it does meanwhile

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from simulator.cli import main
 from tests.support.paths import ROOT
@@ -33,6 +35,39 @@ def fresh(*arguments: str) -> str:
     """Return what a command prints in a process of its own."""
     command = [sys.executable, "-m", "simulator.cli", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+SEVERAL = """
+import contextlib, io, json, sys
+{before}
+from simulator.cli import main
+found = []
+for words in json.loads(sys.argv[1]):
+    out, err, code, sys.argv = io.StringIO(), io.StringIO(), 0, ["infercast", *words]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code or 0
+    found.append([code, out.getvalue(), err.getvalue(), list(sys.modules)])
+print(json.dumps(found))
+"""
+
+
+class Done(NamedTuple):
+    """What came of a command, and what is imported after it."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    modules: list[str]
+
+
+def in_a_process_of_their_own(*commands: Sequence[str], before: str = "") -> list[Done]:
+    """Run commands one after the other in one new process: to start it takes longer than most of them."""
+    program = [sys.executable, "-c", SEVERAL.format(before=before), json.dumps(commands)]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [Done(*each) for each in json.loads(done.stdout)]
 
 
 def printed(*arguments: str, **environment: str) -> str:
