@@ -27,13 +27,12 @@ from simulator.reports.intervals import (
     table,
 )
 from simulator.reports.slo import Slo
-from simulator.validation.measurements import Measurement, read_measurements
 from simulator.validation.prediction import ask, predict
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Independent, LogNormal
 from simulator.workloads.workload import Workload
-from tests.support.measured import recipe
-from tests.support.paths import FIXTURES, PUBLISHED
+from tests.support.measured import published, recipe
+from tests.support.paths import FIXTURES
 from tools.fit_intervals import coverage, mean_coverage, residuals
 
 METRICS = ("ttft_ms", "tpot_ms", "throughput_out_tok_s", "tg_tok_s", "pp_tok_s")
@@ -48,11 +47,6 @@ def left_out(tmp_path_factory) -> list[Residual]:
     with path.open(newline="") as file:
         assert next(csv.reader(file))[0] == "left_out"
     return residuals(path)
-
-
-@cache
-def published() -> list[Measurement]:
-    return read_measurements(PUBLISHED / "measurements.csv.gz")
 
 
 @pytest.mark.parametrize(

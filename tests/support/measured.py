@@ -1,13 +1,14 @@
 """Measured setups for a test: the question that each is turned into, what users and engines get, and the answer."""
 
 from dataclasses import replace
+from functools import cache
 
 from simulator.deployment.deployment import Deployment
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.questions.load_question import LoadQuestion
 from simulator.simulation.sent import sent
-from simulator.validation.measurements import Setup
+from simulator.validation.measurements import Measurement, Setup, read_published
 from simulator.validation.prediction import Answered, ask
 from simulator.validation.setups import place
 from simulator.validation.sources import Recipe, recipe_of
@@ -18,6 +19,12 @@ LLAMA_ON_H100 = {
     **{"hardware": "H100 SXM 80GB", "devices": 1, "tp": 1, "model": "Llama-3.1-8B", "engine": "vLLM"},
     **{"engine_version": "0.12.0", "input_tokens": 1024.0, "output_tokens": 64.0, "concurrency": 32},
 }
+
+
+@cache
+def published() -> tuple[Measurement, ...]:
+    """Return the published measurements that are part of infercast, read once."""
+    return tuple(read_published())
 
 
 def setup(**changed: object) -> Setup:

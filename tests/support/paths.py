@@ -4,4 +4,3 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures"
-PUBLISHED = ROOT / "simulator" / "validation" / "published"  # measurements that others made and published

@@ -22,8 +22,9 @@ import pytest
 from simulator.errors import InfercastError
 from simulator.questions.batch_question import BatchQuestion
 from simulator.validation.commands import commands
-from simulator.validation.measurements import Measurement, Setup, read_measurements, read_published
+from simulator.validation.measurements import Measurement, Setup, read_measurements
 from simulator.validation.prediction import ask, predict
+from tests.support import measured
 from tests.support.commands import infercast, printed
 from tests.support.measured import setup
 
@@ -36,7 +37,7 @@ Pair = tuple[str, str]  # source and regime
 def published() -> dict[Pair, dict[Setup, list[Measurement]]]:
     """The rows of each setup, by source and regime."""
     found: dict[Pair, dict[Setup, list[Measurement]]] = defaultdict(lambda: defaultdict(list))
-    for row in read_published():
+    for row in measured.published():
         found[row.setup.source, str(row.setup.regime)][row.setup].append(row)
     return found
 

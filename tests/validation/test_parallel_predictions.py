@@ -8,9 +8,10 @@ import pytest
 
 from simulator.errors import InfercastError
 from simulator.validation import parallel
-from simulator.validation.measurements import Measurement, read_published
+from simulator.validation.measurements import Measurement
 from simulator.validation.parallel import over_groups, predict_all
 from simulator.validation.prediction import predict
+from tests.support.measured import published
 
 
 def with_process(group: list[int]) -> tuple[int, list[int]]:
@@ -32,7 +33,7 @@ def refuses(group: int) -> int:
 @pytest.fixture(scope="module")
 def rows() -> list[Measurement]:
     """Some figures of a few setups of each regime, and one of a model without a profile, one behind the other."""
-    every, picked = read_published(), dict[object, set[object]]()
+    every, picked = published(), dict[object, set[object]]()
     for row in every:
         setups = picked.setdefault(row.setup.regime, set())
         if len(setups) < 3 and row.setup.hardware != "Intel Max 1550":
@@ -66,7 +67,7 @@ def test_few_setups_need_one_process(rows, monkeypatch):
 
 
 def test_every_setup_is_in_one_group_and_long_simulations_come_first():
-    setups = list(dict.fromkeys(row.setup for row in read_published()))
+    setups = list(dict.fromkeys(row.setup for row in published()))
     groups = list(parallel._groups(setups))
     assert Counter(setup for group in groups for setup in group) == Counter(setups)
     assert max(map(len, groups)) == parallel.TOGETHER

@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from simulator.cli import build
-from simulator.validation.measurements import PUBLISHED, READERS, Measurement, read_measurements, read_published
+from simulator.validation.measurements import PUBLISHED, READERS, Measurement, read_measurements
+from tests.support import measured
 from tools.type_measurements import COLUMNS, converted, main
 
 OLDER = Path(__file__).parents[1] / "fixtures" / "older_measurements.csv"  # rows of every source, in the older schema
@@ -19,7 +20,7 @@ OLDER = Path(__file__).parents[1] / "fixtures" / "older_measurements.csv"  # row
 
 @pytest.fixture(scope="module")
 def published() -> dict[str, Measurement]:
-    rows = read_published()
+    rows = measured.published()
     assert len({row.id for row in rows}) == len(rows) == 18_066
     return {row.id: row for row in rows}
 

@@ -13,13 +13,13 @@ from simulator.models.operations import Counts
 from simulator.profile import Figure
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.scheduler_limits import limits
-from simulator.validation.measurements import Setup, read_published
+from simulator.validation.measurements import Setup
 from simulator.validation.prediction import ask
 from simulator.validation.setups import place
 from simulator.validation.sources import RECIPES, Recipe
 from simulator.validation.sources.trtllm_docs import BENCH_REQUESTS
 from simulator.workloads.workload import Requests
-from tests.support.measured import answer, engine_gets, recipe
+from tests.support.measured import answer, engine_gets, published, recipe
 
 MOE = {"model": "Qwen3-30B-A3B", "weight_dtype": "nvfp4", "hardware": "RTX PRO 6000 Blackwell"}
 BENCH = {"engine": "TensorRT-LLM", "engine_version": "1.0", "regime": "offline"}
@@ -219,14 +219,14 @@ def test_the_number_of_requests_follows_the_lengths():
 
 def test_a_setup_is_of_one_source():
     """Offline runs of TensorRT-LLM have a class for all, before which the tables of its releases are asked."""
-    for row in read_published():
-        found = [each for each in RECIPES if each.wrote(row.setup) and each is not Recipe]
-        assert all(issubclass(found[0], each) for each in found), row.id
+    for setup in {row.setup for row in published()}:
+        found = [each for each in RECIPES if each.wrote(setup) and each is not Recipe]
+        assert all(issubclass(found[0], each) for each in found), setup
 
 
 def test_sources_set_rules_that_the_command_line_takes():
     """Each is a name of `--set`: of an engine's rule, or of what clients ask."""
-    for setup in {row.setup for row in read_published()}:
+    for setup in {row.setup for row in published()}:
         try:
             rules = recipe(setup).rules
         except ProfileError:  # a device or a model that is not shipped
