@@ -117,6 +117,7 @@ def test_the_shipped_table_is_the_one_of_what_was_left_out(left_out):
         assert shipped()[kind][LEVELS.index(0.1)] < shipped()[kind][LEVELS.index(0.9)]
 
 
+@pytest.mark.slow
 def test_an_interval_of_80_per_cent_holds_75_to_85_of_what_was_left_out(left_out):
     """Each group's table is made without its device and without its source; groups and kinds weigh alike."""
     shares = coverage(left_out)

@@ -44,8 +44,8 @@ def made(factors: dict[str, float], source: str = "a") -> list[Measurement]:
     """Rows that the profiles would predict with other values: the measurements of a made-up engine."""
     setups = [
         setup(source, model, b, p)
-        for model in ("Llama-3.1-8B", "Qwen3-8B")
-        for b, p in ((1, 128), (8, 2048), (64, 512))
+        for model, sizes in (("Llama-3.1-8B", ((1, 128), (64, 512))), ("Qwen3-8B", ((8, 2048),)))
+        for b, p in sizes
     ]
     rows = [
         Measurement(f"{source}{index}{metric}", each, metric, "mean", 1.0, "A")

@@ -52,6 +52,7 @@ def test_answers_come_in_the_order_of_the_groups_from_several_processes():
     assert over_groups(with_process, [], 2) == []
 
 
+@pytest.mark.slow
 def test_predictions_are_those_of_one_process_to_the_bit(rows, monkeypatch):
     monkeypatch.setattr(parallel, "FEW", 1)
     monkeypatch.setattr(parallel, "TOGETHER", 2)
@@ -76,6 +77,7 @@ def test_every_setup_is_in_one_group_and_long_simulations_come_first():
     assert ranks == sorted(ranks, key=lambda each: each[0])
 
 
+@pytest.mark.slow
 def test_a_process_that_is_ended_from_outside_and_an_error_are_told():
     with pytest.raises(InfercastError, match=r"2 processes: one of them was ended from outside.*--jobs 1"):
         over_groups(partial(dies_elsewhere, os.getpid()), [1, 2, 3], 2)
