@@ -1,4 +1,4 @@
-"""From seconds to dollars: what a million tokens costs when the devices are paid for around the clock."""
+"""The bill of a deployment under a load: dollars per hour and per million tokens, with devices rented all the time."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,11 @@ from simulator.reports.report import Report
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """Dollars of a deployment under a load, always on: idle time is paid for like busy time.
+    """Cost of a deployment under a load, in US dollars; idle time is paid for like busy time.
 
-    `per_million_*` divide the whole bill by one kind of token. The split charges prompts with the share of the busy
-    time that they took (`prompt_share`) and generated tokens with the rest; idle time is shared out alike.
+    `usd_per_million_*` divide the whole bill by the tokens of one kind. `split_usd_per_million_*` divide it between the
+    kinds first: input tokens pay `prompt_share` of it (the share of the busy time that prefill took), output tokens the
+    rest. `idle_share` is the share of the time in which no step runs. Shares are 0 to 1.
     """
 
     usd_per_hour: float
@@ -24,10 +25,11 @@ class Bill:
 
 
 def bill(report: Report, rate_per_s: float, usd_per_hour: float, replicas: int = 1) -> Bill:
-    """Return what a load costs on so many replicas, each at `usd_per_hour` and each under the reported load.
+    """Return the bill of `replicas` replicas, each of which costs `usd_per_hour` and serves `rate_per_s` requests/s.
 
-    dollars per million = dollars per hour / (tokens per second x 3600) x 10^6, with tokens per second = requests per
-    second x mean tokens of the simulated ones: the gaps that were drawn for these have a rate of their own.
+    usd per million tokens = usd per hour / (3600 x tokens per second) x 10^6, where tokens per second = `rate_per_s` x
+    mean tokens per simulated request. `report` is the simulation of one replica; the rate is given apart, because the
+    arrivals drawn for a finite run have a mean rate slightly off the asked one.
     """
     input_per_s, output_per_s = (
         rate_per_s * tokens / report.completed for tokens in (report.input_tokens, report.output_tokens)
@@ -46,9 +48,9 @@ def bill(report: Report, rate_per_s: float, usd_per_hour: float, replicas: int =
 
 
 def usd_per_million(usd_per_hour: float, tokens_per_s: float) -> float:
-    """Return the price of a million tokens at a price per hour.
+    """Return US dollars per million tokens: usd_per_hour / (tokens_per_s x 3600) x 10^6.
 
-    An A100 at 1.19 $/h with 4,000 tokens/s: 8 cents per million.
+    A device at 1.19 $/h that makes 4,000 tokens/s: 8 cents per million.
 
     >>> round(usd_per_million(1.19, 4000), 3)
     0.083

@@ -1,4 +1,4 @@
-"""The whole question as one value, and its answers: how fast at this load, how much load, at what price, on what."""
+"""Capacity of a replica within an SLO, replicas and dollars for an asked rate, and deployments compared by price."""
 
 import math
 from collections.abc import Iterable
@@ -21,14 +21,17 @@ from simulator.workloads.workload import Workload
 if TYPE_CHECKING:
     import pandas as pd
 
-SEARCH_STEPS = 10  # halvings of the rate: 0.1 % of the saturated rate
-PROBE_REQUESTS = 2_000  # at least, and ten times what runs at once
-LIGHTEST = 0.01  # of the saturated rate: a load at which requests hardly meet
+SEARCH_STEPS = 10  # halvings of the interval of rates: the result is within 0.1 % of the saturated rate
+PROBE_REQUESTS = 2_000  # least requests of a simulation of the search; at least ten times the sequences running at once
+LIGHTEST_SHARE = 0.01  # of the saturated rate: the lightest load tried, at which requests hardly ever run together
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The highest rate of one replica within the SLO, the report there, and what breaks just above."""
+    """Highest rate of one replica within the SLO, in requests/s, the report at it, and what breaks the SLO just above.
+
+    `rate_per_s` is 0 where even the lightest load breaks the SLO; `report` is then the one of that load.
+    """
 
     rate_per_s: float
     report: Report
@@ -37,7 +40,11 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a scenario comes to: replicas needed for the asked rate, latencies, bills, and the reason."""
+    """Replicas that serve an asked rate within the SLO, their latencies and bills, and the reason.
+
+    `rate_per_s`: asked of all replicas together, in requests/s. `report`: one replica under its share of it. `replicas`
+    is 0 where no load keeps the SLO.
+    """
 
     scenario: Scenario
     rate_per_s: float
@@ -47,14 +54,14 @@ class Answer:
 
     @cached_property
     def at_load(self) -> Bill | None:
-        """The bill at the asked rate, None without a price or where no number of replicas keeps the SLO."""
+        """Bill of all replicas at the asked rate; None without a price or where no number of replicas keeps the SLO."""
         if not self.capacity.rate_per_s:
             return None
         return self._bill(self.report, self.rate_per_s / self.replicas, self.replicas)
 
     @cached_property
     def at_capacity(self) -> Bill | None:
-        """The bill of one replica at its highest rate."""
+        """Bill of one replica at its highest rate within the SLO; None without a price or where that rate is 0."""
         rate_per_s = self.capacity.rate_per_s
         return self._bill(self.capacity.report, rate_per_s, 1) if rate_per_s else None
 
@@ -65,7 +72,7 @@ class Answer:
 
     @property
     def why(self) -> str:
-        """Say in one sentence what decides the place of this answer among others."""
+        """One sentence: highest rate, what breaks above it, what binds the decode step, and the idle share."""
         where = binding(self.scenario.deployment, self.report)
         if self.capacity.rate_per_s == 0:
             return f"cannot keep the SLO at any load, even with requests almost alone: {self.capacity.breaks}; {where}"
@@ -74,7 +81,10 @@ class Answer:
 
 
 def binding(deployment: Deployment, report: Report) -> str:
-    """Name the resource that takes most of the time of the mean decode step, and its share."""
+    """Name the resource (compute, memory, link, overhead) that binds the mean decode step of a run, and its share.
+
+    The mean step decodes `report.mean_running` sequences, each with its prompt and half of its output in the cache.
+    """
     requests = report.run.requests
     context = float((requests.prompt_tokens + requests.output_tokens / 2).mean())
     window = float(deployment.model.window or context)
@@ -91,9 +101,14 @@ def binding(deployment: Deployment, report: Report) -> str:
 
 
 def capacity(scenario: Scenario) -> Capacity:
-    """Search the highest open-loop rate at which one replica keeps the SLO, by bisection on the same random numbers.
+    """Return the highest open-loop rate at which one replica keeps the SLO, found by bisection.
 
-    The saturated rate (a closed loop that keeps the engine full) bounds it from above.
+    The bracket is 1 % to 100 % of the saturated rate: that of a closed loop that keeps the engine full. All simulations
+    draw the same requests, so only the rate differs. A closed-loop workload is searched with Poisson arrivals, a trace
+    by stretching its arrival times.
+
+    Raises DoesNotFitError where the model does not fit in memory, WorkloadError where a request does not fit in the
+    context or the KV cache, or where the workload is too short to measure the saturated rate.
     """
     saturated, running = _saturated_rate(scenario)
     probe = replace(scenario.workload, request_count=max(PROBE_REQUESTS, 10 * running))
@@ -102,62 +117,69 @@ def capacity(scenario: Scenario) -> Capacity:
     if isinstance(probe.arrivals, RecordedArrivals):
         probe = replace(probe, request_count=scenario.workload.request_count)
 
-    def at(rate_per_s: float) -> Report:
+    def report_at(rate_per_s: float) -> Report:
         return scenario.report(probe.at_rate(rate_per_s))
 
-    low, high = LIGHTEST * saturated, saturated
-    best, failed = at(low), at(high)
+    low, high = LIGHTEST_SHARE * saturated, saturated
+    best, failed = report_at(low), report_at(high)
     if not best.meets_slo:
-        return Capacity(0.0, best, _breaks(best))
-    for _ in range(SEARCH_STEPS):  # an SLO that full engines keep, or a workload too short to build a queue
+        return Capacity(0.0, best, _what_breaks(best))
+    for _ in range(SEARCH_STEPS):  # the SLO holds even when saturated, or the workload is too short to build a queue
         if not failed.meets_slo:
             break
         low, best, high = high, failed, 2 * high
-        failed = at(high)
+        failed = report_at(high)
     else:
         return Capacity(low, best, "nothing breaks in so short a workload")
     for _ in range(SEARCH_STEPS):
         middle = (low + high) / 2
-        report = at(middle)
+        report = report_at(middle)
         if report.meets_slo:
             low, best = middle, report
         else:
             high, failed = middle, report
-    return Capacity(low, best, _breaks(failed))
+    return Capacity(low, best, _what_breaks(failed))
 
 
 def _saturated_rate(scenario: Scenario) -> tuple[float, int]:
-    """Return requests per second, and requests at once, of an engine that never waits for users."""
+    """Return the requests/s, and the most sequences running at once, of a replica that always has requests waiting.
+
+    The rate is that of the middle half of the completions, when the engine neither fills up nor drains.
+    """
     seqs = scenario.deployment.max_num_seqs
-    count = min(max(PROBE_REQUESTS, 4 * seqs), _available(scenario.workload))
+    count = min(max(PROBE_REQUESTS, 4 * seqs), _most_requests(scenario.workload))
     report = scenario.report(replace(scenario.workload, arrivals=ClosedLoop(2 * seqs), request_count=count))
     finished_s = np.sort(report.run.finished_s)
-    middle_s = finished_s[3 * count // 4] - finished_s[count // 4]  # neither filling nor draining
+    middle_s = finished_s[3 * count // 4] - finished_s[count // 4]
     if not middle_s:
         remedy = "Give more requests, or a trace whose times differ"
         raise WorkloadError(f"a workload of {count:,} requests", "half of them finish at the same moment", remedy)
     return count / 2 / float(middle_s), int(report.run.steps.running.max())
 
 
-def _available(workload: Workload) -> int:
-    """Return how many requests a workload can draw: a trace has only so many."""
+def _most_requests(workload: Workload) -> int:
+    """Return how many requests a workload can draw: a trace is finite."""
     return workload.request_count if isinstance(workload.arrivals, RecordedArrivals) else 2**31
 
 
-def _breaks(report: Report) -> str:
+def _what_breaks(report: Report) -> str:
+    """Say which part of the SLO a run breaks most, and in how many requests."""
     if report.overloaded:
         return "the queue grows without end"
     bounds = {name: share for name, share in report.within.items() if name != "all"}
     metric = min(bounds, key=lambda name: bounds[name])
     missed = f"{1 - bounds[metric]:.1%} miss {metric.upper()} <= {report.slo.bounds_s[metric] * 1e3:.0f} ms"
-    kept = math.floor(1e3 * report.within["all"]) / 1e3  # so that 94.96 % does not look like the 95 % that were asked
+    kept = math.floor(1e3 * report.within["all"]) / 1e3  # rounded down: 94.96 % must not print as the 95 % asked for
     return f"only {kept:.1%} keep every bound ({missed})"
 
 
 def answer(scenario: Scenario, rate_per_s: float) -> Answer:
-    """Find how many replicas serve a rate within the SLO, and simulate one of them at its share of it.
+    """Return how many replicas serve `rate_per_s` requests/s within the SLO, with one of them simulated at its share.
 
-    Where no load keeps the SLO, the report is the one of the lightest load: what a request sees almost alone.
+    replicas = ceil(rate / capacity of one replica). Where no load keeps the SLO, there are 0 replicas and the report is
+    that of the lightest load.
+
+    Raises DoesNotFitError and WorkloadError as `capacity` does.
     """
     found = capacity(scenario)
     if found.rate_per_s == 0:
@@ -169,13 +191,17 @@ def answer(scenario: Scenario, rate_per_s: float) -> Answer:
 
 
 class Comparison(NamedTuple):
-    """Answers, the cheapest at the asked load first, and the reasons of what cannot be."""
+    """Answers, the cheapest at the asked rate first, and an error for each deployment that cannot run."""
 
     answers: list[Answer]
     refused: list[InfercastError]
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return a row for each answer, in their order: what runs, how many replicas, its capacity and its bills."""
+        """Return one row per answer, in their order: deployment, replicas, capacity, bills and reason.
+
+        `capacity_per_s` is in requests/s of one replica, `usd_per_hour` of all replicas; `usd_per_m_output` and
+        `usd_per_m_output_full` are dollars per million output tokens at the asked rate and at capacity.
+        """
         import pandas as pd  # noqa: PLC0415  takes half a second
 
         return pd.DataFrame([_row(each) for each in self.answers])
@@ -199,9 +225,10 @@ def _row(found: Answer) -> dict[str, object]:
 
 
 def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> Comparison:
-    """Answer each scenario; cheapest at the asked load first, those that cannot keep the SLO last.
+    """Return the answer of each scenario to the same rate in requests/s, cheapest first.
 
-    What does not fit is returned with its reason, never dropped.
+    Those that cannot keep the SLO come last. A deployment that raises InfercastError (it does not fit, say) is in
+    `refused` with that error.
     """
     answers, refused = [], []
     for scenario in scenarios:
@@ -213,7 +240,10 @@ def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> Comparison:
 
 
 def ranked(answers: Iterable[Answer]) -> list[Answer]:
-    """Sort answers: the cheapest at the asked load first, those that cannot keep the SLO last."""
+    """Return the answers by dollars per hour at the asked rate, lowest first; those that cannot keep the SLO last.
+
+    At equal price the higher capacity comes first.
+    """
     return sorted(answers, key=_rank)
 
 

@@ -1,4 +1,4 @@
-"""The whole question about a load as one value: deployment, users, what they accept, what a device costs."""
+"""One replica under a load as a value: deployment, workload, SLO and price; and its simulation."""
 
 from collections import deque
 from dataclasses import dataclass, replace
@@ -18,26 +18,37 @@ from simulator.simulation.sent import sent
 from simulator.workloads.arrivals import RecordedArrivals
 from simulator.workloads.workload import Requests, Workload
 
-ENOUGH_REQUESTS, MOST_DRAWS = 1_000, 5  # of a load of fewer requests, several draws: one is an accident
-_TABLES: deque[tuple[Deployment, StepTable]] = deque(maxlen=64)
+ENOUGH_REQUESTS, MOST_DRAWS = 1_000, 5  # a load of fewer requests is drawn up to 5 times: one small draw is noisy
+_RECENT_TABLES: deque[tuple[Deployment, StepTable]] = deque(maxlen=64)
 
 
 def simulate(scenario: "Scenario", progress: Progress | None = None) -> Report:
     """Simulate a scenario's workload on one replica, as `infercast simulate` does.
 
-    `progress` is called with (requests finished, all requests). Raises DoesNotFitError for a model without room,
-    WorkloadError for requests that no step can take.
+    `progress` is called with (requests finished, all requests).
+
+    Raises DoesNotFitError where the model does not fit in memory, WorkloadError where a request is too long for the
+    context, the KV cache or, without chunked prefill, a step.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> from simulator.workloads.arrivals import OpenLoop
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> load = Workload(OpenLoop(rate_per_s=2.0), Independent(Fixed(512), Fixed(128)))
+    >>> report = simulate(Scenario(deploy("llama-3.1-8b", "h100-sxm"), load))
+    >>> sorted(report.metrics), report.overloaded
+    (['e2el', 'itl', 'queue', 'tpot', 'ttft'], False)
     """
     return scenario.simulated(progress)
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A deployment, what users send to it, what they accept, and what a device costs.
+    """A deployment, the workload sent to it, the SLO and the price of a device.
 
-    The workload is what one of `replicas` alike ones is sent. `whole`: the run counts from its first request to its
-    last token, as load generators count, and not as users see it who go on. `assume_fits`: somebody has run it,
-    whatever the model's context says.
+    `workload` is what one of `replicas` identical replicas is sent; only one is simulated, and throughputs are those of
+    all. `whole_run`: count an open loop as load generators do, from the first request to the last token; without it
+    warm-up and drain are left out. `assume_fits`: do not check request lengths against the model's context, because a
+    measurement shows that they run.
     """
 
     deployment: Deployment
@@ -45,27 +56,31 @@ class Scenario:
     slo: Slo = Slo()
     offer: Offer | None = None
     replicas: int = 1
-    whole: bool = False
+    whole_run: bool = False
     assume_fits: bool = False
 
     @cached_property
     def memory(self) -> MemoryPlan:
-        """Where the memory goes; DoesNotFitError for a misfit."""
+        """Memory plan of a replica. Raises DoesNotFitError where weights and KV cache do not fit."""
         plan = memory_plan(self.deployment)
         refuse_misfit(plan)
         return plan
 
     @cached_property
     def table(self) -> StepTable:
-        """The seconds of every step; that of an equal deployment where it is still known, for a sweep asks for many."""
-        for known, table in reversed(_TABLES):
+        """Step times in seconds, shared with other scenarios of an equal deployment: sweeps vary the load far more."""
+        for known, table in reversed(_RECENT_TABLES):
             if known == self.deployment:
                 return table
-        _TABLES.append((self.deployment, self.deployment.step_table()))
-        return _TABLES[-1][1]
+        _RECENT_TABLES.append((self.deployment, self.deployment.step_table()))
+        return _RECENT_TABLES[-1][1]
 
     def simulated(self, progress: Progress | None = None) -> Report:
-        """Simulate the workload; one of few requests up to `MOST_DRAWS` times, each drawn anew, and averaged."""
+        """Simulate the scenario's workload; its metrics are means over several seeds where it has few requests.
+
+        Seeds: `ENOUGH_REQUESTS` / requests, from 1 to `MOST_DRAWS`; a trace, which is not drawn, has one. Raises as
+        `simulate` does.
+        """
         draws = [self.report(replace(self.workload, seed=seed), progress) for seed in self._seeds]
         return replace(draws[0], draws=tuple(draws[1:]))
 
@@ -76,33 +91,39 @@ class Scenario:
         return range(self.workload.seed, self.workload.seed + max(1, min(MOST_DRAWS, draws)))
 
     def report(self, workload: Workload, progress: Progress | None = None) -> Report:
-        """Simulate a workload on one replica. The warm-up of an open loop is dropped, unless the `whole` counts.
+        """Simulate a workload once on one replica, without the warm-up of an open loop unless `whole_run` is set.
 
-        A replayed trace has none, and benchmarks report the whole of a closed loop, its first wave too.
+        A replayed trace has no steady state, and benchmarks count all requests of a closed loop, so neither loses its
+        warm-up. Raises as `simulate` does.
         """
-        steady = not (self.whole or workload.arrivals.concurrency or isinstance(workload.arrivals, RecordedArrivals))
+        is_drawn_at_a_rate = not (workload.arrivals.concurrency or isinstance(workload.arrivals, RecordedArrivals))
+        steady = is_drawn_at_a_rate and not self.whole_run
         if not self.assume_fits:
             refuse_too_long(self.memory, workload.requests())
-        return self._served(sent(workload, self.deployment).requests(), progress, steady=steady)
+        return self._simulate(sent(workload, self.deployment).requests(), progress, steady=steady)
 
-    def again(self, report: Report, step_factor: float) -> Report:
-        """Return the report of the same requests where all steps take so many times as long."""
-        slower = self.with_steps(step_factor)
+    def rerun(self, report: Report, step_factor: float) -> Report:
+        """Return the report of the same requests with every step time multiplied by `step_factor`.
 
-        def redone(each: Report) -> Report:
-            made = slower._served(each.run.requests, steady=each.steady)
-            return replace(made, skipped=each.skipped, is_limited=each.is_limited, of_asked=each.of_asked)
+        The same requests are left out as warm-up, so that only the step times differ.
+        """
+        scaled = self.with_steps(step_factor)
 
-        return replace(redone(report), draws=tuple(map(redone, report.draws)))
+        def rerun_one(before: Report) -> Report:
+            after = scaled._simulate(before.run.requests, steady=before.steady)
+            return replace(after, skipped=before.skipped, is_limited=before.is_limited, of_asked=before.of_asked)
+
+        return replace(rerun_one(report), draws=tuple(map(rerun_one, report.draws)))
 
     def with_steps(self, factor: float) -> "Scenario":
-        """Return it with all steps `factor` times as long."""
+        """Return the same scenario with every step time multiplied by `factor`."""
         return replace(self, deployment=replace(self.deployment, step_factor=factor))
 
-    def _served(self, requests: Requests, progress: Progress | None = None, *, steady: bool) -> Report:
+    def _simulate(self, requests: Requests, progress: Progress | None = None, *, steady: bool) -> Report:
         run = simulate_replica(self.deployment, self.table, requests, progress)
         request_s = self.deployment.request_s(run.requests.prompt_tokens)
         report = replace(summarize(run, self.slo, steady=steady, request_s=request_s), replicas=self.replicas)
+        # a prompt waits for others during some decode steps, each as long as the run's mean TPOT
         if not (steps := 0 if self.deployment.light else self.deployment.engine.gathered_steps):
             return report
         return replace(report, request_s=request_s + steps * report.metrics["tpot"].values["mean"])

@@ -1,4 +1,4 @@
-"""A service as one value: a deployment, its replicas and what is around them; what it does and costs."""
+"""A service as one value (replicas, router, autoscaler, failures), and what it does and costs under a workload."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,8 +33,11 @@ from simulator.workloads.workload import Requests
 class Service:
     """Replicas of a deployment behind a router.
 
-    `prefill_replicas` > 0 of them prefill for the others over a link of `link_bytes_per_s` each. An autoscaler brings
-    its own number of replicas.
+    `prefill_replicas` of the `replicas` only prefill, and send the KV caches to the others over a link each
+    (`link_bytes_per_s`, `link_latency_s` per transfer; 0: no disaggregation). With an autoscaler its `min_replicas` and
+    `max_replicas` count instead of `replicas`.
+
+    Raises InfercastError unless 0 <= `prefill_replicas` < `replicas`.
     """
 
     deployment: Deployment
@@ -53,19 +56,23 @@ class Service:
 
     @cached_property
     def table(self) -> StepTable:
-        """The seconds of every step of a replica."""
+        """Step times of a replica, in seconds."""
         return self.deployment.step_table()
 
     def fleet(self, requests: Requests) -> Fleet:
-        """Return it as the event loop takes it."""
+        """Return the pools, router and link as the event loop takes them; `requests` size blocks and KV caches.
+
+        Raises DoesNotFitError where the model does not fit in memory, WorkloadError where a request does not fit in the
+        KV cache or a step, NotModelledError for scheduling rules that no policy here follows.
+        """
         deployment, table = self.deployment, self.table
         allowed = limits(deployment, requests)
-        more = stages(deployment, allowed), deployment.acceptance
-        pool = Pool(allowed, table, self.replicas - self.prefill_replicas, *more)
+        per_replica = stages(deployment, allowed), deployment.acceptance
+        pool = Pool(allowed, table, self.replicas - self.prefill_replicas, *per_replica)
         if not self.prefill_replicas:
             return Fleet(pool, self.router, self.autoscaler, self.failures)
         link = CacheLink(self.link_bytes_per_s, self.link_latency_s, cache_bytes(deployment, requests.prompt_tokens))
-        prefill = Pool(allowed, table, self.prefill_replicas, *more)
+        prefill = Pool(allowed, table, self.prefill_replicas, *per_replica)
         return Fleet(pool, self.router, self.autoscaler, self.failures, prefill, link)
 
     def report(
@@ -75,7 +82,11 @@ class Service:
         slo: Slo | None = None,
         progress: Progress | None = None,
     ) -> "ServiceReport":
-        """Simulate a workload on it."""
+        """Simulate requests on the service and return what its clients see.
+
+        `progress` is called with (requests finished, all requests). Raises as `fleet` does, and WorkloadError where a
+        request is longer than the model's context.
+        """
         clients = clients or Clients()
         refuse_too_long(memory_plan(self.deployment), requests)
         run = simulate_fleet(self.fleet(requests), requests, clients, progress)
@@ -85,13 +96,20 @@ class Service:
 
 
 def start_seconds(deployment: Deployment, load_bytes_per_s: float) -> float:
-    """Return how long a replica takes to start: each device loads its share of the weights, all at once."""
+    """Return the cold start of a replica in seconds; its devices load their shares of the weights in parallel.
+
+    Weight bytes per device / `load_bytes_per_s` + 30 s (a guess, `autoscaler.START_S`).
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> round(start_seconds(deploy("llama-3.1-8b", "h100-sxm"), 1e9), 1)  # 16.1 GB in bf16
+    46.1
+    """
     return cold_start_s(memory_plan(deployment).weight_bytes, load_bytes_per_s)
 
 
 @dataclass(frozen=True)
 class ServiceReport:
-    """What a service did: latencies as its users see them, hours, dollars, and how its replicas came and went."""
+    """Result of simulating a service: latencies as clients see them, replica-hours, dollars, and replicas over time."""
 
     service: Service
     run: FleetRun
@@ -100,21 +118,25 @@ class ServiceReport:
 
     @property
     def latencies_s(self) -> dict[str, Floats]:
-        """One value per request, as users see them: without streaming the first token comes with the last."""
+        """Latencies in seconds by metric, each of shape (finished requests,), as clients see them.
+
+        "ttfv" is the time to the first token that is not a thinking token. Without streaming the first token comes with
+        the last, so TTFT is E2EL, and there is no TPOT.
+        """
         seen, thinking = dict(self.report.latencies_s), self.clients.thinking_tokens
         if not self.clients.streaming:
             seen = {"ttft": seen["e2el"], "e2el": seen["e2el"], "queue": seen["queue"]}
         if thinking is not None:
-            kept = thinking[self.run.row[self.report.skipped :]]
-            pace = np.nan_to_num(seen["tpot"]) if self.clients.streaming else 0.0
-            seen["ttfv"] = np.asarray(seen["ttft"] + kept * pace)
+            unseen_tokens = thinking[self.run.row[self.report.skipped :]]
+            tpot_s = np.nan_to_num(seen["tpot"]) if self.clients.streaming else 0.0
+            seen["ttfv"] = np.asarray(seen["ttft"] + unseen_tokens * tpot_s)
         return seen
 
     @cached_property
     def metrics(self) -> dict[str, Statistic]:
-        """Statistics by metric; those of "ttfv" are of the first token that is no thought.
+        """Statistics of these latencies by metric, in seconds; and of ITL, where clients stream.
 
-        It comes at TTFT + thinking tokens x TPOT, at each request's mean pace. Without streaming no pace is seen.
+        "ttfv" of a request = TTFT + thinking tokens x its TPOT; without streaming it is E2EL.
         """
         found = dict(self.report.metrics)
         if not self.clients.streaming:
@@ -125,36 +147,37 @@ class ServiceReport:
 
     @property
     def replica_hours(self) -> float:
-        """Hours paid for, over all replicas: from each start to each stop, or to the end of the run."""
+        """Paid hours, summed over replicas: each from its start until it is off, or until the run ends."""
         return self.run.paid_s / 3600
 
     def usd(self, offer: Offer) -> float:
-        """Dollars for the run at an offer: replica-hours x devices of a replica x dollars per device-hour."""
+        """Return US dollars for the run: replica-hours x devices per replica x dollars per device-hour."""
         return self.replica_hours * self.service.deployment.devices * offer.usd_per_device_hour
 
     @property
     def served_share(self) -> float:
-        """Share of the requests that finished; the others were abandoned."""
+        """Share of the requests that finished, 0 to 1; the others were abandoned."""
         return len(self.run.row) / (len(self.run.row) + len(self.run.abandoned))
 
     @property
     def within_share(self) -> float:
-        """Share of all requests, the abandoned ones too, that keep every bound of the SLO."""
+        """Share of all requests, abandoned ones included, that keep every bound of the SLO, 0 to 1."""
         seen, bounds_s = self.latencies_s, self.report.slo.bounds_s
         kept = [~(seen[name] > bound_s) for name, bound_s in bounds_s.items() if name in seen]
         return float(np.logical_and.reduce(kept).mean()) * self.served_share if kept else self.served_share
 
     @property
     def busy_share(self) -> float:
-        """Share of the paid time in which steps ran, over all stages."""
+        """Share of the paid time in which steps ran, averaged over pipeline stages, 0 to 1."""
         return self.run.busy_s / (self.run.paid_s * self.run.stages) if self.run.paid_s else 0.0
 
     @cached_property
     def decode_queue_growth_per_s(self) -> float:
-        """Requests per second by which the queue of a decode pool grew while the second half came; 0 where it empties.
+        """Growth of the decode pool's queue in requests/s, while the second half of the requests arrived.
 
-        The slope of those that wait over time, as far as it is more than 1 % of all requests; a queue before the first
-        token is `report.queue_growth_per_s`.
+        The slope of a straight line through the waiting requests at each decode step, times the decode replicas. 0
+        where the queue emptied, where it grew by at most 1 % of the requests (10 at least), and without disaggregation.
+        The queue before the first token is `report.queue_growth_per_s`.
         """
         run, arrival_s = self.run, self.run.requests.arrival_s
         half_s, last_s = arrival_s[len(arrival_s) // 2], arrival_s[-1]
@@ -166,7 +189,7 @@ class ServiceReport:
         return float(slope) if slope * (last_s - half_s) > max(0.01 * len(arrival_s), 10.0) else 0.0
 
     def describe(self) -> str:
-        """Say in a few words what served."""
+        """Describe the service in one line: replicas, deployment, engine and router."""
         service = self.service
         replicas = "1 replica" if self.run.replicas == 1 else f"{self.run.replicas} replicas"
         if service.prefill_replicas:
@@ -178,38 +201,45 @@ class ServiceReport:
 
     @property
     def hit_rate(self) -> float:
-        """Share of the prompts' tokens that the prefix cache held at the first admission."""
+        """Share of the prompt tokens that were in the prefix cache when their request was first admitted, 0 to 1."""
         return float(self.run.hit_tokens.sum() / self.run.requests.prompt_tokens.sum())
 
     @property
     def saved_prefill_s(self) -> float:
-        """Seconds of prefill, over all replicas, that the prefix cache saved."""
+        """Prefill seconds that the prefix cache saved, summed over replicas."""
         return saved_prefill_s(self.run, self.service.table)
 
     def up(self, times_s: Floats) -> Ints:
-        """Count the replicas that are up at some times."""
-        return _present(times_s, [(start, end) for _, start, end in self.run.intervals(UP, DRAINING, OFF, FAILED)])
+        """Return how many replicas are up, not draining, at each time, int64, of the shape of `times_s` (seconds)."""
+        return _open_at(times_s, [(start, end) for _, start, end in self.run.intervals(UP, DRAINING, OFF, FAILED)])
 
     def paid(self, times_s: Floats) -> Ints:
-        """Count the replicas that are paid for at some times."""
-        return _present(times_s, [(start, end) for _, start, end in self.run.paid_intervals])
+        """Return how many replicas are paid for at each time, int64, of the shape of `times_s` (seconds)."""
+        return _open_at(times_s, [(start, end) for _, start, end in self.run.paid_intervals])
 
     def outstanding(self, times_s: Floats) -> Ints:
-        """Count the requests in the service at some times; those that were abandoned are left out."""
-        return _present(times_s, np.column_stack([self.run.requests.arrival_s, self.run.finished_s]))
+        """Return how many requests are in the service at each time, int64, of the shape of `times_s` (seconds).
+
+        Abandoned requests are not counted.
+        """
+        return _open_at(times_s, np.column_stack([self.run.requests.arrival_s, self.run.finished_s]))
 
     @property
     def changes(self) -> list[dict[str, Any]]:
-        """Every change of a replica's state, in order, beyond the start and being up of those that are there at 0."""
+        """Changes of the replicas' states in order of time (seconds), without the start of those there at time 0."""
         scaler = self.service.autoscaler
-        there = scaler.min_replicas if scaler else self.run.replicas
+        initial = scaler.min_replicas if scaler else self.run.replicas
         return [
             {"time_s": float(each.time_s), "replica": int(each.replica), "state": STATES[each.state]}
-            for each in self.run.events[2 * there :]
+            for each in self.run.events[2 * initial :]
         ]
 
 
-def _present(times_s: Floats, spans_s: Sequence[tuple[float, float]] | Floats) -> Ints:
-    """Count the half-open spans that hold each time."""
+def _open_at(times_s: Floats, spans_s: Sequence[tuple[float, float]] | Floats) -> Ints:
+    """Return how many spans [start, end) contain each time; `spans_s` has shape (spans, 2).
+
+    >>> _open_at(np.array([0.0, 1.0, 2.0]), [(0.0, 2.0), (1.0, 3.0)])
+    array([1, 2, 1])
+    """
     starts, ends = np.sort(np.asarray(spans_s, np.float64).reshape(-1, 2), axis=0).T
     return np.searchsorted(starts, times_s, "right") - np.searchsorted(ends, times_s, "right")

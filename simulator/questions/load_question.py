@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from simulator.cost.scenario import Scenario
-from simulator.cost.slo_rate import LIKELY, SERVED, within_slo
+from simulator.cost.slo_rate import MOST_OF_ASKED, SHARE_SERVED, within_slo
 from simulator.deployment.deployment import Deployment
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.questions.words import arguments
@@ -40,7 +40,7 @@ class RunQuestion:
     def scenario(self, deployment: Deployment, workload: Workload, slo: Slo) -> Scenario:
         """Return the question about one deployment and one workload as a value."""
         return Scenario(
-            deployment, workload, slo, replicas=self.replicas, whole=self.whole_run, assume_fits=self.assume_fits
+            deployment, workload, slo, replicas=self.replicas, whole_run=self.whole_run, assume_fits=self.assume_fits
         )
 
     def basis(self, scenario: Scenario) -> list[Provenance]:
@@ -49,7 +49,10 @@ class RunQuestion:
         drifts = sent(scenario.workload, scenario.deployment).lengths != scenario.workload.lengths
         used = [(engine.id, "drift_tokens", engine.drift_tokens)] if drifts else []
         if self.within_slo:
-            used += [("rate within the SLO", "share served", SERVED), ("rate within the SLO", "most of asked", LIKELY)]
+            used += [
+                ("rate within the SLO", "share served", SHARE_SERVED),
+                ("rate within the SLO", "most of asked", MOST_OF_ASKED),
+            ]
         return [Provenance(profile, name, float(figure), figure.source) for profile, name, figure in used]
 
     def report(self, scenario: Scenario, progress: Progress | None = None) -> Report:

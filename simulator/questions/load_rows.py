@@ -31,7 +31,7 @@ def load_row(scenario: Scenario, report: Report, level: float | None = 0.8) -> R
     regime = regime_of(scenario.workload.arrivals.concurrency, len(report.run.requests))
 
     def again(step_factor: float) -> Row:
-        return vllm_result(scenario.again(report, step_factor))
+        return vllm_result(scenario.rerun(report, step_factor))
 
     of = PredictionRange(scenario.deployment, "limited" if report.is_limited else regime, level, row, again)
     return {**row, **intervals(of, PREDICTED), **throughput_intervals(of, report)}

@@ -64,7 +64,7 @@ def test_an_open_loop_goes_on_and_its_rate_is_that_of_its_arrivals():
     """Requests of 30 s each: a counted run of 100 lasts as long as the last ones take, users who go on see no drain."""
     lengths = Independent(Fixed(100), Fixed(1_200))
     load = Scenario(LLAMA, Workload(OpenLoop(2.0, float("inf")), lengths, 200))
-    steady, whole = load.report(load.workload), replace(load, whole=True).report(load.workload)
+    steady, whole = load.report(load.workload), replace(load, whole_run=True).report(load.workload)
     assert steady.requests_per_s == pytest.approx(2.0)
     assert whole.skipped == 0
     assert whole.duration_s == pytest.approx(whole.run.end_s, rel=0.01)
@@ -74,14 +74,14 @@ def test_an_open_loop_goes_on_and_its_rate_is_that_of_its_arrivals():
 def test_the_warm_up_of_an_open_loop_is_dropped_unless_the_whole_counts():
     """A queue that fills for a while: the first requests meet an empty engine."""
     load = replace(OPEN, workload=replace(OPEN.workload, arrivals=OpenLoop(6.0), request_count=2_000))
-    steady, whole = load.simulated(), replace(load, whole=True).simulated()
+    steady, whole = load.simulated(), replace(load, whole_run=True).simulated()
     assert steady.skipped > 0 == whole.skipped
     assert steady.metrics["tpot"]["mean"] > whole.metrics["tpot"]["mean"]
 
 
 def test_a_closed_loop_is_counted_whole():
     assert vllm_result(LOOP.simulated())["warm_up_requests"] == 0
-    assert replace(LOOP, whole=True).simulated().requests_per_s == LOOP.simulated().requests_per_s
+    assert replace(LOOP, whole_run=True).simulated().requests_per_s == LOOP.simulated().requests_per_s
 
 
 # ----------------------------------------------------------------------------------------------- replicas, light, steps
@@ -106,7 +106,7 @@ def test_nothing_is_faster_than_light_and_light_knows_no_front_end():
 
 def test_the_same_requests_meet_longer_steps():
     report = LOOP.simulated()
-    slower, same = LOOP.again(report, 1.5), LOOP.again(report, 1.0)
+    slower, same = LOOP.rerun(report, 1.5), LOOP.again(report, 1.0)
     assert vllm_result(same) == vllm_result(report)
     requests = [each.run.requests for each in (report, *report.draws)]
     for each, known in zip((slower, *slower.draws), requests, strict=True):
@@ -118,7 +118,7 @@ def test_what_counts_of_a_run_counts_with_other_steps_too():
     """The same requests are left out, whatever the warm-up of the slower run would be."""
     load = replace(OPEN, workload=replace(OPEN.workload, arrivals=OpenLoop(6.0), request_count=2_000))
     report = load.simulated()
-    assert load.again(report, 0.8).skipped == report.skipped > 0
+    assert load.rerun(report, 0.8).skipped == report.skipped > 0
 
 
 def test_steps_that_an_engine_gathers_prompts_for_are_waited_for():

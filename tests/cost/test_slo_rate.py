@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from simulator.cost.scenario import Scenario
-from simulator.cost.slo_rate import CLOSE, EVERYTHING_PER_S, LIKELY, SERVED, TRIES, _steady_per_s, within_slo
+from simulator.cost.slo_rate import (
+    CLOSE_TO_BOUND,
+    EVERYTHING_PER_S,
+    MOST_OF_ASKED,
+    SHARE_SERVED,
+    TRIES,
+    _steady_per_s,
+    within_slo,
+)
 from simulator.errors import InfercastError
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
@@ -27,7 +35,7 @@ def served() -> Scenario:
     """One B200 that serves Llama-2-70b as NVIDIA's entries to MLPerf do, with short outputs; every request counts."""
     deployment = asked_on(setup(**LLAMA_ON_B200, client="mlperf", scenario="Server"))
     workload = Workload(OpenLoop(60.0), Independent(Fixed(300), Fixed(100)), 4_000)
-    return Scenario(deployment, workload, Slo({"ttft": 2.0, "tpot": 0.08}, 0.99), whole=True)
+    return Scenario(deployment, workload, Slo({"ttft": 2.0, "tpot": 0.08}, 0.99), whole_run=True)
 
 
 def at_once(scenario: Scenario, count: int = 4_000) -> Report:
@@ -51,7 +59,7 @@ def test_every_bound_is_kept_and_tighter_ones_are_slower(served):
 def test_the_share_of_the_slo_is_the_quantile_that_keeps_it(served):
     """Half of the requests keep what 99 % keep at a lower rate only."""
     half, most = (within_slo(replace(served, slo=Slo({"tpot": 0.05}, share))) for share in (0.5, 0.99))
-    assert CLOSE * 0.05 <= np.nanquantile(half.latencies_s["tpot"], 0.5) <= 0.05 < p99_s(half, "tpot")
+    assert CLOSE_TO_BOUND * 0.05 <= np.nanquantile(half.latencies_s["tpot"], 0.5) <= 0.05 < p99_s(half, "tpot")
     assert half.of_asked > most.of_asked
 
 
@@ -59,7 +67,7 @@ def test_the_rate_that_is_asked_for_does_not_matter_where_it_is_near(served):
     near = [within_slo(replace(served, workload=served.workload.at_rate(rate))) for rate in (60.0, 63.0)]
     assert p99_s(near[0], "tpot") == pytest.approx(p99_s(near[1], "tpot"), rel=0.15)
     slow = within_slo(replace(served, workload=served.workload.at_rate(10.0)))
-    assert slow.of_asked == pytest.approx(LIKELY)
+    assert slow.of_asked == pytest.approx(MOST_OF_ASKED)
     assert p99_s(slow, "tpot") < 0.06
 
 
@@ -100,14 +108,14 @@ def test_the_capacity_of_a_run_is_no_more_than_its_front_end_streams(served):
 def test_bounds_that_no_rate_keeps_leave_the_slowest_run_that_was_tried(served):
     few = replace(served.workload.at_rate(10.0), request_count=200)
     found = within_slo(replace(served, workload=few, slo=Slo({"ttft": 1e-6, "tpot": 1e-6}, 0.99)))
-    assert found.of_asked == pytest.approx(LIKELY / 2 ** (TRIES - 1))
+    assert found.of_asked == pytest.approx(MOST_OF_ASKED / 2 ** (TRIES - 1))
 
 
 def test_of_a_rate_beyond_any_the_most_that_is_served_at_once_is_sent(served):
     """An unstated rate stands for as many requests as the SLO allows."""
     found = within_slo(replace(served, workload=served.workload.at_rate(EVERYTHING_PER_S)))
     sent_per_s = found.of_asked * EVERYTHING_PER_S
-    assert 0 < sent_per_s <= SERVED * _steady_per_s(at_once(served)) * (1 + 1e-9)
+    assert 0 < sent_per_s <= SHARE_SERVED * _steady_per_s(at_once(served)) * (1 + 1e-9)
     assert p99_s(found, "tpot") <= 0.08
 
 
