@@ -29,7 +29,7 @@ from simulator.cli.output import (
 )
 from simulator.deployment.batches import Batch
 from simulator.deployment.estimate import Estimate, OpCost, Phase
-from simulator.questions.batch_question import BatchWords
+from simulator.questions.batch_question import BatchSizes
 from simulator.questions.batch_rows import batch_row
 from simulator.questions.deployment_question import Choice
 from simulator.units import scaled
@@ -40,7 +40,7 @@ PIPELINE = "PP above 1 is the latency of one batch in flight: the stages work on
 
 
 @dataclass(frozen=True)
-class BatchOptions(BatchWords):
+class BatchOptions(BatchSizes):
     """Sizes and lengths of batches; comma lists make every combination."""
 
     batch: Annotated[str, typer.Option(*BATCH, metavar="N,..", help="Requests that start together.")] = "1"
@@ -89,7 +89,7 @@ def command(
     emit(with_fitted(result, (each.deployment for each in found)) if fitted else result, form)
 
 
-def _case(sizes: BatchWords, choice: Choice, batch: Batch) -> Estimate:
+def _case(sizes: BatchSizes, choice: Choice, batch: Batch) -> Estimate:
     return sizes.estimate(choice(), batch)
 
 

@@ -11,7 +11,7 @@ from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.errors import DoesNotFitError
-from simulator.questions.words import whole
+from simulator.questions.words import whole_numbers
 from simulator.reports.provenance import memory_basis
 from simulator.units import MIB, gibibytes
 
@@ -35,10 +35,10 @@ class ContextOptions:
 
     def contexts(self, plan: MemoryPlan) -> list[int]:
         """Return the lengths asked for, or powers of eight up to the longest that is possible."""
-        asked = whole(self.context, "--context") if self.context else []
+        asked = whole_numbers(self.context, "--context") if self.context else []
         if self.input_len or self.output_len:
-            prompts = whole(self.input_len or "1024", "--input-len")
-            asked += [a + b for a in prompts for b in whole(self.output_len or "128", "--output-len")]
+            prompts = whole_numbers(self.input_len or "1024", "--input-len")
+            asked += [a + b for a in prompts for b in whole_numbers(self.output_len or "128", "--output-len")]
         longest = plan.deployment.context_tokens
         return asked or sorted({*(each for each in (1024, 8192, 65536) if each < longest), longest})
 

@@ -1,1 +1,1 @@
-"""What a user asks, in the words of the command line; a published measurement is turned into the same questions."""
+"""Questions as users type them, a field for each option, and their answers; `validate` asks the same questions."""

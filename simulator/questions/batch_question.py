@@ -1,4 +1,4 @@
-"""A question about one batch alone: which deployment, how many requests, how long; and its answer."""
+"""A question about one batch alone, as `infercast estimate` takes it: deployment, batch size and lengths."""
 
 from dataclasses import dataclass, field
 
@@ -6,12 +6,19 @@ from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.estimate import Estimate, estimate
 from simulator.questions.deployment_question import DeploymentQuestion
-from simulator.questions.words import arguments, whole
+from simulator.questions.words import arguments, whole_numbers
 
 
 @dataclass(frozen=True)
-class BatchWords:
-    """Sizes and lengths of batches; comma lists make every combination. Options of `infercast estimate`."""
+class BatchSizes:
+    """Sizes and lengths of batches in tokens, as options of `infercast estimate`; comma lists make every combination.
+
+    `batch` is the size over all `replicas`. `assume_fits`: do not check that memory and context hold the batch, because
+    a measurement shows that it runs.
+
+    >>> [str(each) for each in BatchSizes(batch="1,8", input_len="512").batches()]
+    ['batch 1 x (512 in + 128 out)', 'batch 8 x (512 in + 128 out)']
+    """
 
     batch: str = "1"
     input_len: str = "1024"
@@ -21,28 +28,40 @@ class BatchWords:
     assume_fits: bool = False
 
     def batches(self) -> list[Batch]:
-        """Return every combination, each what one replica has of it."""
+        """Return every combination as the batch of one replica: size / replicas, rounded, at least 1.
+
+        Raises InfercastError for a list that holds anything but whole numbers above 0, WorkloadError for a negative
+        `context_len`.
+        """
         return [
             Batch(max(1, round(size / self.replicas)), prompt, output, self.context_len)
-            for prompt in whole(self.input_len, "--input-len")
-            for output in whole(self.output_len, "--output-len")
-            for size in whole(self.batch, "--batch")
+            for prompt in whole_numbers(self.input_len, "--input-len")
+            for output in whole_numbers(self.output_len, "--output-len")
+            for size in whole_numbers(self.batch, "--batch")
         ]
 
     def estimate(self, deployment: Deployment, batch: Batch) -> Estimate:
-        """Return the answer; InfercastError, too, where a figure of a profile is missing."""
+        """Return the estimate of one batch on a deployment.
+
+        Raises DoesNotFitError where memory cannot hold the batch, InfercastError where the engine's limits or the
+        context cannot, ProfileError where a figure that it needs is in no profile.
+        """
         found = estimate(deployment, batch, assume_fits=self.assume_fits)
-        found.expected.e2el_s  # noqa: B018  a figure that is missing is met here, so that a sweep can go on without it
+        found.expected.e2el_s  # noqa: B018  raises here if a figure is missing, so that a sweep can skip this case
         return found
 
 
 @dataclass(frozen=True)
 class BatchQuestion:
-    """What `infercast estimate` is asked."""
+    """All that `infercast estimate` is asked: deployments and batches."""
 
     deployment: DeploymentQuestion
-    sizes: BatchWords = field(default_factory=BatchWords)
+    sizes: BatchSizes = field(default_factory=BatchSizes)
 
     def command(self) -> list[str]:
-        """Return the command line that asks it."""
+        """Return the command line that asks this question, as a list of words.
+
+        >>> " ".join(BatchQuestion(DeploymentQuestion("qwen3-32b", "h100-sxm", tp="2"), BatchSizes("8")).command())
+        'infercast estimate --model qwen3-32b --hardware h100-sxm --tp 2 --batch 8'
+        """
         return ["infercast", "estimate", *arguments(self.deployment), *arguments(self.sizes)]

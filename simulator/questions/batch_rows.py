@@ -1,10 +1,10 @@
-"""The answer to a question about one batch: a row of figures in SI, each with its interval beside it."""
+"""The answer to a question about one batch: a row of figures in SI units, each with its interval beside it."""
 
 from simulator.deployment.estimate import Estimate, Phase
 from simulator.questions.row_intervals import Row, intervals
 from simulator.reports.intervals import PredictionRange
 
-PREDICTED = {  # what is predicted here, and the metric of measurements whose errors it has
+PREDICTED = {  # a row's predicted keys, and the metric of published measurements whose errors give their interval
     **{
         "ttft_s": "ttft_ms",
         "tpot_s": "tpot_ms",
@@ -19,9 +19,11 @@ PREDICTED = {  # what is predicted here, and the metric of measurements whose er
 
 
 def batch_row(found: Estimate, level: float | None = 0.8, replicas: int = 1) -> Row:
-    """Return the figures of a batch, and the intervals that a share `level` of measurements keeps; None for none.
+    """Return the figures of an estimated batch as one row: seconds (`*_s`), tokens or requests per second (`*_per_s`).
 
-    Throughputs are of all alike replicas.
+    `light_*` are at the data sheet's peaks without overhead. Each key of `PREDICTED` has its interval beside it
+    (`*_low`, `*_high`), which contains a share `level` of measurements; `level` None leaves them out. Batch and
+    throughputs are those of all `replicas`.
     """
     row, regime = _figures(found, replicas), "single" if found.batch.size == 1 else "fixed_batch"
     if level is None:
@@ -51,14 +53,15 @@ def _figures(found: Estimate, replicas: int) -> Row:
         "decode_tokens_per_s": size / expected.tpot_s if expected.tpot_s else None,
         "cache_share": found.cache_share,
         "speculation_speedup": found.speedup,
-        **_phase("prefill", found.prefill),
-        **_phase("decode", found.decode),
+        **_phase_figures("prefill", found.prefill),
+        **_phase_figures("decode", found.decode),
         "decode_context_tokens": batch.middle_tokens,
         "request_s": float(found.deployment.request_s(batch.prompt_tokens)),
     }
 
 
-def _phase(name: str, phase: Phase) -> Row:
+def _phase_figures(name: str, phase: Phase) -> Row:
+    """Return seconds of a phase, the resource that binds most of it, its longest op, and what binds that op."""
     op, (resource, share) = phase.binding, phase.mostly
     return {
         f"{name}_steps": phase.steps,

@@ -1,4 +1,4 @@
-"""Which deployments are asked about: names of profiles, degrees, formats and settings, as words."""
+"""Which deployments are asked about: profile names, parallel degrees, number formats and engine settings."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -15,18 +15,23 @@ from simulator.engines.engine import Engine, load_engine
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.model import Model, load_model
-from simulator.questions.words import probability, split, whole
+from simulator.questions.words import probability, split, whole_numbers
 from simulator.units import GIB
 
 ProfileT = TypeVar("ProfileT", Model, Hardware, Engine)
-Choice = Callable[[], Deployment]  # makes one deployment of a sweep, or raises
+Choice = Callable[[], Deployment]  # builds one deployment of a sweep, or raises InfercastError
 
 
 @dataclass(frozen=True)
 class DeploymentQuestion:
     """Which models on which devices under which engines; comma lists make every combination.
 
-    Each field is an option of the command line, whose help explains it (`infercast estimate --help`).
+    Each field is an option of the command line, whose help explains it (`infercast estimate --help`). Empty or None
+    leaves it to the checkpoint, the model or the engine's preset. `cpu_offload_gb` and `kv_offloading_size` are in GiB,
+    `gpu_memory_utilization` is 0 to 1, `changes` are NAME=VALUE under the engine's own names (`--set`).
+
+    >>> [str(each) for each in DeploymentQuestion("qwen3-32b", "h100-sxm,h200-sxm", tp="2").deployments()]
+    ['qwen3-32b (bf16) on 2 x h100-sxm', 'qwen3-32b (bf16) on 2 x h200-sxm']
     """
 
     model: str
@@ -53,22 +58,32 @@ class DeploymentQuestion:
     host: str = ""
 
     def deployment(self) -> Deployment:
-        """Return the only deployment that is asked about; InfercastError for a list, and for one that cannot be."""
+        """Return the only deployment asked about.
+
+        Raises InfercastError where a comma list gives several, and as `deployments` does.
+        """
         if len(choices := self.choices()) != 1:
             raise InfercastError(f"{len(choices)} deployments", "one is asked about here", "Give no comma lists")
         return choices[0]()
 
     def deployments(self) -> list[Deployment]:
-        """Return every combination, in the order of the lists; InfercastError for the first that cannot be."""
+        """Return every combination, in the order of the lists.
+
+        Raises ProfileError for a name that no profile has and InfercastError for the first combination that is
+        impossible: a degree that does not divide the model, say, or a context longer than the model's.
+        """
         return [each() for each in self.choices()]
 
     def choices(self) -> list[Choice]:
-        """Return every combination, so that a sweep can go on without those that cannot be."""
+        """Return a function for every combination that builds it or raises, so that a sweep can skip impossible ones.
+
+        Raises ProfileError at once for a name that no profile has, InfercastError for a list with an empty part.
+        """
         lists = (
             [_loaded(load_model, each) for each in split(self.model, "--model")],
             [_loaded(load_hardware, each) for each in split(self.hardware, "--hardware")],
             [_loaded(load_engine, each) for each in split(self.engine, "--engine")],
-            whole(self.tp, "--tp"),
+            whole_numbers(self.tp, "--tp"),
             split(self.weight_dtype, "--weight-dtype") if self.weight_dtype else [""],
             split(self.cache_dtype, "--cache-dtype") if self.cache_dtype else [""],
         )
@@ -82,7 +97,10 @@ class DeploymentQuestion:
 
     @property
     def settings(self) -> Settings:
-        """The engine's settings that were given."""
+        """The engine settings that were given; None where the engine's own hold.
+
+        Raises InfercastError where only some of the three options of speculative decoding are given.
+        """
         return Settings(
             self.max_num_seqs,
             self.max_num_batched_tokens,
@@ -90,7 +108,7 @@ class DeploymentQuestion:
             self.gpu_memory_utilization,
             None
             if self.num_gpu_blocks_override is None
-            else self.num_gpu_blocks_override - 1,  # one is vLLM's null block
+            else self.num_gpu_blocks_override - 1,  # vLLM keeps one of them as its null block
             self._speculation,
             Offload(self.cpu_offload_gb * GIB, self.gpu_layers, self.kv_offloading_size * GIB, self.host),
         )
@@ -115,7 +133,7 @@ class DeploymentQuestion:
 
 
 def _loaded(load: Callable[[str], ProfileT], name: str) -> ProfileT:
-    """Read a profile; a shipped one once for all questions: thousands of measurements share a few."""
+    """Load a profile; shipped ones are cached, because thousands of measurements share a few."""
     is_own = name.endswith((".yaml", ".yml")) or bool(os.environ.get("INFERCAST_PROFILES"))
     return load(name) if is_own else _shipped(load, name)
 

@@ -1,4 +1,7 @@
-"""Lengths in words: 512, uniform:256:1024, lognormal:512:0.8, ended:180:256, quantiles:0=10,0.5=90,1=400."""
+"""Length distributions as text: 512, uniform:256:1024, lognormal:512:0.8, ended:180:256, quantiles:0=10,0.5=90,1=400.
+
+All lengths are in tokens.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,9 +14,12 @@ from simulator.workloads.lengths import Distribution, Ended, Fixed, LogNormal, Q
 
 
 def distribution(text: str, ratio: float, option: str, spread: Callable[[int, float], Distribution]) -> Distribution:
-    """Read the lengths of one side; a plain one is spread by `ratio` as the load generator does it.
+    """Return the distribution that a text names, for prompts or outputs; `option` is the flag that errors name.
 
-    WorkloadError for a text that names no lengths, and for a ratio beside lengths that have a spread of their own.
+    A plain number is spread by `ratio` > 0 with `spread`, the load generator's meaning of --random-range-ratio.
+
+    Raises WorkloadError for a text that names no distribution, for lengths that are impossible, and for a ratio beside
+    a distribution that already has a spread; InfercastError for a parameter that is not a number.
 
     >>> distribution("lognormal:512:0.8", 0.0, "--isl", Uniform.around)
     LogNormal(mean_tokens=512.0, cv=0.8, max_tokens=2147483647)
@@ -41,7 +47,7 @@ def distribution(text: str, ratio: float, option: str, spread: Callable[[int, fl
 
 
 def in_words(lengths: Distribution) -> str:
-    """Return the words that `distribution` reads as these lengths.
+    """Return the text from which `distribution` makes these lengths. Raises WorkloadError where there is none.
 
     >>> in_words(Quantiles(levels=(0.0, 0.5, 1.0), tokens=(10, 90, 400))), in_words(Fixed(512))
     ('quantiles:0.0=10,0.5=90,1.0=400', '512')

@@ -1,4 +1,4 @@
-"""A question about a load: which deployment, what users send, how the run is counted; and its answer."""
+"""A question about a load, as `infercast simulate` takes it: deployment, workload, SLO, and how the run is counted."""
 
 from dataclasses import dataclass, field
 
@@ -18,19 +18,28 @@ from simulator.workloads.workload import Workload
 
 @dataclass(frozen=True)
 class SloQuestion:
-    """What users accept."""
+    """Bounds on latencies, such as "ttft:500ms,tpot:50ms", and the share of requests (0 to 1) that must keep them."""
 
     slo: str = ""
     slo_share: float = 0.95
 
     def value(self) -> Slo:
-        """Return the bounds."""
+        """Return the SLO. Raises InfercastError or UnitError as `parse_slo` does.
+
+        >>> SloQuestion("ttft:500ms,tpot:50ms").value().bounds_s
+        {'ttft': 0.5, 'tpot': 0.05}
+        """
         return parse_slo(self.slo, self.slo_share)
 
 
 @dataclass(frozen=True)
 class RunQuestion:
-    """How a load is run and counted; each field is an option of `infercast simulate`, whose help explains it."""
+    """How a load is run and counted; each field is an option of `infercast simulate`, whose help explains it.
+
+    `replicas` identical replicas share the load evenly, and one is simulated. `whole_run`: count warm-up and drain.
+    `within_slo`: run at the highest rate near the asked one that keeps the SLO. `assume_fits`: requests may be longer
+    than the model's context.
+    """
 
     replicas: int = 1
     whole_run: bool = False
@@ -38,13 +47,13 @@ class RunQuestion:
     assume_fits: bool = False
 
     def scenario(self, deployment: Deployment, workload: Workload, slo: Slo) -> Scenario:
-        """Return the question about one deployment and one workload as a value."""
+        """Return one deployment under one workload, ready to simulate."""
         return Scenario(
             deployment, workload, slo, replicas=self.replicas, whole_run=self.whole_run, assume_fits=self.assume_fits
         )
 
     def basis(self, scenario: Scenario) -> list[Provenance]:
-        """Return the figures that the load itself rests on, beside those of the deployment."""
+        """Return the guesses and fits that the load itself rests on, beside those of the deployment."""
         engine = scenario.deployment.engine
         drifts = sent(scenario.workload, scenario.deployment).lengths != scenario.workload.lengths
         used = [(engine.id, "drift_tokens", engine.drift_tokens)] if drifts else []
@@ -56,13 +65,16 @@ class RunQuestion:
         return [Provenance(profile, name, float(figure), figure.source) for profile, name, figure in used]
 
     def report(self, scenario: Scenario, progress: Progress | None = None) -> Report:
-        """Return the answer: the load as asked, or at the highest rate within the SLO."""
+        """Simulate the load as asked or, with `within_slo`, at the highest rate within the SLO.
+
+        `progress` is called with (requests finished, all requests). Raises as `simulate` and `within_slo` do.
+        """
         return within_slo(scenario, progress) if self.within_slo else scenario.simulated(progress)
 
 
 @dataclass(frozen=True)
 class LoadQuestion:
-    """What `infercast simulate` is asked."""
+    """All that `infercast simulate` is asked: deployments, workload, SLO, and how the run is counted."""
 
     deployment: DeploymentQuestion
     users: WorkloadQuestion
@@ -70,6 +82,6 @@ class LoadQuestion:
     run: RunQuestion = field(default_factory=RunQuestion)
 
     def command(self) -> list[str]:
-        """Return the command line that asks it."""
+        """Return the command line that asks this question, as a list of words."""
         groups = (self.deployment, self.users, self.accepted, self.run)
         return ["infercast", "simulate", *(word for each in groups for word in arguments(each))]

@@ -1,6 +1,6 @@
-"""The answer to a question about a load: a row under the keys of `vllm bench serve --save-result` and ours.
+"""The answer to a question about a load: a row with the keys of `vllm bench serve --save-result`, and some of our own.
 
-Every predicted value has its interval beside it, as `<key>_low` and `<key>_high`.
+Every predicted value has its interval beside it, as `<key>_low` and `<key>_high`, in the same unit.
 """
 
 from dataclasses import replace
@@ -24,26 +24,33 @@ PREDICTED = {f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for
 
 
 def load_row(scenario: Scenario, report: Report, level: float | None = 0.8) -> Row:
-    """Return the figures of one run, and the intervals that a share `level` of measurements keeps; None for none."""
+    """Return the figures of one simulated load as a row: latencies in milliseconds (`*_ms`), throughputs per second.
+
+    An interval contains a share `level` of published measurements; `level` None leaves intervals out.
+    """
     row: Row = vllm_result(report)
     if level is None:
         return row
     regime = regime_of(scenario.workload.arrivals.concurrency, len(report.run.requests))
 
-    def again(step_factor: float) -> Row:
+    def rerun(step_factor: float) -> Row:
         return vllm_result(scenario.rerun(report, step_factor))
 
-    of = PredictionRange(scenario.deployment, "limited" if report.is_limited else regime, level, row, again)
-    return {**row, **intervals(of, PREDICTED), **throughput_intervals(of, report)}
+    prediction = PredictionRange(scenario.deployment, "limited" if report.is_limited else regime, level, row, rerun)
+    return {**row, **intervals(prediction, PREDICTED), **throughput_intervals(prediction, report)}
 
 
-def throughput_intervals(of: PredictionRange[Row], report: Report) -> Row:
-    """Return the intervals of throughputs; None where what is served is what was offered: given, not predicted."""
-    if of.regime != "open_loop":
-        return intervals(of, THROUGHPUTS)
+def throughput_intervals(prediction: PredictionRange[Row], report: Report) -> Row:
+    """Return the intervals of the throughputs, in tokens/s and requests/s.
+
+    In an open loop that keeps up they are None: throughput is the offered rate, which is given, not predicted. An
+    overloaded one has those of an offline run, and no upper end above the offered rate.
+    """
+    if prediction.regime != "open_loop":
+        return intervals(prediction, THROUGHPUTS)
     if not report.overloaded:
         return {f"{key}_{end}": None for key in THROUGHPUTS for end in ENDS}
-    found = dict(intervals(replace(of, regime="offline"), THROUGHPUTS))
+    found = dict(intervals(replace(prediction, regime="offline"), THROUGHPUTS))
     offered_per_s = len(report.run.requests) / report.run.requests.arrival_s[-1]
-    most = max(1.0, offered_per_s / report.requests_per_s)  # no more is served than was offered
-    return found | {f"{key}_high": min(found[f"{key}_high"], of.found[key] * most) for key in THROUGHPUTS}
+    most = max(1.0, offered_per_s / report.requests_per_s)
+    return found | {f"{key}_high": min(found[f"{key}_high"], prediction.found[key] * most) for key in THROUGHPUTS}

@@ -12,7 +12,9 @@ ENDS = ("low", "high")
 
 
 def regime_of(concurrency: int, requests: int) -> str:
-    """Return the regime of measurements that a load belongs to: 0 in flight is an open loop, all of them offline.
+    """Return the regime of measurements that a load belongs to, by its requests in flight (`concurrency`).
+
+    0 is an open loop; as many as there are requests is an offline run.
 
     >>> regime_of(0, 100), regime_of(8, 100), regime_of(100, 100)
     ('open_loop', 'closed_loop', 'offline')
@@ -22,18 +24,21 @@ def regime_of(concurrency: int, requests: int) -> str:
     return "offline" if concurrency >= requests else "closed_loop"
 
 
-def intervals(of: PredictionRange[Row], metrics: Mapping[str, str]) -> Row:
-    """Return `<key>_low` and `<key>_high` of a row's values, and what they rest on; a high of None has no upper end.
+def intervals(prediction: PredictionRange[Row], metrics: Mapping[str, str]) -> Row:
+    """Return `<key>_low` and `<key>_high` of a row's values, in their units, and the evidence that they rest on.
 
-    `metrics` gives each key the metric of measurements whose errors it has, as `PredictionRange.ends` takes it.
+    A high of None with a low: no upper end, because with the longest steps the queue grows without end. Both None:
+    there is no value. `metrics` maps each key to the metric of measurements whose errors it has, as
+    `PredictionRange.ends` takes it ("1/tpot_ms": inverted).
     """
     found: dict[str, float | None] = {}
     for key, metric in metrics.items():
-        known = of.found[key] is not None
-        low, high = of.ends(metric, partial(_endless_as_inf, key)) if known else (None, None)
+        known = prediction.found[key] is not None
+        low, high = prediction.ends(metric, partial(_none_as_inf, key)) if known else (None, None)
         found |= {f"{key}_low": low, f"{key}_high": None if high == math.inf else high}
-    return {**found, "interval": of.level, "interval_basis": of.basis}
+    return {**found, "interval": prediction.level, "interval_basis": prediction.basis}
 
 
-def _endless_as_inf(key: str, row: Row) -> float:
+def _none_as_inf(key: str, row: Row) -> float:
+    """Return a value of a row; infinity for None, which stands for a latency that grows with the run."""
     return math.inf if row[key] is None else float(row[key])

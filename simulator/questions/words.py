@@ -1,4 +1,7 @@
-"""Words of the command line: comma lists, whole numbers, probabilities, and a question as arguments again."""
+"""Option values as text: comma lists, whole numbers, probabilities; and a question written out as options again.
+
+`option` is always the flag that an error names.
+"""
 
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
@@ -6,21 +9,25 @@ from typing import Any
 
 from simulator.errors import InfercastError
 
-FLAGS = {"changes": "--set"}  # of fields whose flag has another name
+FLAGS = {"changes": "--set"}  # fields whose flag is not their name
 
 
 def split(text: str, option: str) -> list[str]:
-    """Return the parts of a comma list."""
+    """Return the parts of a comma list, without spaces around them. Raises InfercastError where one is empty.
+
+    >>> split("h100-sxm, h200-sxm", "--hardware")
+    ['h100-sxm', 'h200-sxm']
+    """
     parts = [each.strip() for each in text.split(",")]
     if not all(parts):
         raise InfercastError(f"{option} {text!r}", "a part of the list is empty", "Give values with commas between")
     return parts
 
 
-def whole(text: str, option: str) -> list[int]:
-    """Return the whole numbers of a comma list, each at least 1.
+def whole_numbers(text: str, option: str) -> list[int]:
+    """Return the whole numbers of a comma list. Raises InfercastError for anything but whole numbers above 0.
 
-    >>> whole("1,8,64", "--batch")
+    >>> whole_numbers("1,8,64", "--batch")
     [1, 8, 64]
     """
     parts = split(text, option)
@@ -31,7 +38,7 @@ def whole(text: str, option: str) -> list[int]:
 
 
 def probability(text: str, option: str) -> float:
-    """Return a number from 0 to 1.
+    """Return a number from 0 to 1. Raises InfercastError for anything else.
 
     >>> probability("0.7", "--acceptance-rate")
     0.7
@@ -46,7 +53,7 @@ def probability(text: str, option: str) -> float:
 
 
 def number(text: str, option: str) -> float:
-    """Return a number; InfercastError for a text that is none."""
+    """Return a number. Raises InfercastError for a text that is not one."""
     try:
         return float(text)
     except ValueError:
@@ -54,14 +61,14 @@ def number(text: str, option: str) -> float:
 
 
 def arguments(question: Any) -> list[str]:
-    """Return the command-line arguments of a question (a dataclass): a flag for each field that is not its default.
+    """Return a question (a dataclass) as command-line arguments: a flag for each field that is not at its default.
 
-    Field `max_num_seqs` is `--max-num-seqs`; a tuple gives its flag again and again, a true one is a flag alone.
+    Field `max_num_seqs` is `--max-num-seqs`; a tuple repeats its flag, True is the flag alone.
     """
-    return [word for each in fields(question) for word in _words(each, getattr(question, each.name))]
+    return [word for each in fields(question) for word in _flag_and_value(each, getattr(question, each.name))]
 
 
-def _words(field: Field[Any], value: Any) -> Iterator[str]:
+def _flag_and_value(field: Field[Any], value: Any) -> Iterator[str]:
     flag = FLAGS.get(field.name, f"--{field.name.replace('_', '-')}")
     if field.default is not MISSING and value == field.default:
         return

@@ -1,4 +1,4 @@
-"""What users send, in words: a preset, a trace or plain lengths, at a rate or a concurrency."""
+"""The workload that is asked about: a preset, a trace or plain lengths, at a rate or a concurrency."""
 
 import math
 from collections.abc import Callable
@@ -13,27 +13,36 @@ from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, Release
 from simulator.workloads.lengths import Distribution, Independent, Lengths, Uniform
 from simulator.workloads.workload import RepeatedPrompts, Workload, load_workload
 
-ROUNDS = 10  # requests per place of a closed loop, as InferenceMAX and most load generators send
-AT_ONCE, AT_A_RATE = 3_000, 10_000  # requests by default
+ROUNDS = 10  # default requests per concurrent client of a closed loop, as InferenceMAX and most load generators send
+AT_ONCE, AT_A_RATE = 3_000, 10_000  # default requests of an offline run (rate inf) and of an open loop
 Spread = Callable[[int, float], Distribution]
 
 
-def _below(nominal_tokens: int, ratio: float) -> Uniform:
-    """Spread a length as InferenceMAX does: from [ratio, 1] x nominal (its benchmark_serving.py)."""
+def _inferencemax_lengths(nominal_tokens: int, ratio: float) -> Uniform:
+    """Return lengths from ratio x nominal to nominal. Source: InferenceMAX, benchmark_serving.py.
+
+    >>> _inferencemax_lengths(1000, 0.8)
+    Uniform(low_tokens=800, high_tokens=1000)
+    """
     if not 0 < ratio <= 1:
         given, because = f"range ratio {ratio} of inferencemax", "lengths begin at a share of the nominal one"
         raise WorkloadError(given, because, "Give 0.8 for 80 to 100 %")
     return Uniform(max(1, round(ratio * nominal_tokens)), nominal_tokens)
 
 
-SPREADS: dict[str, Spread] = {"vllm": Uniform.around, "inferencemax": _below}  # what --random-range-ratio means to whom
+SPREADS: dict[str, Spread] = {  # what --random-range-ratio means, by load generator (--client)
+    "vllm": Uniform.around,
+    "inferencemax": _inferencemax_lengths,
+}
 
 
 @dataclass(frozen=True)
 class WorkloadQuestion:
-    """What users send.
+    """What users send: one of a preset (`workload`), a `trace` or lengths, at rates or with requests in flight.
 
-    Each field is an option of the command line, whose help explains it (`infercast simulate --help`).
+    Each field is an option of the command line, whose help explains it (`infercast simulate --help`). Lengths are in
+    tokens, `request_rate` is in requests/s over all replicas (a comma list, inf for all at once), `release_period` in
+    seconds.
     """
 
     workload: str = ""
@@ -53,16 +62,26 @@ class WorkloadQuestion:
     seed: int = 0
 
     def workloads(self, replicas: int = 1) -> list[tuple[float | None, Workload]]:
-        """Return a workload per rate, or the one of a closed loop or of a trace: what one of `replicas` is sent."""
+        """Return (rate, workload) for each rate; the rate is None in a closed loop and where all requests come at once.
+
+        The rate is in requests/s of all `replicas`; the workload is the part of it that one replica is sent.
+
+        Raises WorkloadError for options that contradict each other or lack one, and for rates, lengths or numbers of
+        requests that are impossible; ProfileError for an unknown preset.
+
+        >>> [(rate, load)] = WorkloadQuestion(input_len="512", output_len="128", request_rate="8").workloads(replicas=4)
+        >>> rate, load.arrivals.rate_per_s
+        (8.0, 2.0)
+        """
         self._refuse_contradictions()
         if self.trace is not None:
-            return self._replays(self.trace, replicas)
+            return self._trace_workloads(self.trace, replicas)
         lengths, burstiness, name = self._lengths()
-        made = Workload(ClosedLoop(1), lengths, 1, self.seed, name, repeated=self._repeated)
+        template = Workload(ClosedLoop(1), lengths, 1, self.seed, name, repeated=self._repeated)
         if self.max_concurrency is not None:
             share = -(-self.max_concurrency // replicas)
             count = self._count(ROUNDS * share, replicas)
-            return [(None, replace(made, arrivals=ClosedLoop(share), request_count=count))]
+            return [(None, replace(template, arrivals=ClosedLoop(share), request_count=count))]
         rates = self.rates()
         if not rates:
             given = "neither --request-rate nor --max-concurrency"
@@ -72,16 +91,16 @@ class WorkloadQuestion:
             at_once = math.isinf(rate) and rate > 0
             count = self._count(AT_ONCE if at_once else AT_A_RATE, replicas)
             arrivals = ClosedLoop(count) if at_once else self._arrivals(rate / replicas, burstiness)
-            found.append((None if at_once else rate, replace(made, arrivals=arrivals, request_count=count)))
+            found.append((None if at_once else rate, replace(template, arrivals=arrivals, request_count=count)))
         return found
 
     def rates(self) -> list[float]:
-        """Return the rates that were asked for, of all replicas together."""
+        """Return the rates asked for, in requests/s of all replicas together. Raises InfercastError for no number."""
         given = self.request_rate
         return [number(each, "--request-rate") for each in split(given, "--request-rate")] if given else []
 
     def _count(self, default: int, replicas: int) -> int:
-        """Return the requests of one replica."""
+        """Return the requests that one replica is sent: --num-prompts / replicas, or a default."""
         if self.num_prompts is None:
             return default
         if self.num_prompts < 1:
@@ -148,7 +167,7 @@ class WorkloadQuestion:
         prompts, outputs = (distribution(text, self.random_range_ratio, option, spread) for option, text in sides)
         return Independent(prompts, outputs), 1.0 if self.burstiness is None else self.burstiness, ""
 
-    def _replays(self, path: Path, replicas: int) -> list[tuple[float | None, Workload]]:
+    def _trace_workloads(self, path: Path, replicas: int) -> list[tuple[float | None, Workload]]:
         if replicas > 1:
             because = "which replica serves which of its requests is a router's choice"
             raise WorkloadError(f"--trace with --replicas {replicas}", because, "Use `infercast fleet`")

@@ -9,7 +9,7 @@ from simulator.deployment.deployment import Deployment
 from simulator.deployment.estimate import estimate
 from simulator.deployment.memory import memory_plan
 from simulator.errors import InfercastError, NotModelledError
-from simulator.questions.batch_question import BatchQuestion, BatchWords
+from simulator.questions.batch_question import BatchQuestion, BatchSizes
 from simulator.questions.length_words import in_words
 from simulator.questions.load_question import LoadQuestion, RunQuestion, SloQuestion
 from simulator.questions.workload_question import ROUNDS, WorkloadQuestion
@@ -66,7 +66,7 @@ def _batch(placed: Placed) -> Question:
     return BatchQuestion(placed.question, sizes)
 
 
-def _sizes(placed: Placed, size: int, *, assume_fits: bool = False) -> BatchWords:
+def _sizes(placed: Placed, size: int, *, assume_fits: bool = False) -> BatchSizes:
     setup = placed.setup
     prompt, output = round(setup.input_tokens), round(placed.recipe.output_tokens)
     depth = setup.context_len if not setup.output_tokens else 0
@@ -74,7 +74,7 @@ def _sizes(placed: Placed, size: int, *, assume_fits: bool = False) -> BatchWord
         prompt, output = DEFAULT_LENGTHS
     if not prompt and not setup.starts_empty:
         prompt = DEFAULT_LENGTHS[0]
-    return BatchWords(str(size), str(max(1, prompt)), str(max(1, output)), depth, placed.replicas, assume_fits)
+    return BatchSizes(str(size), str(max(1, prompt)), str(max(1, output)), depth, placed.replicas, assume_fits)
 
 
 def _fits(deployment: Deployment, batch: Batch) -> bool:
@@ -93,7 +93,7 @@ def _queues(deployment: Deployment, batch: Batch) -> bool:
     return queues and batch.output_tokens > 1 and tokens > memory_plan(deployment).cache_tokens
 
 
-def _queued(placed: Placed, sizes: BatchWords) -> LoadQuestion:
+def _queued(placed: Placed, sizes: BatchSizes) -> LoadQuestion:
     users = WorkloadQuestion(
         input_len=sizes.input_len,
         output_len=sizes.output_len,

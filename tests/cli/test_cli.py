@@ -15,7 +15,7 @@ from simulator.cli.options import Format
 from simulator.cli.output import Column, Result, View, number
 from simulator.errors import InfercastError
 from simulator.profile import folders
-from simulator.questions.words import split, whole
+from simulator.questions.words import split, whole_numbers
 from tests.support.commands import answer, in_a_process_of_their_own, infercast, printed, refused
 from tests.support.paths import ROOT
 
@@ -236,11 +236,11 @@ def test_memory_under_three_conventions():
 
 
 def test_lists_of_numbers():
-    assert whole(" 1, 8,64", "--batch") == [1, 8, 64]
+    assert whole_numbers(" 1, 8,64", "--batch") == [1, 8, 64]
     assert split("a,b", "--model") == ["a", "b"]
     for bad in ("", "1,", "0", "-1", "1.5", "²"):
         with pytest.raises(InfercastError):
-            whole(bad, "--batch")
+            whole_numbers(bad, "--batch")
 
 
 # --------------------------------------------------------------------------------------------------------- profiles

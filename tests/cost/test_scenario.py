@@ -106,7 +106,7 @@ def test_nothing_is_faster_than_light_and_light_knows_no_front_end():
 
 def test_the_same_requests_meet_longer_steps():
     report = LOOP.simulated()
-    slower, same = LOOP.rerun(report, 1.5), LOOP.again(report, 1.0)
+    slower, same = LOOP.rerun(report, 1.5), LOOP.rerun(report, 1.0)
     assert vllm_result(same) == vllm_result(report)
     requests = [each.run.requests for each in (report, *report.draws)]
     for each, known in zip((slower, *slower.draws), requests, strict=True):

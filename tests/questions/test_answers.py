@@ -7,7 +7,7 @@ import pytest
 from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import deploy
 from simulator.errors import DoesNotFitError, InfercastError
-from simulator.questions.batch_question import BatchWords
+from simulator.questions.batch_question import BatchSizes
 from simulator.questions.batch_rows import batch_row
 from simulator.questions.load_question import RunQuestion, SloQuestion
 from simulator.questions.load_rows import METRICS, STATS, THROUGHPUTS, load_row
@@ -32,7 +32,7 @@ def asked(run: RunQuestion = ONE_RUN, slo: str = "", **words: object):
 
 
 def test_lists_of_sizes_and_lengths_make_every_combination():
-    found = BatchWords("1,8", "128,1024", "16,32", context_len=7).batches()
+    found = BatchSizes("1,8", "128,1024", "16,32", context_len=7).batches()
     assert len(found) == 8
     assert found[:3] == [Batch(1, 128, 16, 7), Batch(8, 128, 16, 7), Batch(1, 128, 32, 7)]
 
@@ -40,9 +40,9 @@ def test_lists_of_sizes_and_lengths_make_every_combination():
 @pytest.mark.parametrize(("size", "replicas", "each"), [("8", 1, 8), ("8", 4, 2), ("8", 3, 3), ("2", 8, 1)])
 def test_replicas_share_a_batch(size, replicas, each):
     """Rounded, and one at least; throughputs are of all of them."""
-    (batch,) = BatchWords(size, replicas=replicas).batches()
+    (batch,) = BatchSizes(size, replicas=replicas).batches()
     assert batch.size == each
-    words = BatchWords(str(each))
+    words = BatchSizes(str(each))
     one, all_of_them = (batch_row(words.estimate(LLAMA, batch), None, number) for number in (1, replicas))
     for key in ("batch", "output_tokens_per_s", "total_tokens_per_s", "requests_per_s", "decode_tokens_per_s"):
         assert all_of_them[key] == pytest.approx(replicas * one[key]), key
@@ -50,27 +50,27 @@ def test_replicas_share_a_batch(size, replicas, each):
 
 
 def test_a_batch_that_somebody_has_run_fits():
-    words = BatchWords("4000", "4096", "128")
+    words = BatchSizes("4000", "4096", "128")
     with pytest.raises(DoesNotFitError):
         words.estimate(LLAMA, words.batches()[0])
     assert replace(words, assume_fits=True).estimate(LLAMA, words.batches()[0]).expected.ttft_s > 0
 
 
 def test_one_token_has_no_tpot():
-    row = batch_row(BatchWords("1", "128", "1").estimate(LLAMA, Batch(1, 128, 1)))
+    row = batch_row(BatchSizes("1", "128", "1").estimate(LLAMA, Batch(1, 128, 1)))
     for key in ("tpot_s", "tokens_per_s_user", "decode_tokens_per_s"):
         assert row[key] is row[f"{key}_low"] is row[f"{key}_high"] is None, key
 
 
 @pytest.mark.parametrize(("size", "regime"), [(1, "single"), (8, "fixed_batch")])
 def test_a_batch_has_the_intervals_of_its_kind(size, regime):
-    row = batch_row(BatchWords().estimate(LLAMA, Batch(size, 1024, 128)), 0.5)
+    row = batch_row(BatchSizes().estimate(LLAMA, Batch(size, 1024, 128)), 0.5)
     low, high = interval(LLAMA, "tpot_ms", regime, 0.5).around(row["tpot_s"])
     assert (row["tpot_s_low"], row["tpot_s_high"], row["interval"]) == (low, high, 0.5)
 
 
 def test_no_intervals_where_none_are_asked():
-    assert not any(key.endswith(ENDS) for key in batch_row(BatchWords().estimate(LLAMA, Batch(1, 128, 16)), None))
+    assert not any(key.endswith(ENDS) for key in batch_row(BatchSizes().estimate(LLAMA, Batch(1, 128, 16)), None))
     assert not any(key.endswith(ENDS) for key in load_row(*asked(max_concurrency=4), None))
 
 
@@ -120,7 +120,7 @@ def test_a_run_within_an_slo_keeps_it_and_serves_no_more_than_asked():
 def test_a_load_is_run_as_asked():
     run = RunQuestion(replicas=3, whole_run=True, assume_fits=True)
     scenario, report = asked(run, max_concurrency=6)
-    assert (scenario.replicas, scenario.whole, scenario.assume_fits) == (3, True, True)
+    assert (scenario.replicas, scenario.whole_run, scenario.assume_fits) == (3, True, True)
     assert scenario.workload.arrivals.concurrency == 2
     assert (report.replicas, report.is_limited) == (3, False)
 

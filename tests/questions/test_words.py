@@ -17,10 +17,10 @@ from simulator.cli.estimate import BatchOptions
 from simulator.cli.options import DeploymentOptions, grouped
 from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions
 from simulator.errors import InfercastError
-from simulator.questions.batch_question import BatchQuestion, BatchWords
+from simulator.questions.batch_question import BatchQuestion, BatchSizes
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.questions.load_question import LoadQuestion, RunQuestion, SloQuestion
-from simulator.questions.words import FLAGS, arguments, number, probability, split, whole
+from simulator.questions.words import FLAGS, arguments, number, probability, split, whole_numbers
 from simulator.questions.workload_question import WorkloadQuestion
 
 QUESTIONS = {  # and the options of the command line that read them
@@ -28,7 +28,7 @@ QUESTIONS = {  # and the options of the command line that read them
     WorkloadQuestion: WorkloadOptions,
     SloQuestion: SloOptions,
     RunQuestion: RunOptions,
-    BatchWords: BatchOptions,
+    BatchSizes: BatchOptions,
 }
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 
@@ -113,7 +113,7 @@ def test_only_what_is_not_the_default_is_written():
 @pytest.mark.parametrize(
     ("question", "of"),
     [
-        (BatchQuestion(DeploymentQuestion("m", "h"), BatchWords("8")), (DeploymentQuestion, BatchWords)),
+        (BatchQuestion(DeploymentQuestion("m", "h"), BatchSizes("8")), (DeploymentQuestion, BatchSizes)),
         (
             LoadQuestion(DeploymentQuestion("m", "h"), WorkloadQuestion(input_len="1")),
             (DeploymentQuestion, WorkloadQuestion, SloQuestion, RunQuestion),
@@ -137,7 +137,7 @@ def test_a_list_with_an_empty_part_is_refused(given):
 @pytest.mark.parametrize("given", ["0", "-1", "1.5", "x", "1,0", "²"])
 def test_what_is_no_whole_number_above_0_is_refused(given):
     with pytest.raises(InfercastError, match="--tp"):
-        whole(given, "--tp")
+        whole_numbers(given, "--tp")
 
 
 @pytest.mark.parametrize("given", ["1.1", "-0.1", "nan", "often"])

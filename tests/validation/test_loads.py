@@ -10,7 +10,7 @@ from simulator.engines.engine import engine_of
 from simulator.hardware.hardware import load_hardware
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Layout
-from simulator.questions.batch_question import BatchWords
+from simulator.questions.batch_question import BatchSizes
 from simulator.roofline.roofline import HIGHEST_MEMORY_FRACTION, Rates
 from simulator.simulation.sent import sent
 from simulator.validation.measurements import Setup
@@ -246,7 +246,7 @@ def test_a_decode_from_an_empty_context_starts_from_one_token():
     desktop = {"hardware": "RTX 4090", "model": "Llama-3-8B", "engine": "llama.cpp", "engine_version": "b6325"}
     given = setup(**desktop, regime="single", input_tokens=0.0, starts_empty=True, output_tokens=128.0, concurrency=0)
     asked = ask(given)
-    assert asked.question.sizes == BatchWords("1", "1", "128")
+    assert asked.question.sizes == BatchSizes("1", "1", "128")
     attended = 1 + np.arange(1.0, 128.0)
     steps_s = asked.deployment.step_model().seconds(decode_counts(asked.deployment, Batch(1, 1, 128), attended))
     assert asked.answer().value("tg_tok_s") == pytest.approx(1 / np.mean(steps_s))
