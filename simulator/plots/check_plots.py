@@ -1,4 +1,4 @@
-"""Plot of `infercast check`: predicted over measured step times, one panel per way of predicting."""
+"""Plot of `infercast check --plot`: predicted over measured step times, one panel per way of predicting."""
 
 from collections.abc import Mapping
 from statistics import median
@@ -11,7 +11,10 @@ COLOURS = {"prefill": "#d95f02", "decode": "#1b6ca8", "mixed": "#4d9221"}
 
 
 def plot_check(found: Mapping[str, Any]) -> Figure:
-    """Return a plot of what `Check.as_dict` returns; hollow marks are steps during which others used the CPU cores."""
+    """Return a plot of predicted over measured step times in milliseconds, both axes logarithmic.
+
+    `found` is what `Check.as_dict` returns. Hollow marks: other processes used more than 0.1 cores during that step.
+    """
     cells = found["cells"]
     tiers = list(cells[0]["predicted_s"])
     figure = Figure(figsize=(3.6 * len(tiers), 3.9), layout="constrained")
@@ -21,17 +24,17 @@ def plot_check(found: Mapping[str, Any]) -> Figure:
         panel.plot(ends, ends, color="#666666", linewidth=0.8)
         for kind, colour in COLOURS.items():
             for hollow in (False, True):
-                some = [c for c in cells if c["kind"] == kind and (c["others_cores"] > 0.1) == hollow]
+                marked = [c for c in cells if c["kind"] == kind and (c["others_cores"] > 0.1) == hollow]
                 panel.scatter(
-                    [1e3 * each["measured_s"] for each in some],
-                    [1e3 * each["predicted_s"][tier] for each in some],
+                    [1e3 * each["measured_s"] for each in marked],
+                    [1e3 * each["predicted_s"][tier] for each in marked],
                     s=22,
                     facecolors="none" if hollow else colour,
                     edgecolors=colour,
                     label=None if hollow else kind,
                 )
-        off = median(abs(each["predicted_s"][tier] / each["measured_s"] - 1) for each in cells)
-        panel.set(title=f"{tier}: {off:.0%} off (median)", xscale="log", yscale="log", xlabel="measured [ms]")
+        error = median(abs(each["predicted_s"][tier] / each["measured_s"] - 1) for each in cells)
+        panel.set(title=f"{tier}: {error:.0%} off (median)", xscale="log", yscale="log", xlabel="measured [ms]")
         for axis in (panel.xaxis, panel.yaxis):
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))

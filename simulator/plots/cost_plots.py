@@ -1,4 +1,4 @@
-"""Plots of plans: what devices cost at a load, and how latency rises with the load."""
+"""Plots of cost and capacity: what deployments cost at a rate, and how latency rises with the rate."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,17 +11,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DARK, LIGHT, BOUND = "#4c72b0", "#b3c6e0", "#c44e52"
+DARK, LIGHT, BOUND = "#4c72b0", "#b3c6e0", "#c44e52"  # BOUND: what the SLO or the asked rate demands, and what fails it
 
 
 def plot_costs(answers: Sequence[Answer]) -> "Figure":
-    """Return a plot of dollars per million output tokens, and of max req/s per replica within the SLO."""
+    """Return a plot with one row per answer: dollars per million output tokens, max req/s per replica within the SLO.
+
+    All answers are to the same rate, workload and SLO: those of the first are in the title.
+    """
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
 
     rate, scenario = answers[0].rate_per_s, answers[0].scenario
     size = (11, 2.4 + 0.6 * len(answers))
     figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, layout="constrained")
-    shared, labels = _names(answers)
+    shared, labels = _labels(answers)
     figure.suptitle(f"{shared}; {scenario.slo}\n{scenario.workload.describe()}", fontsize=10)
     _price_bars(left, answers)
     left.set_yticks(range(len(answers)), labels)
@@ -53,8 +56,8 @@ def _price_bars(axes: "Axes", answers: Sequence[Answer]) -> None:
             axes.text(0, row, " cannot meet the SLO", va="center", fontsize=9, color=BOUND)
 
 
-def _names(answers: Sequence[Answer]) -> tuple[str, list[str]]:
-    """Return what the deployments have in common, and a label for each: devices, its differences, its replicas."""
+def _labels(answers: Sequence[Answer]) -> tuple[str, list[str]]:
+    """Return what the deployments have in common, and a label for each: device, degrees, what differs, replicas."""
     parts = [_parts(each.scenario.deployment) for each in answers]
     varying = {place for place, values in enumerate(zip(*parts, strict=True)) if len(set(values)) > 1}
     own = [[name for place, name in enumerate(each) if name and (place < 2 or place in varying)] for each in parts]
@@ -72,9 +75,10 @@ def _parts(deployment: Deployment) -> tuple[str, ...]:
 
 
 def plot_latency_curves(rates_per_s: Sequence[float], reports: Sequence[Report]) -> "Figure":
-    """Return a plot of median and p95 TTFT and TPOT over the rate, with the SLO's bounds and overloaded rates.
+    """Return a plot of median and p95 TTFT and TPOT, in milliseconds, over the rate in requests/s.
 
-    `reports[i]` is the report at `rates_per_s[i]`.
+    `reports[i]` is the report at `rates_per_s[i]`. The SLO's bounds are lines; overloaded rates, at which latency grows
+    with the length of the run, are shaded and have no points.
     """
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
 

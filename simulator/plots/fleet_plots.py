@@ -1,4 +1,4 @@
-"""Plots of services: load, replicas and latency over the time of a run."""
+"""Plot of `infercast fleet --plot`: requests, replicas and TTFT of a service over the time of a run."""
 
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BINS, PER_BIN, SAMPLES = 240, 50, 20  # most time bins; least mean requests in one; samples of the load in each
+BINS, PER_BIN, SAMPLES = 240, 50, 20  # most time bins; mean requests per bin, at least; samples of the load in each
 HOUR_S, MINUTE_S = 3600.0, 60.0
 
 
 def plot_service(found: ServiceReport) -> "Figure":
-    """Return a plot over time of requests per second, requests in the service, paid and serving replicas, and TTFT."""
+    """Return a plot over time of requests/s, requests in the service, paid replicas and those up, and TTFT.
+
+    Time is in hours, minutes or seconds, the largest unit of which the run has more than two.
+    """
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
 
     end_s = max(found.run.closed_s, 1e-9)
@@ -27,13 +30,13 @@ def plot_service(found: ServiceReport) -> "Figure":
     asked = len(found.run.row) + len(found.run.abandoned)
     edges_s = np.linspace(0.0, end_s, 1 + min(BINS, max(24, asked // PER_BIN)))
     figure, panels = plt.subplots(4, 1, figsize=(10, 9), sharex=True, layout="constrained")
-    _arrivals(panels[0], found, edges_s, unit_s)
+    _plot_arrivals(panels[0], found, edges_s, unit_s)
     samples_s = np.linspace(0.0, end_s, SAMPLES * (len(edges_s) - 1), endpoint=False)
-    within = found.outstanding(samples_s).reshape(-1, SAMPLES).mean(axis=1)
-    panels[1].stairs(within, edges_s / unit_s, color=DARK, lw=1.2)
+    outstanding = found.outstanding(samples_s).reshape(-1, SAMPLES).mean(axis=1)
+    panels[1].stairs(outstanding, edges_s / unit_s, color=DARK, lw=1.2)
     panels[1].set(ylabel="requests in the service", ylim=(0, None))
-    _replicas(panels[2], found, end_s, unit_s)
-    _waits(panels[3], found, edges_s, unit_s)
+    _plot_replicas(panels[2], found, end_s, unit_s)
+    _plot_ttft(panels[3], found, edges_s, unit_s)
     panels[3].set_xlabel(f"time [{unit}]")
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
@@ -47,8 +50,8 @@ def _legend(axes: "Axes") -> None:
     axes.legend(loc="lower right", bbox_to_anchor=(1, 0.97), fontsize=9, ncols=3, frameon=False, borderpad=0.2)
 
 
-def _arrivals(axes: "Axes", found: ServiceReport, edges_s: Floats, unit_s: float) -> None:
-    """Plot requests per second as first sent, and those of them that are abandoned in the end."""
+def _plot_arrivals(axes: "Axes", found: ServiceReport, edges_s: Floats, unit_s: float) -> None:
+    """Plot requests per second by the time they were first sent, and those of them that were abandoned in the end."""
     run = found.run
     lost_s = run.abandoned_s[np.isfinite(run.abandoned_s)]
     sent_s = np.concatenate([run.requests.arrival_s, lost_s])
@@ -60,7 +63,7 @@ def _arrivals(axes: "Axes", found: ServiceReport, edges_s: Floats, unit_s: float
     _legend(axes)
 
 
-def _replicas(axes: "Axes", found: ServiceReport, end_s: float, unit_s: float) -> None:
+def _plot_replicas(axes: "Axes", found: ServiceReport, end_s: float, unit_s: float) -> None:
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415  as matplotlib itself
 
     times_s = np.unique(np.clip([0.0, end_s, *found.run.events.time_s], 0.0, end_s))
@@ -72,16 +75,16 @@ def _replicas(axes: "Axes", found: ServiceReport, end_s: float, unit_s: float) -
     _legend(axes)
 
 
-def _waits(axes: "Axes", found: ServiceReport, edges_s: Floats, unit_s: float) -> None:
-    """Plot TTFT by the time of sending, on a logarithmic axis in milliseconds."""
+def _plot_ttft(axes: "Axes", found: ServiceReport, edges_s: Floats, unit_s: float) -> None:
+    """Plot median and p95 TTFT by the time of sending, on a logarithmic axis in milliseconds."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter  # noqa: PLC0415
 
     ttft_ms = 1e3 * found.latencies_s["ttft"]
-    part = np.digitize(found.run.requests.arrival_s, edges_s[1:-1])
-    order = np.argsort(part, kind="stable")
-    parts = np.split(ttft_ms[order], np.searchsorted(part[order], np.arange(1, len(edges_s) - 1)))
-    shown = np.array([np.quantile(some, [0.5, 0.95]) if len(some) else (np.nan, np.nan) for some in parts])
-    for values, colour, label in ((shown[:, 0], LIGHT, "median"), (shown[:, 1], DARK, "p95")):
+    bin_of = np.digitize(found.run.requests.arrival_s, edges_s[1:-1])
+    order = np.argsort(bin_of, kind="stable")
+    bins = np.split(ttft_ms[order], np.searchsorted(bin_of[order], np.arange(1, len(edges_s) - 1)))
+    quantiles = np.array([np.quantile(each, [0.5, 0.95]) if len(each) else (np.nan, np.nan) for each in bins])
+    for values, colour, label in ((quantiles[:, 0], LIGHT, "median"), (quantiles[:, 1], DARK, "p95")):
         axes.stairs(values, edges_s / unit_s, baseline=None, color=colour, lw=1.3, label=label)
     bound_s = found.report.slo.bounds_s.get("ttft")
     if bound_s:

@@ -1,4 +1,7 @@
-"""Roofline plots of deployments. Matplotlib is imported with this module, so import it where a plot is asked for."""
+"""Roofline plots of deployments, and `save` for any plot.
+
+Matplotlib is imported with this module, which takes half a second: import it only where a plot is asked for.
+"""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -25,15 +28,15 @@ ENDINGS = (".png", ".svg", ".pdf")
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a plot to a file, atomically, in the format of its ending (.png, .svg or .pdf).
+    """Write a plot to a file, atomically, in the format of its ending (.png, .svg or .pdf); equal plots, equal bytes.
 
     Raises InfercastError for another ending and if the file cannot be written.
     """
     if path.suffix.lower() not in ENDINGS:
         raise InfercastError(f"--plot {path}", "its ending names no format", f"Use one of {', '.join(ENDINGS)}")
     buffer = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "infercast"}):  # so that equal plots are equal files
-        figure.savefig(buffer, format=path.suffix[1:].lower(), dpi=150, metadata=_undated(path))
+    with mpl.rc_context({"svg.hashsalt": "infercast"}):  # a fixed salt, so that equal plots give equal files
+        figure.savefig(buffer, format=path.suffix[1:].lower(), dpi=150, metadata=_without_date(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.tmp")
@@ -43,14 +46,16 @@ def save(figure: Figure, path: Path) -> None:
         raise InfercastError(f"--plot {path}", f"it cannot be written ({error.strerror})", "Check the path") from error
 
 
-def _undated(path: Path) -> dict[str, None]:
+def _without_date(path: Path) -> dict[str, None]:
+    """Return the metadata that keeps the date of drawing out of a file."""
     return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
 
 
 def plot_roofline(estimates: Sequence[Estimate]) -> Figure:
     """Return a plot of each op's attained FLOP/s over its arithmetic intensity, under the ceilings of its device.
 
-    One panel per deployment; solid ceilings are the data sheet's peaks, dashed ones what kernels achieve of them.
+    Both axes are per device: FLOP/s over FLOP per byte moved. One panel per deployment. Solid ceilings are the data
+    sheet's peaks, min(P, W x intensity) with P in FLOP/s and W in bytes/s; dashed ones are what kernels achieve.
     Source: Williams, Waterman and Patterson, "Roofline", Communications of the ACM 52 (2009).
     """
     panels: dict[str, list[Estimate]] = {}
@@ -61,11 +66,11 @@ def plot_roofline(estimates: Sequence[Estimate]) -> Figure:
     figure = Figure(figsize=(6.6 * columns + 2.6, 4.9 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     style = _Style.of(estimates)
-    for ax, (title, some) in zip(axes, panels.items(), strict=False):
-        points = [point for each in some for point in _points(each)]
+    for ax, (title, shown) in zip(axes, panels.items(), strict=False):
+        points = [point for each in shown for point in _points(each)]
         for point in points:
             style.draw(ax, point)
-        _ceilings(ax, some[0].deployment, points)
+        _plot_ceilings(ax, shown[0].deployment, points)
         ax.set_title(title, fontsize=10.5)
     for ax in axes[len(panels) :]:
         ax.set_axis_off()
@@ -81,19 +86,20 @@ class _Point(NamedTuple):
     flops_per_s: float
 
 
-def _points(each: Estimate) -> Iterator[_Point]:
-    for name, phase in zip(COLOURS, (each.prefill, each.decode), strict=True):
+def _points(found: Estimate) -> Iterator[_Point]:
+    """Yield a point for each op of both phases that computes and moves bytes."""
+    for name, phase in zip(COLOURS, (found.prefill, found.decode), strict=True):
         for op in phase.ops:
-            if op.cost.flops and op.cost.moved_bytes:  # prefill attention has no bytes, so no intensity
+            if op.cost.flops and op.cost.moved_bytes:  # prefill attention counts no bytes: it has no intensity
                 flops, moved, seconds = (float(part) for part in (op.cost.flops, op.cost.moved_bytes, op.cost.seconds))
-                yield _Point(name, op.cost.name, each.batch, flops / moved, flops / seconds)
+                yield _Point(name, op.cost.name, found.batch, flops / moved, flops / seconds)
 
 
 class _Style(NamedTuple):
-    """Marks of the plot: colour by phase, marker by op, darkness and size by batch."""
+    """Marks of the plot: colour by phase, marker by op, opacity and size by batch (`weights`, 0 to 1)."""
 
     markers: dict[str, str]
-    weights: dict[Batch, float]  # 0 to 1
+    weights: dict[Batch, float]
 
     @classmethod
     def of(cls, estimates: Sequence[Estimate]) -> Self:
@@ -135,7 +141,7 @@ class _Style(NamedTuple):
         return [*lines, gap, *phases, gap, *ops, *([gap, *sizes] if len(sizes) > 1 else [])]
 
 
-def _ceilings(ax: Axes, deployment: Deployment, points: Sequence[_Point]) -> None:
+def _plot_ceilings(ax: Axes, deployment: Deployment, points: Sequence[_Point]) -> None:
     """Plot the roofs of every number format in which the deployment computes, over the intensities shown."""
     hardware, kernels = deployment.hardware, deployment.engine.kernels_on(deployment.hardware)
     rates, width = Rates(hardware, kernels), float(hardware.memory_bytes_per_s)
