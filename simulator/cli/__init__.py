@@ -29,7 +29,10 @@ COMMANDS = {
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:
-    """Return the application for some arguments: every command by name, the one that is asked for in full."""
+    """Return the typer application for a command line: every command by name, options only of the one it calls.
+
+    Importing one command keeps start-up fast; `arguments` are the words after `infercast`.
+    """
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False, no_args_is_help=True)
     app.callback()(_group)
     asked = next((each for each in arguments if not each.startswith("-")), "")
@@ -53,11 +56,11 @@ def _group(
 
 
 def _not_asked() -> None:
-    """Stand for a command that this run does not call."""
+    """Stand in for a command that this run does not call, so that `infercast --help` lists it."""
 
 
 def _module(name: str, arguments: Sequence[str]) -> str:
-    """Return the module of a command: calibrating to a file needs neither the reference engine nor its options."""
+    """Return the module of a command; `calibrate --measured` has its own, without the reference engine and torch."""
     measured = any(each.partition("=")[0] == "--measured" for each in arguments)
     return "overlay" if name == "calibrate" and measured else name
 
@@ -68,7 +71,7 @@ def _command(name: str) -> Callable[..., None]:
 
 
 def main() -> None:
-    """Run the command line; a mistake of the user is one line on stderr and exit code 2."""
+    """Run the command line; an InfercastError is one line on stderr and exit code 2, without a traceback."""
     try:
         build(sys.argv[1:])(prog_name="infercast")
     except InfercastError as error:

@@ -1,4 +1,4 @@
-"""`infercast calibrate`: measure a device, write its hardware profile."""
+"""`infercast calibrate`: measure this machine, write its hardware profile and an engine preset."""
 
 from pathlib import Path
 from typing import Annotated
@@ -70,7 +70,7 @@ def _row(bench: Bench, tables: OpTables) -> Row:
     }
 
 
-TOLERATED_SHARE = 0.1  # of measurements during which others used the cores
+TOLERATED_SHARE = 0.1  # of measurements during which other processes used the cores
 COLUMNS = (
     Column("device", "", left=True),
     Column("read_bytes_per_s", "reads GB/s", number(3, 1e-9)),

@@ -1,4 +1,4 @@
-"""`infercast check`: predict, then run the reference engine, and show both."""
+"""`infercast check`: predict steps and a load, then run the reference engine, and compare."""
 
 import json
 import sys
@@ -90,6 +90,7 @@ def _result(found: "Check", about_threads: list[str]) -> Result:
 
 
 def _cell_rows(found: "Check") -> list[Row]:
+    """Return the errors of held-out steps: a row per kind of step and way of predicting, and one for the noise."""
     rows: list[Row] = []
     for kind in KINDS:
         cells = [each for each in found.cells if each.cell.kind == kind]

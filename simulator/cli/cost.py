@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from simulator.cli.fitted import FittedOption, with_fitted
-from simulator.cli.intervals import IntervalOptions, Span, explained, spans
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
+from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_view
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
 from simulator.cli.run_columns import asked_columns
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
@@ -36,7 +36,7 @@ def command(
     asked: DeploymentOptions,
     users: WorkloadOptions,
     accepted: SloOptions,
-    certain: IntervalOptions,
+    interval_options: IntervalOptions,
     fitted: FittedOption = False,
     price: Annotated[
         OfferKind, typer.Option("--price", help="Which offers count: the cheapest per device.")
@@ -71,16 +71,18 @@ def command(
         from simulator.plots.roofline_plots import save  # noqa: PLC0415
 
         save(plot_costs(found), plot)
-    rows = [_row(each, certain.interval) for each in found]
-    views = [_prices_view(rows, f"{workload.describe()}; {slo}"), _service(rows), _within(rows, certain.interval)]
+    rows = [_row(each, interval_options.interval) for each in found]
+    title = f"{workload.describe()}; {slo}"
+    views = [_bills_view(rows, title), _latency_view(rows), _intervals_view(rows, interval_options.interval)]
     used = evidence(each.scenario.deployment for each in found)
-    drafted = techniques(each.scenario.deployment for each in found)
-    notes = [*_headline(found), *NOTES, *explained(rows), *drafted, *_prices(found)]
-    result = Result({"answers": rows}, [*views, _reasons(rows)], notes, used, refused, flat=True)
+    drafted = technique_notes(each.scenario.deployment for each in found)
+    notes = [*_headline(found), *NOTES, *interval_notes(rows), *drafted, *_price_notes(found)]
+    result = Result({"answers": rows}, [*views, _reasons_view(rows)], notes, used, refused, flat=True)
     emit(with_fitted(result, (each.scenario.deployment for each in found)) if fitted else result, form)
 
 
 def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
+    """Return the only rate in requests/s and its workload. Raises WorkloadError for several, and for a closed loop."""
     loads = users.workloads()
     rate, workload = loads[0]
     if len(loads) > 1:
@@ -92,32 +94,33 @@ def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
 
 def _row(found: Answer, level: float) -> Row:
     row = _figures(found, level)
-    return {**row, **_bracketed(found, row, level)}
+    return {**row, **_capacity_intervals(found, row, level)}
 
 
-FULL = tuple(f"at_capacity_usd_per_million_{kind}_tokens" for kind in ("output", "input", "total"))
+AT_CAPACITY = tuple(f"at_capacity_usd_per_million_{kind}_tokens" for kind in ("output", "input", "total"))
 AT_LOAD = ("usd_per_hour", *(f"usd_per_million_{kind}_tokens" for kind in ("output", "input", "total")))
 
 
-def _bracketed(found: Answer, row: Row, level: float) -> Row:
+def _capacity_intervals(found: Answer, row: Row, level: float) -> Row:
     """Return the intervals of the highest rate of one replica, and of the replicas and bills that follow from it.
 
-    They come from the same search with the shortest and the longest steps; None is no upper end.
+    The search is repeated with the shortest and the longest step times of the interval. A high of None: no upper end,
+    because with the longest steps no rate keeps the SLO.
     """
     scenario, highest = found.scenario, found.capacity.rate_per_s
 
-    def again(step_factor: float) -> float:
+    def capacity_per_s(step_factor: float) -> float:
         return capacity(scenario.with_steps(step_factor)).rate_per_s
 
-    of = PredictionRange(scenario.deployment, "open_loop", level, highest, again)
-    least, most = min(highest, *of.others), max(highest, *of.others)
+    prediction = PredictionRange(scenario.deployment, "open_loop", level, highest, capacity_per_s)
+    least, most = min(highest, *prediction.others), max(highest, *prediction.others)
     ends: dict[str, float | None] = {"capacity_per_s_low": least, "capacity_per_s_high": most}
     for end, rate_per_s in (("low", most), ("high", least)):
         replicas = math.ceil(found.rate_per_s / rate_per_s) if rate_per_s and found.replicas else None
         ends[f"replicas_{end}"] = replicas
         for name in AT_LOAD:
             ends[f"{name}_{end}"] = replicas and row[name] and row[name] * replicas / found.replicas
-        for name in FULL:
+        for name in AT_CAPACITY:
             ends[f"{name}_{end}"] = (row[name] and row[name] * highest / rate_per_s) if rate_per_s else None
     return ends
 
@@ -139,7 +142,7 @@ def _figures(found: Answer, level: float) -> Row:
         **at_load,
         **{f"at_capacity_{name}": value for name, value in at_capacity.items()},
         "usd_per_device_hour": offer.usd_per_device_hour,
-        **_offer(offer),
+        **_offer_columns(offer),
         "breaks": found.capacity.breaks,
         "why": found.why,
     }
@@ -148,7 +151,7 @@ def _figures(found: Answer, level: float) -> Row:
 BILL = tuple(each.name for each in fields(Bill))
 
 
-def _offer(offer: Offer) -> Row:
+def _offer_columns(offer: Offer) -> Row:
     return {
         "price_provider": offer.provider,
         "price_kind": offer.kind,
@@ -158,7 +161,7 @@ def _offer(offer: Offer) -> Row:
     }
 
 
-def _prices_view(rows: list[Row], load: str) -> View:
+def _bills_view(rows: list[Row], load: str) -> View:
     title, varying = common(rows)
     dollars = number(3)
     columns = [
@@ -176,7 +179,7 @@ def _prices_view(rows: list[Row], load: str) -> View:
     return View(f"{title}: {load}", columns, rows)
 
 
-def _service(rows: list[Row]) -> View:
+def _latency_view(rows: list[Row]) -> View:
     columns = [
         *_varying(rows),
         Column("p95_ttft_ms", "TTFT p95 ms", number(3)),
@@ -187,24 +190,24 @@ def _service(rows: list[Row]) -> View:
     return View("What users get", columns, rows)
 
 
-def _within(rows: list[Row], level: float) -> View:
+def _intervals_view(rows: list[Row], level: float) -> View:
     dollars = number(3)
     shown = [
-        Span("replicas", "replicas", count),
-        Span("usd_per_million_output_tokens", "$/M out", dollars),
-        Span("at_capacity_usd_per_million_output_tokens", "full: $/M out", dollars),
-        Span("p95_ttft_ms", "TTFT p95 ms", number(3)),
-        Span("p95_tpot_ms", "TPOT p95 ms", number(3)),
-        Span("capacity_per_s", "max req/s", number(3)),
+        IntervalColumn("replicas", "replicas", count),
+        IntervalColumn("usd_per_million_output_tokens", "$/M out", dollars),
+        IntervalColumn("at_capacity_usd_per_million_output_tokens", "full: $/M out", dollars),
+        IntervalColumn("p95_ttft_ms", "TTFT p95 ms", number(3)),
+        IntervalColumn("p95_tpot_ms", "TPOT p95 ms", number(3)),
+        IntervalColumn("capacity_per_s", "max req/s", number(3)),
     ]
-    return spans([*_varying(rows), *shown], rows, level)
+    return intervals_view([*_varying(rows), *shown], rows, level)
 
 
 def _varying(rows: list[Row]) -> list[Column]:
     return common(rows)[1] or [Column("hardware", "hardware", left=True)]
 
 
-def _reasons(rows: list[Row]) -> View:
+def _reasons_view(rows: list[Row]) -> View:
     return View("Why", [*_varying(rows), Column("why", "", left=True)], rows)
 
 
@@ -217,7 +220,7 @@ def _headline(found: list[Answer]) -> list[str]:
     return [f"Cheapest: {replicas}{best.scenario.deployment}, ${bill.usd_per_hour:.3g} per hour, {price}."]
 
 
-def _prices(found: list[Answer]) -> list[str]:
+def _price_notes(found: list[Answer]) -> list[str]:
     offers = {each.scenario.deployment.hardware.id: each.scenario.offer for each in found}
     listed = [
         f"{name} {offer.usd_per_device_hour:.3g} $/h ({offer.provider}, {offer.date})"

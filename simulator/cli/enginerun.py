@@ -1,4 +1,4 @@
-"""Options of the commands that run the reference engine, and what these say on stderr. Torch is imported by `load`."""
+"""Options of the commands that run the reference engine, and their progress on stderr. Only `load` imports torch."""
 
 import sys
 import time
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from simulator.reference.checkpoint import Checkpoint
     from simulator.reference.transformer import Build
 
-FIRST_LINE_S, NEXT_LINE_S = 2.0, 10.0
+FIRST_LINE_S, NEXT_LINE_S = 2.0, 10.0  # seconds until the first line of progress, and between two of them
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Which weights on which device."""
+    """Which weights run on which device, in which number format, with how many threads and KV-cache blocks."""
 
     checkpoint: Annotated[
         str,
@@ -42,9 +42,10 @@ class EngineOptions:
     seed: Annotated[int, Option("--seed", min=0, help="Of random weights, prompts and arrivals.")] = 0
 
     def load(self, say: Callable[[str], None]) -> "tuple[Checkpoint, Build]":
-        """Return the weights and how to build the engine; sets the threads.
+        """Return the weights and how to build the engine, and set torch's number of threads.
 
-        Other processes are watched while torch is imported, which takes seconds.
+        `say` is told each stage. The CPU use of other processes is sampled while torch is imported, which takes
+        seconds: it decides the default number of threads.
         """
         say("importing torch")
         from simulator.reference.cores import Guard  # noqa: PLC0415
@@ -61,13 +62,13 @@ class EngineOptions:
         return load_checkpoint(self.checkpoint, self.profile, self.seed), build
 
     def arguments(self) -> list[str]:
-        """Return these options but the threads as words of a command line."""
+        """Return these options, without the threads, as words of a command line: the second process gets them."""
         words = ["--checkpoint", self.checkpoint, "--device", self.device, "--dtype", self.dtype]
         words += ["--model", self.profile] if self.profile else []
         return [*words, "--blocks", str(self.blocks), "--seed", str(self.seed)]
 
     def notes(self) -> list[str]:
-        """Say in a line that the engine ran on fewer threads than it might, if it did."""
+        """Return a line that says on how many cores the engine ran, if other processes held some; else none."""
         import torch  # noqa: PLC0415
 
         from simulator.reference.cores import usable_cores  # noqa: PLC0415
@@ -79,38 +80,38 @@ class EngineOptions:
 
 
 class Status:
-    """What a command does now, or waits for, and since when."""
+    """What a command is doing or waiting for, and since when; calling it with a text begins the next stage."""
 
     def __init__(self, title: str, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._title, self._clock_s = title, clock_s
         self("starting")
 
     def __call__(self, what: str) -> None:
-        """Note that this is what is done from now on."""
+        """Begin the stage `what` now."""
         self._what, self._since_s = what, self._clock_s()
 
     @property
     def line(self) -> str:
-        """Say it."""
+        """One line for stderr: command, stage and the seconds since it began."""
         return f"infercast {self._title}: {self._what}, for {self._clock_s() - self._since_s:.0f} s\n"
 
 
 @contextmanager
 def status(title: str) -> Iterator[Status]:
-    """Say on stderr what is done, after two seconds and then every ten, until it is over."""
-    told, over = Status(title), Event()
-    teller = Thread(target=repeat_line, args=(told, over.wait, sys.stderr.write), daemon=True)
-    teller.start()
+    """Print the current stage on stderr from a thread, after two seconds and then every ten, until the block ends."""
+    current, ended = Status(title), Event()
+    printer = Thread(target=repeat_line, args=(current, ended.wait, sys.stderr.write), daemon=True)
+    printer.start()
     try:
-        yield told
+        yield current
     finally:
-        over.set()
-        teller.join()
+        ended.set()
+        printer.join()
 
 
-def repeat_line(told: Status, over: Callable[[float], bool], write: Callable[[str], object]) -> None:
-    """Write the line of a status again and again until it is over; `over` waits so many seconds and tells whether."""
+def repeat_line(current: Status, wait_for_end: Callable[[float], bool], write: Callable[[str], object]) -> None:
+    """Write the line of a status every few seconds; `wait_for_end(seconds)` waits and returns whether it has ended."""
     pause_s = FIRST_LINE_S
-    while not over(pause_s):
-        write(told.line)
+    while not wait_for_end(pause_s):
+        write(current.line)
         pause_s = NEXT_LINE_S

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from simulator.cli.fitted import FittedOption, with_fitted
-from simulator.cli.intervals import IntervalOptions, Span, explained, spans
-from simulator.cli.options import BATCH, DeploymentOptions, Format, OutputFormat, grouped, techniques
+from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_view
+from simulator.cli.options import BATCH, DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import (
     Column,
     Result,
@@ -41,7 +41,7 @@ PIPELINE = "PP above 1 is the latency of one batch in flight: the stages work on
 
 @dataclass(frozen=True)
 class BatchOptions(BatchSizes):
-    """Sizes and lengths of batches; comma lists make every combination."""
+    """Options for batch sizes and lengths; comma lists make every combination."""
 
     batch: Annotated[str, typer.Option(*BATCH, metavar="N,..", help="Requests that start together.")] = "1"
     input_len: Annotated[str, typer.Option("--input-len", "--isl", metavar="N,..", help="Prompt tokens.")] = "1024"
@@ -57,7 +57,7 @@ class BatchOptions(BatchSizes):
 def command(
     asked: DeploymentOptions,
     sizes: BatchOptions,
-    certain: IntervalOptions,
+    interval_options: IntervalOptions,
     explain: Annotated[bool, typer.Option("--explain", help="One table per phase: every op.")] = False,
     fitted: FittedOption = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the roofline (.png, .svg).")] = None,
@@ -76,15 +76,15 @@ def command(
 
         save(plot_roofline(found), plot)
     rows: list[Row] = [
-        {**identity(each.deployment), **batch_row(each, certain.interval, sizes.replicas)} for each in found
+        {**identity(each.deployment), **batch_row(each, interval_options.interval, sizes.replicas)} for each in found
     ]
-    views = [_latencies(rows), _within(rows, certain.interval), _binding(rows)]
+    views = [_latency_view(rows), _intervals_view(rows, interval_options.interval), _binding_view(rows)]
     sections: dict[str, list[Row]] = {"estimates": rows}
     if explain:
-        sections["ops"] = [row for each in found for row in _ops(each)]
-        views += [view for each in found for view in _explained(each)]
-    notes = [LIGHT, REQUEST, *explained(rows), *([PIPELINE] if asked.pp > 1 else [])]
-    notes += techniques(each.deployment for each in found)
+        sections["ops"] = [row for each in found for row in _op_rows(each)]
+        views += [view for each in found for view in _op_views(each)]
+    notes = [LIGHT, REQUEST, *interval_notes(rows), *([PIPELINE] if asked.pp > 1 else [])]
+    notes += technique_notes(each.deployment for each in found)
     result = Result(sections, views, notes, evidence(each.deployment for each in found), refused)
     emit(with_fitted(result, (each.deployment for each in found)) if fitted else result, form)
 
@@ -94,6 +94,7 @@ def _case(sizes: BatchSizes, choice: Choice, batch: Batch) -> Estimate:
 
 
 def _with_light(key: str, heading: str, show: Any) -> tuple[Column, Column, Column]:
+    """Return columns for a prediction, its speed of light, and the ratio of the two."""
     return Column(key, heading, show), Column(f"light_{key}", "light", show), Column(f"{key}_ratio", "ratio", number(3))
 
 
@@ -103,13 +104,13 @@ LENGTHS = (Column("input_tokens", "ISL", count), Column("output_tokens", "OSL", 
 
 
 def _sizes(rows: list[Row]) -> tuple[str, list[Column]]:
-    """Return the lengths that all rows share, as words for a title, and columns for the batch and what varies."""
+    """Return the lengths that all rows share, as text for a title, and columns for the batch and lengths that vary."""
     varying = [each for each in LENGTHS if len({row[each.key] for row in rows}) > 1]
     words = [f"{each.heading} {each.cell(rows[0])}" for each in LENGTHS if each not in varying]
     return ", ".join(words), [SIZE, *varying]
 
 
-def _latencies(rows: list[Row]) -> View:
+def _latency_view(rows: list[Row]) -> View:
     (title, varying), (lengths, sizes) = common(rows), _sizes(rows)
     columns = (
         *varying,
@@ -126,15 +127,15 @@ def _latencies(rows: list[Row]) -> View:
     return View(", ".join(filter(None, (f"One batch alone: {title}", lengths))), columns, shown)
 
 
-def _within(rows: list[Row], level: float) -> View:
+def _intervals_view(rows: list[Row], level: float) -> View:
     shown = (
-        Span("ttft_s", "TTFT ms", milliseconds),
-        Span("tpot_s", "TPOT ms", milliseconds),
-        Span("e2el_s", "E2EL s", seconds),
-        Span("tokens_per_s_user", "tok/s/user", number()),
-        Span("output_tokens_per_s", "tok/s", number()),
+        IntervalColumn("ttft_s", "TTFT ms", milliseconds),
+        IntervalColumn("tpot_s", "TPOT ms", milliseconds),
+        IntervalColumn("e2el_s", "E2EL s", seconds),
+        IntervalColumn("tokens_per_s_user", "tok/s/user", number()),
+        IntervalColumn("output_tokens_per_s", "tok/s", number()),
     )
-    return spans([*common(rows)[1], *_sizes(rows)[1], *shown], rows, level)
+    return intervals_view([*common(rows)[1], *_sizes(rows)[1], *shown], rows, level)
 
 
 def _ratio(row: Row, key: str) -> float | None:
@@ -142,7 +143,7 @@ def _ratio(row: Row, key: str) -> float | None:
     return None if value is None else value / float(row[f"light_{key}"])
 
 
-def _binding(rows: list[Row]) -> View:
+def _binding_view(rows: list[Row]) -> View:
     columns = (
         *common(rows)[1],
         *_sizes(rows)[1],
@@ -153,11 +154,11 @@ def _binding(rows: list[Row]) -> View:
         Column("op_share", "share", percent),
         Column("bound", "its bound", left=True),
     )
-    return View("What binds", columns, [bound for row in rows for bound in _bounds(row)])
+    return View("What binds", columns, [bound for row in rows for bound in _phase_rows(row)])
 
 
-def _bounds(row: Row) -> Iterator[Row]:
-    """Yield what the TTFT consists of, and a decode step."""
+def _phase_rows(row: Row) -> Iterator[Row]:
+    """Yield a row for each part of the TTFT (the engine's own time per request, prefill), and one for a decode step."""
     if row["request_s"]:
         host = {"phase": "per request", "s": row["request_s"], "mostly": "overhead", "op": "host"}
         yield {**row, **host, "light_s": 0.0, "s_ratio": None, "op_share": 1.0, "bound": "overhead"}
@@ -169,15 +170,15 @@ def _bounds(row: Row) -> Iterator[Row]:
         yield {**row, **own, "phase": phase, "s_ratio": _ratio(own, "s"), "mostly": mostly, "bound": own["bound"] + by}
 
 
-def _ops(found: Estimate) -> Iterator[Row]:
+def _op_rows(found: Estimate) -> Iterator[Row]:
     batch = found.batch
     sizes = {"batch": batch.size, "input_tokens": batch.prompt_tokens, "output_tokens": batch.output_tokens}
     for name, phase in (("prefill", found.prefill), ("decode", found.decode)):
         for op in phase.ops:
-            yield {**identity(found.deployment), **sizes, "phase": name, **_op(phase, op)}
+            yield {**identity(found.deployment), **sizes, "phase": name, **_op_row(phase, op)}
 
 
-def _op(phase: Phase, op: OpCost) -> Row:
+def _op_row(phase: Phase, op: OpCost) -> Row:
     cost = op.cost._asdict()
     return {
         "op": cost.pop("name"),
@@ -205,14 +206,16 @@ OP_COLUMNS = (
 )
 
 
-def _explained(found: Estimate) -> Iterator[View]:
+def _op_views(found: Estimate) -> Iterator[View]:
+    """Yield a table of all ops for each phase, with their sums in the last row."""
     each = ", each device" if found.deployment.layout.devices > 1 else ""
     subject = f"{found.batch} on {found.deployment}, {found.deployment.engine.id}{each}"
     for name, phase in (("Prefill", found.prefill), ("Decode step", found.decode)):
         steps = f" in {phase.steps} steps" if phase.steps > 1 else ""
-        yield View(f"{name}{steps}: {subject}", OP_COLUMNS, [*(_op(phase, op) for op in phase.ops), _total(phase)])
+        rows = [*(_op_row(phase, op) for op in phase.ops), _sum_row(phase)]
+        yield View(f"{name}{steps}: {subject}", OP_COLUMNS, rows)
 
 
-def _total(phase: Phase) -> Row:
+def _sum_row(phase: Phase) -> Row:
     sums = {name: sum(float(getattr(op.cost, name)) for op in phase.ops) for name in phase.ops[0].cost._fields[1:]}
     return {"op": "sum", "repeats": None, **sums, "share": 1.0, "bound": None, "light_s": phase.light_s}

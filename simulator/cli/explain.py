@@ -1,4 +1,4 @@
-"""What `infercast simulate` says about one run beyond its latencies: the split of the time, and files of the run."""
+"""What `infercast simulate` can add to its answer: the breakdown of latencies, and files about one run."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ METRICS = ("ttft", "e2el")
 
 @dataclass(frozen=True)
 class ExplainOptions:
-    """Where the time went: a split by request, and files."""
+    """Options for where the time went: a breakdown of TTFT and E2EL, and files (timeline, trace, plot)."""
 
     explain: Annotated[
         bool, typer.Option("--explain", help="Split TTFT and E2EL into queue, prefill, interference, decode.")
@@ -37,7 +37,7 @@ class ExplainOptions:
     ] = None
 
     def write(self, scenario: Scenario, report: Report) -> None:
-        """Write the files that were asked for."""
+        """Write the files that were asked for. Raises InfercastError where one cannot be written."""
         model = scenario.deployment.step_model()
         if self.timeline is not None:
             from simulator.reports.timeline import timeline_of  # noqa: PLC0415
@@ -57,7 +57,10 @@ class ExplainOptions:
             save(plot_run(title, timeline_of(report.run, model), Explanation(report)), self.plot)
 
     def check(self, cases: int) -> None:
-        """Refuse, before anything is computed, files of several simulations and files that cannot be."""
+        """Check the files before anything is computed; `cases` is the number of simulations asked for.
+
+        Raises InfercastError for a file with several simulations, and for a timeline that is not .csv or .json.
+        """
         files = {"--timeline": self.timeline, "--trace-out": self.trace_out, "--plot": self.plot}
         asked = {option: path for option, path in files.items() if path is not None}
         if cases > 1 and asked:
@@ -84,7 +87,11 @@ def _write_rows(rows: list[dict[str, float | str]], path: Path) -> None:
 
 
 def split_row(report: Report) -> Row:
-    """Return the means of a split, the split of the request at p95, and the estimates of queueing theory, in ms."""
+    """Return columns of the latency breakdown in milliseconds: its means, the request at p95, and queueing theory.
+
+    Keys: `mean_<metric>_<part>_ms`, `p95_request_<metric>_<part>_ms`, `p95_request_<metric>` (the row of that request),
+    `erlang_c_mean_queue_ms` and `m_g_1_mean_queue_ms` (None in a closed loop).
+    """
     explained = Explanation(report)
     row: dict[str, float | None] = {}
     for metric in METRICS:
@@ -98,7 +105,7 @@ def split_row(report: Report) -> Row:
 
 
 def split_view(report: Report) -> View:
-    """Return a table of the split: a row per part, the mean and the request at p95 of each metric."""
+    """Return a table of the latency breakdown: a row per part; for each metric its mean and the request at p95."""
     explained = Explanation(report)
     columns, sums = [Column("part", "part", left=True)], {}
     for metric in METRICS:
@@ -126,7 +133,7 @@ def _wait(seconds: float) -> str:
 
 
 def queue_note(report: Report) -> str:
-    """Say what queueing theory makes of the same mean service time and slots."""
+    """Return a line with the mean queueing time simulated, and by Erlang C (M/M/c) and M/G/1 for the same service."""
     queue = Explanation(report).queue
     if queue is None:
         return "No estimate of queueing theory: the requests have no rate."

@@ -1,4 +1,4 @@
-"""`--fitted`: the fitted multipliers that an answer used, as a table under it."""
+"""`--fitted`: a table under the answer of the fitted multipliers that it used."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,7 +14,7 @@ FittedOption = Annotated[
     bool, Option("--fitted", help="List the fitted multipliers that the answer used; csv has them alone.")
 ]
 TITLE = "Fitted multipliers of the device's own kernel tables, and fitted host times"
-TOOL = "tools/fit_efficiency.py, "  # that made the shipped fits
+TOOL = "tools/fit_efficiency.py, "  # made the shipped fits; dropped from the table, which has little room
 NAMES = (Column("engine", "engine", left=True), Column("device", "on", left=True))
 COLUMNS = (
     Column("multiplier", "multiplier", left=True),
@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 def with_fitted(result: Result, deployments: Iterable[Deployment]) -> Result:
-    """Return a result with one more section and one more table: what its deployments' step times were fitted with."""
+    """Return a result with one more section and table: the multipliers and host times fitted into its step times."""
     rows = _rows(deployments)
     shown = [{**row, "shown": _value(row), "source": row["source"].removeprefix(TOOL)} for row in rows]
     varying = [each for each in NAMES if len({row[each.key] for row in rows}) > 1]
@@ -39,7 +39,7 @@ def _value(row: Row) -> str:
 
 
 def _rows(deployments: Iterable[Deployment]) -> list[Row]:
-    """Return a row for each multiplier that any of some deployments uses, each once."""
+    """Return one row for each multiplier that any of the deployments uses."""
     used = dict.fromkeys(each for deployment in deployments for each in fitted_multipliers(deployment))
     return [
         {

@@ -1,4 +1,4 @@
-"""`infercast fleet`: what users see, and what it costs, with several replicas behind a router."""
+"""`infercast fleet`: latencies that users see, and cost, of several replicas behind a router."""
 
 import math
 from collections import Counter
@@ -11,8 +11,8 @@ import numpy as np
 import typer
 
 from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
-from simulator.cli.intervals import IntervalOptions, by_metric, explained
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
+from simulator.cli.intervals import IntervalOptions, interval_notes, intervals_by_metric
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, percent, sweep
 from simulator.cli.run_columns import TOTALS, asked_columns
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
@@ -30,15 +30,19 @@ from simulator.units import lasting, scaled
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.workload import Requests, Workload
 
-SHOWN = 12  # changes of replicas in the text; json has all
-SEEN = ("ttft", "ttfv", "tpot", "itl", "e2el", "queue")  # by the user
+SHOWN = 12  # most changes of replicas in the text; json has all
+SEEN = ("ttft", "ttfv", "tpot", "itl", "e2el", "queue")  # latencies that the user sees, in the order of the table
 OF_ENGINES = (
     "They are those of one engine under a steady load: no measurement of routers, cold starts or failures is in them."
 )
 
 
 class Found(NamedTuple):
-    """One fleet under one load; `sent` are the requests that its users meant to send."""
+    """One fleet under one load, and what came of it.
+
+    `rate`: requests/s as asked, None in a closed loop and where all come at once. `sent`: requests that users meant to
+    send, those that were abandoned included.
+    """
 
     workload: Workload
     rate: float | None
@@ -47,7 +51,7 @@ class Found(NamedTuple):
 
     @property
     def endless(self) -> tuple[str, ...]:
-        """Which latencies depend on how long one looks: at the same rate for ever, too high, for users who wait."""
+        """Names of the latencies that grow with the length of the run, because a queue grows and no user gives up."""
         if not isinstance(self.workload.arrivals, OpenLoop) or self.service.clients.timeout_s < math.inf:
             return ()
         decode = ("tpot", "ttfv", "e2el") if self.service.decode_queue_growth_per_s else ()
@@ -61,7 +65,7 @@ def command(
     accepted: SloOptions,
     fleet: FleetOptions,
     behaviour: ClientOptions,
-    certain: IntervalOptions,
+    interval_options: IntervalOptions,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw load and replicas over time (.png, .svg).")
     ] = None,
@@ -86,26 +90,26 @@ def command(
 
     found, refused = sweep([partial(case, choice, rate, load) for choice in choices for rate, load in loads])
     if plot is not None:
-        _draw(found, plot)
-    rows = [_row(each, certain.interval) for each in found]
+        _save_plot(found, plot)
+    rows = [_row(each, interval_options.interval) for each in found]
     views = [view for each, row in zip(found, rows, strict=True) for view in _views(each, row, behaviour)]
     notes = [note for each, row in zip(found, rows, strict=True) for note in _notes(each, row, behaviour.deadline)]
     deployments = [each.service.service.deployment for each in found]
-    notes += [*explained(rows), OF_ENGINES, *techniques(deployments)]
+    notes += [*interval_notes(rows), OF_ENGINES, *technique_notes(deployments)]
     changes = [each for one in found for each in one.service.changes]
     sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
     used = [*evidence(deployments), *fleet.guesses()]
     emit(Result(sections, views, list(dict.fromkeys(notes)), used, refused), form)
 
 
-def _asked(found: Found, behaviour: ClientOptions) -> str:
+def _load_in_words(found: Found, behaviour: ClientOptions) -> str:
     turns, thoughts = behaviour.turns, behaviour.thinking_tokens
     sessions = f", in sessions of {turns} turns" if turns > 1 else ""
     thinking = f", the first {thoughts:,} of each output thoughts" if thoughts else ""
     return found.workload.describe(found.sent) + sessions + thinking
 
 
-def _draw(found: list[Found], path: Path) -> None:
+def _save_plot(found: list[Found], path: Path) -> None:
     if len(found) > 1:
         raise InfercastError(f"--plot of {len(found)} fleets", "a figure shows one", "Ask for one")
     from simulator.plots.fleet_plots import plot_service  # noqa: PLC0415
@@ -119,8 +123,8 @@ def _row(found: Found, level: float) -> Row:
     return {**row, **_intervals(found, row, level)}
 
 
-def _seen(found: Found) -> dict[str, float | None]:
-    """Return the latencies that this user sees; None for those that do not exist."""
+def _client_latencies(found: Found) -> dict[str, float | None]:
+    """Return the latencies that users see, in milliseconds; None for those that do not exist or grow with the run."""
     row: dict[str, float | None] = {}
     for name in SEEN:
         unknown = name not in found.service.metrics or name in found.endless
@@ -137,7 +141,7 @@ def _figures(found: Found) -> Row:
     return {
         **asked_columns(one, found.rate, each.report),
         **vllm_result(each.report),
-        **_seen(found),
+        **_client_latencies(found),
         "num_prompts": len(found.sent),
         "failed": len(run.abandoned),
         "slo_attainment": each.within_share if each.report.slo.bounds_s and not found.endless else None,
@@ -157,33 +161,38 @@ def _figures(found: Found) -> Row:
 
 
 def _intervals(found: Found, row: Row, level: float) -> Row:
-    """Return the intervals of latencies, without the network's part, and of how long a run takes as fast as it can."""
+    """Return the intervals of latencies, throughputs, and of duration and cost where the service decides these.
+
+    The residuals are those of engines, so the network's part of a latency is taken off and added again.
+    """
     each, whole = found.service, "e2e_latency_ms"
     metrics = METRICS | {"ttfv": whole} | ({} if each.clients.streaming else {"ttft": whole})
-    named = {f"{stat}_{name}_ms": name for name in metrics for stat in STATS}
-    network_ms = {key: 0.0 if name in ("tpot", "itl") else each.clients.network_s * 1e3 for key, name in named.items()}
+    names = {f"{stat}_{name}_ms": name for name in metrics for stat in STATS}
+    network_ms = {key: 0.0 if name in ("tpot", "itl") else each.clients.network_s * 1e3 for key, name in names.items()}
     regime, deployment = regime_of(found.sent.concurrency, len(found.sent)), each.service.deployment
 
-    def own(seen: Row) -> Row:
-        return {key: None if seen[key] is None else seen[key] - network_ms[key] for key in named}
+    def without_network(seen: Row) -> Row:
+        return {key: None if seen[key] is None else seen[key] - network_ms[key] for key in names}
 
-    def again(step_factor: float) -> Row:
+    def rerun(step_factor: float) -> Row:
         service = replace(each.service, deployment=replace(deployment, step_factor=step_factor))
-        return own(_seen(found._replace(service=service.report(found.sent, each.clients, each.report.slo))))
+        report = service.report(found.sent, each.clients, each.report.slo)
+        return without_network(_client_latencies(found._replace(service=report)))
 
-    of = PredictionRange(deployment, regime, level, row)
-    ends = dict(intervals(replace(of, found=own(row), again=again), {key: metrics[it] for key, it in named.items()}))
-    for name in (f"{key}_{end}" for key in named for end in ENDS):
+    prediction = PredictionRange(deployment, regime, level, row)
+    latencies = replace(prediction, found=without_network(row), again=rerun)
+    ends = dict(intervals(latencies, {key: metrics[name] for key, name in names.items()}))
+    for name in (f"{key}_{end}" for key in names for end in ENDS):
         ends[name] = None if ends[name] is None else ends[name] + network_ms[name.rpartition("_")[0]]
-    ends |= throughput_intervals(of, each.report)
+    ends |= throughput_intervals(prediction, each.report)
     spent = ["duration", "replica_hours", "device_hours", *(key for key in row if key.startswith("usd_"))]
-    if regime == "open_loop" or each.service.autoscaler:  # the users say how long it takes, or the hours are others
+    if regime == "open_loop" or each.service.autoscaler:  # arrivals decide the duration, or the autoscaler the hours
         return ends | {f"{key}_{end}": None for key in spent for end in ENDS}
-    return ends | dict(intervals(of, dict.fromkeys(spent, "1/throughput_out_tok_s")))
+    return ends | dict(intervals(prediction, dict.fromkeys(spent, "1/throughput_out_tok_s")))
 
 
 def _bills(each: ServiceReport) -> dict[str, tuple[Offer, float]]:
-    """Return the cheapest offer of each kind, and the dollars of the run at it."""
+    """Return, by kind of offer, the cheapest one and the US dollars that the run costs at it."""
     found: dict[str, tuple[Offer, float]] = {}
     for offer in load_offers(each.service.deployment.hardware.id):
         found.setdefault(offer.kind, (offer, each.usd(offer)))
@@ -191,15 +200,15 @@ def _bills(each: ServiceReport) -> dict[str, tuple[Offer, float]]:
 
 
 def _views(found: Found, row: Row, behaviour: ClientOptions) -> list[View]:
-    each, title = found.service, f"{found.service.describe()}: {_asked(found, behaviour)}"
+    each, title = found.service, f"{found.service.describe()}: {_load_in_words(found, behaviour)}"
     names = [name for name in SEEN if name in each.metrics]
     latencies = [
         {"metric": f"{name.upper()} ms", **{stat: row[f"{stat}_{name}_ms"] for stat in STATS}} for name in names
     ]
     columns = [Column("metric", "", left=True), *(Column(stat, stat, number(3)) for stat in STATS)]
-    told = [name for name in names if row.get(f"mean_{name}_ms_low") is not None]
-    within = by_metric(told, STATS, TOTALS | {"duration": "duration s"}, row, row["interval"])
-    views = [View(title, columns, latencies), within, _replicas(each)]
+    with_interval = [name for name in names if row.get(f"mean_{name}_ms_low") is not None]
+    within = intervals_by_metric(with_interval, STATS, TOTALS | {"duration": "duration s"}, row, row["interval"])
+    views = [View(title, columns, latencies), within, _replicas_view(each)]
     if not each.changes:
         return views
     changes = [{**change, "what": f"{change['replica']} {change['state']}"} for change in each.changes[:SHOWN]]
@@ -208,7 +217,7 @@ def _views(found: Found, row: Row, behaviour: ClientOptions) -> list[View]:
     return [*views, View(f"Changes of replicas{more}", columns, changes)]
 
 
-def _replicas(each: ServiceReport) -> View:
+def _replicas_view(each: ServiceReport) -> View:
     run = each.run
     served, paid_s = Counter(run.replica.tolist()), np.zeros(run.replicas)
     for replica, start_s, end_s in run.paid_intervals:
@@ -236,7 +245,7 @@ def _replicas(each: ServiceReport) -> View:
     return View("Replicas", columns, rows)
 
 
-def _cached(each: ServiceReport) -> str:
+def _prefix_cache_note(each: ServiceReport) -> str:
     share = each.saved_prefill_s / each.run.paid_s
     worth = [f"${usd * share:,.3g} {kind}" for kind, (_, usd) in _bills(each).items()]
     paid = f", worth {', '.join(worth)}" if worth else ""
@@ -260,12 +269,12 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
         f"busy {each.busy_share:.0%} of them{''.join(f'; {n:,} {what}' for what, n in counted.items() if n)}."
     ]
     if run.hit_tokens.any():
-        said.append(_cached(each))
+        said.append(_prefix_cache_note(each))
     if report.slo.bounds_s and not found.endless:
         said.append(f"{each.within_share:.1%} of all requests keep every bound of the SLO ({report.slo}).")
-    said += _overload(found)
+    said += _overload_notes(found)
     if deadline:
-        said.append(_deadline(run.end_s, seconds(deadline, "--deadline"), row, len(run.abandoned)))
+        said.append(_deadline_note(run.end_s, seconds(deadline, "--deadline"), row, len(run.abandoned)))
     bills = [f"${usd:,.4g} {kind} ({offer.provider}, {offer.date})" for kind, (offer, usd) in _bills(each).items()]
     if bills:
         said.append(f"For this run, at the cheapest offer of each kind: {', '.join(bills)}.")
@@ -276,8 +285,8 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
     return said
 
 
-def _overload(found: Found) -> list[str]:
-    """Say whether a queue grows: before the first token, or between a prefill and a decode pool; users may not wait."""
+def _overload_notes(found: Found) -> list[str]:
+    """Say which queue grows, if one does: before the first token, or of the decode pool; none where users give up."""
     service = found.service
     queue, per_s = "the queue", service.report.queue_growth_per_s if service.report.overloaded else 0.0
     if not per_s:
@@ -292,7 +301,7 @@ def _overload(found: Found) -> list[str]:
     return [f"OVERLOADED, {grew}; a longer run would have other percentiles."]
 
 
-def _deadline(end_s: float, limit_s: float, row: Row, abandoned: int) -> str:
+def _deadline_note(end_s: float, limit_s: float, row: Row, abandoned: int) -> str:
     verdict = "kept" if end_s <= limit_s and not abandoned else "MISSED"
     ends_s = [row[f"duration_{end}"] for end in ENDS]
     within = "" if None in ends_s else f" ({' to '.join(map(lasting, ends_s))})"

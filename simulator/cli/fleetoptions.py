@@ -1,4 +1,4 @@
-"""Options that say how many replicas serve behind what, and how users behave, for `infercast fleet`."""
+"""Options of `infercast fleet`: replicas, router, autoscaler and failures; and how clients behave."""
 
 import math
 import re
@@ -28,7 +28,10 @@ from simulator.workloads.workload import Requests, Workload
 
 @dataclass(frozen=True)
 class FleetOptions:
-    """How many replicas, and what changes their number."""
+    """Options for the service: how many replicas, behind which router, and what changes their number.
+
+    Raises InfercastError for an option that changes nothing without another.
+    """
 
     replicas: Annotated[int, Option("--replicas", min=1, help="Replicas; with --autoscale, at most.")] = 2
     router: Annotated[str, Option("--router", metavar="NAME", help=f"One of {', '.join(ROUTERS)}.")] = "round-robin"
@@ -67,13 +70,13 @@ class FleetOptions:
         _refuse_idle(self, {"autoscale": SCALING, "disaggregate": ("link_bandwidth",)})
 
     def guesses(self) -> list[Provenance]:
-        """Return what was not given, and is a guess."""
-        unsaid = {name for name, default in _defaults(self).items() if getattr(self, name) == default}
-        starts = self.autoscale and "cold_start" in unsaid
+        """Return the guesses in use: values that the user did not give."""
+        defaulted = {name for name, default in _defaults(self).items() if getattr(self, name) == default}
+        starts = self.autoscale and "cold_start" in defaulted
         found = {
             "start_s": (START_S, starts),
-            "load_rate": (LOAD_BYTES_PER_S, starts and "load_rate" in unsaid),
-            "link_bandwidth": (LINK_BYTES_PER_S, self.disaggregate and "link_bandwidth" in unsaid),
+            "load_rate": (LOAD_BYTES_PER_S, starts and "load_rate" in defaulted),
+            "link_bandwidth": (LINK_BYTES_PER_S, self.disaggregate and "link_bandwidth" in defaulted),
             "link_latency_s": (LINK_LATENCY_S, self.disaggregate),
             "affinity_slack": (AFFINITY_SLACK, self.router == "prefix-affinity"),
         }
@@ -82,7 +85,11 @@ class FleetOptions:
         ]
 
     def service(self, deployment: Deployment) -> Service:
-        """Return the replicas of a deployment that were asked for."""
+        """Return the service that was asked for, of one deployment.
+
+        Raises InfercastError for an option that cannot be read or contradicts another, UnitError for a rate without its
+        unit.
+        """
         prefill, replicas = 0, self.replicas
         if self.disaggregate:
             if replicas != _defaults(self)["replicas"]:
@@ -130,10 +137,10 @@ def _defaults(options: Any) -> dict[str, Any]:
     return {each.name: each.default for each in fields(options)}
 
 
-def _refuse_idle(options: Any, needed_by: Mapping[str, Sequence[str]]) -> None:
-    """Refuse options that change nothing without another."""
+def _refuse_idle(options: Any, dependents: Mapping[str, Sequence[str]]) -> None:
+    """Raise InfercastError for an option that changes nothing without another; `dependents[other]` are such options."""
     default = _defaults(options)
-    for needed, names in needed_by.items():
+    for needed, names in dependents.items():
         for name in names:
             if getattr(options, needed) == default[needed] and getattr(options, name) != default[name]:
                 given, other = (f"--{each.replace('_', '-')}" for each in (name, needed))
@@ -141,7 +148,7 @@ def _refuse_idle(options: Any, needed_by: Mapping[str, Sequence[str]]) -> None:
 
 
 def seconds(text: str, option: str) -> float:
-    """Read a time; a bare number is in seconds.
+    """Return a time in seconds; a bare number is in seconds. Raises InfercastError for a text that is not a time.
 
     >>> seconds("5min", "--down-delay"), seconds("90", "--timeout")
     (300.0, 90.0)
@@ -162,7 +169,10 @@ def _failure(text: str) -> Failure:
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """How users behave, and how their number changes over the day."""
+    """Options for the clients: sessions, timeouts and retries, and how the rate changes over the day.
+
+    Raises InfercastError for an option that changes nothing without another.
+    """
 
     rate_curve: Annotated[
         str,
@@ -197,7 +207,11 @@ class ClientOptions:
         _refuse_idle(self, {"timeout": ("max_retries", "retry_delay"), "turns": ("think_time",)})
 
     def asked(self, workload: Workload) -> tuple[Workload, Requests, Clients]:
-        """Return what is sent, and by whom."""
+        """Return the workload with the asked rate curve and duration, its requests, and the clients that send them.
+
+        Raises InfercastError for a time that cannot be read, and for a curve or a duration of anything but an open
+        loop; WorkloadError for requests or clients that are impossible.
+        """
         workload = self._shaped(workload)
         clients = Clients(
             network_s=seconds(self.network, "--network"),
@@ -216,7 +230,7 @@ class ClientOptions:
         return workload, requests, clients
 
     def _shaped(self, workload: Workload) -> Workload:
-        """Return the workload under the curve and for the duration that were asked for."""
+        """Return the workload with the asked rate curve, and as many requests as the asked duration brings."""
         if not (self.rate_curve or self.duration):
             return workload
         arrivals: OpenLoop | RateCurve
@@ -237,7 +251,7 @@ class ClientOptions:
 
 
 def _curve(text: str, rate_per_s: float) -> RateCurve:
-    """Read sine, sine:0.8, FILE or FILE:NAME."""
+    """Return the rate curve that sine, sine:0.8, FILE or FILE:NAME names, around a mean rate in requests/s."""
     path, _, name = text.partition(":")
     if path != "sine":
         return read_rate_curve(path, name, rate_per_s)

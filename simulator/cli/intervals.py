@@ -1,4 +1,4 @@
-"""An interval on every predicted number: its columns for json and csv, and a table for people."""
+"""Tables of the intervals of predicted numbers, and the option that sets their level."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from simulator.questions.row_intervals import ENDS
 
 @dataclass(frozen=True)
 class IntervalOptions:
-    """How much an interval holds."""
+    """Option for the share of published measurements that an interval contains."""
 
     interval: Annotated[
         float, Option("--interval", min=0.5, max=0.95, help="Share of measurements that intervals hold.")
@@ -20,11 +20,15 @@ class IntervalOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Span(Column):
-    """A column that prints the interval of a value: its ends without repeating their sign or unit."""
+class IntervalColumn(Column):
+    """A column that prints the interval of a value, from `<key>_low` and `<key>_high` of a row.
+
+    >>> IntervalColumn("ttft_ms", "TTFT ms", number(3)).cell({"ttft_ms_low": 10.0, "ttft_ms_high": None})
+    '10.0-inf'
+    """
 
     def cell(self, row: Row) -> str:
-        """Print both ends; a dash for none, inf for no upper end."""
+        """Return both ends as text; a dash for no interval, inf for no upper end."""
         low, high = row[f"{self.key}_low"], row[f"{self.key}_high"]
         return "-" if low is None else f"{self.show(low)}-{'inf' if high is None else self.show(high)}"
 
@@ -32,13 +36,18 @@ class Span(Column):
 BASIS = Column("interval_basis", "rests on", left=True)
 
 
-def spans(columns: Sequence[Column], rows: Sequence[Row], level: float) -> View:
-    """Return the table of intervals: what tells the rows apart, then spans, then what they rest on."""
+def intervals_view(columns: Sequence[Column], rows: Sequence[Row], level: float) -> View:
+    """Return the table of intervals at `level` (0 to 1): the given columns, then the evidence on which they rest."""
     return View(f"Held-out {level:.0%} intervals", [*columns, BASIS], rows)
 
 
-def by_metric(names: Sequence[str], stats: Sequence[str], totals: Mapping[str, str], row: Row, level: float) -> View:
-    """Return the intervals of one run: a line per latency, its statistics side by side, and one per predicted total."""
+def intervals_by_metric(
+    names: Sequence[str], stats: Sequence[str], totals: Mapping[str, str], row: Row, level: float
+) -> View:
+    """Return the intervals of one run: a line per latency in `names` with its `stats` side by side, in milliseconds.
+
+    `totals` (key to heading) get a line each where they have an interval.
+    """
     basis = {"interval_basis": row["interval_basis"]}
     lines: list[Row] = [
         {"metric": f"{name.upper()} ms", **basis}
@@ -49,11 +58,12 @@ def by_metric(names: Sequence[str], stats: Sequence[str], totals: Mapping[str, s
     for key, heading in totals.items():
         if row[f"{key}_low"] is not None:
             lines.append({"metric": heading, **basis, **blank} | {f"mean_{end}": row[f"{key}_{end}"] for end in ENDS})
-    return spans([Column("metric", "", left=True), *(Span(stat, stat, number(3)) for stat in stats)], lines, level)
+    columns = [Column("metric", "", left=True), *(IntervalColumn(stat, stat, number(3)) for stat in stats)]
+    return intervals_view(columns, lines, level)
 
 
-def explained(rows: Iterable[Row]) -> list[str]:
-    """Say what intervals mean, and where one has no upper end."""
+def interval_notes(rows: Iterable[Row]) -> list[str]:
+    """Return the notes under tables of intervals: what they rest on, and what inf means where one has no upper end."""
     lows = ((row, key) for row in rows for key, value in row.items() if key.endswith("_low") and value is not None)
     return [RESTS, *([ENDLESS] if any(row[f"{key.removesuffix('low')}high"] is None for row, key in lows) else [])]
 

@@ -1,4 +1,4 @@
-"""Options that say what a file of measurements does not: shared by the commands that read one."""
+"""Options for what a file of measurements does not state, shared by the commands that read one."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,10 @@ from simulator.validation.benchfiles import Stated
 
 @dataclass(frozen=True)
 class StatedOptions:
-    """What a file does not state; over what a result file says, and into the empty cells of a table."""
+    """Options for what a file does not state.
+
+    They replace what a benchmark's result file says, and fill the empty cells of a table of measurements.
+    """
 
     hardware: Annotated[str, Option("--hardware", metavar="NAME", help="Device that was measured.")] = ""
     model: Annotated[str, Option("--model", metavar="NAME", help="Model that was measured.")] = ""
@@ -37,7 +40,10 @@ class StatedOptions:
     ] = ""
 
     def value(self) -> Stated:
-        """Return what was said; "vllm-0.33" names engine and version."""
+        """Return what was stated; an engine like "vllm-0.33" states the version too.
+
+        Raises InfercastError for a rate that is not a number of requests/s.
+        """
         engine, version = self.engine, self.engine_version
         if engine in names(KIND):
             engine, _, own = engine.rpartition("-")

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, identity, sweep
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
@@ -15,7 +15,7 @@ from simulator.questions.words import whole_numbers
 from simulator.reports.provenance import memory_basis
 from simulator.units import MIB, gibibytes
 
-CONVENTIONS = {
+CONVENTIONS = {  # how an engine sizes its KV cache, by `memory.convention` of its preset
     "of_total": "cache = {fraction:g} x memory - all else",
     "of_free": "cache = {fraction:g} x (memory - all else)",
     "of_rest": "cache = {fraction:g} x (memory - context) - weights",
@@ -25,7 +25,7 @@ SLOTS = ", of which a slot reserves its context"
 
 @dataclass(frozen=True)
 class ContextOptions:
-    """Lengths of sequences that should fit side by side."""
+    """Options for the lengths of sequences of which the KV cache should hold many at once."""
 
     context: Annotated[str, typer.Option("--context", metavar="N,..", help="Tokens of one sequence.")] = ""
     input_len: Annotated[str, typer.Option("--input-len", "--isl", metavar="N,..", help="Prompt tokens.")] = ""
@@ -34,7 +34,10 @@ class ContextOptions:
     ] = ""
 
     def contexts(self, plan: MemoryPlan) -> list[int]:
-        """Return the lengths asked for, or powers of eight up to the longest that is possible."""
+        """Return the asked lengths in tokens, or the longest context, and 1,024, 8,192 and 65,536 where below it.
+
+        Raises InfercastError for a list that holds anything but whole numbers above 0.
+        """
         asked = whole_numbers(self.context, "--context") if self.context else []
         if self.input_len or self.output_len:
             prompts = whole_numbers(self.input_len or "1024", "--input-len")
@@ -52,16 +55,16 @@ def command(asked: DeploymentOptions, lengths: ContextOptions, form: OutputForma
     deployments, refused = sweep(asked.choices())
     plans = [memory_plan(each) for each in deployments]
     misfits = [error for error in map(_misfit, plans) if error]
-    ledger = [_ledger(plan) for plan in plans]
-    contexts = [_contexts(plan, lengths) for plan in plans]
-    rows: list[Row] = [{**plan, **each} for plan, some in zip(ledger, contexts, strict=True) for each in some]
+    ledger = [_plan_row(plan) for plan in plans]
+    sequences = [_sequence_rows(plan, lengths) for plan in plans]
+    rows: list[Row] = [{**plan, **each} for plan, fitting in zip(ledger, sequences, strict=True) for each in fitting]
     title, varying = common(ledger)
     heads = [{**row, "name": "\n".join(str(row[each.key]) for each in varying)} for row in ledger]
     columns = [each for each in LEDGER if each.key not in OPTIONAL or any(row[each.key] for row in ledger)]
     views = [View(f"Memory of each device: {title}", (Column("name", ""), *columns), heads, upright=True)]
     if fitting := [row for row in rows if row["fits"]]:
         views.append(View("Sequences side by side", (*varying, *SEQUENCES), fitting))
-    notes = [*dict.fromkeys(_convention(each) for each in deployments), *techniques(deployments)]
+    notes = [*dict.fromkeys(_convention(each) for each in deployments), *technique_notes(deployments)]
     rests_on = evidence(deployments, memory_basis)
     emit(Result({"plans": rows}, views, notes, rests_on, refused), form)
     for error in misfits:
@@ -78,7 +81,8 @@ def _misfit(plan: MemoryPlan) -> DoesNotFitError | None:
     return None
 
 
-def _ledger(plan: MemoryPlan) -> dict[str, Any]:
+def _plan_row(plan: MemoryPlan) -> dict[str, Any]:
+    """Return the parts of a memory plan in bytes per device, and what the KV cache holds, in blocks and tokens."""
     deployment = plan.deployment
     return {
         **identity(deployment),
@@ -107,7 +111,8 @@ def _ledger(plan: MemoryPlan) -> dict[str, Any]:
     }
 
 
-def _contexts(plan: MemoryPlan, lengths: ContextOptions) -> list[Row]:
+def _sequence_rows(plan: MemoryPlan, lengths: ContextOptions) -> list[Row]:
+    """Return a row for each length: blocks of one sequence, how many fit in the cache, how many run at once."""
     return [
         {
             "sequence_tokens": tokens,

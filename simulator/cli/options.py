@@ -1,4 +1,4 @@
-"""Options that commands share, each declared once: a command takes a whole group of them as one value."""
+"""Options that commands share, each declared once; a command takes a group of them as one dataclass."""
 
 import inspect
 import os
@@ -19,7 +19,7 @@ from simulator.roofline.collectives import PCIE_FRACTION
 
 Option = typer.Option
 
-# Ours, then vLLM's.
+# Flags: our spelling, then vLLM's.
 TP = ("--tp", "--tensor-parallel-size", "-tp")
 PP = ("--pp", "--pipeline-parallel-size", "-pp")
 DP = ("--dp", "--data-parallel-size", "-dp")
@@ -28,7 +28,10 @@ BATCH = ("--batch", "--batch-size")
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Let typer see the fields of the options dataclasses that a command takes as options of their own."""
+    """Return a command whose parameters are single options, as typer needs them, from one that takes dataclasses.
+
+    Each field of an options dataclass becomes an option; the command gets the dataclass built from them.
+    """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
 
@@ -38,11 +41,11 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
         command(**given)
 
-    seen: list[inspect.Parameter] = []
+    options: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
         group = groups.get(parameter.name)
-        seen.extend(_parameters(group) if group else [parameter.replace(annotation=hints[parameter.name])])
-    ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in seen]
+        options.extend(_parameters(group) if group else [parameter.replace(annotation=hints[parameter.name])])
+    ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
     call.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in ordered}
     return call
@@ -62,7 +65,10 @@ def _parameters(group: Any) -> list[inspect.Parameter]:
 
 
 def use_profiles(folder: Path | None) -> None:
-    """Search a folder of the user before the shipped profiles."""
+    """Search a folder of the user before the shipped profiles. Raises InfercastError where there is no such folder.
+
+    It is kept in the environment variable INFERCAST_PROFILES, which child processes inherit.
+    """
     if folder is None:
         return
     if not folder.is_dir():
@@ -84,7 +90,7 @@ Profiles = Annotated[
 
 @dataclass(frozen=True)
 class DeploymentOptions(DeploymentQuestion):
-    """Which models on which devices under which engines; comma lists make every combination."""
+    """Options for models, devices, engines and their settings; comma lists make every combination."""
 
     model: Annotated[str, Option("--model", metavar="NAME,..", help="Models: names, aliases or paths of profiles.")]
     hardware: Annotated[str, Option("--hardware", metavar="NAME,..", help="Devices: names, aliases or paths.")]
@@ -160,13 +166,16 @@ class DeploymentOptions(DeploymentQuestion):
     profiles: Profiles = None
 
     def choices(self) -> list[Choice]:
-        """Return every combination; the user's own profiles are searched first."""
+        """Return every combination as `DeploymentQuestion.choices` does, after opening the user's own profiles.
+
+        Raises InfercastError where the folder of --profiles is missing.
+        """
         use_profiles(self.profiles)
         return super().choices()
 
 
-def techniques(deployments: Iterable[Deployment]) -> list[str]:
-    """Say in a line each what drafts and what is offloaded, and on which guesses that rests."""
+def technique_notes(deployments: Iterable[Deployment]) -> list[str]:
+    """Return a line each for speculative decoding and offloading, with the acceptance rates and guesses in use."""
     said: dict[str, None] = {}
     for each in deployments:
         drafts, offload = each.settings.speculation, each.settings.offload

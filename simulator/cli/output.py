@@ -1,4 +1,4 @@
-"""One result, three forms: tables for people, csv and json from the same rows, all written at once."""
+"""A result in three forms from the same rows: tables for people, csv and json; written in one piece."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ UNLIMITED = 100_000  # columns: nothing is cut or folded where the output is no 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: the key of its value in a row, its heading, and how to print it."""
+    """A column of a table: the key of its value in a row, its heading, how to print a value, and left alignment."""
 
     key: str
     heading: str
@@ -34,14 +34,14 @@ class Column:
     left: bool = False
 
     def cell(self, row: Row) -> str:
-        """Print a value; a dash for none."""
+        """Return the printed value of a row; a dash for None."""
         value = row[self.key]
         return "-" if value is None else self.show(value)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table for people over some rows; `upright` makes each row a column, for few rows of many figures."""
+    """A table for people; `upright` prints each row as a column, for few rows of many figures."""
 
     title: str
     columns: Sequence[Column]
@@ -51,12 +51,12 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a command has found.
+    """All that a command prints.
 
-    `sections` are the rows by name, raw SI numbers under keys that end in their unit: json has them all, csv the last,
-    the most detailed. `views` and `notes` are for people; json has the notes too. `refused` are the cases of a sweep
-    that cannot be: they are always named, on stderr beside csv. A `flat` result whose first section has one row has its
-    keys at the top of the json too, as result files of benchmarks do.
+    `sections`: rows by name, numbers in SI units under keys that end in the unit; json has all sections, csv only the
+    last, most detailed one. `views` and `notes` are for people; json has the notes too. `rests_on`: guesses and fits
+    behind the answer. `refused`: errors of the cases of a sweep that are impossible, always printed (on stderr with
+    csv). `flat`: where the first section has one row, json has its keys at the top too, as benchmarks' result files do.
     """
 
     sections: Mapping[str, Sequence[Row]]
@@ -67,7 +67,7 @@ class Result:
     flat: bool = False
 
     def render(self, form: Format, width: int | None = None) -> str:
-        """Return the result as text that ends in a line feed; `width` is the terminal's, None for no terminal."""
+        """Return the result as text that ends in a newline; `width`: columns of the terminal, None for no terminal."""
         if form is Format.JSON:
             return _json(self)
         if form is Format.CSV:
@@ -76,7 +76,7 @@ class Result:
 
 
 def emit(result: Result, form: Format) -> None:
-    """Write a result to stdout, in one piece."""
+    """Write a result to stdout in one piece, and with csv the refused cases to stderr."""
     terminal = sys.stdout.isatty()
     sys.stdout.write(result.render(form, Console().width if terminal else None))
     sys.stdout.flush()
@@ -85,7 +85,10 @@ def emit(result: Result, form: Format) -> None:
 
 
 def sweep(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:
-    """Return what each call returns, and the errors of the others; where none succeeds the first error is raised."""
+    """Return the values of the calls that succeed, and the errors of the others.
+
+    Raises the first InfercastError where no call succeeds.
+    """
     values, refused = [], []
     for call in calls:
         try:
@@ -111,7 +114,7 @@ IDENTITY = (
 
 
 def identity(deployment: Deployment) -> dict[str, Any]:
-    """Return the part of a row that says which deployment it is about."""
+    """Return the columns of a row that identify a deployment: model, device, engine, degrees and number formats."""
     layout = deployment.layout
     return {
         "model": deployment.model.id,
@@ -128,7 +131,7 @@ def identity(deployment: Deployment) -> dict[str, Any]:
 
 
 def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:
-    """Return what the deployments of all rows share, as words for a title, and columns for what varies."""
+    """Return what the deployments of all rows share, as text for a title, and columns for what varies among them."""
     varying = [each for each in IDENTITY if len({row[each.key] for row in rows}) > 1]
     degrees = ("tp", "pp", "ep", "dp")
     form = {"weight_dtype": "{} weights", "cache_dtype": "{} cache", **{name: name.upper() + " {}" for name in degrees}}
@@ -143,7 +146,7 @@ def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:
 def evidence(
     deployments: Iterable[Deployment], of: Callable[[Deployment], Iterable[Provenance]] = basis
 ) -> list[Provenance]:
-    """Return what the answers for some deployments rest on, each figure once."""
+    """Return the figures on which the answers for some deployments rest (`of` each), without repetition."""
     return list(dict.fromkeys(each for deployment in deployments for each in of(deployment)))
 
 
@@ -161,7 +164,7 @@ def _json(result: Result) -> str:
 
 
 def _finite(row: Row) -> dict[str, Any]:
-    """Replace what json cannot say by null."""
+    """Return a row with None for the numbers that json lacks: infinity and NaN."""
     return {key: None if isinstance(each, float) and not math.isfinite(each) else each for key, each in row.items()}
 
 
@@ -220,7 +223,7 @@ def _table(view: View) -> Table:
 
 
 def number(digits: int = 3, factor: float = 1.0) -> Callable[[float], str]:
-    """Return a printer of so many significant digits, and all digits before the point.
+    """Return a function that prints a value times `factor` with so many significant digits, all before the point.
 
     >>> number(3, 1e3)(0.0123456), number()(123456.7)
     ('12.3', '123,457')
@@ -241,7 +244,7 @@ seconds = number(3)
 
 
 def percent(value: float) -> str:
-    """Print a share.
+    """Return a share (0 to 1) in per cent.
 
     >>> percent(0.4142)
     '41 %'
@@ -250,7 +253,7 @@ def percent(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """Print a whole number.
+    """Return a number rounded to a whole one, with commas between thousands.
 
     >>> count(28298)
     '28,298'

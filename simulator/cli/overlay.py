@@ -1,4 +1,4 @@
-"""`infercast calibrate --measured`: a user's own measurements to a preset of the engine for the user's own folder."""
+"""`infercast calibrate --measured`: fit an engine's preset to a user's own measurements, for the user's own folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ from simulator.validation.measurements import Measurement
 from simulator.validation.prediction import predict
 from simulator.validation.scores import beating_light
 
-SHOWN = 6  # names of devices in a refusal
+SHOWN = 6  # most names of devices in an error
 DEFINITIONS = (
     "Errors are medians of |predicted / measured - 1|: as shipped, and held back, each row predicted by a fit that has "
     "not seen its setup. The preset is fitted to all rows. Its host times hold for every device of its folder."
@@ -59,13 +59,14 @@ def command(
         what = "check the device, the parallelism and the number formats that were stated"
         notes.append(f"{faster:,} rows beat the device's speed of light: {what}.")
     title = f"{found.engine.id} on {found.hardware.id}"
-    scores, moved = [_score(found, metric) for metric in (*found.metrics, "")], _moved(found)
-    shown = [{**row, **{key: _shown(row, key) for key in ("shipped", "calibrated")}} for row in moved]
+    scores, moved = [_score(found, metric) for metric in (*found.metrics, "")], _parameter_rows(found)
+    shown = [{**row, **{key: _with_unit(row, key) for key in ("shipped", "calibrated")}} for row in moved]
     views = [View(f"{title}: errors", SCORES, scores), View("What moved", PARAMETERS, shown)]
     emit(Result({"parameters": moved, "calibration": scores}, views, notes), form)
 
 
 def _only_device(rows: Sequence[Measurement]) -> str:
+    """Return the device of all rows. Raises InfercastError where they name none or several."""
     devices = sorted({row.setup.hardware for row in rows} - {""})
     if len(devices) != 1:
         because = f"the rows are of {len(devices)}: {', '.join(devices[:SHOWN])}" if devices else "no row names one"
@@ -77,7 +78,8 @@ def _score(found: Overlay, metric: str) -> Row:
     return {"metric": metric or "all", **found.score(metric)._asdict()}
 
 
-def _moved(found: Overlay) -> list[Row]:
+def _parameter_rows(found: Overlay) -> list[Row]:
+    """Return a row for each fitted parameter: its shipped value, the calibrated one, and the evidence of the first."""
     before, after = found.shipped.kernels_on(found.hardware), found.engine.kernels_on(found.hardware)
     pairs = {f"kernels.{name}": (getattr(before.fitted, name), getattr(after.fitted, name)) for name in SHARES}
     hosts = (found.shipped.overheads, found.engine.overheads)
@@ -88,7 +90,7 @@ def _moved(found: Overlay) -> list[Row]:
     ]
 
 
-def _shown(row: Row, key: str) -> str:
+def _with_unit(row: Row, key: str) -> str:
     return readable(row["parameter"], float(f"{row[key]:.3g}"))
 
 

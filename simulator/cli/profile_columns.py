@@ -1,4 +1,4 @@
-"""The headline figures of each kind of profile, for the lists of `infercast profiles`."""
+"""Columns of the lists of `infercast profiles`: the main figures of each kind of profile."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from simulator.workloads.workload import WorkloadPreset
 
 
 def _guesses(profile: Profile) -> str:
-    """Say how many of the figures are guesses or those of a relative."""
+    """Return how many of a profile's figures are guesses or taken from a related device ("family"), as "3 of 40"."""
     every = [figure.source.evidence for _, figure in figures(profile)]
     return f"{sum(each in ('guess', 'family') for each in every)} of {len(every)}"
 

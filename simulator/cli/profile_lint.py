@@ -1,4 +1,4 @@
-"""All profiles by kind: what there is, what is wrong with it, and the JSON Schema of each kind."""
+"""All profiles by kind: which there are, their problems, and the JSON Schema of each kind."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,10 @@ FIRST_LINE = "# yaml-language-server: $schema=schema.json"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of profile: where it lies, its class, how a deployment loads it, what is asked of it beyond its form."""
+    """One kind of profile: its folder, its class, how it is loaded by name, and a check beyond its schema.
+
+    `check` yields what is wrong with a profile, as text.
+    """
 
     folder: str
     profile: type[Profile]
@@ -32,11 +35,12 @@ class Kind:
         return names(self.folder)
 
     def files(self) -> list[Path]:
-        """Return every file of this kind, the user's own first."""
+        """Return the path of every profile of this kind, the user's own first."""
         return [path for folder in folders(self.folder) for path in sorted(folder.glob("*.yaml"))]
 
 
 def _check_hardware(device: hardware.Hardware) -> Iterator[str]:
+    """Yield each achievable rate that neither the device nor its family or class has."""
     reached = hardware.load_hardware(device.id).achievable
     for part in ("decode_attention", "prefill_attention", "elementwise_memory_fraction"):
         if getattr(reached, part) is None:
@@ -46,6 +50,7 @@ def _check_hardware(device: hardware.Hardware) -> Iterator[str]:
 
 
 def _check_model(one: model.Model) -> Iterator[str]:
+    """Yield where parameters or KV-cache bytes per token differ from the published ones."""
     for what, ours, published in (
         ("parameters", float(one.parameters), one.published_parameters),
         ("cache bytes per token", one.cache_bytes(1), one.published_cache_bytes_per_token),
@@ -60,12 +65,12 @@ def _check_prices(prices_: prices.PriceList) -> Iterator[str]:
         yield f"no device has the id {device!r}. {nearest(device, known)}"
 
 
-def _nothing(_profile: Profile) -> Iterator[str]:
+def _no_check(_profile: Profile) -> Iterator[str]:
     return iter(())
 
 
 def load_prices(name: str) -> prices.PriceList:
-    """Return the price list of a provider."""
+    """Return the price list of a provider. Raises ProfileError where there is none of that name."""
     return prices.PriceList.from_yaml(find(prices.KIND, name))
 
 
@@ -77,34 +82,41 @@ FAMILIES = f"{hardware.KIND}/families"
 KINDS = {
     "hardware": Kind(hardware.KIND, hardware.Hardware, hardware.load_hardware, _check_hardware),
     "models": Kind(model.KIND, model.Model, model.load_model, _check_model),
-    "engines": Kind(engine.KIND, engine.Engine, engine.load_engine, _nothing),
+    "engines": Kind(engine.KIND, engine.Engine, engine.load_engine, _no_check),
     "prices": Kind(prices.KIND, prices.PriceList, load_prices, _check_prices),
-    "workloads": Kind(workload.KIND, workload.WorkloadPreset, workload.load_workload, _nothing),
-    "families": Kind(FAMILIES, hardware.Family, _load_family, _nothing),
+    "workloads": Kind(workload.KIND, workload.WorkloadPreset, workload.load_workload, _no_check),
+    "families": Kind(FAMILIES, hardware.Family, _load_family, _no_check),
 }
 
 
 def kind(name: str) -> Kind:
-    """Return a kind by name; ProfileError with the nearest names."""
+    """Return a kind of profile by name. Raises ProfileError, with the nearest names, for an unknown one."""
     if name not in KINDS:
         raise ProfileError(f"kind of profile {name!r}", "there is no such kind", nearest(name, KINDS))
     return KINDS[name]
 
 
 class _Generator(GenerateJsonSchema):
-    """Leaves out defaults that are figures: JSON has no source for them."""
+    """Leaves out defaults that are figures with a source, which JSON cannot represent."""
 
     ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema of a kind, for editors that complete and check while one types."""
+    """Return the JSON Schema (draft 2020-12) of a kind of profile, with which editors complete and check it.
+
+    Raises ProfileError for an unknown kind.
+    """
     form = kind(name).profile.model_json_schema(schema_generator=_Generator)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **form}
 
 
 def lint(chosen: Sequence[str] = tuple(KINDS)) -> list[tuple[Path, str]]:
-    """Return every problem of the profiles of some kinds, as (file, what is wrong)."""
+    """Return every problem of the profiles of some kinds, as (file, what is wrong).
+
+    Problems: a first line that names no schema, invalid YAML or values, a failed check of the kind, an alias that two
+    profiles share. Raises ProfileError for an unknown kind.
+    """
     return [problem for name in chosen for problem in _lint(kind(name))]
 
 

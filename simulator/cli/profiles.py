@@ -1,4 +1,4 @@
-"""`infercast profiles`: what the library holds, one profile in full with its sources, and what is wrong with any."""
+"""`infercast profiles`: list the profiles, show one in full with its sources, check all of them."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -121,7 +121,7 @@ SOURCES = (Column("number", ""), Column("text", "source", left=True))
 
 
 def _offers(name: str) -> Result:
-    """Show the offers of a provider, or those of a device."""
+    """Return the offers of a provider or, where no provider has that name, of a device."""
     if name in kind("prices").names():
         prices = load_prices(name)
         offers = tuple(Offer(provider=prices.provider, **dict(row)) for row in prices.offers)
@@ -143,7 +143,7 @@ def _offers(name: str) -> Result:
 
 
 def _facts(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what is no figure inside a profile, with its dotted path; what says nothing is left out."""
+    """Yield the values of a profile that are not figures, each with its dotted path; empty ones are left out."""
     if isinstance(value, Figure) or value in (None, "", (), {}):
         return
     parts: list[tuple[Any, Any]]

@@ -1,4 +1,4 @@
-"""`infercast reference generate`: text in, text out, from the engine that predictions are checked against."""
+"""`infercast reference generate`: generate text with the engine that predictions are checked against."""
 
 from typing import Annotated
 

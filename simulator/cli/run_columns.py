@@ -1,4 +1,4 @@
-"""What a run was asked, under the keys of `vllm bench serve --save-result` and ours."""
+"""Columns of what a run was asked, with the keys of `vllm bench serve --save-result`."""
 
 from simulator.cli.output import Row, identity
 from simulator.cost.scenario import Scenario
@@ -8,7 +8,10 @@ TOTALS = {"output_throughput": "out tok/s", "request_throughput": "req/s"}
 
 
 def asked_columns(scenario: Scenario, rate: float | None, report: Report) -> Row:
-    """Return what was asked, under the keys of a result file of `vllm bench serve`."""
+    """Return what was asked, with the keys of a result file of `vllm bench serve` and those of the deployment.
+
+    `rate` is in requests/s, None where all requests come at once or in a closed loop; `request_rate` is then "inf".
+    """
     workload = scenario.workload
     return {
         **identity(scenario.deployment),

@@ -1,12 +1,12 @@
-"""`infercast simulate`: what users of a deployment see under a load."""
+"""`infercast simulate`: latencies and throughput of a deployment under a load."""
 
 from dataclasses import replace
 from functools import partial
 
 from simulator.cli.explain import ExplainOptions, queue_note, split_row, split_view
 from simulator.cli.fitted import FittedOption, with_fitted
-from simulator.cli.intervals import IntervalOptions, Span, by_metric, explained, spans
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, techniques
+from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_by_metric, intervals_view
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
 from simulator.cli.run_columns import TOTALS, asked_columns
 from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions, progress_bar
@@ -34,9 +34,9 @@ def command(
     asked: DeploymentOptions,
     users: WorkloadOptions,
     accepted: SloOptions,
-    told: ExplainOptions,
+    explain_options: ExplainOptions,
     run: RunOptions,
-    certain: IntervalOptions,
+    interval_options: IntervalOptions,
     fitted: FittedOption = False,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -47,18 +47,18 @@ def command(
     slo = accepted.value()
     choices = asked.choices()  # first: it opens the user's own profiles, of workloads too
     workloads = users.workloads(run.replicas)
-    told.check(len(choices) * len(workloads))
+    explain_options.check(len(choices) * len(workloads))
 
     def case(choice: Choice, rate: float | None, workload: Workload) -> tuple[Scenario, float | None, Report]:
         deployment = choice()
         scenario = run.scenario(deployment, workload, slo)
         with progress_bar(str(deployment)) as progress:
             report = run.report(scenario, progress)
-        told.write(scenario, report)
+        explain_options.write(scenario, report)
         return scenario, rate, report
 
     found, refused = sweep([partial(case, choice, rate, load) for choice in choices for rate, load in workloads])
-    result = _result(found, refused, told, certain.interval)
+    result = _result(found, refused, explain_options, interval_options.interval)
     loads = dict.fromkeys(each for scenario, _, _ in found for each in run.basis(scenario))
     result = replace(result, rests_on=[*result.rests_on, *loads])
     emit(with_fitted(result, (scenario.deployment for scenario, _, _ in found)) if fitted else result, form)
@@ -67,31 +67,32 @@ def command(
 Found = tuple[Scenario, float | None, Report]
 
 
-def _result(found: list[Found], refused: list[InfercastError], told: ExplainOptions, level: float) -> Result:
+def _result(found: list[Found], refused: list[InfercastError], explain_options: ExplainOptions, level: float) -> Result:
     rows: list[Row] = [
         {
             **asked_columns(scenario, rate, report),
             **load_row(scenario, report, level),
-            **(split_row(report) if told.explain else {}),
+            **(split_row(report) if explain_options.explain else {}),
         }
         for scenario, rate, report in found
     ]
     views = (
-        [_latencies(*found[0]), by_metric(list(METRICS), STATS, TOTALS, rows[0], level)]
+        [_latency_view(*found[0]), intervals_by_metric(list(METRICS), STATS, TOTALS, rows[0], level)]
         if len(found) == 1
-        else [_summary(rows), _spans(rows, level)]
+        else [_summary_view(rows), _intervals_view(rows, level)]
     )
     deployments = [scenario.deployment for scenario, _, _ in found]
-    notes = [note for each in found for note in _notes(*each)] + [DEFINITIONS, *explained(rows)]
-    notes += techniques(deployments)
-    if told.explain:
+    notes = [note for each in found for note in _notes(*each)] + [DEFINITIONS, *interval_notes(rows)]
+    notes += technique_notes(deployments)
+    if explain_options.explain:
         views += [split_view(report) for _, _, report in found]
         notes += [queue_note(report) for _, _, report in found] + [PARTS_TOLD]
     once = list(dict.fromkeys(notes))
     return Result({"simulations": rows}, views, once, evidence(deployments), refused, flat=True)
 
 
-def _latencies(scenario: Scenario, _rate: float | None, report: Report) -> View:
+def _latency_view(scenario: Scenario, _rate: float | None, report: Report) -> View:
+    """Return the statistics of one run: a row per latency, with half-widths and the share within the SLO."""
     rows = []
     for name, stat in report.metrics.items():
         unknown = report.endless and name in GROWING
@@ -113,17 +114,18 @@ def _latencies(scenario: Scenario, _rate: float | None, report: Report) -> View:
 LOAD = Column("request_rate", "rate /s", lambda rate: rate if isinstance(rate, str) else f"{rate:g}", left=True)
 
 
-def _spans(rows: list[Row], level: float) -> View:
+def _intervals_view(rows: list[Row], level: float) -> View:
     named = {
         f"{stat}_{name}_ms": f"{name.upper()} {stat} ms" for name in ("ttft", "tpot") for stat in ("median", "p95")
     }
     if any(row["output_throughput_low"] for row in rows):
         named["output_throughput"] = "out tok/s"
-    shown = [Span(key, heading, number(3)) for key, heading in named.items()]
-    return spans([*common(rows)[1], LOAD, *shown], rows, level)
+    shown = [IntervalColumn(key, heading, number(3)) for key, heading in named.items()]
+    return intervals_view([*common(rows)[1], LOAD, *shown], rows, level)
 
 
-def _summary(rows: list[Row]) -> View:
+def _summary_view(rows: list[Row]) -> View:
+    """Return one line per run, for a sweep of deployments or rates."""
     title, varying = common(rows)
     metrics = [
         Column(f"{measure}_{name}_ms", f"{name.upper()} {measure} ms", number(3))
@@ -145,7 +147,7 @@ def _summary(rows: list[Row]) -> View:
     return View(f"Under load: {title}", columns, rows)
 
 
-def _held(scenario: Scenario, report: Report) -> str:
+def _cache_in_words(scenario: Scenario, report: Report) -> str:
     waste, hits = report.cache_waste, report.prefix_hit_rate
     empty = f", {waste:.1%} of the held blocks wasted" if waste is not None else ""
     if not hits:
@@ -164,7 +166,7 @@ def _notes(scenario: Scenario, rate: float | None, report: Report) -> list[str]:
         f"{at}: {report.output_tokens_per_s:,.0f} output and {report.total_tokens_per_s:,.0f} total tokens/s, "
         f"{report.requests_per_s:.3g} requests/s over {report.duration_s:,.0f} s; busy {report.utilisation:.0%}, "
         f"prompts {report.prompt_share:.0%} of that; cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
-        f"{_held(scenario, report)}; {int(report.run.preemptions.sum())} preemptions; "
+        f"{_cache_in_words(scenario, report)}; {int(report.run.preemptions.sum())} preemptions; "
         f"{binding(scenario.deployment, report)}."
     ]
     if report.overloaded:

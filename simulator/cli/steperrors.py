@@ -1,4 +1,7 @@
-"""Tables of predicted against measured steps and latencies, for engines that really run."""
+"""Tables of predicted against measured steps and latencies, for `infercast check` and `check-log`.
+
+A tier is a way of predicting: from the data sheet's roofline, or from a calibration.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,18 +11,21 @@ from simulator.cli.output import Column, Row, View, number, percent
 
 
 def error_row(kind: str, tier: str, errors: StepErrors) -> Row:
-    """Return the row of one kind of step under one way of predicting."""
+    """Return the row of one kind of step (prefill, decode or mixed) under one tier; errors are relative."""
     fields = {name: getattr(errors, name) for name in ("count", "median", "p90", "largest", "bias")}
     return {"kind": kind, "tier": tier, **fields}
 
 
 def load_step_rows(by_kind: Mapping[str, Mapping[str, StepErrors]]) -> list[Row]:
-    """Return a row for each kind of step and each tier."""
+    """Return a row for each kind of step and each tier; `by_kind[kind][tier]` are its errors."""
     return [error_row(kind, tier, each) for kind, tiers in by_kind.items() for tier, each in tiers.items()]
 
 
 def latency_rows(predicted: Mapping[str, Mapping[str, float]], measured: Mapping[str, float]) -> list[Row]:
-    """Return a row for each metric and quantile: what was measured, and the relative error of each tier."""
+    """Return a row for each latency at p50 and p95: the measured seconds, and the relative error of each tier.
+
+    `predicted[tier]` and `measured` have keys such as "ttft_p50_s".
+    """
     errors = {tier: relative_errors(said, measured) for tier, said in predicted.items()}
     return [
         {
@@ -33,12 +39,12 @@ def latency_rows(predicted: Mapping[str, Mapping[str, float]], measured: Mapping
 
 
 def step_view(title: str, rows: Sequence[Row]) -> View:
-    """Show errors of steps."""
+    """Return a table of step errors."""
     return View(title, STEP_COLUMNS, rows)
 
 
 def latency_view(title: str, rows: Sequence[Row]) -> View:
-    """Show errors of latencies: one column for each tier."""
+    """Return a table of latency errors: one column for each tier."""
     tiers = [key for key in rows[0] if key not in ("metric", "measured_s")]
     columns = [Column("metric", "", left=True), Column("measured_s", "measured ms", number(3, 1e3))]
     return View(title, [*columns, *(Column(tier, tier, lambda value: f"{value:+.1%}") for tier in tiers)], rows)
@@ -60,5 +66,5 @@ STEP_COLUMNS = (
 
 
 def drift_note(drift: float) -> str:
-    """Say how much the machine's own speed changed while it was measured."""
+    """Say by which share the machine's own speed changed while it was measured (slowest / fastest - 1)."""
     return f"The machine's own speed changed by {drift:.0%} meanwhile: no error below that means anything."

@@ -1,4 +1,4 @@
-"""`infercast validate`: published measurements against predictions."""
+"""`infercast validate`: predict published or own measurements, and show the errors."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.cli.intervals import BASIS, Span
+from simulator.cli.intervals import BASIS, IntervalColumn
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
@@ -23,8 +23,8 @@ from simulator.validation.parallel import predict_all
 from simulator.validation.prediction import Prediction
 from simulator.validation.scores import KEYS, Score, as_json, as_row, beating_light, by, not_covered, scored
 
-SHOWN = 12  # rows of the longer tables
-FEW = 100  # measurements that are shown one by one: a sweep of GuideLLM has some eighty
+SHOWN = 12  # most rows of a long table without --all
+FEW = 100  # up to so many measurements are listed one by one: a sweep of GuideLLM has some eighty
 
 
 @grouped
@@ -58,7 +58,7 @@ def command(
     """
     use_profiles(profiles)
     wanted = split(grades, "--grades")
-    rows = _given(file, stated.value())
+    rows = _measurements(file, stated.value())
     if shown:
         sys.stdout.writelines(f"{line}\n" for line in commands(rows))
         return
@@ -76,7 +76,8 @@ def command(
         emit(_result(predictions, wanted, every), form)
 
 
-def _given(file: Path | None, stated: Stated) -> list[Measurement]:
+def _measurements(file: Path | None, stated: Stated) -> list[Measurement]:
+    """Return the measurements of a file, or the published ones. Raises InfercastError for options without a file."""
     if file is not None:
         return read_results(file, stated)
     if said := stated.cells():
@@ -118,13 +119,14 @@ def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -
     kept = scored(predictions, grades)
     predicted = sum(each.value is not None for each in kept)
     others = (key for key in KEYS if key not in ("metric", "regime") and len(by(kept, key)) > 1)
-    views = [_measurements(kept)] if len(kept) <= FEW else []
-    views += [_view(kept, ("metric", "regime"), every=True), *(_view(kept, ("metric", key), every) for key in others)]
+    views = [_measurements_view(kept)] if len(kept) <= FEW else []
+    views.append(_errors_view(kept, ("metric", "regime"), every=True))
+    views += [_errors_view(kept, ("metric", key), every) for key in others]
     graded = f"{', '.join(grades)} or not at all"
     notes = [
         f"{predicted:,} of {len(kept):,} rows graded {graded} are predicted; {len(predictions):,} in all.",
         "Errors are shares of the measured value: the mean |error| of each (source, device, model), then over groups.",
-        *(f"Not covered, {_rows(rows)}: {reason}" for reason, rows in not_covered(kept).items()),
+        *(f"Not covered, {_row_count(rows)}: {reason}" for reason, rows in not_covered(kept).items()),
         *(
             f"Beats the speed of light: {each.measurement.id} {each.measurement.metric} {each.measurement.value:g}, "
             f"light {each.light:g}"
@@ -134,7 +136,7 @@ def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -
     return Result({}, views if predicted else [], notes)
 
 
-def _rows(rows: int) -> str:
+def _row_count(rows: int) -> str:
     return "1 row" if rows == 1 else f"{rows:,} rows"
 
 
@@ -143,13 +145,13 @@ ROW = (
     Column("measured", "measured", number()),
     Column("predicted", "predicted", number()),
     Column("error", "error", percent),
-    Span("interval", "interval", number()),
+    IntervalColumn("interval", "interval", number()),
     BASIS,
 )
 
 
-def _measurements(kept: Sequence[Prediction]) -> View:
-    """List each measurement beside its prediction."""
+def _measurements_view(kept: Sequence[Prediction]) -> View:
+    """Return a table of each measurement beside its prediction."""
     rows = [
         {
             **{"measurement": each.measurement.id, "metric": each.measurement.metric, "stat": each.measurement.stat},
@@ -162,7 +164,8 @@ def _measurements(kept: Sequence[Prediction]) -> View:
     return View("Measurements, each in the unit that its metric ends in", ROW, rows)
 
 
-def _view(kept: Sequence[Prediction], keys: tuple[str, ...], every: bool) -> View:
+def _errors_view(kept: Sequence[Prediction], keys: tuple[str, ...], every: bool) -> View:
+    """Return a table of errors by some keys, its first rows or `every` one."""
     found = by(kept, *keys)
     shown = list(found.items())[: None if every else SHOWN]
     heads = tuple(Column(key, key, left=True) for key in keys)

@@ -1,4 +1,4 @@
-"""Options that say what users send and what they accept, shared by the commands that simulate."""
+"""Options for the workload, the SLO and how a run is counted, shared by the commands that simulate."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from simulator.simulation.engine_loop import Progress
 
 @dataclass(frozen=True)
 class WorkloadOptions(WorkloadQuestion):
-    """What users send: a preset, a trace or plain lengths, at a rate or a concurrency."""
+    """Options for what users send: a preset, a trace or plain lengths, at a rate or a concurrency."""
 
     workload: Annotated[
         str, Option("--workload", metavar="NAME", help="Preset: chat, code, rag, reasoning, summarize.")
@@ -93,7 +93,7 @@ class WorkloadOptions(WorkloadQuestion):
 
 @dataclass(frozen=True)
 class SloOptions(SloQuestion):
-    """What users accept."""
+    """Options for the SLO: bounds on latencies, and the share of requests that must keep them."""
 
     slo: Annotated[
         str, Option("--slo", metavar="BOUNDS", help="Say ttft:500ms,tpot:50ms (ttft, tpot, e2el, queue).")
@@ -103,7 +103,7 @@ class SloOptions(SloQuestion):
 
 @dataclass(frozen=True)
 class RunOptions(RunQuestion):
-    """How a load is run and counted."""
+    """Options for how a load is run and counted."""
 
     replicas: Annotated[
         int, Option("--replicas", min=1, help="Alike replicas that share the load evenly: one is simulated.")
@@ -122,7 +122,7 @@ class RunOptions(RunQuestion):
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Progress]:
-    """Show on stderr how many requests are finished, while a run lasts and where stderr is a terminal."""
+    """Yield a `Progress` that shows the finished requests in a bar on stderr, if that is a terminal."""
     console = Console(stderr=True)
     with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=None)
