@@ -90,7 +90,7 @@ def split_row(report: Report) -> Row:
     """Return columns of the latency breakdown in milliseconds: its means, the request at p95, and queueing theory.
 
     Keys: `mean_<metric>_<part>_ms`, `p95_request_<metric>_<part>_ms`, `p95_request_<metric>` (the row of that request),
-    `erlang_c_mean_queue_ms` and `m_g_1_mean_queue_ms` (None in a closed loop).
+    `erlang_c_mean_queue_ms` and `m_g_1_mean_queue_ms` (None in a closed loop; sources: reports/queueing.py).
     """
     explained = Explanation(report)
     row: dict[str, float | None] = {}

@@ -30,6 +30,8 @@ from simulator.workloads.workload import Requests, Workload
 class FleetOptions:
     """Options for the service: how many replicas, behind which router, and what changes their number.
 
+    Names: `max_ongoing_requests` is Ray Serve's, the sync period that of the Kubernetes Horizontal Pod Autoscaler.
+
     Raises InfercastError for an option that changes nothing without another.
     """
 
@@ -170,6 +172,8 @@ def _failure(text: str) -> Failure:
 @dataclass(frozen=True)
 class ClientOptions:
     """Options for the clients: sessions, timeouts and retries, and how the rate changes over the day.
+
+    A rate curve is a CSV file of ServeGen, or a sine.
 
     Raises InfercastError for an option that changes nothing without another.
     """

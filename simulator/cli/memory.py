@@ -15,7 +15,7 @@ from simulator.questions.words import whole_numbers
 from simulator.reports.provenance import memory_basis
 from simulator.units import MIB, gibibytes
 
-CONVENTIONS = {  # how an engine sizes its KV cache, by `memory.convention` of its preset
+CONVENTIONS = {  # how an engine sizes its KV cache: `memory.convention` of its preset (engines/engine.py)
     "of_total": "cache = {fraction:g} x memory - all else",
     "of_free": "cache = {fraction:g} x (memory - all else)",
     "of_rest": "cache = {fraction:g} x (memory - context) - weights",

@@ -93,8 +93,8 @@ class Scenario:
     def report(self, workload: Workload, progress: Progress | None = None) -> Report:
         """Simulate a workload once on one replica, without the warm-up of an open loop unless `whole_run` is set.
 
-        A replayed trace has no steady state, and benchmarks count all requests of a closed loop, so neither loses its
-        warm-up. Raises as `simulate` does.
+        The warm-up is found by MSER-5 (White, Simulation, 1997). A replayed trace has no steady state, and benchmarks
+        count all requests of a closed loop, so neither loses its warm-up. Raises as `simulate` does.
         """
         is_drawn_at_a_rate = not (workload.arrivals.concurrency or isinstance(workload.arrivals, RecordedArrivals))
         steady = is_drawn_at_a_rate and not self.whole_run

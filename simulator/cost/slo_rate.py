@@ -32,6 +32,8 @@ def within_slo(scenario: Scenario, progress: Progress | None = None) -> Report:
     limits tell better than a predicted capacity how near saturation a run was: a few per cent of capacity are a factor
     in latency. The rate is at most `MOST_OF_ASKED` times the asked one and `SHARE_SERVED` of the saturated one.
 
+    Source: the limits and latencies of published MLPerf Inference entries (docs/measurements.md, docs/accuracy.md).
+
     Raises InfercastError without a bound, or for a workload that is not sent at a rate.
     """
     workload, asked = scenario.workload, scenario.workload.arrivals

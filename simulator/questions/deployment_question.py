@@ -27,8 +27,9 @@ class DeploymentQuestion:
     """Which models on which devices under which engines; comma lists make every combination.
 
     Each field is an option of the command line, whose help explains it (`infercast estimate --help`). Empty or None
-    leaves it to the checkpoint, the model or the engine's preset. `cpu_offload_gb` and `kv_offloading_size` are in GiB,
-    `gpu_memory_utilization` is 0 to 1, `changes` are NAME=VALUE under the engine's own names (`--set`).
+    leaves it to the checkpoint, the model or the engine's preset. The names of settings are those of `vllm serve`.
+    `cpu_offload_gb` and `kv_offloading_size` are in GiB, `gpu_memory_utilization` is 0 to 1, `changes` are NAME=VALUE
+    under the engine's own names (`--set`).
 
     >>> [str(each) for each in DeploymentQuestion("qwen3-32b", "h100-sxm,h200-sxm", tp="2").deployments()]
     ['qwen3-32b (bf16) on 2 x h100-sxm', 'qwen3-32b (bf16) on 2 x h200-sxm']
@@ -99,6 +100,8 @@ class DeploymentQuestion:
     def settings(self) -> Settings:
         """The engine settings that were given; None where the engine's own hold.
 
+        Of `num_gpu_blocks_override` blocks vLLM keeps one as its null block (rule R5 of docs/vllm-rules.md).
+
         Raises InfercastError where only some of the three options of speculative decoding are given.
         """
         return Settings(
@@ -106,9 +109,7 @@ class DeploymentQuestion:
             self.max_num_batched_tokens,
             self.max_model_len,
             self.gpu_memory_utilization,
-            None
-            if self.num_gpu_blocks_override is None
-            else self.num_gpu_blocks_override - 1,  # vLLM keeps one of them as its null block
+            None if self.num_gpu_blocks_override is None else self.num_gpu_blocks_override - 1,
             self._speculation,
             Offload(self.cpu_offload_gb * GIB, self.gpu_layers, self.kv_offloading_size * GIB, self.host),
         )

@@ -26,7 +26,8 @@ PREDICTED = {f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for
 def load_row(scenario: Scenario, report: Report, level: float | None = 0.8) -> Row:
     """Return the figures of one simulated load as a row: latencies in milliseconds (`*_ms`), throughputs per second.
 
-    An interval contains a share `level` of published measurements; `level` None leaves intervals out.
+    An interval contains a share `level` of published measurements; `level` None leaves intervals out. Source of the
+    keys: the result file of `vllm bench serve --save-result` (reports/vllm_result.py).
     """
     row: Row = vllm_result(report)
     if level is None:

@@ -42,7 +42,8 @@ class WorkloadQuestion:
 
     Each field is an option of the command line, whose help explains it (`infercast simulate --help`). Lengths are in
     tokens, `request_rate` is in requests/s over all replicas (a comma list, inf for all at once), `release_period` in
-    seconds.
+    seconds. The names are those of `vllm bench serve`; `num_dataset_entries`, `dataset_sampling_strategy` and
+    `warmup_request_count` are AIPerf's.
     """
 
     workload: str = ""
