@@ -71,8 +71,8 @@ class Scenario:
 
     @property
     def _seeds(self) -> range:
-        is_drawn = not isinstance(self.workload.arrivals, RecordedArrivals)
-        draws = round(ENOUGH_REQUESTS / self.workload.request_count) if is_drawn else 1
+        random = sent(self.workload, self.deployment).is_random
+        draws = round(ENOUGH_REQUESTS / self.workload.request_count) if random else 1
         return range(self.workload.seed, self.workload.seed + max(1, min(MOST_DRAWS, draws)))
 
     def report(self, workload: Workload, progress: Progress | None = None) -> Report:
