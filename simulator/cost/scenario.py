@@ -78,16 +78,16 @@ class Scenario:
     def simulated(self, progress: Progress | None = None) -> Report:
         """Simulate the scenario's workload; its metrics are means over several seeds where it has few requests.
 
-        Seeds: `ENOUGH_REQUESTS` / requests, from 1 to `MOST_DRAWS`; a trace, which is not drawn, has one. Raises as
-        `simulate` does.
+        Seeds: `ENOUGH_REQUESTS` / requests, from 1 to `MOST_DRAWS`; 1 where another seed makes the same requests (a
+        trace, a closed loop of equal requests). Raises as `simulate` does.
         """
         draws = [self.report(replace(self.workload, seed=seed), progress) for seed in self._seeds]
         return replace(draws[0], draws=tuple(draws[1:]))
 
     @property
     def _seeds(self) -> range:
-        is_drawn = not isinstance(self.workload.arrivals, RecordedArrivals)
-        draws = round(ENOUGH_REQUESTS / self.workload.request_count) if is_drawn else 1
+        is_random = sent(self.workload, self.deployment).is_random
+        draws = round(ENOUGH_REQUESTS / self.workload.request_count) if is_random else 1
         return range(self.workload.seed, self.workload.seed + max(1, min(MOST_DRAWS, draws)))
 
     def report(self, workload: Workload, progress: Progress | None = None) -> Report:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import astuple, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -98,7 +99,7 @@ class Model(Profile):
     @property
     def layer_names(self) -> tuple[str, ...]:
         """Names of the blocks, first layer first, one per layer."""
-        return tuple(name for run in self.layers for _ in range(run.repeat) for name in run.of)
+        return tuple(chain.from_iterable(run.of * run.repeat for run in self.layers))
 
     @property
     def norm_parameters(self) -> int:

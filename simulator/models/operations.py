@@ -114,8 +114,9 @@ class Experts(NamedTuple):
         >>> round(float(Experts(8, 2).touched(1)), 6), round(float(Experts(8, 2).touched(1000)), 6)
         (2.0, 8.0)
         """
-        missed: Array = (1.0 - self.chosen / self.total) ** tokens
-        return self.total * (1.0 - missed)
+        missed = math.log1p(-self.chosen / self.total) if self.chosen < self.total else -1e3  # its logarithm, per token
+        touched: Array = -self.total * np.expm1(tokens * missed)
+        return touched
 
     def padded(self, tokens: Array, tile: float, least: float = math.inf) -> Array:
         """Return computed over needed tokens, because each expert computes a multiple of `tile` tokens in its GEMM.

@@ -14,49 +14,58 @@ PREDICTED = {  # a row's predicted keys, and the metric of published measurement
     },
     **{"output_tokens_per_s": "throughput_out_tok_s", "total_tokens_per_s": "throughput_total_tok_s"},
     **{"requests_per_s": "req_s", "prompt_tokens_per_s": "pp_tok_s", "decode_tokens_per_s": "tg_tok_s"},
-    **{"prefill_s": "ttft_ms", "decode_s": "tpot_ms"},
 }
+OF_PHASES = {"prefill_s": "ttft_ms", "decode_s": "tpot_ms"}  # the same for the details of a row
 
 
-def batch_row(found: Estimate, level: float | None = 0.8, replicas: int = 1) -> Row:
+def batch_row(found: Estimate, level: float | None = 0.8, replicas: int = 1, *, with_details: bool = True) -> Row:
     """Return the figures of an estimated batch as one row: seconds (`*_s`), tokens or requests per second (`*_per_s`).
 
-    `light_*` are at the data sheet's peaks without overhead. Each key of `PREDICTED` has its interval beside it
-    (`*_low`, `*_high`), which contains a share `level` of measurements; `level` None leaves them out. Batch and
-    throughputs are those of all `replicas`.
+    Each predicted key has its interval beside it (`*_low`, `*_high`), which contains a share `level` of measurements;
+    `level` None leaves intervals out. Batch and throughputs are those of all `replicas`. `with_details` adds the speed
+    of light (`light_*`: the data sheet's peaks without overhead) and what binds each phase.
     """
-    row, regime = _figures(found, replicas), "single" if found.batch.size == 1 else "fixed_batch"
+    row, predicted = _figures(found, replicas), PREDICTED
+    if with_details:
+        row, predicted = {**row, **_details(found)}, PREDICTED | OF_PHASES
     if level is None:
         return row
-    return {**row, **intervals(PredictionRange(found.deployment, regime, level, row), PREDICTED)}
+    regime = "single" if found.batch.size == 1 else "fixed_batch"
+    return {**row, **intervals(PredictionRange(found.deployment, regime, level, row), predicted)}
 
 
 def _figures(found: Estimate, replicas: int) -> Row:
-    batch, expected, light = found.batch, found.expected, found.light
-    e2el_s, size = expected.e2el_s, batch.size * replicas
+    batch, expected, size = found.batch, found.expected, found.batch.size * replicas
     return {
         "batch": size,
         "input_tokens": batch.prompt_tokens,
         "output_tokens": batch.output_tokens,
         "ttft_s": expected.ttft_s,
-        "light_ttft_s": light.ttft_s,
         "tpot_s": expected.tpot_s,
         "median_tpot_s": expected.median_tpot_s,
-        "light_tpot_s": light.tpot_s,
         "e2el_s": expected.e2el_s,
-        "light_e2el_s": light.e2el_s,
         "tokens_per_s_user": found.tokens_per_s_user,
-        "output_tokens_per_s": size * batch.output_tokens / e2el_s,
-        "total_tokens_per_s": size * (batch.prompt_tokens + batch.output_tokens) / e2el_s,
-        "requests_per_s": size / e2el_s,
+        "output_tokens_per_s": size * batch.output_tokens / expected.e2el_s,
+        "total_tokens_per_s": size * (batch.prompt_tokens + batch.output_tokens) / expected.e2el_s,
+        "requests_per_s": size / expected.e2el_s,
         "prompt_tokens_per_s": size * batch.prompt_tokens / found.prefill_s,
         "decode_tokens_per_s": size / expected.tpot_s if expected.tpot_s else None,
+    }
+
+
+def _details(found: Estimate) -> Row:
+    """Return the speed of light of the latencies, the share of the cache, and what binds each phase."""
+    light = found.light
+    return {
+        "light_ttft_s": light.ttft_s,
+        "light_tpot_s": light.tpot_s,
+        "light_e2el_s": light.e2el_s,
         "cache_share": found.cache_share,
         "speculation_speedup": found.speedup,
         **_phase_figures("prefill", found.prefill),
         **_phase_figures("decode", found.decode),
-        "decode_context_tokens": batch.middle_tokens,
-        "request_s": float(found.deployment.request_s(batch.prompt_tokens)),
+        "decode_context_tokens": found.batch.middle_tokens,
+        "request_s": float(found.deployment.request_s(found.batch.prompt_tokens)),
     }
 
 

@@ -86,7 +86,8 @@ def ask(setup: Setup) -> Asked:
 
 def _batch(question: BatchQuestion, deployment: Deployment, level: float | None) -> Row:
     (batch,) = question.sizes.batches()
-    return batch_row(question.sizes.estimate(deployment, batch), level, question.sizes.replicas)
+    found = question.sizes.estimate(deployment, batch)
+    return batch_row(found, level, question.sizes.replicas, with_details=False)
 
 
 @dataclass(frozen=True)

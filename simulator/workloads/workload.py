@@ -9,8 +9,8 @@ from pydantic import model_validator
 
 from simulator.errors import ProfileError, WorkloadError, nearest
 from simulator.profile import Number, Profile, Strict, find
-from simulator.workloads.arrivals import Arrivals, OpenLoop, RecordedArrivals
-from simulator.workloads.lengths import Banded, FloatArray, IntArray, Lengths, Recorded
+from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, RecordedArrivals
+from simulator.workloads.lengths import Banded, Fixed, FloatArray, Independent, IntArray, Lengths, Recorded
 from simulator.workloads.shared_prefixes import Prefixes
 
 if TYPE_CHECKING:
@@ -132,6 +132,17 @@ class Workload:
             raise WorkloadError(f"{self.request_count} requests", because, "Give, say, 1000")
         if not isinstance(self.seed, int) or self.seed < 0:
             raise WorkloadError(f"seed {self.seed}", "it is not a whole number from 0 on", "Give, say, 0")
+
+    @property
+    def is_random(self) -> bool:
+        """Whether another seed makes other requests: a trace, and a closed loop of equal requests, are as they are."""
+        if isinstance(self.arrivals, RecordedArrivals):
+            return False
+        lengths = self.lengths
+        equal = (
+            isinstance(lengths, Independent) and isinstance(lengths.prompt, Fixed) and isinstance(lengths.output, Fixed)
+        )
+        return not (equal and isinstance(self.arrivals, ClosedLoop) and self.repeated is None)
 
     @classmethod
     def from_trace(cls, trace: "Trace", request_count: int | None = None, speed: float = 1.0) -> Self:
