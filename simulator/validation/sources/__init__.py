@@ -1,6 +1,6 @@
 """What published sources set for an engine and a load, where their rows do not say: a class for each source.
 
-`Recipe` (recipe.py) lists all that a source may set and sets nothing; a source overrides what its scripts do.
+`Recipe` (recipe.py) lists all that a source may set and sets nothing; a source overrides what its scripts set.
 """
 
 from simulator.hardware.hardware import Hardware
@@ -24,5 +24,5 @@ RECIPES: tuple[type[Recipe], ...] = (
 
 
 def recipe_of(setup: Setup, model: Model, hardware: Hardware) -> Recipe:
-    """Return what the source of a setup is known to set."""
-    return next(each for each in RECIPES if each.wrote(setup))(setup, model, hardware)
+    """Return what the source of a setup is known to set; the first class of RECIPES that matches counts."""
+    return next(each for each in RECIPES if each.matches(setup))(setup, model, hardware)
