@@ -33,6 +33,13 @@ class MemoryPlan:
     """Bytes of one device by use, and its KV-cache blocks; a negative `cache_bytes` is what the device is short of.
 
     `block_size`: tokens of a block; where whole contexts are reserved (llama.cpp), a block is the slot of one sequence.
+    Llama-3.1-8B has 8,030,261,248 parameters of 2 bytes (its safetensors index); a block of 16 tokens takes 16 x 2 x 32
+    layers x 8 heads x 128 x 2 bytes (its config.json).
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> plan = memory_plan(deploy("llama-3.1-8b", "h100-sxm"))
+    >>> plan.weight_bytes, plan.block_bytes
+    (16060522496.0, 2097152.0)
     """
 
     deployment: Deployment
@@ -142,20 +149,12 @@ class MemoryPlan:
 
 
 def memory_plan(deployment: Deployment) -> MemoryPlan:
-    """Share out the memory of one device.
+    """Return how an engine shares out the memory of one device.
 
     `of_total`: cache = fraction x total - used (vLLM; docs/vllm-rules.md). `of_free`: cache = fraction x (total - used)
     (TensorRT-LLM). `of_rest`: cache = fraction x (total - context) - weights (SGLang), at most total - used. Used are
     weights (with adapters and a draft model), workspace, the driver's context and CUDA graphs. States of recurrent
     layers come out of the cache.
-
-    Llama-3.1-8B has 8,030,261,248 parameters of 2 bytes (its safetensors index); a block of 16 tokens takes 16 x 2 x 32
-    layers x 8 heads x 128 x 2 bytes (its config.json).
-
-    >>> from simulator.deployment.deployment import deploy
-    >>> plan = memory_plan(deploy("llama-3.1-8b", "h100-sxm"))
-    >>> plan.weight_bytes, plan.block_bytes
-    (16060522496.0, 2097152.0)
     """
     rule, total = deployment.engine.memory, deployment.hardware.memory_bytes
     weights = deployment.layout.weight_bytes(deployment.device_part.weights(deployment.layout))

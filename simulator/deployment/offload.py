@@ -114,7 +114,14 @@ def _copies(model: Model, layout: Layout, weight_bytes: float) -> tuple[Op, ...]
 
 
 def layer_bytes(model: Model, layout: Layout) -> float:
-    """Return the bytes of weights of all layers on each device; offloading takes the same share of each layer."""
+    """Return the bytes of weights of all layers on each device; offloading takes the same share of each layer.
+
+    Llama-3.1-8B: 32 layers of 4,096 x 6,144 + 4,096 x 4,096 + 3 x 4,096 x 14,336 numbers (config.json) of 2 bytes.
+
+    >>> from simulator.models.model import load_model
+    >>> layer_bytes(load_model("llama-3.1-8b"), Layout())
+    13958643712.0
+    """
     dense, routed = _layer_weights(model, layout)
     return (dense + sum(each * experts.total for experts, each in routed.items())) / layout.pp
 

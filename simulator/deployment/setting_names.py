@@ -81,6 +81,8 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
 def known_names(engine: Engine) -> list[str]:
     """Return every name by which a setting of an engine can be given, the engine's own names first.
 
+    SGLang's own are arguments of its server (python/sglang/srt/server_args.py).
+
     >>> known_names(load_engine("sglang"))[:2]
     ['max_running_requests', 'chunked_prefill_size']
     """

@@ -25,7 +25,7 @@ LOADS = ("concurrency", "request_rate")
 
 
 def is_aiperf(document: Mapping[str, Any]) -> bool:
-    """Tell an export of AIPerf or GenAI-Perf."""
+    """Tell whether a document is an export of AIPerf or GenAI-Perf."""
     return isinstance(document.get("request_latency"), Mapping) and "avg" in document["request_latency"]
 
 

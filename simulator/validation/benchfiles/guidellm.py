@@ -29,7 +29,7 @@ EQUAL = 0.01  # coefficient of variation up to which outputs count as equally lo
 
 
 def is_guidellm(document: Mapping[str, Any]) -> bool:
-    """Tell a report of GuideLLM."""
+    """Tell whether a document is a report of GuideLLM."""
     runs = document.get("benchmarks")
     return isinstance(runs, list) and all(inside(each, "metrics", "request_latency") for each in runs)
 

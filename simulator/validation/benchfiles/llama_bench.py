@@ -24,7 +24,7 @@ COLUMNS = {"model": "model_type", "backend": "backends", "ngl": "n_gpu_layers", 
 
 
 def is_llama_bench(document: Mapping[str, Any]) -> bool:
-    """Tell one test of `llama-bench`."""
+    """Tell whether a document is one test of `llama-bench`."""
     return {"n_prompt", "n_gen", "avg_ts"} <= document.keys()
 
 

@@ -56,9 +56,9 @@ ASKED = NEEDED | {"batch": ("batch size", "--batch N")}  # a reader that needs i
 
 
 def completed(cells: Cells, stated: Stated, path: Path, tool: str) -> Cells:
-    """Return a row of a file overridden by what the user states.
+    """Return a row of a file, with what the user states in place of what the file says.
 
-    Raises ProfileError where a needed column is neither in the file nor stated, with all such columns and their flags.
+    Raises ProfileError where a needed column is neither in the file nor stated; it names all of them and their flags.
     """
     whole: Cells = {"source": f"{tool}, {path.name}", **cells, **stated.cells()}
     if "regime" not in whole:

@@ -40,22 +40,22 @@ METADATA = ("hardware", "n_gpus", "tp", "pp", "weight_dtype", "kv_dtype", "engin
 
 
 def is_serve(document: Document) -> bool:
-    """Tell `vllm bench serve`, and its older form benchmark_serving.py, which wrote no total_token_throughput."""
+    """Tell whether a document is of `vllm bench serve` or its forerunner, which wrote no total_token_throughput."""
     return {"output_throughput", "request_throughput", "completed"} <= document.keys()
 
 
 def is_sglang(document: Document) -> bool:
-    """Tell SGLang's bench_serving."""
+    """Tell whether a document is of SGLang's bench_serving."""
     return "total_output_tokens_retokenized" in document
 
 
 def is_latency(document: Document) -> bool:
-    """Tell `vllm bench latency`."""
+    """Tell whether a document is of `vllm bench latency`."""
     return {"avg_latency", "percentiles"} <= document.keys()
 
 
 def is_throughput(document: Document) -> bool:
-    """Tell `vllm bench throughput`."""
+    """Tell whether a document is of `vllm bench throughput`."""
     return {"elapsed_time", "num_requests", "total_num_tokens"} <= document.keys()
 
 

@@ -24,5 +24,15 @@ RECIPES: tuple[type[Recipe], ...] = (
 
 
 def recipe_of(setup: Setup, model: Model, hardware: Hardware) -> Recipe:
-    """Return what the source of a setup is known to set; the first class of RECIPES that matches counts."""
+    """Return what the source of a setup is known to set; the first class of RECIPES that matches counts.
+
+    MLPerf bounds the p99 of TTFT and TPOT of Llama-2-70B's server scenario at 2,000 and 200 ms
+    (mlcommons/inference_policies).
+
+    >>> from simulator.hardware.hardware import load_hardware
+    >>> from simulator.models.model import load_model
+    >>> server = Setup(client="mlperf", regime="open_loop", scenario="Server")
+    >>> recipe_of(server, load_model("llama-2-70b"), load_hardware("h200-sxm")).latency_limits_s
+    (2.0, 0.2)
+    """
     return next(each for each in RECIPES if each.matches(setup))(setup, model, hardware)
