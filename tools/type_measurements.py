@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from simulator.validation.measurements import AMOUNTS, COUNTS
-from simulator.validation.older_notes import typed
+from simulator.validation.older_notes import typed_columns
 
 COLUMNS = (
     *("id", "source", "source_url", "source_date", "source_commit"),
@@ -34,7 +34,7 @@ def converted(rows: Iterable[Mapping[str, str]]) -> Iterator[dict[str, str]]:
     for row in rows:
         if lost := row.keys() - set(COLUMNS):
             raise ValueError(f"columns that no typed table has: {', '.join(sorted(lost))}")
-        cells = typed({name: cell.strip() for name, cell in row.items()})
+        cells = typed_columns({name: cell.strip() for name, cell in row.items()})
         yield {name: _plain(name, cells.get(name, "")) for name in COLUMNS}
 
 

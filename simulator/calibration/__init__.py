@@ -1,1 +1,1 @@
-"""Measured kernels and results of one's own, turned into profiles and engine presets."""
+"""Own measurements of kernels and whole runs, turned into hardware profiles and engine presets."""

@@ -1,4 +1,4 @@
-"""Measured ops of a device to its hardware profile: ceilings, achievable fractions, and the engine's overheads."""
+"""From measured ops of a device to its hardware profile (ceilings, achievable fractions) and an engine preset."""
 
 import re
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ from simulator.models.op_builders import SINGLE
 from simulator.units import scaled
 
 Floats = npt.NDArray[np.float64]
-PRODUCTS_PER_LAYER = 4  # the small ops of a layer are charged to its products
+GEMMS_PER_LAYER = 4  # the time of a layer's small ops is charged to its GEMMs
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What was measured, on what: rates in bytes/s and FLOP/s; `spread`: relative, of repeats and of two processes."""
+    """Measured ceilings of a machine: bytes/s read from memory, FLOP/s by number format; and how steady they were."""
 
     name: str
     device: str  # as the machine calls it
@@ -34,13 +34,16 @@ class Bench:
     memory_bytes: float
     read_bytes_per_s: float
     flops_per_s: Mapping[str, float]
-    spread: float
-    contended: float  # share of the measurements during which others used the cores
+    spread: float  # relative difference of repeats, and of two processes
+    contended: float  # share of the measurements during which other processes used the cores
     software: str
 
 
 def with_peaks_of(bench: Bench, like: Hardware | None) -> Bench:
-    """Put data-sheet peaks in place of the measured ceilings, so that fractions are of these."""
+    """Return the bench with a profile's data-sheet peaks as its ceilings, so that fitted fractions are of these.
+
+    None leaves the bench as it is. Raises ProfileError where the profile has no peak for the bench's number format.
+    """
     if like is None:
         return bench
     if bench.dtype not in like.peak_flops_per_s:
@@ -51,7 +54,11 @@ def with_peaks_of(bench: Bench, like: Hardware | None) -> Bench:
 
 @dataclass(frozen=True, slots=True)
 class SoftRoofline:
-    """Fitted constants of t = ((F/(c P))^p + (B/(m W))^p)^(1/p) + t0, and the median error of the fit."""
+    """Fitted constants of a GEMM's seconds, t = ((F / (c P))^p + (B / (m W))^p)^(1/p) + t0.
+
+    F: FLOPs, P: peak FLOP/s, B: bytes, W: bytes/s. c: `compute_fraction`, m: `memory_fraction`, p: `exponent`, t0:
+    `launch_s`. `median_error`: median |relative error| of the fit.
+    """
 
     compute_fraction: float
     memory_fraction: float
@@ -60,10 +67,10 @@ class SoftRoofline:
     median_error: float
 
 
-def fit_products(bench: Bench, tables: OpTables) -> SoftRoofline:
-    """Search the constants that meet the measured products best: least mean squared logarithm, on a grid.
+def fit_gemms(bench: Bench, tables: OpTables) -> SoftRoofline:
+    """Return the constants that fit the measured GEMMs best: least mean squared logarithm of the ratio, on a grid.
 
-    Every product counts alike. Fractions are held to 1 and below.
+    Every measured GEMM counts alike. Fractions are at most 1.
     """
     size = 4.0 if bench.dtype == "fp32" else 2.0
     rows = [
@@ -91,27 +98,27 @@ def fit_products(bench: Bench, tables: OpTables) -> SoftRoofline:
 
 
 def hardware_profile(bench: Bench, tables: OpTables, model: Model, like: Hardware | None = None) -> dict[str, Any]:
-    """Return the mapping of a hardware profile; `like` gives data-sheet peaks that stand in place of the ceilings.
+    """Return the mapping of a hardware profile; `like`: a profile whose data-sheet peaks replace the measured ceilings.
 
     Raises ProfileError where the measurements make no sound profile.
     """
-    products = fit_products(bench, tables)
+    gemms = fit_gemms(bench, tables)
     per_step, per_sequence, per_read = decode_line(tables)
     per_token, per_pair = prefill_line(tables, per_step + per_sequence)
     mixer = next(block.mixer for block in model.blocks.values() if isinstance(block.mixer, Attention))
     size = 4.0 if bench.dtype == "fp32" else 2.0
     read_bytes = 2 * mixer.kv_heads * mixer.head_dim * size
     peak, rest = bench.flops_per_s[bench.dtype], tables.layer_rest
-    launch_s = products.launch_s + rest[min(rest)] / PRODUCTS_PER_LAYER
+    launch_s = gemms.launch_s + rest[min(rest)] / GEMMS_PER_LAYER
     half_tokens = 2 * per_token / per_pair if per_pair > 0 else 0.0
     attention_share = 4 * mixer.heads * mixer.head_dim / max(per_pair * peak, 1e-30)
     achievable = {
         "gemm": {
             bench.dtype: {
-                "compute_fraction": _figure(products.compute_fraction),
-                "memory_fraction": _figure(products.memory_fraction),
+                "compute_fraction": _figure(gemms.compute_fraction),
+                "memory_fraction": _figure(gemms.memory_fraction),
                 "launch_s": _figure(launch_s, "s"),
-                "exponent": _figure(products.exponent),
+                "exponent": _figure(gemms.exponent),
             }
         },
         "decode_attention": {
@@ -124,11 +131,11 @@ def hardware_profile(bench: Bench, tables: OpTables, model: Model, like: Hardwar
         },
         "elementwise_memory_fraction": _fraction(_elementwise_share(bench, tables, model, size)),
     }
-    return _profile(bench, achievable, products.median_error, like)
+    return _profile(bench, achievable, gemms.median_error, like)
 
 
 def _elementwise_share(bench: Bench, tables: OpTables, model: Model, size: float) -> float:
-    """Bytes per second at which the rest of a layer moves its activations, of the reading rate."""
+    """Return the rate at which a layer's other ops move activations, as a share of the rate of reading memory."""
     elementwise = [op for op in model.ops(SINGLE) if op.rate == "elementwise" and op.repeats > 1]
     width = sum(float(op.activation_bytes.tokens) * op.repeats for op in elementwise) / SINGLE.activation_bytes
     tokens = sorted(tables.layer_rest)
@@ -137,6 +144,7 @@ def _elementwise_share(bench: Bench, tables: OpTables, model: Model, size: float
 
 
 def _profile(bench: Bench, achievable: dict[str, Any], error: float, like: Hardware | None) -> dict[str, Any]:
+    """Return the mapping of the profile with its sources; `error`: median error of the fit to GEMMs."""
     today = datetime.now(tz=UTC).date().isoformat()
     differ = f"repeats and two processes differ by up to {bench.spread:.0%}"
     disturbed = f"others used the cores in {bench.contended:.0%}"
@@ -181,7 +189,7 @@ def _fraction(value: float) -> dict[str, Any]:
 
 
 def engine_preset(bench: Bench, tables: OpTables, model: Model) -> dict[str, Any]:
-    """Return the mapping of an engine preset with the measured host times; vLLM's rules, and all memory but a tenth."""
+    """Return the mapping of an engine preset with the measured host times, vLLM's rules, and 0.9 of the memory."""
     _, per_sequence, _ = decode_line(tables)
     sequence_s = tables.host_sequence_s + per_sequence * len(model.layer_names)
     today = datetime.now(tz=UTC).date().isoformat()
@@ -212,7 +220,7 @@ def engine_preset(bench: Bench, tables: OpTables, model: Model) -> dict[str, Any
 
 
 def write_profile(path: Path, profile: Mapping[str, Any]) -> Path:
-    """Write one profile, making its folder."""
+    """Write one profile as YAML, with its folder; return the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     body = yaml.safe_dump(dict(profile), sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
     path.write_text(body, encoding="utf-8")
@@ -222,7 +230,10 @@ def write_profile(path: Path, profile: Mapping[str, Any]) -> Path:
 def write_profiles(
     folder: Path, bench: Bench, tables: OpTables, profiles: Mapping[str, Mapping[str, Any]]
 ) -> list[Path]:
-    """Write profiles by kind ("hardware_profiles/x" -> mapping) and the tables below a folder of the user's own."""
+    """Write profiles by kind ("hardware_profiles/x" -> mapping) and the tables into a user's folder; return the paths.
+
+    Raises ProfileError for a name that cannot be a file's.
+    """
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", bench.name):
         raise ProfileError(f"profile name {bench.name!r}", "it is the name of a file", "Use a-z, 0-9, '.', '_' and '-'")
     written = []
@@ -234,6 +245,6 @@ def write_profiles(
 
 
 def describe(bench: Bench) -> str:
-    """Say the ceilings in one line."""
+    """Return the ceilings as one line of text."""
     rates = ", ".join(f"{name} {scaled(value, 'FLOP/s')}" for name, value in bench.flops_per_s.items())
     return f"{bench.device}: reads {scaled(bench.read_bytes_per_s, 'B/s')}, multiplies {rates}"

@@ -1,4 +1,4 @@
-"""Predictions beside measurements: steps by kind, and latencies of whole requests, for every way of predicting."""
+"""Predictions beside measurements: seconds of steps by kind, and latencies of whole requests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ QUANTILES = {"p50": 0.5, "p95": 0.95}
 
 @dataclass(frozen=True, slots=True)
 class StepErrors:
-    """How far predictions are from measurements over some steps: predicted / measured - 1."""
+    """How far predicted step times are from measured ones over some steps: errors are predicted / measured - 1."""
 
     count: int
     median: float  # of the absolute relative errors
@@ -34,7 +34,7 @@ class StepErrors:
 
 
 def step_errors(predicted_s: Sequence[float], measured_s: Sequence[float]) -> StepErrors:
-    """Compare step times.
+    """Return the errors of predicted step times, both in seconds and of shape (steps,); NaN for no step.
 
     >>> step_errors([1.1, 0.9, 1.0], [1.0, 1.0, 1.0]).bias
     1.0
@@ -51,7 +51,11 @@ def step_errors(predicted_s: Sequence[float], measured_s: Sequence[float]) -> St
 def errors_by_kind(
     tiers: Mapping[str, StepTable], steps: Sequence[LoggedStep], window: int | None = None
 ) -> dict[str, dict[str, StepErrors]]:
-    """Compare every step of a run with what each tier says for it, by kind of step: {"decode": {tier: errors}}."""
+    """Return {kind of step: {predictor: errors}} over a run's steps; kinds that do not occur are left out.
+
+    `tiers`: a step table for each predictor, say "roofline" and "calibrated". `window`: the model's sliding window in
+    tokens, None for none.
+    """
     found: dict[str, dict[str, StepErrors]] = {}
     for kind in KINDS:
         some = [(step.counts(window), step.seconds) for step in steps if step.kind == kind]
@@ -65,13 +69,13 @@ def errors_by_kind(
 
 
 def latencies(run: Run) -> dict[str, float]:
-    """Return TTFT, TPOT and E2EL of a simulated run as {"ttft_p50_s": ...}."""
+    """Return the p50 and p95 of TTFT, TPOT and E2EL of a simulated run in seconds, as {"ttft_p50_s": ...}."""
     outputs = run.requests.output_tokens
     return _quantiles(run.requests.arrival_s, run.first_token_s, run.finished_s, outputs)
 
 
 def logged_latencies(log: StepLog) -> dict[str, float]:
-    """Return the same figures of a log."""
+    """Return the p50 and p95 of TTFT, TPOT and E2EL of a log in seconds, under the same names."""
     rows = [(each.arrival_s, each.first_token_s, each.finished_s, each.output_tokens) for each in log.requests]
     return _quantiles(*np.array(rows).T)
 
@@ -85,12 +89,16 @@ def _quantiles(arrival_s: Floats, first_s: Floats, last_s: Floats, outputs: npt.
 
 
 def relative_errors(predicted: Mapping[str, float], measured: Mapping[str, float]) -> dict[str, float]:
-    """Return predicted / measured - 1 for each figure."""
+    """Return predicted / measured - 1 for each measured name.
+
+    >>> relative_errors({"ttft_p50_s": 0.3}, {"ttft_p50_s": 0.2})
+    {'ttft_p50_s': 0.4999999999999998}
+    """
     return {name: predicted[name] / measured[name] - 1 for name in measured}
 
 
 def limits_of(log: StepLog, window: int = 0) -> SchedulerLimits:
-    """Return the limits of a logged engine: continuous, one group of layers."""
+    """Return the scheduler limits of a logged engine: continuous batching, one KV-cache group."""
     return SchedulerLimits(
         policy=0,
         max_num_seqs=log.limits["max_num_seqs"],
@@ -103,7 +111,7 @@ def limits_of(log: StepLog, window: int = 0) -> SchedulerLimits:
 
 
 def requests_of(log: StepLog) -> Requests:
-    """Return the workload of a log."""
+    """Return the requests of a log."""
     rows = [(each.arrival_s, each.prompt_tokens, each.output_tokens) for each in log.requests]
     arrivals, prompts, outputs = zip(*rows, strict=True)
     return Requests(np.array(arrivals), np.array(prompts), np.array(outputs))
@@ -111,21 +119,21 @@ def requests_of(log: StepLog) -> Requests:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A log's requests under our scheduler with the log's own step times."""
+    """The steps of a log's requests under our scheduler with the log's own step times."""
 
     steps: tuple[LoggedStep, ...]
     equal: int  # leading steps of the same composition
 
     @property
     def count(self) -> int:
-        """Steps taken."""
+        """Number of steps."""
         return len(self.steps)
 
 
 def replay(log: StepLog) -> Replay:
-    """Give the measured starts and lengths of the steps to the simulator; the same schedule should come out.
+    """Simulate a log's requests with its measured starts and lengths of steps; the same steps should come out.
 
-    Where a composition deviates the times that follow belong to other steps, so only the leading equal ones say much.
+    Once a step differs the times that follow belong to other steps, so `equal` counts the leading equal steps alone.
     When the recorded times run out the last one is used again.
     """
     requests = requests_of(log)

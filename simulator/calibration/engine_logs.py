@@ -1,4 +1,4 @@
-"""The logs of an engine that nobody of us wrote: small loads calibrate, a load that they do not know is predicted."""
+"""Check against an engine that is not ours: logs of small loads calibrate, the log of another load is predicted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +13,22 @@ from simulator.calibration.comparison import (
     replay,
     requests_of,
 )
-from simulator.calibration.op_tables import fitted
+from simulator.calibration.op_tables import fit_step_table
 from simulator.calibration.step_log import StepLog, read_log, typical_steps
 from simulator.deployment.deployment import Deployment
 from simulator.errors import ProfileError
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.engine_loop import simulate
 
-MAX_TOKENS = 4096  # of a step
+MAX_TOKENS = 4096  # of a step in the tables
 
 
 @dataclass(frozen=True, slots=True)
 class LogCheck:
-    """A logged load beside its prediction, by tier; `equal_steps` leading steps have our scheduler's composition."""
+    """Predictions of a logged load by predictor ("roofline", "calibrated") beside what was measured, in seconds.
+
+    `equal_steps`: leading steps that our scheduler composes as the engine did.
+    """
 
     about: dict[str, str]
     step_errors: dict[str, dict[str, StepErrors]]
@@ -36,10 +39,10 @@ class LogCheck:
 
 
 def check_logs(folder: Path, deployment: Deployment) -> LogCheck:
-    """Predict the load of `record` (reference/small_loads.py) from the small loads beside it, and compare.
+    """Predict the load of `record` (reference/small_loads.py) from the logs of small loads beside it, and compare.
 
-    The shape of the table is the deployment's roofline; the small loads decide its values. Nothing of the load is used
-    but its requests. ProfileError where the folder lacks a log.
+    The calibrated step table has the shape of the deployment's roofline and values fitted to the small loads. Of the
+    load's log only the requests are used. Raises ProfileError where the folder lacks a log.
     """
     small = [read_log(path) for path in sorted(folder.glob("mini-*.json"))]
     if not small or not (folder / "load.json").is_file():
@@ -60,7 +63,8 @@ def check_logs(folder: Path, deployment: Deployment) -> LogCheck:
 
 
 def _tiers(deployment: Deployment, small: Sequence[StepLog]) -> dict[str, StepTable]:
+    """Return step tables of the plain roofline and of the roofline fitted to the small loads."""
     most = max(log.limits["max_num_seqs"] for log in small)
     roofline = deployment.step_model(light=True).table(MAX_TOKENS, most)
     steps = typical_steps([log.steps for log in small], deployment.model.window)
-    return {"roofline": roofline, "calibrated": fitted(roofline, steps)}
+    return {"roofline": roofline, "calibrated": fit_step_table(roofline, steps)}

@@ -1,7 +1,7 @@
-"""Measured ops to the seconds of a step: tables by shape and tokens, attention by lengths, corrected by a few steps.
+"""From measured ops to seconds of a step: GEMMs by shape and tokens, attention by lengths, corrected by a few steps.
 
-No engine is needed here: the tables are numbers, and their file a record. The result is a `StepTable`, so the simulator
-runs on measured ops exactly as it runs on a profile.
+No engine is needed here: the tables are numbers in a file. The result is a `StepTable`, so the simulator runs on
+measured ops exactly as it runs on a profile.
 """
 
 import json
@@ -20,17 +20,18 @@ from simulator.models.operations import Counts
 from simulator.roofline.step_model import StepTable
 
 Floats = npt.NDArray[np.float64]
-KNOTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)  # tokens at which steps correct the tables
-STIFFNESS = 0.03  # relative error at which a correction of a knot by 100 % is as bad
+KNOTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)  # tokens at which measured steps correct
+STIFFNESS = 0.03  # a factor of 2 at a knot costs the fit as much as a relative error of 0.03
 
 
 @dataclass(frozen=True, slots=True)
 class OpTables:
-    """Seconds of single ops on one device, as measured.
+    """Measured seconds of single ops on one device.
 
-    `gemm`: "inputs x outputs" -> tokens -> seconds. `decode_attention`: rows (sequences, context, seconds) of one
-    layer. `prefill_attention`: rows (new tokens, past tokens, seconds). `layer_rest`: tokens -> seconds of everything
-    else in a layer. `host_s`, `host_sequence_s`: the engine's own time per step and per sequence.
+    `gemm`: "inputs x outputs" -> tokens -> seconds. `decode_attention`: rows (sequences, context in tokens, seconds) of
+    one layer. `prefill_attention`: rows (new tokens, past tokens, seconds) of one layer. `layer_rest`: tokens ->
+    seconds of everything else in a layer. `host_s`, `host_sequence_s`: the engine's own seconds per step and per
+    sequence.
     """
 
     gemm: Mapping[str, Mapping[int, float]]
@@ -41,14 +42,22 @@ class OpTables:
     host_sequence_s: float
 
     def gemm_seconds(self, inputs: int, outputs: int, tokens: Floats) -> Floats:
-        """Interpolate between measured tokens, straight in both logarithms."""
+        """Return the seconds of a GEMM, of the shape of `tokens`, float64, interpolated between measured tokens.
+
+        Straight in both logarithms; in proportion to tokens beyond the last. Raises ProfileError for a GEMM that was
+        not measured.
+
+        >>> table = OpTables({"8x8": {1: 1.0, 4: 2.0}}, (), (), {}, 0.0, 0.0)
+        >>> table.gemm_seconds(8, 8, np.array([0.0, 2.0, 8.0])).round(3)
+        array([0.   , 1.414, 4.   ])
+        """
         key = f"{inputs}x{outputs}"
         if key not in self.gemm:
             raise ProfileError(f"GEMM {key}", "the tables do not have it", "Measure the tables with this model")
         return _interpolated(self.gemm[key], tokens)
 
     def write(self, path: Path) -> None:
-        """Write them as JSON."""
+        """Write the tables as JSON."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         path.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
 
@@ -62,7 +71,10 @@ def _interpolated(row: Mapping[int, float], tokens: Floats) -> Floats:
 
 
 def gemm_shapes(model: Model) -> Counter[tuple[int, int]]:
-    """Count the products of a step by (inputs, outputs), without the head; routed experts are no single product.
+    """Return how often each GEMM (inputs, outputs) runs in a step, without logits; routed experts are left out.
+
+    Llama-3.1-8B has 32 layers, whose queries, keys and values are one GEMM of 4,096 x (4,096 + 2 x 1,024)
+    (config.json).
 
     >>> from simulator.models.model import load_model
     >>> gemm_shapes(load_model("llama-3.1-8b"))[4096, 6144]
@@ -82,7 +94,12 @@ def gemm_shapes(model: Model) -> Counter[tuple[int, int]]:
 
 
 def step_table(tables: OpTables, model: Model, max_tokens: int, max_sequences: int) -> StepTable:
-    """Compose a step from measured ops: what depends on tokens, on sequences, and on the lengths of the cache."""
+    """Return the seconds of steps up to `max_tokens` tokens and `max_sequences` sequences, composed of measured ops.
+
+    token_s = host + layers x rest + GEMMs; logit_s = logits' GEMM + host per sequence + the part of decode attention
+    that does not depend on lengths; slopes: seconds per count of attention. Raises ProfileError for a GEMM that was not
+    measured.
+    """
     layers = len(model.layer_names)
     tokens, sequences = np.arange(max_tokens + 1.0), np.arange(max_sequences + 1.0)
     token_s = tables.host_s + layers * _interpolated(tables.layer_rest, tokens)
@@ -98,7 +115,10 @@ def step_table(tables: OpTables, model: Model, max_tokens: int, max_sequences: i
 
 
 def decode_line(tables: OpTables) -> tuple[float, float, float]:
-    """Fit seconds = a + b sequences + c tokens read to decode attention, each row by its relative error."""
+    """Return (a, b, c) of seconds = a + b x sequences + c x tokens read, fitted to one layer's decode attention.
+
+    Least squares of relative errors, none of the three negative.
+    """
     sequences, context, seconds = np.array(tables.decode_attention).T
     columns = np.stack([np.ones(len(seconds)), sequences, sequences * context], axis=1)
     per_step, per_sequence, per_read = _positive_fit(columns, seconds, seconds).tolist()
@@ -106,7 +126,10 @@ def decode_line(tables: OpTables) -> tuple[float, float, float]:
 
 
 def prefill_line(tables: OpTables, fixed_s: float) -> tuple[float, float]:
-    """Fit seconds = fixed + a tokens + b pairs to prompt attention; `fixed_s` is charged per sequence elsewhere."""
+    """Return (a, b) of seconds = fixed_s + a x tokens + b x query-key pairs, fitted to one layer's prefill attention.
+
+    `fixed_s` is charged per sequence elsewhere. Least squares of relative errors, neither a nor b negative.
+    """
     new, past, seconds = np.array(tables.prefill_attention).T
     columns = np.stack([new, new * past + new * (new + 1) / 2], axis=1)
     per_token, per_pair = _positive_fit(columns, seconds - fixed_s, seconds).tolist()
@@ -114,7 +137,7 @@ def prefill_line(tables: OpTables, fixed_s: float) -> tuple[float, float]:
 
 
 def _positive_fit(columns: Floats, aims: Floats, scale: Floats) -> Floats:
-    """Least squares of errors over `scale` with no coefficient below 0: negative ones are dropped, one at a time."""
+    """Return the least-squares coefficients of errors over `scale`; negative ones are set to 0, one at a time."""
     kept = list(range(columns.shape[1]))
     while True:
         found = np.linalg.lstsq(columns[:, kept] / scale[:, None], aims / scale, rcond=None)[0]
@@ -127,7 +150,7 @@ def _positive_fit(columns: Floats, aims: Floats, scale: Floats) -> Floats:
 
 
 def table_seconds(table: StepTable, counts: Counts) -> float:
-    """Return what the simulator would say for one step."""
+    """Return the seconds of one step by a table, as the event loop computes them."""
     lengths = (
         counts.decode_reads,
         counts.decode_reads_windowed,
@@ -139,24 +162,24 @@ def table_seconds(table: StepTable, counts: Counts) -> float:
     return float(table.token_s[int(counts.tokens)] + table.logit_s[int(counts.logits)] + attention)
 
 
-def fitted(table: StepTable, measured: Sequence[tuple[Counts, float]]) -> StepTable:
-    """Fit a table of the right shape to measured steps: first one factor for all of it, then its parts.
+def fit_step_table(table: StepTable, measured: Sequence[tuple[Counts, float]]) -> StepTable:
+    """Return a table fitted to measured steps (counts, seconds): first scaled by one factor, then part by part.
 
     token_s is scaled by a curve over tokens (straight between `KNOTS` in the logarithm), logit_s by one factor, the
-    decode slopes by one, the prompt slopes by one: a linear least-squares fit of relative errors, held to factors of 1
-    by `STIFFNESS`, and to factors of neighbours by the same.
+    decode slopes by one, the prompt slopes by one: a linear least-squares fit of relative errors, tied to factors of 1
+    and to the factors of neighbouring knots by `STIFFNESS`; factors are kept within 0.2 and 5.
     """
     overall = float(np.median([seconds / table_seconds(table, counts) for counts, seconds in measured]))
     table = StepTable(overall * table.token_s, overall * table.logit_s, overall * table.slopes)
     tokens = np.arange(len(table.token_s), dtype=np.float64)
     knots = np.array([each for each in KNOTS if each < len(tokens)] or [1], dtype=np.float64)
-    shares = _shares(tokens, knots)
+    weights = _knot_weights(tokens, knots)
     rows = []
     for counts, _ in measured:
         at = int(counts.tokens)
         decode = table.slopes[0] * counts.decode_reads + table.slopes[1] * counts.decode_reads_windowed
         prompt = table_seconds(table, counts) - table.token_s[at] - table.logit_s[int(counts.logits)] - decode
-        rows.append([*(shares[at] * table.token_s[at]), table.logit_s[int(counts.logits)], decode, prompt])
+        rows.append([*(weights[at] * table.token_s[at]), table.logit_s[int(counts.logits)], decode, prompt])
     seconds = np.array([each for _, each in measured])
     columns = np.array(rows, dtype=np.float64) / seconds[:, None]
     count = columns.shape[1]
@@ -167,10 +190,10 @@ def fitted(table: StepTable, measured: Sequence[tuple[Counts, float]]) -> StepTa
     factors = np.clip(np.linalg.lstsq(np.concatenate([columns, ties]), known, rcond=None)[0], 0.2, 5.0)
     logit, decode, prompt = factors[len(knots) :]
     scale = np.array([decode, decode, prompt, prompt, prompt])
-    return StepTable(shares @ factors[: len(knots)] * table.token_s, logit * table.logit_s, scale * table.slopes)
+    return StepTable(weights @ factors[: len(knots)] * table.token_s, logit * table.logit_s, scale * table.slopes)
 
 
-def _shares(tokens: Floats, knots: Floats) -> Floats:
-    """Return the weight of each knot at each number of tokens: 1 in every row."""
+def _knot_weights(tokens: Floats, knots: Floats) -> Floats:
+    """Return the weight of each knot at each number of tokens, shape (tokens, knots); each row sums to 1."""
     place = np.interp(np.log(np.maximum(tokens, 1)), np.log(knots), np.arange(len(knots)))
     return np.maximum(0.0, 1.0 - np.abs(place[:, None] - np.arange(len(knots))))

@@ -1,4 +1,4 @@
-"""What an engine did, step by step: one schema for ours, for vLLM and for OpenVINO, as a table and as JSON."""
+"""What an engine did, step by step: one schema for ours, vLLM and OpenVINO, as a table and as JSON."""
 
 import json
 from collections import defaultdict
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # numba, which vLLM on a CPU must not find loaded (reference/
 
 
 class Part(NamedTuple):
-    """One sequence of a step: its request, new tokens, and tokens that its cache already holds."""
+    """One sequence of a step: index of its request, new tokens, and tokens that its KV cache already holds."""
 
     request: int
     new_tokens: int
@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
 
 def parts_of(s: "State") -> tuple[Part, ...]:
-    """List what `schedule` decided, decodes first, in the order of the running list."""
+    """Return the sequences of the step that `schedule` decided, decodes first, in the order of the running list."""
     book, slots = s.book[0], s.slots[: s.book[0].running]
     tick, decoding = int(book.tick), int(book.decoding)
     new = 1 + int(s.limits.draft_tokens)
@@ -36,14 +36,18 @@ def parts_of(s: "State") -> tuple[Part, ...]:
 
 
 def kind_of(parts: Sequence[Part]) -> str:
-    """Return prefill, decode or mixed; a chunk of one token after a past is a decode, as in `work.count`."""
+    """Return "prefill", "decode" or "mixed"; one new token after a past is a decode, as in `operations.count`.
+
+    >>> kind_of([Part(0, 1, 100), Part(1, 512, 0)])
+    'mixed'
+    """
     decodes = sum(part.new_tokens == 1 and part.past_tokens > 0 for part in parts)
     return "prefill" if not decodes else "decode" if decodes == len(parts) else "mixed"
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedStep:
-    """One step: when it started, how long it took, and what it computed."""
+    """One step: its start and length in seconds, and the sequences that it computed."""
 
     start_s: float
     seconds: float
@@ -51,17 +55,17 @@ class LoggedStep:
 
     @property
     def kind(self) -> str:
-        """prefill, decode or mixed."""
+        """The kind of step: prefill, decode or mixed."""
         return kind_of(self.parts)
 
     def counts(self, window: int | None = None) -> Counts:
-        """Count its work as the simulator does."""
+        """Return the counts of the step; `window`: the model's sliding window in tokens, None for none."""
         return count([Row(part.new_tokens, part.past_tokens) for part in self.parts], window)
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
-    """One request: its lengths in tokens, its times in seconds."""
+    """One request: its lengths in tokens, its times in seconds since the start of the run."""
 
     arrival_s: float
     prompt_tokens: int
@@ -72,7 +76,7 @@ class LoggedRequest:
 
 @dataclass(frozen=True, slots=True)
 class StepLog:
-    """A run of an engine; `about` says which, on what, when."""
+    """The log of an engine's run; `about` says which engine, on what, when; `limits` are those of its scheduler."""
 
     about: dict[str, str]
     limits: dict[str, int]
@@ -80,7 +84,7 @@ class StepLog:
     requests: tuple[LoggedRequest, ...]
 
     def write(self, path: Path) -> None:
-        """Write it as JSON; seconds to the microsecond."""
+        """Write the log as JSON; seconds are rounded to microseconds."""
         steps = [[round(s.start_s, 6), round(s.seconds, 6), [list(part) for part in s.parts]] for s in self.steps]
         requests = [[round(value, 6) for value in asdict(each).values()] for each in self.requests]
         body = {"about": self.about, "limits": self.limits, "steps": steps, "requests": requests}
@@ -88,7 +92,7 @@ class StepLog:
 
 
 def read_log(path: Path) -> StepLog:
-    """Read a log; ProfileError for anything else."""
+    """Return the log in a JSON file. Raises ProfileError for any other file."""
     try:
         body: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         steps = tuple(LoggedStep(start, seconds, _parts(parts)) for start, seconds, parts in body["steps"])
@@ -105,9 +109,10 @@ def _parts(rows: Sequence[Sequence[int]]) -> tuple[Part, ...]:
 
 
 def typical_steps(runs: Iterable[Sequence[LoggedStep]], window: int | None = None) -> list[tuple[Counts, float]]:
-    """Return the work and the median seconds of steps that are alike: the same numbers of sequences and of new tokens.
+    """Return the mean counts and median seconds of steps that are alike: as many sequences and as many new tokens.
 
-    `runs` are the steps of one load each; the work is the mean over steps that are alike.
+    `runs`: the steps of each load; steps of different loads are not mixed. `window`: the model's sliding window in
+    tokens.
     """
     alike: dict[tuple[int, int, int], list[LoggedStep]] = defaultdict(list)
     for index, steps in enumerate(runs):

@@ -1,7 +1,7 @@
-"""A user's own few measurements -> a preset of the engine for the user's own folder, and how far it still is off.
+"""From a user's own few measurements to an engine preset for the user's folder, and how far off it still is.
 
-Six physical parameters move from the shipped values: what the engine's kernels reach of the device, and host times
-(map_fit.py). What is reported was held back: the error of setups that a fit has not seen.
+Six physical parameters move from the shipped values: what kernels reach of the device, and host times (map_fit.py). The
+error that is reported is that of setups that were held back from the fit.
 """
 
 import math
@@ -21,12 +21,12 @@ from simulator.profile import Figure, Source, Strict, find, read_yaml
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Answered, Asked, ask
 
-FOLDS, LEAST = 5, 3  # parts that are held back in turn; setups below which nothing could be
-GAIN = 0.005  # of the measured value
+FOLDS, LEAST = 5, 3  # parts of the setups that are held back in turn; fewest setups for that
+GAIN = 0.005  # of the measured value: a smaller gain is rounding
 
 
 class HeldBackScore(NamedTuple):
-    """Median |error| of rows held back, as a share of the measured value: as shipped, and calibrated without them."""
+    """Median |relative error| of held-back rows: `before`, as shipped; `after`, calibrated on the other setups."""
 
     rows: int
     setups: int
@@ -36,7 +36,7 @@ class HeldBackScore(NamedTuple):
 
 @dataclass(frozen=True)
 class Overlay:
-    """A calibrated preset of one engine on one device, with what was held back to judge it."""
+    """A calibrated preset of one engine on one device, with the rows that were held back to judge it."""
 
     engine: Engine
     shipped: Engine
@@ -44,10 +44,10 @@ class Overlay:
     measurements: tuple[Measurement, ...]
     before: Floats  # ln(measured / predicted) as shipped
     after: Floats  # the same by a fit that has not seen the row's setup
-    left_out: Mapping[str, int]  # rows that are not in it, by reason
+    left_out: Mapping[str, int]  # rows that were not used, by reason
 
     def score(self, metric: str = "") -> HeldBackScore:
-        """Score a metric, or all."""
+        """Return the score of the rows of one metric; "" is all metrics."""
         chosen = np.array([metric in ("", row.metric) for row in self.measurements])
         errors = [float(np.median(np.abs(np.expm1(-each[chosen])))) for each in (self.before, self.after)]
         setups = {row.setup for row, is_chosen in zip(self.measurements, chosen, strict=True) if is_chosen}
@@ -55,17 +55,17 @@ class Overlay:
 
     @property
     def metrics(self) -> list[str]:
-        """The metrics that were measured, in order of appearance."""
+        """The metrics that were measured, in the order of the rows."""
         return list(dict.fromkeys(row.metric for row in self.measurements))
 
     @property
     def helps(self) -> bool:
-        """Whether rows held back are predicted better than before, by more than rounding."""
+        """Whether the median error of rows held back falls by more than GAIN."""
         return self.score().after < self.score().before - GAIN
 
     @property
     def residuals(self) -> dict[str, tuple[float, ...]]:
-        """ln(measured / predicted) of each setup held back, by its worst row, for each metric and regime."""
+        """ln(measured / predicted) of each setup's worst row when held back, by "metric regime"."""
         worst: dict[str, dict[Setup, float]] = {}
         for row, value in zip(self.measurements, map(float, self.after), strict=True):
             of = worst.setdefault(f"{row.metric} {row.setup.regime}", {})
@@ -79,19 +79,21 @@ def calibrated(
     engine: str = "",
     progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Overlay:
-    """Fit the preset of an engine ("" where the rows have one alone) on a device to measurements.
+    """Return the preset of an engine on a device fitted to measurements, with its held-back errors.
 
-    Raises InfercastError where the rows are of several engines, or of too few setups to hold some back.
+    `engine`: "" where the rows are of one engine. `progress` is called with (parts done, parts). Each fit leaves out
+    one of FOLDS parts of the setups. Raises NotModelledError for rows of several engines, and for fewer than LEAST
+    setups.
     """
-    problem = _chosen(rows, hardware, engine)
+    problem = _fit_problem(rows, hardware, engine)
     setups = list(problem.asked)
     parts = min(FOLDS, len(setups))
     slopes, after = problem.slopes(), np.empty(len(problem.rows))
     for part in range(parts):
         progress(part, parts + 1)
-        held = problem.of(setups[part::parts])
-        seen = problem.of([each for index, each in enumerate(setups) if index % parts != part])
-        after[held] = problem.measured[held] - problem.logs(problem.fit(seen, slopes), held)
+        held = problem.rows_of(setups[part::parts])
+        seen = problem.rows_of([each for index, each in enumerate(setups) if index % parts != part])
+        after[held] = problem.measured[held] - problem.log_predictions(problem.fit(seen, slopes), held)
     every = np.arange(len(problem.rows))
     moved = problem.fit(every, slopes)
     progress(parts + 1, parts + 1)
@@ -100,7 +102,7 @@ def calibrated(
         shipped=problem.engine,
         hardware=hardware,
         measurements=tuple(problem.rows),
-        before=problem.measured - problem.logs(np.zeros(len(PARAMETERS)), every),
+        before=problem.measured - problem.log_predictions(np.zeros(len(PARAMETERS)), every),
         after=after,
         left_out=problem.left_out,
     )
@@ -112,8 +114,8 @@ def _source(rows: Sequence[Measurement], setups: int) -> Source:
     return Source(text=text, date=datetime.now(tz=UTC).date().isoformat(), evidence="measured")
 
 
-def _chosen(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> Problem:
-    """Keep the rows that are of the device and the engine and can be predicted."""
+def _fit_problem(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> Problem:
+    """Return the rows of the device and the engine that can be predicted, as a problem to fit."""
     kept: list[Measurement] = []
     asked: dict[Setup, Asked] = {}
     known: dict[Setup, Answered] = {}
@@ -154,42 +156,42 @@ def _asked(setup: Setup, hardware: Hardware, engine: str) -> Asked:
 
 
 def preset(overlay: Overlay) -> dict[str, Any]:
-    """Return the mapping of the calibrated preset: the shipped file with a rule for the device and new host times."""
+    """Return the mapping of the calibrated preset: the shipped file with kernels for the device and new host times."""
     raw = read_yaml(find(KIND, overlay.shipped.id))
     sources: dict[str, Any] = dict(raw["sources"])
     kernels = overlay.engine.kernels[0]
-    rule = {**_stated(kernels, sources), "devices": (overlay.hardware.id,), "residuals": overlay.residuals}
-    host = {name: _written(name, getattr(overlay.engine.overheads, name), sources) for name in TIMES}
+    rule = {**_as_profile(kernels, sources), "devices": (overlay.hardware.id,), "residuals": overlay.residuals}
+    host = {name: _figure_as_profile(name, getattr(overlay.engine.overheads, name), sources) for name in TIMES}
     others = [each for each in raw.get("kernels", ()) if tuple(each.get("devices", ())) != (overlay.hardware.id,)]
     return {**raw, "sources": sources, "overheads": {**raw["overheads"], **host}, "kernels": (rule, *others)}
 
 
-def _stated(value: Strict, sources: dict[str, Any]) -> dict[str, Any]:
-    """Return what a value of a preset says beyond its defaults, as a profile has it; new sources are added."""
+def _as_profile(value: Strict, sources: dict[str, Any]) -> dict[str, Any]:
+    """Return the mapping of a value beyond its defaults, as a profile has it; adds its sources to `sources`."""
     found: dict[str, Any] = {}
     for name, field in type(value).model_fields.items():
         each = getattr(value, name)
         if isinstance(each, Figure) and each is not field.default:
-            found[name] = _written(name, each, sources)
+            found[name] = _figure_as_profile(name, each, sources)
         elif isinstance(each, Strict) and each != field.default:
-            found[name] = _stated(each, sources)
+            found[name] = _as_profile(each, sources)
         elif not isinstance(each, Figure | Strict) and each != field.default:
             found[name] = each
     return found
 
 
-def _written(name: str, figure: Figure, sources: dict[str, Any]) -> dict[str, Any]:
-    """Return a figure as a profile has it; the names of rates end in bytes_per_s, those of times in _s."""
+def _figure_as_profile(name: str, figure: Figure, sources: dict[str, Any]) -> dict[str, Any]:
+    """Return the mapping of a figure; names of rates end in bytes_per_s, those of times in _s."""
     value: str | float = float(f"{figure:.4g}")
     if name.endswith("bytes_per_s"):
         value = f"{figure / 1e9:.6g} GB/s"
     elif name.endswith("_s"):
         value = f"{figure * 1e6:.4g} us"
-    return {"value": value, "source": _key(sources, figure.source)}
+    return {"value": value, "source": _source_key(sources, figure.source)}
 
 
-def _key(sources: dict[str, Any], source: Source) -> str:
-    """Return the name under which a source stands, adding it where it does not."""
+def _source_key(sources: dict[str, Any], source: Source) -> str:
+    """Return the key of a source in `sources`, adding it where it is not there."""
     whole = source.model_dump()
     for name, each in sources.items():
         if dict(each) == whole:

@@ -9,7 +9,7 @@ from simulator.calibration.calibrate import (
     Bench,
     describe,
     engine_preset,
-    fit_products,
+    fit_gemms,
     hardware_profile,
     write_profiles,
 )
@@ -56,7 +56,7 @@ def command(
 
 
 def _row(bench: Bench, tables: OpTables) -> Row:
-    gemms = fit_products(bench, tables)
+    gemms = fit_gemms(bench, tables)
     return {
         "device": bench.device,
         "read_bytes_per_s": bench.read_bytes_per_s,

@@ -46,6 +46,7 @@ def command(
     """
     slo = accepted.value()
     choices = asked.choices()  # first: it opens the user's own profiles, of workloads too
+    run = run.serving(users)
     workloads = users.workloads(run.replicas)
     explain_options.check(len(choices) * len(workloads))
 

@@ -1,1 +1,1 @@
-"""One model on some devices under one engine: memory, offloading, speculation, one batch alone."""
+"""One replica: a model sharded over devices under an engine; its memory, offloading, speculation, a batch alone."""

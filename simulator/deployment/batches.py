@@ -1,4 +1,4 @@
-"""The work of one batch alone: the steps that compute its prompts, and those that generate its tokens."""
+"""Counts of the steps of one batch alone: those that compute its prompts, and those that generate its tokens."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,7 +13,13 @@ from simulator.models.operations import Array, Counts, pairs
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`size` requests of one length that start together, in tokens; `context_tokens` of each are cached before."""
+    """`size` requests of equal lengths in tokens that start together; `context_tokens` of each are cached before.
+
+    Raises WorkloadError for a size, prompt or output below 1 and for a negative context.
+
+    >>> Batch(8, 1024, 128).cached_tokens
+    1151
+    """
 
     size: int
     prompt_tokens: int
@@ -31,12 +37,12 @@ class Batch:
 
     @property
     def cached_tokens(self) -> int:
-        """Tokens of one request in the cache at its end: the last token is never fed back."""
+        """Tokens of one request in the KV cache at its end: the last output token is never fed back."""
         return self.context_tokens + self.prompt_tokens + self.output_tokens - 1
 
     @property
     def middle_tokens(self) -> int:
-        """Tokens that the decode step in the middle of the generation attends to, per request."""
+        """Tokens per request that the decode step in the middle of the generation attends to, its new one included."""
         return self.context_tokens + self.prompt_tokens + max(1, self.output_tokens // 2)
 
     def __str__(self) -> str:
@@ -44,15 +50,16 @@ class Batch:
 
 
 def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array, *, light: bool = False) -> Counts:
-    """Count a decode step in which each request attends to so many tokens, its new one included; arrays are steps.
+    """Return the counts of a decode step in which each request attends to `attended_tokens`, its new token included.
 
-    With speculation a request computes its drafts too; without a cache it computes all its tokens anew; an engine with
-    buckets reads up to the next power of two, which at the speed of light nobody has to.
+    `attended_tokens` is a number or an array of shape (steps,), as are the fields of the result. With speculation a
+    request computes its draft tokens too; without a cache (policy "uncached") all its tokens anew; an engine with a
+    `read_bucket` reads up to the next power of two, but not at the speed of light (`light`).
     """
     window, each = deployment.model.window, 1 + deployment.draft_tokens
     if deployment.engine.policy == "uncached":
         return _uncached_counts(batch, np.asarray(attended_tokens), window)
-    attended_tokens = attended_tokens if light else _bucket(attended_tokens, deployment.engine.read_bucket, batch)
+    attended_tokens = attended_tokens if light else _read_tokens(attended_tokens, deployment.engine.read_bucket, batch)
     read = attended_tokens + deployment.draft_tokens
     seen = np.minimum(attended_tokens, window) + deployment.draft_tokens if window else read
     return Counts(
@@ -65,6 +72,7 @@ def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array, 
 
 
 def _uncached_counts(batch: Batch, tokens: npt.NDArray[np.float64], window: int | None) -> Counts:
+    """Return the counts of a step that computes all tokens of each sequence anew, without a KV cache."""
     seen = np.minimum(tokens, window or tokens)
     return Counts(
         steps=np.ones_like(tokens, dtype=np.float64),
@@ -76,17 +84,22 @@ def _uncached_counts(batch: Batch, tokens: npt.NDArray[np.float64], window: int 
     )
 
 
-def _bucket(tokens: Array, least: int, batch: Batch) -> Array:
-    """Round up to a power of two from `least` on; the last bucket ends with the sequence. 0: to no bucket."""
+def _read_tokens(tokens: Array, least: int, batch: Batch) -> Array:
+    """Return tokens rounded up to a power of two, `least` at least, up to the sequence's end; least 0: as given."""
     last = batch.cached_tokens + 1
     return np.minimum(np.maximum(2.0 ** np.ceil(np.log2(tokens)), least), max(last, least)) if least else tokens
 
 
 def prefill_counts(deployment: Deployment, batch: Batch, *, past: int = 0, budget: int = 0) -> Counts:
-    """Count the steps that compute the prompts one after the other, each step full but the last.
+    """Return the counts of the steps that compute the prompts one after the other; fields have shape (steps,).
 
-    A static batch computes them in one step; without chunked prefill no prompt is cut. Each has `past` tokens in the
-    cache; `budget` is the most tokens of a step, 0 for the deployment's.
+    Every step but the last is full. A static batch computes all prompts in one step; without chunked prefill no prompt
+    is cut. `past`: tokens of each prompt that are cached already. `budget`: most tokens of a step, 0 for the
+    deployment's.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> prefill_counts(deploy("llama-3.1-8b", "h100-sxm"), Batch(4, 1000, 1), budget=1500).tokens
+    array([1500., 1500., 1000.])
     """
     prompts, each = batch.size * batch.prompt_tokens, batch.prompt_tokens
     budget = budget or (prompts if deployment.engine.policy == "static" else deployment.max_num_batched_tokens)
@@ -109,6 +122,6 @@ def prefill_counts(deployment: Deployment, batch: Batch, *, past: int = 0, budge
 
 
 def _pairs_before(token: int, prompt: int, past: int, window: int | None) -> int:
-    """Count the query-key pairs of the first so many tokens of prompts laid end to end."""
+    """Return the query-key pairs of the first `token` tokens of prompts laid end to end, each after `past` tokens."""
     whole, rest = divmod(token, prompt)
     return whole * pairs(prompt, past, window) + pairs(rest, past, window)

@@ -1,4 +1,4 @@
-"""One model on some devices under one engine: the only place where the three meet, and what cannot work is refused."""
+"""One replica: a model sharded over devices under an engine. Combinations that cannot work raise errors."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,7 +26,11 @@ LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer co
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """An engine's settings that a user may choose; None is the engine's default for the device."""
+    """Engine settings that a user may choose, under vLLM's names; None is the engine's default on the device.
+
+    `max_num_seqs` and `max_num_batched_tokens` are those of one data-parallel rank, as in vLLM. Raises InfercastError
+    for a count below 1 and a `memory_fraction` outside of (0, 1].
+    """
 
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
@@ -35,11 +39,11 @@ class Settings:
     num_blocks: int | None = None
     speculation: Speculation | None = None
     offload: Offload = NO_OFFLOAD
-    threads: int | None = None  # of a CPU; None: all of its cores
+    threads: int | None = None  # of a CPU; None: one for each of its cores
     identical_prompts: bool = False  # all requests of a batch are the same text: the router picks the same experts
-    sorted_sampling: bool = False  # requests ask for top-k or top-p, and the sampler sorts the vocabulary
-    stream: bool = True  # clients ask for each token as it is made
-    first_call_s: float = 0.0  # that the first call of a batch takes longer, where nothing warmed the engine up
+    sorted_sampling: bool = False  # requests ask for top-k or top-p, for which the sampler sorts the vocabulary
+    stream: bool = True  # clients receive each token as it is generated
+    first_call_s: float = 0.0  # seconds that a batch's first call takes longer, where nothing warmed the engine up
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_blocks", "threads"):
@@ -53,16 +57,23 @@ class Settings:
 
 @dataclass(frozen=True)
 class Deployment:
-    """One replica of a model on some devices under an engine's rules; `deployment_of` makes it of what is asked for."""
+    """One replica: a model on devices, sharded as `layout` says, under an engine's rules and the user's settings.
+
+    `deployment_of` makes it from what a user asks for. Raises InfercastError for a max_model_len beyond the model's
+    context, devices of a vendor that the engine does not support, and fewer tokens than sequences (or draft tokens) in
+    a step; NotModelledError for a tensor-parallel group that crosses nodes, speculation with pp > 1 or without
+    continuous batching, dp > 1 or formats of experts for a model without experts; and the layout's errors where it does
+    not divide the model or its draft model.
+    """
 
     model: Model
     hardware: Hardware
     engine: Engine
     layout: Layout
     settings: Settings = Settings()
-    step_factor: float = 1.0  # on the times of the event loop's steps: what an error of them would come to
+    step_factor: float = 1.0  # multiplies the event loop's step times, to see what an error of them would change
     light: bool = False  # at the speed of light: data-sheet peaks, no overhead of the engine or its front end
-    devices_each: float = 1.0  # that each of the layout's stands for (sharding.py)
+    devices_each: float = 1.0  # devices asked for over devices of the layout (sharding.py)
 
     def __post_init__(self) -> None:
         context = self.settings.max_model_len
@@ -81,7 +92,7 @@ class Deployment:
         self._refuse_drafts()
         if not any(op.experts for op in self.ops):
             self._refuse_without_experts()
-        self.ops, self.draft  # noqa: B018  refuses a layout that does not divide the model or its draft
+        self.ops, self.draft  # noqa: B018  raises where the layout does not divide the model or its draft model
 
     def _refuse_without_experts(self) -> None:
         stored, dp = self.layout.weight_dtype, self.layout.dp
@@ -109,34 +120,37 @@ class Deployment:
 
     @property
     def tp(self) -> int:
-        """Tensor-parallel degree that is asked for; that of the layout divides the model."""
+        """Tensor-parallel degree as asked for; `layout.tp` is lower where fewer, faster devices stand for them."""
         return round(self.layout.tp * self.devices_each)
 
     @property
     def devices(self) -> int:
-        """Devices of one replica."""
+        """Devices of one replica, as asked for."""
         return round(self.layout.devices * self.devices_each)
 
     @cached_property
     def ops(self) -> tuple[Op, ...]:
-        """Everything one step does on the devices of one replica, and on the host that helps them."""
+        """Ops of one step of the replica, those on its host included; identical prompts choose the same experts."""
         ops = offloaded_ops(self.model, self.layout, self.settings.offload)
         return tuple(replace(op, alike=True) for op in ops) if self.settings.identical_prompts else ops
 
     @property
     def device_part(self) -> Model:
-        """The model without the layers that the host computes."""
+        """The model without the layers that the host's CPU computes."""
         return device_part(self.model, self.settings.offload)
 
     @cached_property
     def draft(self) -> Draft:
-        """What drafting adds, nothing without it."""
+        """Ops, weights and cache that drafting adds on each device; all empty without speculation."""
         speculation = self.settings.speculation
         return Draft() if speculation is None else draft_of(speculation, self.model, self.layout)
 
     @property
     def adapter_bytes(self) -> float:
-        """Bytes that one device keeps for low-rank adapters: max_loras of max_lora_rank, whatever is loaded."""
+        """Bytes on each device for LoRA adapters: max_loras x max_lora_rank x numbers per unit of rank x bytes / pp.
+
+        vLLM allocates room for that many at the highest rank, whatever is loaded.
+        """
         if not self.engine.adapters:
             return 0.0
         numbers = self.engine.max_loras * self.engine.max_lora_rank * adapter_parameters(self.ops)
@@ -144,39 +158,45 @@ class Deployment:
 
     @property
     def draft_tokens(self) -> int:
-        """Tokens drafted per step and sequence; 0 without speculation."""
+        """Draft tokens per step and sequence (vLLM: num_speculative_tokens); 0 without speculation."""
         return self.settings.speculation.tokens if self.settings.speculation else 0
 
     @property
     def acceptance(self) -> tuple[float, ...]:
-        """Probability that each drafted position is accepted if all before it are."""
+        """Probability that each draft token is accepted if all before it are, one per token; () without speculation."""
         return self.settings.speculation.rates if self.settings.speculation else ()
 
     @property
     def expected_acceptance(self) -> bool:
-        """Whether accepted tokens are spread evenly instead of drawn."""
+        """Whether sequences accept the expected number of draft tokens, evenly over steps, and not a random one."""
         return self.settings.speculation is not None and self.settings.speculation.expected
 
     @property
     def tokens_per_step(self) -> float:
-        """Expected tokens that a decode step yields per sequence."""
+        """Expected output tokens of a sequence per decode step; 1 without speculation."""
         return self.settings.speculation.tokens_per_step if self.settings.speculation else 1.0
 
     @property
     def context_tokens(self) -> int:
-        """Tokens of one sequence at most, by the user, the engine or the model."""
+        """Most tokens of a sequence: max_model_len, else the engine's default, up to the model's context."""
         given = self.settings.max_model_len or self.engine.context_tokens(self.hardware)
         return min(given or self.model.max_context_tokens, self.model.max_context_tokens)
 
     @property
     def max_num_seqs(self) -> int:
-        """Sequences in one step at most; a setting counts for each data-parallel rank."""
+        """Most sequences in a step, of all data-parallel ranks; the setting and the engine's default are of one rank.
+
+        The default is lowered to the token budget where that is smaller.
+        """
         default = self.engine.default("max_num_seqs", self.hardware) * self.layout.dp
         return (self.settings.max_num_seqs or 0) * self.layout.dp or min(default, self.max_num_batched_tokens)
 
     @property
     def max_num_batched_tokens(self) -> int:
-        """New tokens in one step at most; an engine that does not split prompts makes room for the longest."""
+        """Most new tokens in a step, of all data-parallel ranks; the setting and the engine's default are of one rank.
+
+        Without chunked prefill the default has room for the longest prompt, up to LONGEST_WHOLE_PROMPT tokens.
+        """
         default = self.engine.default("max_num_batched_tokens", self.hardware)
         if not self.engine.chunked_prefill:
             default = max(default, min(self.context_tokens, LONGEST_WHOLE_PROMPT))
@@ -184,43 +204,49 @@ class Deployment:
 
     @property
     def graph_tokens(self) -> int:
-        """Tokens of a step with prompts that a graph launches, of all ranks: a prompt lies on one, and all wait."""
+        """Most tokens of a step with prompts that a captured CUDA graph launches, all data-parallel ranks together.
+
+        The engine's bound is of one rank and holds for all: a prompt lies on one of them, and the others wait for it.
+        """
         most, each = self.engine.graph_tokens, self.engine.graph_tokens_per_seq
         return min(most, each * self.max_num_seqs * (1 + self.draft_tokens)) if each else most
 
     @property
     def memory_fraction(self) -> float:
-        """Share of the memory that the engine may use, by its own convention."""
+        """Share of the memory for the engine (vLLM: gpu_memory_utilization), by its own convention (`MemoryRule`)."""
         return self.settings.memory_fraction or float(self.engine.memory.fraction)
 
     @property
     def stream_s(self) -> float:
-        """Seconds that the front end takes for each token that it streams; none where clients wait for the end."""
+        """Seconds of the front end per streamed token; 0 where clients wait for the end, and at the speed of light."""
         return 0.0 if self.light or not self.settings.stream else float(self.engine.overheads.stream_s)
 
     @property
     def first_call_s(self) -> float:
-        """Seconds that the first call of a batch takes longer."""
+        """Seconds that a batch's first call takes longer, without a warm-up; 0 at the speed of light."""
         return 0.0 if self.light else self.settings.first_call_s
 
     def request_s(self, prompt_tokens: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Return the seconds of requests outside the steps, by the lengths of their prompts: HTTP, tokenisation."""
+        """Return the seconds outside of steps (HTTP, tokenisation) by prompt length; 0 at the speed of light.
+
+        float64, of the shape of `prompt_tokens`.
+        """
         return self.engine.overheads.answer_s(prompt_tokens) * (not self.light)
 
     def step_table(self) -> StepTable:
-        """Return the seconds of steps for the event loop, as long as they can be, times `step_factor`."""
+        """Return the seconds of steps up to the limits of tokens and sequences, times `step_factor`."""
         table = self.step_model(light=self.light).table(self.max_num_batched_tokens, self.max_num_seqs)
         return StepTable._make(part * self.step_factor for part in table)
 
     def step_model(self, *, light: bool = False) -> StepModel:
-        """Return the seconds of its steps, or the speed of light that no kernel can beat."""
+        """Return the model of a step's seconds; `light`: at data-sheet peaks, without any overhead of the engine."""
         offload, engine = self.settings.offload, self.engine
         kernels = engine.kernels_on(self.hardware)
         if self.layout.pp > 1:
             kernels = kernels.split_over_devices()
-        by_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
-        slowness = self._host_slowness if kernels.fitted.prompt_launch_s else 1.0  # it launches the sampler's, too
-        overheads, ranks = engine.overheads, self.layout.dp  # a rank's process handles the sequences of its own
+        on_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
+        slowness = self._host_slowness if kernels.fitted.prompt_launch_s else 1.0  # the host also launches the sampler
+        overheads, ranks = engine.overheads, self.layout.dp  # each rank has a process for its own sequences
         times = {
             "step_s": overheads.step_s * slowness + (overheads.ranks_s if ranks > 1 else 0.0),
             "sequence_s": overheads.sequence_s / ranks,
@@ -236,15 +262,15 @@ class Deployment:
             draft_tokens=self.draft_tokens,
             micro_batch_tokens=engine.micro_batch_tokens,
             loaded_token_s=self._loaded_token_s(light=light),
-            host_cost=by_host,
+            host_cost=on_host,
             context_tokens=self.context_tokens,
-            least_s=0.0 if light else self._host_s(kernels),
-            prompt_least_s=0.0 if light else self._prompt_host_s(kernels),
+            least_s=0.0 if light else self._launch_s(kernels),
+            prompt_least_s=0.0 if light else self._prompt_launch_s(kernels),
             graph_tokens=self.graph_tokens,
         )
 
     def _step_ops(self, *, light: bool = False) -> tuple[Op, ...]:
-        """Return what its steps do, with what this engine is asked beside it; `light`: without what nobody needs."""
+        """Return the ops of a step, of adapters and the sampler too; `light`: without experts that no router chose."""
         every = self.engine.every_expert and not light
         ops = tuple(op.with_every_expert() for op in self.ops) if every else self.ops
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
@@ -252,15 +278,15 @@ class Deployment:
             return ops
         return (*ops, sorting(self.model.vocab))
 
-    def _host_s(self, kernels: Kernels) -> float:
-        """Return the seconds that the host takes to launch a step, where no graph is captured."""
+    def _launch_s(self, kernels: Kernels) -> float:
+        """Return the least seconds of a step without a captured graph: launches per layer x launch time x layers."""
         if kernels.fitted.layer_launches is None:
             return 0.0
-        product = self.hardware.achievable.gemm[Rates(self.hardware, kernels).peak(self.layout.model_dtype)[0]]
-        return kernels.fitted.layer_launches * product.launch_s * len(self.model.layer_names)
+        gemm = self.hardware.achievable.gemm[Rates(self.hardware, kernels).peak(self.layout.model_dtype)[0]]
+        return kernels.fitted.layer_launches * gemm.launch_s * len(self.model.layer_names)
 
-    def _prompt_host_s(self, kernels: Kernels) -> float:
-        """Return the seconds that the host takes to launch a step with prompts, kernel by kernel."""
+    def _prompt_launch_s(self, kernels: Kernels) -> float:
+        """Return the least seconds of a step with prompts: its kernels x the host's seconds to launch one."""
         launches = sum(op.launches * op.repeats for op in self._step_ops())
         return launches * float(kernels.fitted.prompt_launch_s or 0.0) * self._host_slowness
 
@@ -269,7 +295,7 @@ class Deployment:
         return float(self.hardware.host_slowness or 1.0)
 
     def _loaded_token_s(self, *, light: bool) -> float:
-        """Return the seconds that bringing one token's cache back from the host takes; devices load side by side."""
+        """Return the seconds to load one token's KV cache from the host over PCIe; devices load in parallel."""
         if not self.settings.offload.cache_bytes:
             return 0.0
         return self.model.cache_bytes(1, self.layout) / host_bytes_per_s(self.hardware, light=light)
@@ -286,7 +312,10 @@ def deploy(
     layout: Layout | None = None,
     settings: Settings = Settings(),
 ) -> Deployment:
-    """Look three profiles up by name; without a layout, one device and the checkpoint's own number formats.
+    """Return a replica of three profiles, each given by name or path.
+
+    Without a layout: one device and the checkpoint's number formats. Raises ProfileError for an unknown name, and the
+    errors of `Deployment`.
 
     >>> str(deploy("llama-3.1-8b", "h100-sxm"))
     'llama-3.1-8b (bf16) on h100-sxm'
@@ -296,7 +325,7 @@ def deploy(
 
 
 def deployment_of(model: Model, hardware: Hardware, engine: Engine, layout: Layout, settings: Settings) -> Deployment:
-    """Return the deployment of three profiles, sharded as the engine does it (sharding.py)."""
+    """Return a replica of loaded profiles, sharded as the engine does it (sharding.py). Raises as `Deployment` does."""
     parts = sharded(model, hardware, engine, layout, settings.threads)
     return Deployment(parts.model, parts.hardware, engine, parts.layout, settings, devices_each=parts.devices_each)
 
@@ -304,7 +333,14 @@ def deployment_of(model: Model, hardware: Hardware, engine: Engine, layout: Layo
 def default_layout(
     model: Model, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, dtypes: tuple[str, str] = ("", "")
 ) -> Layout:
-    """Return a layout whose (weight, cache) formats are the checkpoint's where they are not given, or given as fp4."""
+    """Return a layout; `dtypes` names the number formats of weights and KV cache, "" for the checkpoint's own.
+
+    Weights in "fp4" get the checkpoint's kind of it (`Model.fp4_dtype`).
+
+    >>> layout = default_layout(load_model("llama-3.1-8b"), tp=2, dtypes=("fp8", ""))
+    >>> layout.weight_dtype, layout.cache_dtype
+    ('fp8', 'bf16')
+    """
     weights, cached = (named_format(name) or name for name in dtypes)
     weights = model.fp4_dtype if weights == "nvfp4" else weights
     return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype, dp)

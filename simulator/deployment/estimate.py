@@ -1,4 +1,4 @@
-"""The latency and throughput of one batch alone: prefill, then decode, op by op, beside the speed of light."""
+"""Latency and throughput of one batch alone: prefill, then decode, op by op, beside the speed of light."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 class OpCost(NamedTuple):
-    """An op with its equals in other blocks: how often it runs, what it costs, and what it cannot beat."""
+    """Ops of one name in all layers: their number in a step, their cost, their seconds at the speed of light."""
 
     repeats: int
     cost: Cost
     light_s: float
 
     def plus(self, other: "OpCost") -> "OpCost":
-        """Return both together, under the name of this one."""
+        """Return the sum of both, under this one's name."""
         fields = (first + second for first, second in zip(self.cost[1:], other.cost[1:], strict=True))
         return OpCost(self.repeats + other.repeats, Cost(self.cost.name, *fields), self.light_s + other.light_s)
 
     @property
     def runner_up(self) -> str:
-        """The resource, compute, memory or link, that would bind if the binding one took no time; "" for none."""
+        """The resource (compute, memory or link) that would bind if the binding one took no time; "" for none."""
         others = {name: float(getattr(self.cost, f"{name}_s")) for name in ("compute", "memory", "link")}
         others.pop(self.cost.bound, None)
         name = max(others, key=lambda each: others[each])
@@ -42,20 +42,20 @@ class OpCost(NamedTuple):
 
     @property
     def margin(self) -> float | None:
-        """How many times the time of the runner-up the binding resource takes; None where it is the only one."""
+        """Time of the binding resource over that of the runner-up; None where there is no runner-up."""
         if not self.runner_up:
             return None
         return float(getattr(self.cost, f"{self.cost.bound}_s")) / float(getattr(self.cost, f"{self.runner_up}_s"))
 
 
-def _summed(cost: Cost) -> Cost:
-    """Add up the steps of a phase."""
+def _sum_over_steps(cost: Cost) -> Cost:
+    """Return the cost of an op with each field summed over the steps of a phase."""
     return Cost(cost.name, *(float(np.sum(field)) for field in cost[1:]))
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Steps of one kind: their ops in the order of execution."""
+    """The steps of a prefill, or one decode step: ops in the order of execution, each summed over the steps."""
 
     steps: int
     ops: tuple[OpCost, ...]
@@ -67,7 +67,7 @@ class Phase:
 
     @property
     def light_s(self) -> float:
-        """Seconds of these ops at the data sheet's peaks, without overhead."""
+        """Seconds of all steps at the speed of light: data-sheet peaks, no overhead."""
         return sum(op.light_s for op in self.ops)
 
     @property
@@ -77,16 +77,16 @@ class Phase:
 
     @property
     def mostly(self) -> tuple[str, float]:
-        """The resource that binds the ops that take most of the time, and their share."""
+        """The resource that binds most of the time (compute, memory, link or overhead), and its share."""
         return mostly_bound(op.cost for op in self.ops)
 
     def share(self, op: OpCost) -> float:
-        """Return the part of the phase that an op takes."""
+        """Return an op's share of the phase's time."""
         return float(op.cost.seconds) / self.seconds
 
 
 class Latency(NamedTuple):
-    """Times of a batch alone: its last first token, mean and median step after it (None for one token), its end."""
+    """Seconds of a batch alone: TTFT of its last prompt, mean and median TPOT (None for one output token), E2EL."""
 
     ttft_s: float
     tpot_s: float | None
@@ -96,9 +96,9 @@ class Latency(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one batch alone on a deployment comes to.
+    """Predicted latency and throughput of one batch that has a deployment to itself.
 
-    With pp > 1 it passes through the stages one after the other, so the others idle: a latency, not a capacity.
+    With pp > 1 the batch passes through the stages one after the other while the others idle: a latency, no capacity.
     """
 
     deployment: Deployment
@@ -107,22 +107,22 @@ class Estimate:
 
     @cached_property
     def models(self) -> tuple[StepModel, StepModel]:
-        """What is expected of a step, and its speed of light."""
+        """The step model of the prediction, and the one at the speed of light."""
         return self.deployment.step_model(light=self.deployment.light), self.deployment.step_model(light=True)
 
     @cached_property
     def prefill(self) -> Phase:
-        """All steps that compute the prompts."""
+        """The steps that compute the prompts."""
         counts = prefill_counts(self.deployment, self.batch, past=self.batch.context_tokens, budget=self._chunk_tokens)
         return self._phase(counts, counts)
 
     @property
     def _chunk_tokens(self) -> int:
-        """Tokens of the chunks that overlap on the devices between which layers are split; 0 where none do."""
+        """Tokens of a prompt's chunks that overlap on devices with different layers (llama.cpp); 0: no overlap."""
         return self.deployment.engine.micro_batch_tokens if self.deployment.layout.pp > 1 else 0
 
     def _prefill_s(self, model: StepModel, phase_s: float) -> float:
-        """Return the seconds of the prefill, whose steps take `phase_s` one after the other; chunks may overlap."""
+        """Return the prefill's seconds: `phase_s`, the sum of its steps, or less where chunks overlap on devices."""
         stages, chunk = self.deployment.layout.pp, self._chunk_tokens
         if not chunk:
             return phase_s
@@ -146,29 +146,30 @@ class Estimate:
         repeats = [*(op.repeats for op in (*model.ops, *model.draft_ops)), 1]  # the engine's host time is the last row
         merged: dict[str, OpCost] = {}
         for times, cost, ideal in zip(repeats, expected, light, strict=True):
-            op = OpCost(times, _summed(cost), float(np.sum(ideal.seconds)))
+            op = OpCost(times, _sum_over_steps(cost), float(np.sum(ideal.seconds)))
             before = merged.get(cost.name)
             merged[cost.name] = before.plus(op) if before else op
         return Phase(np.size(counts.steps), tuple(op for op in merged.values() if op.cost.seconds))
 
     @cached_property
     def expected(self) -> Latency:
-        """What is predicted."""
+        """The predicted latencies."""
         outside_s = float(self.deployment.request_s(self.batch.prompt_tokens))
         found = self._latency(self.models[0], self.prefill_s + outside_s)
         return found._replace(e2el_s=found.e2el_s + self.deployment.first_call_s)
 
     @cached_property
     def prefill_s(self) -> float:
-        """Predicted seconds of the prefill: TTFT without the engine's time per request."""
+        """Predicted seconds of the prefill: TTFT without the engine's time outside of steps."""
         return self._prefill_s(self.models[0], self.prefill.seconds)
 
     @cached_property
     def light(self) -> Latency:
-        """At the data sheet's peaks."""
+        """The latencies at the speed of light: data-sheet peaks, no overhead."""
         return self._latency(self.models[1], self._prefill_s(self.models[1], self.prefill.light_s))
 
     def _latency(self, model: StepModel, ttft_s: float) -> Latency:
+        """Return the latencies: TPOT is the mean over decode steps of seconds / expected tokens per step."""
         more = self.batch.output_tokens - 1
         if more == 0:
             return Latency(ttft_s, None, None, ttft_s)
@@ -179,7 +180,7 @@ class Estimate:
         return Latency(ttft_s, decode_s / more, float(np.median(steps_s)), ttft_s + decode_s)
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return a row for each op of each phase: columns phase, op, runs, FLOPs, bytes, seconds, share and bound."""
+        """Return a table indexed by phase and op: runs, flops, bytes, seconds, light_s, share of the phase, bound."""
         import pandas as pd  # noqa: PLC0415  takes half a second
 
         rows = [
@@ -193,17 +194,17 @@ class Estimate:
 
     @property
     def output_tokens_per_s(self) -> float:
-        """Output tokens of the whole batch over its whole time, prefill included."""
+        """Output tokens/s of the whole batch over its E2EL, prefill included."""
         return self.batch.size * self.batch.output_tokens / self.expected.e2el_s
 
     @property
     def tokens_per_s_user(self) -> float | None:
-        """Tokens per second that each user sees while decoding, 1 / TPOT."""
+        """Output tokens/s of each sequence while it decodes, 1 / TPOT; None for one output token."""
         return 1 / self.expected.tpot_s if self.expected.tpot_s else None
 
     @property
     def speedup(self) -> float | None:
-        """Time per output token without drafts over that with them: above 1 where drafting pays; None without any."""
+        """TPOT without speculation over TPOT with it: above 1 where drafting pays; None without TPOT or draft."""
         if not self.deployment.draft_tokens or self.expected.tpot_s is None:
             return None
         plain = replace(self.deployment, settings=replace(self.deployment.settings, speculation=None))
@@ -212,16 +213,22 @@ class Estimate:
 
     @property
     def cache_share(self) -> float | None:
-        """Share of the cache that the batch holds at its end; None where the memory plan leaves no cache."""
+        """Share of the KV-cache blocks that the batch holds at its end; None where the memory plan has no blocks."""
         if not self.plan.num_blocks:
             return None
         return self.batch.size * self.plan.blocks(self.batch.cached_tokens) / self.plan.num_blocks
 
 
 def estimate(deployment: Deployment, batch: Batch, *, assume_fits: bool = False) -> Estimate:
-    """Return the estimate of a batch alone; DoesNotFitError where the deployment cannot hold it at once.
+    """Return the estimate of a batch that has a deployment to itself.
 
-    `assume_fits`: somebody has run it, whatever the memory plan and the model's context say.
+    Raises DoesNotFitError where the KV cache cannot hold the batch at once, InfercastError where it exceeds the limits
+    of sequences, tokens or context. `assume_fits` checks nothing: the run was measured, whatever the memory plan says.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> found = estimate(deploy("llama-3.1-8b", "h100-sxm"), Batch(1, 1024, 128))
+    >>> found.light.tpot_s < found.expected.tpot_s, found.decode.binding.runner_up
+    (True, 'compute')
     """
     plan = memory_plan(deployment)
     if not assume_fits:
@@ -251,7 +258,7 @@ def _refuse_too_large(plan: MemoryPlan, batch: Batch) -> None:
 
 
 def _refuse_too_large_a_step(deployment: Deployment, batch: Batch) -> None:
-    """Refuse what does not fit into the token budget of a step where it cannot be split."""
+    """Raise InfercastError where a step that cannot be split exceeds the token budget."""
     policy, budget = deployment.engine.policy, deployment.max_num_batched_tokens
     needed, because = 0, ""
     if policy == "static":

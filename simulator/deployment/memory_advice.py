@@ -1,4 +1,4 @@
-"""What does not fit, and what would make it fit: flags, each tried."""
+"""Deployments that do not fit into memory: the error, and flags that would make them fit, each tried."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,15 +14,15 @@ from simulator.units import GIB, gibibytes
 
 LARGER = ("l40s", "a100-sxm-80", "h200-sxm", "b200-sxm", "b300-sxm")
 DEGREES = (1, 2, 4, 8, 16)
-OFFLOADS_GIB = (1, 2, 4, 8, 16, 32)  # beyond what is short
-USABLE_TOKENS = 2_048  # of cache: what has room for less is no remedy, unless a shorter max_model_len is asked for
+OFFLOADS_GIB = (1, 2, 4, 8, 16, 32)  # of weights, beyond the GiB that the device is short of
+USABLE_TOKENS = 2_048  # of a sequence: a remedy has cache for as many, or for a shorter max_model_len
 LAYOUT_FLAGS = {"--tp": "tp", "--ep": "ep", "--weight-dtype": "weight_dtype", "--cache-dtype": "cache_dtype"}
 SETTING_FLAGS = {"--max-num-batched-tokens": "max_num_batched_tokens", "--max-num-seqs": "max_num_seqs"}
 Flags = dict[str, Any]
 
 
 def refuse_misfit(plan: MemoryPlan) -> None:
-    """Raise DoesNotFitError, with what would make it fit, where the cache has no room for what is asked."""
+    """Raise DoesNotFitError, with flags that would help, where memory has no room for the cache that is asked for."""
     deployment, settings = plan.deployment, plan.deployment.settings
     _refuse_host_misfit(plan)
     if plan.blocks_that_fit < 1:
@@ -53,6 +53,7 @@ def _refuse_host_misfit(plan: MemoryPlan) -> None:
 
 
 def _shortage(plan: MemoryPlan) -> str:
+    """Say which parts of the memory leave no room for a cache."""
     others = plan.workspace_bytes + plan.context_bytes + plan.graph_bytes
     needed = f"{gibibytes(plan.weight_bytes)} weights + {gibibytes(others)} workspace, context and graphs"
     return f"{needed} leave no cache in {gibibytes(plan.total_bytes - plan.unused_bytes)} usable"
@@ -64,9 +65,10 @@ def _advice(deployment: Deployment) -> str:
 
 
 def remedies_for(deployment: Deployment) -> Iterator[str]:
-    """Say what would make a misfit fit, as flags: more devices, smaller numbers, smaller steps, a larger device.
+    """Yield flags that make a deployment fit: more or larger devices, narrower formats, smaller steps, offloading.
 
-    Each is tried: it holds a request, its layout divides the model, and its devices are linked.
+    Each is tried: its layout divides the model, its devices are linked, and its cache holds a sequence. Of each kind
+    the smallest change that works is named.
     """
     for alternatives in _alternatives(deployment):
         tried = ((flags, _plan_with(deployment, flags)) for flags in alternatives)
@@ -77,7 +79,7 @@ def remedies_for(deployment: Deployment) -> Iterator[str]:
 
 
 def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
-    """Yield what may help, kind by kind, the smallest change of each kind first."""
+    """Yield lists of flags, one for each kind of change, the smallest change first."""
     layout, seqs = deployment.layout, min(deployment.max_num_seqs, 64)
     degrees: list[Flags] = [{"--tp": tp, **({"--ep": tp} if layout.ep > 1 else {})} for tp in DEGREES if tp > layout.tp]
     larger = [name for name in LARGER if load_hardware(name).memory_bytes > 1.1 * deployment.hardware.memory_bytes]
@@ -92,7 +94,7 @@ def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
 
 
 def _plan_with(deployment: Deployment, flags: Flags) -> MemoryPlan | None:
-    """Return the plan once some flags are changed, None where that does not fit either."""
+    """Return the memory plan with some flags changed; None where that does not work or fit either."""
     layout = {name: flags[flag] for flag, name in LAYOUT_FLAGS.items() if flag in flags}
     settings = {name: flags[flag] for flag, name in SETTING_FLAGS.items() if flag in flags}
     if "--cpu-offload-gb" in flags:

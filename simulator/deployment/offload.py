@@ -1,4 +1,4 @@
-"""Offloading to the host: weights copied over PCIe in every step, layers that the CPU computes, evicted cache."""
+"""Offloading to the host: weights copied over PCIe in every step, layers that the CPU computes, evicted KV cache."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from simulator.roofline.collectives import host_bytes_per_s
 from simulator.roofline.roofline import Cost, Rates
 from simulator.units import gibibytes
 
-COPIED_FROM_TOKENS = 32  # llama.cpp multiplies on the device from here on (GGML_OP_OFFLOAD_MIN_BATCH)
-HOSTS = {"consumer-gpu": "ryzen-7950x"}  # by class of device; a server otherwise
+COPIED_FROM_TOKENS = 32  # from here on llama.cpp multiplies on the device (GGML_OP_OFFLOAD_MIN_BATCH)
+HOSTS = {"consumer-gpu": "ryzen-7950x"}  # CPU profile by class of device; SERVER for the others
 SERVER = "xeon-8480"
 HOST_SOURCE = Source(
     text="the CPU that a device of its class usually stands beside", date="2026-11-21", evidence="guess"
@@ -28,9 +28,9 @@ HOST_SOURCE = Source(
 class Offload:
     """What lies in the host's memory instead of the device's.
 
-    `weight_bytes`: of each device, copied to it in every step (vLLM: --cpu-offload-gb). `gpu_layers`: only the last so
-    many layers stay, the CPU computes the others (llama.cpp: -ngl). `cache_bytes`: room for prefixes that a device's
-    cache has evicted. `host`: profile of the host's CPU; "" is a guess by the device's class (`HOSTS`).
+    `weight_bytes`: of each device, copied to it in every step (vLLM: --cpu-offload-gb). `gpu_layers`: the last so many
+    layers stay on the device, the CPU computes the others (llama.cpp: -ngl). `cache_bytes`: room for prefix blocks that
+    the device's cache has evicted. `host`: profile of the host's CPU; "" is a guess by the class of device (`HOSTS`).
 
     Raises InfercastError for negative sizes, for no layer on the device, and for weight_bytes with gpu_layers.
     """
@@ -55,42 +55,52 @@ NO_OFFLOAD = Offload()
 
 
 def host_layers(model: Model, offload: Offload) -> tuple[str, ...]:
-    """Return the blocks that the CPU computes: the first ones, as in llama.cpp."""
+    """Return the block names of the layers that the CPU computes: the first ones, as in llama.cpp.
+
+    >>> from simulator.models.model import load_model
+    >>> len(host_layers(load_model("llama-3.1-8b"), Offload(gpu_layers=30)))
+    2
+    """
     names = model.layer_names
     return () if offload.gpu_layers is None else names[: max(0, len(names) - offload.gpu_layers)]
 
 
 def device_part(model: Model, offload: Offload) -> Model:
     """Return the model without the layers that the CPU computes."""
-    away = len(host_layers(model, offload))
-    rest = model.layer_names[away:]
-    return model.model_copy(update={"layers": (Repeat(of=rest),)}) if away else model
+    on_cpu = len(host_layers(model, offload))
+    rest = model.layer_names[on_cpu:]
+    return model.model_copy(update={"layers": (Repeat(of=rest),)}) if on_cpu else model
 
 
 def offloaded_ops(model: Model, layout: Layout, offload: Offload) -> tuple[Op, ...]:
-    """Return everything that one step does: on the CPU, across PCIe, on the device."""
-    away = host_layers(model, offload)
-    if away and layout.devices > 1:
+    """Return the ops of one step: on the host's CPU, over PCIe, on the device.
+
+    Raises NotModelledError for layers on the CPU beside several devices, InfercastError for more offloaded weights than
+    the layers have.
+    """
+    on_cpu = host_layers(model, offload)
+    if on_cpu and layout.devices > 1:
         given = f"gpu_layers {offload.gpu_layers} on {layout.devices} devices"
         raise NotModelledError(given, "layers on the CPU are modelled beside one device", "Use one device")
     ops = device_part(model, offload).ops(layout)
-    if away:
-        return (*_on_host(model, layout, away), *ops)
+    if on_cpu:
+        return (*_on_host(model, layout, on_cpu), *ops)
     return (*_copies(model, layout, offload.weight_bytes), *ops) if offload.weight_bytes else ops
 
 
-def _on_host(model: Model, layout: Layout, away: tuple[str, ...]) -> tuple[Op, ...]:
+def _on_host(model: Model, layout: Layout, on_cpu: tuple[str, ...]) -> tuple[Op, ...]:
+    """Return the ops of the layers on the CPU, and the transfer of their activations to the device."""
     hand_over = Counts(tokens=model.hidden * layout.activation_bytes)
     blocks = (
         replace(op, name=f"CPU: {op.name}", repeats=op.repeats * times, on_host=True)
-        for name, times in Counter(away).items()
+        for name, times in Counter(on_cpu).items()
         for op in model.blocks[name].ops(model.hidden, layout)
     )
     return (*blocks, Op(name="activations to the device", rate="host_link", activation_bytes=hand_over))
 
 
 def _copies(model: Model, layout: Layout, weight_bytes: float) -> tuple[Op, ...]:
-    """Return the copies of a step: an even share of every layer's weights; of experts, those that the batch touches."""
+    """Return the copies of a step: an equal share of each layer's weights, of experts those that the batch touches."""
     dense, routed = _layer_weights(model, layout)
     whole = layer_bytes(model, layout)
     if weight_bytes > whole * (1 + 1e-9):
@@ -104,13 +114,20 @@ def _copies(model: Model, layout: Layout, weight_bytes: float) -> tuple[Op, ...]
 
 
 def layer_bytes(model: Model, layout: Layout) -> float:
-    """Return the bytes of the weights of all layers on each device, by which offloading is shared out."""
+    """Return the bytes of weights of all layers on each device; offloading takes the same share of each layer.
+
+    Llama-3.1-8B: 32 layers of 4,096 x 6,144 + 4,096 x 4,096 + 3 x 4,096 x 14,336 numbers (config.json) of 2 bytes.
+
+    >>> from simulator.models.model import load_model
+    >>> layer_bytes(load_model("llama-3.1-8b"), Layout())
+    13958643712.0
+    """
     dense, routed = _layer_weights(model, layout)
     return (dense + sum(each * experts.total for experts, each in routed.items())) / layout.pp
 
 
 def _layer_weights(model: Model, layout: Layout) -> tuple[float, dict[Experts, float]]:
-    """Return bytes that every step reads in all stages, and by router the bytes of one expert of all its layers."""
+    """Return the bytes that every step reads, of all stages, and the bytes of one expert of all layers, by router."""
     dense, routed = 0.0, dict[Experts, float]()
     for name, times in Counter(model.layer_names).items():
         for op in model.blocks[name].ops(model.hidden, layout):
@@ -126,9 +143,10 @@ def host_of(hardware: Hardware, offload: Offload) -> Hardware:
 
 
 def host_cost(hardware: Hardware, engine: Engine, offload: Offload, *, light: bool) -> Callable[[Op, Counts], Cost]:
-    """Return the cost function of ops whose weights lie in the host's memory and that its CPU computes.
+    """Return the function that costs an op whose weights lie in the host's memory, from `Op` and `Counts` to `Cost`.
 
-    From `COPIED_FROM_TOKENS` new tokens on, its weights are copied to the device and multiplied there.
+    The CPU computes it; from `COPIED_FROM_TOKENS` new tokens on, llama.cpp copies its weights to the device and
+    computes it there: T = T_device + weight bytes / PCIe rate.
     """
     host = host_of(hardware, offload)
     cpu = Rates(host, engine.kernels_on(host), light=light)

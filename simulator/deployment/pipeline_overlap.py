@@ -1,7 +1,7 @@
 """Layers split over several devices: how far the chunks of a prompt overlap on them (llama.cpp, -sm layer).
 
-The host enqueues a chunk on each device in turn. A device's queue holds `QUEUED` kernels, and the host waits where it
-is full; at most `COPIES` chunks are on their way.
+The host launches a chunk's kernels on each device in turn. A device's queue holds `QUEUED` kernels, and the host waits
+while it is full; at most `COPIES` chunks are in flight.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,14 +40,16 @@ GEMMS = 7  # of a layer, each with a kernel that unpacks its weights, but where 
 
 
 def constants(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures of this module that the TTFT of a deployment rests on, each by name; none without overlap."""
+    """Yield (name, figure) of this module's constants that a deployment's TTFT rests on; none without overlap."""
     if deployment.layout.pp > 1 and deployment.engine.micro_batch_tokens:
         yield "launches in a device's queue", QUEUED
         yield "kernels per layer", FUSED_KERNELS if deployment.engine.flash_attention else KERNELS
 
 
 def layers_of(layers: int, devices: int) -> list[int]:
-    """Return the layers on each device: even shares of them and the output layer, which stands last.
+    """Return the number of layers on each device: equal shares of the layers and of the output layer, which comes last.
+
+    As llama.cpp's load_tensors does for equal devices (src/llama-model.cpp, read 2026-11-22).
 
     >>> layers_of(32, 4)
     [9, 8, 8, 7]
@@ -57,7 +59,7 @@ def layers_of(layers: int, devices: int) -> list[int]:
 
 
 def kernels_per_layer(deployment: Deployment) -> float:
-    """Return how many kernels a layer launches for a chunk of a prompt."""
+    """Return how many kernels a layer launches for one chunk of a prompt."""
     if deployment.engine.flash_attention:
         return float(FUSED_KERNELS)
     return KERNELS - GEMMS * (number_format(deployment.layout.weight_dtype).bits >= 16)
@@ -66,7 +68,9 @@ def kernels_per_layer(deployment: Deployment) -> float:
 def overlapped_s(chunk_s: Sequence[float], layers: int, devices: int, kernels: float = KERNELS) -> float:
     """Return the seconds until the last chunk of a prompt has passed all devices.
 
-    `chunk_s`: seconds of each chunk, all devices added; `kernels`: that a layer launches for a chunk.
+    `chunk_s`: seconds of each chunk on all devices together, shape (chunks,). `kernels`: launched per layer and chunk.
+    A chunk starts on a device once the host has launched it, the device has finished the chunk before, and the device
+    before has finished this one.
 
     >>> overlapped_s([1.0], 80, 4), round(overlapped_s([1.0] * 8, 80, 4), 2), round(overlapped_s([1.0] * 8, 32, 4), 2)
     (1.0, 6.41, 3.02)

@@ -1,4 +1,4 @@
-"""Any setting by its own name in the engine's spelling, or in ours: "chunked_prefill_size=4096" -> engine, settings."""
+"""Engine settings by the engine's own names or by ours: "chunked_prefill_size=4096" -> an engine and settings."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -22,7 +22,7 @@ SWITCHES = (
     "prefix_caching",
     "quick_reduce",
 )
-OF_REQUESTS = ("identical_prompts", "sorted_sampling", "stream")  # switches that clients decide
+OF_REQUESTS = ("identical_prompts", "sorted_sampling", "stream")  # switches of the clients, not of the engine
 CHOICES = {"policy": get_args(Policy), "reservation": get_args(Reservation)}
 COUNTS = (
     *("batch_size", "block_size", "max_loras", "max_lora_rank"),
@@ -32,35 +32,36 @@ COUNTS = (
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "threads", "num_gpu_blocks_override")
 FRACTIONS = ("memory_fraction", "least_free_share")
 SECONDS = ("batch_wait_s", "first_call_s")
-SHARED = ("cache_tokens", "total_context")  # tokens of all blocks; of all slots
+SHARED = ("cache_tokens", "total_context")  # tokens of the whole KV cache: of all its blocks, of all its slots
 OURS = (*SWITCHES, *OF_REQUESTS, *CHOICES, *COUNTS, *LIMITS, *FRACTIONS, *SECONDS, *SHARED)
-FIGURES = ("block_size", "max_lora_rank", "drift_tokens")  # of an engine that remember their source
+FIGURES = ("block_size", "max_lora_rank", "drift_tokens")  # values of an engine preset that carry a source
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
-NO_LIMIT = COUNTS[4:]  # 0 is none
+NO_LIMIT = COUNTS[4:]  # counts that may be 0: no limit
 
 
 class Configured(NamedTuple):
-    """An engine and settings as the user wants them."""
+    """An engine preset and settings, as changed by the user."""
 
     engine: Engine
     settings: Settings
 
 
 def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Configured:
-    """Apply settings written NAME=VALUE, each by the engine's own name for it or by ours.
+    """Apply settings written NAME=VALUE, each under the engine's own name for it or under ours.
 
-    Raises InfercastError with the nearest names for one that is not known, and for a value that cannot be.
+    Raises InfercastError (with the nearest names) for an unknown name and for a value out of range, NotModelledError
+    for flash_attention where the engine's kernels were measured in one way only, UnitError for seconds without a unit.
 
     >>> configure(load_engine("sglang"), Settings(), ["--chunked-prefill-size=4096"]).settings.max_num_batched_tokens
     4096
     """
     values: dict[str, Any] = {}
     for text in given:
-        name, value = _meant(engine, text)
+        name, value = _our_words(engine, text)
         if name == "flash_attention" and engine.flash_attention is None:
             because = f"the figures of {engine.id} do not tell fused attention from unfused"
             raise NotModelledError(f"--set {text}", because, "Leave it out, or take llama.cpp")
-        values[name] = _read(name, value, text)
+        values[name] = _parsed(name, value, text)
     of_engine = (*SWITCHES, *CHOICES, *COUNTS, "batch_wait_s", "least_free_share")
     rules = {name: values[name] for name in of_engine if name in values}
     sourced = {name: Figure(rules[name], GIVEN) for name in FIGURES if name in rules}
@@ -78,7 +79,13 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
 
 
 def known_names(engine: Engine) -> list[str]:
-    """Return every name by which a setting of an engine can be given, its own first."""
+    """Return every name by which a setting of an engine can be given, the engine's own names first.
+
+    SGLang's own are arguments of its server (python/sglang/srt/server_args.py).
+
+    >>> known_names(load_engine("sglang"))[:2]
+    ['max_running_requests', 'chunked_prefill_size']
+    """
     return list(dict.fromkeys([*load_engine(engine.engine).spelling, *OURS]))
 
 
@@ -86,8 +93,8 @@ def _plain(name: str) -> str:
     return name.strip().lstrip("-").replace("-", "_").lower()
 
 
-def _meant(engine: Engine, text: str) -> tuple[str, str]:
-    """Return our name and our value for a setting in the engine's words."""
+def _our_words(engine: Engine, text: str) -> tuple[str, str]:
+    """Return our name and our value of a setting that is given in the engine's words or in ours."""
     name, equals, value = text.partition("=")
     if not equals:
         raise InfercastError(f"--set {text}", "a setting has a name and a value", "Write --set NAME=VALUE")
@@ -103,8 +110,8 @@ def _meant(engine: Engine, text: str) -> tuple[str, str]:
     return _plain(name), value.strip()
 
 
-def _read(name: str, value: str, text: str) -> Any:
-    """Read a value by the kind of its setting."""
+def _parsed(name: str, value: str, text: str) -> Any:
+    """Return a value parsed by the kind of its setting; `text` is what the user wrote."""
     if name in (*SWITCHES, *OF_REQUESTS):
         if value.lower() not in WORDS:
             raise InfercastError(f"--set {text}", "it is on or off", "Write true or false")

@@ -1,4 +1,4 @@
-"""What a model and its devices become where an engine shards them: threads of a CPU, padded heads, rows."""
+"""The model, device and layout that an engine computes on: padded heads, split rows, threads of a CPU."""
 
 import math
 from dataclasses import replace
@@ -20,14 +20,15 @@ class Sharded(NamedTuple):
     model: Model
     hardware: Hardware
     layout: Layout
-    devices_each: float = 1.0  # that are asked for, for each of the layout's: these are as many times as fast
+    devices_each: float = 1.0  # devices asked for over devices of the layout, which are as many times as fast
 
 
 def sharded(model: Model, hardware: Hardware, engine: Engine, layout: Layout, threads: int | None = None) -> Sharded:
-    """Return what an engine computes on: padded heads, pooled rows, the threads of a CPU that are asked for.
+    """Return what an engine computes on, after padding, splitting rows and limiting threads.
 
-    An engine that pads heads (`pads_heads`) adds heads of zeros for every core of every device. One that splits the
-    rows of matrices (`splits_rows`) has use for any number of devices: fewer, faster ones stand for them.
+    An engine that pads heads (`pads_heads`) adds heads of zeros until every core has as many. One that splits the rows
+    of matrices (`splits_rows`, llama.cpp) may use any number of devices: where that does not divide the model, fewer
+    devices that are as many times as fast stand for them. `threads` below a CPU's cores scale its peak FLOP/s.
     """
     if threads and hardware.cores and threads < hardware.cores:
         hardware = _on_threads(hardware, threads)
@@ -38,30 +39,31 @@ def sharded(model: Model, hardware: Hardware, engine: Engine, layout: Layout, th
     if engine.splits_rows and not _divides(model, layout.tp):
         tp = next(each for each in DEGREES if each < layout.tp and _divides(model, each))
         each = layout.tp / tp
-        return Sharded(model, _times(hardware, each), replace(layout, tp=tp, ep=min(layout.ep, tp)), each)
+        return Sharded(model, _scaled_hardware(hardware, each), replace(layout, tp=tp, ep=min(layout.ep, tp)), each)
     return Sharded(model, hardware, layout)
 
 
 def _on_threads(hardware: Hardware, threads: int) -> Hardware:
-    """Return a CPU with its peaks scaled to some of its cores; its bandwidth stays: a few cores draw most of it."""
+    """Return a CPU with its peak FLOP/s scaled to some of its cores; its bandwidth stays, which a few cores use up."""
     share = threads / (hardware.cores or threads)
     peaks = {name: peak * share for name, peak in hardware.peak_flops_per_s.items()}
     return hardware.model_copy(update={"peak_flops_per_s": peaks})
 
 
-def _times(hardware: Hardware, share: float) -> Hardware:
+def _scaled_hardware(hardware: Hardware, factor: float) -> Hardware:
+    """Return a device with memory, bandwidth and peak FLOP/s multiplied by `factor`."""
     return hardware.model_copy(
         update={
-            "memory_bytes_per_s": hardware.memory_bytes_per_s * share,
-            "memory_marketed_bytes": hardware.memory_marketed_bytes * share,
-            "memory_reported_bytes": hardware.memory_bytes * share,
-            "peak_flops_per_s": {name: peak * share for name, peak in hardware.peak_flops_per_s.items()},
+            "memory_bytes_per_s": hardware.memory_bytes_per_s * factor,
+            "memory_marketed_bytes": hardware.memory_marketed_bytes * factor,
+            "memory_reported_bytes": hardware.memory_bytes * factor,
+            "peak_flops_per_s": {name: peak * factor for name, peak in hardware.peak_flops_per_s.items()},
         }
     )
 
 
 def _padded(model: Model, parts: int) -> Model:
-    """Return a model whose heads and widths divide by `parts`, as it is where a block has other kinds of layers.
+    """Return a model whose heads and widths divide by `parts`; unchanged where a block has other kinds of layers.
 
     Transformers-NeuronX adds heads of zeros and copies those of the cache until each NeuronCore has as many
     (get_qkv_padding and round_up_to_divisor in its utils.py, read 2026-11-22).
@@ -70,15 +72,15 @@ def _padded(model: Model, parts: int) -> Model:
     for name, block in model.blocks.items():
         if not isinstance(block.mixer, Attention) or not isinstance(block.ffn, Dense | MixtureOfExperts):
             return model
-        heads, kv_heads = _multiple(block.mixer.heads, parts), _multiple(block.mixer.kv_heads, parts)
+        heads, kv_heads = _round_up(block.mixer.heads, parts), _round_up(block.mixer.kv_heads, parts)
         mixer = block.mixer.model_copy(update={"heads": heads, "kv_heads": kv_heads})
-        ffn = block.ffn.model_copy(update={"intermediate": _multiple(block.ffn.intermediate, parts)})
+        ffn = block.ffn.model_copy(update={"intermediate": _round_up(block.ffn.intermediate, parts)})
         blocks[name] = block.model_copy(update={"mixer": mixer, "ffn": ffn})
     return model.model_copy(update={"blocks": blocks})
 
 
-def _multiple(number: int, of: int) -> int:
-    return math.ceil(number / of) * of
+def _round_up(number: int, multiple: int) -> int:
+    return math.ceil(number / multiple) * multiple
 
 
 def _divides(model: Model, tp: int) -> bool:

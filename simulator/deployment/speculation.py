@@ -1,4 +1,4 @@
-"""Speculative decoding: what is drafted, how many tokens a step yields, and what the drafting computes."""
+"""Speculative decoding: what drafts, how many tokens a step yields, and what the drafting costs."""
 
 from dataclasses import dataclass, replace
 from math import prod
@@ -13,10 +13,15 @@ NGRAM, MTP = "ngram", "mtp"
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """`tokens` drafted per step by a model, by looking up n-grams of the text ("ngram") or by an MTP head ("mtp").
+    """Speculative decoding with `tokens` draft tokens per step and sequence (vLLM: num_speculative_tokens).
 
+    `draft`: a model profile, "ngram" (look-up in the text so far) or "mtp" (the model's multi-token prediction head).
     `acceptance`: probability that a position is accepted if all before it are; one for all, or one per position. It
-    belongs to the draft, the model and the text, so it has no default. `expected` spreads it evenly instead of drawing.
+    depends on draft, model and text, so it has no default. `expected`: every sequence accepts the expected number of
+    tokens, spread evenly over steps, instead of a random one.
+
+    Raises InfercastError for no draft token, a number of rates that is neither 1 nor `tokens`, and a rate outside of 0
+    to 1.
     """
 
     draft: str
@@ -36,7 +41,7 @@ class Speculation:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The acceptance of each position."""
+        """The acceptance of each position, one per draft token."""
         return self.acceptance if len(self.acceptance) == self.tokens else self.acceptance * self.tokens
 
     @property
@@ -54,7 +59,7 @@ class Speculation:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What drafting adds to each device: one sequential step's ops, weights, and cache of a token."""
+    """What drafting adds on each device: ops to draft one token, bytes of weights, bytes of KV cache per token."""
 
     ops: tuple[Op, ...] = ()
     weight_bytes: float = 0.0
@@ -62,14 +67,18 @@ class Draft:
 
 
 def draft_of(speculation: Speculation, model: Model, layout: Layout) -> Draft:
-    """Return what drafts for a model; n-grams cost nothing, a draft model lies on the same devices.
+    """Return what drafts for a model; n-grams cost nothing, a draft model is sharded over the same devices.
 
-    Raises NotModelledError for a draft with sliding windows other than the model's, or with another vocabulary.
+    Raises NotModelledError for a draft with another vocabulary or with other sliding windows than the model, and
+    ProfileError for a draft without a profile.
+
+    >>> draft_of(Speculation("ngram", 4, (0.8,)), load_model("llama-3.1-8b"), Layout())
+    Draft(ops=(), weight_bytes=0.0, cache_bytes_per_token=0.0)
     """
     if speculation.draft == NGRAM:
         return Draft()
     if speculation.draft == MTP:
-        return _head(model, layout)
+        return _mtp_head(model, layout)
     draft = load_model(speculation.draft)
     if abs(draft.vocab - model.vocab) > model.vocab // 100:  # tables padded differently are one vocabulary
         given = f"draft {draft.id} for {model.id}"
@@ -82,10 +91,10 @@ def draft_of(speculation: Speculation, model: Model, layout: Layout) -> Draft:
     return Draft(draft.ops(own), own.weight_bytes(draft.weights(own)), draft.cache_bytes(1, own))
 
 
-def _head(model: Model, layout: Layout) -> Draft:
-    """Return a head for multi-token prediction: a projection of two hidden states to one, a block, the shared logits.
+def _mtp_head(model: Model, layout: Layout) -> Draft:
+    """Return a multi-token prediction head: a projection of two hidden states to one, a block, the shared output layer.
 
-    DeepSeek-V3, arXiv:2412.19437, section 2.2; the block is the model's last.
+    DeepSeek-V3, arXiv:2412.19437, section 2.2; the block is like the model's last.
     """
     block = model.blocks[model.layer_names[-1]]
     join = linear("mtp projection", (2 * model.hidden, model.hidden), layout)

@@ -1,6 +1,7 @@
 """A question about a load, as `infercast simulate` takes it: deployment, workload, SLO, and how the run is counted."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from simulator.cost.scenario import Scenario
 from simulator.cost.slo_rate import MOST_OF_ASKED, SHARE_SERVED, within_slo
@@ -45,6 +46,14 @@ class RunQuestion:
     whole_run: bool = False
     within_slo: bool = False
     assume_fits: bool = False
+
+    def serving(self, users: WorkloadQuestion) -> Self:
+        """Return it with the replicas that serve somebody: each has at least one of --max-concurrency requests.
+
+        >>> RunQuestion(replicas=8).serving(WorkloadQuestion(max_concurrency=1)).replicas
+        1
+        """
+        return replace(self, replicas=min(self.replicas, users.max_concurrency or self.replicas))
 
     def scenario(self, deployment: Deployment, workload: Workload, slo: Slo) -> Scenario:
         """Return one deployment under one workload, ready to simulate."""

@@ -14,7 +14,7 @@ import torch
 
 from simulator.calibration.calibrate import Bench, engine_preset, hardware_profile, with_peaks_of
 from simulator.calibration.comparison import StepErrors, errors_by_kind, latencies
-from simulator.calibration.op_tables import OpTables, fitted, step_table, table_seconds
+from simulator.calibration.op_tables import OpTables, fit_step_table, step_table, table_seconds
 from simulator.calibration.step_log import StepLog, typical_steps
 from simulator.engines.engine import Engine
 from simulator.errors import InfercastError
@@ -234,7 +234,7 @@ class Checker:
             "roofline": replace(profile, light=True).table(*sizes),
             "profile": profile.table(*sizes),
             "op tables": composed,
-            "calibrated": fitted(composed, steps),
+            "calibrated": fit_step_table(composed, steps),
         }
 
     def _predicted(self, tiers: dict[str, StepTable], cell: Cell) -> dict[str, float]:

@@ -1,1 +1,1 @@
-"""Published measurements: reading them, turning them into questions, scoring the answers; no physics."""
+"""Published measurements: read, turned into the questions that users type, and scored; no physics is computed here."""

@@ -1,4 +1,4 @@
-"""The command line that asks what a row measured, and where in its JSON the answer stands."""
+"""For a measured row, the command line that asks what it measured, and the key of the answer in the command's JSON."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -9,9 +9,9 @@ from simulator.validation.prediction import Asked, ask
 
 
 def commands(rows: Sequence[Measurement]) -> Iterator[str]:
-    """Yield a line of shell for each row: the command, then as a comment its id and the key of its metric in JSON.
+    """Yield a line of shell for each row: the command, then as a comment the row's id and the JSON key of its metric.
 
-    A row that is not predicted is a comment with the reason.
+    A row that cannot be predicted is a comment with the reason.
     """
     known: dict[Setup, Asked | InfercastError] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""Runs on one's own machine: what llama.cpp's and MLX's benchmarks state of threads, kernels and files."""
+"""Runs on one's own machine: kernels and number formats that the benchmarks of llama.cpp and MLX state."""
 
 import re
 
@@ -12,7 +12,7 @@ UNQUANTISED_BITS = 12  # from here on a checkpoint holds the model's own type: q
 
 
 def stated_rules(setup: Setup, engine: Engine) -> dict[str, object]:
-    """Return what the settings state of llama.cpp's rules: fused attention, tokens of a part."""
+    """Return llama.cpp's settings that a setup states, by our names: flash attention, tokens of a micro-batch."""
     found: dict[str, object] = {}
     fused, part = setup.engine_setting("flash-attn"), setup.engine_setting("ubatch-size")
     if fused and engine.flash_attention is not None:

@@ -1,4 +1,4 @@
-"""The load of a measured setup as a question: how requests come, how long they are, what they share."""
+"""The load of a measured setup as a question: how requests arrive, how long they are, what they share."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,19 +19,22 @@ from simulator.validation.sources.mlperf import SPREAD
 from simulator.workloads.arrivals import Arrivals, OpenLoop, Released
 from simulator.workloads.lengths import Distribution, Ended, Fixed, LogNormal, Quantiles, Uniform
 
-SPREADS = SPREAD, SPREAD  # guess: of prompts and outputs of data sets of which only means are known
-SHAREGPT_SPREADS = 0.62, 0.15  # in the 300 requests of LLMServingSim's replays
-LONGEST = 4  # guess: data sets cut at so many times their mean
+SPREADS = SPREAD, SPREAD  # guess: variation of prompts and outputs of data sets of which only means are known
+SHAREGPT_SPREADS = 0.62, 0.15  # the same in the 300 requests of LLMServingSim's replays
+LONGEST = 4  # guess: times their mean at which lengths of such data sets are cut
 OFFLINE_REQUESTS, OPEN_REQUESTS = 3_000, 2_000
-MAX_STEPS_TOKENS = 12_000_000  # output tokens of one simulation: fewer requests where they are very long
+MAX_STEPS_TOKENS = 12_000_000  # output tokens of one simulation at most: fewer requests where they are long
 FIRST_TOKENS, DECODES = ("ttft_ms", "prefill_ms"), ("tpot_ms", "itl_ms", "decode_tok_s_per_user")
-ONE_DECODE = 2  # output tokens: the prompt's own, and that of one step
-DEFAULT_LENGTHS = (8, 128)  # guess: single streams whose source states no lengths start from a short question
+ONE_DECODE = 2  # output tokens of one decode step: the prefill yields the first
+DEFAULT_LENGTHS = (8, 128)  # guess: prompt and output of single streams without stated lengths
 Question = BatchQuestion | LoadQuestion
 
 
 def question_of(placed: Placed) -> Question:
-    """Return what a user would ask to get what was measured. NotModelledError where the load is not known."""
+    """Return the question about a setup's load: a batch or a simulated load.
+
+    Raises NotModelledError for a load that is not modelled or not stated.
+    """
     setup = placed.setup
     if setup.not_modelled:
         raise NotModelledError(setup.not_modelled, "it is not modelled", "Leave the row out")
@@ -44,9 +47,10 @@ def question_of(placed: Placed) -> Question:
 
 
 def about_metric(asked: BatchQuestion, placed: Placed, metric: str) -> BatchQuestion:
-    """Return the question about a batch whose answer has a metric.
+    """Return the question about a batch that has a metric.
 
-    A first token may have been measured with its prompt alone; a decode step is asked of a run that states none.
+    A first token may have been measured on another batch size (`prefill_batch`); a decode metric of a run that states
+    one output token is asked of two.
     """
     sizes = asked.sizes
     if metric in FIRST_TOKENS and placed.setup.prefill_batch:
@@ -57,7 +61,7 @@ def about_metric(asked: BatchQuestion, placed: Placed, metric: str) -> BatchQues
 
 
 def _batch(placed: Placed) -> Question:
-    """Ask about a batch that starts together; one that waits for the cache is a load that is there at once."""
+    """Return the question about a batch; where some requests wait for KV cache, it is a simulated load."""
     sizes = _sizes(placed, max(1, placed.setup.batch))
     if not _fits(placed.deployment, sizes.batches()[0]):
         if _queues(placed.deployment, sizes.batches()[0]):
@@ -86,7 +90,7 @@ def _fits(deployment: Deployment, batch: Batch) -> bool:
 
 
 def _queues(deployment: Deployment, batch: Batch) -> bool:
-    """Tell whether some of a batch wait until there is cache for them."""
+    """Tell whether some requests of a batch wait until there is KV cache for them."""
     engine = deployment.engine
     queues = engine.policy in ("continuous", "prompts-first") and not engine.is_reserved
     tokens = batch.size * (batch.context_tokens + batch.prompt_tokens + batch.output_tokens)
@@ -94,6 +98,7 @@ def _queues(deployment: Deployment, batch: Batch) -> bool:
 
 
 def _queued(placed: Placed, sizes: BatchSizes) -> LoadQuestion:
+    """Return the question about all requests of a batch being sent at once."""
     users = WorkloadQuestion(
         input_len=sizes.input_len,
         output_len=sizes.output_len,
@@ -114,7 +119,7 @@ def _load(placed: Placed) -> LoadQuestion:
         client=recipe.client,
         num_dataset_entries=recipe.distinct_prompts,
         dataset_sampling_strategy="random" if recipe.draws_prompts else "shuffle",
-        warmup_request_count=recipe.warming_requests,
+        warmup_request_count=recipe.warmup_requests,
         **_arrivals(placed, mean_output),
     )
     limits_s = recipe.latency_limits_s
@@ -127,7 +132,7 @@ def _load(placed: Placed) -> LoadQuestion:
 
 
 def _lengths(placed: Placed) -> tuple[Distribution, Distribution, float]:
-    """Return prompts and outputs, and the mean output."""
+    """Return the distributions of prompt and output lengths, and the mean output in tokens."""
     setup, recipe = placed.setup, placed.recipe
     if known := recipe.load():
         return known.prompt, known.output, known.output_tokens
@@ -140,7 +145,7 @@ def _lengths(placed: Placed) -> tuple[Distribution, Distribution, float]:
         recorded = setup.dataset == "llmservingsim"
         longest, spreads = LONGEST * round(max(prompt, output)), SHAREGPT_SPREADS if recorded else SPREADS
         prompts, outputs = (LogNormal(*each, longest) for each in zip((prompt, output), spreads, strict=True))
-        asked = not recorded and _is_asked(output)
+        asked = not recorded and _is_requested(output)
         return prompts, Fixed(round(output)) if asked else outputs, output
     return Fixed(max(1, round(prompt))), Fixed(max(1, round(output))), output * recipe.mean_of_nominal
 
@@ -167,21 +172,25 @@ def _uniform(mean: float) -> Uniform:
     return Uniform(1, max(1, round(2 * mean) - 1))
 
 
-def _is_asked(output: float) -> bool:
-    """Tell whether an output is a length that a load asks for, and not the mean of a data set: a guess.
+def _is_requested(output: float) -> bool:
+    """Tell whether an output is a requested length and not the mean of a data set: a guess, by powers of two.
 
     TensorRT-LLM's table has 16 and 256 tokens with the same prompts of 467, beside 214 with those of 202.
+
+    >>> _is_requested(256.0), _is_requested(214.0)
+    (True, False)
     """
     return output == round(output) and round(output).bit_count() == 1
 
 
 def _arrivals(placed: Placed, mean_output: float) -> dict[str, Any]:
-    """Return the options that say how requests come, and how many, of all replicas together."""
+    """Return the options that say how requests arrive, and how many, of all replicas together."""
     recipe, setup, replicas = placed.recipe, placed.setup, placed.replicas
     stated, of_one = recipe.request_count, recipe.requests_of_replica(replicas)
     most = max(64, int(MAX_STEPS_TOKENS / mean_output), of_one or 0)
     if setup.regime == "closed_loop":
-        share = max(1, -(-setup.concurrency // replicas))
+        replicas = min(replicas, setup.concurrency)
+        share = -(-setup.concurrency // replicas)
         count = int(stated / replicas) if stated else ROUNDS * share
         return {"max_concurrency": share * replicas, "num_prompts": max(share, min(count, most)) * replicas}
     rate_per_s = setup.rate_per_s or (EVERYTHING_PER_S if recipe.latency_limits_s else 0.0)

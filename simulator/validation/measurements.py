@@ -1,4 +1,4 @@
-"""Published measurements as a table: one row is one figure of one metric, with the setup that it was measured on.
+"""Tables of measurements: one row is one figure of one metric, with the setup that it was measured on.
 
 Every column is typed (docs/measurements.md); `notes` and `load` are for people. A table without the column `regime` is
 of the older schema, whose text older_notes.py turns into these columns. `.csv` and `.csv.gz` are read.
@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from simulator.errors import ProfileError, nearest, reason
-from simulator.validation.older_notes import typed
+from simulator.validation.older_notes import typed_columns
 
 Regime = Literal["fixed_batch", "closed_loop", "open_loop", "offline", "single"]
 NEEDED = ("hardware", "model", "metric", "value")
@@ -24,18 +24,21 @@ RATES = {"decode_tok_s_per_user", "throughput_out_tok_s", "throughput_total_tok_
 METRICS = SECONDS | RATES | {"pp_tok_s", "tg_tok_s"}
 PUBLISHED = Path(__file__).parent / "published"
 UNIFORM = "uniform 0..2 x mean"
-SYNTHETIC = "", "random", "random-ids"  # data sets of which each request has the stated lengths
+SYNTHETIC = "", "random", "random-ids"  # data sets whose requests all have the stated lengths
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What was measured: devices, model, engine, its settings and the load. 0, "" and None: the source does not say."""
+    """What was measured: devices, model, engine, its settings and the load. 0, "" and None: the source does not say.
+
+    Columns, units and meaning: docs/measurements.md.
+    """
 
     source: str = ""
     date: str = ""
     hardware: str = ""
     hardware_class: str = ""
-    devices: int = 1  # of the run, all replicas together
+    devices: int = 1  # of the run, of all replicas together
     tp: int = 0
     pp: int = 0
     ep: int = 0
@@ -43,7 +46,7 @@ class Setup:
     replicas: int = 0  # independent engines behind a balancer
     model: str = ""
     weight_dtype: str = ""
-    weights_bytes: float = 0.0  # size of the file of weights
+    weights_bytes: float = 0.0  # size of the weights' file
     cache_dtype: str = ""
     engine: str = ""
     engine_version: str = ""
@@ -59,7 +62,7 @@ class Setup:
     context_len: int = 0  # tokens in the cache before the prompt
     starts_empty: bool = False  # input_len is stated as 0, which is not the same as not stated
     length_spread: str = ""
-    dataset: str = ""  # whose prompts and outputs the lengths are means of; `random` for lengths drawn or set
+    dataset: str = ""  # its mean lengths are stated; `random` for lengths that are drawn or set
     regime: Regime | None = None  # how requests come
     batch: int = 0
     prefill_batch: int = 0  # prompts of a batch that are computed together
@@ -70,11 +73,11 @@ class Setup:
     client: str = ""  # load generator or benchmark
     num_dataset_entries: int = 0  # distinct prompts that the client repeats
     scenario: str = ""  # of MLPerf
-    not_modelled: str = ""  # what of the run is not modelled, in words: it is named and not predicted
-    flaw: str = ""  # what of the row cannot be read: such a setup is listed, never predicted
+    not_modelled: str = ""  # what of the run is not modelled, in words: it is listed and not predicted
+    flaw: str = ""  # why the row cannot be read: it is listed and not predicted
 
     def engine_setting(self, name: str) -> str:
-        """Return a setting of the engine, "" where it is not stated.
+        """Return a setting under the engine's own name, "" where it is not stated.
 
         >>> Setup(engine_settings=(("flash-attn", "1"),)).engine_setting("flash-attn")
         '1'
@@ -84,7 +87,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One published figure, in the unit that its metric ends in; NaN where its row has a flaw."""
+    """One measured figure, in the unit that its metric's name ends in; NaN where its row has a flaw."""
 
     id: str
     setup: Setup
@@ -95,14 +98,15 @@ class Measurement:
 
     @property
     def group(self) -> tuple[str, str, str]:
-        """Source, device and model: what errors are averaged by, so that large sources do not dominate."""
+        """Source, device and model: errors are averaged by group, so that large sources do not dominate."""
         return self.setup.source, self.setup.hardware, self.setup.model
 
 
 def read_measurements(path: Path, stated: Mapping[str, object] = MappingProxyType({})) -> list[Measurement]:
-    """Read a table of measurements; ProfileError for a file without a row that can be read.
+    """Return the rows of a table of measurements; `stated` fills empty cells, by column.
 
-    `stated` fills empty cells, by column. A row with a mistake has a setup with a `flaw`.
+    A row that cannot be read has a setup with a `flaw`. Raises ProfileError for a file without any row that can be
+    read.
     """
     remedy = "Give a .csv or .csv.gz of measurements"
     try:
@@ -120,7 +124,7 @@ def read_measurements(path: Path, stated: Mapping[str, object] = MappingProxyTyp
 
 
 def read_published() -> list[Measurement]:
-    """Read the tables of published measurements that are part of infercast (published/README.md)."""
+    """Return the published measurements that are part of infercast (published/README.md)."""
     return [row for path in sorted(PUBLISHED.glob("*.csv.gz")) for row in read_measurements(path)]
 
 
@@ -137,7 +141,7 @@ def _read(table: Iterator[list[str]], path: Path, stated: Mapping[str, object]) 
             continue
         whole = {**filled, **row}
         if "regime" not in columns:
-            whole = typed(whole)
+            whole = typed_columns(whole)
         try:
             yield measurement_of(whole, f"line {line}")
         except ValueError as error:
@@ -146,7 +150,14 @@ def _read(table: Iterator[list[str]], path: Path, stated: Mapping[str, object]) 
 
 
 def measurement_of(row: Mapping[str, str], name: str) -> Measurement:
-    """Turn the typed cells of one row into a measurement, called `name` without an id; ValueError for a bad cell."""
+    """Return the measurement in the cells of one row, by column; `name` is its id where it has none.
+
+    Raises ValueError for a cell that cannot be read.
+
+    >>> row = {"hardware": "l40s", "model": "llama-3.1-8b", "metric": "ttft_ms", "value": "21.5", "concurrency": "8"}
+    >>> measurement_of(row, "line 2").setup.regime
+    'closed_loop'
+    """
     metric, value = row.get("metric", "").strip().lower(), _number("value", row.get("value", ""))
     if metric not in METRICS:
         raise ValueError(f"metric {metric!r} is not known. {nearest(metric, METRICS)}")
@@ -170,7 +181,7 @@ def _setup(cell: Mapping[str, str], flaw: str) -> Setup:
 
 
 def _usual_regime(found: Mapping[str, Any]) -> Regime | None:
-    """Return how requests come where a row states no regime: by which of its numbers it has."""
+    """Return the regime of a row that states none, by which of concurrency, rate and batch it has."""
     if found["concurrency"]:
         return "closed_loop"
     if found["rate_per_s"]:
@@ -179,7 +190,7 @@ def _usual_regime(found: Mapping[str, Any]) -> Regime | None:
 
 
 def _number(column: str, cell: str) -> float:
-    """Return a number from 0 on; infinity is a rate at which all requests come at once, or gaps that are all equal."""
+    """Return a number of 0 or more; `request_rate` and `burstiness` may be infinite: all at once, equal gaps."""
     try:
         found = float(cell or 0)
     except ValueError as error:
@@ -202,14 +213,14 @@ def _format(_column: str, cell: str) -> str:
 
 
 def _choice(column: str, cell: str) -> str | None:
-    """Return one of the words that a column has; none for an empty cell."""
+    """Return one of the words that a column allows, or the column's value for an empty cell."""
     if cell and cell not in CHOICES[column]:
         raise ValueError(f"{column} {cell!r} is not known. {nearest(cell, CHOICES[column])}")
     return cell or (None if column == "regime" else "")
 
 
 def _settings(column: str, cell: str) -> tuple[tuple[str, str], ...]:
-    """Return `name=value;name=value` in the order of the names.
+    """Return `name=value;name=value` as pairs, sorted by name.
 
     >>> _settings("engine_settings", "ubatch-size=512; flash-attn=1")
     (('flash-attn', '1'), ('ubatch-size', '512'))
@@ -220,7 +231,7 @@ def _settings(column: str, cell: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name.strip(), value.strip()) for name, value in pairs))
 
 
-ENDLESS = ("request_rate", "burstiness")
+ENDLESS = ("request_rate", "burstiness")  # columns that may be infinite
 CHOICES = {
     "regime": get_args(Regime),
     "scenario": ("Server", "Interactive", "Offline"),
@@ -236,7 +247,7 @@ COUNTS = (
     *("threads", "context_len", "batch", "prefill_batch", "concurrency", "num_prompts", "num_dataset_entries"),
 )
 AMOUNTS = ("weights_bytes", "gpu_memory_utilization", "input_len", "output_len", *ENDLESS)
-READERS: dict[str, Callable[[str, str], Any]] = {  # of the columns that say what a setup is
+READERS: dict[str, Callable[[str, str], Any]] = {  # how to read each column of a setup
     **dict.fromkeys(WORDS, _word),
     **dict.fromkeys(("weight_dtype", "kv_dtype"), _format),
     **dict.fromkeys(COUNTS, _whole),
@@ -244,7 +255,7 @@ READERS: dict[str, Callable[[str, str], Any]] = {  # of the columns that say wha
     **dict.fromkeys(CHOICES, _choice),
     "engine_settings": _settings,
 }
-FIELDS = {  # of a setup, where they are not called as the column is
+FIELDS = {  # column -> field of Setup, where they differ
     **{"source_date": "date", "hw_class": "hardware_class", "n_gpus": "devices", "kv_dtype": "cache_dtype"},
     **{"input_len": "input_tokens", "output_len": "output_tokens", "request_rate": "rate_per_s"},
 }

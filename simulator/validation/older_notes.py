@@ -1,4 +1,4 @@
-r"""What rows of the older schema of measurements say in words, as typed columns: the one place where text is read.
+r"""Rows of the older schema of measurements as typed columns: the one place where notes are read.
 
 Tables without the column `regime` have `load` ("closed-loop concurrency, 500 requests") and `notes` instead. A cell
 that is stated is never changed. The tables below list (column, pattern, value): of one column the first pattern that is
@@ -67,10 +67,10 @@ BYTES = {  # of the file of weights
 KV_CACHE = r"(\d+(?:\.\d+)?) GiB KV cache per GPU"
 
 
-def typed(row: Mapping[str, str]) -> dict[str, str]:
-    """Return a row of the older schema with typed columns for what its load and its notes say.
+def typed_columns(row: Mapping[str, str]) -> dict[str, str]:
+    """Return a row of the older schema with typed columns for what its `load` and `notes` say.
 
-    >>> row = typed({"load": "open loop, 500 requests at QPS 4", "request_rate": "4", "notes": "multi-LoRA"})
+    >>> row = typed_columns({"load": "open loop, 500 requests at QPS 4", "request_rate": "4", "notes": "multi-LoRA"})
     >>> row["regime"], row["num_prompts"], row["engine_settings"]
     ('open_loop', '500', 'enable-lora=true')
     """
@@ -96,7 +96,7 @@ def _read(rules: Iterable[tuple[str, str, str]], text: str) -> dict[str, str]:
 
 
 def _regime(load: str, row: Mapping[str, str]) -> dict[str, str]:
-    """Return how requests come; a load that is none of these is named, and not modelled, but for a stated batch."""
+    """Return the column `regime`, or `not_modelled` for a load that is none of them and states no batch."""
     if not load:
         return {}
     endless = row.get("request_rate", "").lower().startswith("inf")

@@ -1,4 +1,4 @@
-"""Predictions on all cores: setups depend on nothing but themselves, so groups of them are answered by processes.
+"""Predictions on all cores: setups are independent, so groups of them are answered by processes.
 
 The answers are those of one process, to the bit and in the order of the rows, however many processes there are.
 """
@@ -19,38 +19,42 @@ from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Prediction, predict
 
 Group = TypeVar("Group")
-Answered = TypeVar("Answered")
-FEW = 200  # setups that one process answers before others have started
-TOGETHER = 16  # setups of a group at most
-LONG = ("open_loop", "offline", "closed_loop")  # regimes that are simulated, from the longest on
+Answer = TypeVar("Answer")
+SERIAL_SETUPS = 200  # fewer are answered by one process before others have started
+GROUP_SETUPS = 16  # most setups of a group
+LONGEST_FIRST = ("open_loop", "offline", "closed_loop")  # regimes that are simulated, the longest first
 
 
 def predict_all(
     rows: Sequence[Measurement], *, light: bool = False, level: float | None = None, jobs: int | None = None
 ) -> list[Prediction]:
-    """Predict each row, as `predict` does, with as many processes as `jobs`; None is one for each core.
+    """Return the prediction of each row, as `predict` does, by `jobs` processes; None is one for each core.
 
-    InfercastError where a process is ended from outside.
+    Raises InfercastError where a process is ended from outside.
     """
-    places: dict[Setup, list[int]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        places[row.setup].append(place)
-    many = 1 if len(places) < FEW else jobs or cores()
+    indices: dict[Setup, list[int]] = defaultdict(list)
+    for index, row in enumerate(rows):
+        indices[row.setup].append(index)
+    many = 1 if len(indices) < SERIAL_SETUPS else jobs or cores()
     work = partial(_predicted, light=light, level=level)
-    groups = [[place for setup in group for place in places[setup]] for group in _groups(places)]
+    groups = [[index for setup in group for index in indices[setup]] for group in _groups(indices)]
     found: dict[int, Prediction] = {}
     for group, answers in zip(
         groups, over_groups(work, [[rows[at] for at in each] for each in groups], many), strict=True
     ):
         found |= {at: Prediction(rows[at], *answer) for at, answer in zip(group, answers, strict=True)}
-    return [found[place] for place in range(len(rows))]
+    return [found[index] for index in range(len(rows))]
 
 
-def over_groups(work: Callable[[Group], Answered], groups: Sequence[Group], jobs: int) -> list[Answered]:
-    """Return work(group) of each group, in their order; they are begun in their order, so the longest come first.
+def over_groups(work: Callable[[Group], Answer], groups: Sequence[Group], jobs: int) -> list[Answer]:
+    """Return work(group) of each group, in their order; they are started in their order, so put the longest first.
 
-    `work`, groups and answers are pickled. The first group is answered here, after which compiled code is on disk for
-    all. An interrupt ends what is waiting, and the others with what they are at.
+    `work`, groups and answers are pickled. The first group is answered in this process, after which compiled code is on
+    disk for all. An interrupt cancels the groups that wait; those under way end first. Raises InfercastError where a
+    process is ended from outside.
+
+    >>> over_groups(len, ["a", "bc"], jobs=1)
+    [1, 2]
     """
     first = [work(each) for each in groups[:1]]
     if jobs == 1 or len(groups) < 2:
@@ -73,22 +77,23 @@ def cores() -> int:
 
 
 def _leave_interrupts() -> None:
-    """Leave Ctrl-C to the process that waits for the answers."""
+    """Ignore Ctrl-C: the process that waits for the answers handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _groups(setups: Iterable[Setup]) -> Iterator[list[Setup]]:
-    """Yield setups that are likely to share a table of steps, the longest simulations first."""
+    """Yield groups of setups that are likely to share a step table, the longest simulations first."""
     for _, some in groupby(sorted(setups, key=_alike), _alike):
         alike = list(some)
-        yield from (alike[at : at + TOGETHER] for at in range(0, len(alike), TOGETHER))
+        yield from (alike[at : at + GROUP_SETUPS] for at in range(0, len(alike), GROUP_SETUPS))
 
 
 def _alike(setup: Setup) -> tuple[object, ...]:
-    rank = LONG.index(setup.regime) if setup.regime in LONG else len(LONG)
+    """Return the sort key of a setup: its regime, the longest first, then what a step table depends on."""
+    rank = LONGEST_FIRST.index(setup.regime) if setup.regime in LONGEST_FIRST else len(LONGEST_FIRST)
     return rank, setup.source, setup.hardware, setup.model, setup.engine, setup.engine_version, setup.tp
 
 
 def _predicted(rows: list[Measurement], *, light: bool, level: float | None) -> list[tuple[Any, ...]]:
-    """Return predictions without their measurements, which whoever asks has."""
+    """Return predictions without their measurements, which the caller has."""
     return [each[1:] for each in predict(rows, light=light, level=level)]

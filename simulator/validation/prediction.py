@@ -1,4 +1,4 @@
-"""Predict what others measured: each setup is asked as a user would ask it, and its metrics are read off the answer."""
+"""Predictions of published rows: each setup is asked as a user would ask, and its metrics are read off the answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from simulator.validation.setups import Placed, place
 
 Row = Mapping[str, Any]
 NO_INTERVALS = None
-BATCH_KEYS = {  # in SI, and times what they are in the unit of the metric
+BATCH_KEYS = {  # metric -> key of a batch's row, in SI, and the factor to the metric's unit
     **{"ttft_ms": ("ttft_s", 1e3), "prefill_ms": ("ttft_s", 1e3), "tpot_ms": ("tpot_s", 1e3)},
     **{"itl_ms": ("tpot_s", 1e3), "e2e_latency_ms": ("e2el_s", 1e3), "req_s": ("requests_per_s", 1.0)},
     **{"throughput_out_tok_s": ("output_tokens_per_s", 1.0), "throughput_total_tok_s": ("total_tokens_per_s", 1.0)},
@@ -23,7 +23,7 @@ BATCH_KEYS = {  # in SI, and times what they are in the unit of the metric
     **{"tg_tok_s": ("decode_tokens_per_s", 1.0), "decode_tok_s_per_user": ("tokens_per_s_user", 1.0)},
 }
 OF_PROMPTS, OF_OUTPUTS = ("pp_tok_s", "throughput_in_tok_s"), ("tg_tok_s", "throughput_out_tok_s")
-LOAD_KEYS = {
+LOAD_KEYS = {  # metric -> key of a load's row; times with a statistic before: mean_ttft_ms
     **{"ttft_ms": "ttft_ms", "prefill_ms": "ttft_ms", "tpot_ms": "tpot_ms", "e2e_latency_ms": "e2el_ms"},
     **{"req_s": "request_throughput", "throughput_out_tok_s": "output_throughput"},
     **{"throughput_total_tok_s": "total_token_throughput", "throughput_in_tok_s": "input_throughput"},
@@ -33,26 +33,27 @@ LOAD_KEYS = {
 
 @dataclass(frozen=True)
 class Asked:
-    """A measured setup as the question that a user would type, about a deployment that may be another than stated."""
+    """A measured setup as the question that a user would type; `deployment` may be replaced by another one."""
 
     placed: Placed
     question: Question
     deployment: Deployment
 
     def on(self, deployment: Deployment) -> "Asked":
-        """Return the same question about another deployment: other kernels, other steps."""
+        """Return the same question about another deployment, say with other kernels."""
         return replace(self, deployment=deployment)
 
     def question_about(self, metric: str) -> Question:
-        """Return the question whose answer has a metric."""
+        """Return the question whose answer has a metric: a batch's first token may be asked of another batch size."""
         if isinstance(self.question, BatchQuestion):
             return about_metric(self.question, self.placed, metric)
         return self.question
 
     def key_of(self, metric: str, stat: str) -> tuple[str, float]:
-        """Return the key of a metric in the answer's row, and what turns its value into the metric's unit.
+        """Return a metric's key in the answer's row, and the factor from the row's unit to the metric's.
 
-        NotModelledError where a batch has no such figure: the speed of prompts that it has none of, or of outputs.
+        Raises NotModelledError where a batch has no such figure: a speed of prompts without prompts, or of outputs
+        without any.
         """
         if isinstance(self.question, BatchQuestion):
             setup = self.placed.setup
@@ -69,17 +70,20 @@ class Asked:
         return (f"{_statistic(stat)}_{key}" if key.endswith("_ms") else key), 1.0
 
     def answer(self, level: float | None = NO_INTERVALS) -> "Answered":
-        """Return the answer, with the intervals that a share `level` of measurements keeps; InfercastError for none."""
+        """Return the answer; `level`: share of measurements that its intervals hold, None for no intervals.
+
+        Raises InfercastError where there is none.
+        """
         if isinstance(self.question, BatchQuestion):
             return Answered(self, _batch(self.question, self.deployment, level))
-        question = self.question
-        (_, workload), *_ = question.users.workloads(question.run.replicas)
-        scenario = question.run.scenario(self.deployment, workload, question.accepted.value())
-        return Answered(self, load_row(scenario, question.run.report(scenario), level))
+        users, run = self.question.users, self.question.run.serving(self.question.users)
+        (_, workload), *_ = users.workloads(run.replicas)
+        scenario = run.scenario(self.deployment, workload, self.question.accepted.value())
+        return Answered(self, load_row(scenario, run.report(scenario), level))
 
 
 def ask(setup: Setup) -> Asked:
-    """Return what a user would ask to get what was measured. InfercastError where it is not modelled."""
+    """Return the question that a user would type about a setup. Raises InfercastError if it is not modelled."""
     placed = place(setup)
     return Asked(placed, question_of(placed), placed.deployment)
 
@@ -92,13 +96,13 @@ def _batch(question: BatchQuestion, deployment: Deployment, level: float | None)
 
 @dataclass(frozen=True)
 class Answered:
-    """The row that the command prints for a question, in JSON."""
+    """The answer to a question: the row that the command prints as JSON."""
 
     asked: Asked
     row: Row
 
     def value(self, metric: str, stat: str = "mean") -> float:
-        """Return a metric in its own unit; NotModelledError where the answer has none."""
+        """Return a metric in its own unit. Raises NotModelledError where the answer has no value."""
         key, scale = self.asked.key_of(metric, stat)
         return scale * self._known(self._rows(metric), key, metric)
 
@@ -111,7 +115,7 @@ class Answered:
 
     @property
     def basis(self) -> str:
-        """What its intervals rest on."""
+        """What the intervals rest on (docs/accuracy.md): measured, fitted, family or guess."""
         return str(self.row.get("interval_basis", ""))
 
     @staticmethod
@@ -123,7 +127,7 @@ class Answered:
         return float(value)
 
     def _rows(self, metric: str) -> Row:
-        """Return the row that has a metric: that of another question where the source measured it so."""
+        """Return the row that has a metric, asking another question where the source measured it that way."""
         question = self.asked.question_about(metric)
         if question == self.asked.question or not isinstance(question, BatchQuestion):
             return self.row
@@ -131,14 +135,22 @@ class Answered:
 
 
 def _statistic(stat: str) -> str:
+    """Return the statistic of a row's `stat` under our name; a median of several runs' means is a mean.
+
+    >>> _statistic("p99"), _statistic("p50"), _statistic("median of 5 runs")
+    ('p99', 'median', 'mean')
+    """
     for name in ("p99", "p95", "p90"):
         if name in stat:
             return name
-    return "median" if "p50" in stat or stat == "median" else "mean"  # "median of 5 runs": of five means
+    return "median" if "p50" in stat or stat == "median" else "mean"  # "median of 5 runs" is of their means
 
 
 class Prediction(NamedTuple):
-    """A measurement with what is predicted for it, or the reason why nothing is."""
+    """A measurement with its predicted value, its value at the speed of light and its interval, in the metric's unit.
+
+    Without a prediction `value` is None and `reason` says why.
+    """
 
     measurement: Measurement
     value: float | None
@@ -150,27 +162,33 @@ class Prediction(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Relative error, (predicted - measured) / measured."""
+        """Relative error, (predicted - measured) / measured; only of a row with a prediction."""
         assert self.value is not None  # noqa: S101  callers have filtered
         return self.value / self.measurement.value - 1
 
 
-Found = Answered | InfercastError
+AnswerOrError = Answered | InfercastError
 
 
 def predict(
     rows: Sequence[Measurement], *, light: bool = False, level: float | None = NO_INTERVALS
 ) -> list[Prediction]:
-    """Predict each row; rows of one setup share its answer. `level` asks for intervals, 0.8 for those of 80 %."""
-    known: dict[Setup, tuple[Found, Found | None]] = {}
+    """Return the prediction of each row; rows of one setup share its answer.
+
+    `light`: at the speed of light, too. `level`: share of measurements that intervals hold, 0.8 for 80 %; None for
+    none.
+    """
+    known: dict[Setup, tuple[AnswerOrError, AnswerOrError | None]] = {}
     for row in rows:
         if row.setup not in known:
             known[row.setup] = answers_of(row.setup, light=light, level=level)
     return [_prediction(row, *known[row.setup]) for row in rows]
 
 
-def answers_of(setup: Setup, *, light: bool = False, level: float | None = NO_INTERVALS) -> tuple[Found, Found | None]:
-    """Return the answer to a setup, or why there is none, and the same at the speed of light if that is asked."""
+def answers_of(
+    setup: Setup, *, light: bool = False, level: float | None = NO_INTERVALS
+) -> tuple[AnswerOrError, AnswerOrError | None]:
+    """Return the answer to a setup, or the error why there is none; and the same at the speed of light if `light`."""
     try:
         asked = ask(setup)
         found = asked.answer(level)
@@ -184,7 +202,7 @@ def answers_of(setup: Setup, *, light: bool = False, level: float | None = NO_IN
         return found, error
 
 
-def _prediction(row: Measurement, found: Found, ideal: Found | None) -> Prediction:
+def _prediction(row: Measurement, found: AnswerOrError, ideal: AnswerOrError | None) -> Prediction:
     if isinstance(found, InfercastError):
         return Prediction(row, None, None, str(found))
     try:
@@ -198,7 +216,7 @@ def _prediction(row: Measurement, found: Found, ideal: Found | None) -> Predicti
     return made._replace(low=low, high=high, basis=found.basis)
 
 
-def _light(row: Measurement, ideal: Found | None) -> float | None:
+def _light(row: Measurement, ideal: AnswerOrError | None) -> float | None:
     if not isinstance(ideal, Answered):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Predicted against measured, one panel per metric. Matplotlib is imported with this module."""
+"""Scatter plot of predicted against measured, one panel per metric. Importing this module imports matplotlib."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from simulator.validation.prediction import Prediction
 
 PANELS_PER_ROW = 4
 FEW = 100  # predictions of a metric up to which their dots are large
-BEYOND = 1.3  # times the extremes: where the axes end
+BEYOND = 1.3  # the axes end at this factor beyond the extremes
 
 
 def scatter(predictions: Sequence[Prediction]) -> Figure:

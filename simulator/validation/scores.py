@@ -1,4 +1,4 @@
-"""Measurements against predictions: errors by metric, regime and more, averaged by group, and what is not covered."""
+"""Errors of predictions by metric, regime and more, averaged by group, and the rows without a prediction."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -29,10 +29,12 @@ KEYS: dict[str, Key] = {
 
 
 class Score(NamedTuple):
-    """Errors of some predictions. By group: the mean |error| of each (source, device, model), then over groups.
+    """Errors of some predictions, as shares of the measured value.
 
-    All are shares of the measured value; `bias` is the median over groups of the mean signed error.
-    `interval_coverage` is the share of measurements inside their interval, groups weighing alike; NaN without.
+    A group is one (source, device, model), so that large sources do not dominate. `median_ape` and `p90_ape`: quantiles
+    over groups of the group's mean |error|; `bias`: median over groups of the mean signed error; `interval_coverage`:
+    mean over groups of the share of measurements inside their interval, NaN without intervals. `row_...`: the same over
+    rows.
     """
 
     rows: int
@@ -48,7 +50,7 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Validation:
-    """Predictions beside the measurements that they are of."""
+    """Predictions of measurements; what `infercast validate` shows."""
 
     predictions: Sequence[Prediction]
 
@@ -59,7 +61,7 @@ class Validation:
         return pd.DataFrame([as_row(each) for each in self.predictions])
 
     def score(self, *keys: str) -> "pd.DataFrame":
-        """Return the errors by some of `KEYS`, metric and regime by default."""
+        """Return the errors by some of `KEYS`, metric and regime by default; columns are those of `Score`."""
         import pandas as pd  # noqa: PLC0415  takes half a second
 
         names = keys or ("metric", "regime")
@@ -68,9 +70,9 @@ class Validation:
 
 
 def validate(path: Path | None = None, *, level: float = 0.8) -> Validation:
-    """Predict every measurement of a file, or every published one, with intervals that hold a share `level` of them.
+    """Predict every measurement of a file, or every published one; `level`: share of measurements that intervals hold.
 
-    Raises ProfileError for a file that cannot be read; a row that is not modelled has its reason.
+    Raises ProfileError for a file that cannot be read. A row that is not modelled has no prediction but a reason.
     """
     return Validation(predict(read_measurements(path) if path else read_published(), level=level))
 
@@ -88,7 +90,7 @@ def as_row(each: Prediction) -> dict[str, Any]:
 
 
 def score(predictions: Iterable[Prediction]) -> Score:
-    """Score what was predicted; rows without a prediction are left out, see `not_covered`."""
+    """Return the errors of the rows with a prediction; NaN where there is none."""
     groups: dict[tuple[str, str, str], list[Prediction]] = defaultdict(list)
     for each in predictions:
         if each.value is not None:
@@ -112,6 +114,7 @@ def score(predictions: Iterable[Prediction]) -> Score:
 
 
 def _coverage(groups: Iterable[Sequence[Prediction]]) -> float:
+    """Return the mean over groups of the share of measurements inside their interval; NaN without intervals."""
     shares = []
     for some in groups:
         inside = [each.low <= each.measurement.value <= each.high for each in some if each.low and each.high]
@@ -121,12 +124,12 @@ def _coverage(groups: Iterable[Sequence[Prediction]]) -> float:
 
 
 def scored(predictions: Iterable[Prediction], grades: Sequence[str]) -> list[Prediction]:
-    """Return the predictions whose measurement has one of the grades, or none at all."""
+    """Return the predictions whose measurement has one of the quality grades, or none."""
     return [each for each in predictions if each.measurement.quality in (*grades, "")]
 
 
 def by(predictions: Sequence[Prediction], *keys: str) -> dict[tuple[str, ...], Score]:
-    """Score the predictions that share each combination of keys (of `KEYS`), the most rows first."""
+    """Return the score of each combination of keys (names in `KEYS`), the most rows first."""
     parts: dict[tuple[str, ...], list[Prediction]] = defaultdict(list)
     for each in predictions:
         if each.value is not None:
@@ -135,23 +138,24 @@ def by(predictions: Sequence[Prediction], *keys: str) -> dict[tuple[str, ...], S
 
 
 def not_covered(predictions: Iterable[Prediction]) -> dict[str, int]:
-    """Count the rows without a prediction by reason, the most frequent first."""
+    """Return the number of rows without a prediction by reason, the most frequent first."""
     return dict(Counter(each.reason for each in predictions if each.value is None).most_common())
 
 
 def beating_light(predictions: Iterable[Prediction], margin: float = 0.03) -> list[Prediction]:
-    """Return the measurements that are better than the speed of light by more than a margin: an error of someone's."""
+    """Return the measurements that beat the speed of light by more than `margin`: one of the two is wrong."""
     return [each for each in predictions if each.light is not None and _better(each) > 1 + margin]
 
 
 def _better(each: Prediction) -> float:
+    """Return how many times as good a measurement is as the speed of light: rates over it, times under it."""
     assert each.light is not None  # noqa: S101  the caller has filtered
     ratio = each.measurement.value / each.light
     return ratio if "tok_s" in each.measurement.metric or each.measurement.metric == "req_s" else 1 / ratio
 
 
 def as_json(predictions: Sequence[Prediction], grades: Sequence[str]) -> dict[str, Any]:
-    """Return the summary that `infercast validate --format json` prints: errors as shares, averaged by group."""
+    """Return the summary that `infercast validate --format json` prints; errors are shares, averaged by group."""
     metrics: dict[str, dict[str, Any]] = {}
     for (metric, regime), found in sorted(by(scored(predictions, grades), "metric", "regime").items()):
         row = found._asdict()

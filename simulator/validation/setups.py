@@ -32,7 +32,7 @@ DIES = {"mi250": "mi250-gcd"}  # packages that sources count, and what software 
 
 @dataclass(frozen=True)
 class Placed:
-    """What a source sets for a setup, the deployment that this asks about, and how many replicas share the load."""
+    """A published setup as a deployment: what its source's scripts set, the question about it, its replicas."""
 
     recipe: Recipe
     question: DeploymentQuestion
@@ -46,7 +46,10 @@ class Placed:
 
 
 def place(setup: Setup) -> Placed:
-    """Return what a setup runs on. InfercastError where a profile is missing or the setup is not modelled."""
+    """Return the deployment that a setup ran on, as a question that a user would type.
+
+    Raises InfercastError where a cell cannot be read, a profile is missing or the setup is not modelled.
+    """
     if setup.flaw:
         raise ProfileError("a row that cannot be read", setup.flaw, "Correct the cell")
     hardware, model = _hardware(setup.hardware), _model(setup.model)
@@ -78,13 +81,13 @@ def place(setup: Setup) -> Placed:
 
 
 def _asking(placed: Placed, **changed: Any) -> Placed:
-    """Return it with some options of its question changed."""
+    """Return it with some options of its question changed, by name."""
     question = replace(placed.question, **changed)
     return replace(placed, question=question, deployment=question.deployment())
 
 
 def _with_cache(placed: Placed) -> Placed:
-    """Ask for as many blocks as fit the bytes of cache that a setup states for each device."""
+    """Set the number of KV-cache blocks where a setup states the bytes of its cache per device."""
     stated = placed.setup.engine_setting("kv-cache-memory-bytes")
     if not stated:
         return placed
@@ -94,7 +97,7 @@ def _with_cache(placed: Placed) -> Placed:
 
 
 def _that_fits(placed: Placed) -> Placed:
-    """Ask for what a script starts where the longest sequence does not fit: an fp8 cache and more memory.
+    """Set what a script's second start uses where the longest sequence does not fit: an fp8 KV cache and more memory.
 
     vLLM counts windowed layers as if a whole step lay in their window (SlidingWindowSpec.max_memory_usage_bytes), which
     in these scripts is about as long.
@@ -109,7 +112,7 @@ def _that_fits(placed: Placed) -> Placed:
 
 
 def _that_holds(placed: Placed) -> Placed:
-    """Let an engine take at least as many sequences as the load keeps in flight: whoever measures sets it so."""
+    """Raise max_num_seqs to the load's concurrency per replica where nothing is stated: whoever measures sets it so."""
     deployment, share = placed.deployment, -(-placed.setup.concurrency // placed.replicas)
     if share <= deployment.max_num_seqs or placed.setup.max_num_seqs:
         return placed
@@ -141,7 +144,7 @@ def _engine(recipe: Recipe) -> Engine:
 
 
 def _rules(recipe: Recipe, engine: Engine) -> dict[str, object]:
-    """Return what a setup states of the engine's rules, or its scripts set, by our names of settings."""
+    """Return the engine settings that a setup states or its scripts set, by our names (deployment/setting_names.py)."""
     setup = recipe.setup
     cached = {"prefix_caching": setup.prefix_caching == "on"} if setup.prefix_caching else {}
     found = {**recipe.rules, **stated_rules(setup, engine), **cached}
@@ -195,9 +198,10 @@ def _format(name: str) -> str:
 
 
 def _laid_out(recipe: Recipe, layout: Layout) -> Layout:
-    """Return the layout with its degrees; where nothing is stated, the fewest devices that leave a cache.
+    """Return the layout with its degrees; where nothing is stated, the fewest devices that leave room for a cache.
 
-    Where attention is data-parallel, experts lie on all of its ranks (Layout); ranks of a model without are replicas.
+    With data-parallel attention, experts lie on all of its ranks (`Layout`); ranks of a model without experts are
+    replicas.
     """
     setup, model = recipe.setup, recipe.model
     routed = _is_routed(model.id)
@@ -223,7 +227,7 @@ def _is_routed(model: str) -> bool:
 
 
 def _cuts_scales(model: Model, layout: Layout, tp: int) -> bool:
-    """Tell whether tp would cut experts within a block of weights that share a scale: whole ones are placed then.
+    """Tell whether tp would cut an expert within a block of weights that share a scale: then experts are placed whole.
 
     vLLM refuses it otherwise: "The output_size of gate's and up's weight = 192 is not divisible by weight quantization
     block_n = 128" (vllm-project/vllm pull request 39046, 2026-04).
@@ -234,7 +238,7 @@ def _cuts_scales(model: Model, layout: Layout, tp: int) -> bool:
 
 
 def _fewest(recipe: Recipe, layout: Layout) -> int:
-    """Return the fewest devices that leave a cache; more than a node only where it cannot hold the weights."""
+    """Return the fewest devices whose memory holds the weights and a cache; more than a node only if a node cannot."""
     hardware, devices = recipe.hardware, recipe.setup.devices
     need = layout.weight_bytes(recipe.model.weights(layout))
     node = hardware.link.devices if hardware.link else 1

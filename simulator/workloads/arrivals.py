@@ -1,4 +1,4 @@
-"""When requests arrive: around a rate, in batches, in a closed loop, or as a trace has them."""
+"""When requests arrive: around a mean rate, released in batches, in a closed loop, or as a trace has them."""
 
 import math
 from dataclasses import dataclass, replace
@@ -14,23 +14,26 @@ MIN_RATE_PER_S, MIN_BURSTINESS = 1e-9, 1e-3  # one request in 30 years; gaps wit
 
 
 class Arrivals(Protocol):
-    """When requests arrive."""
+    """An arrival process: when requests arrive."""
 
     @property
     def concurrency(self) -> int:
-        """Requests in flight in a closed loop, 0 for an open one."""
+        """Requests in flight in a closed loop; 0 for an open loop."""
         ...
 
     def times_s(self, count: int, rng: Generator) -> FloatArray:
-        """Return `count` rising times; the first n of them are the same whatever `count` is."""
+        """Return `count` arrival times in seconds, in order, shape (count,), float64.
+
+        The first n times do not depend on `count`.
+        """
         ...
 
     def at_rate(self, rate_per_s: float) -> Self:
-        """Return the same arrivals at another rate: the same gaps, stretched."""
+        """Return the same arrivals at another mean rate in requests/s: the same gaps, stretched."""
         ...
 
     def describe(self) -> str:
-        """Say it in a few words."""
+        """Return the process and its rate in a few words."""
         ...
 
 
@@ -59,7 +62,7 @@ class OpenLoop:
             raise WorkloadError(f"burstiness {self.burstiness}", because, "1 is Poisson, 0.5 is bursty")
 
     def times_s(self, count: int, rng: Generator) -> FloatArray:
-        """Return `count` arrival times."""
+        """Return `count` arrival times in seconds, shape (count,), float64; the first is 0."""
         times = np.zeros(count)
         regular = math.isinf(self.burstiness)
         gaps = np.ones(count - 1) if regular else rng.standard_gamma(self.burstiness, count - 1) / self.burstiness
@@ -67,11 +70,11 @@ class OpenLoop:
         return times / self.rate_per_s
 
     def at_rate(self, rate_per_s: float) -> Self:
-        """Return the same process at another rate."""
+        """Return the same process at another mean rate in requests/s."""
         return replace(self, rate_per_s=rate_per_s)
 
     def describe(self) -> str:
-        """Name the process and its rate."""
+        """Return the name of the process and its rate."""
         names = {1.0: "Poisson arrivals", math.inf: "evenly spaced"}
         name = names.get(self.burstiness, f"gamma arrivals of burstiness {self.burstiness:g}")
         return f"{name} at {self.rate_per_s:g}/s"
@@ -79,7 +82,10 @@ class OpenLoop:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Poisson arrivals that a batcher holds: those of a period are released together at its end, which is time 0 first.
+    """Poisson arrivals that a batcher in front of the engine holds and releases together at the end of each period.
+
+    t = ceil(t_Poisson / period_s) x period_s; the first request is released at 0. Raises WorkloadError for a rate or
+    period that is 0, negative, infinite or NaN.
 
     >>> Released(4.0, period_s=1.0).times_s(4, np.random.default_rng(0))
     array([0., 1., 1., 1.])
@@ -95,22 +101,25 @@ class Released:
             raise WorkloadError(f"period {self.period_s} s", "it is not a finite time above 0", "Give seconds, say 0.3")
 
     def times_s(self, count: int, rng: Generator) -> FloatArray:
-        """Return `count` times of release."""
+        """Return `count` times of release in seconds, shape (count,), float64."""
         arrived: FloatArray = OpenLoop(self.rate_per_s).times_s(count, rng)
         return np.ceil(arrived / self.period_s) * self.period_s
 
     def at_rate(self, rate_per_s: float) -> Self:
-        """Return the same process at another rate; the period stays."""
+        """Return the same process at another mean rate in requests/s; the period stays."""
         return replace(self, rate_per_s=rate_per_s)
 
     def describe(self) -> str:
-        """Name the process and its rate."""
+        """Return the name of the process, its rate and its period."""
         return f"Poisson arrivals at {self.rate_per_s:g}/s, released every {self.period_s:g} s"
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedLoop:
-    """A fixed number of requests in flight; each completion sends the next (vLLM's `--max-concurrency`)."""
+    """A fixed number of requests in flight; each completion sends the next (vLLM's `--max-concurrency`).
+
+    Raises WorkloadError unless `concurrency` is a whole number above 0.
+    """
 
     concurrency: int
 
@@ -119,22 +128,28 @@ class ClosedLoop:
             raise WorkloadError(f"concurrency {self.concurrency}", "it is not a whole number above 0", "Give, say, 16")
 
     def times_s(self, count: int, _rng: Generator) -> FloatArray:
-        """Return zeros: the event loop decides when each request is sent."""
+        """Return zeros, shape (count,), float64: the event loop decides when each request is sent."""
         return np.zeros(count)
 
     def at_rate(self, rate_per_s: float) -> Self:
-        """Refuse: the rate of a closed loop is an outcome."""
+        """Raise WorkloadError: the rate of a closed loop is an outcome."""
         given = f"rate {rate_per_s:g}/s for {self.describe()}"
         raise WorkloadError(given, "the rate of a closed loop is an outcome", "Give a rate or a concurrency, not both")
 
     def describe(self) -> str:
-        """Say how many are in flight."""
+        """Return the number of requests in flight as text."""
         return f"{self.concurrency:,} in flight"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedArrivals:
-    """The times of a trace, `speed` times as fast as they were."""
+    """Arrival times of a trace, `arrival_s` in seconds, shape (recorded,), float64, replayed `speed` times as fast.
+
+    Raises WorkloadError for a speed that is 0, negative, infinite or NaN.
+
+    >>> RecordedArrivals("a trace", np.array([0.0, 2.0, 6.0]), speed=2.0).times_s(3, np.random.default_rng(0))
+    array([0., 1., 3.])
+    """
 
     name: str
     arrival_s: FloatArray
@@ -148,24 +163,33 @@ class RecordedArrivals:
 
     @property
     def rate_per_s(self) -> float:
-        """Mean rate over the whole trace at its speed: (n - 1) gaps over their sum; infinite if all arrive at once."""
+        """Mean rate of the whole trace at its speed, in requests/s: (n - 1) gaps over their sum.
+
+        Infinite if all requests arrive at once.
+        """
         span_s = float(self.arrival_s[-1] - self.arrival_s[0])
         return (len(self.arrival_s) - 1) / span_s * self.speed if span_s else math.inf
 
     def times_s(self, count: int, _rng: Generator) -> FloatArray:
-        """Return the first `count` times; a WorkloadError if there are fewer."""
+        """Return the first `count` times in seconds, shape (count,), float64.
+
+        Raises WorkloadError if the trace has fewer.
+        """
         require_recorded(count, len(self.arrival_s))
         return self.arrival_s[:count] / self.speed
 
     def at_rate(self, rate_per_s: float) -> Self:
-        """Return the trace stretched so that its mean rate over all of it is this one."""
+        """Return the trace at the speed that gives its whole length this mean rate in requests/s.
+
+        Raises WorkloadError for a trace whose requests all arrive at once, and for a rate that is not above 0.
+        """
         if math.isinf(self.rate_per_s):
             raise WorkloadError(self.name, "its requests all arrive at once, at no rate", "Give other arrivals")
         _check_rate(rate_per_s)
         return replace(self, speed=self.speed * rate_per_s / self.rate_per_s)
 
     def describe(self) -> str:
-        """Name the trace, its rate and its speed."""
+        """Return the name of the trace, its rate and its speed."""
         speed = "" if self.speed == 1 else f" ({self.speed:.3g} times its own speed)"
         return f"arrivals of {self.name} at {self.rate_per_s:.3g}/s{speed}"
 

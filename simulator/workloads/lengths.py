@@ -16,7 +16,7 @@ from simulator.profile import Strict
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-PRECISION = 1e-12  # relative, of a bisection
+PRECISION = 1e-12  # relative width at which a bisection ends
 MAX_TOKENS = 2**31 - 1  # far above any context, low enough that sums over requests stay exact
 
 
@@ -92,10 +92,13 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class LogNormal:
-    """Log-normal lengths, given by their mean and coefficient of variation (standard deviation / mean).
+    """Log-normal lengths, given by their mean in tokens and coefficient of variation (standard deviation / mean).
 
     sigma² = ln(1 + cv²), mu = ln(mean) - sigma²/2; rounded, at least 1, at most `max_tokens` (which lowers the mean).
     Raises WorkloadError for a mean, a variation or a maximum that is impossible.
+
+    >>> round(float(LogNormal(512, 0.8).draw(100_000, np.random.default_rng(0)).mean()))
+    512
     """
 
     mean_tokens: float
@@ -119,7 +122,7 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Output lengths of answers that end after each token with the same probability, or else at `max_tokens`.
+    """Output lengths of answers that end after each token with the same probability, and at `max_tokens` otherwise.
 
     mean / max = (1 - e^-x) / x, where e^-x is the share of answers that reach the maximum: the mean of an exponential
     distribution with rate x / max, cut at max. Raises WorkloadError for an impossible mean or maximum.

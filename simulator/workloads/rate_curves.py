@@ -63,7 +63,7 @@ class RateCurve:
         return np.maximum.accumulate(rounds * self.span_s + within)  # rounding at the seams
 
     def at_rate(self, rate_per_s: float) -> Self:
-        """Return the same curve with another mean rate."""
+        """Return the same curve with another mean rate in requests/s."""
         return replace(self, rate_per_s=rate_per_s)
 
     def expected(self, span_s: float) -> float:

@@ -1,4 +1,4 @@
-"""Which requests begin with the same tokens."""
+"""Shared prefixes: which requests begin with the same tokens."""
 
 from dataclasses import dataclass, field
 
@@ -59,16 +59,16 @@ class Prefixes:
         Raises WorkloadError for one id twice in a list.
         """
         count = np.array([len(each) for each in lists], np.int64)
-        flat = np.array([unit for each in lists for unit in each], np.int64)
+        flat = np.array([block_id for each in lists for block_id in each], np.int64)
         return cls(flat, np.cumsum(count) - count, count, prefix_block_tokens)
 
     @property
     def distinct(self) -> int:
-        """Number of different ids."""
+        """Number of different block ids."""
         return int(self.ids.max(initial=-1)) + 1
 
     def flat(self) -> IntArray:
-        """Return the ids of all requests, one request after the other, int64."""
+        """Return the block ids of all requests, one request after the other, shape (sum of `count`,), int64."""
         ends = np.cumsum(self.count)
         places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.first - (ends - self.count), self.count)
         flat: IntArray = self.ids[places]

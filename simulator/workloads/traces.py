@@ -163,7 +163,10 @@ def _json_object(name: str, row: int, line: str) -> dict[str, Any]:
 
 
 def _columns_of(name: str, header: Sequence[str]) -> TraceColumns:
-    """Return the publisher whose three columns are in the header, each once; WorkloadError for none or several."""
+    """Return the publisher whose three columns are all in the header, each once.
+
+    Raises WorkloadError for none or several.
+    """
     matching = [columns for columns in TRACE_COLUMNS if set(columns.names) <= set(header)]
     if len(matching) > 1:
         both = " and ".join(", ".join(columns.names) for columns in matching)

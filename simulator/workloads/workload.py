@@ -1,4 +1,4 @@
-"""What users send: arrivals and lengths together, the requests that they make, presets fitted to published traces."""
+"""Workloads: arrivals and lengths together, the requests that they make, presets fitted to published traces."""
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -30,13 +30,17 @@ COLUMNS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requests:
-    """A table of n requests: contiguous, read-only arrays in the order of arrival.
+    """A table of n requests in the order of arrival: contiguous, read-only arrays of shape (n,).
 
-    `arrival_s` float64[n], rising from 0 or later; `prompt_tokens` and `output_tokens` int64[n], at least 1.
+    `arrival_s` float64, seconds, rising from 0 or later; `prompt_tokens` and `output_tokens` int64, at least 1.
     `concurrency` 0: each request arrives at its time. k > 0: a closed loop, all times are 0, the first k requests are
-    in flight at once and each completion releases the next. For all, or for each: `priority` int64, smaller goes first
-    where the engine asks for it; `prefilled` bool: the KV cache of its prompt and its first token come from elsewhere.
-    `prefixes`: which requests begin with the same tokens; of no length where none do.
+    in flight at once and each completion sends the next. `priority` int64: smaller goes first where the engine
+    schedules by priority; `prefilled` bool: the KV cache of its prompt and its first token were computed elsewhere;
+    both may be of shape (1,) for all requests. `prefixes`: which requests begin with the same tokens; of length 0 where
+    none do.
+
+    Raises WorkloadError for columns of different lengths or none, times that fall or are negative or not finite,
+    lengths below 1, and a prefilled request of one output token.
     """
 
     arrival_s: FloatArray
@@ -70,22 +74,27 @@ class Requests:
 
     @property
     def max_prompt_tokens(self) -> int:
-        """The longest prompt."""
+        """Tokens of the longest prompt."""
         return int(self.prompt_tokens.max())
 
     @property
     def max_total_tokens(self) -> int:
-        """The most tokens, prompt and output together, that one request comes to."""
+        """Most tokens of one request, prompt and output together."""
         return int((self.prompt_tokens + self.output_tokens).max())
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedPrompts:
-    """A load generator that draws `entries` prompts once and repeats them, as AIPerf does.
+    """A load generator that draws `entries` prompts once and repeats them, as AIPerf does (--num-dataset-entries).
 
-    `sampling`, its --dataset-sampling-strategy: "shuffle" asks all of them, in another order each time, before one
-    comes again; "random" draws each request's. `warmup_requests` with these prompts are sent, and waited for, before
-    the run (--warmup-request-count): their prompts lie in the prefix cache when it begins.
+    `sampling`, its --dataset-sampling-strategy: "shuffle" sends all prompts once, in a new order, before any is
+    repeated; "random" draws each request's prompt. `warmup_requests` (--warmup-request-count) with these prompts are
+    sent and finished before the run, so their prompts are in the prefix cache when it begins.
+
+    Raises WorkloadError for less than one entry and for a negative number of warm-up requests.
+
+    >>> RepeatedPrompts(3, warmup_requests=2).asked(4, seed=0)
+    (array([1, 2, 1, 0]), array([2, 0]))
     """
 
     entries: int
@@ -98,7 +107,7 @@ class RepeatedPrompts:
             raise WorkloadError(given, "there is at least one prompt, and no fewer than no request", "Correct them")
 
     def asked(self, request_count: int, seed: int) -> tuple[IntArray, IntArray]:
-        """Return which prompt each request asks, int64[request_count], and each that warms the engine up."""
+        """Return the prompt index of each request, shape (request_count,), int64, and of each warm-up request."""
         rng, count = np.random.default_rng(seed), self.warmup_requests + request_count
         in_turn = [rng.permutation(self.entries) for _ in range(-(-count // self.entries))]
         drawn = rng.integers(self.entries, size=count) if self.sampling == "random" else np.concatenate(in_turn)
@@ -107,10 +116,11 @@ class RepeatedPrompts:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Arrivals, lengths, how many and one seed: everything about the users, as one value.
+    """Arrivals, lengths, number of requests and seed: all that users send, as one value.
 
-    The seed is spawned into three streams (arrivals, prompts, outputs), so that changing one part leaves the others.
-    Fewer requests are the first of more.
+    The seed makes three random streams (arrivals, prompts, outputs), so changing one part leaves the others unchanged.
+    The first n requests do not depend on `request_count`. Raises WorkloadError for a count outside of 1 to MAX_REQUESTS
+    and for a negative seed.
 
     >>> from simulator.workloads.lengths import Fixed, Independent
     >>> load = Workload(OpenLoop(rate_per_s=2.0), Independent(Fixed(512), Fixed(128)), request_count=1000)
@@ -123,7 +133,7 @@ class Workload:
     request_count: int = 1000
     seed: int = 0
     name: str = ""
-    prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))  # of at least as many requests, or of none
+    prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))  # of request_count requests or more, or of none
     repeated: RepeatedPrompts | None = None  # None: each request has a prompt of its own
 
     def __post_init__(self) -> None:
@@ -146,18 +156,24 @@ class Workload:
 
     @classmethod
     def from_trace(cls, trace: "Trace", request_count: int | None = None, speed: float = 1.0) -> Self:
-        """Replay a trace as recorded: its first `request_count` requests (all, if None), `speed` times as fast."""
+        """Return the replay of a trace: its first `request_count` requests (None: all), `speed` times as fast.
+
+        Drawing them raises WorkloadError if the trace has fewer.
+        """
         arrivals = RecordedArrivals(trace.name, trace.arrival_s, speed)
         lengths = Recorded(trace.prompt_tokens, trace.output_tokens)
         count = len(trace) if request_count is None else request_count
         return cls(arrivals, lengths, count, prefixes=trace.prefixes)
 
     def at_rate(self, rate_per_s: float) -> Self:
-        """Return the same requests at another rate: same lengths, same gaps stretched."""
+        """Return the same requests at another mean rate in requests/s: same lengths, same gaps stretched.
+
+        Raises WorkloadError for a closed loop.
+        """
         return replace(self, arrivals=self.arrivals.at_rate(rate_per_s))
 
     def requests(self) -> Requests:
-        """Draw the requests; the same value always draws the same ones."""
+        """Return the requests; the same workload always draws the same ones."""
         arrival_rng, prompt_rng, output_rng = map(np.random.default_rng, np.random.SeedSequence(self.seed).spawn(3))
         prompt_tokens, output_tokens = self.lengths.draw(self.request_count, prompt_rng, output_rng)
         arrival_s = self.arrivals.times_s(self.request_count, arrival_rng)
@@ -165,7 +181,7 @@ class Workload:
         return Requests(arrival_s, prompt_tokens, output_tokens, self.arrivals.concurrency, prefixes=prefixes)
 
     def describe(self, sent: Requests | None = None) -> str:
-        """Say in one plain sentence what is asked, with the lengths of what is `sent` where more was made of it."""
+        """Return one sentence on the workload, with the lengths of `sent` where requests were derived from it."""
         requests = self.requests() if sent is None else sent
         sides = (("prompts", requests.prompt_tokens), ("outputs", requests.output_tokens))
         lengths = ", ".join(f"{side} mean {t.mean():,.0f} (p95 {np.percentile(t, 95):,.0f})" for side, t in sides)
@@ -204,12 +220,12 @@ class WorkloadPreset(Profile):
         return self
 
     def arrivals(self, rate_per_s: float) -> OpenLoop:
-        """Return arrivals as bursty as the trace's, at a rate of your own."""
+        """Return arrivals as bursty as the trace's, at a rate of your own in requests/s."""
         return OpenLoop(rate_per_s, float(self.burstiness))
 
 
 def load_workload(name: str) -> WorkloadPreset:
-    """Return a preset by name or path.
+    """Return a preset by name or path. Raises ProfileError with the nearest names for an unknown one.
 
     >>> load_workload("chat").fit["output_p95_tokens"]
     Agreement(trace=451.0, preset=456.0)

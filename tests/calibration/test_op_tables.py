@@ -9,7 +9,7 @@ import pytest
 from simulator.calibration.calibrate import (
     Bench,
     engine_preset,
-    fit_products,
+    fit_gemms,
     hardware_profile,
     with_peaks_of,
     write_profiles,
@@ -18,7 +18,7 @@ from simulator.calibration.comparison import step_errors
 from simulator.calibration.op_tables import (
     OpTables,
     decode_line,
-    fitted,
+    fit_step_table,
     gemm_shapes,
     prefill_line,
     step_table,
@@ -101,7 +101,7 @@ def test_a_correction_meets_steps_that_are_slower_by_phase():
 
     decodes = [count([Sequence(1, context)] * n) for n in (1, 2, 4, 8, 16, 32) for context in (64, 500)]
     prompts = [count([Sequence(n, 0)]) for n in (64, 128, 256, 512, 1000)]
-    better = fitted(table, [(each, truth(each)) for each in (*decodes, *prompts)])
+    better = fit_step_table(table, [(each, truth(each)) for each in (*decodes, *prompts)])
     for each in (count([Sequence(1, 200)] * 6), count([Sequence(1, 90)] * 12), count([Sequence(180, 0)])):
         before = abs(table_seconds(table, each) / truth(each) - 1)
         after = abs(table_seconds(better, each) / truth(each) - 1)
@@ -111,13 +111,13 @@ def test_a_correction_meets_steps_that_are_slower_by_phase():
 def test_a_correction_of_nothing_changes_little():
     table = step_table(tables(), MODEL, 1024, 64)
     steps = [count([Sequence(1, 64)] * n) for n in (1, 4, 16)] + [count([Sequence(256, 0)])]
-    same = fitted(table, [(each, table_seconds(table, each)) for each in steps])
+    same = fit_step_table(table, [(each, table_seconds(table, each)) for each in steps])
     np.testing.assert_allclose(same.token_s, table.token_s, rtol=1e-6)
     np.testing.assert_allclose(same.slopes, table.slopes, rtol=1e-6)
 
 
 def test_the_soft_roofline_is_found_again():
-    found = fit_products(BENCH, tables())
+    found = fit_gemms(BENCH, tables())
     assert found.compute_fraction == pytest.approx(0.8)
     assert found.memory_fraction == pytest.approx(0.6)
     assert (found.exponent, found.launch_s) == (2.0, 5e-6)
@@ -206,7 +206,7 @@ def test_recorded_predictions_are_made_again(recorded, smollm2, tmp_path):
     path = tmp_path / "tables.json"
     path.write_text(json.dumps(recorded["tables"]))
     composed = step_table(read_tables(path), smollm2, 2048, 64)
-    better = fitted(composed, [(Counts(**row), seconds) for row, seconds in steps_of(recorded)])
+    better = fit_step_table(composed, [(Counts(**row), seconds) for row, seconds in steps_of(recorded)])
     assert len(recorded["cells"]) == 29
     for row in recorded["cells"]:
         counts = cell_counts(row)

@@ -54,8 +54,8 @@ def test_answers_come_in_the_order_of_the_groups_from_several_processes():
 
 @pytest.mark.slow
 def test_predictions_are_those_of_one_process_to_the_bit(rows, monkeypatch):
-    monkeypatch.setattr(parallel, "FEW", 1)
-    monkeypatch.setattr(parallel, "TOGETHER", 2)
+    monkeypatch.setattr(parallel, "SERIAL_SETUPS", 1)
+    monkeypatch.setattr(parallel, "GROUP_SETUPS", 2)
     alone, together = predict(rows, level=0.8), predict_all(rows, level=0.8, jobs=2)
     assert [each.measurement for each in together] == rows
     assert list(map(repr, together)) == list(map(repr, alone))
@@ -71,7 +71,7 @@ def test_every_setup_is_in_one_group_and_long_simulations_come_first():
     setups = list(dict.fromkeys(row.setup for row in published()))
     groups = list(parallel._groups(setups))
     assert Counter(setup for group in groups for setup in group) == Counter(setups)
-    assert max(map(len, groups)) == parallel.TOGETHER
+    assert max(map(len, groups)) == parallel.GROUP_SETUPS
     ranks = [[parallel._alike(setup)[0] for setup in group] for group in groups]
     assert all(len(set(each)) == 1 for each in ranks)
     assert ranks == sorted(ranks, key=lambda each: each[0])

@@ -10,7 +10,7 @@ from simulator.errors import NotModelledError, ProfileError
 from simulator.simulation.scheduler_limits import limits
 from simulator.validation import older_notes
 from simulator.validation.measurements import READERS, UNIFORM, Setup, read_measurements
-from simulator.validation.older_notes import typed
+from simulator.validation.older_notes import typed_columns
 from simulator.validation.prediction import ask, predict
 from simulator.validation.setups import place
 from tests.support.measured import answer, engine_gets, users
@@ -65,8 +65,8 @@ def setup(tmp_path: Path, **cells: object) -> Setup:
 )  # fmt: skip
 def test_the_text_of_older_tables_becomes_columns(load, notes, cells):
     said = {"load": load, "notes": notes}
-    assert typed(said) == {**cells, **{name: text for name, text in said.items() if text}}
-    assert typed(typed(said)) == typed(said)
+    assert typed_columns(said) == {**cells, **{name: text for name, text in said.items() if text}}
+    assert typed_columns(typed_columns(said)) == typed_columns(said)
 
 
 def test_every_rule_fills_a_column_that_is_read():
@@ -76,7 +76,7 @@ def test_every_rule_fills_a_column_that_is_read():
 
 def test_a_cell_that_is_stated_is_never_changed():
     row = {"load": "closed loop, 500 requests", "notes": "gpu_mem_util 0.9", "num_prompts": "80", "concurrency": "8"}
-    assert typed(row) == row | {"regime": "closed_loop", "gpu_memory_utilization": "0.9"}
+    assert typed_columns(row) == row | {"regime": "closed_loop", "gpu_memory_utilization": "0.9"}
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ def test_a_cell_that_is_stated_is_never_changed():
     [("open loop", "inf", "", "offline"), ("at will", "inf", "", "offline"), ("at will", "", "4", "fixed_batch")],
 )
 def test_a_load_without_a_regime_goes_by_its_numbers(load, rate, batch, regime):
-    assert typed({"load": load, "request_rate": rate, "batch": batch})["regime"] == regime
+    assert typed_columns({"load": load, "request_rate": rate, "batch": batch})["regime"] == regime
 
 
 def test_a_decode_without_a_prompt_starts_from_an_empty_context_unless_a_prompt_is_mentioned():
     for notes, cell in (("generation", "0"), ("a short prompt", None)):
-        found = typed({"load": "single stream", "notes": notes, "output_len": "128"})
+        found = typed_columns({"load": "single stream", "notes": notes, "output_len": "128"})
         assert found.get("input_len") == cell
 
 

@@ -21,7 +21,7 @@ __all__ = ["Stated", "read_results"]
 
 
 class Tool(NamedTuple):
-    """One format: how to tell it, and what turns one of its documents into rows without the user's part."""
+    """One format of result files: how to recognise it, and the function from one of its documents to rows."""
 
     name: str
     tells: Callable[[Mapping[str, Any]], bool]
@@ -40,9 +40,10 @@ TOOLS = (
 
 
 def read_results(path: Path, stated: Stated) -> list[Measurement]:
-    """Read a file of any known format; `stated` says what it does not, and has the last word.
+    """Return the measurements in a file of any known format; what is `stated` overrides what the file says.
 
-    In a table of measurements it fills empty cells only. ProfileError names what is neither in the file nor stated.
+    In a table of measurements `stated` fills empty cells only. Raises ProfileError for a file of no known format or
+    without a figure, and names what is neither in the file nor stated.
     """
     text = _text(path)
     documents = _documents(text, path)
@@ -65,7 +66,7 @@ def _text(path: Path) -> str:
 
 
 def _documents(text: str, path: Path) -> list[Mapping[str, Any]] | None:
-    """Return the runs of a file; None for a table of measurements."""
+    """Return the runs of a file, as mappings; None for a table of measurements."""
     head = text.lstrip()[:2000]
     if head[:1] in ("{", "["):
         return _objects(text, path)
@@ -80,7 +81,7 @@ def _documents(text: str, path: Path) -> list[Mapping[str, Any]] | None:
 
 
 def _objects(text: str, path: Path) -> list[Mapping[str, Any]]:
-    """Return the objects of a json, or of one per line."""
+    """Return the objects of a JSON file, or of a file with one object per line."""
     try:
         whole = json.loads(text)
     except json.JSONDecodeError:

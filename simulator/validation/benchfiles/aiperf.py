@@ -1,8 +1,8 @@
 """Result files of AIPerf and GenAI-Perf: profile_export_aiperf.json, profile_export_genai_perf.json, and their CSV.
 
-Every metric is a block of statistics with its unit, which alone says how to read it. `inter_token_latency` is
-(request latency - TTFT) / (n - 1) of a request: our TPOT. Throughputs are tokens over the whole run.
-(docs/reference/json-export-schema.md of AIPerf 0.13, schema 1.5; GenAI-Perf's exporters; read 2026-11-21.)
+Every metric is a mapping of statistics with its unit. `inter_token_latency` is (request latency - TTFT) / (n - 1) of a
+request: our TPOT. Throughputs are tokens over the whole run. (docs/reference/json-export-schema.md of AIPerf 0.13,
+schema 1.5; GenAI-Perf's exporters; read 2026-11-21.)
 """
 
 import csv
@@ -25,12 +25,12 @@ LOADS = ("concurrency", "request_rate")
 
 
 def is_aiperf(document: Mapping[str, Any]) -> bool:
-    """Tell an export of either tool."""
+    """Tell whether a document is an export of AIPerf or GenAI-Perf."""
     return isinstance(document.get("request_latency"), Mapping) and "avg" in document["request_latency"]
 
 
 def from_csv(text: str) -> Mapping[str, Any]:
-    r"""Return the CSV of either tool as the document that its JSON would be, without what was asked of it.
+    r"""Return the CSV of either tool as the document that its JSON would be, without the part on what was asked.
 
     >>> from_csv('Metric,avg,p99\nRequest Latency (ms),"1,250.5",1300\n')
     {'request_latency': {'unit': 'ms', 'avg': '1,250.5', 'p99': '1300'}}
@@ -48,7 +48,7 @@ def from_csv(text: str) -> Mapping[str, Any]:
 
 
 def aiperf(document: Mapping[str, Any], _stated: Stated) -> Iterator[Cells]:
-    """Read one export."""
+    """Yield the rows of one export."""
     asked = document.get("input_config")
     lengths = {"input_len": "input_sequence_length", "output_len": "output_sequence_length"}
     cells: Cells = {column: number(inside(document, name, "avg")) for column, name in lengths.items()}
@@ -74,14 +74,14 @@ def _figures(document: Mapping[str, Any]) -> Iterator[tuple[str, str, float | No
 
 
 def _client(asked: object) -> str | None:
-    """Tell the tools apart by what was asked of them; a CSV does not say it."""
+    """Return which tool wrote a JSON; None for a CSV, which does not say."""
     if inside(asked, "perf_analyzer"):
         return "genai-perf"
     return "aiperf" if asked else None
 
 
 def _asked(asked: object, name: str) -> float | None:
-    """Look a setting of the load up where one of the versions keeps it."""
+    """Return a setting of the load, from where the several versions keep it."""
     phases = inside(asked, "phases")
     listed = phases if isinstance(phases, list) else [inside(phases, "profiling")]
     profiling = next((each for each in listed if inside(each, "name") in ("profiling", None)), None)
@@ -90,7 +90,7 @@ def _asked(asked: object, name: str) -> float | None:
 
 
 def _model(asked: object) -> str | None:
-    """Return the only model that was asked for."""
+    """Return the first model that was asked for."""
     items = inside(asked, "models", "items")
     listed = [inside(each, "name") for each in items] if isinstance(items, list) else None
     for names in (

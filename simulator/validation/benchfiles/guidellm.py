@@ -25,17 +25,17 @@ from simulator.validation.benchfiles.rows import (
 )
 
 STATS = ("mean", "p50", "p90", "p95", "p99")
-EQUAL = 0.01  # coefficient of variation of outputs up to which they are equally long
+EQUAL = 0.01  # coefficient of variation up to which outputs count as equally long
 
 
 def is_guidellm(document: Mapping[str, Any]) -> bool:
-    """Tell a report of GuideLLM."""
+    """Tell whether a document is a report of GuideLLM."""
     runs = document.get("benchmarks")
     return isinstance(runs, list) and all(inside(each, "metrics", "request_latency") for each in runs)
 
 
 def guidellm(document: Mapping[str, Any], _stated: Stated) -> Iterator[Cells]:
-    """Read every run of a report. Latencies are those of successful requests, throughputs those of all."""
+    """Yield the rows of every run of a report; latencies are those of successful requests, throughputs those of all."""
     for run in document["benchmarks"]:
         cells = _cells(run, inside(document, "args"))
         yield from measured(cells, _figures(run))
@@ -60,7 +60,7 @@ def _cells(run: Mapping[str, Any], asked: object) -> Cells:
 
 
 def _load(strategy: Mapping[str, Any]) -> Cells:
-    """Return how requests came: one after the other, so many streams, at a rate, or all that it can send."""
+    """Return the columns on how requests arrived: one by one, so many in flight, at a rate, or all at once."""
     kind = strategy.get("type_")
     streams = number(strategy.get("streams")) or number(strategy.get("max_concurrency"))
     if kind == "synchronous":

@@ -24,17 +24,17 @@ COLUMNS = {"model": "model_type", "backend": "backends", "ngl": "n_gpu_layers", 
 
 
 def is_llama_bench(document: Mapping[str, Any]) -> bool:
-    """Tell one test of `llama-bench`."""
+    """Tell whether a document is one test of `llama-bench`."""
     return {"n_prompt", "n_gen", "avg_ts"} <= document.keys()
 
 
 def from_csv(text: str) -> list[dict[str, Any]]:
-    """Return the tests of a csv."""
+    """Return the tests of a CSV."""
     return list(csv.DictReader(io.StringIO(text)))
 
 
 def from_markdown(text: str) -> list[dict[str, Any]]:
-    r"""Return the tests of a table as those of a json, with what its columns say.
+    r"""Return the tests of a Markdown table as those of a JSON file, with what its columns say.
 
     >>> from_markdown("| ngl | test | t/s |\n|--:|--:|--:|\n| 99 | tg128 @ d512 | 9.5 ± 0.1 |")
     [{'n_gpu_layers': '99', 'n_prompt': 0, 'n_gen': 128, 'n_depth': 512, 'avg_ts': '9.5'}]
@@ -55,9 +55,9 @@ def from_markdown(text: str) -> list[dict[str, Any]]:
 
 
 def llama_bench(test: Mapping[str, Any], stated: Stated) -> Iterator[Cells]:
-    """Read one test."""
+    """Yield the row of one test."""
     prompt, output, depth = (number(test.get(name)) or 0 for name in TESTS)
-    model = stated.model or model_named(_stem(str(test.get("model_filename") or ""))).get("model", "")
+    model = stated.model or model_named(_model_name(str(test.get("model_filename") or ""))).get("model", "")
     cells: Cells = {
         "engine": "llama.cpp",
         "engine_version": f"b{test['build_number']}" if test.get("build_number") else None,
@@ -75,13 +75,13 @@ def llama_bench(test: Mapping[str, Any], stated: Stated) -> Iterator[Cells]:
     }
     metric = "throughput_total_tok_s" if prompt and output else "pp_tok_s" if prompt else "tg_tok_s"
     cells = {name: value for name, value in cells.items() if value is not None} | _devices(test)
-    if why := _partly(test, model):
+    if why := _partial_offload(test, model):
         cells = not_predicted(cells, why)
     yield from measured(cells, [(metric, "mean", number(test["avg_ts"]))])
 
 
 def _devices(test: Mapping[str, Any]) -> Cells:
-    """Return the devices and how layers are split: `layer` one after the other, `row` and `tensor` side by side."""
+    """Return the columns on devices; split mode `layer` is pipeline-, `row` and `tensor` are tensor-parallel."""
     processors = test.get("gpu_info") or test.get("cpu_info") or ""
     if str(test.get("backends")) in ("CPU", "BLAS"):
         processors = test.get("cpu_info") or processors
@@ -96,10 +96,10 @@ def _devices(test: Mapping[str, Any]) -> Cells:
     return {"n_gpus": count, **split, **named}
 
 
-def _stem(path: str) -> str:
-    """Return the name of a model's file without its format.
+def _model_name(path: str) -> str:
+    """Return the model's name in a file's path, without its format.
 
-    >>> _stem("models/Qwen2.5-7B-Instruct-Q4_K_M-00001-of-00002.gguf")
+    >>> _model_name("models/Qwen2.5-7B-Instruct-Q4_K_M-00001-of-00002.gguf")
     'Qwen2.5-7B-Instruct'
     """
     stem = re.sub(r"-\d{5}-of-\d{5}$", "", PurePosixPath(path.replace("\\", "/")).name.removesuffix(".gguf"))
@@ -107,7 +107,7 @@ def _stem(path: str) -> str:
 
 
 def _format(kind: str) -> str:
-    """Return the number format that llama.cpp names in words.
+    """Return the number format in llama.cpp's description of a model.
 
     >>> _format("qwen2 7B Q4_K - Medium"), _format("llama 7B mostly Q4_0"), _format("llama 8B F16")
     ('Q4_K_M', 'Q4_0', 'F16')
@@ -119,8 +119,8 @@ def _format(kind: str) -> str:
     return f"{found.group(1)}_{size}" if size else found.group(1)
 
 
-def _partly(test: Mapping[str, Any], model: str) -> str:
-    """Name a load that is not predicted: some layers, experts or the cache stay on the CPU; "" for none."""
+def _partial_offload(test: Mapping[str, Any], model: str) -> str:
+    """Return why a test is not predicted: layers, experts or the KV cache stay on the CPU; "" where none do."""
     layers = number(test.get("n_gpu_layers"))
     if number(test.get("n_cpu_moe")) or str(test.get("no_kv_offload")).lower() in ("1", "true"):
         return "experts or the cache on the CPU"

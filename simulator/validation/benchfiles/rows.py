@@ -1,4 +1,4 @@
-"""What every reader of result files shares: a row by the columns of measurements, what the user states, the checks."""
+"""What the readers of result files share: rows by the columns of measurements, what the user states, and checks."""
 
 import math
 import re
@@ -13,14 +13,14 @@ from simulator.models.model import load_model
 from simulator.models.number_formats import COMMON_NAMES
 
 Cells = dict[str, Any]  # by the columns of measurements; a column that a file does not state is left out
-POOLED = " of pooled gaps"  # after the statistic of an itl_ms: over every gap of every request, not over their means
+POOLED = " of pooled gaps"  # ends the statistic of an itl_ms over all gaps of all requests, not over requests' means
 
-VARIED = 0.3  # coefficient of variation from which lengths are told as those of a data set
+VARIED = 0.3  # coefficient of variation from which lengths count as those of a data set
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What a user says about the runs of a file; "" and 0 are not said. Fields are columns of measurements."""
+    """What a user says about the runs of a file, by columns of measurements; "" and 0 are not said."""
 
     hardware: str = ""
     n_gpus: int = 0
@@ -56,7 +56,10 @@ ASKED = NEEDED | {"batch": ("batch size", "--batch N")}  # a reader that needs i
 
 
 def completed(cells: Cells, stated: Stated, path: Path, tool: str) -> Cells:
-    """Put what the user states over what a file says; ProfileError names all that neither does, and the flags."""
+    """Return a row of a file, with what the user states in place of what the file says.
+
+    Raises ProfileError where a needed column is neither in the file nor stated; it names all of them and their flags.
+    """
     whole: Cells = {"source": f"{tool}, {path.name}", **cells, **stated.cells()}
     if "regime" not in whole:
         whole |= arrivals(number(whole.get("concurrency")), number(whole.get("request_rate")))
@@ -71,7 +74,7 @@ def completed(cells: Cells, stated: Stated, path: Path, tool: str) -> Cells:
 
 
 def arrivals(concurrency: float | None, rate_per_s: float | None) -> Cells:
-    """Return the columns that say how requests came; nothing where neither a limit nor a rate is known.
+    """Return the columns that say how requests arrived; none where neither a limit in flight nor a rate (1/s) is known.
 
     >>> arrivals(8, math.inf)["regime"], arrivals(None, 2.0)["regime"], arrivals(None, math.inf)["regime"]
     ('closed_loop', 'open_loop', 'offline')
@@ -87,7 +90,7 @@ def arrivals(concurrency: float | None, rate_per_s: float | None) -> Cells:
 
 
 def not_predicted(cells: Cells, because: str) -> Cells:
-    """Return the columns of a run of which something is not modelled: it is named and not predicted."""
+    """Return the columns of a run of which something is not modelled: it is listed with `because` and not predicted."""
     return cells | {"not_modelled": because, "regime": ""}
 
 
@@ -99,7 +102,7 @@ def measured(cells: Cells, figures: Iterable[tuple[str, str, float | None]]) -> 
 
 
 def model_named(name: object) -> Cells:
-    """Return the profile, and the number format, that a checkpoint's name or path tells; the name itself for none.
+    """Return the model profile and number format that a checkpoint's name or path tells; else the name itself.
 
     >>> model_named("/models/Llama-3.1-8B-Instruct-FP8"), model_named("me/mine")
     ({'model': 'llama-3.1-8b', 'weight_dtype': 'fp8'}, {'model': 'me/mine'})
@@ -132,7 +135,7 @@ def number(value: object) -> float | None:
 
 
 def inside(document: object, *path: str) -> Any:
-    """Follow keys into nested mappings; None where one is missing.
+    """Return the value under nested keys; None where one is missing.
 
     >>> inside({"a": {"b": 1}}, "a", "b"), inside({"a": []}, "a", "b")
     (1, None)
@@ -142,7 +145,7 @@ def inside(document: object, *path: str) -> Any:
     return document
 
 
-def share(total: object, parts: object) -> float | None:
-    """Return total / parts, None where one is no number above 0."""
+def ratio(total: object, parts: object) -> float | None:
+    """Return total / parts; None where one is no number above 0."""
     whole, count = number(total), number(parts)
     return whole / count if whole and count and 0 < whole / count < math.inf else None

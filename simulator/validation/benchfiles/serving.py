@@ -1,8 +1,8 @@
-"""Result files of `vllm bench serve`, `latency` and `throughput`, and of SGLang's bench_serving, which grew from it.
+"""Result files of `vllm bench serve`, `latency` and `throughput`, and of SGLang's bench_serving, a descendant.
 
-All of them: TTFT from the sending of a request (a client's own waiting is not in it); TPOT = (E2EL - TTFT) / (n - 1) of
-each request with n > 1; ITL every gap, pooled over requests; throughputs are the tokens of successful requests over the
-whole duration (vllm/benchmarks/*.py, python/sglang/bench_serving.py, read 2026-11-21).
+In all of them TTFT counts from the sending of a request (time that it waits in the client is left out); TPOT = (E2EL -
+TTFT) / (n - 1) of each request with n > 1; ITL is every gap, pooled over requests; throughputs are the tokens of
+successful requests over the whole duration (vllm/benchmarks/*.py, python/sglang/bench_serving.py, read 2026-11-21).
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from simulator.validation.benchfiles.rows import (
     model_named,
     not_predicted,
     number,
-    share,
+    ratio,
 )
 from simulator.validation.measurements import SYNTHETIC
 
@@ -40,32 +40,35 @@ METADATA = ("hardware", "n_gpus", "tp", "pp", "weight_dtype", "kv_dtype", "engin
 
 
 def is_serve(document: Document) -> bool:
-    """Tell `vllm bench serve`, and benchmark_serving.py before it, which wrote no total_token_throughput."""
+    """Tell whether a document is of `vllm bench serve` or its forerunner, which wrote no total_token_throughput."""
     return {"output_throughput", "request_throughput", "completed"} <= document.keys()
 
 
 def is_sglang(document: Document) -> bool:
-    """Tell SGLang's bench_serving."""
+    """Tell whether a document is of SGLang's bench_serving."""
     return "total_output_tokens_retokenized" in document
 
 
 def is_latency(document: Document) -> bool:
-    """Tell `vllm bench latency`."""
+    """Tell whether a document is of `vllm bench latency`."""
     return {"avg_latency", "percentiles"} <= document.keys()
 
 
 def is_throughput(document: Document) -> bool:
-    """Tell `vllm bench throughput`."""
+    """Tell whether a document is of `vllm bench throughput`."""
     return {"elapsed_time", "num_requests", "total_num_tokens"} <= document.keys()
 
 
 def serve(document: Document, _stated: Stated) -> Iterator[Cells]:
-    """Read one run of `vllm bench serve`; what `--metadata` added under names of our columns counts as stated."""
+    """Yield the rows of one run of `vllm bench serve`; its `--metadata` under names of our columns counts as stated.
+
+    Raises ProfileError for a result of infercast, which is a prediction.
+    """
     if document.get("endpoint_type") == "infercast":
         raise ProfileError("a result of infercast", "it is a prediction, no measurement", "Give a file of a real run")
     cells = _run(document) | model_named(document.get("model_id")) | {"client": "vllm bench serve"}
     cells |= _engine(document.get("backend") or document.get("endpoint_type"))
-    cells |= _said(**{name: document.get(name) for name in METADATA})
+    cells |= _present(**{name: document.get(name) for name in METADATA})
     if (day := str(document.get("date") or "")[:8]).isdecimal():
         cells["source_date"] = f"{day[:4]}-{day[4:6]}-{day[6:]}"
     if document.get("spec_decode_acceptance_rate") is not None:
@@ -74,11 +77,11 @@ def serve(document: Document, _stated: Stated) -> Iterator[Cells]:
 
 
 def sglang(document: Document, _stated: Stated) -> Iterator[Cells]:
-    """Read one line of SGLang's bench_serving; what the server said of itself stands in `server_info`."""
+    """Yield the rows of one run of SGLang's bench_serving; `server_info` is what the server said of itself."""
     server = document.get("server_info")
     names = {"tp": "tp_size", "pp": "pp_size", "engine_version": "version"}
     cells = _run(document) | _engine(document.get("backend")) | model_named(inside(server, "model_path"))
-    cells |= _said(**{column: inside(server, name) for column, name in names.items()})
+    cells |= _present(**{column: inside(server, name) for column, name in names.items()})
     cells["client"] = "sglang.bench_serving"
     if document.get("dataset_name") not in (None, *SYNTHETIC):
         cells["dataset"] = document["dataset_name"]
@@ -93,7 +96,7 @@ def sglang(document: Document, _stated: Stated) -> Iterator[Cells]:
 
 
 def latency(document: Document, stated: Stated) -> Iterator[Cells]:
-    """Read `vllm bench latency`: one batch from start to end; lengths and batch are not in the file."""
+    """Yield the rows of `vllm bench latency`: E2EL of one batch. Lengths and batch size are not in the file."""
     cells: Cells = {"engine": "vllm", "client": "vllm bench latency", "regime": "fixed_batch"}
     cells |= dict.fromkeys(("batch", "input_len", "output_len"))
     del stated
@@ -105,25 +108,28 @@ def latency(document: Document, stated: Stated) -> Iterator[Cells]:
 
 
 def throughput(document: Document, stated: Stated) -> Iterator[Cells]:
-    """Read `vllm bench throughput`: all requests at once; ProfileError where the lengths stated are not those run."""
+    """Yield the rows of `vllm bench throughput`: all requests at once.
+
+    Raises ProfileError where the stated lengths differ by more than SLACK from the tokens in the file.
+    """
     requests, total = number(document["num_requests"]), number(document["total_num_tokens"])
     cells = {"engine": "vllm", "client": "vllm bench throughput", "regime": "offline", "num_prompts": requests or 0}
-    each, said = share(total, requests), stated.input_len + stated.output_len
+    each, said = ratio(total, requests), stated.input_len + stated.output_len
     if each and stated.input_len and stated.output_len and abs(said / each - 1) > SLACK:
         because = f"the file has {each:,.0f} tokens per request, prompt and output together"
         raise ProfileError(f"{said:,.0f} tokens per request", because, "Correct --input-len and --output-len")
     yield from measured(cells, [("throughput_total_tok_s", "mean", number(document.get("tokens_per_second")))])
 
 
-SLACK = 0.05  # a tokenizer or an early end of sequence changes lengths by a little
+SLACK = 0.05  # share by which a tokenizer or an early end of sequence changes lengths
 
 
 def _run(document: Document) -> Cells:
-    """Return lengths and load: the means of what was sent and received, not what was asked for."""
+    """Return lengths and load: means of what was sent and received, not what was asked for."""
     requests = document.get("completed")
-    cells = _said(
-        input_len=share(document.get("total_input_tokens"), requests),
-        output_len=share(document.get("total_output_tokens"), requests),
+    cells = _present(
+        input_len=ratio(document.get("total_input_tokens"), requests),
+        output_len=ratio(document.get("total_output_tokens"), requests),
         concurrency=number(document.get("max_concurrency")),
         request_rate=number(document.get("request_rate")),
         num_prompts=number(requests),
@@ -138,14 +144,15 @@ def _varies(lengths: object) -> bool:
     return len(values) > 1 and float(values.std() / values.mean()) > VARIED
 
 
-def _said(**found: object) -> Cells:
+def _present(**found: object) -> Cells:
+    """Return the columns whose value is not None."""
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _engine(backend: object) -> Cells:
-    """Return the engine that a backend's name tells; "openai" tells none."""
+    """Return the engine that a backend's name tells; none for "openai"."""
     names = (engine for start, engine in ENGINES.items() if str(backend).startswith(start))
-    return _said(engine=next(names, None))
+    return _present(engine=next(names, None))
 
 
 def _figures(document: Document) -> Iterator[tuple[str, str, float | None]]:

@@ -14,10 +14,10 @@ SWEPT_FRACTION = 0.80
 
 
 class Aiconfigurator(Recipe):
-    """A run of NVIDIA's, to test aiconfigurator."""
+    """A run of NVIDIA's to test aiconfigurator (github.com/ai-dynamo/aiconfigurator)."""
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
         return setup.client == "aiconfigurator"
 
@@ -41,7 +41,7 @@ class Aiconfigurator(Recipe):
     def rules(self) -> dict[str, object]:
         """Whole prompts of TensorRT-LLM, mixed steps of SGLang (`enable_mixed_chunk` in sglang.rule), no drift in vLLM.
 
-        A drift is of vLLM's own front end; here Dynamo's is in front, whose waves stay together: a guess.
+        Requests drift apart by vLLM's own front end; here Dynamo's is in front, which keeps waves together: a guess.
         """
         found: dict[str, object] = {"chunked_prefill": False} if self._computes_whole_prompts else {}
         mixed = {"policy": "continuous"} if self._is_generated and self.is_sglang else {}
@@ -50,20 +50,20 @@ class Aiconfigurator(Recipe):
 
     @property
     def fp8_dtype(self) -> str:
-        """Qwen/Qwen3-32B-FP8, whose scales are of blocks (tools/automation/README.md), stands for Qwen3: a guess."""
+        """fp8-block for Qwen3: a guess, by Qwen/Qwen3-32B-FP8 in tools/automation/README.md."""
         return "fp8-block" if self.model.id.startswith("qwen3") else super().fp8_dtype
 
     @property
     def carries_fp8_cache(self) -> bool | None:
-        """Whether its deployments ask for it: a guess, by what their steps take.
+        """Whether its deployments ask for an fp8 KV cache: a guess, by the seconds of their steps.
 
-        The generator sets the format of its kernel tables, else 16 bits. vLLM's steps leave room for one of 8 bits
+        The generator sets the format of its kernel tables, else 16 bits. vLLM's steps leave room for a cache of 8 bits
         only; SGLang's take 16, by kernels whose rates two models then agree about.
         """
         return (self._is_generated and not self.is_sglang) or None
 
     def limits(self, layout: Layout) -> Limits:
-        """Return the tokens of a step of TensorRT-LLM, with room for one whole prompt, and the memory of its sweeps."""
+        """Return the tokens of a TensorRT-LLM step, with room for a whole prompt, and the memory fraction of sweeps."""
         fraction = None if self._is_generated or self.is_vllm else SWEPT_FRACTION
         if not self._computes_whole_prompts:
             return Limits(None, None, fraction)
@@ -80,11 +80,11 @@ class Aiconfigurator(Recipe):
 
     @property
     def draws_prompts(self) -> bool:
-        """As AIPerf before 0.3 (dataset_manager.py of 0.2.0); 0.3 has them in turn, which fits less: a guess."""
+        """As AIPerf before 0.3 (dataset_manager.py of 0.2.0); 0.3 sends them in turn, which fits less: a guess."""
         return self._keeps_prompts
 
     @property
-    def warming_requests(self) -> int:
+    def warmup_requests(self) -> int:
         """--warmup-request-count $(($concurrency*2)) of its script."""
         return 2 * self.setup.concurrency if self._keeps_prompts else 0
 

@@ -11,10 +11,10 @@ BLACKWELL_SEQS = 512  # max-num-seqs of 70b_fp{4,8}_b200_docker.sh and gptoss_fp
 
 
 class InferenceMax(Recipe):
-    """A run of InferenceMAX's scripts; those of a model whose scripts were read are a class of their own."""
+    """A run of InferenceMAX's scripts; scripts that were read for a model have a subclass."""
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
         return setup.client == "inferencemax"
 
@@ -35,7 +35,7 @@ class InferenceMax(Recipe):
 
     @property
     def decides_ahead(self) -> bool:
-        """Whether it is vLLM: `--async-scheduling`, its default from 0.14 on, is set before.
+        """Whether it is vLLM: `--async-scheduling`, its default from 0.14 on, is set in older releases.
 
         70b_fp8_{h100,h200,mi300x,mi325x}_slurm.sh, 70b_fp{4,8}_b200_docker.sh and gptoss_fp4_*.sh; that the other
         scripts do is a guess.
@@ -44,26 +44,26 @@ class InferenceMax(Recipe):
 
     @property
     def carries_fp8_cache(self) -> bool | None:
-        """On Blackwell, and elsewhere for checkpoints that are not in fp8 from the start: a guess."""
+        """On Blackwell, and elsewhere for checkpoints that were not published in fp8: a guess."""
         return "fp8" not in self.model.weight_dtype or self.is_blackwell or None
 
     def limits(self, layout: Layout) -> Limits:
-        """`--max-num-seqs $CONC` of vLLM."""
+        """Return `--max-num-seqs $CONC` of vLLM."""
         return Limits(self.setup.concurrency if self.is_vllm else None)
 
     @property
     def client(self) -> str:
-        """Its benchmark_serving.py."""
+        """InferenceMAX's own benchmark_serving.py."""
         return "inferencemax"
 
     @property
     def random_range_ratio(self) -> float:
-        """--random-range-ratio 0.8: from there to the nominal length."""
+        """--random-range-ratio 0.8: both lengths are drawn from 0.8 x nominal to nominal."""
         return SHORTEST
 
     @property
     def mean_of_nominal(self) -> float:
-        """0.9."""
+        """0.9, the mean of 0.8 to 1."""
         return (1 + SHORTEST) / 2
 
 
@@ -75,16 +75,16 @@ class DenseScripts(InferenceMax):
     """
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of these scripts."""
-        return InferenceMax.wrote(setup) and "70b" in setup.model.lower()
+        return InferenceMax.matches(setup) and "70b" in setup.model.lower()
 
     @property
     def rules(self) -> dict[str, object]:
-        """Prompts stay whole in TensorRT-LLM; all-reduces in 4 bits; graphs of decodes alone on Blackwell.
+        """Whole prompts in TensorRT-LLM; all-reduces in 4 bits on AMD's; CUDA graphs of decodes alone on Blackwell.
 
-        The last by FULL_DECODE_ONLY and no splitting ops, VLLM_ROCM_QUICK_REDUCE_QUANTIZATION by 70b_fp8_mi300x_*.sh
-        and 70b_fp4_mi355x_slurm.sh; the others of AMD's do not ask for it.
+        Graphs: FULL_DECODE_ONLY and no splitting ops. All-reduces: VLLM_ROCM_QUICK_REDUCE_QUANTIZATION in
+        70b_fp8_mi300x_*.sh and 70b_fp4_mi355x_slurm.sh, not in the other scripts for AMD.
         """
         if self.is_tensorrt:
             return {"chunked_prefill": False}
@@ -99,7 +99,7 @@ class DenseScripts(InferenceMax):
         return True
 
     def limits(self, layout: Layout) -> Limits:
-        """--max-num-seqs, --max-num-batched-tokens and --gpu-memory-utilization; --max_num_tokens of TensorRT-LLM."""
+        """Return vLLM's --max-num-{seqs,batched-tokens}, --gpu-memory-utilization; TensorRT-LLM's --max_num_tokens."""
         if self.is_tensorrt:
             return Limits(None, 16_384)
         if self.is_amd:
@@ -110,7 +110,7 @@ class DenseScripts(InferenceMax):
     def gathered_steps(self) -> int:
         """batch_wait_timeout_iters: 70b_*_trt_slurm.sh set 20 for 1,024 tokens each way on less than 8 devices.
 
-        One of these steps a prompt waits for in any case, until it ends.
+        A prompt waits for one of these steps in any case, until it ends.
         """
         lengths = self.setup.input_tokens, self.setup.output_tokens
         return 20 - 1 if self.is_tensorrt and lengths == (1024, 1024) and self.setup.tp < 8 else 0
@@ -119,18 +119,18 @@ class DenseScripts(InferenceMax):
 class GptOssScripts(InferenceMax):
     """A run of gptoss_fp4_*.sh, from vLLM 0.10.2 in 2025-10 to 0.18 in 2026-04, and of TensorRT-LLM from 1.1 to 1.3.
 
-    perf-changelog.yaml says when options came. Pieces of graphs without attention (PIECEWISE, vLLM 0.10.2 and 0.11.0)
+    perf-changelog.yaml says when options came. Graphs in pieces without attention (PIECEWISE, vLLM 0.10.2 and 0.11.0)
     count as whole graphs.
     """
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of these scripts."""
-        return InferenceMax.wrote(setup) and "gpt-oss" in setup.model.lower()
+        return InferenceMax.matches(setup) and "gpt-oss" in setup.model.lower()
 
     @property
     def rules(self) -> dict[str, object]:
-        """Prompts stay whole in TensorRT-LLM; larger graphs on NVIDIA's, all-reduces in 4 bits on AMD's.
+        """Whole prompts in TensorRT-LLM; larger CUDA graphs on NVIDIA's, all-reduces in 4 bits on AMD's devices.
 
         VLLM_ROCM_QUICK_REDUCE_QUANTIZATION is INT4 on MI300X, from vLLM 0.17 on (pull request 889) on the others too.
         """
@@ -151,7 +151,7 @@ class GptOssScripts(InferenceMax):
         return self.is_blackwell and not (self.is_vllm and is_early)
 
     def limits(self, layout: Layout) -> Limits:
-        """--max-num-seqs and --gpu-memory-utilization; --max_num_tokens and the cache's share of TensorRT-LLM."""
+        """Return --max-num-seqs, --gpu-memory-utilization; TensorRT-LLM's --max_num_tokens and the cache's share."""
         if self.is_tensorrt:
             return Limits(None, 20_000, 0.85)
         if self.is_amd:
@@ -163,22 +163,22 @@ class MiniMaxScripts(InferenceMax):
     """A run of minimaxm2.5_fp{8,4}_{h100,h200,b200}.sh, whose options changed with the release of vLLM.
 
     The scripts of 2026-03 and 2026-04 were read on 2026-11-22; perf-changelog.yaml says when each change came. B300
-    runs those of B200.
+    runs the scripts of B200.
     """
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of these scripts."""
-        return InferenceMax.wrote(setup) and "minimax" in setup.model.lower()
+        return InferenceMax.matches(setup) and "minimax" in setup.model.lower()
 
     @property
     def _is_tuned(self) -> bool:
-        """Whether it is on Blackwell with a release of 2026-04: larger graphs, two prompts a step, an fp8 cache."""
+        """Whether it is on Blackwell with a release of 2026-04: larger graphs, two prompts a step, an fp8 KV cache."""
         return self.is_blackwell and self.release[:2] == (0, 19)
 
     @property
     def rules(self) -> dict[str, object]:
-        """--max-cudagraph-capture-size 2048."""
+        """--max-cudagraph-capture-size 2048, whatever max_num_seqs is."""
         return {"graph_tokens": GRAPH_TOKENS, "graph_tokens_per_seq": 0} if self._is_tuned else {}
 
     @property
@@ -187,7 +187,7 @@ class MiniMaxScripts(InferenceMax):
         return self._is_tuned or "fp8" not in self.setup.weight_dtype or None
 
     def limits(self, layout: Layout) -> Limits:
-        """--max-num-seqs, --max-num-batched-tokens and --gpu-memory-utilization."""
+        """Return --max-num-seqs, --max-num-batched-tokens and --gpu-memory-utilization."""
         if self._is_tuned:
             return Limits(None, 2 * self.setup.input_tokens, 0.90)
         if self.setup.engine_version.startswith("nightly"):

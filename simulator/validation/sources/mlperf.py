@@ -27,14 +27,14 @@ LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 1.0)
 SPREAD = 0.8  # guess: the coefficient of variation of outputs; Mixtral's is 0.9, GPT-4's on OpenOrca 0.9
 LONG_RUN = 40_000  # guess: requests of a replica in the ten to forty minutes of an offline run, mostly steady
 RACK = 72  # devices of an NVL72
-SERVER_S = 600.0  # of a server run at least: min_duration of the rules
+SERVER_S = 600.0  # least seconds of a server run: min_duration of the rules
 # min_duration of NVIDIA's server and interactive settings where they ask for more (read 2026-11-22: v4.1's, and v5.1's
 # of B200); near saturation a run settles only within some e2e / (1 - load) = ten minutes
 NVIDIA_S = {"llama-2-70b": (2_400.0, 1_200.0), "mixtral-8x7b": (2_400.0, 2_400.0)}
 
 
 class DataSet(NamedTuple):
-    """Prompts, outputs where a run does not state their mean, and the longest output of a valid run."""
+    """Prompts of a data set, mean output of a run that states none, and the longest output, in tokens."""
 
     prompts: Distribution
     output_tokens: float
@@ -44,7 +44,7 @@ class DataSet(NamedTuple):
     outputs: Quantiles | None = None  # of the reference; a run's are these, at its own mean
 
     def outputs_of(self, mean: float) -> Distribution:
-        """Return the lengths of the outputs of a run with this mean."""
+        """Return the distribution of outputs with this mean in tokens."""
         if self.outputs:
             return _scaled(self.outputs, mean)
         longest = max(self.longest_output, round(mean))
@@ -106,18 +106,18 @@ class Entry(NamedTuple):
     engine: tuple[str, str] | None = None  # name and version of what runs, where it is not what the entry names
     attention_dp: bool = False  # attention runs data-parallel over the tensor degree, experts lie on all of its ranks
     memory_fraction: float | None = None
-    steps: int = 1  # that the host decides at once (num_scheduler_steps): no prompt gets in before they are over
+    steps: int = 1  # scheduled at once (num_scheduler_steps): no prompt is admitted before they are over
     least_free_share: float = 0.0  # of the cache: prompts wait while less of it is free
     chunked_prefill: bool = True
     prompt_interval: int = 0  # steps for which ranks of data-parallel attention wait for each other's prompts
 
 
-RULES = ("least_free_share", "chunked_prefill", "prompt_interval")  # of the engine
+RULES = ("least_free_share", "chunked_prefill", "prompt_interval")  # engine settings of an Entry
 # Steps between prompts where attention is data-parallel (adp_balancing, PyExecutor._balance_adp_requests): a server's
 # come after adp_balancing_timeout_iters, for hardly ever do all ranks have one; guess: offline all ranks have a place
 # and a prompt after some 20 steps, and adp_balancing_batching_wait_iters of 10 follow
 BALANCED_STEPS, GATHERED_STEPS = 9, 30
-PYTORCH = ("tensorrt-pytorch", "1")  # TensorRT-LLM's PyTorch engine with captured graphs, not its engine in C++ without
+PYTORCH = ("tensorrt-pytorch", "1")  # TensorRT-LLM's PyTorch engine with CUDA graphs, not its C++ engine without
 
 
 def _dp(seqs: int, tokens: int, interval: int) -> Entry:
@@ -158,7 +158,7 @@ ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, famil
     ("deepseek-r1", HOPPER, "", _dp(216, 4608, GATHERED_STEPS)),
 )
 H200, GH200 = ("h200-sxm",), ("gh200-96", "gh200-144")
-V4 = re.compile(r"(TensorRT (9|10\.[0-2])|CUDA 12\.[0-5])\b")  # what logs of v4.1 name
+V4 = re.compile(r"(TensorRT (9|10\.[0-2])|CUDA 12\.[0-5])\b")  # software that the logs of v4.1 name
 
 
 def _v4(tp: int, seqs: int, tokens: int = 16_384) -> Entry:
@@ -210,16 +210,16 @@ BATCHER_S = 0.3  # batcher_threshold of v4.1 (VllmFp8/mainVllmFp8_SyncServer.py)
 
 
 class Mlperf(Recipe):
-    """An entry to MLPerf."""
+    """An entry to MLPerf Inference."""
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
         return setup.client == "mlperf"
 
     @property
     def entry(self) -> Entry | None:
-        """What the harness of the entry sets for the model on the family of devices; None where none is known."""
+        """What the harness sets for the model on the family of devices in the scenario; None where it is not known."""
         known, other = ENTRIES, None
         if self.hardware.vendor == "AMD":
             known, other = AMD_V4 if self._is_amd_v4 else AMD_ENTRIES, AMD
@@ -242,41 +242,41 @@ class Mlperf(Recipe):
 
     @property
     def preset(self) -> tuple[str, str]:
-        """The engine that runs."""
+        """The engine that runs, where it is not what the entry names."""
         return (self.entry and self.entry.engine) or super().preset
 
     @property
     def rules(self) -> dict[str, object]:
-        """The engine's rules that the harness sets, by field."""
+        """Engine settings that the harness sets, by our names."""
         found = self.entry
         usual = Entry._field_defaults
         return {name: getattr(found, name) for name in RULES if getattr(found, name) != usual[name]} if found else {}
 
     @property
     def streams(self) -> bool:
-        """Whether a front end shows each token: not offline (gen_config.streaming of llmlib/config.py)."""
+        """Whether clients receive each token: not offline (gen_config.streaming of llmlib/config.py)."""
         return self.setup.regime != "offline"
 
     @property
     def weights(self) -> str:
-        """Format of weights: fp8 where the device has it."""
+        """Number format of weights: fp8 where the device has it."""
         return "fp8" if "fp8" in self.hardware.peak_flops_per_s else self.model.weight_dtype
 
     @property
     def carries_fp8_cache(self) -> bool:
-        """Every entry's does."""
+        """True: every entry runs with an fp8 KV cache."""
         return True
 
     @property
     def degrees(self) -> Degrees | None:
-        """Degrees that the harness sets, where there are as many devices."""
+        """Parallel degrees that the harness sets, where there are as many devices."""
         found = self.entry
         if not found or not 0 < found.tp * found.pp <= self.setup.devices:
             return None
         return Degrees(1, found.pp, found.tp) if found.attention_dp else Degrees(found.tp, found.pp, 1)
 
     def limits(self, layout: Layout) -> Limits:
-        """Return the harness's limits; each sequence takes a token of a step."""
+        """Return the harness's limits; there are no more sequences than tokens of a step."""
         found = self.entry
         if not found:
             return Limits()
@@ -284,7 +284,10 @@ class Mlperf(Recipe):
         return Limits(min(found.max_num_seqs, tokens) * layout.pp, tokens, found.memory_fraction)
 
     def load(self) -> Load | None:
-        """Return the lengths of the model's data set and the mean output, which a run may state."""
+        """Return the lengths of the model's data set and the mean output, which a run may state.
+
+        Raises NotModelledError for beam search.
+        """
         if self.model.id in BEAMS:
             beams = BEAMS[self.model.id]
             because = f"its rules ask for {beams} beams, which are not modelled"
@@ -297,11 +300,11 @@ class Mlperf(Recipe):
 
     @property
     def has_data_set(self) -> bool:
-        """Every run has one."""
+        """True: every run has one."""
         return True
 
     def requests_of_replica(self, replicas: int) -> int:
-        """Return how many requests of a run each replica serves; without a rate, a long run, all there at once."""
+        """Return the requests of a run per replica: as the rules ask; LONG_RUN, all there at once, without a rate."""
         data = DATA_SETS.get(self.model.id)
         if data and data.queries:
             return (data.rack_queries if self.setup.devices == RACK else data.queries) // replicas
@@ -310,19 +313,19 @@ class Mlperf(Recipe):
 
     @property
     def _server_s(self) -> float:
-        """How long a server run lasts at least."""
+        """Least seconds of a server or interactive run."""
         if self.hardware.vendor != "NVIDIA":
             return SERVER_S
         server, interactive = NVIDIA_S.get(self.model.id, (SERVER_S, SERVER_S))
         return interactive if self.setup.scenario == "Interactive" else server
 
     def arrivals(self, rate_per_s: float, replicas: int) -> Arrivals:
-        """Return gamma gaps whose shape is the number of replicas: those of Poisson arrivals that they take in turn.
+        """Return gamma gaps whose shape is the number of replicas: Poisson arrivals that replicas take in turn.
 
         A request goes to the replica with the fewest in flight: traffic_distribution_policy "load_balancing" of
         NVIDIA's harness (code/llmlib/config.py, harness_llm/main_llm.cc of v5.1), schedule_algo of AMD's
         (harness_llm/backends/common/server_sut.py); read 2026-11-22. AMD's of v4.1 deals whole batches in turn
-        (VllmFp8/sync_sut.py): all that comes within BATCHER_S; half of that is a part of request_s.
+        (VllmFp8/sync_sut.py): all that arrives within BATCHER_S; half of that is a part of request_s.
         """
         if self._is_amd_v4:
             return Released(rate_per_s, BATCHER_S * replicas)
@@ -330,15 +333,12 @@ class Mlperf(Recipe):
 
     @property
     def gathered_steps(self) -> int:
-        """For how many steps a prompt waits until those that are decided are over: half of these on average.
-
-        Offline all are there at once.
-        """
+        """Steps that a prompt waits until those decided at once are over: half of them on average; offline none."""
         return self.entry.steps // 2 if self.entry and self.setup.regime == "open_loop" else 0
 
     @property
     def latency_limits_s(self) -> tuple[float, float] | None:
-        """The p99 of TTFT and TPOT that a valid run of the scenario keeps."""
+        """Bounds in seconds on the p99 of TTFT and TPOT that a valid run of the scenario keeps; offline none."""
         if self.setup.regime != "open_loop":
             return None
         server, interactive = LIMITS_S.get(self.model.id, (None, None))

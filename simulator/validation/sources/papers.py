@@ -1,4 +1,4 @@
-"""Papers and recipes that publish their scripts or their data: consumer cards, Argonne, Splitwise, Google's TPUs."""
+"""Papers and recipes that publish their scripts or data: consumer cards, Argonne, Splitwise, Google's TPUs."""
 
 from simulator.models.operations import Layout
 from simulator.validation.measurements import Setup
@@ -6,13 +6,13 @@ from simulator.validation.sources.recipe import Limits, Load, Recipe
 from simulator.workloads.lengths import Ended, Fixed
 
 RETRIED_FRACTION = 0.95  # --gpu-memory-utilization of the second start (`retried_fraction`)
-SHORT_CONTEXT = 4096  # max_model_len of its loads with prompts of 256 and 2,048 tokens (metadata.json)
-WARMING_REQUESTS = 5  # warmup_request_count in configs/template.yaml of the same
+SHORT_CONTEXT = 4096  # max_model_len of ConsumerCards' loads with prompts of 256 and 2,048 tokens (metadata.json)
+WARMUP_REQUESTS = 5  # warmup_request_count in its configs/template.yaml
 ANSWER_LIMITS = 256, 512  # max_tokens of the loads of arXiv:2601.09527 (output_tokens_mean in benchmark_config.json)
-# Read off the measurements: what a straight line of latency over tokens leaves at no token
+# Read off the measurements: the intercept of a straight line of latency over output tokens
 FIRST_CALL_S, MII_FIRST_CALL_S = 18.0, 0.5
 TPU_FRACTION = 0.98  # --gpu-memory-utilization of the recipe for Llama 3 on Trillium
-ENDED_TOKENS = 600  # guess: where splitwise's texts end by themselves (350, 635, 580 and 651 tokens of Llama-2-70b)
+ENDED_TOKENS = 600  # guess: where Splitwise's texts end by themselves (350, 635, 580 and 651 tokens of Llama-2-70b)
 
 
 class ConsumerCards(Recipe):
@@ -22,44 +22,44 @@ class ConsumerCards(Recipe):
     """
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
         return setup.source == "holtmann-consumer-blackwell"
 
     @property
     def rules(self) -> dict[str, object]:
-        """Adapters where three in four requests ask for a low-rank one of `--max-loras 3`; a vocabulary sorted.
+        """LoRA adapters (`--max-loras 3`) where 3 in 4 requests ask for one; a sampler that sorts the vocabulary.
 
         vLLM 0.12 sorts it where a request has top-k or top-p, unless asked for FlashInfer's sampler
-        (vllm/v1/sample/ops/topk_topp_sampler.py), and takes both from the checkpoint's generation_config.json where
-        the client, as AIPerf, sends none. gpt-oss's has none (recalled).
+        (vllm/v1/sample/ops/topk_topp_sampler.py), and takes both from the checkpoint's generation_config.json where the
+        client, as AIPerf, sends none. gpt-oss's has none (recalled).
         """
         lora = self.setup.engine_setting("enable-lora") == "true"
         adapters = {"adapters": True, "max_loras": 3} if lora else {}
         return {**adapters, **({"sorted_sampling": True} if "gpt-oss" not in self.model.id else {})}
 
     def limits(self, layout: Layout) -> Limits:
-        """Return max_num_seqs, the requests in flight."""
+        """Return max_num_seqs: the requests in flight."""
         return Limits(self.setup.concurrency)
 
     @property
     def max_model_len(self) -> int:
-        """--max-model-len: of the loads with long prompts it leaves 512 tokens beside the longest answer."""
+        """--max-model-len: for long prompts, as many tokens more as twice the longest answer's limit."""
         longest = round(self.setup.input_tokens) + 2 * max(ANSWER_LIMITS)
         return longest if self.setup.input_tokens > SHORT_CONTEXT else SHORT_CONTEXT
 
     @property
     def retried_fraction(self) -> float:
-        """The runner's second start."""
+        """--gpu-memory-utilization of the runner's second start."""
         return RETRIED_FRACTION
 
     @property
-    def warming_requests(self) -> int:
+    def warmup_requests(self) -> int:
         """warmup_request_count of its configurations."""
-        return WARMING_REQUESTS
+        return WARMUP_REQUESTS
 
     def load(self) -> Load | None:
-        """Return answers that may end before max_tokens."""
+        """Return equal prompts, and answers that may end before max_tokens; None where either is not known."""
         prompt, output = self.setup.input_tokens, self.setup.output_tokens
         limit = next((each for each in ANSWER_LIMITS if output <= each), None)
         if not prompt or not output or not limit:
@@ -71,7 +71,7 @@ class Argonne(Recipe):
     """A run of Argonne's scripts (github.com/argonne-lcf/LLM-Inference-Bench, read 2026-11-22)."""
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
         return setup.source.startswith("argonne")
 
@@ -89,7 +89,7 @@ class Argonne(Recipe):
 
     @property
     def rules(self) -> dict[str, object]:
-        """One text where all sequences of a batch are one, decoded alike.
+        """Identical prompts where all sequences of a batch are one text, decoded alike.
 
         pipeline.py for DeepSpeed-MII repeats a prompt; that its TensorRT-LLM runs do is a guess: examples/run.py takes
         the best token (top_k 1), and Mixtral on four A100 is faster than reading all experts would be. Its vLLM runs
@@ -99,7 +99,7 @@ class Argonne(Recipe):
 
     @property
     def first_call_s(self) -> float:
-        """pipeline.py for DeepSpeed-MII times the first call.
+        """Seconds of the first call, which pipeline.py for DeepSpeed-MII times.
 
         Guess: vLLM on Intel's Max 1550 compiles its kernels then. Latencies of Llama-3-8B and Qwen2-7B grow in a
         straight line from 18 s, at 1 and at 16 sequences, and a second run of a few setups lacks just these.
@@ -112,16 +112,16 @@ class Argonne(Recipe):
 
 
 class Splitwise(Recipe):
-    """A run of Splitwise's (arXiv:2311.18677), whose texts end by themselves."""
+    """A run of Splitwise (arXiv:2311.18677), whose outputs may end before the length asked for."""
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
         return setup.source.startswith("splitwise")
 
     @property
     def output_tokens(self) -> float:
-        """Tokens that a request generates."""
+        """Output tokens of each request: those asked for, up to ENDED_TOKENS."""
         return min(self.setup.output_tokens, ENDED_TOKENS)
 
 
@@ -133,7 +133,7 @@ class TpuRecipes(Recipe):
     """
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
         return setup.source.startswith("google-tpu-recipes")
 
@@ -143,7 +143,7 @@ class TpuRecipes(Recipe):
         return {"async_scheduling": True}
 
     def limits(self, layout: Layout) -> Limits:
-        """Return what the table has: for 8B; for 70B where prompts are longer than answers, and where they are not."""
+        """Return the table's limits: of 8B; of 70B with prompts longer than outputs, and with others."""
         if "8b" in self.model.id:
             return Limits(128, 1024, TPU_FRACTION)
         return Limits(256, 2048 if self.setup.input_tokens > self.setup.output_tokens else 512, TPU_FRACTION)

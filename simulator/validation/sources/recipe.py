@@ -14,12 +14,12 @@ from simulator.validation.measurements import SYNTHETIC, Setup
 from simulator.workloads.arrivals import Arrivals, OpenLoop
 from simulator.workloads.lengths import Distribution
 
-POOLING = "vllm bench serve", "sglang.bench_serving"  # vllm/benchmarks/serve.py and what SGLang made of it
-AIPERF_PROMPTS = 100  # AIPerf draws so many prompts and repeats them (--num-dataset-entries of its versions of 2025)
+POOLING = "vllm bench serve", "sglang.bench_serving"  # vllm/benchmarks/serve.py and its descendant pool all gaps
+AIPERF_PROMPTS = 100  # distinct prompts that AIPerf repeats: the default --num-dataset-entries of its versions of 2025
 
 
 class Limits(NamedTuple):
-    """Sequences and tokens of a step, and the share of the memory that an engine takes; None is its default."""
+    """Limits of the engine: sequences and tokens of a step, share of the memory; None is the engine's default."""
 
     max_num_seqs: float | None = None
     max_num_batched_tokens: float | None = None
@@ -27,7 +27,7 @@ class Limits(NamedTuple):
 
 
 class Degrees(NamedTuple):
-    """Tensor, pipeline and data degrees of a layout."""
+    """Tensor-, pipeline- and data-parallel degrees."""
 
     tp: int
     pp: int
@@ -35,7 +35,7 @@ class Degrees(NamedTuple):
 
 
 class Load(NamedTuple):
-    """The lengths of requests, and the mean tokens that they generate."""
+    """Distributions of prompt and output lengths, and the mean output, in tokens."""
 
     prompt: Distribution
     output: Distribution
@@ -44,9 +44,9 @@ class Load(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """One setup of a source; this class is of a source whose scripts are not known, and sets nothing.
+    """A setup, and what its source sets for it; this class is of sources whose scripts are not known, and sets nothing.
 
-    Each known source is a class of its own: `wrote` tells its rows, and the rest says where its scripts were read.
+    Each known source is a subclass: `matches` recognises its rows, the other methods name where its scripts were read.
     """
 
     setup: Setup
@@ -54,7 +54,7 @@ class Recipe:
     hardware: Hardware
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
         return True
 
@@ -77,23 +77,23 @@ class Recipe:
 
     @property
     def preset(self) -> tuple[str, str]:
-        """Name and release of the engine, and the date, which counts where no release is stated (or a nightly one)."""
-        day = self.setup.date.partition(" ")[0]  # (a paper's number may follow)
+        """Name of the engine, and its release and date; the date counts where the release is unknown or nightly."""
+        day = self.setup.date.partition(" ")[0]  # the number of a paper may follow
         return self.setup.engine or "vllm", f"{self.setup.engine_version} {day}"
 
     @property
     def decides_ahead(self) -> bool:
-        """Whether the engine was asked to decide a step while the one before runs."""
+        """Whether the scripts turn on async scheduling: a step is scheduled while the one before runs."""
         return False
 
     @property
     def rules(self) -> dict[str, object]:
-        """The engine's rules that the scripts set, by field."""
+        """Engine settings that the scripts set, by our names (deployment/setting_names.py)."""
         return {}
 
     @property
     def streams(self) -> bool:
-        """Whether clients ask for each token as it is made."""
+        """Whether clients receive each token as it is generated."""
         return True
 
     # --- the layout
@@ -105,31 +105,34 @@ class Recipe:
 
     @property
     def fp8_dtype(self) -> str:
-        """What a row calls fp8: the kind of the checkpoint, where that is scaled in blocks."""
+        """What a row calls fp8: fp8-block where the checkpoint's scales are of blocks, else fp8."""
         return self.model.weight_dtype if self.model.weight_dtype == "fp8-block" else "fp8"
 
     def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
-        """Return the number format of the cache: the stated one, or fp8 where a quantised checkpoint carries it."""
+        """Return the number format of the KV cache: the stated one, or fp8 where a quantised checkpoint carries it.
+
+        `weights`: number format of the weights.
+        """
         is_small = number_format(weights).compute[0] in ("fp8", "fp4")
         carries = engine.fp8_cache if self.carries_fp8_cache is None else self.carries_fp8_cache
         return stated or ("fp8" if is_small and carries else self.model.dtype)
 
     @property
     def carries_fp8_cache(self) -> bool | None:
-        """Whether a quantised checkpoint runs with an fp8 cache; None where the engine decides."""
+        """Whether a checkpoint with fp8 or fp4 weights runs with an fp8 KV cache; None where the engine decides."""
         return None
 
     @property
     def degrees(self) -> Degrees | None:
-        """Degrees of the layout where a row states no tensor degree; None where they are not known either."""
+        """Parallel degrees where a row states no tensor degree; None where the source does not set them either."""
         return None
 
     def limits(self, layout: Layout) -> Limits:
-        """Return the limits that the scripts set."""
+        """Return the limits that the scripts set for a layout."""
         return Limits()
 
     def settings(self, layout: Layout) -> Settings:
-        """Return the limits that a row states, or else those that the scripts set."""
+        """Return the engine settings: the limits that a row states, or else those that the scripts set."""
         known = self.limits(layout)
         seqs = self.setup.max_num_seqs or known.max_num_seqs
         tokens = self.setup.max_num_batched_tokens or known.max_num_batched_tokens
@@ -142,33 +145,33 @@ class Recipe:
 
     @property
     def max_model_len(self) -> int:
-        """Tokens of one sequence that a server must have room for; where scripts are not known, of a request."""
+        """Tokens of one sequence that a server must have room for; of a request where scripts are not known."""
         return math.ceil(self.setup.input_tokens + self.setup.output_tokens)
 
     @property
     def retried_fraction(self) -> float | None:
-        """Share of the memory of the second start, with an fp8 cache, of a server that lacks it; None for no second."""
+        """Memory fraction of a second start, with an fp8 KV cache, if the first one fails; None for no second start."""
         return None
 
     # --- the load
 
     def load(self) -> Load | None:
-        """Return the lengths that the source fixes or that its load generator draws; None for those of the row."""
+        """Return the lengths that the source fixes or its load generator draws; None for those of the row."""
         return None
 
     @property
     def client(self) -> str:
-        """Whose meaning `random_range_ratio` has."""
+        """The load generator whose meaning `random_range_ratio` has (questions/workload_question.py)."""
         return "vllm"
 
     @property
     def random_range_ratio(self) -> float:
-        """How far its load generator spreads both lengths; 0 for not at all."""
+        """How far its load generator spreads both lengths (--random-range-ratio); 0 for equal lengths."""
         return 0.0
 
     @property
     def mean_of_nominal(self) -> float:
-        """The mean length over the stated one."""
+        """Mean length over the stated one."""
         return 1.0
 
     @property
@@ -178,54 +181,54 @@ class Recipe:
 
     @property
     def output_tokens(self) -> float:
-        """Tokens that a request of a batch generates."""
+        """Output tokens of each request of a batch."""
         return self.setup.output_tokens
 
     @property
     def request_count(self) -> float | None:
-        """How many requests the source says that it sent, or that its scripts send."""
+        """Requests of the run, of all replicas, that the source states or its scripts send; None where unknown."""
         return self.setup.num_prompts or None
 
     def requests_of_replica(self, replicas: int) -> int | None:
-        """Return how many requests each replica serves in a run as long as the source asks; None without rules."""
+        """Return how many requests each replica serves under the source's rules for a run; None without rules."""
         return None
 
     def arrivals(self, rate_per_s: float, replicas: int) -> Arrivals:
-        """Return how requests come to each of the replicas, so many a second: Poisson where nothing else is stated."""
+        """Return the arrivals at each of `replicas`, at `rate_per_s` requests/s: Poisson unless stated otherwise."""
         return OpenLoop(rate_per_s, self.setup.burstiness or 1.0)
 
     @property
     def distinct_prompts(self) -> int:
-        """How many prompts the load generator repeats; 0 where each request has its own."""
+        """How many prompts the load generator repeats (--num-dataset-entries); 0 where each request has its own."""
         usual = AIPERF_PROMPTS if self.setup.client == "aiperf" else 0
         return self.setup.num_dataset_entries or usual
 
     @property
     def draws_prompts(self) -> bool:
-        """Whether each request draws one of these prompts; else they come in turn, all before one comes again."""
+        """Whether each request draws one of these prompts; else all are sent once before any is repeated."""
         return False
 
     @property
-    def warming_requests(self) -> int:
-        """How many requests with these prompts the load generator sends before the run, and waits for."""
+    def warmup_requests(self) -> int:
+        """Requests with these prompts that the load generator sends, and waits for, before the run."""
         return 0
 
     @property
     def gathered_steps(self) -> int:
-        """For how many steps more the engine lets a prompt wait for others, before it computes them together."""
+        """Steps that the engine lets a prompt wait for others, before it computes them together."""
         return 0
 
     @property
     def pools_gaps(self) -> bool:
-        """Whether an ITL is of the gaps of all requests together, and not of each request's mean gap."""
+        """Whether an ITL is over the gaps of all requests together, and not over each request's mean gap."""
         return self.setup.client in POOLING
 
     @property
     def latency_limits_s(self) -> tuple[float, float] | None:
-        """The p99 of TTFT and TPOT that a valid run keeps, in seconds."""
+        """Bounds in seconds on the p99 of TTFT and TPOT that a valid run keeps; None without bounds."""
         return None
 
     @property
     def first_call_s(self) -> float:
-        """Seconds that a timed run spends on the first call, where the source did not warm it up."""
+        """Seconds that a timed run spends on its first call, where the source did not warm the engine up."""
         return 0.0

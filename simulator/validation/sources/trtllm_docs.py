@@ -41,16 +41,16 @@ OTHER_LIMITS = 2048, 2048  # guess: of models and devices that they leave out
 
 
 class TrtllmOffline(Recipe):
-    """A run of TensorRT-LLM with all requests queued, as its documentation measures."""
+    """A run of TensorRT-LLM with all requests queued at the start, as its documentation measures."""
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
         return setup.engine.startswith("TensorRT-LLM") and setup.regime == "offline"
 
     @property
     def request_count(self) -> float | None:
-        """What is stated, or what the commands of these lengths send."""
+        """Requests of the run: as stated, or as the documented commands for these lengths send."""
         return super().request_count or self._bench_requests
 
     @property
@@ -59,15 +59,15 @@ class TrtllmOffline(Recipe):
 
 
 class TrtllmBench(TrtllmOffline):
-    """A run of trtllm-bench, of v0.15 and later."""
+    """A run of trtllm-bench (v0.15 and later)."""
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
         return setup.client == "trtllm-bench"
 
     def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
-        """Return the type of activations on Hopper, where the page or the checkpoint leaves it, whatever is stated.
+        """Return 16 bits on Hopper where the page or the checkpoint leaves the format open, whatever is stated.
 
         perf-overview.md v1.2 asks for fp8 with gpt-oss, "Hopper: use auto", and with DeepSeek-R1. For Qwen3 the
         checkpoint decides: NVFP4 ones ask for fp8; that the fp8 one does not is a guess, without which H100 would be 30
@@ -92,8 +92,8 @@ class TrtllmBench(TrtllmOffline):
         fitting = 0.9 * room / max(1.0, self.model.cache_bytes(1, one) * (prompt + output))
         seqs = max(1.0, min(fitting, BENCH_SEQS) / layout.pp)
         tokens = min(seqs * (1 + prompt / output), BENCH_TOKENS)
-        most = max(64, _up(seqs, 32 if seqs < 256 else 128 if seqs < 1024 else 256))
-        budget = max(2048, _up(tokens, 256 if tokens < 4096 else 512 if tokens < 8192 else 1024))
+        most = max(64, _round_up(seqs, 32 if seqs < 256 else 128 if seqs < 1024 else 256))
+        budget = max(2048, _round_up(tokens, 256 if tokens < 4096 else 512 if tokens < 8192 else 1024))
         return Limits(most * layout.pp, max(budget, round(prompt) + most), MEMORY_FRACTION)
 
 
@@ -101,14 +101,14 @@ class TrtllmTable(TrtllmOffline):
     """A run of the tables of v0.11 to v0.14, by gptManagerBenchmark and the first trtllm-bench."""
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
-        is_offline = setup.source == "tensorrt-llm-docs-ifb" and TrtllmOffline.wrote(setup)
+        is_offline = setup.source == "tensorrt-llm-docs-ifb" and TrtllmOffline.matches(setup)
         return is_offline and setup.engine_version.startswith(("0.11", "0.12", "0.13", "0.14"))
 
     @property
     def request_count(self) -> float | None:
-        """What the commands of these lengths send: the page counts requests by lengths, not by row."""
+        """Requests that the documented commands for these lengths send; the page counts them by lengths, not by row."""
         return self._bench_requests
 
     def limits(self, layout: Layout) -> Limits:
@@ -121,26 +121,26 @@ class TrtllmTable(TrtllmOffline):
 
 
 class TrtllmEvicting(TrtllmOffline):
-    """A run of v0.10's table, with `--scheduler_policy max_utilization`: it admits what may have to leave.
+    """A run of v0.10's table, with `--scheduler_policy max_utilization`: requests are admitted that may be preempted.
 
     docs/source/performance/perf-overview.md of v0.10 asks for it, with max_batch_size and max_num_tokens of 2,048; that
     of v0.11 for guaranteed_no_evict, the default (read 2026-11-21).
     """
 
     @staticmethod
-    def wrote(setup: Setup) -> bool:
+    def matches(setup: Setup) -> bool:
         """Tell whether a setup is of this source."""
         return setup.client == "gptManagerBenchmark" and setup.engine_version.startswith("0.10")
 
     @property
     def rules(self) -> dict[str, object]:
-        """max_utilization."""
+        """max_utilization: a request is admitted before its whole output is sure to fit."""
         return {"admit_full_output": False}
 
     def limits(self, layout: Layout) -> Limits:
-        """Return what the page asks for."""
+        """Return the max_batch_size and max_num_tokens that the page asks for."""
         return Limits(2048, 2048)
 
 
-def _up(value: float, multiple: int) -> int:
+def _round_up(value: float, multiple: int) -> int:
     return multiple * math.ceil(value / multiple)
