@@ -135,8 +135,10 @@ def indexer(fields: Fields) -> dict[str, Any]:
     }
 
 
-def gemma4_global(fields: Fields) -> Mapping[str, Any]:
+def gemma4_shape(fields: Fields, kind: str) -> Mapping[str, Any]:
     """Return how the global attention layers of Gemma 4 differ: larger heads, fewer KV heads, values made of keys."""
+    if kind != "global":
+        return {}
     shared = fields.flag("attention_k_eq_v")
     heads = fields.maybe("num_global_key_value_heads") if shared else None
     return {

@@ -205,7 +205,7 @@ def imported(config: Config) -> Model:
 
 def structure(model: Model) -> dict[str, Any]:
     told = {"name", "aliases", "notes", "sources", "published_parameters", "published_cache_bytes_per_token"}
-    told |= {"fp4_dtype"}  # of another checkpoint
+    told |= {"fp4_dtype", "int4_dtype"}  # of another checkpoint
     return model.model_dump(exclude=told | {"blocks", "layers"}) | {
         "blocks": [(name, model.blocks[name]) for name in model.layer_names]
     }
@@ -219,9 +219,13 @@ def test_importing_the_config_of_a_shipped_model_gives_its_profile(name: str) ->
     assert model.parameters == shipped.published_parameters
 
 
+OLMO3 = sized("olmo3", "32 4096 32 32 11008 50304 2048", sliding_window=1024)
+
+
 def test_every_model_type_is_imported_somewhere_here() -> None:
-    outer = {"gemma3_text", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe"}  # the same by another name
-    tested = {config["model_type"] for config in [*SHIPPED.values(), CONFIGS["gpt2-xl"]]} | {"gemma"}
+    outer = {"gemma3", "gemma4", "gemma4_unified", "llama4", "qwen3_5", "qwen3_5_moe"}  # by another name the same
+    configs = [*SHIPPED.values(), CONFIGS["gpt2-xl"], OLMO3]
+    tested = {config.get("text_config", config)["model_type"] for config in configs}
     assert tested | outer == set(MODEL_TYPES)
 
 
@@ -229,6 +233,9 @@ def test_types_without_a_shipped_profile() -> None:
     # A recalled checkpoint total: google/gemma-7b.
     gemma = sized("gemma", "28 3072 16 16 24576 256000 8192", head_dim=256)
     assert imported(gemma).parameters == 8_537_680_896
+    # The class defaults of transformers 5.23.0, as it counts them; three of four layers have a window.
+    assert imported(OLMO3).parameters == 6_888_624_128
+    assert imported(OLMO3).attention_layers == (8, 24)
     assert imported(CONFIGS["gpt2-xl"]).parameters == load_model("gpt2-xl").published_parameters
 
 
