@@ -127,7 +127,12 @@ def chunked(layer: int, fields: Fields) -> bool:
 
 
 def indexer(fields: Fields) -> dict[str, Any]:
-    """Return the profile of the indexer of DeepSeek-V3.2's sparse attention."""
+    """Return the profile of the indexer of DeepSeek-V3.2's sparse attention.
+
+    Raises NotModelledError where layers share one, as in GLM-5.2.
+    """
+    if any(each != "full" for each in fields.each("indexer_types") or ()):
+        raise fields.refusal("indexer_types", "layers that share an index are not modelled")
     return {
         "heads": fields.count("index_n_heads"),
         "head_dim": fields.count("index_head_dim"),

@@ -362,6 +362,43 @@ def test_what_is_not_modelled_is_refused_by_name(patch: Config, named: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("name", "patch"),
+    [
+        ("glm-5", {"indexer_types": ["full", "shared"] * 39}),
+        ("laguna-xs.2", {"num_attention_heads_per_layer": [48, 64, 64, 96] * 10}),
+        ("ernie-4.5-21b-a3b", {"moe_layer_end_index": 20}),
+        ("lfm2-1.2b", {"block_ffn_dim_multiplier": 1.5}),
+    ],
+)
+def test_what_hybrids_have_in_a_form_that_is_not_modelled(name: str, patch: Config) -> None:
+    with pytest.raises(NotModelledError, match=next(iter(patch))):
+        imported(SHIPPED[name] | patch)
+
+
+@pytest.mark.parametrize(
+    ("name", "patch"),
+    [
+        ("kimi-linear-48b-a3b", {"linear_attn_config": {"full_attn_layers": [4], "kda_layers": [1, 2]}}),
+        ("step-3.5-flash", {"moe_layers_enum": "3,four"}),
+        ("step-3.5-flash", {"layer_types": ["full_attention"]}),
+        ("granite-4.0-h-small", {"layer_types": ["mamba"] * 39 + ["conv"]}),
+        ("lfm2-1.2b", {"full_attn_idxs": None}),
+        ("laguna-xs.2", {"gating": "per-token"}),
+    ],
+)
+def test_a_malformed_list_of_layers_is_an_error(name: str, patch: Config) -> None:
+    with pytest.raises(ProfileError, match=r"does not name|is not a list|it names|neither per-head"):
+        imported(SHIPPED[name] | patch)
+
+
+def test_int4_beyond_routed_experts_is_refused_in_groups_of_32() -> None:
+    text = dict(CONFIGS["kimi-k2.5"]["text_config"])
+    text["quantization_config"] = text["quantization_config"] | {"ignore": ["lm_head"]}
+    with pytest.raises(NotModelledError, match="ignore"):
+        imported(text)
+
+
+@pytest.mark.parametrize(
     ("name", "field"),
     [("deepseek-v3", "attention_bias"), ("phi-2", "qk_layernorm"), ("qwen3-30b-a3b", "use_sliding_window")],
 )

@@ -68,6 +68,7 @@ def test_anchors(name: str, parameters: int, cache_bytes_per_token: int) -> None
         ("mistral-small-4", 119, 6.5),
         ("step-3.5-flash", 196.81, 11),
         ("laguna-xs.2", 33, 3),
+        ("laguna-s-2.1", 118, 8),
         ("granite-4.0-h-small", 32, 9),
         ("lfm2-8b-a1b", 8.3, 1.5),
         ("nemotron-3-ultra-550b-a55b", 550, 55),

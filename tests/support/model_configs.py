@@ -277,6 +277,14 @@ CONFIGS: dict[str, Config] = {
     "laguna-xs.2": laguna(
         40, "2048 48 8 8192 100352 131072", (48, 64), **routed(256, 8, 512), mlp_only_layers=[0], decoder_sparse_step=1
     ),
+    "laguna-s-2.1": laguna(
+        48,
+        "3072 48 8 12288 100352 1048576",
+        (48, 72),
+        **routed(256, 10, 1024),
+        mlp_only_layers=[0],
+        decoder_sparse_step=1,
+    ),
     "granite-4.1-3b": granite("40 2560 40 8 8192 100352 131072"),
     "granite-4.1-8b": granite("40 4096 32 8 12800 100352 131072"),
     "granite-4.1-30b": granite("64 4096 32 8 32768 100352 131072"),
