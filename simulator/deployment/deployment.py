@@ -342,5 +342,5 @@ def default_layout(
     ('fp8', 'bf16')
     """
     weights, cached = (named_format(name) or name for name in dtypes)
-    weights = model.fp4_dtype if weights == "nvfp4" else weights
+    weights = model.checkpoint_format(weights)
     return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype, dp)

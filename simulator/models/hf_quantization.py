@@ -76,7 +76,10 @@ def _compressed_tensors(quant: Fields) -> str:
     found = {_group(groups.part(name)) for name in groups.raw}
     if len(found) != 1:
         raise quant.refusal("config_groups", f"{len(found)} formats in one checkpoint: not modelled")
-    return found.pop()
+    stored = found.pop()
+    if stored == "int4-experts" and not any("self_attn" in str(each) for each in quant.each("ignore") or ()):
+        raise quant.refusal("ignore", "groups of 32 in other layers than routed experts are not modelled")
+    return stored
 
 
 def _group(group: Fields) -> str:
@@ -97,6 +100,7 @@ _GROUPS = {
     "float 8 block [128, 128]": "fp8-block",
     "int 8 channel None": "int8",
     "int 4 group 128": "int4",
+    "int 4 group 32": "int4-experts",
     "float 4 tensor_group 16": "nvfp4",
 }
 _METHODS: dict[str, Callable[[Fields], str]] = {

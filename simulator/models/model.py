@@ -79,6 +79,7 @@ class Model(Profile):
     dtype: str = "bf16"
     weight_dtype: str = "bf16"
     fp4_dtype: str = "nvfp4"  # format of its fp4 checkpoint; that may leave attention in the model's own type
+    int4_dtype: str = "int4"  # format of its int4 checkpoint, likewise
     blocks: dict[str, Block]
     layers: Annotated[tuple[Repeat, ...], Field(min_length=1)]
     published_parameters: Number | None = None
@@ -95,6 +96,14 @@ class Model(Profile):
             because = "one window size per model is modelled"
             raise NotModelledError(f"windows {sorted(windows, key=str)}", because, "Give one")
         return self
+
+    def checkpoint_format(self, stated: str) -> str:
+        """Return the format of the checkpoint that is called `stated`: one of fp4 or int4 may cover only some layers.
+
+        >>> load_model("kimi-k2.5").checkpoint_format("int4"), load_model("llama-3.1-8b").checkpoint_format("int4")
+        ('int4-experts', 'int4')
+        """
+        return {"nvfp4": self.fp4_dtype, "int4": self.int4_dtype}.get(stated, stated)
 
     @property
     def layer_names(self) -> tuple[str, ...]:

@@ -79,6 +79,7 @@ GGUF: dict[str, NumberFormat] = {
 _WIDE, _FP8, _FP4 = ("bf16", "fp16", "fp32"), ("fp8", "bf16", "fp16", "fp32"), ("fp4", "bf16", "fp16", "fp32")
 _BLOCKS = _of(8 + 32 / 128**2, _source("an fp32 scale per 128 x 128"))
 _INT4 = _of(4 + 20 / 128, _source("AWQ, GPTQ: fp16 scale + 4-bit zero per 128"))
+_INT4_EXPERTS = _of(4 + 16 / 32, _source("a bf16 scale per 32: quantization_config of moonshotai/Kimi-K2.5"))
 _MX = _of(4 + 8 / 32, _source("OCP MX: an 8-bit scale per 32"))
 _MX_MOE = _of(
     4 + 8 / 32, _source("llama.cpp: experts in mxfp4, all else in q8_0 (ggml-org/llama.cpp pull request 25446)")
@@ -94,6 +95,7 @@ FORMATS: dict[str, NumberFormat] = {
     "fp8-block": NumberFormat(_BLOCKS, "linear", _FP8, scaled_late=True),
     "int8": NumberFormat(_of(8, _WIDTH), "linear", ("int8", *_WIDE)),
     "int4": NumberFormat(_INT4, "linear", _WIDE),
+    "int4-experts": NumberFormat(_INT4_EXPERTS, "experts", _WIDE),
     "mxfp4": NumberFormat(_MX, "experts", _FP4),
     "mxfp4_MoE": NumberFormat(_MX_MOE, "experts", _FP4, rest="q8_0"),
     "nvfp4": NumberFormat(_NV, "linear", _FP4),

@@ -181,7 +181,7 @@ def _formats(recipe: Recipe, engine: Engine) -> tuple[str, str]:
     if weights in ("", "nvfp4") and "fp4" in model.weight_dtype:  # "fp4" is the checkpoint's own kind
         weights = model.weight_dtype
     weights = weights or model.weight_dtype
-    weights = {"fp8": recipe.fp8_dtype, "nvfp4": model.fp4_dtype}.get(weights, weights)
+    weights = recipe.fp8_dtype if weights == "fp8" else model.checkpoint_format(weights)
     if "llama.cpp" in engine.engine:  # reads GGUF files
         weights = gguf_format(weights, setup, model)
     return weights, recipe.cache_dtype(_format(setup.cache_dtype), weights, engine)
