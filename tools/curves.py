@@ -23,7 +23,7 @@ from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Answered, Asked, ask
 
 ROOT = Path(__file__).parents[1]
-GRID = (-0.5, -0.15, 0.0, 0.15, 0.5)  # of ln(value); a curve is straight between them, and goes on as at its ends
+GRID = (-0.35, 0.0, 0.35)  # of ln(value); a curve is straight between them, and goes on as at its ends
 REACH = 1.0  # of ln(value): where a curve is believed
 BATCHES, RUNS = 16, 8  # setups of a kind that are predicted at most: batches by the roofline, simulated runs
 WORKERS = 2
