@@ -66,7 +66,7 @@ def _advice(deployment: Deployment) -> str:
 def remedies_for(deployment: Deployment) -> Iterator[str]:
     """Say what would make a misfit fit, as flags: more devices, smaller numbers, smaller steps, a larger device.
 
-    Each is tried: it holds a request, its layout divides the model, and its devices are linked.
+    Each is tried: it holds a request, its layout divides the model, and a node of its devices has several.
     """
     for alternatives in _alternatives(deployment):
         tried = ((flags, _plan_with(deployment, flags)) for flags in alternatives)
@@ -107,7 +107,9 @@ def _plan_with(deployment: Deployment, flags: Flags) -> MemoryPlan | None:
         changed.step_model(light=True).seconds(Counts(steps=1.0, tokens=1.0))
         plan = memory_plan(changed)
         _refuse_host_misfit(plan)
-    except InfercastError:  # a layout that does not divide the model, or devices without a link, are no remedy
+    except InfercastError:  # a layout that does not divide the model is no remedy
+        return None
+    if changed.tp > deployment.tp and changed.hardware.node_devices == 1:
         return None
     needed = changed.settings.max_model_len or min(USABLE_TOKENS, changed.context_tokens)
     enough = plan.max_context_tokens >= needed

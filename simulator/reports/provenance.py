@@ -247,11 +247,12 @@ def _rates_of(part: _Part) -> Iterator[tuple[str, Figure]]:
     if multiplied and rates.kernels.rules.reads_at_best_rate:
         best = hardware.achievable.best_memory_fraction
         yield next(each for each in figures(hardware.achievable, "achievable") if each[1] is best)
-    for kind in ("decode_attention", "prefill_attention", "elementwise", "all_reduce"):
+    for kind in ("decode_attention", "prefill_attention", "elementwise"):
         if kind in kinds:
             name = "elementwise_memory_fraction" if kind == "elementwise" else kind
             yield from figures(getattr(hardware.achievable, name), f"achievable.{name}")
-    if "all_reduce" in kinds:
+    if "all_reduce" in kinds and hardware.node_devices > 1:
+        yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
         yield from figures(hardware.achievable.ring_all_reduce, "achievable.ring_all_reduce")
     if "all_to_all" in kinds:
         yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
