@@ -72,6 +72,7 @@ class Deployment:
         if self.engine.vendors and self.hardware.vendor not in self.engine.vendors:
             given, owners = f"{self.engine.id} on {self.hardware.id}", " or ".join(self.engine.vendors)
             raise InfercastError(given, f"it runs on devices of {owners}", "Choose another engine, say vllm")
+        self.hardware.nodes(self.layout.ep)  # refuses uneven ones
         if self.hardware.nodes(self.tp) > 1 and self.engine.splits_rows:
             given, because = f"{self.engine.id} with tp {self.tp}", "it splits rows of matrices within a node"
             raise NotModelledError(given, because, f"Give tp {self.hardware.node_devices} or less; use pp")

@@ -84,7 +84,7 @@ class Achievable(Strict):
     copy_memory_fraction: Fraction | None = None  # a plain copy of gigabytes
     elementwise_launch_s: Seconds | None = None  # of one norm, activation or rotation; none is nothing
     all_reduce: dict[int, Collective] = {}
-    ring_all_reduce: dict[int, Collective] = {}  # where a library's ring is faster than `all_reduce` for large messages
+    ring_all_reduce: dict[int, Collective] = {}  # NCCL's: for large messages where it is faster, and over nodes
 
     def or_else(self, other: "Achievable") -> "Achievable":
         """Fill what is missing here from a more general set."""

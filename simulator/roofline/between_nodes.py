@@ -1,4 +1,4 @@
-"""All-reduces over several nodes, as NCCL's own model times them: rings and trees of hops over the network."""
+"""Collectives over several nodes: all-reduces by NCCL's own model of rings and trees, all-to-alls as in DeepEP."""
 
 import math
 from typing import NamedTuple
@@ -7,16 +7,36 @@ import numpy as np
 
 from simulator.errors import NotModelledError
 from simulator.hardware.hardware import Hardware, Network
-from simulator.models.operations import Array
+from simulator.models.operations import Array, Op, others
 from simulator.profile import Figure, Source
 
+TABLE = (
+    "DeepEP on 2, 4 and 8 nodes of 8 H100 with a ConnectX-7 each (aiconfigurator-core 0.12.0 kernel tables, Apache-2.0)"
+)
 NETWORK_FRACTION = Figure(
-    0.9,
+    0.85,
     Source(
-        text="45 to 46 of 50 GB/s, as all-to-alls over 2 and 4 nodes of 8 H100 reach with a ConnectX-7 each: 90 and 61 "
-        "GB/s of which a half and a quarter stay in the node (deepseek-ai/DeepEP README); all-reduces like them",
+        text=f"{TABLE}: combining 128 more tokens takes as long as 41.7 to 43.4 of 50 GB/s would; as much in other "
+        "networks, and in all-reduces",
         date="2026-11-22",
         evidence="guess",
+    ),
+)
+DIRECT_LATENCY_S = Figure(
+    23e-6,
+    Source(
+        text=f"{TABLE}: 22 to 32 us for two tokens by the kernels of low latency, less a hop of 5 us",
+        date="2026-11-22",
+        evidence="measured",
+    ),
+)
+RELAYED_LATENCY_S = Figure(
+    90e-6,
+    Source(
+        text=f"{TABLE}: straight lines through 1,024 and 8,192 tokens of the normal kernels leave 34 to 203 us, 95 in the "
+        "median, less a hop of 5 us",
+        date="2026-11-22",
+        evidence="fitted",
     ),
 )
 
@@ -103,6 +123,49 @@ def all_reduce_s(shape: Shape, sent_bytes: Array, inside: InNode, hardware: Hard
     latency_s = min(way[0] for way in ways)
     link_s = np.minimum.reduce([np.asarray(latency - latency_s + link) for latency, link in ways])
     return link_s, latency_s
+
+
+def all_to_all_s(shape: Shape, op: Op, sent_bytes: Array, bus_bytes_per_s: float, hardware: Hardware) -> Array:
+    """Return the seconds of an all-to-all of S bytes a device to its R - 1 others, on m nodes of g devices, R = m g.
+
+    A token goes to each device of its k experts by itself, or once to each node and on from there; what stays in a
+    node moves at the same time:
+
+        direct:   T = 23 us + h + max((1-a) S / B, a S / N),  a = (R-g)/(R-1)
+        relayed:  T = 90 us + h + max(S / B, d S / N)
+
+    h: a hop over the network, B: bus bandwidth in a node, N: of a card, d: other nodes over other devices that a token
+    goes to, (m-1)(1-(1-1/m)^k) over the same of R. The faster is taken, as DeepEP's users take its kernels of low
+    latency for decodes and the normal ones for prompts. Shapes as in `all_reduce_s`.
+    """
+    devices, network, hop_s = shape.devices, network_bytes_per_s(hardware), network_of(hardware).latency_s
+    away = (devices - shape.each) / (devices - 1)
+    moved_s = np.maximum(sent_bytes * (1 - away) / bus_bytes_per_s, sent_bytes * away / network)
+    direct_s: Array = direct_latency_s(hardware) + moved_s
+    if not op.choices:
+        return direct_s
+    once = others(shape.nodes, op.choices) / others(devices, op.choices)
+    relayed_s = np.maximum(sent_bytes / bus_bytes_per_s, sent_bytes * once / network)
+    faster: Array = np.minimum(direct_s, RELAYED_LATENCY_S + hop_s + relayed_s)
+    return faster
+
+
+def direct_latency_s(hardware: Hardware) -> float:
+    """Return the least seconds of an all-to-all over nodes."""
+    return DIRECT_LATENCY_S + network_of(hardware).latency_s
+
+
+def least_all_to_all_s(shape: Shape, op: Op, sent_bytes: Array, link_bytes_per_s: float, hardware: Hardware) -> Array:
+    """Return the seconds that no all-to-all over nodes can beat: each token leaves its node once for each other node.
+
+    Shapes as in `all_reduce_s`.
+    """
+    devices = shape.devices
+    away = (devices - shape.each) / (devices - 1)
+    once = others(shape.nodes, op.choices) / others(devices, op.choices) if op.choices else away
+    network_s = sent_bytes * min(once, away) / network_bytes_per_s(hardware, light=True)
+    least: Array = np.maximum(sent_bytes * (1 - away) / link_bytes_per_s, network_s)
+    return least
 
 
 def least_all_reduce_s(shape: Shape, sent_bytes: Array, link_bytes_per_s: float, hardware: Hardware) -> Array:

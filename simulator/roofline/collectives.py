@@ -12,12 +12,17 @@ from simulator.hardware.hardware import NODE_DEVICES, Collective, Hardware
 from simulator.models.operations import Array, Counts, Op
 from simulator.profile import Figure, Source
 from simulator.roofline.between_nodes import (
+    DIRECT_LATENCY_S,
     NETWORK_FRACTION,
     PROTOCOLS,
+    RELAYED_LATENCY_S,
     InNode,
     Shape,
     all_reduce_s,
+    all_to_all_s,
+    direct_latency_s,
     least_all_reduce_s,
+    least_all_to_all_s,
     network_bytes_per_s,
     network_of,
 )
@@ -86,7 +91,10 @@ class Links:
             yield "devices of a node", NODE_DEVICES
         if crosses and op.rate == "all_reduce":
             yield from ((f"hop of {name}", each.more_s) for name, each in PROTOCOLS.items())
-        if op.rate in ("send", "host_link") or (crosses and op.rate == "all_to_all"):
+        if crosses and op.rate == "all_to_all":
+            yield "latency of an all-to-all", DIRECT_LATENCY_S
+            yield "latency of a relayed all-to-all", RELAYED_LATENCY_S
+        if op.rate in ("send", "host_link"):
             yield "latency of a send", SEND_LATENCY_S
         if op.rate == "host_link":
             yield "fraction of PCIe", PCIE_FRACTION
@@ -141,22 +149,18 @@ class Links:
         return Transfer(*all_reduce_s(shape, sent_bytes, inside, self.hardware))
 
     def _all_to_all(self, op: Op, counts: Counts) -> Transfer:
-        """T = latency + bytes to other devices / rate; what leaves the node goes over the network at the same time.
-
-        Of the n - 1 others, n - g are in other nodes of g devices, and tokens choose them alike: (n-g)/(n-1) of the
-        bytes take the network. A token goes to each device of its experts by itself, as in DeepEP's kernels of low
-        latency; that those for prompts send it once to a node, and on from there, is not modelled.
-        """
-        devices, inside = op.link_devices, min(op.link_devices, self.hardware.node_devices)
-        sent = counts.dot(op.link_bytes)
-        if inside == devices:
-            latency_s, bytes_per_s = self._collective(devices)
-            return Transfer(sent / bytes_per_s, latency_s)
-        latency_s, bytes_per_s = self._collective(inside) if inside > 1 else (0.0, math.inf)
-        away = (devices - inside) / (devices - 1)
-        across_s = sent * away / network_bytes_per_s(self.hardware, light=self.light)
-        link_s = np.maximum(sent * (1 - away) / bytes_per_s, across_s)
-        return Transfer(link_s, 0.0 if self.light else max(latency_s, self._send_latency_s))
+        """T = latency + bytes to other devices / rate; over nodes, between_nodes.all_to_all_s."""
+        sent_bytes = counts.dot(op.link_bytes)
+        if op.link_devices <= self.hardware.node_devices:
+            latency_s, bytes_per_s = self._collective(op.link_devices)
+            return Transfer(sent_bytes / bytes_per_s, latency_s)
+        nodes = self.hardware.nodes(op.link_devices)
+        shape = Shape(nodes, op.link_devices // nodes)
+        bytes_per_s = self._collective(shape.each)[1] if shape.each > 1 else math.inf
+        if self.light:
+            return Transfer(least_all_to_all_s(shape, op, sent_bytes, bytes_per_s, self.hardware), 0.0)
+        latency_s = direct_latency_s(self.hardware)
+        return Transfer(all_to_all_s(shape, op, sent_bytes, bytes_per_s, self.hardware) - latency_s, latency_s)
 
     def _send(self, op: Op, counts: Counts) -> Transfer:
         """T = latency + bytes / rate, the mean of all sends: those that leave a node take the network.

@@ -66,13 +66,16 @@ def test_tokens_travel_once_to_each_rank_of_their_experts_and_back():
     assert float(Rates(H100).cost(ways[0], STEP).seconds) == pytest.approx(ways[0].repeats * each)
 
 
-def test_between_nodes_the_slow_link_binds():
-    """16 ranks, 8 in a node: 8 of the 15 others are away."""
+@pytest.mark.parametrize("tokens", [64, 8192])
+def test_between_nodes_the_slow_link_binds(tokens):
+    """16 ranks, 8 in a node: 8 of 15 others are away; to 1 - (1/2)^8 other nodes, 15 (1 - (15/16)^8) other ranks."""
     way = next(op for op in load_model("deepseek-v3").ops(Layout(ep=16, dp=16)) if op.rate == "all_to_all")
-    many = Counts(1.0, 8192.0)
-    sent = many.dot(way.link_bytes) * 8 / 15
-    expected = way.repeats * (sent / network_bytes_per_s(H100) + SEND_LATENCY_S)
-    assert float(Rates(H100).cost(way, many).seconds) == pytest.approx(expected)
+    many = Counts(1.0, float(tokens))
+    sent, network = many.dot(way.link_bytes), network_bytes_per_s(H100)
+    direct = 28e-6 + sent * 8 / 15 / network
+    relayed = 95e-6 + sent * (1 - 0.5**8) / (15 * (1 - (15 / 16) ** 8)) / network
+    assert (direct < relayed) == (tokens == 64)
+    assert float(Rates(H100).cost(way, many).seconds) == pytest.approx(way.repeats * min(direct, relayed))
 
 
 def test_ranks_hold_the_cache_of_their_own_sequences():
