@@ -33,8 +33,8 @@ DIRECT_LATENCY_S = Figure(
 RELAYED_LATENCY_S = Figure(
     90e-6,
     Source(
-        text=f"{TABLE}: straight lines through 1,024 and 8,192 tokens of the normal kernels leave 34 to 203 us, 95 in the "
-        "median, less a hop of 5 us",
+        text=f"{TABLE}: straight lines through 1,024 and 8,192 tokens of the normal kernels leave 34 to 203 us, 95 in "
+        "the median, less a hop of 5 us",
         date="2026-11-22",
         evidence="fitted",
     ),
