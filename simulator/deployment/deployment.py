@@ -83,9 +83,10 @@ class Deployment:
         if self.engine.vendors and self.hardware.vendor not in self.engine.vendors:
             given, owners = f"{self.engine.id} on {self.hardware.id}", " or ".join(self.engine.vendors)
             raise InfercastError(given, f"it runs on devices of {owners}", "Choose another engine, say vllm")
-        if self.tp > (most := self.hardware.node_devices):
-            given = f"{self.tp} devices of {self.hardware.name}"
-            raise NotModelledError(given, f"a tensor-parallel group beyond {most} crosses nodes", "Lower tp; use pp")
+        self.hardware.nodes(self.layout.ep)  # refuses uneven ones
+        if self.hardware.nodes(self.tp) > 1 and self.engine.splits_rows:
+            given, because = f"{self.engine.id} with tp {self.tp}", "it splits rows of matrices within a node"
+            raise NotModelledError(given, because, f"Give tp {self.hardware.node_devices} or less; use pp")
         if self.max_num_seqs > self.max_num_batched_tokens:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", "Raise the token budget")

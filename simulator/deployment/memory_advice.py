@@ -67,8 +67,8 @@ def _advice(deployment: Deployment) -> str:
 def remedies_for(deployment: Deployment) -> Iterator[str]:
     """Yield flags that make a deployment fit: more or larger devices, narrower formats, smaller steps, offloading.
 
-    Each is tried: its layout divides the model, its devices are linked, and its cache holds a sequence. Of each kind
-    the smallest change that works is named.
+    Each is tried: its layout divides the model, a node has so many linked devices, and its cache holds a sequence. Of
+    each kind the smallest change that works is named.
     """
     for alternatives in _alternatives(deployment):
         tried = ((flags, _plan_with(deployment, flags)) for flags in alternatives)
@@ -109,7 +109,9 @@ def _plan_with(deployment: Deployment, flags: Flags) -> MemoryPlan | None:
         changed.step_model(light=True).seconds(Counts(steps=1.0, tokens=1.0))
         plan = memory_plan(changed)
         _refuse_host_misfit(plan)
-    except InfercastError:  # a layout that does not divide the model, or devices without a link, are no remedy
+    except InfercastError:  # a layout that does not divide the model is no remedy
+        return None
+    if changed.tp > deployment.tp and changed.hardware.node_devices == 1:
         return None
     needed = changed.settings.max_model_len or min(USABLE_TOKENS, changed.context_tokens)
     enough = plan.max_context_tokens >= needed
