@@ -9,11 +9,12 @@ import numpy.typing as npt
 from simulator.deployment.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
 from simulator.deployment.sharding import sharded
 from simulator.deployment.speculation import Draft, Speculation, draft_of
+from simulator.deployment.weight_files import refuse_unreadable, weight_format
 from simulator.engines.engine import Engine, load_engine
 from simulator.engines.kernels import Kernels
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
-from simulator.models.model import Model, load_model
+from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import named_format, number_format
 from simulator.models.op_builders import adapter_parameters, adapters, sorting
 from simulator.models.operations import Layout, Op
@@ -78,6 +79,7 @@ class Deployment:
         if self.max_num_seqs > self.max_num_batched_tokens:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", "Raise the token budget")
+        refuse_unreadable(self.layout.weight_dtype, self.engine)
         self._refuse_drafts()
         if not any(op.experts for op in self.ops):
             self._refuse_without_experts()
@@ -291,8 +293,9 @@ def deploy(
     >>> str(deploy("llama-3.1-8b", "h100-sxm"))
     'llama-3.1-8b (bf16) on h100-sxm'
     """
-    loaded, preset = load_model(model), load_engine(engine)
-    return deployment_of(loaded, load_hardware(hardware), preset, layout or default_layout(loaded), settings)
+    (loaded, named), preset = checkpoint(model), load_engine(engine)
+    layout = layout or default_layout(loaded, dtypes=(weight_format(named, loaded, preset), ""))
+    return deployment_of(loaded, load_hardware(hardware), preset, layout, settings)
 
 
 def deployment_of(model: Model, hardware: Hardware, engine: Engine, layout: Layout, settings: Settings) -> Deployment:
@@ -305,6 +308,6 @@ def default_layout(
     model: Model, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, dtypes: tuple[str, str] = ("", "")
 ) -> Layout:
     """Return a layout whose (weight, cache) formats are the checkpoint's where they are not given, or given as fp4."""
-    weights, cached = (named_format(name) or name for name in dtypes)
+    weights, cached = (named_format(name) for name in dtypes)
     weights = model.fp4_dtype if weights == "nvfp4" else weights
     return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype, dp)

@@ -10,6 +10,7 @@ from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.errors import ProfileError, nearest
 from simulator.hardware.hardware import DeviceClass, Hardware
+from simulator.models.number_formats import Files
 from simulator.profile import Bytes, Figure, Fraction, Number, Profile, Source, Strict, Whole, find, names
 
 KIND = "engines"
@@ -92,6 +93,8 @@ class Engine(Profile):
     aliases: tuple[str, ...] = ()
     vendors: tuple[str, ...] = ()  # whose devices alone it runs on; none: all
     notes: str = ""
+    reads: tuple[Files, ...] = ()  # kinds of checkpoints; none: all, an engine that is no product
+    usual_weights: str = ""  # format of the weights that it fetches where nothing is said; none: the checkpoint's own
     rules: Origin = RECALLED
     spelling: dict[str, SettingName] = {}  # its own names of settings; older versions use the newest one's
     policy: Policy

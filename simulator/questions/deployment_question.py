@@ -11,14 +11,15 @@ from simulator.deployment.deployment import Deployment, Settings, default_layout
 from simulator.deployment.offload import Offload
 from simulator.deployment.setting_names import configure
 from simulator.deployment.speculation import Speculation
-from simulator.engines.engine import Engine, load_engine
+from simulator.deployment.weight_files import weight_format
+from simulator.engines.engine import load_engine
 from simulator.errors import InfercastError
-from simulator.hardware.hardware import Hardware, load_hardware
-from simulator.models.model import Model, load_model
+from simulator.hardware.hardware import load_hardware
+from simulator.models.model import checkpoint
 from simulator.questions.words import probability, split, whole
 from simulator.units import GIB
 
-ProfileT = TypeVar("ProfileT", Model, Hardware, Engine)
+ProfileT = TypeVar("ProfileT")
 Choice = Callable[[], Deployment]  # makes one deployment of a sweep, or raises
 
 
@@ -65,7 +66,7 @@ class DeploymentQuestion:
     def choices(self) -> list[Choice]:
         """Return every combination, so that a sweep can go on without those that cannot be."""
         lists = (
-            [_loaded(load_model, each) for each in split(self.model, "--model")],
+            [_loaded(checkpoint, each) for each in split(self.model, "--model")],
             [_loaded(load_hardware, each) for each in split(self.hardware, "--hardware")],
             [_loaded(load_engine, each) for each in split(self.engine, "--engine")],
             whole(self.tp, "--tp"),
@@ -75,8 +76,9 @@ class DeploymentQuestion:
         return [partial(self._deployment, chosen) for chosen in product(*lists)]
 
     def _deployment(self, chosen: tuple[Any, ...]) -> Deployment:
-        model, hardware, engine, tp, weight_dtype, cache_dtype = chosen
-        layout = default_layout(model, tp=tp, pp=self.pp, ep=self.ep, dp=self.dp, dtypes=(weight_dtype, cache_dtype))
+        (model, named), hardware, engine, tp, weight_dtype, cache_dtype = chosen
+        dtypes = weight_format(weight_dtype or named, model, engine), cache_dtype
+        layout = default_layout(model, tp=tp, pp=self.pp, ep=self.ep, dp=self.dp, dtypes=dtypes)
         engine, settings = configure(engine, self.settings, self.changes or ())
         return deployment_of(model, hardware, engine, layout, settings)
 

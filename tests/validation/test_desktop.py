@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from simulator.deployment.deployment import deploy
 from simulator.deployment.pipeline_overlap import COPIES, layers_of, overlapped_s
 from simulator.engines.engine import engine_of, load_engine
-from simulator.errors import ProfileError
+from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Counts, Layout
 from simulator.roofline.roofline import Rates
-from simulator.validation.desktop import gguf_format, mlx_format, stated_rules
+from simulator.validation.desktop import mlx_format, sized_format, stated_rules
 from simulator.validation.measurements import measurement_of
 from simulator.validation.setups import place
 from tests.support.measured import answer
@@ -125,19 +125,15 @@ def test_gpt_oss_in_llama_cpp_is_as_large_as_its_file():
 def test_files_state_their_bits():
     model = load_model("llama-2-7b")
     bits = 8 * 3.59e9 / model.parameters
-    assert gguf_format("q4_K_XL", setup(weights_bytes="3.59e9"), model) == f"q4_K_XL@{bits:.3f}"
+    assert sized_format("q4_K_XL", setup(weights_bytes="3.59e9"), model) == f"q4_K_XL@{bits:.3f}"
     for size in ("30e9", ""):
-        assert gguf_format("q4_K_XL", setup(weights_bytes=size), model) == "q4_K_XL"
-    assert gguf_format("mxfp4", setup(), model) == "mxfp4_MoE"
+        assert sized_format("q4_K_XL", setup(weights_bytes=size), model) == "q4_K_XL"
     assert number_format("q4_K_XL@5.5").bits == 5.5
     four = replace(setup(), model="Gemma3-4B-QAT-4bit")
-    assert mlx_format(four, model) == "mlx@4.50"
-    grouped = replace(setup(), weight_dtype="mlx-q5 g32")
-    assert [mlx_format(each, model) for each in (grouped, replace(grouped, weight_dtype="mlx-q4"))] == [
-        "mlx@6.00", "mlx@4.50",
-    ]  # fmt: skip
-    sixteen = (setup(weights_bytes="14e9"), replace(setup(), model="Llama-2-7b-16bit"), setup())
-    assert {mlx_format(each, model) for each in sixteen} == {model.dtype}
+    assert mlx_format(four, model) == "mlx-q4"
+    assert mlx_format(setup(weights_bytes="14e9"), model) == model.dtype
+    with pytest.raises(NotModelledError, match="how many bits"):
+        mlx_format(setup(), model)
 
 
 @pytest.mark.parametrize("name", ["q8_0@", "q8_0@x", "q8_0@-4", "q8_0@nan", "q8_0@0", "q8_0@40", "bf16@8", "q8_1@8"])
