@@ -10,7 +10,7 @@ from simulator.deployment.offload import NO_OFFLOAD, Offload, device_part, host_
 from simulator.deployment.sharding import sharded
 from simulator.deployment.speculation import Draft, Speculation, draft_of
 from simulator.deployment.weight_files import refuse_unreadable, weight_format
-from simulator.engines.engine import Engine, load_engine
+from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.engines.kernels import Kernels
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
@@ -70,20 +70,25 @@ class Deployment:
         if context is not None and context > self.model.max_context_tokens:
             given, limit = f"max_model_len {context}", self.model.max_context_tokens
             raise InfercastError(given, f"{self.model.id} handles {limit} tokens", f"Give {limit} or less")
-        if self.engine.vendors and self.hardware.vendor not in self.engine.vendors:
-            given, owners = f"{self.engine.id} on {self.hardware.id}", " or ".join(self.engine.vendors)
-            raise InfercastError(given, f"it runs on devices of {owners}", "Choose another engine, say vllm")
+        self._refuse_platform()
         if self.tp > (most := self.hardware.node_devices):
             given = f"{self.tp} devices of {self.hardware.name}"
             raise NotModelledError(given, f"a tensor-parallel group beyond {most} crosses nodes", "Lower tp; use pp")
         if self.max_num_seqs > self.max_num_batched_tokens:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", "Raise the token budget")
-        refuse_unreadable(self.layout.weight_dtype, self.engine)
         self._refuse_drafts()
         if not any(op.experts for op in self.ops):
             self._refuse_without_experts()
         self.ops, self.draft  # noqa: B018  refuses a layout that does not divide the model or its draft
+
+    def _refuse_platform(self) -> None:
+        """Refuse an engine that does not run on the device, or has no kernels there for a format of the weights."""
+        platform, stored = self.engine.platform(self.hardware), self.layout.weight_dtype
+        refuse_unreadable(stored, self.engine)
+        if platform and stored in platform.lacks:
+            given = f"{stored} weights in {self.engine.id} on {self.hardware.id}"
+            raise NotModelledError(given, f"it has no kernels for them there ({platform.origin.text})", platform.advice)
 
     def _refuse_without_experts(self) -> None:
         stored, dp = self.layout.weight_dtype, self.layout.dp
@@ -284,24 +289,44 @@ class Deployment:
 def deploy(
     model: str,
     hardware: str,
-    engine: str = "vllm",
+    engine: str = "",
     layout: Layout | None = None,
     settings: Settings = Settings(),
 ) -> Deployment:
-    """Look three profiles up by name; without a layout, one device and the checkpoint's own number formats.
+    """Look three profiles up by name; without an engine, the device's usual one; without a layout, one device.
 
     >>> str(deploy("llama-3.1-8b", "h100-sxm"))
     'llama-3.1-8b (bf16) on h100-sxm'
     """
-    (loaded, named), preset = checkpoint(model), load_engine(engine)
-    layout = layout or default_layout(loaded, dtypes=(weight_format(named, loaded, preset), ""))
-    return deployment_of(loaded, load_hardware(hardware), preset, layout, settings)
+    (loaded, named), device = checkpoint(model), load_hardware(hardware)
+    preset = load_engine(engine or usual_engine(device))
+    layout = layout or running_layout(loaded, device, preset, dtypes=(named, ""))
+    return deployment_of(loaded, device, preset, layout, settings)
 
 
 def deployment_of(model: Model, hardware: Hardware, engine: Engine, layout: Layout, settings: Settings) -> Deployment:
     """Return the deployment of three profiles, sharded as the engine does it (sharding.py)."""
     parts = sharded(model, hardware, engine, layout, settings.threads)
     return Deployment(parts.model, parts.hardware, engine, parts.layout, settings, devices_each=parts.devices_each)
+
+
+def running_layout(
+    model: Model, hardware: Hardware, engine: Engine, *, dtypes: tuple[str, str] = ("", ""), **degrees: int
+) -> Layout:
+    """Return a layout as `default_layout` does, in the formats that an engine reads and runs on a device.
+
+    Where no 16-bit type is asked for and the device has none of the checkpoint's, it is cast (Platform.casts).
+    """
+    weights = weight_format(dtypes[0], model, engine)
+    layout = default_layout(model, dtypes=(weights, dtypes[1]), **degrees)
+    platform = engine.platform(hardware)
+    casts = platform.casts if platform else {}
+    weights, cached = (
+        stored if asked else casts.get(stored, stored)
+        for asked, stored in zip(dtypes, (layout.weight_dtype, layout.cache_dtype), strict=True)
+    )
+    model_dtype = casts.get(layout.model_dtype, layout.model_dtype)
+    return replace(layout, weight_dtype=weights, cache_dtype=cached, model_dtype=model_dtype)
 
 
 def default_layout(

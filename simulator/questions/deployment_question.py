@@ -7,12 +7,11 @@ from functools import cache, partial
 from itertools import product
 from typing import Any, TypeVar
 
-from simulator.deployment.deployment import Deployment, Settings, default_layout, deployment_of
+from simulator.deployment.deployment import Deployment, Settings, deployment_of, running_layout
 from simulator.deployment.offload import Offload
 from simulator.deployment.setting_names import configure
 from simulator.deployment.speculation import Speculation
-from simulator.deployment.weight_files import weight_format
-from simulator.engines.engine import load_engine
+from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import checkpoint
@@ -32,7 +31,7 @@ class DeploymentQuestion:
 
     model: str
     hardware: str
-    engine: str = "vllm"
+    engine: str = ""  # the device's usual one
     tp: str = "1"
     pp: int = 1
     ep: int = 1
@@ -68,7 +67,7 @@ class DeploymentQuestion:
         lists = (
             [_loaded(checkpoint, each) for each in split(self.model, "--model")],
             [_loaded(load_hardware, each) for each in split(self.hardware, "--hardware")],
-            [_loaded(load_engine, each) for each in split(self.engine, "--engine")],
+            [_loaded(load_engine, each) for each in split(self.engine, "--engine")] if self.engine else [None],
             whole(self.tp, "--tp"),
             split(self.weight_dtype, "--weight-dtype") if self.weight_dtype else [""],
             split(self.cache_dtype, "--cache-dtype") if self.cache_dtype else [""],
@@ -76,9 +75,11 @@ class DeploymentQuestion:
         return [partial(self._deployment, chosen) for chosen in product(*lists)]
 
     def _deployment(self, chosen: tuple[Any, ...]) -> Deployment:
-        (model, named), hardware, engine, tp, weight_dtype, cache_dtype = chosen
-        dtypes = weight_format(weight_dtype or named, model, engine), cache_dtype
-        layout = default_layout(model, tp=tp, pp=self.pp, ep=self.ep, dp=self.dp, dtypes=dtypes)
+        (model, named), hardware, named_engine, tp, weight_dtype, cache_dtype = chosen
+        engine = named_engine or _loaded(load_engine, usual_engine(hardware))
+        dtypes = weight_dtype or named, cache_dtype
+        degrees = {"tp": tp, "pp": self.pp, "ep": self.ep, "dp": self.dp}
+        layout = running_layout(model, hardware, engine, dtypes=dtypes, **degrees)
         engine, settings = configure(engine, self.settings, self.changes or ())
         return deployment_of(model, hardware, engine, layout, settings)
 

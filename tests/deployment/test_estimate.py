@@ -23,7 +23,7 @@ from tests.support.kernels import kernels_with
 
 
 def deployment(
-    model: str = "llama-3.1-8b", hardware: str = "h100-sxm", engine: str = "vllm", **layout: int
+    model: str = "llama-3.1-8b", hardware: str = "h100-sxm", engine: str = "", **layout: int
 ) -> Deployment:
     return deploy(model, hardware, engine, default_layout(load_model(model), **layout))
 

@@ -22,7 +22,7 @@ PROMPT = Counts(1.0, 512.0, 1.0, prefill_tokens=512.0, prefill_pairs=512 * 513 /
 
 
 def offloaded(
-    offload: Offload, model: str = "llama-3.1-8b", hardware: str = "h100-sxm", engine: str = "vllm"
+    offload: Offload, model: str = "llama-3.1-8b", hardware: str = "h100-sxm", engine: str = ""
 ) -> Deployment:
     return deploy(model, hardware, engine, settings=Settings(offload=offload))
 

@@ -173,20 +173,6 @@ def test_borrowed_kernels_are_those_of_the_other_engine():
     assert load_engine("ollama").kernels_on(card) == load_engine("llama.cpp").kernels_on(card)
 
 
-@pytest.mark.parametrize(
-    ("engine", "hardware", "owners"),
-    [("tensorrt-llm", "mi300x", "NVIDIA"), ("mlx-lm", "h100-sxm", "Apple"), ("transformers-neuronx", "l4", "AWS")],
-)
-def test_an_engine_of_one_vendor_is_refused_on_the_devices_of_others(engine, hardware, owners):
-    with pytest.raises(InfercastError, match=f"it runs on devices of {owners}"):
-        deploy("llama-3.1-8b", hardware, engine)
-
-
-def test_engines_name_vendors_of_shipped_devices():
-    vendors = {load_hardware(each).vendor for each in names("hardware_profiles")}
-    assert {vendor for each in names("engines") for vendor in load_engine(each).vendors} <= vendors
-
-
 def test_v0_makes_room_for_the_longest_prompt():
     assert deploy("llama-2-7b", "h100-sxm", "vllm-0.5").max_num_batched_tokens == 8192
     assert deploy("llama-3.1-8b", "h100-sxm", "vllm-0.5").max_num_batched_tokens == 32_768
