@@ -138,7 +138,7 @@ class Engine(Profile):
         """Return its kernels on a device: the first that hold there, or those that the device was measured with."""
         for rule in self.kernels:
             if rule.holds(hardware):
-                found = rule.with_fused_attention() if self.flash_attention else rule
+                found = rule.with_fused_attention() if self.flash_attention else rule.with_unfused_attention()
                 return found.with_quick_reduce() if self.quick_reduce else found
         return load_engine(self.kernels_of).kernels_on(hardware) if self.kernels_of else Kernels()
 

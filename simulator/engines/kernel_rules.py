@@ -93,6 +93,11 @@ class KernelRules(Strict):
     score_bytes: Number | None = Field(
         None, description="bytes that prefill attention moves per score, one per head, query and key; none: fused"
     )
+    fuses_if_faster: bool = Field(
+        False,
+        description="attention is fused by default because it is no slower so (llama.cpp's --flash-attn auto): the"
+        " unfused kernels, of score_bytes, bound its time where its own rate rests on few rows",
+    )
     per_head_formats: tuple[FormatName, ...] = Field(
         (), description="formats of the KV cache that each query head reads for itself; none is all"
     )

@@ -205,7 +205,8 @@ def _idle(part: _Part, stages: int) -> dict[str, bool]:
         or part.hardware.family not in tile.families
         or not any(op.format == "fp8" and op.experts is None for op in gemms),
         "unpack_tokens": not any(number_format(op.format).unpacking for op in gemms),
-        "half_length": bool(kernels.rules.score_bytes),
+        "half_length": bool(kernels.rules.score_bytes)
+        and not any(rates.fuses(op) for op in ops if op.rate == "prefill_attention"),
     }
 
 

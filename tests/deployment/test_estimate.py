@@ -22,9 +22,7 @@ from simulator.workloads.workload import Requests
 from tests.support.kernels import kernels_with
 
 
-def deployment(
-    model: str = "llama-3.1-8b", hardware: str = "h100-sxm", engine: str = "", **layout: int
-) -> Deployment:
+def deployment(model: str = "llama-3.1-8b", hardware: str = "h100-sxm", engine: str = "", **layout: int) -> Deployment:
     return deploy(model, hardware, engine, default_layout(load_model(model), **layout))
 
 

@@ -13,7 +13,7 @@ from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Counts, Layout
+from simulator.models.operations import Counts, Layout, Sequence, count
 from simulator.roofline.roofline import Rates
 from simulator.validation.desktop import mlx_format, sized_format, stated_rules
 from simulator.validation.measurements import measurement_of
@@ -104,6 +104,20 @@ def test_threads_beyond_the_cores_change_nothing():
     assert every.question.changes is None
     assert half.deployment.hardware.peak_flops_per_s["fp32"] == cpu.peak_flops_per_s["fp32"] / 2
     assert half.deployment.hardware.memory_bytes_per_s == cpu.memory_bytes_per_s
+
+
+@pytest.mark.parametrize("device", ["m1", "m2-ultra", "m4-max"])
+def test_fused_attention_by_default_is_no_slower_than_the_kernels_before_it(device):
+    """An M2 Ultra reads 8,192 tokens of Llama-3-8B Q4_K_M at 914 tokens/s unfused (GPU-Benchmarks-on-LLM-Inference)."""
+    layout = Layout(1, 1, 1, "q4_K_M", "fp16", "fp16")
+    prompt = count([Sequence(8192, 0)])
+    before_s, after_s = (
+        deploy("llama-3-8b", device, f"llama.cpp-{build}", layout).step_model().seconds(prompt)
+        for build in ("b1500", "b6325")
+    )
+    assert after_s <= before_s
+    if device == "m2-ultra":
+        assert 8192 / after_s == pytest.approx(914, rel=0.1)
 
 
 def test_unpacking_is_shared_by_the_tokens_of_a_tile():
