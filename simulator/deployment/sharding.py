@@ -45,8 +45,13 @@ def sharded(model: Model, hardware: Hardware, engine: Engine, layout: Layout, th
 def _on_threads(hardware: Hardware, threads: int) -> Hardware:
     """Return a CPU with its peaks scaled to some of its cores; its bandwidth stays: a few cores draw most of it."""
     share = threads / (hardware.cores or threads)
-    peaks = {name: peak * share for name, peak in hardware.peak_flops_per_s.items()}
-    return hardware.model_copy(update={"peak_flops_per_s": peaks})
+    return hardware.model_copy(update=_peaks(hardware, share))
+
+
+def _peaks(hardware: Hardware, share: float) -> dict[str, dict[str, float]]:
+    """Return a share of a device's peaks, by the fields that have them."""
+    fields = ("peak_flops_per_s", "vector_flops_per_s")
+    return {field: {name: peak * share for name, peak in getattr(hardware, field).items()} for field in fields}
 
 
 def _times(hardware: Hardware, share: float) -> Hardware:
@@ -55,7 +60,7 @@ def _times(hardware: Hardware, share: float) -> Hardware:
             "memory_bytes_per_s": hardware.memory_bytes_per_s * share,
             "memory_marketed_bytes": hardware.memory_marketed_bytes * share,
             "memory_reported_bytes": hardware.memory_bytes * share,
-            "peak_flops_per_s": {name: peak * share for name, peak in hardware.peak_flops_per_s.items()},
+            **_peaks(hardware, share),
         }
     )
 

@@ -97,6 +97,7 @@ class Engine(Profile):
     reservation: Reservation = "paged"
     micro_batch_tokens: Annotated[int, Field(ge=0)] = 0  # a step runs in parts of so many tokens; 0: in one
     flash_attention: bool | None = None  # attention fused or not, where the kernels' figures cover both
+    amx: bool = False  # a build for AMX, which llama.cpp is where it is compiled on such a CPU (-march=native)
     read_bucket: Annotated[int, Field(ge=0)] = 0  # the cache is read up to the next power of two from so many tokens on
     graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
     graph_tokens_per_seq: Annotated[int, Field(ge=0)] = 0  # and for each of max_num_seqs at most; 0: no such bound
@@ -139,6 +140,7 @@ class Engine(Profile):
         for rule in self.kernels:
             if rule.holds(hardware):
                 found = rule.with_fused_attention() if self.flash_attention else rule.with_unfused_attention()
+                found = found if self.amx else found.without_amx()
                 return found.with_quick_reduce() if self.quick_reduce else found
         return load_engine(self.kernels_of).kernels_on(hardware) if self.kernels_of else Kernels()
 

@@ -68,6 +68,14 @@ class KernelRules(Strict):
         " attention): their GEMMs start as those of 16 bits do; the start of one in fp8 in kernel tables holds the"
         " quantising kernel",
     )
+    vector_only: bool = Field(
+        False,
+        description="GEMMs and attention run in a CPU's vector unit (Hardware.vector_flops_per_s), not in its matrix"
+        " unit, but for the formats of `amx` in builds that have it",
+    )
+    amx: tuple[FormatName, ...] = Field(
+        (), description="formats with kernels for AMX, which the engine's setting `amx` switches on"
+    )
     unpack_tokens: Positive | None = Field(
         None,
         description="tokens that a CPU unpacks weights for at once (NumberFormat.unpacking); none: it costs nothing",

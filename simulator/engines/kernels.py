@@ -48,6 +48,10 @@ class Kernels(Strict):
         """Return the same kernels with attention that is not fused, though it would be by default."""
         return self.model_copy(update={"rules": self.rules.model_copy(update={"fuses_if_faster": False})})
 
+    def without_amx(self) -> "Kernels":
+        """Return the same kernels of a build without AMX."""
+        return self.model_copy(update={"rules": self.rules.model_copy(update={"amx": ()})})
+
     def with_quick_reduce(self) -> "Kernels":
         """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""
         return self.model_copy(update={"rules": self.rules.model_copy(update={"reduced_bits": QUICK_REDUCE_BITS})})

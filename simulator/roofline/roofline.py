@@ -114,10 +114,19 @@ class Rates:
         """
         own, *wider = number_format(stored).compute
         weight_only = () if self.light else self.kernels.rules.weight_only
+        peaks = self.peaks(stored)[1]
         for name in wider if stored in weight_only else (own, *wider):
-            if name in self.hardware.peak_flops_per_s and name not in weight_only:
-                return name, self.hardware.peak_flops_per_s[name]
+            if name in peaks and name not in weight_only:
+                return name, peaks[name]
         raise ProfileError(f"{self.hardware.name} with {stored}", "the profile has no peak for it", "Add one")
+
+    def peaks(self, stored: str) -> tuple[str, dict[PeakName, Figure]]:
+        """Return the unit that multiplies a format, as a field of Hardware, and its peaks in FLOP/s."""
+        rules = self.kernels.rules
+        vector = rules.vector_only and not self.light and stored.partition("@")[0] not in rules.amx
+        if vector and self.hardware.vector_flops_per_s:
+            return "vector_flops_per_s", self.hardware.vector_flops_per_s
+        return "peak_flops_per_s", self.hardware.peak_flops_per_s
 
     def unpacks(self, stored: str) -> bool:
         """Whether weights of a format are unpacked to a wider type before they are multiplied."""
