@@ -260,11 +260,18 @@ class Deployment:
         return (*ops, sorting(self.model.vocab))
 
     def _host_s(self, kernels: Kernels) -> float:
-        """Return the seconds that the host takes to launch a step, where no graph is captured."""
+        """Return the seconds that the host takes to launch a step, where no graph is captured.
+
+        eager kernels of a layer x seconds of each (KernelRules.eager_kernels), or what was fitted to steps
+        (FittedMultipliers.layer_launches); the devices work meanwhile.
+        """
+        layers = len(self.model.layer_names)
+        if kernels.rules.eager_kernels:
+            return kernels.rules.eager_kernels * self.engine.overheads.kernel_s * layers * self._host_slowness
         if kernels.fitted.layer_launches is None:
             return 0.0
         product = self.hardware.achievable.gemm[Rates(self.hardware, kernels).peak(self.layout.model_dtype)[0]]
-        return kernels.fitted.layer_launches * product.launch_s * len(self.model.layer_names)
+        return kernels.fitted.layer_launches * product.launch_s * layers
 
     def _prompt_host_s(self, kernels: Kernels) -> float:
         """Return the seconds that the host takes to launch a step with prompts, kernel by kernel."""

@@ -80,6 +80,11 @@ class KernelRules(Strict):
         None,
         description="tokens that a CPU unpacks weights for at once (NumberFormat.unpacking); none: it costs nothing",
     )
+    eager_kernels: Positive | None = Field(
+        None,
+        description="kernels of a layer that Python launches one by one: a step lasts no less than the host takes"
+        " for them (Overheads.kernel_s); none: captured graphs, or a host in C++",
+    )
     routes_apart: bool = Field(
         False,
         description="of the kernels of routed experts only the two GEMMs start as those of their format do, with the"
