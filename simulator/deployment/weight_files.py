@@ -6,7 +6,10 @@ from simulator.models.model import Model
 from simulator.models.number_formats import FORMATS, GGUF, KEPT_EXPERTS, Files, named_format, number_format
 
 IN_GGUF = {"fp16": "gguf_f16", "bf16": "gguf_bf16"}  # types of the model, under GGUF's names
-USUAL: dict[Files, str] = {"gguf": "q8_0 or q4_K_M", "mlx": "mlx-q8 or mlx-q4", "safetensors": "fp8 or int4"}
+NARROWER: dict[Files, tuple[str, str]] = {  # formats of 8 and 4 bits that everybody publishes
+    "gguf": ("q8_0", "q4_K_M"),
+    "mlx": ("mlx-q8", "mlx-q4"),
+}
 
 
 def weight_format(text: str, model: Model, engine: Engine) -> str:
@@ -30,6 +33,11 @@ def weight_format(text: str, model: Model, engine: Engine) -> str:
     return stored
 
 
+def narrower_formats(engine: Engine) -> tuple[str, str]:
+    """Return formats of 8 and of 4 bits that checkpoints for an engine have."""
+    return NARROWER.get(engine.reads[0], ("fp8", "int4")) if engine.reads else ("fp8", "int4")
+
+
 def usual_format(model: Model, engine: Engine) -> str:
     """Return the format of weights where nothing is said: what the engine fetches, or the checkpoint's own."""
     kept = model.weight_dtype == "mxfp4"  # published in four bits: nobody quantises it again
@@ -41,7 +49,7 @@ def refuse_unreadable(stored: str, engine: Engine) -> None:
     files = number_format(stored).files
     if engine.reads and files and not set(files) & set(engine.reads):
         because = f"it reads {' and '.join(engine.reads)} files, which have no {stored}"
-        remedy = f"Give, say, --weight-dtype {USUAL[engine.reads[0]]}" if engine.reads[0] in USUAL else "Give bf16"
+        remedy = f"Give, say, --weight-dtype {' or '.join(narrower_formats(engine))}"
         raise NotModelledError(f"{stored} in {engine.id}", because, remedy)
 
 
