@@ -7,6 +7,7 @@ from typing import Any
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.offload import NO_OFFLOAD, Offload, host_of
+from simulator.deployment.weight_files import narrower_formats
 from simulator.errors import DoesNotFitError, InfercastError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.operations import Counts
@@ -85,7 +86,8 @@ def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
     larger = [name for name in LARGER if load_hardware(name).memory_bytes > 1.1 * deployment.hardware.memory_bytes]
     yield degrees
     yield [{"--cache-dtype": "fp8"}]
-    yield [{"--weight-dtype": dtype, **more} for more in ({}, *degrees) for dtype in ("fp8", "int4")]
+    narrower = narrower_formats(deployment.engine)
+    yield [{"--weight-dtype": dtype, **more} for more in ({}, *degrees) for dtype in narrower]
     yield [{"--max-num-batched-tokens": tokens, "--max-num-seqs": seqs} for tokens in (2048, 512)]
     yield [{"--hardware": name, **more} for more in ({}, *degrees) for name in larger]
     if deployment.settings.offload == NO_OFFLOAD:

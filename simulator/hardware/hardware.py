@@ -143,6 +143,7 @@ class Hardware(Profile):
     memory_reported_bytes: Bytes | None = None
     memory_bytes_per_s: BytesPerS
     peak_flops_per_s: dict[PeakName, FlopsPerS]
+    vector_flops_per_s: dict[PeakName, FlopsPerS] = {}  # of a CPU's vector unit, where the peaks are of another (AMX)
     l2_cache_bytes: Bytes | None = None
     link: DeviceLink | None = None
     pcie_bytes_per_s: BytesPerS | None = None

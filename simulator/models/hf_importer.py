@@ -16,7 +16,7 @@ from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
 from simulator.models.hf_layer_runs import block_names, runs
 from simulator.models.hf_model_types import MODEL_TYPES
-from simulator.models.hf_quantization import weight_dtype
+from simulator.models.hf_quantization import mlx_weight_dtype, weight_dtype
 from simulator.models.hf_rules import LayerKind
 from simulator.models.model import KIND, Model
 from simulator.profile import MAX_PROFILE_BYTES, folders
@@ -54,7 +54,6 @@ REFUSED = {
     "cross_attention_layers": "cross attention",
     "use_bidirectional_attention": "bidirectional attention",
     "is_encoder_decoder": "an encoder",
-    "quantization": "the quantisation of MLX",
 }
 DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "bf16"}
 
@@ -83,7 +82,9 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
         norm_bias=model_type.norm_bias,
         head_bias=model_type.head_bias,
         dtype=dtype,
-        weight_dtype=weight_dtype(fields.part("quantization_config")) or dtype,
+        weight_dtype=mlx_weight_dtype(fields.part("quantization"))
+        or weight_dtype(fields.part("quantization_config"))
+        or dtype,
         blocks=blocks,
         layers=runs(names),
     )

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.models.layers import Attention, FeedForward, Mixer, MixtureOfExperts
+from simulator.models.number_formats import ending
 from simulator.models.op_builders import SINGLE, Ops, PositiveInt, elementwise, linear
 from simulator.models.operations import Counts, Layout, Op, Weights
 from simulator.profile import Number, Profile, Strict, find
@@ -271,3 +272,20 @@ def _find(name: str) -> Path:
         with suppress(ProfileError):
             return find(KIND, plain)
         raise
+
+
+def checkpoint(name: str) -> tuple[Model, str]:
+    """Return a model and the number format in which a checkpoint of this name is stored, "" for the profile's own.
+
+    Raises ProfileError, with the nearest names, if there is no such model.
+
+    >>> [checkpoint(each)[1] for each in ("Llama-3.1-8B-Instruct-FP8", "gemma-3-4b-it-4bit", "llama-3.1-8b")]
+    ['fp8', 'mlx-q4', '']
+    """
+    organisation, slash, last = name.rstrip("/").rpartition("/")
+    stem, stored = ending("" if name.endswith((".yaml", ".yml")) else last)
+    for each in (name, f"{organisation}{slash}{stem}", stem.removeprefix("Meta-")):
+        with suppress(ProfileError):
+            model = load_model(each)
+            return model, "" if stored in ("", model.weight_dtype) else stored
+    return load_model(name), ""

@@ -206,7 +206,8 @@ def _idle(part: _Part, stages: int) -> dict[str, bool]:
         or part.hardware.family not in tile.families
         or not any(op.format == "fp8" and op.experts is None for op in gemms),
         "unpack_tokens": not any(number_format(op.format).unpacking for op in gemms),
-        "half_length": bool(kernels.rules.score_bytes),
+        "half_length": bool(kernels.rules.score_bytes)
+        and not any(rates.fuses(op) for op in ops if op.rate == "prefill_attention"),
     }
 
 
@@ -238,10 +239,11 @@ def _rates_of(part: _Part) -> Iterator[tuple[str, Figure]]:
     hardware, rates, ops = part.hardware, part.rates, part.ops
     kinds = {op.rate for op in ops}
     multiplied = {rates.peak(op.format)[0]: None for op in ops if op.rate == "gemm"}  # in order, once each
-    attended = {rates.peak(op.format)[0]: None for op in ops if op.rate.endswith("attention")}
     yield from _of(hardware, "memory_bytes_per_s")
-    for peak in multiplied | attended:
-        yield from figures(hardware.peak_flops_per_s[peak], f"peak_flops_per_s.{peak}")
+    attended = [op for op in ops if op.rate.endswith("attention")]
+    multiplying = [*(op for op in ops if op.rate == "gemm"), *attended]
+    for field, peak in dict.fromkeys((rates.peaks(op.format)[0], rates.peak(op.format)[0]) for op in multiplying):
+        yield from figures(getattr(hardware, field)[peak], f"{field}.{peak}")
     for peak in multiplied:
         yield from figures(hardware.achievable.gemm.get(peak), f"achievable.gemm.{peak}")
     if multiplied and rates.kernels.rules.reads_at_best_rate:

@@ -314,6 +314,12 @@ def test_quantization_config_becomes_a_weight_format(quantization: Config, store
     assert imported(LLAMA | {"quantization_config": quantization}).weight_dtype == stored
 
 
+def test_quantization_of_mlx_becomes_a_weight_format() -> None:
+    quantization = {"group_size": 64, "bits": 4}
+    found = imported(LLAMA | {"quantization": quantization, "quantization_config": quantization})
+    assert found.weight_dtype == "mlx-q4"
+
+
 REFUSED: list[tuple[Config, str]] = [
     ({"attention_chunk_size": 8192}, "chunked attention"),
     ({"index_topk": 2048}, "indexer"),
@@ -334,7 +340,9 @@ REFUSED: list[tuple[Config, str]] = [
     ({"is_encoder_decoder": True}, "an encoder"),
     ({"num_local_experts": 8, "num_experts_per_tok": 2}, "num_local_experts"),
     ({"torch_dtype": "float8_e4m3fn"}, "torch_dtype"),
-    ({"quantization": {"group_size": 64, "bits": 4}}, "MLX"),
+    ({"quantization": {"group_size": 64, "bits": 4, "lm_head": {"bits": 8}}}, "lm_head"),
+    ({"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}}, "mode"),
+    ({"quantization": {"group_size": 48, "bits": 4}}, "mlx-q4-g48"),
 ]
 REFUSED_FORMATS: list[tuple[Config, str]] = [
     ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "quant_method"),

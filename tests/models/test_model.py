@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from simulator.deployment.deployment import default_layout
+from simulator.deployment.layouts import default_layout
 from simulator.errors import NotModelledError, ProfileError
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
@@ -396,13 +396,19 @@ def test_work_reads_exactly_the_matrices_that_memory_holds(
     layout, weights = split(model, tp=tp, ep=tp if whole_experts else 1, weight_dtype=weight_dtype)
     vectors = Layout(weight_dtype=weight_dtype).format_of("other")
     routers = [block.ffn for block in (model.blocks[name] for name in model.layer_names)]
-    routed = sum(each.experts + each.shared_gate for each in routers if isinstance(each, MixtureOfExperts))
+    mixtures = [each for each in routers if isinstance(each, MixtureOfExperts)]
+    routed = sum(each.experts + each.shared_gate for each in mixtures)
     deltas = [block.mixer for block in (model.blocks[name] for name in model.layer_names)]
     routed += sum(2 * each.value_heads // tp for each in deltas if isinstance(each, GatedDeltaNet))
     heads = -(-model.vocab // tp) * model.hidden
     matrices = replace(weights, other=0)
     expected = layout.weight_bytes(matrices) + (routed * model.hidden + heads) * FORMATS[vectors].size_bytes
     ops = model.ops(layout)
+    expected += sum(  # routers that are kept wider than the model
+        (each.experts + each.shared_gate) * model.hidden * (FORMATS[kept].size_bytes - FORMATS[vectors].size_bytes)
+        for each in mixtures
+        for kept in [each.router_dtype or vectors]
+    )
     read = sum(op.repeats * (op.weight_bytes + op.expert_bytes * (op.experts.total if op.experts else 0)) for op in ops)
     assert read == pytest.approx(expected, rel=1e-12)
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.deployment.deployment import Settings, default_layout, deploy
+from simulator.deployment.deployment import Settings, deploy
+from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.errors import NotModelledError
 from simulator.models.model import load_model

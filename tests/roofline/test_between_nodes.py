@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.deployment.deployment import default_layout, deploy
+from simulator.deployment.deployment import deploy
+from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
 from simulator.engines.kernels import Kernels
 from simulator.errors import NotModelledError

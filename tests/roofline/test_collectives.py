@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.deployment.deployment import Deployment, default_layout, deploy
+from simulator.deployment.deployment import Deployment, deploy
+from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.engines.kernels import Kernels
 from simulator.errors import NotModelledError
