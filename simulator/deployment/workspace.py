@@ -42,16 +42,28 @@ def workspace(deployment: Deployment) -> Workspace:
 
 
 def _activation_bytes(deployment: Deployment) -> float:
-    """Return the bytes of activations alive at once in the widest op of a full step, with the residual beside them.
-
-    Engines hold the inputs and outputs of both GEMMs of routed experts at once (vLLM: intermediate_cache1 to 3).
-    """
-    gemms = [op for op in deployment.ops if op.experts is not None and op.rate == "gemm"]
-    routed = sum({op.name: float(op.activation_bytes.tokens) for op in gemms}.values())
-    widest = max(routed, *(float(op.activation_bytes.tokens) for op in deployment.ops))
+    """Return the bytes of activations alive at once in the widest op of a full step, with the residual beside them."""
+    whole = (float(op.activation_bytes.tokens) for op in deployment.ops if op.experts is None)
+    widest = max(_routed_bytes(deployment), *whole)
     residual = 2 * deployment.model.hidden * deployment.layout.activation_bytes / deployment.layout.dp
     tokens = deployment.max_num_batched_tokens
     return min(tokens, deployment.engine.micro_batch_tokens or tokens) * (widest + residual)
+
+
+def _routed_bytes(deployment: Deployment) -> float:
+    """Return the bytes per token of routed experts: the outputs of either GEMM, in one buffer, and of the activation.
+
+    k (max(2 m, h) + m) numbers for k experts of m columns (vLLM 0.33.0, fused_moe.py and experts/marlin_moe.py:
+    intermediate_cache13 is shared, intermediate_cache2); the first GEMM reads its k inputs in place.
+    """
+    gemms = [op for op in deployment.ops if op.experts is not None and op.rate == "gemm"]
+    most = 0.0
+    for up, down in zip(gemms[::2], gemms[1::2], strict=True):
+        inputs = down.columns  # of the first GEMM: what the second one puts out
+        number = float(up.activation_bytes.tokens) / (inputs + up.columns)  # bytes of one column of all chosen experts
+        middle = float(down.activation_bytes.tokens) / number - down.columns
+        most = max(most, number * (max(up.columns, down.columns) + middle))
+    return most
 
 
 def _sampler_bytes(deployment: Deployment) -> float:

@@ -63,10 +63,19 @@ def test_adapters_have_room_whether_they_are_loaded_or_not(engine, slots, tp, pp
     assert replace(adapted, engine=wider).adapter_bytes == pytest.approx(bytes_ * 3 * 64 / (16 * slots))
 
 
-def test_the_inputs_and_outputs_of_both_products_of_experts_are_held_at_once():
-    """DeepSeek-R1 at tp 8: 8 experts a token, 7,168 in and 2 x 256 out, 256 in and 7,168 out, 16 bits; the residual."""
+def test_outputs_of_both_products_of_experts_share_a_buffer():
+    """DeepSeek-R1 at tp 8: 8 experts a token, 2 x 256 or 7,168 columns out, 256 between; 16 bits; the residual.
+
+    gpt-oss-20b ran on a card of 16 GB, in vLLM 0.12 with 0.95 of it, steps of 8,192 tokens and 4,096 tokens of cache in
+    fp8 (metadata.json of github.com/hholtmann/llm-consumer-gpu-benchmark), although its experts are padded.
+    """
     found = plan("deepseek-r1", "b200-sxm", tp=8)
-    assert found.activation_bytes == 16_384 * 2 * (8 * (7168 + 512 + 256 + 7168) + 2 * 7168)
+    assert found.activation_bytes == pytest.approx(16_384 * 2 * (8 * (7168 + 256) + 2 * 7168))
+    layout = default_layout(load_model("gpt-oss-20b"), dtypes=("", "fp8"))
+    chosen = Settings(max_num_seqs=32, max_num_batched_tokens=8192, memory_fraction=0.95)
+    small = memory_plan(deploy("gpt-oss-20b", "rtx-5060ti-16gb", "vllm-0.8", layout, chosen))
+    assert small.activation_bytes == pytest.approx(8192 * 2 * (4 * (5760 + 2880) + 2 * 2880))
+    assert small.max_context_tokens >= 4096
 
 
 def test_ranks_of_data_parallel_attention_hold_whole_adapters():
