@@ -190,12 +190,12 @@ def test_a_vision_encoder_is_loaded_and_profiled_unless_left_out():
     found = plan("gemma-3-12b", "rtx-5090", settings_=chosen)
     text = plan("gemma-3-12b", "rtx-5090", settings_=replace(chosen, language_model_only=True))
     assert found.weight_bytes - text.weight_bytes == 2 * 421_290_864
-    assert found.workspace_bytes == 32 * 4096 * 2 * (2 * 1152 + 2 * 4304)
+    assert found.workspace_bytes == 32 * 4096 * 2 * (3 * 14 * 14 + 2 * 1152 + 2 * 4304)
     assert found.workspace.peak == "images"
     assert text.workspace_bytes < found.workspace_bytes
     assert plan("gemma-3-12b", "rtx-5090", "llama.cpp").weight_bytes == text.weight_bytes  # its file holds no encoder
     shared = plan("gemma-3-12b", "rtx-5090", settings_=chosen, tp=2)
-    assert shared.workspace.image_bytes == 32 * 4096 * 2 * (2 * 1152 + 4304)
+    assert shared.workspace.image_bytes == 32 * 4096 * 2 * (3 * 14 * 14 + 2 * 1152 + 4304)
 
 
 @pytest.mark.parametrize(("cache", "tp", "tokens"), [("bf16", 1, 784), ("fp8", 1, 1568), ("bf16", 2, 784)])
