@@ -8,6 +8,7 @@ import typer
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, identity, sweep
 from simulator.deployment.deployment import Deployment
+from simulator.deployment.loaded_weights import padding_bytes, vision_bytes
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.errors import DoesNotFitError
@@ -91,9 +92,11 @@ def _plan_row(plan: MemoryPlan) -> dict[str, Any]:
         "weight_bytes": plan.weight_bytes,
         "draft_bytes": deployment.draft.weight_bytes,
         "adapter_bytes": deployment.adapter_bytes,
+        "vision_bytes": vision_bytes(deployment),
+        "padding_bytes": padding_bytes(deployment),
         "host_bytes": plan.host_weight_bytes,
         "workspace_bytes": plan.workspace_bytes,
-        "workspace_peak": "sampler" if plan.sampler_bytes > plan.activation_bytes else "activations",
+        "workspace_peak": plan.workspace.peak,
         "context_bytes": plan.context_bytes,
         "graph_bytes": plan.graph_bytes,
         "unused_bytes": plan.unused_bytes,
@@ -134,9 +137,11 @@ LEDGER = (
     Column("weight_bytes", "weights", gibibytes),
     Column("draft_bytes", "  of which draft", gibibytes),
     Column("adapter_bytes", "  of which adapters", gibibytes),
+    Column("vision_bytes", "  of which vision", gibibytes),
+    Column("padding_bytes", "  of which padding", gibibytes),
     Column("host_bytes", "  left on the host", gibibytes),
     Column("workspace_bytes", "workspace of a step", gibibytes),
-    Column("workspace_peak", "  which peaks in the"),
+    Column("workspace_peak", "  which peaks in"),
     Column("context_bytes", "other buffers", gibibytes),
     Column("graph_bytes", "captured graphs", gibibytes),
     Column("unused_bytes", "left alone", gibibytes),
@@ -151,7 +156,8 @@ LEDGER = (
     Column("max_num_batched_tokens", "max_num_batched_tokens", count),
     Column("fits", "fits", lambda value: "yes" if value else "NO"),
 )
-OPTIONAL = ("draft_bytes", "adapter_bytes", "state_bytes", "host_bytes")  # shown where there are any
+# Shown where there are any
+OPTIONAL = ("draft_bytes", "adapter_bytes", "vision_bytes", "padding_bytes", "state_bytes", "host_bytes")
 SEQUENCES = (
     Column("sequence_tokens", "tokens each", count),
     Column("sequence_blocks", "blocks each", count),

@@ -19,6 +19,7 @@ from simulator.workloads.arrivals import RecordedArrivals
 from simulator.workloads.workload import Requests, Workload
 
 ENOUGH_REQUESTS, MOST_DRAWS = 1_000, 5  # a load of fewer requests is drawn up to 5 times: one small draw is noisy
+NEARLY_FULL = 0.8  # of the KV cache: beyond it, a smaller one would make requests wait
 _RECENT_TABLES: deque[tuple[Deployment, StepTable]] = deque(maxlen=64)
 
 
@@ -107,10 +108,34 @@ class Scenario:
 
         The same requests are left out as warm-up, so that only the step times differ.
         """
-        scaled = self.with_steps(step_factor)
+        return self.with_steps(step_factor)._rerun(report)
 
+    def cache_decides(self, report: Report) -> bool:
+        """Tell whether an error of the memory plan would change a load: its KV cache is nearly full at some time.
+
+        Or requests wait while another of the longest would not fit. Not so where the user states the cache, or where
+        whole contexts are reserved.
+        """
+        if self.deployment.settings.num_blocks is not None or self.deployment.engine.is_reserved:
+            return False
+        steps, (_, peak) = report.run.steps, report.cache_use
+        one_more = self.memory.blocks(int(report.run.requests.max_total_tokens)) / self.memory.num_blocks
+        return peak > NEARLY_FULL or (bool(steps.waiting.any()) and peak + one_more > 1.0)
+
+    def rerun_with_cache(self, report: Report, share: float) -> Report:
+        """Return the report of the same requests with a KV cache that is larger by a share of the device's memory.
+
+        It stays large enough for the longest request and for one block. The same requests are left out as warm-up.
+        """
+        longest = int(report.run.requests.max_total_tokens)
+        needed = (self.memory.blocks(longest) + 1) * self.deployment.layout.pp
+        least = min(0.0, (needed - self.memory.num_blocks) * self.memory.block_bytes / self.memory.total_bytes)
+        shifted = replace(self, deployment=replace(self.deployment, cache_shift=max(share, least)))
+        return shifted._rerun(report)
+
+    def _rerun(self, report: Report) -> Report:
         def rerun_one(before: Report) -> Report:
-            after = scaled._simulate(before.run.requests, steady=before.steady)
+            after = self._simulate(before.run.requests, steady=before.steady)
             return replace(after, skipped=before.skipped, is_limited=before.is_limited, of_asked=before.of_asked)
 
         return replace(rerun_one(report), draws=tuple(map(rerun_one, report.draws)))

@@ -46,6 +46,7 @@ class Settings:
     sorted_sampling: bool = False  # requests ask for top-k or top-p, for which the sampler sorts the vocabulary
     stream: bool = True  # clients receive each token as it is generated
     first_call_s: float = 0.0  # seconds that a batch's first call takes longer, where nothing warmed the engine up
+    language_model_only: bool = False  # a multimodal checkpoint's vision encoder is not loaded
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_blocks", "threads"):
@@ -76,6 +77,7 @@ class Deployment:
     step_factor: float = 1.0  # multiplies the event loop's step times, to see what an error of them would change
     light: bool = False  # at the speed of light: data-sheet peaks, no overhead of the engine or its front end
     devices_each: float = 1.0  # devices asked for over devices of the layout (sharding.py)
+    cache_shift: float = 0.0  # share of the memory added to the KV cache, to see what an error of the plan would change
 
     def __post_init__(self) -> None:
         context = self.settings.max_model_len

@@ -1,9 +1,12 @@
 """Memory of one device: weights, workspace and KV-cache blocks, under each engine's convention."""
 
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING
 
 from simulator.deployment.deployment import Deployment
+from simulator.deployment.loaded_weights import padding_bytes, vision_bytes
+from simulator.deployment.workspace import Workspace, workspace
 from simulator.profile import Figure, Source
 
 if TYPE_CHECKING:
@@ -15,17 +18,23 @@ class Groups:
     """KV-cache groups of layers whose blocks have one size, as in vLLM's hybrid KV-cache manager.
 
     `layers`: layers in each group, as many as the rarer kind has. `full`, `windowed`: groups of layers with full
-    attention and with a sliding window. Rule K of docs/serving-rules.md. gpt-oss-20b has 12 layers of each kind (its
-    config.json).
+    attention and with a sliding window; `recurrent`: of layers whose states lie in such blocks. Rule K of
+    docs/serving-rules.md. gpt-oss-20b has 12 layers of each kind (its config.json).
 
     >>> from simulator.deployment.deployment import deploy
     >>> memory_plan(deploy("gpt-oss-20b", "h100-sxm")).groups
-    Groups(layers=12, full=1, windowed=1)
+    Groups(layers=12, full=1, windowed=1, recurrent=0)
     """
 
     layers: int
     full: int
     windowed: int
+    recurrent: int = 0
+
+    @property
+    def limited(self) -> int:
+        """Groups in which a sequence holds a limited number of blocks."""
+        return self.windowed + self.recurrent
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +54,7 @@ class MemoryPlan:
     deployment: Deployment
     total_bytes: float
     weight_bytes: float
-    activation_bytes: float  # of a full step
-    sampler_bytes: float  # after the step; the larger of the two peaks counts
+    workspace: Workspace  # of a full step
     context_bytes: float  # of the driver and its libraries
     graph_bytes: float  # of captured CUDA graphs
     unused_bytes: float  # what the engine's memory fraction leaves
@@ -59,8 +67,18 @@ class MemoryPlan:
 
     @property
     def workspace_bytes(self) -> float:
-        """Bytes that a step needs beside the weights: its activations or its sampler, whichever is more."""
-        return max(self.activation_bytes, self.sampler_bytes)
+        """Bytes that a step needs beside the weights: the peak of its activations, its sampler or its images."""
+        return self.workspace.bytes
+
+    @property
+    def activation_bytes(self) -> float:
+        """Bytes of activations of a full step."""
+        return self.workspace.activation_bytes
+
+    @property
+    def sampler_bytes(self) -> float:
+        """Bytes of logits in the sampler."""
+        return self.workspace.sampler_bytes
 
     @property
     def host_weight_bytes(self) -> float:
@@ -92,18 +110,20 @@ class MemoryPlan:
     @property
     def cache_tokens(self) -> int:
         """Tokens in all blocks, of sequences no longer than the sliding window; longer ones hold more tokens."""
-        return self.num_blocks // (self.groups.full + self.groups.windowed) * self.block_size
+        return self.num_blocks // (self.groups.full + self.groups.limited) * self.block_size
 
     @property
     def window_blocks(self) -> int:
-        """Most blocks of a sequence in a windowed group: ceil(window / block_size) + 1."""
+        """Most blocks of a sequence in a windowed group, ceil(window / block_size) + 1, or in a recurrent one."""
+        if self.groups.recurrent:
+            return self.deployment.engine.memory.recurrent_blocks
         window = self.deployment.model.window
         return -(-window // self.block_size) + 1 if window else 0
 
     def blocks(self, tokens: int) -> int:
         """Return the blocks that a sequence of `tokens` cached tokens holds (docs/serving-rules.md, K)."""
         full = -(-tokens // self.block_size)
-        return self.groups.full * full + self.groups.windowed * min(full, self.window_blocks)
+        return self.groups.full * full + self.groups.limited * min(full, self.window_blocks)
 
     @property
     def context_tokens(self) -> int:
@@ -153,24 +173,26 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
 
     `of_total`: cache = fraction x total - used (vLLM; docs/vllm-rules.md). `of_free`: cache = fraction x (total - used)
     (TensorRT-LLM). `of_rest`: cache = fraction x (total - context) - weights (SGLang), at most total - used. Used are
-    weights (with adapters and a draft model), workspace, the driver's context and CUDA graphs. States of recurrent
-    layers come out of the cache.
+    weights (with adapters, a draft model, padding and a vision encoder), workspace, the driver's context and CUDA
+    graphs. States of recurrent layers come out of the cache, or lie in its blocks (`recurrent_blocks`).
     """
     rule, total = deployment.engine.memory, deployment.hardware.memory_bytes
     weights = deployment.layout.weight_bytes(deployment.device_part.weights(deployment.layout))
     weights += deployment.draft.weight_bytes + deployment.adapter_bytes - deployment.settings.offload.weight_bytes
-    activations, sampler = _activation_bytes(deployment), _sampler_bytes(deployment)
-    used = weights + max(activations, sampler) + rule.context_bytes + rule.graph_bytes
+    weights += padding_bytes(deployment) + vision_bytes(deployment)
+    needed = workspace(deployment)
+    used = weights + needed.bytes + rule.context_bytes + rule.graph_bytes
     share, free = deployment.memory_fraction, total - used
     room = {
         "of_total": share * total - used,
         "of_free": min(share * free, free),
         "of_rest": min(share * (total - rule.context_bytes) - weights, free),
-    }[rule.convention]
-    state = deployment.device_part.state_bytes(deployment.layout)
+    }[rule.convention] + deployment.cache_shift * total
+    groups = _groups(deployment)
+    state = 0.0 if groups.recurrent else deployment.device_part.state_bytes(deployment.layout)
     running = _max_running(deployment, state, room)
-    cache, groups = room - running * state, _groups(deployment)
-    size = _slot_tokens(deployment, cache) if deployment.engine.is_reserved else int(deployment.engine.block_size)
+    cache = room - running * state
+    size = _slot_tokens(deployment, cache) if deployment.engine.is_reserved else _block_tokens(deployment, groups)
     block_bytes = _block_bytes(deployment, groups, size)
     if deployment.engine.is_reserved and not deployment.settings.max_num_seqs:
         running = max(1, min(running, int(cache // (block_bytes or 1.0))))
@@ -179,8 +201,7 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
         deployment=deployment,
         total_bytes=total,
         weight_bytes=weights,
-        activation_bytes=activations,
-        sampler_bytes=sampler,
+        workspace=needed,
         context_bytes=float(rule.context_bytes),
         graph_bytes=float(rule.graph_bytes),
         unused_bytes=total - used - room,
@@ -193,6 +214,14 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     )
 
 
+CACHE_ERROR = Figure(
+    0.05,
+    Source(
+        text="of a device's memory, by which an engine's KV cache differs from its plan: 0.2 to 8 % in start-up logs",
+        date="2026-11-22",
+        evidence="guess",
+    ),
+)
 STATE_SHARE = Figure(
     0.9 / 1.9,
     Source(
@@ -210,38 +239,45 @@ def _max_running(deployment: Deployment, state_bytes: float, room_bytes: float) 
     return max(1, min(deployment.max_num_seqs, int(STATE_SHARE * room_bytes // state_bytes)))
 
 
-def _activation_bytes(deployment: Deployment) -> float:
-    """Return the bytes of activations alive at once in the widest op of a full step, with the residual beside them.
-
-    Engines hold the inputs and outputs of both GEMMs of routed experts at once (vLLM: intermediate_cache1 to 3).
-    """
-    gemms = [op for op in deployment.ops if op.experts is not None and op.rate == "gemm"]
-    routed = sum({op.name: float(op.activation_bytes.tokens) for op in gemms}.values())
-    widest = max(routed, *(float(op.activation_bytes.tokens) for op in deployment.ops))
-    residual = 2 * deployment.model.hidden * deployment.layout.activation_bytes / deployment.layout.dp
-    tokens = deployment.max_num_batched_tokens
-    return min(tokens, deployment.engine.micro_batch_tokens or tokens) * (widest + residual)
-
-
-def _sampler_bytes(deployment: Deployment) -> float:
-    """Return the bytes of fp32 logits in the sampler: rows x vocabulary x 4 x copies."""
-    rows = deployment.max_num_seqs // deployment.layout.dp * (1 + deployment.draft_tokens)
-    return rows * deployment.model.vocab * 4 * deployment.engine.memory.logit_copies
-
-
 def _groups(deployment: Deployment) -> Groups:
-    """Return the groups: of the rarer kind's layers each, or of the commoner's where they differ by less than 25 %.
+    """Return the groups: of the rarest kind's layers each, or of the commonest's where they differ by less than 25 %.
 
-    As vLLM does in _get_kv_cache_groups_uniform_page_size (v1/core/kv_cache_utils.py, read 2026-11-22).
+    As vLLM does in _get_kv_cache_groups_uniform_page_size (v1/core/kv_cache_utils.py, read 2026-11-22), for recurrent
+    layers too where their states lie in blocks of the cache.
     """
     full, windowed = deployment.device_part.attention_layers
+    recurrent = deployment.device_part.recurrent_layers if deployment.engine.memory.recurrent_blocks else 0
+    if deployment.engine.is_reserved or not full or (windowed and recurrent):
+        recurrent = 0
     if deployment.engine.is_reserved:
         return Groups(full + windowed, 1, 0)
-    if not full or not windowed:
+    kinds = [each for each in (full, windowed, recurrent) if each]
+    if len(kinds) < 2:
         return Groups(full + windowed, int(full > 0), int(windowed > 0))
-    low, high = sorted((full, windowed))
+    low, high = min(kinds), max(kinds)
     size = high if high < 1.25 * low else low
-    return Groups(size, -(-full // size), -(-windowed // size))
+    return Groups(size, -(-full // size), -(-windowed // size), -(-recurrent // size))
+
+
+def _block_tokens(deployment: Deployment, groups: Groups) -> int:
+    """Return the tokens of a block: the engine's, or as many as have room for the largest state of a recurrent layer.
+
+    a ceil(s / (a k)) for states of s bytes, k bytes of keys and values of a token in one layer, and blocks of a
+    multiple of a tokens (vLLM 0.33.0, platforms/interface.py: _align_hybrid_block_size). vLLM logs 784 for Qwen3.6-27B
+    in 16 bits, 1,568 with an fp8 cache (noonghunna/club-3090 issue 1047).
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> memory_plan(deploy("qwen3.5-27b", "h100-sxm")).block_size
+    784
+    """
+    size = int(deployment.engine.block_size)
+    if not groups.recurrent:
+        return size
+    model, layout = deployment.device_part, deployment.layout
+    mixers = [block.mixer for block in model.blocks.values() if block.mixer is not None]
+    state = max(mixer.state_bytes(layout) for mixer in mixers)
+    token = max(mixer.cache_bytes_per_token(layout) for mixer in mixers)
+    return size * ceil(state / (size * token))
 
 
 def _slot_tokens(deployment: Deployment, cache_bytes: float) -> int:

@@ -24,6 +24,7 @@ SWITCHES = (
     "quick_reduce",
 )
 OF_REQUESTS = ("identical_prompts", "sorted_sampling", "stream")  # switches of the clients, not of the engine
+OF_LOADING = ("language_model_only",)
 CHOICES = {"policy": get_args(Policy), "reservation": get_args(Reservation)}
 COUNTS = (
     *("batch_size", "block_size", "max_loras", "max_lora_rank"),
@@ -34,7 +35,7 @@ LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "threads", 
 FRACTIONS = ("memory_fraction", "least_free_share")
 SECONDS = ("batch_wait_s", "first_call_s")
 SHARED = ("cache_tokens", "total_context")  # tokens of the whole KV cache: of all its blocks, of all its slots
-OURS = (*SWITCHES, *OF_REQUESTS, *CHOICES, *COUNTS, *LIMITS, *FRACTIONS, *SECONDS, *SHARED)
+OURS = (*SWITCHES, *OF_REQUESTS, *OF_LOADING, *CHOICES, *COUNTS, *LIMITS, *FRACTIONS, *SECONDS, *SHARED)
 FIGURES = ("block_size", "max_lora_rank", "drift_tokens")  # values of an engine preset that carry a source
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 NO_LIMIT = COUNTS[4:]  # counts that may be 0: no limit
@@ -67,7 +68,7 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
     rules = {name: values[name] for name in of_engine if name in values}
     sourced = {name: Figure(rules[name], GIVEN) for name in FIGURES if name in rules}
     changed = engine.model_copy(update=rules | sourced)
-    of_user = (*LIMITS[:4], *OF_REQUESTS, "memory_fraction", "first_call_s")
+    of_user = (*LIMITS[:4], *OF_REQUESTS, *OF_LOADING, "memory_fraction", "first_call_s")
     chosen = {name: values[name] for name in of_user if name in values}
     if "num_gpu_blocks_override" in values:
         chosen["num_blocks"] = values["num_gpu_blocks_override"] - 1  # one is vLLM's null block
@@ -113,7 +114,7 @@ def _our_words(engine: Engine, text: str) -> tuple[str, str]:
 
 def _parsed(name: str, value: str, text: str) -> Any:
     """Return a value parsed by the kind of its setting; `text` is what the user wrote."""
-    if name in (*SWITCHES, *OF_REQUESTS):
+    if name in (*SWITCHES, *OF_REQUESTS, *OF_LOADING):
         if value.lower() not in WORDS:
             raise InfercastError(f"--set {text}", "it is on or off", "Write true or false")
         return WORDS[value.lower()]

@@ -20,6 +20,7 @@ USUAL = "vllm"  # on devices of which no preset says that its own users run it
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
 USUAL_RANK = Figure(16.0, Source(text="the adapters' own; vLLM keeps room for 16", date="", evidence="guess"))
+NO_MORE = Figure(0.0, Source(text="nothing more is counted", date="", evidence="derived"))
 NO_DRIFT = Figure(0.0, Source(text="nothing is known of it", date="", evidence="guess"))
 RECALLED = Source(text="rules as documented for the engine, recalled", date="", evidence="guess")
 
@@ -53,6 +54,10 @@ class MemoryRule(Strict):
     context_bytes: Bytes  # driver context, libraries, communication buffers
     graph_bytes: Bytes  # captured CUDA graphs
     logit_copies: Number  # fp32 copies of the logits alive at once in the sampler
+    peak_bytes: Bytes = NO_MORE  # of the step that the engine profiles, measured beside activations and logits
+    recurrent_blocks: Annotated[int, Field(ge=0)] = 0  # per sequence and group of recurrent layers; 0: states lie apart
+    loads_vision: bool = False  # weights of a checkpoint's vision encoder, whose largest batch is profiled
+    pads_experts: tuple[str, ...] = ()  # families of devices whose mxfp4 experts are padded to EXPERT_MULTIPLES
 
 
 class SettingName(Strict):

@@ -15,6 +15,7 @@ from simulator.models.layers import Attention, FeedForward, Mixer, MixtureOfExpe
 from simulator.models.number_formats import ending
 from simulator.models.op_builders import SINGLE, Ops, PositiveInt, elementwise, linear
 from simulator.models.operations import Counts, Layout, Op, Weights
+from simulator.models.vision import VisionEncoder
 from simulator.profile import Number, Profile, Strict, find
 
 KIND = "model_profiles"
@@ -83,6 +84,7 @@ class Model(Profile):
     int4_dtype: str = "int4"  # format of its int4 checkpoint, likewise
     blocks: dict[str, Block]
     layers: Annotated[tuple[Repeat, ...], Field(min_length=1)]
+    vision: VisionEncoder | None = None  # beside the language model, which is all else here
     published_parameters: Number | None = None
     published_cache_bytes_per_token: Number | None = None
 
@@ -137,6 +139,11 @@ class Model(Profile):
         caching = [(block.mixer, times) for block, times in self._blocks if block.mixer and _caches(block.mixer)]
         windowed = sum(times for mixer, times in caching if _held(mixer) is not None)
         return sum(times for _, times in caching) - windowed, windowed
+
+    @property
+    def recurrent_layers(self) -> int:
+        """Layers with a state of constant size per sequence."""
+        return sum(times for block, times in self._blocks if block.mixer and block.mixer.state_bytes())
 
     def weights(self, layout: Layout = SINGLE) -> Weights:
         """Parameters on the device that holds most: its share of the layers, the embeddings and the output head.

@@ -37,7 +37,17 @@ def load_row(scenario: Scenario, report: Report, level: float | None = 0.8) -> R
     def rerun(step_factor: float) -> Row:
         return vllm_result(scenario.rerun(report, step_factor))
 
-    prediction = PredictionRange(scenario.deployment, "limited" if report.is_limited else regime, level, row, rerun)
+    def with_cache(share: float) -> Row:
+        return vllm_result(scenario.rerun_with_cache(report, share))
+
+    prediction = PredictionRange(
+        deployment=scenario.deployment,
+        regime="limited" if report.is_limited else regime,
+        level=level,
+        found=row,
+        again=rerun,
+        with_cache=with_cache if scenario.cache_decides(report) else None,
+    )
     return {**row, **intervals(prediction, PREDICTED), **throughput_intervals(prediction, report)}
 
 

@@ -11,6 +11,9 @@ the queue. So open loops are simulated again with the shortest and the longest s
 throughput allows, and the interval contains both results and is no narrower than that of a closed loop. Runs whose rate
 was raised until published latency limits bound (MLPerf's servers: `limited`) are all near saturation: they have
 residuals of their own.
+
+Where the KV cache is nearly full, an error of the memory plan becomes a queue: such loads, of any kind, are also
+simulated with a smaller and a larger cache, and the interval contains both.
 """
 
 from collections import defaultdict
@@ -24,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.deployment.deployment import Deployment
+from simulator.deployment.memory import CACHE_ERROR
 from simulator.profile import Figure, read_yaml
 from simulator.roofline.roofline import Rates
 
@@ -123,7 +127,9 @@ class PredictionRange(Generic[Found]):
     """A prediction and, for open loops, the same prediction with shorter and longer steps, to derive intervals.
 
     `found` is the prediction in a form of the caller's. `again(factor)` predicts it anew with all step times
-    multiplied; None if residuals alone suffice. `level`: share of measurements that the interval should contain.
+    multiplied; None if residuals alone suffice. `with_cache(share)` predicts it anew with a KV cache larger by a share
+    of the device's memory; None where the cache is not nearly full. `level`: share of measurements that the interval
+    should contain.
     """
 
     deployment: Deployment
@@ -131,13 +137,17 @@ class PredictionRange(Generic[Found]):
     level: float
     found: Found
     again: Callable[[float], Found] | None = None
+    with_cache: Callable[[float], Found] | None = None
 
     @cached_property
     def others(self) -> tuple[Found, ...]:
-        """Predictions with both `step_factors`; empty for all but open loops."""
-        if self.again is None or self.regime != "open_loop":
-            return ()
-        return tuple(map(self.again, step_factors(self.deployment, self.level)))
+        """Predictions with both `step_factors` in open loops, and with both ends of the cache where it matters."""
+        found: list[Found] = []
+        if self.again is not None and self.regime == "open_loop":
+            found += map(self.again, step_factors(self.deployment, self.level))
+        if self.with_cache is not None:
+            found += map(self.with_cache, (-CACHE_ERROR, +CACHE_ERROR))
+        return tuple(found)
 
     @property
     def basis(self) -> EvidenceLevel:

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from simulator.deployment import pipeline_overlap
 from simulator.deployment.deployment import Deployment
+from simulator.deployment.loaded_weights import vision_of
 from simulator.deployment.memory import STATE_SHARE
 from simulator.deployment.offload import HOST_SOURCE, host_of
 from simulator.engines.engine import Engine
@@ -224,9 +225,11 @@ def memory_basis(deployment: Deployment) -> list[Provenance]:
             rules += figures(rule.value, setting)
     if settings.memory_fraction is not None:
         rules = [(path, figure) for path, figure in rules if path != "memory.fraction"]
-    if settings.max_num_seqs is None and deployment.device_part.state_bytes(deployment.layout):
+    apart = not engine.memory.recurrent_blocks  # states, beside the cache
+    if apart and settings.max_num_seqs is None and deployment.device_part.state_bytes(deployment.layout):
         rules.append(("share of the memory for states", STATE_SHARE))
-    return used + _named(engine.id, rules)
+    vision = _named(deployment.model.id, figures(vision_of(deployment), "vision"))
+    return used + vision + _named(engine.id, rules)
 
 
 def _of(profile: Profile, *names: str) -> Iterator[tuple[str, Figure]]:

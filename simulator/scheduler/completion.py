@@ -40,7 +40,7 @@ def _retire_decodes(s: State, end_s: float) -> int:
                 continue
             book.padding += book.tick
             slot.last_tick = NEVER
-        if s.limits.window > 0:
+        if s.limits.window_blocks > 0:
             track(s, j, -1)
             close_windows(s, j)
             track(s, j, 1)

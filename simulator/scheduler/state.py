@@ -40,7 +40,7 @@ class SchedulerLimits(NamedTuple):
     async_scheduling: bool = False  # a step is decided while the one before runs, so it misses the arrivals in between
     window: int = 0  # tokens of a sliding attention window; 0: none
     full_groups: int = 1  # KV-cache groups of layers that cache every token
-    window_groups: int = 0  # KV-cache groups of layers with a sliding window
+    window_groups: int = 0  # KV-cache groups of layers with a sliding window or with recurrent states
     window_blocks: int = 0  # most blocks per sequence and windowed group
     admit_full_output: bool = False  # admit a request only if all blocks that it will ever hold are sure to be free
     least_free_blocks: int = 0  # beside running requests, nothing is admitted while fewer are free

@@ -32,7 +32,7 @@ def next_event(s: State, j: int) -> int:
     """Return the tick at which a decoding sequence ends or outgrows its attention window."""
     limits, slot = s.limits, s.slots[j]
     event = slot.last_tick
-    if limits.window > 0:
+    if limits.window_blocks > 0:
         if slot.open_reads:
             event = min(event, limits.window - 1 - slot.cached)
         if slot.open_blocks:
@@ -102,7 +102,7 @@ def move(s: State, target: int, source: int) -> None:
     to.cached = slot.cached
     to.last_tick = slot.last_tick
     to.chunk = slot.chunk
-    if limits.window > 0:
+    if limits.window_blocks > 0:
         to.open_reads = slot.open_reads
         to.open_blocks = slot.open_blocks
     if limits.prefix_block_tokens > 0:

@@ -42,7 +42,7 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Schedule
         async_scheduling=engine.async_scheduling and policy == CONTINUOUS,
         window=deployment.model.window or 0,
         full_groups=plan.groups.full,
-        window_groups=plan.groups.windowed,
+        window_groups=plan.groups.limited,
         window_blocks=plan.window_blocks,
         admit_full_output=engine.admit_full_output,
         prompt_interval=engine.prompt_interval,
@@ -90,9 +90,10 @@ def _prefix_block_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
         return 0
     if POLICIES[engine.policy] in (STATIC, UNCACHED):
         return 0
-    if plan.state_bytes or not plan.groups.full:
+    states = plan.state_bytes or plan.groups.recurrent
+    if states or not plan.groups.full:
         given = f"{plan.deployment.model.id} with prefix caching"
-        lost = "recurrent states at the end" if plan.state_bytes else "windowed blocks"
+        lost = "recurrent states at the end" if states else "windowed blocks"
         raise NotModelledError(given, f"its {lost} of a prefix are not modelled", "Switch prefix_caching off")
     prefix_block_tokens = requests.prefixes.prefix_block_tokens or plan.block_size
     if prefix_block_tokens % plan.block_size:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from simulator.cost.scenario import ENOUGH_REQUESTS, MOST_DRAWS, Scenario, simulate
-from simulator.deployment.deployment import deploy
+from simulator.deployment.deployment import Settings, deploy
+from simulator.deployment.memory import CACHE_ERROR
 from simulator.errors import DoesNotFitError, WorkloadError
+from simulator.questions.load_rows import load_row
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
 from simulator.reports.vllm_result import vllm_result
@@ -112,6 +114,32 @@ def test_the_same_requests_meet_longer_steps():
     for each, known in zip((slower, *slower.draws), requests, strict=True):
         assert np.array_equal(each.run.requests.prompt_tokens, known.prompt_tokens)
     assert 1.3 < slower.metrics["tpot"]["mean"] / report.metrics["tpot"]["mean"] <= 1.5 + 1e-9
+
+
+def test_a_nearly_full_cache_decides_and_is_simulated_at_both_ends():
+    """128 requests of 1,500 tokens fill the cache of an L40S with Llama-3.1-8B; 8 leave it nearly empty."""
+    lengths = Independent(Fixed(1000), Fixed(500))
+    full = Scenario(LLAMA, Workload(ClosedLoop(256), lengths, 600))
+    report = full.simulated()
+    assert full.cache_decides(report)
+    assert not LOOP.cache_decides(LOOP.simulated())
+    stated = replace(full, deployment=replace(LLAMA, settings=Settings(num_blocks=full.memory.num_blocks)))
+    assert not stated.cache_decides(report)
+    ttft = [full.rerun_with_cache(report, share).metrics["ttft"]["mean"] for share in (-0.1, 0.0, 0.1)]
+    assert ttft[0] > ttft[1] > ttft[2]
+    assert vllm_result(full.rerun_with_cache(report, 0.0)) == vllm_result(report)
+    row = load_row(full, report)
+    ends = [full.rerun_with_cache(report, share).metrics["ttft"]["mean"] * 1e3 for share in (-CACHE_ERROR, CACHE_ERROR)]
+    assert row["mean_ttft_ms_low"] <= min(ends) * (1 + 1e-9)
+    assert row["mean_ttft_ms_high"] >= max(ends) * (1 - 1e-9)
+
+
+def test_a_smaller_cache_still_holds_the_longest_request():
+    lengths = Independent(Fixed(30_000), Fixed(10))
+    tight = Scenario(deploy("llama-3.1-8b", "rtx-4090"), Workload(ClosedLoop(4), lengths, 20))
+    report = tight.simulated()
+    assert tight.cache_decides(report)
+    assert tight.rerun_with_cache(report, -0.5).completed == 20
 
 
 def test_what_counts_of_a_run_counts_with_other_steps_too():

@@ -161,8 +161,8 @@ def test_sparse_attention_pays_beyond_what_it_chooses() -> None:
 
 
 def test_states_take_their_share_of_the_memory() -> None:
-    free = memory_plan(deploy("qwen3.5-27b", "h100-sxm"))
-    set_ = memory_plan(deploy("qwen3.5-27b", "h100-sxm", settings=Settings(max_num_seqs=16)))
+    free = memory_plan(deploy("qwen3.5-27b", "h200-sxm", "sglang"))
+    set_ = memory_plan(deploy("qwen3.5-27b", "h200-sxm", "sglang", settings=Settings(max_num_seqs=16)))
     assert set_.max_num_seqs == 16
     assert free.state_bytes == load_model("qwen3.5-27b").state_bytes()
     assert 1 <= free.max_num_seqs < free.deployment.max_num_seqs

@@ -123,6 +123,28 @@ def test_a_short_request_waits_for_its_static_batch_only_in_that_policy():
     assert mixed.finished_s[2] < mixed.finished_s[0]
 
 
+@settings(max_examples=40, deadline=None)
+@given(rows=st.lists(lengths, min_size=1, max_size=15), num_blocks=st.integers(80, 120), held=st.integers(1, 3))
+def test_groups_of_recurrent_layers_hold_a_few_blocks_of_each_sequence(rows, num_blocks, held):
+    """One full and three recurrent groups, no window: each of these holds as many blocks as the full one, or `held`."""
+    run = simulate(
+        limits(num_blocks=num_blocks, window_groups=3, window_blocks=held, max_num_seqs=3),
+        TABLE,
+        table_of(sorted(rows)),
+    )
+    assert not np.isnan(run.finished_s).any()
+    assert run.steps.blocks.max() <= num_blocks
+    for step in run.steps[(run.steps.prompts == 0) & (not run.preemptions.any())]:
+        alive = (run.first_token_s <= step.start_s) & (step.start_s < run.finished_s)
+        cached = [
+            int(run.requests.prompt_tokens[each])
+            + int(((run.steps.start_s >= run.first_token_s[each]) & (run.steps.start_s <= step.start_s)).sum())
+            for each in np.flatnonzero(alive)
+        ]
+        full = [-(-tokens // 4) for tokens in cached]
+        assert step.blocks == sum(each + 3 * min(each, held) for each in full)
+
+
 @pytest.mark.parametrize("window", [1, 5, 16, 33])
 @settings(max_examples=40, deadline=None)
 @given(rows=st.lists(lengths, min_size=1, max_size=15), num_blocks=st.integers(80, 120))

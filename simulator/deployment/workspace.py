@@ -1,0 +1,72 @@
+"""Memory of one device that a step needs for its duration: activations, logits, a batch of images."""
+
+from dataclasses import dataclass
+
+from simulator.deployment.deployment import Deployment
+from simulator.deployment.loaded_weights import encoder_peak_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Bytes that are alive at once in the widest op, in the sampler, and in the vision encoder, one after the other.
+
+    `peak_bytes`: of the step or its sampler beside these, as measured.
+    """
+
+    activation_bytes: float
+    sampler_bytes: float
+    peak_bytes: float
+    image_bytes: float
+
+    @property
+    def bytes(self) -> float:
+        """The largest of the peaks: what an engine sets aside."""
+        return max(max(self.activation_bytes, self.sampler_bytes) + self.peak_bytes, self.image_bytes)
+
+    @property
+    def peak(self) -> str:
+        """What needs it: images, sampler or activations."""
+        if self.image_bytes == self.bytes:
+            return "images"
+        return "sampler" if self.sampler_bytes > self.activation_bytes else "activations"
+
+
+def workspace(deployment: Deployment) -> Workspace:
+    """Return the workspace of a full step on one device."""
+    return Workspace(
+        activation_bytes=_activation_bytes(deployment),
+        sampler_bytes=_sampler_bytes(deployment),
+        peak_bytes=float(deployment.engine.memory.peak_bytes),
+        image_bytes=encoder_peak_bytes(deployment),
+    )
+
+
+def _activation_bytes(deployment: Deployment) -> float:
+    """Return the bytes of activations alive at once in the widest op of a full step, with the residual beside them."""
+    whole = (float(op.activation_bytes.tokens) for op in deployment.ops if op.experts is None)
+    widest = max(_routed_bytes(deployment), *whole)
+    residual = 2 * deployment.model.hidden * deployment.layout.activation_bytes / deployment.layout.dp
+    tokens = deployment.max_num_batched_tokens
+    return min(tokens, deployment.engine.micro_batch_tokens or tokens) * (widest + residual)
+
+
+def _routed_bytes(deployment: Deployment) -> float:
+    """Return the bytes per token of routed experts: the outputs of either GEMM, in one buffer, and of the activation.
+
+    k (max(2 m, h) + m) numbers for k experts of m columns (vLLM 0.33.0, fused_moe.py and experts/marlin_moe.py:
+    intermediate_cache13 is shared, intermediate_cache2); the first GEMM reads its k inputs in place.
+    """
+    gemms = [op for op in deployment.ops if op.experts is not None and op.rate == "gemm"]
+    most = 0.0
+    for up, down in zip(gemms[::2], gemms[1::2], strict=True):
+        inputs = down.columns  # of the first GEMM: what the second one puts out
+        number = float(up.activation_bytes.tokens) / (inputs + up.columns)  # bytes of one column of all chosen experts
+        middle = float(down.activation_bytes.tokens) / number - down.columns
+        most = max(most, number * (max(up.columns, down.columns) + middle))
+    return most
+
+
+def _sampler_bytes(deployment: Deployment) -> float:
+    """Return the bytes of fp32 logits in the sampler: rows x vocabulary x 4 x copies."""
+    rows = deployment.max_num_seqs // deployment.layout.dp * (1 + deployment.draft_tokens)
+    return rows * deployment.model.vocab * 4 * deployment.engine.memory.logit_copies
