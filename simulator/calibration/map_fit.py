@@ -187,7 +187,8 @@ class Problem:
                 break
         felt = np.abs(slope).max(axis=0) > FELT if len(seen) else np.zeros(len(moved), bool)
         curvature = (slope.T * weights) @ slope / NOISE**2 + np.eye(len(moved))
-        return Fit(np.where(felt & (np.abs(moved) > SETTLED), moved, 0.0), np.linalg.inv(curvature))
+        covariance = np.asarray(np.linalg.inv(curvature), np.float64)
+        return Fit(np.where(felt & (np.abs(moved) > SETTLED), moved, 0.0), covariance)
 
     def _fitted(self, seen: Indices) -> Indices:
         """Return the rows without tails; where only tails were measured, all of them."""

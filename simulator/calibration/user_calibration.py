@@ -6,7 +6,7 @@ setups that were held back from the fit. `own_preset.py` writes the result for t
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -29,7 +29,7 @@ SURE = 1.28  # standard deviations on each side that hold 80 %
 
 
 class CalibrationScore(NamedTuple):
-    """Medians of |relative error|: as shipped, as calibrated, and held back (calibrated on the other setups; or NaN)."""
+    """Medians of |relative error|: as shipped, as calibrated, held back (by a fit to other setups; NaN without)."""
 
     rows: int
     setups: int
@@ -54,14 +54,14 @@ class Moved(NamedTuple):
 class Calibration:
     """The constants of one engine on one device fitted to measurements, with the errors that judge them.
 
-    Errors are ln(measured / predicted) by row: `before` as shipped, `after` by the fit to all rows, `held_back` by a
+    Errors are ln(measured / predicted) by row: `before` as shipped, `fitted` by the fit to all rows, `held_back` by a
     fit that has not seen the row's setup, NaN where there is only one.
     """
 
     problem: Problem
     fit: Fit
     before: Floats
-    after: Floats
+    fitted: Floats
     held_back: Floats
     other_versions: tuple[str, ...] = ()  # presets that the rows' versions lead to, where they are not this one
 
@@ -90,7 +90,12 @@ class Calibration:
     @property
     def judged(self) -> Floats:
         """Errors by which the fit is judged: held back where there are several setups, else of the fit itself."""
-        return self.after if np.isnan(self.held_back).any() else self.held_back
+        return self.fitted if np.isnan(self.held_back).any() else self.held_back
+
+    @property
+    def after(self) -> Floats:
+        """Errors of what is written: `fitted`, or `before` where the fit does not help."""
+        return self.fitted if self.helps else self.before
 
     def score(self, metric: str = "") -> CalibrationScore:
         """Return the score of the rows of one metric; "" is all metrics."""
@@ -106,8 +111,9 @@ class Calibration:
 
     @property
     def helps(self) -> bool:
-        """Whether the median error by which the fit is judged falls by more than GAIN, and something moved."""
-        return bool(self.fit.moved.any()) and _median(self.judged) < _median(self.before) - GAIN
+        """Whether the median error falls by more than GAIN, and that of setups held back does not grow by as much."""
+        shipped = _median(self.before)
+        return _median(self.fitted) < shipped - GAIN and _median(self.judged) < shipped + GAIN
 
     @property
     def moved(self) -> list[Moved]:
@@ -119,10 +125,11 @@ class Calibration:
             if by:
                 term = self.problem.terms[index]
                 shipped = term.of(self.shipped, self.hardware)
-                ends = (self.problem.value(int(index), by + sign * sure[index]) for sign in (-1.0, 1.0))
-                value = self.problem.value(int(index), by)
+                low, value, high = (
+                    self.problem.value(int(index), by + each * sure[index]) for each in (-1.0, 0.0, 1.0)
+                )
                 evidence = shipped.source.evidence if shipped is not None else "guess"
-                found.append(Moved(term, self.problem.shipped[term.name], evidence, value, *ends, by))
+                found.append(Moved(term, self.problem.shipped[term.name], evidence, value, low, high, by))
         return found
 
     @property

@@ -81,8 +81,8 @@ def _verdict(found: Calibration) -> str:
     of = f"your {_many(score.rows, 'measurement')} of {_many(score.setups, 'setup')}"
     was = f"The shipped preset was {percent(score.before)} off {of}"
     if not found.helps:
-        said = f"{name}: nothing moved. {was}, and no other constants predict rows held back better. "
-        said += "Intervals now rest on your rows too."
+        said = f"{name}: nothing moved. {was}, and constants fitted to some of them predict the others no better. "
+        said += "The intervals rest on your rows too now."
     elif score.setups == 1:
         said = f"{name}: a first correction. {was}; calibrated it is {percent(score.after)} off. One setup cannot tell "
         said += "how well others are met: measure another length or load to know."
@@ -123,7 +123,7 @@ def _score(found: Calibration, metric: str) -> Row:
 
 def _without_nan(row: Row) -> Row:
     """Return a row with None for what is not known."""
-    return {key: None if each != each else each for key, each in row.items()}
+    return {key: None if isinstance(each, float) and math.isnan(each) else each for key, each in row.items()}
 
 
 def _measured_rows(found: Calibration) -> list[Row]:
