@@ -19,6 +19,7 @@ from simulator.engines.engine import Engine
 from simulator.engines.fitted_multipliers import UNITY
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
+from simulator.reports.intervals import shipped_basis
 from simulator.roofline.roofline import Rates
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Answered, Asked
@@ -93,8 +94,8 @@ class Problem:
     @cached_property
     def spreads(self) -> Floats:
         """Prior standard deviations of ln(value + floor), shape (terms,)."""
-        rule = self.engine.kernels_on(self.hardware)
-        return np.array([term.spread(rule, self.hardware) for term in self.terms])
+        basis = shipped_basis(next(iter(self.asked.values())).deployment)
+        return np.array([term.spread(basis) for term in self.terms])
 
     @cached_property
     def limits(self) -> tuple[Floats, Floats]:

@@ -6,27 +6,31 @@ from dataclasses import dataclass
 from typing import Literal
 
 from simulator.engines.engine import Engine
-from simulator.engines.kernels import Kernels
 from simulator.hardware.hardware import Hardware
 from simulator.profile import Figure, Source
+from simulator.reports.intervals import EvidenceLevel
 
-KNOWN = 0.15  # guess: standard deviation of the logarithm of a share that was fitted to the device's family
-NEW = 0.3  # guess: the same where nothing of the family was fitted
+# guesses: standard deviation of the logarithm of a share, by what a deployment rests on (reports/intervals.py)
+SHARES: Mapping[EvidenceLevel, float] = {"fitted": 0.15, "family": 0.2, "guess": 0.3}
+NARROW = 0.5  # guess: of that for bandwidths, which vary by 0.2 over the shipped presets where compute varies by 0.6
 HOST = 1.0  # guess: the same of host times, each machine's own: a slow host takes three times as long as a fast one
+LAUNCH = 0.5  # guess: the same of what host and device share, launches and collectives
 
 
 @dataclass(frozen=True)
 class Term:
     """One constant: a field of `FittedMultipliers` (a share of what the device reaches, or launches) or `Overheads`.
 
-    `what`: it in plain words. `host`: it is a time of the host. `floor`: so small that a smaller value does not matter,
-    in the constant's unit; a logarithm is of value + floor, so that a time of 0 may grow.
+    `what`: it in plain words. `host`: prior standard deviation of the logarithm of a time of the host; 0 is a share,
+    whose prior is `width` x that of SHARES. `floor`: so small that a smaller value does not matter, in the constant's
+    unit; a logarithm is of value + floor, so that a time of 0 may grow.
     """
 
     name: str
     part: Literal["fitted", "overheads"]
     what: str
-    host: bool = False
+    host: float = 0.0
+    width: float = 1.0
     floor: float = 0.0
 
     @property
@@ -40,16 +44,14 @@ class Term:
         found: Figure | None = getattr(within, self.name)
         return found
 
-    def spread(self, kernels: Kernels, hardware: Hardware) -> float:
-        """Return the prior standard deviation of ln(value + floor)."""
-        if self.host:
-            return HOST
-        return KNOWN if kernels.devices or hardware.family in kernels.fitted_on else NEW
+    def spread(self, basis: EvidenceLevel) -> float:
+        """Return the prior standard deviation of ln(value + floor) for a deployment that rests on `basis`."""
+        return self.host or self.width * SHARES[basis]
 
     def moved(self, value: float, by: float) -> float:
         """Return a value with the logarithm of value + floor moved by `by`, at least 0.
 
-        >>> time = Term("step_s", "overheads", "", host=True, floor=1e-3)
+        >>> time = Term("step_s", "overheads", "", host=1.0, floor=1e-3)
         >>> round(time.moved(0.0, math.log(3.0)), 6), time.moved(1e-3, -9.0)
         (0.002, 0.0)
         """
@@ -66,18 +68,18 @@ TERMS = (
     Term("unpacked", "fitted", "of products with packed weights, further"),
     Term("experts", "fitted", "of experts' products, further"),
     Term("block_experts", "fitted", "of block-scaled experts' products, further"),
-    Term("memory", "fitted", "speed of reading weights"),
+    Term("memory", "fitted", "speed of reading weights", width=NARROW),
     Term("packed", "fitted", "of reading packed weights, further"),
-    Term("cache", "fitted", "speed of reading the KV cache"),
+    Term("cache", "fitted", "speed of reading the KV cache", width=NARROW),
     Term("attention", "fitted", "speed of prompts' attention"),
-    Term("link", "fitted", "latency of collectives", host=True, floor=0.01),
-    Term("launch", "fitted", "time to launch a kernel", host=True, floor=0.02),
-    Term("layer_launches", "fitted", "host time per layer and step", host=True, floor=0.1),
-    Term("prompt_launch_s", "fitted", "host time per kernel of prompts", host=True, floor=1e-6),
-    Term("step_s", "overheads", "host time per step", host=True, floor=100e-6),
-    Term("sequence_s", "overheads", "host time per sequence and step", host=True, floor=1e-6),
-    Term("request_s", "overheads", "time per request outside steps", host=True, floor=1e-3),
-    Term("prompt_token_s", "overheads", "time per prompt token outside steps", host=True, floor=0.5e-6),
+    Term("link", "fitted", "latency of collectives", host=LAUNCH, floor=0.01),
+    Term("launch", "fitted", "time to launch a kernel", host=LAUNCH, floor=0.02),
+    Term("layer_launches", "fitted", "host time per layer and step", host=LAUNCH, floor=0.1),
+    Term("prompt_launch_s", "fitted", "host time per kernel of prompts", host=HOST, floor=1e-6),
+    Term("step_s", "overheads", "host time per step", host=HOST, floor=100e-6),
+    Term("sequence_s", "overheads", "host time per sequence and step", host=HOST, floor=1e-6),
+    Term("request_s", "overheads", "time per request outside steps", host=HOST, floor=1e-3),
+    Term("prompt_token_s", "overheads", "time per prompt token outside steps", host=HOST, floor=0.5e-6),
 )
 
 
