@@ -30,7 +30,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/speed.py
 
 refit: .venv/ready ## constants from the published measurements, half an hour: docs/refitting.md
-	$(BIN)/python -m tools.fit_efficiency --write
+	$(BIN)/python -m tools.fit_efficiency --idle --write
 	$(MAKE) accuracy
 
 accuracy: .venv/ready ## intervals and docs/accuracy.md from the constants as they are, half an hour

@@ -10,11 +10,13 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 import yaml
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     GetCoreSchemaHandler,
     PrivateAttr,
     ValidationError,
     ValidationInfo,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -71,6 +73,28 @@ class Figure(float):
 
     def __getnewargs__(self) -> tuple[float, Source]:  # type: ignore[override]
         return float(self), self.source
+
+
+def _origin(raw: object, info: ValidationInfo) -> object:
+    """Read `{source: key}` or `{guess: reason}`, as figures have it."""
+    if not isinstance(raw, Mapping):
+        return raw
+    sources: Mapping[str, Source] = (info.context or {}).get("sources", {})
+    if "guess" in raw:
+        return Source(text=str(raw["guess"]), date="", evidence="guess")
+    key = str(raw.get("source"))
+    if key not in sources:
+        raise ProfileError(f"source {key!r}", "it is not in sources:", nearest(key, sources))
+    return sources[key]
+
+
+_ORIGIN_SCHEMA = {
+    "type": "object",
+    "properties": {"source": {"type": "string"}, "guess": {"type": "string"}},
+    "oneOf": [{"required": ["source"]}, {"required": ["guess"]}],
+    "additionalProperties": False,
+}
+Origin = Annotated[Source, BeforeValidator(_origin), WithJsonSchema(_ORIGIN_SCHEMA)]
 
 
 class _Quantity:

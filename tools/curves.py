@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Answered, Asked, ask
 
 ROOT = Path(__file__).parents[1]
-GRID = (-0.5, -0.15, 0.0, 0.15, 0.5)  # of ln(value); a curve is straight between them, and goes on as at its ends
+GRID = (-0.35, 0.0, 0.35)  # of ln(value); a curve is straight between them, and goes on as at its ends
 REACH = 1.0  # of ln(value): where a curve is believed
 BATCHES, RUNS = 16, 8  # setups of a kind that are predicted at most: batches by the roofline, simulated runs
 WORKERS = 2
@@ -181,17 +182,43 @@ class Curves:
         return low + (step - left) / width * (high - low), (high - low) / width
 
 
-def measured(rows: list[Measurement], asked: dict[str, Asked], at: Values) -> Curves:
-    """Predict every row at `at` and at each point of GRID along each parameter; leaves out what cannot be predicted."""
-    base = predicted(rows, asked, at)
-    can = np.flatnonzero(np.isfinite(base))
-    rows, base = [rows[index] for index in can], base[can]
+@dataclass(frozen=True)
+class Job:
+    """The rows of a block that can be asked, and the values around which their curves are measured."""
 
-    def along(name: str, step: float) -> Floats:
-        return np.nan_to_num(predicted(rows, asked, {**at, name: at[name] * math.exp(step)}) - base)
+    rows: list[Measurement]
+    asked: dict[str, Asked]
+    at: Values
 
-    moved = {name: np.stack([along(name, step) if step else np.zeros(len(rows)) for step in GRID]) for name in at}
-    return Curves(rows, asked, at, base, moved)
+    def points(self) -> list[tuple[str, float]]:
+        """List what is to be predicted: all as it is, then each parameter at each point of GRID."""
+        return [("", 0.0), *((name, step) for name in self.at for step in GRID if step)]
+
+    def measured(self) -> Curves:
+        """Return the curves, measured one after the other."""
+        return self.curves({point: self.moved(*point) for point in self.points()})
+
+    def moved(self, name: str, step: float) -> Floats:
+        """Return ln(predicted / measured) of each row where one parameter is exp(step) times its value at `at`."""
+        return predicted(self.rows, self.asked, {**self.at, name: self.at[name] * math.exp(step)} if name else self.at)
+
+    def curves(self, found: Mapping[tuple[str, float], Floats]) -> Curves:
+        """Return the curves from all that `moved` gave; leaves out what cannot be predicted."""
+        base = found["", 0.0]
+        can = np.flatnonzero(np.isfinite(base))
+        changes = {key: np.nan_to_num((each - base)[can]) for key, each in found.items()} | {
+            (name, 0.0): np.zeros(len(can)) for name in self.at
+        }
+        moved = {name: np.stack([changes[name, step] for step in GRID]) for name in self.at}
+        return Curves([self.rows[index] for index in can], self.asked, self.at, base[can], moved)
+
+
+_JOBS: dict[str, Job] = {}  # set before processes are forked, which then share it
+
+
+def _moved(task: tuple[str, str, float]) -> Floats:
+    block, name, step = task
+    return _JOBS[block].moved(name, step)
 
 
 def thinned(rows: Sequence[Measurement]) -> list[Measurement]:
@@ -213,15 +240,19 @@ def thinned(rows: Sequence[Measurement]) -> list[Measurement]:
 
 def measure_all(rows: list[Measurement], say: Callable[[str], None], only: str = "") -> dict[str, Curves]:
     """Return the curves of every block that has rows, around the values that the profiles hold now."""
-    asked, every, jobs = ask_all(rows), blocks(), {}
-    with ProcessPoolExecutor(WORKERS) as pool:
-        for name, block in every.items():
-            chosen = thinned([row for row in rows if row.id in asked and block.takes(asked[row.id].deployment)])
-            if chosen and name.startswith(only):
-                at = shipped(asked[chosen[0].id], all_parameters(block, every))
-                jobs[name] = pool.submit(measured, chosen, {row.id: asked[row.id] for row in chosen}, at)
-        found = {}
-        for name, job in jobs.items():
-            found[name] = job.result()
-            say(f"{name}: curves of {len(found[name].rows)} rows")
-    return found
+    asked, every = ask_all(rows), blocks()
+    _JOBS.clear()
+    for name, block in every.items():
+        chosen = thinned([row for row in rows if row.id in asked and block.takes(asked[row.id].deployment)])
+        if chosen and name.startswith(only):
+            at = shipped(asked[chosen[0].id], all_parameters(block, every))
+            _JOBS[name] = Job(chosen, {row.id: asked[row.id] for row in chosen}, at)
+    tasks = [(block, *point) for block, job in _JOBS.items() for point in job.points()]
+    tasks.sort(key=lambda task: -len(_JOBS[task[0]].rows))  # the longest first
+    found: dict[str, dict[tuple[str, float], Floats]] = defaultdict(dict)
+    with ProcessPoolExecutor(WORKERS, get_context("fork")) as pool:
+        for (block, name, step), moved in zip(tasks, pool.map(_moved, tasks), strict=True):
+            found[block][name, step] = moved
+            if len(found[block]) == len(_JOBS[block].points()):
+                say(f"{block}: curves of {len(_JOBS[block].rows)} rows")
+    return {block: job.curves(found[block]) for block, job in _JOBS.items()}

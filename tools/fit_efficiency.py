@@ -2,6 +2,7 @@
 
     python -m tools.fit_efficiency                                fit every block, print
     python -m tools.fit_efficiency --block llama.cpp              those whose name starts so
+    python -m tools.fit_efficiency --idle                         and list the constants that gain nothing
     python -m tools.fit_efficiency --write                        and put the values into the YAML
     python -m tools.fit_efficiency --left-out left_out.csv        score what a fit has not seen
 
@@ -24,7 +25,7 @@ import yaml
 
 from simulator.validation.measurements import read_measurements, read_published
 from tools.curves import ROOT, TIMES, Block, measure_all
-from tools.fitting import Fit, Fits, effective, fit_all
+from tools.fitting import Fit, Fits, effective, fit_all, idle_parameters
 from tools.score import score
 
 GRADES = ("A", "B", "")
@@ -160,6 +161,7 @@ def main() -> None:
     parser.add_argument("file", type=Path, nargs="?", help="measurements; none: all published ones")
     parser.add_argument("--block", default="", help="only blocks whose name starts so")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--idle", action="store_true", help="list what gains nothing on sources left out")
     parser.add_argument("--left-out", type=Path, help="write the errors of every row by fits without its group")
     given = parser.parse_args()
     every = read_measurements(given.file) if given.file else read_published()
@@ -167,6 +169,9 @@ def main() -> None:
     fits = fit_all(measure_all(rows, say, given.block), say)
     if given.write:
         written(fits)
+    if given.idle:
+        for name in fits.fits:
+            say(f"{name}: gains nothing on sources left out: {', '.join(idle_parameters(fits, name)) or '-'}")
     if given.left_out:
         score(fits, given.left_out, say)
 

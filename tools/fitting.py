@@ -18,6 +18,7 @@ from simulator.validation.measurements import Measurement
 from tools.curves import NEUTRAL, REACH, TIMES, Block, Curves, Floats, Values, block_of, blocks
 
 ROUNDED, CUT, PULL = 0.02, 1.2, 0.2
+WORTH = 0.001  # of |ln(predicted / measured)|, the mean over groups of sources left out: what a constant must gain
 FURTHEST, ENOUGH, STUCK = 0.5, 1e-5, 1e3  # ln(value) in a step; a gain worth a step; a damping that leads nowhere
 REPLAYS = "kept apart: nothing is fitted to the runs that tests/simulation/test_replays.py replays"
 EXCLUDED = {  # (source, device, model): why the fit does not see them; they are scored all the same
@@ -79,7 +80,7 @@ class Fit:
         Reweighted least squares: |error| is error^2 with the weight 1 / |error| of the last step.
         """
         kept = self.curves.of([at for at in self.seen if keep(self.curves.rows[at])])
-        if not kept.rows:
+        if not (kept.rows and prior):
             return dict(prior)
         fixed = kept.errors({name: value for name, value in above.items() if name not in prior})
         weights, pull = _weights(kept.rows), np.array([_pull(name) for name in prior])
@@ -163,6 +164,42 @@ def _solved(fit: Fit, every: dict[str, Block], solved: dict[str, Values], keep: 
     usual = {**NEUTRAL, **above, **fit.block.prior}
     prior = {name: usual.get(name, 1.0) for name in fit.block.parameters}
     return fit.fitted(prior, above, keep)
+
+
+def idle_parameters(fits: Fits, name: str) -> list[str]:
+    """List a block's parameters that do not earn their place: without them, rows of unseen sources fit as well.
+
+    One after the other, the most harmful first; the rest is fitted again each time. A block whose rows have one source
+    leaves out its devices and models in turn.
+    """
+    fit, dropped = fits.fits[name], list[str]()
+    above = effective(fits.blocks[fit.block.parent], fits.blocks, fits.solved) if fit.block.parent else {}
+    usual = {**NEUTRAL, **above, **fit.block.prior}
+    prior = {each: usual.get(each, 1.0) for each in fit.block.parameters}
+    rows = [fit.curves.rows[at] for at in fit.seen]
+    by_source = len({row.setup.source for row in rows}) > 1
+    kinds = {row.id: row.setup.source if by_source else " ".join(row.group) for row in rows}
+
+    def loss(free: Sequence[str]) -> float:
+        found, weights = np.zeros(len(rows)), _weights(rows)
+        fixed = {**above, **{each: value for each, value in prior.items() if each not in free}}
+        for kind in set(kinds.values()):
+            solved = fit.fitted({each: prior[each] for each in free}, fixed, lambda row, k=kind: kinds[row.id] != k)  # type: ignore[misc]
+            errors = fit.curves.errors({**fixed, **solved})
+            for place, at in enumerate(fit.seen):
+                if kinds[rows[place].id] == kind:
+                    found[place] = min(abs(errors[at]), CUT)
+        return float(weights @ found / weights.sum())
+
+    free, best = list(prior), loss(list(prior))
+    while free:
+        tried = {each: loss([other for other in free if other != each]) for each in free}
+        worst = min(tried, key=lambda each: tried[each])
+        if tried[worst] > best + WORTH:
+            break
+        free.remove(worst)
+        dropped, best = [*dropped, worst], min(best, tried[worst])
+    return dropped
 
 
 def fit_all(curves: dict[str, Curves], say: Callable[[str], None]) -> Fits:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from simulator.engines.engine import engine_of
-from simulator.models.model import load_model
+from simulator.models.model import checkpoint
 from simulator.validation.measurements import read_measurements
 from tools.write_accuracy import AIMS, Aim
 
@@ -49,7 +49,7 @@ def read(kept: Path, measured: Path) -> pd.DataFrame:
 def profiled(rows: pd.DataFrame) -> pd.DataFrame:
     """Return predicted rows with the engine that predicts them, and whether the model's profile has routed experts."""
     engines = {each: engine_of(each or "vllm", "").engine for each in rows["engine"].unique()}
-    experts = {each: any(op.experts for op in load_model(each).ops()) for each in rows["model"].unique()}
+    experts = {each: any(op.experts for op in checkpoint(each)[0].ops()) for each in rows["model"].unique()}
     return rows.assign(engine=rows["engine"].map(engines), is_routed=rows["model"].map(experts))
 
 

@@ -9,7 +9,8 @@ from simulator.calibration.engine_logs import LogCheck, check_logs
 from simulator.cli.options import Format, OutputFormat
 from simulator.cli.output import Result, emit
 from simulator.cli.steperrors import drift_note, latency_rows, latency_view, load_step_rows, step_view
-from simulator.deployment.deployment import Deployment, default_layout
+from simulator.deployment.deployment import Deployment
+from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import wraps
@@ -14,8 +14,10 @@ import typer
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.offload import NO_OFFLOAD, host_of
 from simulator.errors import InfercastError
+from simulator.models.number_formats import number_format
 from simulator.questions.deployment_question import Choice, DeploymentQuestion
 from simulator.roofline.collectives import PCIE_FRACTION
+from simulator.roofline.roofline import Rates
 
 Option = typer.Option
 
@@ -94,7 +96,12 @@ class DeploymentOptions(DeploymentQuestion):
 
     model: Annotated[str, Option("--model", metavar="NAME,..", help="Models: names, aliases or paths of profiles.")]
     hardware: Annotated[str, Option("--hardware", metavar="NAME,..", help="Devices: names, aliases or paths.")]
-    engine: Annotated[str, Option("--engine", metavar="NAME,..", help="Engines; the newest version of each.")] = "vllm"
+    engine: Annotated[
+        str,
+        Option(
+            "--engine", metavar="NAME,..", help="Engines; the newest version of each.", show_default="device's usual"
+        ),
+    ] = ""
     tp: Annotated[str, Option(*TP, metavar="N,..", help="Tensor parallelism: devices that share each layer.")] = "1"
     pp: Annotated[int, Option(*PP, min=1, help="Pipeline parallelism: stages of layers.")] = 1
     ep: Annotated[int, Option("--ep", min=1, help="Expert parallelism: 1, or as --tp times --dp.")] = 1
@@ -175,7 +182,7 @@ class DeploymentOptions(DeploymentQuestion):
 
 
 def technique_notes(deployments: Iterable[Deployment]) -> list[str]:
-    """Return a line each for speculative decoding and offloading, with the acceptance rates and guesses in use."""
+    """Return a line each for what drafts, what is offloaded and on which guesses that rests, what is emulated."""
     said: dict[str, None] = {}
     for each in deployments:
         drafts, offload = each.settings.speculation, each.settings.offload
@@ -186,7 +193,21 @@ def technique_notes(deployments: Iterable[Deployment]) -> list[str]:
         if offload != NO_OFFLOAD:
             host = host_of(each.hardware, offload).id + ("" if offload.host else " (a guess)")
             said[f"Offloaded to {host}; PCIe at {PCIE_FRACTION:g} of its peak, a guess; nothing is prefetched."] = None
+        said |= dict.fromkeys(_emulated(each))
     return list(said)
+
+
+WIDTHS = {"fp4": 4, "fp8": 8, "int8": 8, "bf16": 16}  # bits of types that are stored as they are multiplied
+
+
+def _emulated(deployment: Deployment) -> Iterator[str]:
+    """Say which weights are multiplied in a wider type than their own, because the device or the engine lacks it."""
+    rates = Rates(deployment.hardware, deployment.engine.kernels_on(deployment.hardware))
+    for stored in dict.fromkeys(op.format for op in deployment.ops if op.rate == "gemm" and not op.on_host):
+        own, used = number_format(stored).compute[0], rates.peak(stored)[0]
+        if used != own and number_format(stored).bits // 1 == WIDTHS.get(own):
+            where = f"{deployment.engine.id} on {deployment.hardware.id}"
+            yield f"{stored} weights are emulated: {where} has no GEMMs in {own} and multiplies them in {used}."
 
 
 class Format(StrEnum):

@@ -77,7 +77,7 @@ def _workload(preset: WorkloadPreset) -> Row:
 
 
 def _family(family: Family) -> Row:
-    parts = {path.split(".")[1] for path, _ in figures(family)}
+    parts = {path.removeprefix("achievable.").partition(".")[0] for path, _ in figures(family)}
     return {"parts": ", ".join(sorted(parts)), "guesses": _guesses(family)}
 
 

@@ -6,15 +6,17 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
 from simulator.deployment.sharding import sharded
 from simulator.deployment.speculation import Draft, Speculation, draft_of
-from simulator.engines.engine import Engine, load_engine
+from simulator.deployment.weight_files import refuse_unreadable
+from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.engines.kernels import Kernels
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
-from simulator.models.model import Model, load_model
-from simulator.models.number_formats import named_format, number_format
+from simulator.models.model import Model, checkpoint
+from simulator.models.number_formats import number_format
 from simulator.models.op_builders import adapter_parameters, adapters, sorting
 from simulator.models.operations import Layout, Op
 from simulator.roofline.collectives import host_bytes_per_s
@@ -80,12 +82,11 @@ class Deployment:
         if context is not None and context > self.model.max_context_tokens:
             given, limit = f"max_model_len {context}", self.model.max_context_tokens
             raise InfercastError(given, f"{self.model.id} handles {limit} tokens", f"Give {limit} or less")
-        if self.engine.vendors and self.hardware.vendor not in self.engine.vendors:
-            given, owners = f"{self.engine.id} on {self.hardware.id}", " or ".join(self.engine.vendors)
-            raise InfercastError(given, f"it runs on devices of {owners}", "Choose another engine, say vllm")
-        if self.tp > (most := self.hardware.node_devices):
-            given = f"{self.tp} devices of {self.hardware.name}"
-            raise NotModelledError(given, f"a tensor-parallel group beyond {most} crosses nodes", "Lower tp; use pp")
+        self._refuse_platform()
+        self.hardware.nodes(self.layout.ep)  # refuses uneven ones
+        if self.hardware.nodes(self.tp) > 1 and self.engine.splits_rows:
+            given, because = f"{self.engine.id} with tp {self.tp}", "it splits rows of matrices within a node"
+            raise NotModelledError(given, because, f"Give tp {self.hardware.node_devices} or less; use pp")
         if self.max_num_seqs > self.max_num_batched_tokens:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", "Raise the token budget")
@@ -93,6 +94,14 @@ class Deployment:
         if not any(op.experts for op in self.ops):
             self._refuse_without_experts()
         self.ops, self.draft  # noqa: B018  raises where the layout does not divide the model or its draft model
+
+    def _refuse_platform(self) -> None:
+        """Refuse an engine that does not run on the device, or has no kernels there for a format of the weights."""
+        platform, stored = self.engine.platform(self.hardware), self.layout.weight_dtype
+        refuse_unreadable(stored, self.engine)
+        if platform and stored in platform.lacks:
+            given = f"{stored} weights in {self.engine.id} on {self.hardware.id}"
+            raise NotModelledError(given, f"it has no kernels for them there ({platform.origin.text})", platform.advice)
 
     def _refuse_without_experts(self) -> None:
         stored, dp = self.layout.weight_dtype, self.layout.dp
@@ -284,11 +293,18 @@ class Deployment:
         return (*ops, sorting(self.model.vocab))
 
     def _launch_s(self, kernels: Kernels) -> float:
-        """Return the least seconds of a step without a captured graph: launches per layer x launch time x layers."""
+        """Return the least seconds of a step that the host launches kernel by kernel; the devices work meanwhile.
+
+        eager kernels of a layer x seconds of each (KernelRules.eager_kernels), or what was fitted to steps
+        (FittedMultipliers.layer_launches), x layers.
+        """
+        layers = len(self.model.layer_names)
+        if kernels.rules.eager_kernels:
+            return kernels.rules.eager_kernels * self.engine.overheads.kernel_s * layers * self._host_slowness
         if kernels.fitted.layer_launches is None:
             return 0.0
         gemm = self.hardware.achievable.gemm[Rates(self.hardware, kernels).peak(self.layout.model_dtype)[0]]
-        return kernels.fitted.layer_launches * gemm.launch_s * len(self.model.layer_names)
+        return kernels.fitted.layer_launches * gemm.launch_s * layers
 
     def _prompt_launch_s(self, kernels: Kernels) -> float:
         """Return the least seconds of a step with prompts: its kernels x the host's seconds to launch one."""
@@ -313,11 +329,11 @@ class Deployment:
 def deploy(
     model: str,
     hardware: str,
-    engine: str = "vllm",
+    engine: str = "",
     layout: Layout | None = None,
     settings: Settings = Settings(),
 ) -> Deployment:
-    """Return a replica of three profiles, each given by name or path.
+    """Return a replica of three profiles, each given by name or path; without an engine, the device's usual one.
 
     Without a layout: one device and the checkpoint's number formats. Raises ProfileError for an unknown name, and the
     errors of `Deployment`.
@@ -325,27 +341,13 @@ def deploy(
     >>> str(deploy("llama-3.1-8b", "h100-sxm"))
     'llama-3.1-8b (bf16) on h100-sxm'
     """
-    loaded, preset = load_model(model), load_engine(engine)
-    return deployment_of(loaded, load_hardware(hardware), preset, layout or default_layout(loaded), settings)
+    (loaded, named), device = checkpoint(model), load_hardware(hardware)
+    preset = load_engine(engine or usual_engine(device))
+    layout = layout or running_layout(loaded, device, preset, dtypes=(named, ""))
+    return deployment_of(loaded, device, preset, layout, settings)
 
 
 def deployment_of(model: Model, hardware: Hardware, engine: Engine, layout: Layout, settings: Settings) -> Deployment:
     """Return a replica of loaded profiles, sharded as the engine does it (sharding.py). Raises as `Deployment` does."""
     parts = sharded(model, hardware, engine, layout, settings.threads)
     return Deployment(parts.model, parts.hardware, engine, parts.layout, settings, devices_each=parts.devices_each)
-
-
-def default_layout(
-    model: Model, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, dtypes: tuple[str, str] = ("", "")
-) -> Layout:
-    """Return a layout; `dtypes` names the number formats of weights and KV cache, "" for the checkpoint's own.
-
-    Weights in "fp4" get the checkpoint's kind of it (`Model.fp4_dtype`).
-
-    >>> layout = default_layout(load_model("llama-3.1-8b"), tp=2, dtypes=("fp8", ""))
-    >>> layout.weight_dtype, layout.cache_dtype
-    ('fp8', 'bf16')
-    """
-    weights, cached = (named_format(name) or name for name in dtypes)
-    weights = model.fp4_dtype if weights == "nvfp4" else weights
-    return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype, dp)

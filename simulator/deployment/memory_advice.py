@@ -7,6 +7,7 @@ from typing import Any
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.offload import NO_OFFLOAD, Offload, host_of
+from simulator.deployment.weight_files import narrower_formats
 from simulator.errors import DoesNotFitError, InfercastError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.operations import Counts
@@ -67,8 +68,8 @@ def _advice(deployment: Deployment) -> str:
 def remedies_for(deployment: Deployment) -> Iterator[str]:
     """Yield flags that make a deployment fit: more or larger devices, narrower formats, smaller steps, offloading.
 
-    Each is tried: its layout divides the model, its devices are linked, and its cache holds a sequence. Of each kind
-    the smallest change that works is named.
+    Each is tried: its layout divides the model, a node has so many linked devices, and its cache holds a sequence. Of
+    each kind the smallest change that works is named.
     """
     for alternatives in _alternatives(deployment):
         tried = ((flags, _plan_with(deployment, flags)) for flags in alternatives)
@@ -85,7 +86,8 @@ def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
     larger = [name for name in LARGER if load_hardware(name).memory_bytes > 1.1 * deployment.hardware.memory_bytes]
     yield degrees
     yield [{"--cache-dtype": "fp8"}]
-    yield [{"--weight-dtype": dtype, **more} for more in ({}, *degrees) for dtype in ("fp8", "int4")]
+    narrower = narrower_formats(deployment.engine)
+    yield [{"--weight-dtype": dtype, **more} for more in ({}, *degrees) for dtype in narrower]
     yield [{"--max-num-batched-tokens": tokens, "--max-num-seqs": seqs} for tokens in (2048, 512)]
     yield [{"--hardware": name, **more} for more in ({}, *degrees) for name in larger]
     if deployment.settings.offload == NO_OFFLOAD:
@@ -109,7 +111,9 @@ def _plan_with(deployment: Deployment, flags: Flags) -> MemoryPlan | None:
         changed.step_model(light=True).seconds(Counts(steps=1.0, tokens=1.0))
         plan = memory_plan(changed)
         _refuse_host_misfit(plan)
-    except InfercastError:  # a layout that does not divide the model, or devices without a link, are no remedy
+    except InfercastError:  # a layout that does not divide the model is no remedy
+        return None
+    if changed.tp > deployment.tp and changed.hardware.node_devices == 1:
         return None
     needed = changed.settings.max_model_len or min(USABLE_TOKENS, changed.context_tokens)
     enough = plan.max_context_tokens >= needed

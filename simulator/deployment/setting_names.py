@@ -15,6 +15,7 @@ SWITCHES = (
     "adapters",
     "admit_full_prompt",
     "admit_full_output",
+    "amx",
     "async_scheduling",
     "by_priority",
     "chunked_prefill",

@@ -46,8 +46,13 @@ def sharded(model: Model, hardware: Hardware, engine: Engine, layout: Layout, th
 def _on_threads(hardware: Hardware, threads: int) -> Hardware:
     """Return a CPU with its peak FLOP/s scaled to some of its cores; its bandwidth stays, which a few cores use up."""
     share = threads / (hardware.cores or threads)
-    peaks = {name: peak * share for name, peak in hardware.peak_flops_per_s.items()}
-    return hardware.model_copy(update={"peak_flops_per_s": peaks})
+    return hardware.model_copy(update=_peaks(hardware, share))
+
+
+def _peaks(hardware: Hardware, share: float) -> dict[str, dict[str, float]]:
+    """Return a share of a device's peaks, by the fields that have them."""
+    fields = ("peak_flops_per_s", "vector_flops_per_s")
+    return {field: {name: peak * share for name, peak in getattr(hardware, field).items()} for field in fields}
 
 
 def _scaled_hardware(hardware: Hardware, factor: float) -> Hardware:
@@ -57,7 +62,7 @@ def _scaled_hardware(hardware: Hardware, factor: float) -> Hardware:
             "memory_bytes_per_s": hardware.memory_bytes_per_s * factor,
             "memory_marketed_bytes": hardware.memory_marketed_bytes * factor,
             "memory_reported_bytes": hardware.memory_bytes * factor,
-            "peak_flops_per_s": {name: peak * factor for name, peak in hardware.peak_flops_per_s.items()},
+            **_peaks(hardware, factor),
         }
     )
 

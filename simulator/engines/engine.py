@@ -1,18 +1,22 @@
 """Every serving engine: its scheduling rules, its defaults by device, its memory convention, its overheads."""
 
+import os
 import re
-from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
+from pydantic import Field
 
 from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
-from simulator.errors import ProfileError, nearest
+from simulator.engines.platforms import Platform
+from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.hardware.hardware import DeviceClass, Hardware
-from simulator.profile import Bytes, Figure, Fraction, Number, Profile, Source, Strict, Whole, find, names
+from simulator.models.number_formats import Files
+from simulator.profile import Bytes, Figure, Fraction, Number, Origin, Profile, Source, Strict, Whole, find, names
 
 KIND = "engines"
+USUAL = "vllm"  # on devices of which no preset says that its own users run it
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
 USUAL_RANK = Figure(16.0, Source(text="the adapters' own; vLLM keeps room for 16", date="", evidence="guess"))
@@ -51,28 +55,6 @@ class MemoryRule(Strict):
     logit_copies: Number  # fp32 copies of the logits alive at once in the sampler
 
 
-def _origin(raw: object, info: ValidationInfo) -> object:
-    """Read `{source: key}` or `{guess: reason}`, as figures have it."""
-    if not isinstance(raw, Mapping):
-        return raw
-    sources: Mapping[str, Source] = (info.context or {}).get("sources", {})
-    if "guess" in raw:
-        return Source(text=str(raw["guess"]), date="", evidence="guess")
-    key = str(raw.get("source"))
-    if key not in sources:
-        raise ProfileError(f"source {key!r}", "it is not in sources:", nearest(key, sources))
-    return sources[key]
-
-
-_ORIGIN_SCHEMA = {
-    "type": "object",
-    "properties": {"source": {"type": "string"}, "guess": {"type": "string"}},
-    "oneOf": [{"required": ["source"]}, {"required": ["guess"]}],
-    "additionalProperties": False,
-}
-Origin = Annotated[Source, BeforeValidator(_origin), WithJsonSchema(_ORIGIN_SCHEMA)]
-
-
 class SettingName(Strict):
     """What one of an engine's own settings sets here; `values` translates where the words differ too."""
 
@@ -90,8 +72,10 @@ class Engine(Profile):
     version: str
     since: str = ""  # the year and month of its release, for sources that state a date and no version
     aliases: tuple[str, ...] = ()
-    vendors: tuple[str, ...] = ()  # whose devices alone it runs on; none: all
+    runs_on: tuple[Platform, ...] = ()  # none: as the next newer version; if that has none either, everywhere
     notes: str = ""
+    reads: tuple[Files, ...] = ()  # kinds of checkpoints; none: all, an engine that is no product
+    usual_weights: str = ""  # format of the weights that it fetches where nothing is said; none: the checkpoint's own
     rules: Origin = RECALLED
     spelling: dict[str, SettingName] = {}  # its own names of settings; older versions use the newest one's
     policy: Policy
@@ -113,6 +97,7 @@ class Engine(Profile):
     reservation: Reservation = "paged"
     micro_batch_tokens: Annotated[int, Field(ge=0)] = 0  # a step runs in parts of so many tokens; 0: in one
     flash_attention: bool | None = None  # attention fused or not, where the kernels' figures cover both
+    amx: bool = False  # a build for AMX, which llama.cpp is where it is compiled on such a CPU (-march=native)
     read_bucket: Annotated[int, Field(ge=0)] = 0  # the cache is read up to the next power of two from so many tokens on
     graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
     graph_tokens_per_seq: Annotated[int, Field(ge=0)] = 0  # and for each of max_num_seqs at most; 0: no such bound
@@ -136,6 +121,16 @@ class Engine(Profile):
         """Whether whole contexts are set aside, so that no batch waits for blocks."""
         return self.reservation == "contiguous"
 
+    def platform(self, hardware: Hardware) -> Platform | None:
+        """Return what it is on a device; NotModelledError where it does not run there, None where that is unknown."""
+        known = self.runs_on or _newer_platforms(self.engine, self.version, os.environ.get("INFERCAST_PROFILES"))
+        found = next((each for each in known if each.holds(hardware)), None)
+        if not known or (found and not found.missing):
+            return found
+        because = found.missing if found else "its documentation does not name such devices"
+        remedy = f"Choose another engine, say {usual_engine(hardware)}"
+        raise NotModelledError(f"{self.id} on {hardware.id}", because, remedy)
+
     def context_tokens(self, hardware: Hardware) -> int | None:
         """Return the context that it gives a sequence by default; None for as long as the model's, or as fits."""
         return next((int(rule.value) for rule in self.max_model_len if rule.holds(hardware)), None)
@@ -144,7 +139,8 @@ class Engine(Profile):
         """Return its kernels on a device: the first that hold there, or those that the device was measured with."""
         for rule in self.kernels:
             if rule.holds(hardware):
-                found = rule.with_fused_attention() if self.flash_attention else rule
+                found = rule.with_fused_attention() if self.flash_attention else rule.with_unfused_attention()
+                found = found if self.amx else found.without_amx()
                 return found.with_quick_reduce() if self.quick_reduce else found
         return load_engine(self.kernels_of).kernels_on(hardware) if self.kernels_of else Kernels()
 
@@ -160,6 +156,35 @@ class Engine(Profile):
         raise ProfileError(
             f"{self.engine} {setting}", f"no default covers {hardware.name}", "Add a rule without conditions"
         )
+
+
+@cache
+def _newer_platforms(engine: str, version: str, _folder: str | None) -> tuple[Platform, ...]:
+    """Return the platforms of the next newer version of an engine that states some."""
+    stated = [each for each in _presets(_folder) if each.engine == engine and each.runs_on]
+    newer = (each for each in stated if _numbers(each.version) > _numbers(version))
+    return next((each.runs_on for each in sorted(newer, key=lambda each: _numbers(each.version))), ())
+
+
+@cache
+def _presets(_folder: str | None) -> tuple[Engine, ...]:
+    return tuple(Engine.from_yaml(find(KIND, each)) for each in names(KIND))
+
+
+def usual_engine(hardware: Hardware) -> str:
+    """Return the engine that users of a device run where they name none: vLLM unless a preset says that it is its own.
+
+    An older version, where the newest does not run there any more.
+
+    >>> from simulator.hardware.hardware import load_hardware
+    >>> [usual_engine(load_hardware(each)) for each in ("h100-sxm", "m2-ultra", "gaudi2", "tpu-v6e")]
+    ['vllm', 'llama.cpp', 'optimum-habana', 'vllm-tpu']
+    """
+    for preset in _presets(os.environ.get("INFERCAST_PROFILES")):
+        here = next((each for each in preset.runs_on if each.holds(hardware)), None)
+        if here and here.usual:
+            return preset.engine if preset.id == load_engine(preset.engine).id else preset.id
+    return USUAL
 
 
 def load_engine(name: str) -> Engine:

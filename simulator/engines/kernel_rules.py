@@ -68,9 +68,22 @@ class KernelRules(Strict):
         " attention): their GEMMs start as those of 16 bits do; the start of one in fp8 in kernel tables holds the"
         " quantising kernel",
     )
+    vector_only: bool = Field(
+        False,
+        description="GEMMs and attention run in a CPU's vector unit (Hardware.vector_flops_per_s), not in its matrix"
+        " unit, but for the formats of `amx` in builds that have it",
+    )
+    amx: tuple[FormatName, ...] = Field(
+        (), description="formats with kernels for AMX, which the engine's setting `amx` switches on"
+    )
     unpack_tokens: Positive | None = Field(
         None,
         description="tokens that a CPU unpacks weights for at once (NumberFormat.unpacking); none: it costs nothing",
+    )
+    eager_kernels: Positive | None = Field(
+        None,
+        description="kernels of a layer that Python launches one by one: a step lasts no less than the host takes"
+        " for them (Overheads.kernel_s); none: captured graphs, or a host in C++",
     )
     routes_apart: bool = Field(
         False,
@@ -92,6 +105,11 @@ class KernelRules(Strict):
     )
     score_bytes: Number | None = Field(
         None, description="bytes that prefill attention moves per score, one per head, query and key; none: fused"
+    )
+    fuses_if_faster: bool = Field(
+        False,
+        description="attention is fused by default because it is no slower so (llama.cpp's --flash-attn auto): the"
+        " unfused kernels, of score_bytes, bound its time where its own rate rests on few rows",
     )
     per_head_formats: tuple[FormatName, ...] = Field(
         (), description="formats of the KV cache that each query head reads for itself; none is all"

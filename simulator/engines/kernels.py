@@ -38,9 +38,21 @@ class Kernels(Strict):
         return self.model_copy(update={"fitted": self.fitted.model_copy(update=values)})
 
     def with_fused_attention(self) -> "Kernels":
-        """Return the same kernels with fused attention: no scores in memory, no query head that reads for itself."""
-        rules = self.rules.model_copy(update={"score_bytes": None})
+        """Return the same kernels with fused attention: no scores in memory, no query head that reads for itself.
+
+        Where it is the default because it is no slower, the scores stay as a bound (KernelRules.fuses_if_faster).
+        """
+        kept = self.rules.score_bytes if self.rules.fuses_if_faster else None
+        rules = self.rules.model_copy(update={"score_bytes": kept})
         return self.model_copy(update={"rules": rules}).with_fitted(per_head=None, per_head_crowded=None)
+
+    def with_unfused_attention(self) -> "Kernels":
+        """Return the same kernels with attention that is not fused, though it would be by default."""
+        return self.model_copy(update={"rules": self.rules.model_copy(update={"fuses_if_faster": False})})
+
+    def without_amx(self) -> "Kernels":
+        """Return the same kernels of a build without AMX."""
+        return self.model_copy(update={"rules": self.rules.model_copy(update={"amx": ()})})
 
     def with_quick_reduce(self) -> "Kernels":
         """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""

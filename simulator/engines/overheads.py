@@ -31,6 +31,9 @@ class Overheads(Strict):
     ranks_s: Seconds = Field(
         NO_TIME, description="each step of data-parallel attention, whose ranks exchange Python objects"
     )
+    kernel_s: Seconds = Field(
+        NO_TIME, description="per kernel that Python launches by itself (KernelRules.eager_kernels), while devices work"
+    )
     stream_s: Seconds = Field(NO_TIME, description="per token that the front end streams; outside the steps")
     prompt_token_s: Seconds = Field(NO_TIME, description="per token of a prompt, to split its text; outside the steps")
 

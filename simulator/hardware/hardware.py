@@ -1,11 +1,12 @@
 """Every device: data-sheet peaks, achievable fractions of them, and how devices are linked."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simulator.errors import ProfileError
+from simulator.errors import NotModelledError, ProfileError
 from simulator.profile import (
     Bytes,
     BytesPerS,
@@ -19,6 +20,7 @@ from simulator.profile import (
     Strict,
     Tokens,
     Watts,
+    Whole,
     find,
     folders,
 )
@@ -82,7 +84,7 @@ class Achievable(Strict):
     copy_memory_fraction: Fraction | None = None  # a plain copy of gigabytes
     elementwise_launch_s: Seconds | None = None  # of one norm, activation or rotation; none is nothing
     all_reduce: dict[int, Collective] = {}
-    ring_all_reduce: dict[int, Collective] = {}  # where a library's ring is faster than `all_reduce` for large messages
+    ring_all_reduce: dict[int, Collective] = {}  # NCCL's: for large messages where it is faster, and over nodes
 
     def or_else(self, other: "Achievable") -> "Achievable":
         """Fill what is missing here from a more general set."""
@@ -112,6 +114,17 @@ class DeviceLink(Strict):
     devices: int
 
 
+class Network(Strict):
+    """The network between nodes: bytes/s of one device, per direction, and the latency of one hop of a short message.
+
+    Where devices of a node share a card, it is the share of each.
+    """
+
+    name: str
+    bytes_per_s: BytesPerS
+    latency_s: Seconds
+
+
 class Hardware(Profile):
     """One device. Peaks are dense (without sparsity); marketed and reported memory are two figures.
 
@@ -130,10 +143,12 @@ class Hardware(Profile):
     memory_reported_bytes: Bytes | None = None
     memory_bytes_per_s: BytesPerS
     peak_flops_per_s: dict[PeakName, FlopsPerS]
+    vector_flops_per_s: dict[PeakName, FlopsPerS] = {}  # of a CPU's vector unit, where the peaks are of another (AMX)
     l2_cache_bytes: Bytes | None = None
     link: DeviceLink | None = None
     pcie_bytes_per_s: BytesPerS | None = None
-    network_bytes_per_s: BytesPerS | None = None  # of one device to other nodes, per direction
+    devices_per_node: Whole | None = None  # of a server; None: its family's, its class's, or NODE_DEVICES
+    network: Network | None = None  # between nodes; None: that of its family, then of its class
     tdp_w: Watts | None = None
     host_slowness: Positive | None = None  # times as long to launch a kernel as the host of a DGX H100 takes
     cores: Annotated[int, Field(gt=0)] | None = None  # of a CPU: its peaks are those of all of them
@@ -146,18 +161,35 @@ class Hardware(Profile):
 
     @property
     def node_devices(self) -> int:
-        """Devices of one node: what comes in more goes over the network."""
-        return max(int(NODE_DEVICES), self.link.devices if self.link else 0)
+        """Devices that reach each other without a network: those of a server, or of a larger domain of the link."""
+        return max(int(self.devices_per_node or NODE_DEVICES), self.link.devices if self.link else 0)
+
+    def nodes(self, devices: int) -> int:
+        """Return how many nodes a group of devices takes, each with as many of them.
+
+        NotModelledError where they do not divide evenly: an engine starts as many processes on each node.
+
+        >>> load_hardware("h100-sxm").nodes(16), load_hardware("gb200").nodes(64)
+        (2, 1)
+        """
+        nodes = math.ceil(devices / self.node_devices)
+        if devices % nodes:
+            given, each = f"{devices} devices of {self.name}", self.node_devices
+            because = f"they are one group, and do not divide evenly over {nodes} nodes of up to {each}"
+            raise NotModelledError(given, because, f"Give a multiple of {nodes}")
+        return nodes
 
 
 class Family(Profile):
-    """Achievable fractions shared by an architecture family or a device class."""
+    """Achievable fractions, and the usual server and network, shared by an architecture family or a device class."""
 
     achievable: Achievable
+    devices_per_node: Whole | None = None
+    network: Network | None = None
 
 
 def load_hardware(name: str) -> Hardware:
-    """Return a device by id, alias or path, its achievable fractions completed from its family and class.
+    """Return a device by id, alias or path; what it lacks of fractions and of its node is its family's or its class's.
 
     Raises ProfileError for a device that the library does not know, with the nearest names.
 
@@ -165,12 +197,15 @@ def load_hardware(name: str) -> Hardware:
     989000000000000.0
     """
     hardware = Hardware.from_yaml(find(KIND, name))
-    achievable = hardware.achievable
+    achievable, devices, network = hardware.achievable, hardware.devices_per_node, hardware.network
     for general in (hardware.family, hardware.device_class):
-        shared = _family_path(general)
-        if shared:
-            achievable = achievable.or_else(Family.from_yaml(shared).achievable)
-    return hardware.model_copy(update={"achievable": achievable})
+        path = _family_path(general)
+        if path:
+            shared = Family.from_yaml(path)
+            achievable = achievable.or_else(shared.achievable)
+            devices, network = devices or shared.devices_per_node, network or shared.network
+    completed = {"achievable": achievable, "devices_per_node": devices, "network": network}
+    return hardware.model_copy(update=completed)
 
 
 def _family_path(name: str) -> Path | None:

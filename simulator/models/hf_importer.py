@@ -12,19 +12,29 @@ from typing import Any, TypeVar
 import yaml
 
 from simulator.errors import NotModelledError, ProfileError, nearest, reason
+from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
 from simulator.models.hf_layer_runs import block_names, runs
-from simulator.models.hf_model_types import MODEL_TYPES, ModelType
-from simulator.models.hf_quantization import weight_dtype
+from simulator.models.hf_model_types import MODEL_TYPES
+from simulator.models.hf_quantization import mlx_weight_dtype, weight_dtype
 from simulator.models.hf_rules import LayerKind
 from simulator.models.model import KIND, Model
 from simulator.profile import MAX_PROFILE_BYTES, folders
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
+CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx", "model_max_length")
 EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
-CHOSEN = ("num_experts_per_tok", "experts_per_token", "top_k_experts", "moe_topk")
+CHOSEN = (
+    "num_experts_per_tok",
+    "experts_per_token",
+    "num_experts_per_token",
+    "top_k_experts",
+    "moe_topk",
+    "moe_top_k",
+    "moe_k",
+)
 SHARED = ("shared_expert_intermediate_size", "shared_intermediate_size")
+SHARED_EXPERTS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 PREDICTION_LAYERS = ("num_nextn_predict_layers", "num_mtp_modules", "num_mtp_layers")
 T = TypeVar("T")
 MAX_LAYERS = 1000
@@ -44,7 +54,6 @@ REFUSED = {
     "cross_attention_layers": "cross attention",
     "use_bidirectional_attention": "bidirectional attention",
     "is_encoder_decoder": "an encoder",
-    "quantization": "the quantisation of MLX",
 }
 DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "bf16"}
 
@@ -73,7 +82,9 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
         norm_bias=model_type.norm_bias,
         head_bias=model_type.head_bias,
         dtype=dtype,
-        weight_dtype=weight_dtype(fields.part("quantization_config")) or dtype,
+        weight_dtype=mlx_weight_dtype(fields.part("quantization"))
+        or weight_dtype(fields.part("quantization_config"))
+        or dtype,
         blocks=blocks,
         layers=runs(names),
     )
@@ -196,7 +207,7 @@ def _mixer(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
             indexer=model_type.indexer(fields) if model_type.indexer else None,
         )
     as_many_as_heads = any(name in fields.raw for name in KV_HEADS) and fields.maybe(*KV_HEADS) is None
-    special = model_type.global_shape(fields) if model_type.global_shape and kind == "global" else {}
+    special = model_type.shape(fields, kind) if model_type.shape else {}
     stated = {
         "kind": "attention",
         "heads": heads,
@@ -225,7 +236,7 @@ def _ffn(fields: Fields, model_type: ModelType, routed: bool) -> dict[str, Any]:
         bias = _bias(fields, model_type.ffn_bias)
         return {**_given(kind="dense", intermediate=fields.count(*model_type.dense_width), bias=bias), **plain}
     width = fields.count(*model_type.expert_width)
-    shared = fields.maybe(model_type.shared or SHARED[0], *SHARED) or (fields.maybe("n_shared_experts") or 0) * width
+    shared = fields.maybe(model_type.shared or SHARED[0], *SHARED) or (fields.maybe(*SHARED_EXPERTS) or 0) * width
     block = _given(
         kind="experts",
         experts=fields.count(*EXPERTS),

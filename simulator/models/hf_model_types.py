@@ -4,63 +4,14 @@ Source: the configuration and modelling files of transformers 5.23.0. The parame
 which are published figures, check it.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from simulator.models import hf_layer_rules as hybrids
 from simulator.models import hf_rules as rules
-from simulator.models.hf_fields import MOE_WIDTH, WIDTH, Fields
-from simulator.models.hf_rules import Derived, LayerKind, always, never
-
-
-@dataclass(frozen=True, slots=True)
-class ModelType:
-    """The fixed structure that one Hugging Face model_type implies.
-
-    `defaults`: class defaults on which published configs rely; None for KV heads means as many as heads.
-    `windowed(layer, fields)`: layers whose window is the field `span`, where the config has no `layer_types`.
-    `linear(layer, fields)`: recurrent layers, as built by `recurrent(fields)`. `layers(fields, count)`: both at once,
-    with each feed-forward part. A bias is there, is not, or depends on the named field. `expert_width`: fields of a
-    routed expert's width, empty for models without experts. `refused`: fields that are not modelled if set; `handled`:
-    fields that are, though elsewhere refused.
-    """
-
-    defaults: Mapping[str, Any]
-    windowed: Callable[[int, Fields], bool] = never
-    span: str = "sliding_window"
-    linear: Callable[[int, Fields], bool] = never
-    recurrent: Callable[[Fields], dict[str, Any]] | None = None
-    layers: Callable[[Fields, int], list[LayerKind]] | None = None
-    norms: int = 2
-    expert_norms: int | None = None
-    norm_bias: bool = False
-    norm_weights: bool = True
-    embedding_norm: bool = False
-    learned_positions: Callable[[Fields], int] | None = None
-    parallel: bool = False
-    gated: bool = True
-    qkv_bias: bool | str = False
-    output_bias: bool | str = False
-    ffn_bias: bool | str = False
-    head_bias: bool = False
-    qk_norm: str | None = None
-    gate: bool = False
-    sinks: bool = False
-    global_shape: Callable[[Fields], Mapping[str, Any]] | None = None
-    latent: bool = False
-    indexer: Callable[[Fields], dict[str, Any]] | None = None
-    router_bias: bool = False
-    router_scale: bool = False
-    router_dtype: str = ""
-    expert_bias: bool = False
-    shared_gate: bool = False
-    expert_width: tuple[str, ...] = ()
-    dense_width: tuple[str, ...] = WIDTH
-    shared: str = ""
-    refused: tuple[str, ...] = ()
-    handled: tuple[str, ...] = ()
-    derive: Callable[[Fields], Derived] | None = None
-
+from simulator.models.hf_architecture import ModelType
+from simulator.models.hf_fields import MOE_WIDTH, WIDTH
+from simulator.models.hf_rules import always
 
 _MHA: dict[str, Any] = {"num_key_value_heads": None}
 _PLAIN = ModelType({}, norm_bias=True, gated=False)
@@ -120,7 +71,7 @@ _GEMMA4 = replace(
     norms=4,
     expert_norms=7,
     qk_norm="head",
-    global_shape=rules.gemma4_global,
+    shape=rules.gemma4_shape,
     router_bias=True,
     router_scale=True,
     expert_width=MOE_WIDTH,
@@ -144,6 +95,16 @@ _GLM4 = ModelType(
     qk_norm="head",
     router_bias=True,
     expert_width=MOE_WIDTH,
+)
+_LLAMA = ModelType(_MHA, qkv_bias="attention_bias", output_bias="attention_bias", ffn_bias="mlp_bias")
+_QWEN3_MOE = replace(_QWEN3, defaults={}, expert_width=MOE_WIDTH, refused=("use_sliding_window",))
+_LFM2 = ModelType(
+    {"tie_word_embeddings": True, "conv_L_cache": 3, "max_position_embeddings": 128000},
+    layers=hybrids.lfm2_layers,
+    recurrent=hybrids.short_convolution,
+    qk_norm="head",
+    refused=("conv_bias",),
+    derive=hybrids.lfm2,
 )
 _OLD = replace(_PLAIN, qkv_bias=True, output_bias=True, ffn_bias=True, derive=rules.four_fold)
 _FALCON: dict[str, Any] = {
@@ -173,6 +134,15 @@ MODEL_TYPES: dict[str, ModelType] = {
         router_bias=True,
         expert_width=MOE_WIDTH,
     ),
+    "ernie4_5": ModelType({"tie_word_embeddings": True, "head_dim": 128}, qkv_bias="use_bias", output_bias="use_bias"),
+    "ernie4_5_moe": ModelType(
+        {"tie_word_embeddings": True, "moe_layer_start_index": 1},
+        qkv_bias="use_bias",
+        output_bias="use_bias",
+        router_bias=True,
+        expert_width=MOE_WIDTH,
+        derive=hybrids.ernie,
+    ),
     "falcon": replace(
         _PLAIN, defaults=_FALCON, qkv_bias="bias", output_bias="bias", ffn_bias="bias", derive=rules.falcon
     ),
@@ -182,9 +152,23 @@ MODEL_TYPES: dict[str, ModelType] = {
     "gemma3_text": _GEMMA3,
     "gemma4": _GEMMA4,
     "gemma4_text": _GEMMA4,
+    "gemma4_unified": _GEMMA4,
+    "gemma4_unified_text": _GEMMA4,
     "glm4_moe": replace(_GLM4, defaults={**_GLM4.defaults, "use_qk_norm": False}),
     "glm4_moe_lite": replace(_DEEPSEEK3, defaults={"n_shared_experts": 1, "first_k_dense_replace": 1}),
     "glm_moe_dsa": replace(_DEEPSEEK32, defaults={**_DEEPSEEK32.defaults, "index_n_heads": 32}),
+    "granite": _LLAMA,
+    "granitemoehybrid": ModelType(
+        _MHA | {"mamba_n_groups": 1, "mamba_d_conv": 4},
+        layers=hybrids.granite_layers,
+        recurrent=hybrids.granite_mamba2,
+        qkv_bias="attention_bias",
+        output_bias="attention_bias",
+        expert_width=("intermediate_size",),
+        dense_width=("shared_intermediate_size",),
+        refused=("mamba_proj_bias",),
+        handled=("mamba_d_state",),
+    ),
     "gpt2": replace(_OLD, defaults=_MHA | {"tie_word_embeddings": True}, learned_positions=rules.positions()),
     "gptj": replace(
         _PLAIN, defaults=_MHA, norms=1, parallel=True, ffn_bias=True, head_bias=True, derive=rules.four_fold
@@ -220,15 +204,35 @@ MODEL_TYPES: dict[str, ModelType] = {
         handled=("mamba_d_state",),
     ),
     "kimi_k2": _DEEPSEEK3,
-    "llama": ModelType(_MHA, qkv_bias="attention_bias", output_bias="attention_bias", ffn_bias="mlp_bias"),
+    "kimi_linear": replace(
+        _DEEPSEEK3,
+        defaults={"q_lora_rank": None, "first_k_dense_replace": 1},
+        layers=hybrids.kimi_layers,
+        recurrent=hybrids.kimi_delta,
+        refused=(*_DEEPSEEK3.refused, "mla_use_output_gate", "routed_expert_hidden_size"),
+        handled=("linear_attn_config",),
+    ),
+    "laguna": ModelType(
+        {"head_dim": 128, "sliding_window": 512},
+        qk_norm="head",
+        shape=hybrids.laguna_shape,
+        router_bias=True,
+        expert_width=MOE_WIDTH,
+        refused=("attention_bias", "qkv_bias"),
+    ),
+    "lfm2": _LFM2,
+    "lfm2_moe": replace(_LFM2, router_bias=True, expert_width=MOE_WIDTH),
+    "llama": _LLAMA,
     "llama4": _LLAMA4,
     "llama4_text": _LLAMA4,
+    "mimo": _QWEN2,
     "minicpm3": ModelType({"tie_word_embeddings": True}, latent=True, refused=("attention_bias", "mlp_bias")),
     "ministral3": ModelType({"head_dim": 128, "num_key_value_heads": 8}, always),
     "minimax_m2": ModelType(
         {"head_dim": 128}, qk_norm="full", router_bias=True, router_dtype="fp32", expert_width=WIDTH
     ),
     "mistral": ModelType({"num_key_value_heads": 8, "sliding_window": 4096}, always),
+    "mistral4": replace(_DEEPSEEK3, defaults={"n_shared_experts": 1, "first_k_dense_replace": 0}, router_bias=False),
     "mixtral": ModelType({"num_key_value_heads": 8}, always, expert_width=WIDTH),
     "mpt": ModelType(_MHA | {"tie_word_embeddings": True}, gated=False, derive=rules.four_fold),
     "nemotron_h": ModelType(
@@ -244,6 +248,13 @@ MODEL_TYPES: dict[str, ModelType] = {
         handled=rules.NEMOTRON_H_FIELDS,
     ),
     "olmo2": ModelType(_MHA, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="full"),
+    "olmo3": ModelType(
+        _MHA | {"sliding_window": 4096, "sliding_window_pattern": 4},
+        windowed=rules.by_pattern,
+        qkv_bias="attention_bias",
+        output_bias="attention_bias",
+        qk_norm="full",
+    ),
     "opt": replace(
         _OLD,
         defaults=_MHA | {"tie_word_embeddings": True},
@@ -271,12 +282,16 @@ MODEL_TYPES: dict[str, ModelType] = {
         refused=("use_sliding_window",),
     ),
     "qwen3": _QWEN3,
-    "qwen3_moe": replace(_QWEN3, defaults={}, expert_width=MOE_WIDTH, refused=("use_sliding_window",)),
+    "qwen3_moe": _QWEN3_MOE,
     "qwen3_5": _QWEN35,
     "qwen3_5_moe": _QWEN35_MOE,
     "qwen3_5_moe_text": _QWEN35_MOE,
     "qwen3_5_text": _QWEN35,
     "qwen3_next": _QWEN35_MOE,
+    "qwen3_vl_moe_text": _QWEN3_MOE,
+    "qwen3_vl_text": _QWEN3,
+    "seed_oss": ModelType({"attention_bias": True}, qkv_bias="attention_bias", output_bias="attention_out_bias"),
+    "smollm3": replace(_LLAMA, defaults={"tie_word_embeddings": True}, refused=("use_sliding_window",)),
     "starcoder2": replace(
         _PLAIN,
         defaults={"tie_word_embeddings": True, "use_bias": True},
@@ -284,5 +299,15 @@ MODEL_TYPES: dict[str, ModelType] = {
         qkv_bias="use_bias",
         output_bias="use_bias",
         ffn_bias="use_bias",
+    ),
+    "step3p5": ModelType(
+        {"head_dim": 128, "num_attention_groups": 8},
+        layers=hybrids.step_layers,
+        qk_norm="head",
+        shape=hybrids.step_shape,
+        router_bias=True,
+        router_dtype="fp32",
+        expert_width=MOE_WIDTH,
+        shared="share_expert_dim",
     ),
 }

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable
 
-from simulator.errors import NotModelledError
+from simulator.errors import NotModelledError, ProfileError
 from simulator.models.hf_fields import Fields
-from simulator.models.number_formats import number_format
+from simulator.models.number_formats import named_format, number_format
 
 # What stays in the model's own type in any format: heads, embeddings, norms, routers; a vision part is left out.
 _UNCONVERTED = re.compile(r"(lm_head|embed\w*|norm\w*|gate|router|e_score_correction_bias)$|vis(ion|ual)|projector")
@@ -33,6 +33,30 @@ def weight_dtype(quant: Fields) -> str | None:
     return stored
 
 
+def mlx_weight_dtype(quant: Fields) -> str | None:
+    """Return the number format of weights that MLX quantised, None for a checkpoint that it did not.
+
+    Raises NotModelledError for another mode than affine, and for layers with bits of their own.
+
+    >>> mlx_weight_dtype(Fields({"bits": 6, "group_size": 32}, "config.json"))
+    'mlx-q6-g32'
+    """
+    if not quant.raw:
+        return None
+    for name, value in quant.raw.items():
+        if name not in ("bits", "group_size", "mode"):
+            raise NotModelledError(
+                f"{quant.where}: {name} {value!r}", "layers differ: not modelled", "Write it by hand"
+            )
+    if quant.raw.get("mode", "affine") != "affine":
+        raise quant.refusal("mode", "only affine quantisation is modelled")
+    stored = f"mlx-q{quant.count('bits')}-g{quant.count('group_size')}"
+    try:
+        return named_format(stored)
+    except ProfileError as error:
+        raise NotModelledError(f"{quant.where}: {stored}", error.because, error.remedy) from error
+
+
 def _refuse_mixed(quant: Fields, part: str) -> None:
     for module in quant.each(part) or ():
         if not _UNCONVERTED.search(str(module).rstrip("$*.")):
@@ -52,7 +76,7 @@ def _mxfp4(_quant: Fields) -> str:
 
 
 def _grouped(quant: Fields) -> str:
-    """Return the number format of AWQ and GPTQ."""
+    """Return the number format of AWQ, GPTQ and AutoRound."""
     if quant.count("bits") != 4:
         raise quant.refusal("bits", "only 4 bits are modelled for this method")
     if quant.raw.get("group_size") != 128:
@@ -76,7 +100,10 @@ def _compressed_tensors(quant: Fields) -> str:
     found = {_group(groups.part(name)) for name in groups.raw}
     if len(found) != 1:
         raise quant.refusal("config_groups", f"{len(found)} formats in one checkpoint: not modelled")
-    return found.pop()
+    stored = found.pop()
+    if stored == "int4-experts" and not any("self_attn" in str(each) for each in quant.each("ignore") or ()):
+        raise quant.refusal("ignore", "groups of 32 in other layers than routed experts are not modelled")
+    return stored
 
 
 def _group(group: Fields) -> str:
@@ -97,9 +124,11 @@ _GROUPS = {
     "float 8 block [128, 128]": "fp8-block",
     "int 8 channel None": "int8",
     "int 4 group 128": "int4",
+    "int 4 group 32": "int4-experts",
     "float 4 tensor_group 16": "nvfp4",
 }
 _METHODS: dict[str, Callable[[Fields], str]] = {
+    "auto-round": _grouped,
     "awq": _grouped,
     "compressed-tensors": _compressed_tensors,
     "fp8": _fp8,

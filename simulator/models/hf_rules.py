@@ -127,7 +127,12 @@ def chunked(layer: int, fields: Fields) -> bool:
 
 
 def indexer(fields: Fields) -> dict[str, Any]:
-    """Return the profile of the indexer of DeepSeek-V3.2's sparse attention."""
+    """Return the profile of the indexer of DeepSeek-V3.2's sparse attention.
+
+    Raises NotModelledError where layers share one, as in GLM-5.2.
+    """
+    if any(each != "full" for each in fields.each("indexer_types") or ()):
+        raise fields.refusal("indexer_types", "layers that share an index are not modelled")
     return {
         "heads": fields.count("index_n_heads"),
         "head_dim": fields.count("index_head_dim"),
@@ -135,8 +140,10 @@ def indexer(fields: Fields) -> dict[str, Any]:
     }
 
 
-def gemma4_global(fields: Fields) -> Mapping[str, Any]:
+def gemma4_shape(fields: Fields, kind: str) -> Mapping[str, Any]:
     """Return how the global attention layers of Gemma 4 differ: larger heads, fewer KV heads, values made of keys."""
+    if kind != "global":
+        return {}
     shared = fields.flag("attention_k_eq_v")
     heads = fields.maybe("num_global_key_value_heads") if shared else None
     return {

@@ -27,7 +27,7 @@ from simulator.models.op_builders import (
     whole_experts,
 )
 from simulator.models.operations import Counts, Experts, Layout, Op, Weights
-from simulator.models.recurrent import GatedDeltaNet, Mamba, Mamba2
+from simulator.models.recurrent import GatedDeltaNet, KimiDelta, Mamba, Mamba2, ShortConvolution
 from simulator.profile import Strict
 
 NORM_SUMS = 4  # an all-reduce of two fp32 sums of squares (of a norm over all heads) is as large as 4 16-bit numbers
@@ -37,9 +37,10 @@ EXPERT_LAUNCHES = 5  # choose experts, sort tokens, the first of two grouped GEM
 class Attention(Strict):
     """Grouped-query attention; `window` is the number of tokens that a query attends to, None for all.
 
-    `gate`: a second projection as wide as the queries gates the output. `shared_kv`: values are the keys before their
-    norm. `qk_norm` over all heads ("full") needs an all-reduce over tp devices (vllm-project/vllm pull request 31493).
-    Source: Ainslie and others, GQA, arXiv:2305.13245. Raises ProfileError if KV heads do not divide the query heads.
+    `gate`: a second projection as wide as the queries gates the output; `head_gate`: one of a number per head does
+    (transformers 5.23.0, step3p7, laguna). `shared_kv`: values are the keys before their norm. `qk_norm` over all heads
+    ("full") needs an all-reduce over tp devices (vllm-project/vllm pull request 31493). Source: Ainslie and others,
+    GQA, arXiv:2305.13245. Raises ProfileError if KV heads do not divide the query heads.
     """
 
     kind: Literal["attention"] = "attention"
@@ -51,6 +52,7 @@ class Attention(Strict):
     qk_norm: Literal["none", "head", "full"] = "none"
     sinks: bool = False
     gate: bool = False
+    head_gate: bool = False
     shared_kv: bool = False
     window: PositiveInt | None = None
 
@@ -78,8 +80,9 @@ class Attention(Strict):
         width, kv_width, projected = self._widths(layout)
         norm = {"none": 0, "head": 2 * self.head_dim, "full": width + kv_width}[self.qk_norm]
         bias = projected * self.qkv_bias + hidden * self.output_bias
-        sinks = width // self.head_dim * self.sinks
-        return Weights(mixer=hidden * (projected + width), other=norm + bias + sinks)
+        heads = width // self.head_dim
+        gates = heads * self.head_gate
+        return Weights(mixer=hidden * (projected + width + gates), other=norm + bias + heads * self.sinks)
 
     def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
         """KV-cache bytes per token on one device: 2 n_kv d numbers."""
@@ -104,7 +107,8 @@ class Attention(Strict):
                 windowed=self.window is not None,
                 heads=self._local(layout),
             ),
-            *((elementwise("output gate", 3 * width, layout),) if self.gate else ()),
+            *((linear("head gate", (hidden, width // self.head_dim), layout, "mixer"),) if self.head_gate else ()),
+            *((elementwise("output gate", 3 * width, layout),) if self.gate or self.head_gate else ()),
             linear("output projection", (width, hidden), layout, "mixer"),
             *all_reduce("all-reduce after attention", hidden, layout),
         )
@@ -243,5 +247,6 @@ class MixtureOfExperts(Strict):
         )
 
 
-Mixer = Annotated[Attention | LatentAttention | GatedDeltaNet | Mamba | Mamba2, Field(discriminator="kind")]
+Recurrent = GatedDeltaNet | KimiDelta | ShortConvolution | Mamba | Mamba2
+Mixer = Annotated[Attention | LatentAttention | Recurrent, Field(discriminator="kind")]
 FeedForward = Annotated[Dense | MixtureOfExperts, Field(discriminator="kind")]

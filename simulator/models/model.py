@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.models.layers import Attention, FeedForward, Mixer, MixtureOfExperts
+from simulator.models.number_formats import ending
 from simulator.models.op_builders import SINGLE, Ops, PositiveInt, elementwise, linear
 from simulator.models.operations import Counts, Layout, Op, Weights
 from simulator.profile import Number, Profile, Strict, find
@@ -79,6 +80,7 @@ class Model(Profile):
     dtype: str = "bf16"
     weight_dtype: str = "bf16"
     fp4_dtype: str = "nvfp4"  # format of its fp4 checkpoint; that may leave attention in the model's own type
+    int4_dtype: str = "int4"  # format of its int4 checkpoint, likewise
     blocks: dict[str, Block]
     layers: Annotated[tuple[Repeat, ...], Field(min_length=1)]
     published_parameters: Number | None = None
@@ -95,6 +97,14 @@ class Model(Profile):
             because = "one window size per model is modelled"
             raise NotModelledError(f"windows {sorted(windows, key=str)}", because, "Give one")
         return self
+
+    def checkpoint_format(self, stated: str) -> str:
+        """Return the format of the checkpoint that is called `stated`: one of fp4 or int4 may cover only some layers.
+
+        >>> load_model("kimi-k2.5").checkpoint_format("int4"), load_model("llama-3.1-8b").checkpoint_format("int4")
+        ('int4-experts', 'int4')
+        """
+        return {"nvfp4": self.fp4_dtype, "int4": self.int4_dtype}.get(stated, stated)
 
     @property
     def layer_names(self) -> tuple[str, ...]:
@@ -262,3 +272,20 @@ def _find(name: str) -> Path:
         with suppress(ProfileError):
             return find(KIND, plain)
         raise
+
+
+def checkpoint(name: str) -> tuple[Model, str]:
+    """Return a model and the number format in which a checkpoint of this name is stored, "" for the profile's own.
+
+    Raises ProfileError, with the nearest names, if there is no such model.
+
+    >>> [checkpoint(each)[1] for each in ("Llama-3.1-8B-Instruct-FP8", "gemma-3-4b-it-4bit", "llama-3.1-8b")]
+    ['fp8', 'mlx-q4', '']
+    """
+    organisation, slash, last = name.rstrip("/").rpartition("/")
+    stem, stored = ending("" if name.endswith((".yaml", ".yml")) else last)
+    for each in (name, f"{organisation}{slash}{stem}", stem.removeprefix("Meta-")):
+        with suppress(ProfileError):
+            model = load_model(each)
+            return model, "" if stored in ("", model.weight_dtype) else stored
+    return load_model(name), ""

@@ -1,4 +1,8 @@
-"""Number formats: bits per weight with their scales, which weights they cover, and what multiplies them."""
+"""Number formats: bits per weight with their scales, which weights they cover, what multiplies them, their spellings.
+
+The one table of formats: command line, measurement files, result files of benchmarks, checkpoints' names and Hugging
+Face configurations read a format with `named_format`. What it does not know is an error, never a default.
+"""
 
 import re
 from dataclasses import dataclass, replace
@@ -8,6 +12,7 @@ from typing import Literal
 from simulator.errors import ProfileError, nearest
 from simulator.profile import Evidence, Figure, Source
 
+Files = Literal["safetensors", "gguf", "mlx", "exl2", "mlc", "bfp"]
 NO_UNPACKING = Figure(0.0, Source(text="a type that is multiplied as it is stored", date="", evidence="derived"))
 
 
@@ -23,6 +28,7 @@ class NumberFormat:
     compute: tuple[str, ...]
     unpacking: Figure = NO_UNPACKING  # on a CPU: multiplications that take as long as to unpack a number
     rest: str = ""  # the format of what it does not cover; none: the model's own type
+    files: tuple[Files, ...] = ()  # kinds of checkpoints that have it; none: every kind has
     scaled_late: bool = False  # inputs are scaled in blocks as they come: a kernel of its own quantises them
 
     @property
@@ -73,12 +79,14 @@ GGUF: dict[str, NumberFormat] = {
         "all",
         ("fp16", "bf16", "fp32"),
         _of(unpacking, _UNPACKING_GUESSED if name in GUESSED_UNPACKING else _UNPACKING),
+        files=("gguf",),
     )
     for name, (bits, unpacking) in _BITS_AND_UNPACKING.items()
 }
 _WIDE, _FP8, _FP4 = ("bf16", "fp16", "fp32"), ("fp8", "bf16", "fp16", "fp32"), ("fp4", "bf16", "fp16", "fp32")
 _BLOCKS = _of(8 + 32 / 128**2, _source("an fp32 scale per 128 x 128"))
 _INT4 = _of(4 + 20 / 128, _source("AWQ, GPTQ: fp16 scale + 4-bit zero per 128"))
+_INT4_EXPERTS = _of(4 + 16 / 32, _source("a bf16 scale per 32: quantization_config of moonshotai/Kimi-K2.5"))
 _MX = _of(4 + 8 / 32, _source("OCP MX: an 8-bit scale per 32"))
 _MX_MOE = _of(
     4 + 8 / 32, _source("llama.cpp: experts in mxfp4, all else in q8_0 (ggml-org/llama.cpp pull request 25446)")
@@ -86,64 +94,170 @@ _MX_MOE = _of(
 _NV = _of(4 + 8 / 16, _source("an fp8 scale per 16"))
 _NV_MLP = _of(4 + 8 / 16, _source("an fp8 scale per 16; ModelOpt: NVFP4_MLP_ONLY_CFG"))
 _F16 = _of(16, _source("GGUF's F16: x86 has no fp16 multiplication, and llama.cpp widens to fp32"))
+_BF16 = _of(16, _source("GGUF's BF16: kernels without bf16 multiply it in fp32 (llama.cpp pull request 12554)"))
+_MLX = _source("MLX, mlx.core.quantize, mode affine: bits + (16 + 16) / group, an fp16 scale and bias for each group")
+_EXL2 = _source("ExLlamaV2: a mean over linear layers, stated with the file")
+_BFP8 = _of(8 + 8 / 16, _source("Tenstorrent's block floating point: 16 numbers share an exponent of 8 bits"))
+_BFP4 = _of(
+    0.54 * (4 + 8 / 16) + 0.46 * (8 + 8 / 16),
+    _source(
+        "tt-metal LlamaOptimizations.performance: FF1 and FF3 in bfp4 (54 % of the linear weights of Llama-3.1-8B), all"
+        " else in bfp8"
+    ),
+)
+_Q4F16 = _of(
+    4 + 16 / 32,
+    _source("MLC's q4f16_1: an fp16 scale per 32, of embeddings too (mlc-ai/mlc-llm quantization/quantization.py)"),
+)
+_HF: tuple[Files, ...] = ("safetensors",)
+_HALF = ("fp16", "bf16", "fp32")
+MLX_BITS, MLX_GROUPS, MLX_GROUP = (2, 3, 4, 5, 6, 8), (32, 64, 128), 64  # mlx.core.quantize; the last is its default
+EXAMPLES = {"mlx": "mlx-q4", "exl2": "exl2@4.0"}
 FORMATS: dict[str, NumberFormat] = {
     "fp32": NumberFormat(_of(32, _WIDTH), "all", ("fp32",)),
     "bf16": NumberFormat(_of(16, _WIDTH), "all", _WIDE),
     "fp16": NumberFormat(_of(16, _WIDTH), "all", ("fp16", "bf16", "fp32")),
-    "fp8": NumberFormat(_of(8, _WIDTH), "linear", _FP8),
-    "fp8-block": NumberFormat(_BLOCKS, "linear", _FP8, scaled_late=True),
-    "int8": NumberFormat(_of(8, _WIDTH), "linear", ("int8", *_WIDE)),
-    "int4": NumberFormat(_INT4, "linear", _WIDE),
-    "mxfp4": NumberFormat(_MX, "experts", _FP4),
-    "mxfp4_MoE": NumberFormat(_MX_MOE, "experts", _FP4, rest="q8_0"),
-    "nvfp4": NumberFormat(_NV, "linear", _FP4),
-    "nvfp4-mlp": NumberFormat(_NV_MLP, "feed-forward", _FP4),
-    "mlx": NumberFormat(_of(4.5, _source("MLX: an fp16 scale and bias per 64")), "all", ("fp16", "bf16", "fp32")),
-    "gguf_f16": NumberFormat(_F16, "all", ("fp16", "fp32")),
+    "fp8": NumberFormat(_of(8, _WIDTH), "linear", _FP8, files=_HF),
+    "fp8-block": NumberFormat(_BLOCKS, "linear", _FP8, files=_HF, scaled_late=True),
+    "int8": NumberFormat(_of(8, _WIDTH), "linear", ("int8", *_WIDE), files=_HF),
+    "int4": NumberFormat(_INT4, "linear", _WIDE, files=_HF),
+    "int4-experts": NumberFormat(_INT4_EXPERTS, "experts", _WIDE, files=_HF),
+    "mxfp4": NumberFormat(_MX, "experts", _FP4, files=("safetensors", "gguf", "mlx")),
+    "mxfp4_MoE": NumberFormat(_MX_MOE, "experts", _FP4, rest="q8_0", files=("gguf",)),
+    "nvfp4": NumberFormat(_NV, "linear", _FP4, files=("safetensors", "mlx")),
+    "nvfp4-mlp": NumberFormat(_NV_MLP, "feed-forward", _FP4, files=_HF),
+    "mlc-q4f16": NumberFormat(_Q4F16, "all", _HALF, files=("mlc",)),
+    "bfp8": NumberFormat(_BFP8, "all", _WIDE, files=("bfp",)),
+    "bfp8-bfp4": NumberFormat(_BFP4, "all", _WIDE, files=("bfp",)),
+    "gguf_f16": NumberFormat(_F16, "all", ("fp16", "fp32"), files=("gguf",)),
+    "gguf_bf16": NumberFormat(_BF16, "all", ("bf16", "fp32"), files=("gguf",)),
     **GGUF,
 }
-COMMON_NAMES = {  # of formats in checkpoints' names and engines' options, as patterns
-    r"fp8([-_](dynamic|block|e4m3))?|float8([-_]e4m3(fn)?)?|w8a8[-_]fp8": "fp8",
-    r"w8a8|quantized\.w8a8|int8": "int8",
-    r"awq([-_]int4)?|gptq([-_]int4)?|int4[-_](awq|gptq)|w4a16|quantized\.w4a16|int4": "int4",
+UNSTATED = {  # formats whose bits are in the rest of their names
+    "mlx": NumberFormat(_of(4.5, _MLX), "all", _HALF, files=("mlx",)),
+    "exl2": NumberFormat(_of(4, _EXL2), "linear", _HALF, files=("exl2",)),
+}
+SPELLINGS = {  # of formats, as patterns that fit the whole name in any capitals, by our name
+    r"fp8([-_](dynamic|e4m3(fn)?|e5m2|static))?|float8([-_]e4m3(fn)?)?|w8a8[-_]fp8|fp8[-_](w8a8|quark)": "fp8",
+    r"fp8[-_]block(wise)?|block[-_]?fp8": "fp8-block",
+    r"(int8[-_])?w8a8([-_]int8)?|quantized\.w8a8|int8[-_]sq|smoothquant": "int8",
+    r"(awq|gptq)([-_]int4)?|u?int4([-_](awq|gptq|autoround|w4a16))?|auto-?round|(quantized\.)?w4a16": "int4",
+    r"(mlc[-_])?q4f16(_\d)?|int4 \(mlc q4f16\)": "mlc-q4f16",
     r"nvfp4|fp4": "nvfp4",
     r"nvfp4[-_]mlp([-_]only)?": "nvfp4-mlp",
-    r"mxfp4": "mxfp4",
+    r"mxfp4[-_ ]moe": "mxfp4_MoE",
     r"bfloat16|bf16": "bf16",
     r"float16|half|fp16|f16": "fp16",
-    r"float32|f32": "fp32",
+    r"float32|f32|fp32": "fp32",
+    r"bfp8/bfp4 mixed": "bfp8-bfp4",
+    r"iq3_s mix": "iq3_M",  # llama.cpp's name of the file type, which has tensors of more bits
+    r"q2_k - medium": "q2_K",
+    r"q([345])_k - small": r"q\1_K_S",
+    r"q([345])_k - medium": r"q\1_K_M",
+    r"q3_k - large": "q3_K_L",
+    r"mxfp4 moe": "mxfp4_MoE",
 }
-MIXED = {*GGUF, "mlx"}  # their files mix types, so that one may have other bits
+MLX_NAME = r"(?:mlx[-_ ]q?(?P<bits>\d)(?:[-_]?bit)?|(?P<named>\d)[-_]?bit)(?:[-_ ]gs?(?P<group>\d+))?"  # mlx-q6 g32
+EXL2_NAME = r"exl2[-_](\d+(?:\.\d+)?)[-_]?bpw"
+MIXED = {*GGUF, *UNSTATED}  # their files mix types, so that one may have other bits
+KEPT_EXPERTS = "mxfp4+"  # before the format of all else, in files whose routed experts stay in mxfp4
 
 
 @cache
 def number_format(name: str) -> NumberFormat:
-    """Return a format by name; "q4_K_M@4.9" is that of one file with other bits per weight.
+    """Return a format by our name; "q4_K_M@4.9" is that of one file with other bits per weight.
 
-    Raises ProfileError for a name that is not known, with the nearest ones, and for bits where a format has its own.
+    "mlx-q6-g32" has 6 bits and, for each group of 32, a scale and a bias of 16 bits; "mxfp4+q8_0" has routed experts in
+    mxfp4 and all else in q8_0. Raises ProfileError for a name that is not known, with the nearest ones, and for bits
+    where a format has its own.
 
-    >>> number_format("q8_0").bits, number_format("q4_K_M@4.9").bits
-    (8.5, 4.9)
+    >>> number_format("q8_0").bits, number_format("q4_K_M@4.9").bits, number_format("mlx-q6-g32").bits
+    (8.5, 4.9, 7.0)
     """
+    if name.startswith(KEPT_EXPERTS):
+        return replace(FORMATS["mxfp4"], rest=_known(name.removeprefix(KEPT_EXPERTS)), files=("gguf",))
+    if found := re.fullmatch(r"mlx-q(\d)(?:-g(\d+))?", name):
+        return _affine(name, int(found[1]), int(found[2] or MLX_GROUP))
     base, at, bits = name.partition("@")
-    if base not in FORMATS:
+    if base not in FORMATS and base not in UNSTATED:
         raise ProfileError(f"number format {name!r}", "it is not known", nearest(base, FORMATS))
+    if not at and base in UNSTATED:
+        raise ProfileError(f"number format {name!r}", "it does not say how many bits", f"Give {EXAMPLES[base]}")
     if not at:
         return FORMATS[base]
     if base not in MIXED:
         raise ProfileError(f"number format {name!r}", f"{base} has the same bits in every file", f"Give {base}")
     if not re.fullmatch(r"\d+(\.\d+)?", bits) or not 1 <= float(bits) <= 32:
         raise ProfileError(f"number format {name!r}", "a weight has 1 to 32 bits", f"Give, say, {base}@4.9")
-    return replace(FORMATS[base], bits=_of(float(bits), _source("given with the name of the format", "", "given")))
+    stored = UNSTATED.get(base) or FORMATS[base]
+    return replace(stored, bits=_of(float(bits), _source("given with the name of the format", "", "given")))
 
 
-def named_format(name: str) -> str:
-    """Return the format that a name stands for, in any capitals or as checkpoints and options have it; "" for none.
+def _known(name: str) -> str:
+    number_format(name)
+    return name
 
-    >>> named_format("Q4_K_M"), named_format("bfloat16"), named_format("W4A16"), named_format("int3")
-    ('q4_K_M', 'bf16', 'int4', '')
+
+def _affine(name: str, bits: int, group: int) -> NumberFormat:
+    """Return MLX's affine quantisation: bits + (16 + 16) / group (`mlx.core.quantize`: mode affine)."""
+    if bits not in MLX_BITS or group not in MLX_GROUPS:
+        because = f"MLX has {', '.join(map(str, MLX_BITS))} bits in groups of {', '.join(map(str, MLX_GROUPS))}"
+        raise ProfileError(f"number format {name!r}", because, "Give mlx-q4 or, say, mlx-q6-g32")
+    return replace(UNSTATED["mlx"], bits=_of(bits + 32 / group, _MLX))
+
+
+def named_format(text: str) -> str:
+    """Return our name of a format, in any capitals or as checkpoints, sources and options have it; "" for no text.
+
+    A question mark behind it, with which sources doubt, and a note in brackets are left out. ProfileError for a name
+    that is not known, with the nearest ones.
+
+    >>> named_format("Q4_K_M"), named_format("bfloat16"), named_format("W4A16"), named_format("mlx-q6 g32")
+    ('q4_K_M', 'bf16', 'int4', 'mlx-q6-g32')
     """
-    base, at, bits = name.partition("@")
-    known = next((each for each in FORMATS if each.lower() == base.lower()), "")
-    patterns = (each for pattern, each in COMMON_NAMES.items() if re.fullmatch(pattern, base, re.IGNORECASE))
-    return f"{known}{at}{bits}" if known else next(patterns, "")
+    plain = text.strip().rstrip("?")
+    found = _spelt(plain) or _spelt(plain.partition(" (")[0].rstrip("?"))
+    if plain and plain != "auto" and not found:
+        raise ProfileError(f"number format {text!r}", "it is not known", nearest(plain, [*FORMATS, *EXAMPLES.values()]))
+    return found if found in ("", *UNSTATED) else _known(found)
+
+
+def _spelt(plain: str) -> str:
+    """Return our name of a format, "" for one that is not known."""
+    low = plain.lower()
+    if low.startswith(KEPT_EXPERTS):
+        rest = _spelt(plain[len(KEPT_EXPERTS) :])
+        return f"{KEPT_EXPERTS}{rest}" if rest else ""
+    base, at, bits = plain.partition("@")
+    if known := next((each for each in (*FORMATS, *UNSTATED) if each.lower() == base.lower()), ""):
+        return f"{known}{at}{bits}"
+    for pattern, name in SPELLINGS.items():
+        if found := re.fullmatch(pattern, low):
+            return found.expand(name)
+    exl2 = re.fullmatch(EXL2_NAME, low)
+    return f"exl2@{exl2[1]}" if exl2 else mlx_name(low)
+
+
+def mlx_name(text: str) -> str:
+    """Return our name of an MLX format as checkpoints' names have it, "" for none.
+
+    >>> mlx_name("4bit"), mlx_name("mlx-q8"), mlx_name("mlx-6bit g32"), mlx_name("q8_0")
+    ('mlx-q4', 'mlx-q8', 'mlx-q6-g32', '')
+    """
+    found = re.fullmatch(MLX_NAME, text.lower())
+    bits = int(found["bits"] or found["named"]) if found else 0
+    if not found or bits not in MLX_BITS:
+        return ""
+    return f"mlx-q{bits}" + (f"-g{found['group']}" if found["group"] and int(found["group"]) != MLX_GROUP else "")
+
+
+def ending(name: str) -> tuple[str, str]:
+    """Split what a checkpoint's or a file's name ends in off it: (the rest, our name of its format or "").
+
+    >>> ending("Qwen2.5-7B-Instruct-Q4_K_M"), ending("gemma-3-4b-it-4bit"), ending("Llama-3.1-8B")
+    (('Qwen2.5-7B-Instruct', 'q4_K_M'), ('gemma-3-4b-it', 'mlx-q4'), ('Llama-3.1-8B', ''))
+    """
+    for found in re.finditer(r"[-_.](?:UD-|MLX-)?(?=\w)", name, re.IGNORECASE):
+        if stored := _spelt(name[found.end() :]):
+            return name[: found.start()], stored
+    return name, ""

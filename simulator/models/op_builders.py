@@ -1,5 +1,6 @@
 """Building blocks of layers as ops: GEMMs, attention, recurrent states, elementwise kernels and collectives."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -70,9 +71,8 @@ def to_experts(routed: Ops, width: int, layout: Layout) -> Ops:
     if layout.dp == 1 or experts is None:
         return routed
     size = Counts(tokens=experts.other_ranks * width * layout.activation_bytes / layout.ep)
-    ways = (Op(name, "all_to_all", link_bytes=size, link_devices=layout.ep) for name in ("dispatch", "combine"))
-    there, back = ways
-    return (there, *routed, back)
+    way = Op("dispatch", "all_to_all", link_bytes=size, link_devices=layout.ep, choices=experts.chosen)
+    return (way, *routed, replace(way, name="combine"))
 
 
 def elementwise(name: str, width: int, layout: Layout) -> Op:

@@ -163,8 +163,17 @@ class Experts(NamedTuple):
 
     @property
     def other_ranks(self) -> float:
-        """Expected number of other ranks to which a token's experts belong: (R - 1)(1 - (1 - 1/R)^k)."""
-        return (self.ranks - 1) * (1.0 - (1.0 - 1.0 / self.ranks) ** self.chosen)
+        """Expected number of other ranks to which a token's experts belong."""
+        return others(self.ranks, self.chosen)
+
+
+def others(places: int, chosen: int) -> float:
+    """Return how many other places, of equal ones, an item is sent to that draws `chosen`: (R - 1)(1 - (1 - 1/R)^k).
+
+    >>> others(2, 8), others(4, 2)
+    (0.99609375, 1.3125)
+    """
+    return (places - 1) * (1.0 - (1.0 - 1.0 / places) ** chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +197,7 @@ class Op:
     activation_bytes: Counts = NOTHING
     link_bytes: Counts = NOTHING  # of the tensor that a collective or a send moves
     link_devices: int = 1  # devices that communicate
+    choices: int = 0  # experts that a token chooses, of an all-to-all
     repeats: int = 1  # layers that have this op
     launches: int = 1  # kernels that follow one another
     heads: float = (

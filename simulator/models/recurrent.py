@@ -1,4 +1,4 @@
-"""Recurrent layers, with a state of constant size per sequence: gated DeltaNet, Mamba and Mamba-2.
+"""Recurrent layers, with a state of constant size per sequence: gated DeltaNet, KDA, convolutions, Mamba and Mamba-2.
 
 Each sequence of a step reads and writes its state once; prompts are scanned in chunks. So the memory traffic grows with
 the batch and not with the length of the context.
@@ -84,6 +84,96 @@ class GatedDeltaNet(_Recurrent):
             elementwise("gated norm", 3 * values, layout),
             linear("output projection", (values, hidden), layout, "mixer"),
             *all_reduce("all-reduce after attention", hidden, layout),
+        )
+
+
+class KimiDelta(_Recurrent):
+    """Kimi Delta Attention (KDA): gated DeltaNet whose state decays per channel of the keys, not per head.
+
+    Keys and values have `head_dim` d channels per head; decay and output gate are projections of rank d. Per token and
+    head 6 d^2 FLOPs, in chunks of C tokens 6 d^2 + 10 C d, as gated DeltaNet. Source: Kimi Linear, arXiv:2510.26692,
+    section 3; weights as in transformers 5.23.0 (kimi_linear), fp32 state as in vLLM 0.33 (`kda_state_dtype`).
+    """
+
+    kind: Literal["kimi_delta"]
+    heads: PositiveInt
+    head_dim: PositiveInt
+    state_dtype: Literal["model", "fp32"] = "fp32"
+
+    def _projections(self, hidden: int, layout: Layout) -> dict[str, tuple[int, int]]:
+        """Return the shapes (inputs, outputs) of its GEMMs; the down-projections are whole on every device."""
+        heads = layout.share(self.heads, "KDA heads")
+        width = heads * self.head_dim
+        return {
+            "qkv projection": (hidden, 3 * width),
+            "decay down": (hidden, self.head_dim),
+            "decay up": (self.head_dim, width),
+            "gate down": (hidden, self.head_dim),
+            "gate up": (self.head_dim, width),
+            "write strength": (hidden, heads),
+            "output projection": (width, hidden),
+        }
+
+    def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
+        """Parameters on one device: projections; convolution, decay with its bias, norm."""
+        heads = layout.share(self.heads, "KDA heads")
+        matrices = sum(inputs * outputs for inputs, outputs in self._projections(hidden, layout).values())
+        vectors = (3 * self.conv + 1) * heads * self.head_dim + heads + self.head_dim
+        return Weights(mixer=matrices, other=vectors)
+
+    def state_bytes(self, layout: Layout = SINGLE) -> float:
+        """Bytes per sequence: d^2 numbers per head, and the last inputs of the convolution."""
+        heads = layout.share(self.heads, "KDA heads")
+        return self._state_bytes(heads * self.head_dim**2, 3 * heads * self.head_dim, layout)
+
+    def ops(self, hidden: int, layout: Layout) -> Ops:
+        """Projections, convolution, recurrence, gated norm, output projection, all-reduce."""
+        heads = layout.share(self.heads, "KDA heads")
+        width, update = heads * self.head_dim, 6.0 * heads * self.head_dim**2
+        shapes = self._projections(hidden, layout).items()
+        *before, output = (linear(name, shape, layout, "mixer") for name, shape in shapes)
+        return (
+            *before,
+            elementwise("convolution", 6 * width, layout),
+            *recurrence(
+                layout,
+                state_bytes=self.state_bytes(layout),
+                flops_per_update=update,
+                flops_per_prompt_token=update + CHUNK_TOKENS * 10.0 * width,
+            ),
+            elementwise("gated norm", 3 * width, layout),
+            output,
+            *all_reduce("all-reduce after attention", hidden, layout),
+        )
+
+
+class ShortConvolution(_Recurrent):
+    """Gated short convolution of LFM2: each channel mixes its last `conv` inputs, and is gated before and after.
+
+    Its state is these inputs alone, which are few: their traffic counts as activations. Source: LFM2, arXiv:2511.23404,
+    section 2; weights as in transformers 5.23.0 (lfm2).
+    """
+
+    kind: Literal["short_convolution"]
+    channels: PositiveInt
+
+    def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
+        """Parameters on one device: input projection to channels and two gates, output projection; convolution."""
+        channels = layout.share(self.channels, "convolution channels")
+        return Weights(mixer=4 * hidden * channels, other=self.conv * channels)
+
+    def state_bytes(self, layout: Layout = SINGLE) -> float:
+        """Bytes per sequence: the last inputs of the convolution."""
+        return self._state_bytes(0, layout.share(self.channels, "convolution channels"), layout)
+
+    def ops(self, hidden: int, layout: Layout) -> Ops:
+        """Input projection, gated convolution, output projection, all-reduce."""
+        channels = layout.share(self.channels, "convolution channels")
+        return (
+            linear("input projection", (hidden, 3 * channels), layout, "mixer"),
+            elementwise("gated convolution", (4 + self.conv - 1) * channels, layout),
+            linear("output projection", (channels, hidden), layout, "mixer"),
+            *all_reduce("all-reduce after convolution", hidden, layout),
         )
 
 

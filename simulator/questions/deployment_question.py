@@ -7,18 +7,19 @@ from functools import cache, partial
 from itertools import product
 from typing import Any, TypeVar
 
-from simulator.deployment.deployment import Deployment, Settings, default_layout, deployment_of
+from simulator.deployment.deployment import Deployment, Settings, deployment_of
+from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import Offload
 from simulator.deployment.setting_names import configure
 from simulator.deployment.speculation import Speculation
-from simulator.engines.engine import Engine, load_engine
+from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import InfercastError
-from simulator.hardware.hardware import Hardware, load_hardware
-from simulator.models.model import Model, load_model
+from simulator.hardware.hardware import load_hardware
+from simulator.models.model import checkpoint
 from simulator.questions.words import probability, split, whole_numbers
 from simulator.units import GIB
 
-ProfileT = TypeVar("ProfileT", Model, Hardware, Engine)
+ProfileT = TypeVar("ProfileT")
 Choice = Callable[[], Deployment]  # builds one deployment of a sweep, or raises InfercastError
 
 
@@ -37,7 +38,7 @@ class DeploymentQuestion:
 
     model: str
     hardware: str
-    engine: str = "vllm"
+    engine: str = ""  # the device's usual one
     tp: str = "1"
     pp: int = 1
     ep: int = 1
@@ -81,9 +82,9 @@ class DeploymentQuestion:
         Raises ProfileError at once for a name that no profile has, InfercastError for a list with an empty part.
         """
         lists = (
-            [_loaded(load_model, each) for each in split(self.model, "--model")],
+            [_loaded(checkpoint, each) for each in split(self.model, "--model")],
             [_loaded(load_hardware, each) for each in split(self.hardware, "--hardware")],
-            [_loaded(load_engine, each) for each in split(self.engine, "--engine")],
+            [_loaded(load_engine, each) for each in split(self.engine, "--engine")] if self.engine else [None],
             whole_numbers(self.tp, "--tp"),
             split(self.weight_dtype, "--weight-dtype") if self.weight_dtype else [""],
             split(self.cache_dtype, "--cache-dtype") if self.cache_dtype else [""],
@@ -91,8 +92,11 @@ class DeploymentQuestion:
         return [partial(self._deployment, chosen) for chosen in product(*lists)]
 
     def _deployment(self, chosen: tuple[Any, ...]) -> Deployment:
-        model, hardware, engine, tp, weight_dtype, cache_dtype = chosen
-        layout = default_layout(model, tp=tp, pp=self.pp, ep=self.ep, dp=self.dp, dtypes=(weight_dtype, cache_dtype))
+        (model, named), hardware, named_engine, tp, weight_dtype, cache_dtype = chosen
+        engine = named_engine or _loaded(load_engine, usual_engine(hardware))
+        dtypes = weight_dtype or named, cache_dtype
+        degrees = {"tp": tp, "pp": self.pp, "ep": self.ep, "dp": self.dp}
+        layout = running_layout(model, hardware, engine, dtypes=dtypes, **degrees)
         engine, settings = configure(engine, self.settings, self.changes or ())
         return deployment_of(model, hardware, engine, layout, settings)
 

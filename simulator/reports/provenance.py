@@ -17,7 +17,7 @@ from simulator.models.number_formats import number_format
 from simulator.models.op_builders import ADAPTER_TRAFFIC, SCAN, SCAN_RATE
 from simulator.models.operations import Op
 from simulator.profile import Evidence, Figure, Profile, Source
-from simulator.roofline.collectives import PCIE_FRACTION
+from simulator.roofline.collectives import LINKED, PCIE_FRACTION
 from simulator.roofline.roofline import Rates
 from simulator.units import GIB, gibibytes, scaled
 
@@ -189,9 +189,10 @@ def _idle(part: _Part, stages: int) -> dict[str, bool]:
     tile = kernels.rules.m64_tile
     apart = [op for op in ops if op.heads and kernels.reads_per_head(op.cache_format, op.shared_by)]
     linked = {op.rate for op in ops} & {"all_reduce", "all_to_all"}
+    in_node = any(op.rate == "all_reduce" and op.link_devices <= part.hardware.node_devices for op in ops)
     return {
         "link": not linked,
-        **dict.fromkeys(("one_shot_tokens", "reduced_bits"), "all_reduce" not in linked),
+        **dict.fromkeys(("one_shot_tokens", "reduced_bits"), not in_node),
         "experts": not routed or (kernels.fitted.block_experts is not None and len(late) == len(routed)),
         "block_experts": not late,
         "expert_tile": not routed,
@@ -206,7 +207,8 @@ def _idle(part: _Part, stages: int) -> dict[str, bool]:
         or part.hardware.family not in tile.families
         or not any(op.format == "fp8" and op.experts is None for op in gemms),
         "unpack_tokens": not any(number_format(op.format).unpacking for op in gemms),
-        "half_length": bool(kernels.rules.score_bytes),
+        "half_length": bool(kernels.rules.score_bytes)
+        and not any(rates.fuses(op) for op in ops if op.rate == "prefill_attention"),
     }
 
 
@@ -238,29 +240,31 @@ def _rates_of(part: _Part) -> Iterator[tuple[str, Figure]]:
     hardware, rates, ops = part.hardware, part.rates, part.ops
     kinds = {op.rate for op in ops}
     multiplied = {rates.peak(op.format)[0]: None for op in ops if op.rate == "gemm"}  # in order, once each
-    attended = {rates.peak(op.format)[0]: None for op in ops if op.rate.endswith("attention")}
     yield from _of(hardware, "memory_bytes_per_s")
-    for peak in multiplied | attended:
-        yield from figures(hardware.peak_flops_per_s[peak], f"peak_flops_per_s.{peak}")
+    attended = [op for op in ops if op.rate.endswith("attention")]
+    multiplying = [*(op for op in ops if op.rate == "gemm"), *attended]
+    for field, peak in dict.fromkeys((rates.peaks(op.format)[0], rates.peak(op.format)[0]) for op in multiplying):
+        yield from figures(getattr(hardware, field)[peak], f"{field}.{peak}")
     for peak in multiplied:
         yield from figures(hardware.achievable.gemm.get(peak), f"achievable.gemm.{peak}")
     if multiplied and rates.kernels.rules.reads_at_best_rate:
         best = hardware.achievable.best_memory_fraction
         yield next(each for each in figures(hardware.achievable, "achievable") if each[1] is best)
-    for kind in ("decode_attention", "prefill_attention", "elementwise", "all_reduce"):
+    for kind in ("decode_attention", "prefill_attention", "elementwise"):
         if kind in kinds:
             name = "elementwise_memory_fraction" if kind == "elementwise" else kind
             yield from figures(getattr(hardware.achievable, name), f"achievable.{name}")
-    if "all_reduce" in kinds:
+    if "all_reduce" in kinds and hardware.node_devices > 1:
+        yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
         yield from figures(hardware.achievable.ring_all_reduce, "achievable.ring_all_reduce")
     if "all_to_all" in kinds:
         yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
     if "host_link" in kinds:
         yield from _of(hardware, "pcie_bytes_per_s")
-    if kinds & {"send", "all_reduce", "all_to_all"}:
+    if kinds & {*LINKED}:
         yield from _of(hardware, "link" if hardware.link else "pcie_bytes_per_s")
-    if any(op.rate in ("send", "all_to_all") and op.link_devices > hardware.node_devices for op in ops):
-        yield from _of(hardware, "network_bytes_per_s")
+    if any(op.rate in LINKED and op.link_devices > hardware.node_devices for op in ops):
+        yield from _of(hardware, "network", "devices_per_node")
 
 
 def rests_on(used: Iterable[Provenance], evidence: Evidence) -> str:

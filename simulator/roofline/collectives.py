@@ -1,5 +1,6 @@
-"""What devices send: collectives in a node, point to point between nodes, and to and from the memory of their host."""
+"""What devices send: collectives in a node and over several, point to point, to and from the memory of their host."""
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,6 +11,21 @@ from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware.hardware import NODE_DEVICES, Collective, Hardware
 from simulator.models.operations import Array, Counts, Op
 from simulator.profile import Figure, Source
+from simulator.roofline.between_nodes import (
+    DIRECT_LATENCY_S,
+    NETWORK_FRACTION,
+    PROTOCOLS,
+    RELAYED_LATENCY_S,
+    InNode,
+    Shape,
+    all_reduce_s,
+    all_to_all_s,
+    direct_latency_s,
+    least_all_reduce_s,
+    least_all_to_all_s,
+    network_bytes_per_s,
+    network_of,
+)
 
 SEND_LATENCY_S = Figure(
     10e-6, Source(text="aiconfigurator-core 0.12.0's default for point to point", date="2026-11-21", evidence="guess")
@@ -17,18 +33,11 @@ SEND_LATENCY_S = Figure(
 # Bytes of an all-reduce, by devices, from which QuickReduce takes it: _QR_MIN_SIZE of vLLM's quick_all_reduce.py (read
 # 2026-11-22) for INT4 and fp16, which bf16 is cast to; it has none for other groups
 LONG_BYTES = {2: 1 << 20, 4: 2 << 20, 8: 2 << 20}
+LINKED = ("all_reduce", "all_to_all", "send")
 WIDE_BITS = 16.0  # of an activation
 # Bytes of an all-reduce, by devices, from which vLLM's own kernel takes two stages (csrc/custom_all_reduce.cuh, read
 # 2026-11-22); over two devices it has one
 STAGED_BYTES = {4: 512 << 10, 8: 256 << 10}
-NETWORK_BYTES_PER_S = Figure(
-    50e9,
-    Source(
-        text="a 400 Gb/s InfiniBand card for each device, as in DGX H100, where no profile says",
-        date="2026-11-21",
-        evidence="guess",
-    ),
-)
 PCIE_FRACTION = Figure(
     0.82,
     Source(
@@ -75,19 +84,32 @@ class Links:
 
     def constants(self, op: Op) -> Iterator[tuple[str, Figure]]:
         """Yield the figures in Python, not in a profile, that the predicted time of an op rests on, each by name."""
-        crosses = op.rate in ("all_to_all", "send") and op.link_devices > self.hardware.node_devices
-        if crosses and self.hardware.network_bytes_per_s is None:
-            yield "network_bytes_per_s", NETWORK_BYTES_PER_S
-        if crosses and (self.hardware.link is None or self.hardware.link.devices < NODE_DEVICES):
+        crosses = op.rate in LINKED and op.link_devices > self.hardware.node_devices
+        if crosses:
+            yield "fraction of the network", NETWORK_FRACTION
+        if crosses and self.hardware.node_devices == int(NODE_DEVICES) and not self._states_node:
             yield "devices of a node", NODE_DEVICES
-        if crosses or op.rate in ("send", "host_link"):
+        if crosses and op.rate == "all_reduce":
+            yield from ((f"hop of {name}", each.more_s) for name, each in PROTOCOLS.items())
+        if crosses and op.rate == "all_to_all":
+            yield "latency of an all-to-all", DIRECT_LATENCY_S
+            yield "latency of a relayed all-to-all", RELAYED_LATENCY_S
+        if op.rate in ("send", "host_link"):
             yield "latency of a send", SEND_LATENCY_S
         if op.rate == "host_link":
             yield "fraction of PCIe", PCIE_FRACTION
 
+    @property
+    def _states_node(self) -> bool:
+        """Whether the profile says how many devices a node has."""
+        link = self.hardware.link
+        return self.hardware.devices_per_node is not None or (link is not None and link.devices >= NODE_DEVICES)
+
     def _all_reduce(self, op: Op, counts: Counts) -> Transfer:
         """T = latency + 2 (n-1)/n bytes / bus bandwidth, by a ring where that is faster; (n-1) bytes in one shot."""
         devices, rules = op.link_devices, self.kernels.rules
+        if devices > self.hardware.node_devices:
+            return self._all_reduce_over_nodes(op, counts)
         moved_bytes = counts.dot(op.link_bytes) * 2 * (devices - 1) / devices
         latency_s, bus_bytes_per_s = self._collective(devices)
         link_s = moved_bytes / bus_bytes_per_s
@@ -110,22 +132,51 @@ class Links:
             link_s = np.where(counts.dot(op.link_bytes) >= LONG_BYTES[devices], quick_s, link_s)
         return Transfer(link_s, latency_s)
 
+    def _all_reduce_over_nodes(self, op: Op, counts: Counts) -> Transfer:
+        """NCCL's, whatever the engine has of its own for a node (between_nodes.all_reduce_s)."""
+        nodes = self.hardware.nodes(op.link_devices)
+        shape, sent_bytes = Shape(nodes, op.link_devices // nodes), counts.dot(op.link_bytes)
+        if self.light:
+            link = self._link_bytes_per_s() if shape.each > 1 else math.inf
+            return Transfer(least_all_reduce_s(shape, sent_bytes, link, self.hardware), 0.0)
+        ring = self.hardware.achievable.ring_all_reduce.get(shape.each)
+        if shape.each == 1:
+            inside = InNode(0.0, math.inf)
+        elif ring is not None:
+            inside = InNode(ring.latency_s * self.kernels.fitted.link, self._reached(ring))
+        else:
+            inside = InNode(*self._collective(shape.each))
+        return Transfer(*all_reduce_s(shape, sent_bytes, inside, self.hardware))
+
     def _all_to_all(self, op: Op, counts: Counts) -> Transfer:
-        """T = latency + bytes to other devices / rate; what leaves the node goes over the network at the same time."""
-        devices, inside = op.link_devices, min(op.link_devices, self.hardware.node_devices)
-        latency_s, bytes_per_s = self._collective(inside)
-        sent = counts.dot(op.link_bytes)
-        away = (devices - inside) / (devices - 1)
-        link_s = np.maximum(sent * (1 - away) / bytes_per_s, sent * away / self._network_bytes_per_s)
-        return Transfer(link_s, max(latency_s, float(SEND_LATENCY_S)) if away and not self.light else latency_s)
+        """T = latency + bytes to other devices / rate; over nodes, between_nodes.all_to_all_s."""
+        sent_bytes = counts.dot(op.link_bytes)
+        if op.link_devices <= self.hardware.node_devices:
+            latency_s, bytes_per_s = self._collective(op.link_devices)
+            return Transfer(sent_bytes / bytes_per_s, latency_s)
+        nodes = self.hardware.nodes(op.link_devices)
+        shape = Shape(nodes, op.link_devices // nodes)
+        bytes_per_s = self._collective(shape.each)[1] if shape.each > 1 else math.inf
+        if self.light:
+            return Transfer(least_all_to_all_s(shape, op, sent_bytes, bytes_per_s, self.hardware), 0.0)
+        latency_s = direct_latency_s(self.hardware)
+        return Transfer(all_to_all_s(shape, op, sent_bytes, bytes_per_s, self.hardware) - latency_s, latency_s)
 
     def _send(self, op: Op, counts: Counts) -> Transfer:
-        """T = latency + bytes / rate, the mean of all sends: those that leave a node take the network."""
+        """T = latency + bytes / rate, the mean of all sends: those that leave a node take the network.
+
+        Stages lie one after another, each on neighbours: k = node / (devices of a stage) of them in a node, so that
+        (stages - 1) // k of the stages - 1 sends leave one.
+        """
         stages, most = op.repeats + 1, self.hardware.node_devices
-        in_a_node = max(1, most * stages // op.link_devices)
-        away = (op.repeats // in_a_node) / op.repeats if op.link_devices > most else 0.0
-        each_s = away / self._network_bytes_per_s + (1 - away) / self._link_bytes_per_s()
-        return Transfer(counts.dot(op.link_bytes) * each_s, 0.0 if self.light else float(SEND_LATENCY_S))
+        if op.link_devices <= most:
+            each_s, latency_s = 1 / self._link_bytes_per_s(), float(SEND_LATENCY_S)
+        else:
+            away = op.repeats // max(1, most * stages // op.link_devices) / op.repeats
+            inside_s = (1 - away) / self._link_bytes_per_s() if away < 1 else 0.0
+            each_s = away / network_bytes_per_s(self.hardware, light=self.light) + inside_s
+            latency_s = away * self._send_latency_s + (1 - away) * SEND_LATENCY_S
+        return Transfer(counts.dot(op.link_bytes) * each_s, 0.0 if self.light else latency_s)
 
     def _host_link(self, op: Op, counts: Counts) -> Transfer:
         """T = latency + bytes / PCIe rate: weights from the host's memory."""
@@ -133,8 +184,9 @@ class Links:
         return Transfer(link_s, 0.0 if self.light else float(SEND_LATENCY_S))
 
     @property
-    def _network_bytes_per_s(self) -> float:
-        return float(self.hardware.network_bytes_per_s or NETWORK_BYTES_PER_S)
+    def _send_latency_s(self) -> float:
+        """Seconds before a send to another node: those within one, or a slower network's."""
+        return max(float(SEND_LATENCY_S), float(network_of(self.hardware).latency_s))
 
     def _collective(self, devices: int) -> tuple[float, float]:
         """Return the latency and the bus bandwidth of a collective over so many devices."""

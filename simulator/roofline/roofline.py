@@ -11,7 +11,7 @@ from simulator.engines.kernels import Kernels
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import DecodeAttention, Gemm, Hardware, PeakName, require
 from simulator.models.number_formats import number_format
-from simulator.models.operations import NOTHING, Array, Counts, Op
+from simulator.models.operations import NOTHING, Array, Counts, Op, pairs
 from simulator.profile import Figure, Source
 from simulator.roofline.collectives import Links
 from simulator.roofline.gemm import EXPERTS_EXPONENT, IDEAL_GEMM, AchievedGemm, exponent_of, panel_s, soft_maximum
@@ -52,6 +52,7 @@ def mostly_bound(costs: Iterable[Cost]) -> tuple[str, float]:
     return resource, seconds[resource] / sum(seconds.values())
 
 
+LONG_PROMPT = 4096  # tokens at which fused attention is compared with unfused (KernelRules.fuses_if_faster)
 CONVERSION_FLOPS = Figure(
     70.0,
     Source(
@@ -113,10 +114,19 @@ class Rates:
         """
         own, *wider = number_format(stored).compute
         weight_only = () if self.light else self.kernels.rules.weight_only
+        peaks = self.peaks(stored)[1]
         for name in wider if stored in weight_only else (own, *wider):
-            if name in self.hardware.peak_flops_per_s and name not in weight_only:
-                return name, self.hardware.peak_flops_per_s[name]
+            if name in peaks and name not in weight_only:
+                return name, peaks[name]
         raise ProfileError(f"{self.hardware.name} with {stored}", "the profile has no peak for it", "Add one")
+
+    def peaks(self, stored: str) -> tuple[str, dict[PeakName, Figure]]:
+        """Return the unit that multiplies a format, as a field of Hardware, and its peaks in FLOP/s."""
+        rules = self.kernels.rules
+        vector = rules.vector_only and not self.light and stored.partition("@")[0] not in rules.amx
+        if vector and self.hardware.vector_flops_per_s:
+            return "vector_flops_per_s", self.hardware.vector_flops_per_s
+        return "peak_flops_per_s", self.hardware.peak_flops_per_s
 
     def unpacks(self, stored: str) -> bool:
         """Whether weights of a format are unpacked to a wider type before they are multiplied."""
@@ -261,8 +271,23 @@ class Rates:
 
         A chunk with a long past has many pairs per token and so reaches a higher share, as measured.
         """
-        if self.kernels.rules.score_bytes and not self.light:
+        if self.kernels.rules.score_bytes and not self.light and not self.fuses(op):
             return self._unfused_attention(op, counts)
+        return self._fused_attention(op, counts)
+
+    def fuses(self, op: Op) -> bool:
+        """Whether attention is fused where it may be either: if a prompt of `LONG_PROMPT` tokens is faster so.
+
+        One kernel for all lengths keeps attention linear in its counts.
+        """
+        if not self.kernels.rules.fuses_if_faster:
+            return False
+        causal = float(pairs(LONG_PROMPT, 0))
+        prompt = Counts(1.0, *(float(LONG_PROMPT),) * 2, prefill_tokens=float(LONG_PROMPT), prefill_pairs=causal)
+        prompt = prompt._replace(prefill_pairs_windowed=causal)
+        return bool(self._fused_attention(op, prompt).seconds <= self._unfused_attention(op, prompt).seconds)
+
+    def _fused_attention(self, op: Op, counts: Counts) -> Cost:
         compute, half_tokens = (1.0, 0.0) if self.light else self._prefill_rates()
         flops = counts.dot(op.flops) + max(op.flops) * counts.prefill_tokens * half_tokens / 2
         compute_s = flops / (compute * self.peak(op.format)[1])

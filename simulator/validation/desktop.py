@@ -1,10 +1,9 @@
 """Runs on one's own machine: kernels and number formats that the benchmarks of llama.cpp and MLX state."""
 
-import re
-
 from simulator.engines.engine import Engine
+from simulator.errors import NotModelledError
 from simulator.models.model import Model
-from simulator.models.number_formats import GGUF
+from simulator.models.number_formats import GGUF, ending
 from simulator.validation.measurements import Setup
 
 FARTHEST = 0.4  # guess: of a file's bits from the usual ones; a size farther off is that of something else
@@ -22,13 +21,11 @@ def stated_rules(setup: Setup, engine: Engine) -> dict[str, object]:
     return found
 
 
-def gguf_format(weights: str, setup: Setup, model: Model) -> str:
-    """Return a format as GGUF files have it, with the bits that a stated size comes to: bytes x 8 over parameters.
+def sized_format(weights: str, setup: Setup, model: Model) -> str:
+    """Return a format of GGUF files with the bits that a stated size comes to: bytes x 8 over parameters.
 
     Publishers mix types as they like: files of one name differ by a fifth.
     """
-    if weights in ("mxfp4", "fp16"):
-        return {"mxfp4": "mxfp4_MoE", "fp16": "gguf_f16"}[weights]
     if weights not in GGUF or not setup.weights_bytes:
         return weights
     bits = 8 * setup.weights_bytes / model.parameters
@@ -36,13 +33,17 @@ def gguf_format(weights: str, setup: Setup, model: Model) -> str:
 
 
 def mlx_format(setup: Setup, model: Model) -> str:
-    """Return the format of an MLX checkpoint: the bits that its format or its name states, else those of its size.
+    """Return the format of an MLX checkpoint whose row says "mlx" alone: that of its name, else by its size.
 
-    A group of 64 numbers, or as many as stated (`mlx-q4 g32`), has a scale and a bias of 16 bits each.
+    NotModelledError where neither says how many bits it has.
     """
-    named = re.fullmatch(r"mlx-q(\d)(?: g(\d+))?", setup.weight_dtype) or re.search(r"(?<!\d)(\d+)bit()", setup.model)
-    if named:
-        bits = float(named.group(1)) + 32 / int(named.group(2) or 64)
-    else:
-        bits = 8 * setup.weights_bytes / model.parameters
-    return f"mlx@{bits:.2f}" if 0 < bits < UNQUANTISED_BITS else model.dtype
+    _, named = ending(setup.model)
+    if named or not setup.weights_bytes:
+        return named or _refused(setup)
+    bits = 8 * setup.weights_bytes / model.parameters
+    return f"mlx@{bits:.2f}" if bits < UNQUANTISED_BITS else model.dtype
+
+
+def _refused(setup: Setup) -> str:
+    because = "neither the format, nor the model's name, nor a size says how many bits it has"
+    raise NotModelledError(f"mlx weights of {setup.model}", because, "Write, say, mlx-q4")

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from simulator.errors import ProfileError, nearest, reason
+from simulator.models.number_formats import named_format
 from simulator.validation.older_notes import typed_columns
 
 Regime = Literal["fixed_batch", "closed_loop", "open_loop", "offline", "single"]
@@ -45,8 +46,8 @@ class Setup:
     dp: int = 0
     replicas: int = 0  # independent engines behind a balancer
     model: str = ""
-    weight_dtype: str = ""
-    weights_bytes: float = 0.0  # size of the weights' file
+    weight_dtype: str = ""  # our name of a number format, as is cache_dtype; "mlx" alone: its bits are elsewhere
+    weights_bytes: float = 0.0  # size of the file of weights
     cache_dtype: str = ""
     engine: str = ""
     engine_version: str = ""
@@ -208,8 +209,12 @@ def _word(_column: str, cell: str) -> str:
     return cell
 
 
-def _format(_column: str, cell: str) -> str:
-    return cell.rstrip("?")
+def _format(column: str, cell: str) -> str:
+    """Return our name of a number format (number_formats.named_format)."""
+    try:
+        return named_format(cell)
+    except ProfileError as error:
+        raise ValueError(f"{column} {cell!r} is not known. {error.remedy}") from error
 
 
 def _choice(column: str, cell: str) -> str | None:

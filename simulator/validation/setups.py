@@ -6,22 +6,18 @@ from typing import Any
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import memory_plan
+from simulator.deployment.weight_files import usual_format, weight_format
 from simulator.engines.engine import Engine, engine_of
-from simulator.errors import NotModelledError, ProfileError, nearest
+from simulator.errors import ProfileError
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.layers import MixtureOfExperts
-from simulator.models.model import Model, load_model
-from simulator.models.number_formats import FORMATS, named_format
+from simulator.models.model import Model, checkpoint, load_model
 from simulator.models.operations import Layout
 from simulator.questions.deployment_question import DeploymentQuestion
-from simulator.validation.desktop import gguf_format, mlx_format, stated_rules
+from simulator.validation.desktop import mlx_format, sized_format, stated_rules
 from simulator.validation.measurements import Setup
 from simulator.validation.sources import Recipe, recipe_of
 
-FORMAT_NAMES = {
-    **{"int8_sq": "int8", "exl2-5.0-bpw": "q4_1", "exl2-2.5-bpw": "q2_K_S"},
-    **{"exl2-4.0-bpw": "int4", "exl2-3.0-bpw": "iq3_XXS", "bfp8/bfp4 mixed": "q5_1", "bfp8": "q8_0"},
-}
 ROOMY = 0.6  # of the memory: a layout that is not stated leaves the rest to the cache
 TIGHT = 0.9  # of the memory: replicas stay within a node where they fit at all
 ASYNCHRONOUS = "0.14"  # the first vLLM that decides a step while the one before runs
@@ -69,7 +65,7 @@ def place(setup: Setup) -> Placed:
         pp=layout.pp,
         ep=layout.ep * dies if layout.ep > 1 else 1,
         dp=layout.dp,
-        weight_dtype=layout.weight_dtype if layout.weight_dtype != model.weight_dtype else "",
+        weight_dtype=layout.weight_dtype if layout.weight_dtype != usual_format(model, engine) else "",
         cache_dtype=layout.cache_dtype if layout.cache_dtype != model.dtype else "",
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
@@ -128,7 +124,7 @@ def _hardware(name: str) -> Hardware:
 
 @cache
 def _model(name: str) -> Model:
-    return load_model(name)
+    return checkpoint(name)[0]
 
 
 def _engine(recipe: Recipe) -> Engine:
@@ -176,25 +172,14 @@ def _preset(name: str, version: str) -> Engine:
 def _formats(recipe: Recipe, engine: Engine) -> tuple[str, str]:
     """Weights and cache; weights that neither the row nor its source states are the checkpoint's."""
     setup, model = recipe.setup, recipe.model
-    weights = mlx_format(setup, model) if setup.weight_dtype.startswith("mlx") else _format(setup.weight_dtype)
-    weights = weights or recipe.weights
+    stated = setup.weight_dtype or checkpoint(setup.model)[1]
+    weights = mlx_format(setup, model) if stated == "mlx" else stated or recipe.weights
     if weights in ("", "nvfp4") and "fp4" in model.weight_dtype:  # "fp4" is the checkpoint's own kind
         weights = model.weight_dtype
     weights = weights or model.weight_dtype
-    weights = {"fp8": recipe.fp8_dtype, "nvfp4": model.fp4_dtype}.get(weights, weights)
-    if "llama.cpp" in engine.engine:  # reads GGUF files
-        weights = gguf_format(weights, setup, model)
-    return weights, recipe.cache_dtype(_format(setup.cache_dtype), weights, engine)
-
-
-def _format(name: str) -> str:
-    if not name:
-        return ""
-    plain = name.partition(" (")[0].lower()  # (a note)
-    known = FORMAT_NAMES.get(plain) or named_format(plain)
-    if not known:
-        raise NotModelledError(f"number format {name!r}", "it is not known", nearest(plain, [*FORMATS, *FORMAT_NAMES]))
-    return known
+    weights = {"fp8": recipe.fp8_dtype, "int4": recipe.int4_dtype}.get(weights, weights)
+    weights = sized_format(weight_format(weights, model, engine), setup, model)
+    return weights, recipe.cache_dtype(setup.cache_dtype, weights, engine)
 
 
 def _laid_out(recipe: Recipe, layout: Layout) -> Layout:

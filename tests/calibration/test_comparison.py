@@ -11,7 +11,8 @@ import pytest
 from simulator.calibration.comparison import latencies, limits_of, relative_errors, replay, requests_of, step_errors
 from simulator.calibration.engine_logs import check_logs
 from simulator.calibration.step_log import LoggedRequest, LoggedStep, Part, StepLog, read_log
-from simulator.deployment.deployment import Deployment, default_layout
+from simulator.deployment.deployment import Deployment
+from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import load_hardware

@@ -24,7 +24,8 @@ from simulator.calibration.op_tables import (
     step_table,
     table_seconds,
 )
-from simulator.deployment.deployment import Deployment, Settings, default_layout
+from simulator.deployment.deployment import Deployment, Settings
+from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import load_hardware

@@ -8,8 +8,8 @@ import simulator
 from simulator import Scenario, Workload, compare, deploy, load_workload, own_offer, parse_slo
 from simulator.cost.capacity import answer, capacity
 from simulator.deployment.batches import Batch
-from simulator.deployment.deployment import default_layout
 from simulator.deployment.estimate import estimate
+from simulator.deployment.layouts import default_layout
 from simulator.models.model import load_model
 from simulator.plots.cost_plots import plot_costs
 from simulator.workloads.arrivals import OpenLoop

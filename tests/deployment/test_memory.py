@@ -4,10 +4,11 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.deployment.deployment import Deployment, Settings, default_layout, deploy
+from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import Groups, MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit, remedies_for
 from simulator.deployment.offload import Offload
@@ -185,11 +186,9 @@ LAYOUTS = st.fixed_dictionaries({"tp": st.sampled_from([1, 2, 4, 8]), "pp": st.s
     st.integers(1, 131_072),
 )  # fmt: skip
 def test_memory_is_shared_out_to_the_last_byte_and_never_twice(model, hardware, engine, layout, tokens):
-    vendor = load_hardware(hardware).vendor
-    assume(vendor in (load_engine(engine).vendors or [vendor]))
     try:
         found = plan(model, hardware, engine, **layout)
-    except NotModelledError:  # heads that do not divide
+    except NotModelledError:  # heads that do not divide, a device on which the engine does not run
         return
     fixed = found.weight_bytes + found.workspace_bytes + found.context_bytes + found.graph_bytes
     fixed += found.max_num_seqs * found.state_bytes

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.deployment.deployment import Deployment, Settings, default_layout, deploy
+from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.offload import COPIED_FROM_TOKENS, Offload, layer_bytes
 from simulator.deployment.offload_curve import OffloadPoint, offload_curve
@@ -22,7 +23,7 @@ PROMPT = Counts(1.0, 512.0, 1.0, prefill_tokens=512.0, prefill_pairs=512 * 513 /
 
 
 def offloaded(
-    offload: Offload, model: str = "llama-3.1-8b", hardware: str = "h100-sxm", engine: str = "vllm"
+    offload: Offload, model: str = "llama-3.1-8b", hardware: str = "h100-sxm", engine: str = ""
 ) -> Deployment:
     return deploy(model, hardware, engine, settings=Settings(offload=offload))
 
@@ -126,7 +127,7 @@ def test_5_to_10_times_slower_is_a_tenth_to_a_third_of_the_weights_over_pcie(har
 
 def test_a_70b_on_a_card_of_24_gb_is_5_to_10_times_slower():
     """Row 13 of claims.md, at home: 40 GB of weights, of which the CPU computes what the card lacks room for."""
-    layout = default_layout(load_model("llama-3.1-70b"), dtypes=("int4", ""))
+    layout = default_layout(load_model("llama-3.1-70b"), dtypes=("q4_K_M", ""))
     card = deploy("llama-3.1-70b", "rtx-4090", "llama.cpp", layout=layout)
     assert memory_plan(card).num_blocks == 0
     parts = [replace(card, settings=Settings(offload=Offload(gpu_layers=n))) for n in range(1, 81)]

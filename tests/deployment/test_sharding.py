@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.deployment.batches import Batch
-from simulator.deployment.deployment import Deployment, Settings, default_layout, deploy, deployment_of
+from simulator.deployment.deployment import Deployment, Settings, deploy, deployment_of
 from simulator.deployment.estimate import estimate
+from simulator.deployment.layouts import default_layout
 from simulator.deployment.sharding import DEGREES, Sharded, sharded
 from simulator.engines.engine import load_engine
 from simulator.errors import NotModelledError
@@ -60,7 +61,9 @@ def test_what_divides_stays_as_it_is(engine, tp):
 
 
 def test_a_group_beyond_a_node_is_refused_however_it_is_pooled():
-    with pytest.raises(NotModelledError, match="12 devices of H100 SXM5 80 GB: a tensor-parallel group beyond 8"):
+    with pytest.raises(
+        NotModelledError, match=r"llama\.cpp-b6325 with tp 12: it splits rows of matrices within a node"
+    ):
         on("llama.cpp", "h100-sxm", tp=12)
 
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.deployment.batches import Batch, decode_counts
-from simulator.deployment.deployment import Deployment, default_layout, deploy
+from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.estimate import estimate
+from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
 from simulator.engines.kernel_rules import CROWDED_HEADS
 from simulator.engines.kernels import Kernels

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import DeviceClass, Family, Hardware, load_hardware
 from simulator.profile import Figure, find, folders, names, read_yaml
+from simulator.validation.measurements import read_published
 from tests.support.paths import FIXTURES
 
 DEVICES = names("hardware_profiles")
@@ -39,6 +40,11 @@ NOT_DENSE = {
     "rtx-pro-6000-ws": {"bf16": 1007.6e12, "fp4": 4030e12},
     "mi300x": {"bf16": 2614e12, "fp8": 5229e12},
     "mi355x": {"fp16": 5000e12, "fp8": 10100e12},
+    "mi350x": {"fp16": 4600e12, "fp8": 9200e12},
+    "r9700": {"fp16": 383e12, "fp8": 766e12},
+    "rx-9070-xt": {"fp16": 389e12, "int8": 779e12},
+    "rtx-5080": {"fp16": 450.2e12, "fp4": 1801e12},
+    "jetson-thor": {"fp4": 2070e12},
 }
 
 
@@ -168,6 +174,14 @@ def test_aliases_name_one_device_each():
         ("DGX Spark (GB10)", "gb10"),
         ("Apple M2 Ultra 76-core GPU 192GB", "m2-ultra"),
         ("AWS Inferentia2 (inf2.48xlarge, 12 chips/24 cores)", "inferentia2"),
+        ("H20", "h20-sxm"),
+        ("Google TPU7x (Ironwood)", "tpu7x"),
+        ("Radeon AI PRO R9700", "r9700"),
+        ("RX 9070 XT", "rx-9070-xt"),
+        ("RTX 4070 Ti SUPER", "rtx-4070ti-super"),
+        ("AMD Radeon RX 6500 XT", "rx-6500-xt"),
+        ("AMD Radeon RX 580", "rx-580"),
+        ("CPU Raspberry Pi 500+ (BCM2712)", "rpi5"),
     ],
 )
 def test_names_of_measurements_find_their_device(given, device):
@@ -339,3 +353,18 @@ def test_a_missing_file_and_an_unknown_name_are_three_part_errors(tmp_path):
         load_hardware(str(tmp_path / "none.yaml"))
     with pytest.raises(ProfileError, match=r"Nearest: .*l40s"):
         load_hardware("l40x")
+
+
+def test_every_device_of_the_published_measurements_is_in_the_library():
+    """SN40L has no engine, and yet a profile; the names are those of both tables."""
+    for name in {row.setup.hardware for row in read_published()}:
+        assert load_hardware(name).id in DEVICES, name
+
+
+def test_capped_and_cut_devices_share_the_generation_but_not_the_cap():
+    """H20: 15 % of the H100's products, 119 % of its bandwidth; A800: two thirds of A100's NVLink."""
+    h20, h100, a800, a100 = (load_hardware(each) for each in ("h20", "h100", "a800", "a100"))
+    assert h20.peak_flops_per_s["bf16"] / h100.peak_flops_per_s["bf16"] == pytest.approx(0.15, abs=0.001)
+    assert h20.memory_bytes_per_s / h100.memory_bytes_per_s == pytest.approx(1.19, abs=0.01)
+    assert a800.link.bytes_per_s / a100.link.bytes_per_s == pytest.approx(2 / 3)
+    assert a800.peak_flops_per_s == a100.peak_flops_per_s

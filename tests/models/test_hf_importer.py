@@ -205,7 +205,7 @@ def imported(config: Config) -> Model:
 
 def structure(model: Model) -> dict[str, Any]:
     told = {"name", "aliases", "notes", "sources", "published_parameters", "published_cache_bytes_per_token"}
-    told |= {"fp4_dtype"}  # of another checkpoint
+    told |= {"fp4_dtype", "int4_dtype"}  # of another checkpoint
     return model.model_dump(exclude=told | {"blocks", "layers"}) | {
         "blocks": [(name, model.blocks[name]) for name in model.layer_names]
     }
@@ -219,9 +219,13 @@ def test_importing_the_config_of_a_shipped_model_gives_its_profile(name: str) ->
     assert model.parameters == shipped.published_parameters
 
 
+OLMO3 = sized("olmo3", "32 4096 32 32 11008 50304 2048", sliding_window=1024)
+
+
 def test_every_model_type_is_imported_somewhere_here() -> None:
-    outer = {"gemma3_text", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe"}  # the same by another name
-    tested = {config["model_type"] for config in [*SHIPPED.values(), CONFIGS["gpt2-xl"]]} | {"gemma"}
+    outer = {"gemma3", "gemma4", "gemma4_unified", "llama4", "qwen3_5", "qwen3_5_moe"}  # by another name the same
+    configs = [*SHIPPED.values(), CONFIGS["gpt2-xl"], OLMO3]
+    tested = {config.get("text_config", config)["model_type"] for config in configs}
     assert tested | outer == set(MODEL_TYPES)
 
 
@@ -229,6 +233,9 @@ def test_types_without_a_shipped_profile() -> None:
     # A recalled checkpoint total: google/gemma-7b.
     gemma = sized("gemma", "28 3072 16 16 24576 256000 8192", head_dim=256)
     assert imported(gemma).parameters == 8_537_680_896
+    # The class defaults of transformers 5.23.0, as it counts them; three of four layers have a window.
+    assert imported(OLMO3).parameters == 6_888_624_128
+    assert imported(OLMO3).attention_layers == (8, 24)
     assert imported(CONFIGS["gpt2-xl"]).parameters == load_model("gpt2-xl").published_parameters
 
 
@@ -307,6 +314,12 @@ def test_quantization_config_becomes_a_weight_format(quantization: Config, store
     assert imported(LLAMA | {"quantization_config": quantization}).weight_dtype == stored
 
 
+def test_quantization_of_mlx_becomes_a_weight_format() -> None:
+    quantization = {"group_size": 64, "bits": 4}
+    found = imported(LLAMA | {"quantization": quantization, "quantization_config": quantization})
+    assert found.weight_dtype == "mlx-q4"
+
+
 REFUSED: list[tuple[Config, str]] = [
     ({"attention_chunk_size": 8192}, "chunked attention"),
     ({"index_topk": 2048}, "indexer"),
@@ -327,7 +340,9 @@ REFUSED: list[tuple[Config, str]] = [
     ({"is_encoder_decoder": True}, "an encoder"),
     ({"num_local_experts": 8, "num_experts_per_tok": 2}, "num_local_experts"),
     ({"torch_dtype": "float8_e4m3fn"}, "torch_dtype"),
-    ({"quantization": {"group_size": 64, "bits": 4}}, "MLX"),
+    ({"quantization": {"group_size": 64, "bits": 4, "lm_head": {"bits": 8}}}, "lm_head"),
+    ({"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}}, "mode"),
+    ({"quantization": {"group_size": 48, "bits": 4}}, "mlx-q4-g48"),
 ]
 REFUSED_FORMATS: list[tuple[Config, str]] = [
     ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "quant_method"),
@@ -352,6 +367,43 @@ def test_what_is_not_modelled_is_refused_by_name(patch: Config, named: str) -> N
         model_from_config(LLAMA | patch, "test", "some/config.json")
     assert caught.value.given.startswith("some/config.json")
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "patch"),
+    [
+        ("glm-5", {"indexer_types": ["full", "shared"] * 39}),
+        ("laguna-xs.2", {"num_attention_heads_per_layer": [48, 64, 64, 96] * 10}),
+        ("ernie-4.5-21b-a3b", {"moe_layer_end_index": 20}),
+        ("lfm2-1.2b", {"block_ffn_dim_multiplier": 1.5}),
+    ],
+)
+def test_what_hybrids_have_in_a_form_that_is_not_modelled(name: str, patch: Config) -> None:
+    with pytest.raises(NotModelledError, match=next(iter(patch))):
+        imported(SHIPPED[name] | patch)
+
+
+@pytest.mark.parametrize(
+    ("name", "patch"),
+    [
+        ("kimi-linear-48b-a3b", {"linear_attn_config": {"full_attn_layers": [4], "kda_layers": [1, 2]}}),
+        ("step-3.5-flash", {"moe_layers_enum": "3,four"}),
+        ("step-3.5-flash", {"layer_types": ["full_attention"]}),
+        ("granite-4.0-h-small", {"layer_types": ["mamba"] * 39 + ["conv"]}),
+        ("lfm2-1.2b", {"full_attn_idxs": None}),
+        ("laguna-xs.2", {"gating": "per-token"}),
+    ],
+)
+def test_a_malformed_list_of_layers_is_an_error(name: str, patch: Config) -> None:
+    with pytest.raises(ProfileError, match=r"does not name|is not a list|it names|neither per-head"):
+        imported(SHIPPED[name] | patch)
+
+
+def test_int4_beyond_routed_experts_is_refused_in_groups_of_32() -> None:
+    text = dict(CONFIGS["kimi-k2.5"]["text_config"])
+    text["quantization_config"] = text["quantization_config"] | {"ignore": ["lm_head"]}
+    with pytest.raises(NotModelledError, match="ignore"):
+        imported(text)
 
 
 @pytest.mark.parametrize(

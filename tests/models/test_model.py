@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from simulator.deployment.layouts import default_layout
 from simulator.errors import NotModelledError, ProfileError
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
@@ -45,12 +46,42 @@ FIRST_LIBRARY = [
         ("deepseek-v3.2", 671_877_944_064, 61 * (576 * 2 + 132)),
         ("gemma-4-31b", 30_697_345_280, 50 * 2 * 16 * 256 * 2 + 10 * 2 * 4 * 512 * 2),
         ("nemotron-3-super-120b-a12b", 120_668_707_840, 8 * 2 * 2 * 128 * 2),
+        ("kimi-linear-48b-a3b", 49_122_681_728, 7 * 576 * 2),
+        ("step-3.5-flash", 196_956_130_368, 45 * 2 * 8 * 128 * 2),
+        ("lfm2-8b-a1b", 8_339_930_560, 6 * 2 * 8 * 64 * 2),
+        ("granite-4.0-h-small", 32_207_337_984, 4 * 2 * 8 * 128 * 2),
     ],
 )
 def test_anchors(name: str, parameters: int, cache_bytes_per_token: int) -> None:
     model = load_model(name)
     assert model.parameters == parameters
     assert model.cache_bytes(1) == cache_bytes_per_token
+
+
+@pytest.mark.parametrize(
+    ("name", "billions", "active"),
+    [
+        ("glm-4.6", 355, 32),
+        ("kimi-k2.5", 1000, 32),
+        ("kimi-linear-48b-a3b", 48, 3),
+        ("ernie-4.5-21b-a3b", 21, 3),
+        ("mistral-small-4", 119, 6.5),
+        ("step-3.5-flash", 196.81, 11),
+        ("laguna-xs.2", 33, 3),
+        ("laguna-s-2.1", 118, 8),
+        ("granite-4.0-h-small", 32, 9),
+        ("lfm2-8b-a1b", 8.3, 1.5),
+        ("nemotron-3-ultra-550b-a55b", 550, 55),
+        ("gemma-4-12b", 11.95, 11.95),
+        ("seed-oss-36b", 36, 36),
+    ],
+)
+def test_parameters_that_publishers_announce(name: str, billions: float, active: float) -> None:
+    # Rounded by them; some leave embeddings out of the active ones, some count prediction layers into the total.
+    model = load_model(name)
+    assert model.parameters / 1e9 == pytest.approx(billions, rel=0.045)
+    lookup = model.vocab * model.hidden * (1 if model.tied_embeddings else 2)
+    assert (model.active_parameters - lookup) / 1e9 < active * 1.05 < 1.25 * model.active_parameters / 1e9
 
 
 @pytest.mark.parametrize(
@@ -140,6 +171,16 @@ def test_caches_of_the_unsloth_table(name: str, context_tokens: int, gibibytes: 
     assert round(load_model(name).cache_bytes(context_tokens) / GIB + 1e-9, 2) == gibibytes
 
 
+def test_the_checkpoint_of_kimi_k2_has_int4_in_routed_experts_alone() -> None:
+    # 595 GB (docs.unsloth.ai, Kimi K2.6: the size of its lossless file), with 0.9 GB of a vision part.
+    model = load_model("kimi-k2.5")
+    for said in ("", "int4"):
+        layout = default_layout(model, dtypes=(said, ""))
+        assert layout.weight_dtype == "int4-experts"
+        assert layout.weight_bytes(model.weights()) / 1e9 == pytest.approx(594.1, abs=1.5)
+    assert default_layout(model, dtypes=("nvfp4", "")).weight_dtype == "nvfp4-mlp"
+
+
 @pytest.mark.parametrize(("name", "gibibytes"), [("gpt-oss-120b", 60.8), ("gpt-oss-20b", 12.8)])
 def test_checkpoint_sizes_of_the_gpt_oss_model_card(name: str, gibibytes: float) -> None:
     # OpenAI, gpt-oss model card (2025), table 1; recalled.
@@ -174,6 +215,12 @@ def test_the_first_library_is_there(name: str) -> None:
         ("gemma-3-27b-it", "gemma-3-27b"),
         ("DeepSeek-V3/R1", "deepseek-v3"),
         ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+        ("GLM-4.6", "glm-4.6"),
+        ("Qwen3-Coder-Next", "qwen3-next-80b-a3b"),
+        ("Kimi-K2.5", "kimi-k2.5"),
+        ("ERNIE-4.5-21B-A3B", "ernie-4.5-21b-a3b"),
+        ("llama3_1-70b-fp8_trtllm", "llama-3.1-70b"),
+        ("Qwen3-VL-4b-Heretic", "qwen3-vl-4b"),
     ],
 )
 def test_names_that_measurements_use(name: str, profile: str) -> None:
@@ -196,19 +243,24 @@ DEGREES = st.sampled_from([1, 2, 4, 8, 16])
 @st.composite
 def mixers(draw: st.DrawFn) -> dict[str, Any]:
     heads = 2 ** draw(st.integers(0, 6))
-    kind = draw(st.sampled_from(["attention", "attention", "latent", "gated_delta_net", "mamba2", "mamba"]))
+    plain = ["gated_delta_net", "kimi_delta", "short_convolution", "mamba2", "mamba"]
+    kind = draw(st.sampled_from(["attention", "attention", "latent", *plain]))
     if kind == "latent":
         latent = {"kind": "latent", "heads": heads, "kv_lora": 512, "rope_dim": 64, "nope_dim": 128, "v_dim": 96}
         indexed = {"q_lora": 384, "indexer": {"heads": 16, "head_dim": 128, "chosen": 128}}
         return latent | draw(st.sampled_from([{}, {"q_lora": 384}, indexed]))
-    state = {"kind": kind, "state_dtype": draw(st.sampled_from(["model", "fp32"]))}
-    if kind == "gated_delta_net":
-        return state | {"key_heads": heads, "value_heads": 2 * heads, "key_dim": 64, "value_dim": 128}
-    if kind == "mamba2":
-        return state | {"heads": 2 * heads, "head_dim": 64, "state": 128, "groups": draw(st.sampled_from([1, heads]))}
-    if kind == "mamba":
-        return state | {"inner": 128 * heads, "state": 16, "step_rank": 32}
-    flags = {name: draw(st.booleans()) for name in ("qkv_bias", "output_bias", "sinks", "gate", "shared_kv")}
+    if kind in plain:
+        shapes: dict[str, dict[str, Any]] = {
+            "gated_delta_net": {"key_heads": heads, "value_heads": 2 * heads, "key_dim": 64, "value_dim": 128},
+            "kimi_delta": {"heads": heads, "head_dim": 64},
+            "short_convolution": {"channels": 128 * heads, "conv": 3},
+            "mamba2": {"heads": 2 * heads, "head_dim": 64, "state": 128, "groups": draw(st.sampled_from([1, heads]))},
+            "mamba": {"inner": 128 * heads, "state": 16, "step_rank": 32},
+        }
+        return {"kind": kind, "state_dtype": draw(st.sampled_from(["model", "fp32"])), **shapes[kind]}
+    flags = {
+        name: draw(st.booleans()) for name in ("qkv_bias", "output_bias", "sinks", "gate", "head_gate", "shared_kv")
+    }
     return {
         "kind": "attention",
         "heads": heads,
@@ -344,13 +396,19 @@ def test_work_reads_exactly_the_matrices_that_memory_holds(
     layout, weights = split(model, tp=tp, ep=tp if whole_experts else 1, weight_dtype=weight_dtype)
     vectors = Layout(weight_dtype=weight_dtype).format_of("other")
     routers = [block.ffn for block in (model.blocks[name] for name in model.layer_names)]
-    routed = sum(each.experts + each.shared_gate for each in routers if isinstance(each, MixtureOfExperts))
+    mixtures = [each for each in routers if isinstance(each, MixtureOfExperts)]
+    routed = sum(each.experts + each.shared_gate for each in mixtures)
     deltas = [block.mixer for block in (model.blocks[name] for name in model.layer_names)]
     routed += sum(2 * each.value_heads // tp for each in deltas if isinstance(each, GatedDeltaNet))
     heads = -(-model.vocab // tp) * model.hidden
     matrices = replace(weights, other=0)
     expected = layout.weight_bytes(matrices) + (routed * model.hidden + heads) * FORMATS[vectors].size_bytes
     ops = model.ops(layout)
+    expected += sum(  # routers that are kept wider than the model
+        (each.experts + each.shared_gate) * model.hidden * (FORMATS[kept].size_bytes - FORMATS[vectors].size_bytes)
+        for each in mixtures
+        for kept in [each.router_dtype or vectors]
+    )
     read = sum(op.repeats * (op.weight_bytes + op.expert_bytes * (op.experts.total if op.experts else 0)) for op in ops)
     assert read == pytest.approx(expected, rel=1e-12)
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.deployment.deployment import Settings, default_layout, deploy
+from simulator.deployment.deployment import Settings, deploy
+from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.errors import NotModelledError
 from simulator.models.model import load_model
@@ -16,7 +17,10 @@ from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests
 
-HYBRIDS = ("qwen3-next-80b-a3b", "qwen3.5-27b", "nemotron-3-nano-30b-a3b", "nemotron-h-8b", "jamba-v0.1")
+HYBRIDS = (
+    *("qwen3-next-80b-a3b", "qwen3.5-27b", "nemotron-3-nano-30b-a3b", "nemotron-h-8b", "jamba-v0.1"),
+    "kimi-linear-48b-a3b",
+)
 
 
 def named(ops: tuple[Op, ...], name: str) -> Op:
@@ -32,6 +36,10 @@ def named(ops: tuple[Op, ...], name: str) -> Op:
         ("nemotron-h-8b", 24 * (128 * 64 * 128 * 4 + 3 * 10240 * 2)),
         # 28 layers of 8,192 channels with 16 numbers, and 3 inputs of each.
         ("jamba-v0.1", 28 * (8192 * 16 * 2 + 3 * 8192 * 2)),
+        # 20 layers of 32 heads with 128 x 128 numbers in fp32, and 3 inputs of 3 x 4,096 channels.
+        ("kimi-linear-48b-a3b", 20 * (32 * 128 * 128 * 4 + 3 * 12288 * 2)),
+        # 18 layers: 2 inputs of 2,048 channels.
+        ("lfm2-8b-a1b", 18 * 2 * 2048 * 2),
         ("llama-3.1-8b", 0),
     ],
 )
@@ -59,6 +67,28 @@ def test_the_delta_rule_by_its_own_loop() -> None:
     update = named(model.ops(), "state update")
     assert update.flops.logits * 3 == 48 * counted
     assert update.cache_bytes.logits * update.repeats == 2 * model.state_bytes()
+
+
+def test_kimi_delta_is_the_delta_rule_with_a_decay_of_every_channel() -> None:
+    # Kimi-Linear-48B's config.json: 32 heads of 128 x 128; decay and output gate by projections of rank 128.
+    mixer = load_model("kimi-linear-48b-a3b").blocks["linear-experts"].mixer
+    assert mixer is not None
+    hidden, width, low = 2304, 32 * 128, 2304 * 128 + 128 * 32 * 128
+    assert mixer.weights(hidden).mixer == 4 * hidden * width + 2 * low + hidden * 32
+    ops = mixer.ops(hidden, Layout())
+    assert named(ops, "state update").flops.logits == 6 * 32 * 128 * 128
+    assert named(ops, "scan of prompts").flops.prefill_tokens == 32 * (6 * 128 * 128 + 64 * 10 * 128)
+
+
+def test_a_gate_per_head_is_one_column_per_head() -> None:
+    # Step-3.5-Flash's config.json: 96 heads in layers with a window, 64 in the others, 8 KV heads in both.
+    blocks = load_model("step-3.5-flash").blocks
+    local, full = blocks["local-experts"].mixer, blocks["global-experts"].mixer
+    assert local is not None
+    assert full is not None
+    assert local.weights(4096).mixer == 4096 * (2 * 96 * 128 + 2 * 8 * 128 + 96)
+    assert local.weights(4096).mixer - full.weights(4096).mixer == 4096 * 32 * (2 * 128 + 1)
+    assert named(local.ops(4096, Layout(tp=8)), "head gate").columns == 12
 
 
 def test_a_scan_in_chunks_costs_more_flops_and_no_traffic_per_token() -> None:

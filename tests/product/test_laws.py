@@ -29,6 +29,7 @@ from simulator.simulation.engine_loop import Run, opening, simulate
 from simulator.workloads.workload import Requests
 from tests.support.digests import chat, compiled_digests, digest, digests, simulated
 from tests.support.paths import ROOT
+from tests.support.platforms import reads, runs_on
 
 OVERHEADS = load_engine("vllm").overheads.model_copy(update={"step_s": 50e-6})
 PLAIN = settings(max_examples=60, deadline=None)
@@ -235,10 +236,11 @@ def test_the_table_of_shipped_models_equals_the_sum_of_ops(name):
 def test_no_shipped_engine_beats_light_on_a_shipped_device(device):
     batches_of = ([Sequence(1, 1000)], [Sequence(1, 1000)] * 200, [Sequence(4000, 0)])
     counts = Counts(*map(np.array, zip(*map(count, batches_of), strict=True)))
-    vendor = load_hardware(device).vendor
-    engines = [each for each in names("engines") if vendor in (load_engine(each).vendors or [vendor])]
+    engines = [each for each in names("engines") if runs_on(each, load_hardware(device))]
     lights: dict[object, list[Cost]] = {}  # the speed of light is the same for every engine that does the same
     for engine, weights in product(engines, ("bf16", "int4")):
+        if not reads(engine, load_hardware(device), weights):
+            continue
         deployment = deploy("mixtral-8x7b", device, engine, Layout(weight_dtype=weights))
         bound = deployment.step_model(light=True)
         does = (bound.ops, bound.micro_batch_tokens)

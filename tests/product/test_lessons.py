@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from simulator.deployment.deployment import Deployment, default_layout, deploy
+from simulator.deployment.deployment import Deployment, deploy
+from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.speculation import Speculation
 from simulator.models.model import load_model

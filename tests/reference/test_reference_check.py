@@ -175,25 +175,23 @@ def test_a_load_of_one_is_refused():
 
 
 @pytest.mark.slow
-def test_smollm2_is_predicted_where_the_machine_is_quiet():
+def test_smollm2_is_predicted():
     """The loose gate of CI: 20 % median on held-out steps, 30 % on the median of a whole request.
 
-    A host whose speed changes between two pulses goes unseen, so a miss is measured once more; an error stays.
+    A busy machine is tried again, as is one whose speed changed between two pulses; one that stays busy gets a gate
+    that neighbours do not move and a wrong term still misses: a factor of two.
     """
     if found_smollm2() is None:
         pytest.skip("SmolLM2's weights are not on this machine; `infercast reference generate` fetches them")
     build, plan = Build(Device("cpu", "bf16")), Plan(requests=12, load=0.5, quick=True)
-    for last in (False, True):
+    for _ in range(2):
         found = Checker(load_checkpoint("smollm2-135m"), build, plan, lambda _: None).check("here")
-        noisy = [each for each in found.cells if each.measured.contended]
-        if noisy or found.load.others_cores > 0.1 or found.drift > 0.1:
-            pytest.skip(
-                f"not quiet: others during {len(noisy)} cells, own speed of the machine {found.drift:.0%} apart"
-            )
+        contended = any(each.measured.contended for each in found.cells)
+        quiet = not (contended or found.load.others_cores > 0.1 or found.drift > 0.1)
         said = [each.predicted_s["calibrated"] for each in found.cells]
         steps = step_errors(said, [each.measured.seconds for each in found.cells]).median
         e2el = abs(found.load.predicted["calibrated"]["e2el_p50_s"] / found.load.measured["e2el_p50_s"] - 1)
-        if last or (steps < 0.2 and e2el < 0.3):
+        if steps < 0.2 and e2el < 0.3:
             break
-    assert steps < 0.2
-    assert e2el < 0.3
+    assert steps < (0.2 if quiet else 1.0)
+    assert e2el < (0.3 if quiet else 1.0)

@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from simulator.cli import build
 from simulator.deployment import memory, offload, pipeline_overlap
-from simulator.deployment.deployment import Deployment, Settings, default_layout, deploy
+from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.offload import Offload
 from simulator.engines.fitted_multipliers import FittedMultipliers
@@ -19,7 +20,7 @@ from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.profile import Figure
 from simulator.reports.provenance import basis, fitted_multipliers, memory_basis, rests_on
-from simulator.roofline import collectives, gemm, roofline
+from simulator.roofline import between_nodes, collectives, gemm, roofline
 from simulator.units import GIB
 
 DECODES = [(1.0, n, n, n * 2000.0, n * 1000.0) for n in (1.0, 20.0, 40.0, 200.0)]
@@ -49,7 +50,21 @@ def seconds(deployment: Deployment) -> list[float]:
 
 
 IN_PYTHON = [  # the module and the name of a figure, what an answer calls it, one that uses it and one that does not
-    (collectives, "NETWORK_BYTES_PER_S", "network_bytes_per_s", asked("deepseek-v3", "h100-sxm", **RANKS), LLAMA),
+    (between_nodes, "NETWORK_FRACTION", "fraction of the network", asked("deepseek-v3", "h100-sxm", **RANKS), LLAMA),
+    (
+        between_nodes,
+        "DIRECT_LATENCY_S",
+        "latency of an all-to-all",
+        asked("deepseek-v3", "h100-sxm", **RANKS),
+        asked("llama-3.1-70b", "h100-sxm", tp=16),
+    ),
+    (
+        between_nodes,
+        "RELAYED_LATENCY_S",
+        "latency of a relayed all-to-all",
+        asked("deepseek-v3", "h100-sxm", **RANKS),
+        asked("llama-3.1-70b", "h100-sxm", tp=16),
+    ),
     (hardware, "NODE_DEVICES", "devices of a node", asked("llama-3.1-70b", "l40s", pp=16), SPLIT),
     (collectives, "SEND_LATENCY_S", "latency of a send", SPLIT, asked("llama-3.1-8b", "h100-sxm", tp=2)),
     (
@@ -97,7 +112,7 @@ def test_a_figure_in_python_is_named_where_it_changes_the_answer(module, name, c
     assert (found[0][called].value, found[0][called].source) == (float(figure), figure.source)
     before, changed = [seconds(user), seconds(other)], False
     for factor in (0.5, 1.5):
-        for at in {module, collectives, roofline, gemm}:
+        for at in {module, between_nodes, collectives, roofline, gemm}:
             if hasattr(at, name):
                 monkeypatch.setattr(at, name, Figure(factor * figure, figure.source))
         changed |= seconds(user) != before[0]
@@ -108,7 +123,7 @@ def test_a_figure_in_python_is_named_where_it_changes_the_answer(module, name, c
 
 def test_guesses_in_python_reach_the_line_of_guesses():
     spread = rests_on(basis(IN_PYTHON[0][3]), "guess")
-    assert "h100-sxm: elementwise_memory_fraction, network_bytes_per_s, latency of a send" in spread
+    assert "h100-sxm: elementwise_memory_fraction, network.latency_s, fraction of the network" in spread
     assert "kernels per layer" in rests_on(basis(SPLIT), "guess")
     assert "network" not in rests_on(basis(LLAMA), "guess")
 

@@ -5,14 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.deployment.deployment import Deployment, default_layout, deploy
+from simulator.deployment.deployment import Deployment, deploy
+from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.engines.kernels import Kernels
 from simulator.errors import NotModelledError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Experts, Layout, Op
-from simulator.roofline.collectives import NETWORK_BYTES_PER_S, SEND_LATENCY_S, Links
+from simulator.roofline.between_nodes import network_bytes_per_s
+from simulator.roofline.collectives import SEND_LATENCY_S, Links
 from simulator.roofline.roofline import Rates
 from tests.support.kernels import kernels_with
 
@@ -65,13 +67,16 @@ def test_tokens_travel_once_to_each_rank_of_their_experts_and_back():
     assert float(Rates(H100).cost(ways[0], STEP).seconds) == pytest.approx(ways[0].repeats * each)
 
 
-def test_between_nodes_the_slow_link_binds():
-    """16 ranks, 8 in a node: 8 of the 15 others are away."""
+@pytest.mark.parametrize("tokens", [64, 8192])
+def test_between_nodes_the_slow_link_binds(tokens):
+    """16 ranks, 8 in a node: 8 of 15 others are away; to 1 - (1/2)^8 other nodes, 15 (1 - (15/16)^8) other ranks."""
     way = next(op for op in load_model("deepseek-v3").ops(Layout(ep=16, dp=16)) if op.rate == "all_to_all")
-    many = Counts(1.0, 8192.0)
-    sent = many.dot(way.link_bytes) * 8 / 15
-    expected = way.repeats * (sent / NETWORK_BYTES_PER_S + SEND_LATENCY_S)
-    assert float(Rates(H100).cost(way, many).seconds) == pytest.approx(expected)
+    many = Counts(1.0, float(tokens))
+    sent, network = many.dot(way.link_bytes), network_bytes_per_s(H100)
+    direct = 28e-6 + sent * 8 / 15 / network
+    relayed = 95e-6 + sent * (1 - 0.5**8) / (15 * (1 - (15 / 16) ** 8)) / network
+    assert (direct < relayed) == (tokens == 64)
+    assert float(Rates(H100).cost(way, many).seconds) == pytest.approx(way.repeats * min(direct, relayed))
 
 
 def test_ranks_hold_the_cache_of_their_own_sequences():
@@ -132,10 +137,10 @@ def test_small_messages_take_the_custom_all_reduce_and_large_ones_the_ring():
 def test_stages_in_other_nodes_are_reached_over_the_network(tp, pp, crossings):
     send = next(op for op in load_model("llama-3.1-70b").ops(Layout(tp=tp, pp=pp)) if op.rate == "send")
     size = 1000 * 8192 * 2
-    expected = size * (crossings / NETWORK_BYTES_PER_S + (pp - 1 - crossings) / 450e9) + (pp - 1) * SEND_LATENCY_S
-    assert float(Rates(H100).cost(send, Counts(1.0, 1000.0)).seconds) == pytest.approx(expected)
-    light = Rates(H100, light=True).cost(send, Counts(1.0, 1000.0))
-    assert float(light.seconds) == pytest.approx(expected - (pp - 1) * SEND_LATENCY_S)
+    for light in (False, True):
+        network, latency_s = network_bytes_per_s(H100, light=light), (pp - 1) * SEND_LATENCY_S * (not light)
+        expected = size * (crossings / network + (pp - 1 - crossings) / 450e9) + latency_s
+        assert float(Rates(H100, light=light).cost(send, Counts(1.0, 1000.0)).seconds) == pytest.approx(expected)
 
 
 # ----------------------------------------------------------------------------------------------------------- refusals
@@ -147,7 +152,6 @@ def test_stages_in_other_nodes_are_reached_over_the_network(tp, pp, crossings):
         ({"dp": 2}, "Give ep 2"),
         ({"tp": 2, "dp": 2, "ep": 2}, "Give ep 4, or leave dp out where the model has no experts"),
         ({"tp": 4, "ep": 2}, "Give ep 1 or 4"),
-        ({"tp": 16}, "a tensor-parallel group beyond 8 crosses nodes"),
         ({"dp": 3, "ep": 3}, "8 experts do not divide"),
     ],
 )

@@ -5,7 +5,7 @@ from functools import cache
 
 from simulator.deployment.deployment import Deployment
 from simulator.hardware.hardware import load_hardware
-from simulator.models.model import load_model
+from simulator.models.model import checkpoint
 from simulator.questions.load_question import LoadQuestion
 from simulator.simulation.sent import sent
 from simulator.validation.measurements import Measurement, Setup, read_published
@@ -34,7 +34,7 @@ def setup(**changed: object) -> Setup:
 
 def recipe(given: Setup) -> Recipe:
     """Return what the source of a setup is known to set."""
-    return recipe_of(given, load_model(given.model), load_hardware(given.hardware))
+    return recipe_of(given, checkpoint(given.model)[0], load_hardware(given.hardware))
 
 
 def asked_on(given: Setup) -> Deployment:

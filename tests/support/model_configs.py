@@ -57,9 +57,31 @@ def gemma4(sizes: str, global_kv_heads: int, **more: Any) -> Config:
     return sized("gemma4_text", sizes, tie_word_embeddings=True, num_kv_shared_layers=0, **shape, **more)
 
 
+def laguna(layers: int, sizes: str, heads: tuple[int, int], **more: Any) -> Config:
+    """Laguna: a layer with full attention before each three with a window, with heads of their own."""
+    types = ["full_attention", "sliding_attention", "sliding_attention", "sliding_attention"]
+    each = {
+        "layer_types": types * (layers // 4),
+        "num_attention_heads_per_layer": [heads[0], *[heads[1]] * 3] * (layers // 4),
+    }
+    return sized("laguna", f"{layers} {sizes}", head_dim=128, sliding_window=512, gating=True, **each, **more)
+
+
+def granite(sizes: str, **more: Any) -> Config:
+    return sized("granite", sizes, tie_word_embeddings=True, **more)
+
+
+def qwen3_vl(sizes: str, **more: Any) -> Config:
+    kind = "qwen3_vl_moe_text" if "num_experts" in more else "qwen3_vl_text"
+    text = sized(kind, f"{sizes} 151936 262144", head_dim=128, **more)
+    return {"model_type": kind.removesuffix("_text"), "text_config": text, "vision_config": {"depth": 24}}
+
+
 LLAMA4 = {"head_dim": 128, "intermediate_size_mlp": 16384, "num_experts_per_tok": 1, "attention_chunk_size": 8192}
 NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 SUPER = "MEMEMEM*" + "EMEMEMEM*" * 2 + "EMEMEMEMEM*" * 4 + "EMEMEMEM*" + "EMEMEMEME"
+ULTRA = "MEMEMEM*EMEMEM*" + "EMEMEMEM*EMEMEMEM*EMEMEM*" * 3 + "EMEMEMEM*EMEMEMEME"
+NEMOTRON_H_56B = "M-M-M-M*-" + "M-M-M-M-M*-" * 9 + "M-M-M-M-M-"
 NEMOTRON_H_8B = "M-M-M-M*-" + "M-M-M-M-M*-" * 3 + "M-M-M-M-M-"
 
 CONFIGS: dict[str, Config] = {
@@ -185,4 +207,147 @@ CONFIGS: dict[str, Config] = {
         **{"ffn_dim": 16384, "vocab_size": 50272, "max_position_embeddings": 2048, "dtype": "float16"},
         **{"word_embed_proj_dim": 4096},
     },
+    "glm-4.6": sized(
+        "glm4_moe",
+        "92 5120 96 8 12288 151552 202752",
+        head_dim=128,
+        attention_bias=True,
+        use_qk_norm=True,
+        **deepseek_moe(160, 8, 1536, 1, 3),
+    ),
+    "kimi-k2.5": {
+        "model_type": "kimi_k25",
+        "vision_config": {"vt_num_hidden_layers": 27},
+        "text_config": sized(
+            "kimi_k2",
+            "61 7168 64 64 18432 163840 262144",
+            **latent(1536, "512 64 128 128"),
+            **deepseek_moe(384, 8, 2048, 1, 1),
+            quantization_config={
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {
+                        "targets": ["Linear"],
+                        "weights": {"type": "int", "num_bits": 4, "strategy": "group", "group_size": 32},
+                    }
+                },
+                "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*"],
+            },
+        ),
+    },
+    "kimi-linear-48b-a3b": {
+        **sized("kimi_linear", "27 2304 32 32 9216 163840 0", **latent(None, "512 64 128 128"), head_dim=72),
+        **{"model_max_length": 1048576, "num_experts": 256, "num_experts_per_token": 8, "num_shared_experts": 1},
+        **{"moe_intermediate_size": 1024, "first_k_dense_replace": 1},
+        "linear_attn_config": {
+            **{"full_attn_layers": [4, 8, 12, 16, 20, 24, 27], "num_heads": 32, "head_dim": 128},
+            "kda_layers": [layer for layer in range(1, 27) if layer % 4],
+            "short_conv_kernel_size": 4,
+        },
+    },
+    "ernie-4.5-21b-a3b": sized(
+        "ernie4_5_moe",
+        "28 2560 20 4 12288 103424 131072",
+        tie_word_embeddings=True,
+        **{"moe_num_experts": 64, "moe_k": 6, "moe_intermediate_size": 1536, "moe_num_shared_experts": 2},
+        **{"moe_layer_start_index": 1, "moe_layer_end_index": -1, "moe_layer_interval": 1},
+    ),
+    "ernie-4.5-0.3b": sized(
+        "ernie4_5", "18 1024 16 2 3072 103424 131072", head_dim=128, tie_word_embeddings=True, use_bias=False
+    ),
+    "gemma-4-12b": gemma4("48 3840 16 8 15360 262144 262144", 1) | {"model_type": "gemma4_unified_text"},
+    "ministral-3-3b": sized("ministral3", "26 3072 32 8 9216 131072 262144", head_dim=128, tie_word_embeddings=True),
+    "ministral-3-8b": sized("ministral3", "34 4096 32 8 14336 131072 262144", head_dim=128),
+    "mistral-small-4": sized(
+        "mistral4",
+        "36 4096 32 32 12288 131072 1048576",
+        **latent(1024, "256 64 64 128"),
+        **deepseek_moe(128, 4, 2048, 1, 0),
+    ),
+    "step-3.5-flash": sized(
+        "step3p5",
+        "45 4096 64 0 11264 128896 262144",
+        **{"num_attention_groups": 8, "head_dim": 128, "sliding_window": 512, "use_head_wise_attn_gate": True},
+        **{"moe_num_experts": 288, "moe_top_k": 8, "moe_intermediate_size": 1280, "share_expert_dim": 1280},
+        moe_layers_enum=",".join(map(str, range(3, 45))),
+        layer_types=["full_attention", *["sliding_attention"] * 3] * 12,
+        attention_other_setting={"num_attention_heads": 96, "num_attention_groups": 8, "head_dim": 128},
+        num_nextn_predict_layers=3,
+    ),
+    "laguna-xs.2": laguna(
+        40, "2048 48 8 8192 100352 131072", (48, 64), **routed(256, 8, 512), mlp_only_layers=[0], decoder_sparse_step=1
+    ),
+    "laguna-s-2.1": laguna(
+        48,
+        "3072 48 8 12288 100352 1048576",
+        (48, 72),
+        **routed(256, 10, 1024),
+        mlp_only_layers=[0],
+        decoder_sparse_step=1,
+    ),
+    "granite-4.1-3b": granite("40 2560 40 8 8192 100352 131072"),
+    "granite-4.1-8b": granite("40 4096 32 8 12800 100352 131072"),
+    "granite-4.1-30b": granite("64 4096 32 8 32768 100352 131072"),
+    "granite-3.1-2b": granite("40 2048 32 8 8192 49155 131072"),
+    "granite-3.1-8b": granite("40 4096 32 8 12800 49155 131072"),
+    "granite-4.0-h-small": sized(
+        "granitemoehybrid",
+        "40 4096 32 8 768 100352 1048576",
+        tie_word_embeddings=True,
+        layer_types=[*["mamba"] * 5, "attention", *["mamba"] * 4] * 4,
+        **{"num_local_experts": 72, "num_experts_per_tok": 10, "shared_intermediate_size": 1536},
+        **{"mamba_n_heads": 128, "mamba_d_head": 64, "mamba_d_state": 128, "mamba_n_groups": 1, "mamba_expand": 2},
+        mamba_d_conv=4,
+    ),
+    "qwen3-vl-2b": qwen3_vl("28 2048 16 8 6144", tie_word_embeddings=True),
+    "qwen3-vl-4b": qwen3_vl("36 2560 32 8 9728", tie_word_embeddings=True),
+    "qwen3-vl-8b": qwen3_vl("36 4096 32 8 12288"),
+    "qwen3-vl-32b": qwen3_vl("64 5120 64 8 25600"),
+    "qwen3-vl-30b-a3b": qwen3_vl(
+        "48 2048 32 4 6144", num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768, decoder_sparse_step=1
+    ),
+    "qwen3-vl-235b-a22b": qwen3_vl(
+        "94 4096 64 4 12288", num_experts=128, num_experts_per_tok=8, moe_intermediate_size=1536, decoder_sparse_step=1
+    ),
+    "deepseek-r1-distill-qwen-1.5b": sized("qwen2", "28 1536 12 2 8960 151936 131072"),
+    "nemotron-h-56b": nemotron(NEMOTRON_H_56B, "8192 64 8 32768 131072 8192", 256) | {"ssm_state_size": 256},
+    "nemotron-3-ultra-550b-a55b": nemotron(
+        ULTRA,
+        "8192 64 2 5120 131072 262144",
+        256,
+        **deepseek_moe(512, 22, 5120, 1, 0),
+        moe_shared_expert_intermediate_size=10240,
+        moe_latent_size=2048,
+    ),
+    "mimo-7b": sized("mimo", "36 4096 32 8 11008 151680 32768", head_dim=128, attention_bias=True),
+    "seed-oss-36b": sized(
+        "seed_oss", "64 5120 80 8 27648 155136 524288", head_dim=128, attention_bias=True, attention_out_bias=False
+    ),
+    "smollm3-3b": sized("smollm3", "36 2048 16 4 11008 128256 65536", tie_word_embeddings=True),
+    "lfm2-350m": sized(
+        "lfm2",
+        "16 1024 16 8 0 65536 128000",
+        **{"block_ff_dim": 6656, "block_auto_adjust_ff_dim": True, "block_multiple_of": 256, "conv_L_cache": 3},
+        full_attn_idxs=[2, 5, 8, 10, 12, 14],
+    ),
+    "lfm2-1.2b": sized(
+        "lfm2",
+        "16 2048 32 8 8192 65536 128000",
+        **{"block_ff_dim": 12288, "block_auto_adjust_ff_dim": True, "block_multiple_of": 256, "conv_L_cache": 3},
+        full_attn_idxs=[2, 5, 8, 10, 12, 14],
+    ),
+    "lfm2-8b-a1b": sized(
+        "lfm2_moe",
+        "24 2048 32 8 7168 65536 128000",
+        **{"num_experts": 32, "num_experts_per_tok": 4, "moe_intermediate_size": 1792, "num_dense_layers": 2},
+        layer_types=["full_attention" if layer in (2, 6, 10, 14, 18, 21) else "conv" for layer in range(24)],
+    ),
+    "falcon3-1b": sized("llama", "18 2048 8 4 8192 131072 4096", head_dim=256),
+    "falcon3-3b": sized("llama", "22 3072 12 4 9216 131072 32768", head_dim=256),
+    "falcon3-7b": sized("llama", "28 3072 12 4 23040 131072 32768", head_dim=256),
+    "falcon3-10b": sized("llama", "40 3072 12 4 23040 131072 32768", head_dim=256),
+    "codellama-7b": sized("llama", "32 4096 32 32 11008 32016 16384"),
+    "codellama-70b": sized("llama", "80 8192 64 8 28672 32016 16384"),
+    "gemma-2b": sized("gemma", "18 2048 8 1 16384 256000 8192", head_dim=256),
+    "smollm2-360m": sized("llama", "32 960 15 5 2560 49152 8192", tie_word_embeddings=True),
 }

@@ -17,11 +17,11 @@ from tools.curves import (
     TIMES,
     Block,
     Curves,
+    Job,
     all_parameters,
     ask_all,
     block_of,
     blocks,
-    measured,
     predicted,
     shipped,
 )
@@ -61,7 +61,7 @@ def fit_of(rows: list[Measurement]) -> Fits:
     asked = ask_all(rows)
     values = prior = shipped(asked[rows[0].id], PARAMETERS)
     for _ in range(3):
-        fit = Fit(block, measured(rows, asked, values))
+        fit = Fit(block, Job(rows, asked, values).measured())
         values = fit.fitted(prior, {})
     return Fits({"made": block}, {"made": fit}, {"made": values})
 
@@ -120,7 +120,7 @@ def test_a_child_has_its_parents_values_where_it_fits_none():
 
 def test_a_child_that_sees_nothing_has_its_prior_and_no_tail_and_no_rented_pair_is_fitted():
     rows = made({"compute": 0.6})
-    curves = measured(rows, ask_all(rows), {"compute": 1.0})
+    curves = Job(rows, ask_all(rows), {"compute": 1.0}).measured()
     fit = Fit(Block("made", ("sglang-0.5",), (), ("compute",)), curves)
     assert fit.fitted({"compute": 0.7}, {}, lambda _: False) == {"compute": 0.7}
     tails = replace(curves, rows=[replace(row, stat="p99") for row in rows])

@@ -137,7 +137,7 @@ def test_llama_bench_in_all_its_forms(ending):
     ]  # fmt: skip
     assert [row.setup.context_len for row in rows] == [0, 0, 2048, 0, 0]
     assert {(row.setup.regime, row.setup.engine, row.setup.weight_dtype) for row in rows} == {
-        ("single", "llama.cpp", "Q4_K_M")
+        ("single", "llama.cpp", "q4_K_M")
     }
     assert all(each.value is not None for each in predict(rows))
 

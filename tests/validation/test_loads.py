@@ -130,7 +130,7 @@ def test_tensorrt_in_inferencemax_gathers_short_prompts_for_twenty_steps_below_e
     ],
 )
 def test_inferencemax_caches_as_its_scripts_ask(hardware, version, model, weights, cache):
-    stated = {"weight_dtype": "fp8" if weights == "fp8" else "fp4", "engine_version": version}
+    stated = {"weight_dtype": "fp8" if weights == "fp8" else "nvfp4", "engine_version": version}
     layout = asked_on(setup(**IMX, hardware=hardware, model=model, **stated, tp=2, devices=2)).layout
     assert (layout.weight_dtype, layout.cache_dtype) == (weights, cache)
 

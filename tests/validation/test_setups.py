@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from simulator.deployment.deployment import default_layout
+from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.setting_names import OURS
 from simulator.errors import ProfileError, WorkloadError

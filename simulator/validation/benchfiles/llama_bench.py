@@ -9,17 +9,17 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
 
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, ProfileError
 from simulator.models.model import load_model
+from simulator.models.number_formats import ending, named_format
 from simulator.validation.benchfiles.rows import Cells, Stated, measured, model_named, not_predicted, number
 
 TESTS = {"n_prompt": "pp", "n_gen": "tg", "n_depth": "d"}
 ALL_LAYERS = 99  # -ngl from which every model is offloaded whole
-SIZES = {"small": "S", "medium": "M", "large": "L"}
-QUANT = r"I?Q\d\w*|BF16|F16|F32|MXFP4"
 COLUMNS = {"model": "model_type", "backend": "backends", "ngl": "n_gpu_layers", "sm": "split_mode"}  # of the table
 
 
@@ -63,7 +63,7 @@ def llama_bench(test: Mapping[str, Any], stated: Stated) -> Iterator[Cells]:
         "engine_version": f"b{test['build_number']}" if test.get("build_number") else None,
         "source_date": str(test.get("test_time") or "")[:10],
         "model": model or None,
-        "weight_dtype": _format(str(test.get("model_type") or "")),
+        "weight_dtype": stated.weight_dtype or _format(str(test.get("model_type") or "")),
         "kv_dtype": test.get("type_k") or "",
         "input_len": prompt or depth,
         "output_len": output,
@@ -102,21 +102,24 @@ def _model_name(path: str) -> str:
     >>> _model_name("models/Qwen2.5-7B-Instruct-Q4_K_M-00001-of-00002.gguf")
     'Qwen2.5-7B-Instruct'
     """
-    stem = re.sub(r"-\d{5}-of-\d{5}$", "", PurePosixPath(path.replace("\\", "/")).name.removesuffix(".gguf"))
-    return re.sub(rf"[-_.](UD-)?({QUANT})$", "", stem, flags=re.IGNORECASE)
+    name = PurePosixPath(path.replace("\\", "/")).name.removesuffix(".gguf")
+    return ending(re.sub(r"-\d{5}-of-\d{5}$", "", name))[0]
 
 
 def _format(kind: str) -> str:
-    """Return the number format in llama.cpp's description of a model.
+    """Return the number format that llama.cpp names in words, as of a file's type ("Q4_K - Medium", "mostly Q4_0").
 
-    >>> _format("qwen2 7B Q4_K - Medium"), _format("llama 7B mostly Q4_0"), _format("llama 8B F16")
-    ('Q4_K_M', 'Q4_0', 'F16')
+    ProfileError for a type that infercast does not have.
+
+    >>> _format("qwen2 7B Q4_K - Medium"), _format("llama 7B mostly Q4_0"), _format("gpt-oss 20B MXFP4 MoE")
+    ('q4_K_M', 'q4_0', 'mxfp4_MoE')
     """
-    found = re.search(rf"\b({QUANT})\b(?: - (\w+))?", kind)
-    if not found:
-        return ""
-    size = SIZES.get((found.group(2) or "").lower())
-    return f"{found.group(1)}_{size}" if size else found.group(1)
+    words = re.sub(r"( - [\d.]+ bpw.*| \(guessed\))$", "", kind.strip()).split()
+    for first in range(len(words)):
+        with suppress(ProfileError):
+            return named_format(" ".join(words[first:]))
+    because = "no word of it names a number format that is known"
+    raise ProfileError(f"model_type {kind!r}", because, "Give --weight-dtype")
 
 
 def _partial_offload(test: Mapping[str, Any], model: str) -> str:

@@ -1,16 +1,13 @@
 """What the readers of result files share: rows by the columns of measurements, what the user states, and checks."""
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from simulator.errors import ProfileError
-from simulator.models.model import load_model
-from simulator.models.number_formats import COMMON_NAMES
+from simulator.models.model import checkpoint
 
 Cells = dict[str, Any]  # by the columns of measurements; a column that a file does not state is left out
 POOLED = " of pooled gaps"  # ends the statistic of an itl_ms over all gaps of all requests, not over requests' means
@@ -107,16 +104,13 @@ def model_named(name: object) -> Cells:
     >>> model_named("/models/Llama-3.1-8B-Instruct-FP8"), model_named("me/mine")
     ({'model': 'llama-3.1-8b', 'weight_dtype': 'fp8'}, {'model': 'me/mine'})
     """
-    stem = str(name or "").rstrip("/").rpartition("/")[2]
-    found: Cells = {}
-    for pattern, number_format in COMMON_NAMES.items():
-        if ending := re.search(rf"[-_.]({pattern})$", stem, re.IGNORECASE):
-            stem, found = stem[: ending.start()], {"weight_dtype": number_format}
-            break
-    for each in (str(name or ""), stem, stem.removeprefix("Meta-")):
-        with suppress(ProfileError):
-            return {"model": load_model(each).id, **found}
-    return {"model": name, **found} if name else {}
+    if not name:
+        return {}
+    try:
+        model, stored = checkpoint(str(name))
+    except ProfileError:
+        return {"model": name}  # it is named as missing later
+    return {"model": model.id, **({"weight_dtype": stored} if stored else {})}
 
 
 def number(value: object) -> float | None:

@@ -1,12 +1,14 @@
 """InferenceMAX: benchmarks/ of github.com/SemiAnalysisAI/InferenceX, read 2026-11-21 and 2026-11-22."""
 
 from simulator.engines.engine import release_of
+from simulator.errors import NotModelledError
 from simulator.models.operations import Layout
 from simulator.validation.measurements import Setup
-from simulator.validation.sources.recipe import Limits, Recipe
+from simulator.validation.sources.recipe import Limits, Load, Recipe
 
 SHORTEST = 0.8  # both lengths are drawn from [0.8, 1] x nominal (random-range-ratio 0.8 of benchmark_serving.py)
 GRAPH_TOKENS = 2048  # max-cudagraph-capture-size, and cuda-graph-sizes before, of the scripts for gpt-oss and MiniMax
+MOST_TP = 8  # of its scripts for one engine; those for several nodes split prompts from decodes
 BLACKWELL_SEQS = 512  # max-num-seqs of 70b_fp{4,8}_b200_docker.sh and gptoss_fp4_b200*.sh
 
 
@@ -50,6 +52,16 @@ class InferenceMax(Recipe):
     def limits(self, layout: Layout) -> Limits:
         """Return `--max-num-seqs $CONC` of vLLM."""
         return Limits(self.setup.concurrency if self.is_vllm else None)
+
+    def load(self) -> Load | None:
+        """Refuse a tensor degree that is the sum of a disaggregated run's engines; None otherwise.
+
+        aiconfigurator's tables, from which these rows come, call such degrees odd and likely a disaggregated total.
+        """
+        if self.setup.tp > MOST_TP and self.setup.dp <= 1:
+            because = f"its scripts give one engine up to {MOST_TP} devices: it is a disaggregated run's total"
+            raise NotModelledError(f"tp {self.setup.tp} in InferenceMAX", because, "State the engines, or leave it out")
+        return super().load()
 
     @property
     def client(self) -> str:

@@ -1,4 +1,4 @@
-"""Papers and recipes that publish their scripts or data: consumer cards, Argonne, Splitwise, Google's TPUs."""
+"""Papers and recipes that publish their scripts or data: consumer cards, Argonne, Splitwise, Google's TPUs, MLC."""
 
 from simulator.models.operations import Layout
 from simulator.validation.measurements import Setup
@@ -147,3 +147,17 @@ class TpuRecipes(Recipe):
         if "8b" in self.model.id:
             return Limits(128, 1024, TPU_FRACTION)
         return Limits(256, 2048 if self.setup.input_tokens > self.setup.output_tokens else 512, TPU_FRACTION)
+
+
+class LlmPerfBench(Recipe):
+    """A run of github.com/mlc-ai/llm-perf-bench (README.md, read 2026-11-22), which says int4 of each engine's own."""
+
+    @staticmethod
+    def matches(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return setup.source == "mlc-llm-perf-bench"
+
+    @property
+    def int4_dtype(self) -> str:
+        """Q4_K_M in llama.cpp, q4f16_1 in MLC-LLM, GPTQ and AWQ elsewhere."""
+        return {"llama.cpp": "q4_K_M", "MLC-LLM": "mlc-q4f16"}.get(self.setup.engine, super().int4_dtype)

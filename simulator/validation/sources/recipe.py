@@ -108,6 +108,11 @@ class Recipe:
         """What a row calls fp8: fp8-block where the checkpoint's scales are of blocks, else fp8."""
         return self.model.weight_dtype if self.model.weight_dtype == "fp8-block" else "fp8"
 
+    @property
+    def int4_dtype(self) -> str:
+        """What a row calls int4: GPTQ or AWQ, where the engine has no four bits of its own."""
+        return "int4"
+
     def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
         """Return the number format of the KV cache: the stated one, or fp8 where a quantised checkpoint carries it.
 

@@ -1,0 +1,46 @@
+"""Degrees of parallelism with the number formats that an engine runs on a device: a Layout from what a user gives."""
+
+from dataclasses import replace
+
+from simulator.deployment.weight_files import weight_format
+from simulator.engines.engine import Engine
+from simulator.hardware.hardware import Hardware
+from simulator.models.model import Model
+from simulator.models.number_formats import named_format
+from simulator.models.operations import Layout
+
+
+def running_layout(
+    model: Model, hardware: Hardware, engine: Engine, *, dtypes: tuple[str, str] = ("", ""), **degrees: int
+) -> Layout:
+    """Return a layout as `default_layout` does, in the formats that an engine reads and runs on a device.
+
+    Where no 16-bit type is asked for and the device has none of the checkpoint's, it is cast (Platform.casts).
+    """
+    weights = weight_format(dtypes[0], model, engine)
+    layout = default_layout(model, dtypes=(weights, dtypes[1]), **degrees)
+    platform = engine.platform(hardware)
+    casts = platform.casts if platform else {}
+    weights, cached = (
+        stored if asked else casts.get(stored, stored)
+        for asked, stored in zip(dtypes, (layout.weight_dtype, layout.cache_dtype), strict=True)
+    )
+    model_dtype = casts.get(layout.model_dtype, layout.model_dtype)
+    return replace(layout, weight_dtype=weights, cache_dtype=cached, model_dtype=model_dtype)
+
+
+def default_layout(
+    model: Model, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, dtypes: tuple[str, str] = ("", "")
+) -> Layout:
+    """Return a layout; `dtypes` names the number formats of weights and KV cache, "" for the checkpoint's own.
+
+    Weights in "fp4" get the checkpoint's kind of it (`Model.fp4_dtype`).
+
+    >>> from simulator.models.model import load_model
+    >>> layout = default_layout(load_model("llama-3.1-8b"), tp=2, dtypes=("fp8", ""))
+    >>> layout.weight_dtype, layout.cache_dtype
+    ('fp8', 'bf16')
+    """
+    weights, cached = (named_format(name) for name in dtypes)
+    weights = model.checkpoint_format(weights)
+    return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype, dp)

@@ -1,0 +1,63 @@
+"""What a format's name means in the checkpoints that an engine reads: Hugging Face's, GGUF, MLX."""
+
+from simulator.engines.engine import Engine
+from simulator.errors import NotModelledError
+from simulator.models.model import Model
+from simulator.models.number_formats import FORMATS, GGUF, KEPT_EXPERTS, Files, named_format, number_format
+
+IN_GGUF = {"fp16": "gguf_f16", "bf16": "gguf_bf16"}  # types of the model, under GGUF's names
+NARROWER: dict[Files, tuple[str, str]] = {  # formats of 8 and 4 bits that everybody publishes
+    "gguf": ("q8_0", "q4_K_M"),
+    "mlx": ("mlx-q8", "mlx-q4"),
+}
+
+
+def weight_format(text: str, model: Model, engine: Engine) -> str:
+    """Return our name of the format of a model's weights as an engine reads them; "" is the usual one.
+
+    GGUF files of a model whose experts are published in mxfp4 keep them so, whatever all else is stored in (bartowski's
+    files of gpt-oss: "All quants keep the feed forward networks at mxfp4"; F16 of unsloth's is 13.8 GB). Raises
+    ProfileError for a name that is not known, NotModelledError for a format that such checkpoints do not have.
+
+    >>> from simulator.engines.engine import load_engine
+    >>> from simulator.models.model import load_model
+    >>> weight_format("F16", load_model("gpt-oss-20b"), load_engine("llama.cpp"))
+    'mxfp4+gguf_f16'
+    """
+    given = named_format(text)
+    stored = usual_format(model, engine) if not given else _in_files(model.checkpoint_format(given), model, engine)
+    refuse_unreadable(stored, engine)
+    return stored
+
+
+def narrower_formats(engine: Engine) -> tuple[str, str]:
+    """Return formats of 8 and of 4 bits that checkpoints for an engine have."""
+    return NARROWER.get(engine.reads[0], ("fp8", "int4")) if engine.reads else ("fp8", "int4")
+
+
+def usual_format(model: Model, engine: Engine) -> str:
+    """Return the format of weights where nothing is said: what the engine fetches, or the checkpoint's own."""
+    kept = model.weight_dtype == "mxfp4"  # published in four bits: nobody quantises it again
+    return _in_files(model.weight_dtype if kept else engine.usual_weights or model.weight_dtype, model, engine)
+
+
+def refuse_unreadable(stored: str, engine: Engine) -> None:
+    """Raise NotModelledError for a format that the checkpoints which an engine reads do not have."""
+    files = number_format(stored).files
+    if engine.reads and files and not set(files) & set(engine.reads):
+        because = f"it reads {' and '.join(engine.reads)} files, which have no {stored}"
+        remedy = f"Give, say, --weight-dtype {' or '.join(narrower_formats(engine))}"
+        raise NotModelledError(f"{stored} in {engine.id}", because, remedy)
+
+
+def _in_files(stored: str, model: Model, engine: Engine) -> str:
+    """Return what a format is in the checkpoints that an engine reads."""
+    if "gguf" not in engine.reads[:1]:
+        return stored
+    stored = IN_GGUF.get(stored, stored)
+    if stored == "mxfp4":  # ggml-org's files have all else in q8_0; Ollama's library has it as published
+        return stored if engine.engine == "ollama" else "mxfp4_MoE"
+    base = stored.partition("@")[0]
+    if model.weight_dtype != "mxfp4" or base not in (*GGUF, *IN_GGUF.values()):
+        return stored
+    return "mxfp4_MoE" if base == FORMATS["mxfp4_MoE"].rest else KEPT_EXPERTS + base

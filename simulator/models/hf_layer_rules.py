@@ -1,0 +1,156 @@
+"""Rules of hybrids whose configs list their layers in words of their own: Kimi Linear, LFM2, Granite 4, Step, Laguna.
+
+As in hf_rules.py: a layer is a pair of a mixer and a feed-forward block, and every rule raises ProfileError for a
+missing or malformed field. Source: the configuration files of transformers 5.23.0.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
+from simulator.models.hf_rules import Derived, LayerKind
+
+LOCAL = "sliding_attention"
+
+
+def _first_dense(fields: Fields, name: str, layers: int) -> list[str]:
+    """Return the feed-forward block of each layer: dense in the first ones, whose number a field states."""
+    dense = fields.maybe(name) or 0
+    return ["dense" if layer < dense else "experts" for layer in range(layers)]
+
+
+def kimi_layers(fields: Fields, layers: int) -> list[LayerKind]:
+    """Return the kind of each layer of Kimi Linear, whose config counts them from 1.
+
+    Raises ProfileError if its two lists do not name each layer once.
+    """
+    stated = fields.part("linear_attn_config")
+    full, linear = stated.each("full_attn_layers") or [], stated.each("kda_layers") or []
+    numbers = range(1, layers + 1)
+    if any((number in full) == (number in linear) for number in numbers):
+        raise stated.error("kda_layers", f"with full_attn_layers it does not name {layers} layers once", "Correct it")
+    mixers = ("global" if number in full else "linear" for number in numbers)
+    return list(zip(mixers, _first_dense(fields, "first_k_dense_replace", layers), strict=True))
+
+
+def kimi_delta(fields: Fields) -> dict[str, Any]:
+    """Return the profile of the linear attention of Kimi Linear."""
+    stated = fields.part("linear_attn_config")
+    return {
+        "kind": "kimi_delta",
+        "heads": stated.count("num_heads"),
+        "head_dim": stated.count("head_dim"),
+        "conv": stated.count("short_conv_kernel_size"),
+    }
+
+
+def lfm2(fields: Fields) -> Derived:
+    """Return the feed-forward width of a dense LFM2, two thirds of what is stated and rounded up; and its tied ends."""
+    tied = fields.flag("tie_embedding") if "tie_embedding" in fields.raw else fields.flag("tie_word_embeddings")
+    width = fields.count("block_ff_dim", "intermediate_size")
+    if fields.flag("block_auto_adjust_ff_dim"):
+        multiple = fields.count("block_multiple_of")
+        width = -(-(2 * width // 3) // multiple) * multiple
+    if fields.raw.get("block_ffn_dim_multiplier") not in (None, 1, 1.0):
+        raise fields.refusal("block_ffn_dim_multiplier", "only 1 is modelled")
+    return {"tie_word_embeddings": tied, "intermediate_size": width}, {}
+
+
+def lfm2_layers(fields: Fields, layers: int) -> list[LayerKind]:
+    """Return the kind of each layer of LFM2: attention where the config says so, else a short convolution.
+
+    Raises ProfileError if neither list is there.
+    """
+    listed, chosen = fields.each("layer_types"), fields.each("full_attn_idxs")
+    if (listed is None and chosen is None) or (listed is not None and len(listed) != layers):
+        raise fields.error("layer_types", f"it does not name {layers} layers", "Add it")
+    full = [layer for layer, kind in enumerate(listed) if kind == "full_attention"] if listed else chosen or []
+    routed = fields.maybe("num_experts") or 0
+    ffns = _first_dense(fields, "num_dense_layers", layers) if routed else ["dense"] * layers
+    return [("global" if layer in full else "linear", ffn) for layer, ffn in enumerate(ffns)]
+
+
+def short_convolution(fields: Fields) -> dict[str, Any]:
+    """Return the profile of the short convolution of LFM2."""
+    return {"kind": "short_convolution", "channels": fields.count(*HIDDEN), "conv": fields.count("conv_L_cache")}
+
+
+def granite_layers(fields: Fields, layers: int) -> list[LayerKind]:
+    """Return the kind of each layer of Granite 4, whose feed-forward blocks are all alike.
+
+    Raises ProfileError if its list does not name each layer.
+    """
+    listed = fields.each("layer_types") or []
+    known = {"mamba": "linear", "linear_attention": "linear", "attention": "global", "full_attention": "global"}
+    if len(listed) != layers or not all(str(kind) in known for kind in listed):
+        raise fields.error("layer_types", f"it does not name {layers} layers of mamba and attention", "Correct it")
+    ffn = "experts" if fields.maybe("num_local_experts") else "dense"
+    return [(known[str(kind)], ffn) for kind in listed]
+
+
+def granite_mamba2(fields: Fields) -> dict[str, Any]:
+    """Return the profile of the Mamba-2 layer of Granite 4."""
+    heads, inner = fields.count("mamba_n_heads"), fields.count("mamba_expand") * fields.count(*HIDDEN)
+    stated = None if fields.raw.get("mamba_d_head") == "auto" else fields.maybe("mamba_d_head")
+    return {
+        "kind": "mamba2",
+        "heads": heads,
+        "head_dim": stated or inner // heads,
+        "state": fields.count("mamba_d_state"),
+        "groups": fields.count("mamba_n_groups"),
+        "conv": fields.count("mamba_d_conv"),
+    }
+
+
+def ernie(fields: Fields) -> Derived:
+    """Return the first layer with experts of ERNIE 4.5. Raises NotModelledError if later ones have none."""
+    layers, last = fields.maybe("num_hidden_layers"), fields.raw.get("moe_layer_end_index")
+    if last not in (None, -1, (layers or 0) - 1):
+        raise fields.refusal("moe_layer_end_index", "dense layers after those with experts are not modelled")
+    step = {"decoder_sparse_step": fields.maybe("moe_layer_interval") or 1}
+    return {"first_k_dense_replace": fields.maybe("moe_layer_start_index"), **step}, {}
+
+
+def step_layers(fields: Fields, layers: int) -> list[LayerKind]:
+    """Return the kind of each layer of Step 3.5; its list goes on with prediction layers, which are left out.
+
+    Raises ProfileError if a list is too short or malformed.
+    """
+    listed, routed = fields.each("layer_types") or [], fields.raw.get("moe_layers_enum")
+    if len(listed) < layers:
+        raise fields.error("layer_types", f"it names {len(listed)} of {layers} layers", "Correct one of the two")
+    if not isinstance(routed, str) or not all(each.strip().isdigit() for each in routed.split(",")):
+        raise fields.error("moe_layers_enum", f"{routed!r} is not a list of layers, as '3,4,5'", "Correct it")
+    experts = {int(each) for each in routed.split(",")}
+    return [
+        ("local" if kind == LOCAL else "global", "experts" if layer in experts else "dense")
+        for layer, kind in enumerate(listed[:layers])
+    ]
+
+
+def step_shape(fields: Fields, kind: str) -> Mapping[str, Any]:
+    """Return the gate of Step 3.5's attention, and the heads of its layers with a window."""
+    gate = {"head_gate": fields.flag("use_head_wise_attn_gate")}
+    other = fields.part("attention_other_setting")
+    if kind != "local" or not other.raw:
+        return gate
+    shape = {"heads": other.count(*HEADS), "kv_heads": other.count(*KV_HEADS), "head_dim": other.maybe("head_dim")}
+    return {**gate, **{name: size for name, size in shape.items() if size}}
+
+
+def laguna_shape(fields: Fields, kind: str) -> Mapping[str, Any]:
+    """Return the gate of Laguna's attention, and the heads of one kind of its layers.
+
+    Raises NotModelledError if layers of a kind differ.
+    """
+    gating = fields.raw.get("gating", True)
+    if gating not in (True, False, "per-head", "per-element"):
+        raise fields.error("gating", f"{gating!r} is neither per-head nor per-element", "Correct it")
+    gate = {"head_gate": gating in (True, "per-head"), "gate": gating == "per-element"}
+    heads, types = fields.each("num_attention_heads_per_layer"), fields.each("layer_types") or []
+    if heads is None:
+        return gate
+    alike = [count for count, each in zip(heads, types, strict=False) if (each == LOCAL) == (kind == "local")]
+    if not alike or any(count != alike[0] for count in alike):
+        raise fields.refusal("num_attention_heads_per_layer", "layers of one kind that differ in it are not modelled")
+    return {**gate, "heads": Fields({HEADS[0]: alike[0]}, fields.where).count(*HEADS)}

@@ -1,0 +1,180 @@
+"""One table of number formats: every spelling of the published tables, in every reader, and what none of them knows."""
+
+import csv
+import gzip
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.deployment.layouts import default_layout
+from simulator.deployment.weight_files import usual_format, weight_format
+from simulator.engines.engine import Engine, load_engine
+from simulator.errors import InfercastError, NotModelledError, ProfileError
+from simulator.models.hf_importer import model_from_config
+from simulator.models.model import checkpoint, load_model
+from simulator.models.number_formats import FORMATS, ending, named_format, number_format
+from simulator.models.operations import Layout
+from simulator.profile import find, names
+from simulator.questions.deployment_question import DeploymentQuestion
+from simulator.validation.benchfiles import read_results
+from simulator.validation.benchfiles.llama_bench import llama_bench
+from simulator.validation.benchfiles.rows import Stated
+from simulator.validation.measurements import PUBLISHED, measurement_of
+
+LLAMA: dict[str, Any] = {
+    **{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
+    **{"intermediate_size": 128, "vocab_size": 512, "max_position_embeddings": 512, "torch_dtype": "bfloat16"},
+}
+SPELT = {  # as the published tables write it -> our name
+    **{"fp8": "fp8", "fp8?": "fp8", "nvfp4": "nvfp4", "fp4": "nvfp4", "mxfp4": "mxfp4", "MXFP4": "mxfp4"},
+    **{"fp16": "fp16", "F16": "fp16", "f16": "fp16", "bf16": "bf16", "bf16?": "bf16", "BF16": "bf16"},
+    **{"int8": "int8", "int8_sq": "int8", "bfp8": "bfp8", "bfp8/bfp4 mixed": "bfp8-bfp4"},
+    **dict.fromkeys(("int4", "uint4", "int4-awq", "int4-gptq", "int4-awq (w4a16)"), "int4"),
+    **{"int4 (MLC q4f16)": "mlc-q4f16", "Q4_K_M (Ollama/llama.cpp default, assumed)": "q4_K_M"},
+    **{f"mlx (see model name; {size} MB)": "mlx" for size in ("1770.0", "2871.0", "3048.8", "4577.7")},
+    **{f"exl2-{bits}-bpw": f"exl2@{bits}" for bits in ("2.5", "3.0", "4.0", "5.0")},
+    **{f"Q{name[1:]}": name for name in FORMATS if name.startswith("q")},
+    **{f"IQ{name[2:]}": name for name in FORMATS if name.startswith("iq")},
+}
+ELSEWHERE = {  # as checkpoints, options and users write it
+    **{"mlx-q4": "mlx-q4", "mlx-q8": "mlx-q8", "mlx-q6 g32": "mlx-q6-g32", "4bit": "mlx-q4", "MLX-4bit": "mlx-q4"},
+    **{"int4-autoround": "int4", "int8-w8a8": "int8", "W8A8": "int8", "GPTQ-Int4": "int4", "AWQ": "int4"},
+    **{"fp8_e4m3": "fp8", "FP8-dynamic": "fp8", "half": "fp16", "bfloat16": "bf16", "auto": "", "": ""},
+    **{"Q4_K - Medium": "q4_K_M", "Q2_K - Medium": "q2_K", "IQ3_S mix": "iq3_M", "mxfp4+Q4_K_M": "mxfp4+q4_K_M"},
+}
+
+
+def published(column: str) -> set[str]:
+    cells: set[str] = set()
+    for path in PUBLISHED.glob("*.csv.gz"):
+        with gzip.open(path, "rt", encoding="utf-8") as table:
+            cells |= {row[column] for row in csv.DictReader(table)}
+    return cells - {""}
+
+
+@pytest.mark.parametrize("column", ["weight_dtype", "kv_dtype"])
+def test_every_published_spelling_is_known_by_hand(column: str) -> None:
+    assert published(column) <= SPELT.keys()
+
+
+@pytest.mark.parametrize(("text", "name"), [*SPELT.items(), *ELSEWHERE.items()])
+def test_a_spelling_is_the_same_format_in_every_reader(text: str, name: str) -> None:
+    assert named_format(text) == name
+    row = {"hardware": "l40s", "model": "llama-3.1-8b", "metric": "tpot_ms", "value": "9"}
+    for column in ("weight_dtype", "kv_dtype"):
+        setup = measurement_of(row | {column: text}, "line 2").setup
+        assert name in (setup.weight_dtype, setup.cache_dtype)
+    if name and name != "mlx":
+        model, engine = load_model("llama-3.1-8b"), load_engine("static")
+        wanted = model.fp4_dtype if name == "nvfp4" else name
+        assert weight_format(text, model, engine) == wanted
+        assert default_layout(model, dtypes=(text, "")).weight_dtype == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [("mlx-q4", 4.5), ("mlx-q8", 8.5), ("mlx-q6-g32", 7.0), ("mlx-q4-g128", 4.25), ("exl2@3.5", 3.5), ("bfp8", 8.5)],
+)
+def test_bits_by_hand(name: str, bits: float) -> None:
+    """An fp16 scale and bias for each group: bits + 32 / group (MLX); 8 bits of exponent for 16 numbers (bfp8)."""
+    assert number_format(name).bits == bits
+
+
+def test_bits_that_a_name_leaves_open_are_asked_for() -> None:
+    for name in ("mlx", "exl2"):
+        with pytest.raises(ProfileError, match=r"does not say how many bits\. Give"):
+            number_format(name)
+    with pytest.raises(ProfileError, match=r"groups of 32, 64, 128"):
+        number_format("mlx-q4-g48")
+
+
+KNOWN_WORDS = {"auto", "half", "awq", "gptq"}
+UNKNOWN = st.from_regex(r"[a-z][a-z0-9_.+-]{1,11}", fullmatch=True).filter(lambda text: not _is_known(text))
+
+
+def _is_known(text: str) -> bool:
+    try:
+        return bool(named_format(text)) or text in KNOWN_WORDS
+    except ProfileError:
+        return False
+
+
+@given(UNKNOWN)
+def test_an_unknown_name_is_refused_by_every_reader(text: str) -> None:
+    row = {"hardware": "l40s", "model": "llama-3.1-8b", "metric": "tpot_ms", "value": "9"}
+    question = DeploymentQuestion("llama-3.1-8b", "l40s")
+    test = {"n_prompt": 512, "n_gen": 0, "avg_ts": 1.0, "model_type": f"llama 8B {text}"}
+    quantization = {"quant_method": text, "bits": 4}
+    readers: list[Any] = [
+        lambda: named_format(text),
+        lambda: Layout(weight_dtype=text),
+        lambda: weight_format(text, load_model("llama-3.1-8b"), load_engine("llama.cpp")),
+        lambda: DeploymentQuestion(question.model, question.hardware, weight_dtype=text).deployment(),
+        lambda: DeploymentQuestion(question.model, question.hardware, cache_dtype=text).deployment(),
+        lambda: measurement_of(row | {"weight_dtype": text}, "line 2"),
+        lambda: measurement_of(row | {"kv_dtype": text}, "line 2"),
+        lambda: list(llama_bench(test, Stated(model="llama-3.1-8b"))),
+        lambda: model_from_config(LLAMA | {"quantization_config": quantization}, "x", "config.json"),
+        lambda: checkpoint(f"llama-3.1-8b-{text}"),
+    ]
+    for read in readers:
+        with pytest.raises(ValueError, match=r"(?s).+\. .+"):
+            read()
+
+
+def test_a_format_that_a_result_file_does_not_know_is_refused(tmp_path: Any) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps([{"n_prompt": 8, "n_gen": 0, "avg_ts": 9.0, "model_type": "llama 8B TQ1_0"}]))
+    with pytest.raises(InfercastError, match=r"TQ1_0.*no word of it names a number format.*Give --weight-dtype"):
+        read_results(path, Stated(hardware="l40s", model="llama-3.1-8b"))
+
+
+@pytest.mark.parametrize("name", names("model_profiles"))
+def test_no_name_of_a_profile_hides_a_format(name: str) -> None:
+    """A checkpoint's name that ends in a format is read as that format, unless the profile is of that checkpoint."""
+    profile = load_model(name)
+    for each in (name, *profile.aliases):
+        stored = ending(each.rpartition("/")[2])[1]
+        assert not stored or number_format(stored).bits == number_format(profile.weight_dtype).bits, each
+    assert checkpoint(find("model_profiles", name).stem) == (profile, "")
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "text", "name"),
+    [
+        ("gpt-oss-20b", "llama.cpp", "F16", "mxfp4+gguf_f16"),
+        ("gpt-oss-20b", "llama.cpp", "Q4_K_M", "mxfp4+q4_K_M"),
+        ("gpt-oss-20b", "llama.cpp", "", "mxfp4_MoE"),
+        ("gpt-oss-20b", "llama.cpp", "Q8_0", "mxfp4_MoE"),
+        ("gpt-oss-20b", "ollama", "", "mxfp4"),
+        ("gpt-oss-20b", "vllm", "", "mxfp4"),
+        ("gpt-oss-20b", "vllm", "bf16", "bf16"),
+        ("llama-3.1-8b", "llama.cpp", "F16", "gguf_f16"),
+        ("llama-3.1-8b", "llama.cpp", "", "gguf_bf16"),
+        ("llama-3.1-8b", "ollama", "", "q4_K_M"),
+        ("llama-3.1-8b", "mlx-lm", "", "bf16"),
+    ],
+)
+def test_what_a_name_means_in_the_files_of_an_engine(model: str, engine: str, text: str, name: str) -> None:
+    assert weight_format(text, load_model(model), load_engine(engine)) == name
+    assert text or usual_format(load_model(model), load_engine(engine)) == name
+
+
+def test_gpt_oss_as_f16_is_as_large_as_its_file() -> None:
+    """unsloth's gpt-oss-20b-F16.gguf has 13.8 GB: experts in mxfp4, all else in 16 bits."""
+    model = load_model("gpt-oss-20b")
+    layout = Layout(weight_dtype="mxfp4+gguf_f16")
+    assert layout.weight_bytes(model.weights(layout)) == pytest.approx(13.8e9, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("text", "engine"),
+    [("mlx-q4", "vllm"), ("q4_K_M", "tensorrt-llm"), ("fp8", "llama.cpp"), ("int4", "ollama"), ("q8_0", "mlx-lm")],
+)
+def test_a_format_that_an_engine_cannot_read_is_refused(text: str, engine: str) -> None:
+    loaded: Engine = load_engine(engine)
+    with pytest.raises(NotModelledError, match=f"{text} in {loaded.id}: it reads .* files, which have no {text}. Give"):
+        weight_format(text, load_model("llama-3.1-8b"), loaded)
