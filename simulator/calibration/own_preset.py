@@ -24,13 +24,12 @@ def preset(found: Calibration, base: Path) -> dict[str, Any]:
     raw = read_yaml(base)
     sources: dict[str, Any] = dict(raw["sources"])
     rule = found.engine.kernels[0]
-    written = _as_profile(rule.model_copy(update={"overheads": None, "residuals": {}}), sources)
+    written = _as_profile(rule.model_copy(update={"overheads": None}), sources)
     if rule.overheads is not None:
         written["overheads"] = _times(rule.overheads, sources)
     device = (found.hardware.id,)
     others = [each for each in raw.get("kernels", ()) if not _is_own(each, device)]
-    own = {**written, "devices": device, "residuals": found.residuals}
-    return {**raw, "sources": sources, "kernels": (own, *others)}
+    return {**raw, "sources": sources, "kernels": (written, *others)}
 
 
 def _is_own(kernels: dict[str, Any], device: tuple[str, ...]) -> bool:

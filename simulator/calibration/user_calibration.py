@@ -15,11 +15,11 @@ import numpy as np
 
 from simulator.calibration.map_fit import NOISE, Fit, Floats, Problem, setups_of
 from simulator.calibration.terms import Term, adjusted, uncalibrated
-from simulator.engines.engine import Engine, engine_of, load_engine
+from simulator.engines.engine import Engine, engine_of, load_engine, usual_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware
 from simulator.profile import Source
-from simulator.questions.deployment_question import DeploymentQuestion
+from simulator.reports.intervals import Interval, interval
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Answered, Asked, ask
 
@@ -82,10 +82,24 @@ class Calibration:
 
     @property
     def engine(self) -> Engine:
-        """The calibrated engine: the shipped one where the fit does not help."""
+        """The calibrated engine with its residuals; constants are the shipped ones where the fit does not help."""
         rows, setups = len(self.problem.rows), len(self.problem.asked)
         values = self.problem.values(self.fit.moved) if self.helps else {}
-        return adjusted(self.shipped, self.hardware, values, _source(self.problem.rows, rows, setups))
+        found = adjusted(self.shipped, self.hardware, values, _source(self.problem.rows, rows, setups))
+        rule, *others = found.kernels
+        own = rule.model_copy(update={"residuals": self.residuals})
+        return found.model_copy(update={"kernels": (own, *others)})
+
+    @property
+    def intervals(self) -> list[tuple[str, Interval, Interval]]:
+        """The 80 % intervals of what was measured ("metric regime"): as shipped, and as calibrated."""
+        at, own = next(iter(self.problem.asked.values())).deployment, self.engine
+        before, after = replace(at, engine=self.shipped), replace(at, engine=own)
+        found = []
+        for kind in self.residuals:
+            metric, _, regime = kind.partition(" ")
+            found.append((kind, interval(before, metric, regime), interval(after, metric, regime)))
+        return found
 
     @property
     def judged(self) -> Floats:
@@ -237,8 +251,7 @@ def _target(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> Eng
     if len(measured) > 1:
         because = "one preset is calibrated at a time"
         raise NotModelledError(f"rows of {', '.join(measured)}", because, "Give --engine NAME")
-    model = next(row.setup.model for row in rows)
-    usual = DeploymentQuestion(model=model, hardware=hardware.id).deployment().engine
+    usual = load_engine(usual_engine(hardware))
     return usual if not measured or measured == [usual.engine] else load_engine(measured[0])
 
 

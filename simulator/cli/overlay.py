@@ -14,9 +14,10 @@ from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
 from simulator.cli.workload_options import progress_bar
+from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import load_hardware
-from simulator.questions.deployment_question import DeploymentQuestion
+from simulator.reports.intervals import Interval
 from simulator.reports.provenance import readable
 from simulator.validation.benchfiles import read_results
 from simulator.validation.measurements import Measurement
@@ -62,8 +63,10 @@ def command(
     each = _measured_rows(found)
     views = [View(_verdict(found), MEASURED, each)] if len(each) <= LISTED else [View(_verdict(found), SCORES, scores)]
     views += [View("What moved", MOVED, some)] if (some := [row for row in moved if abs(row["by"]) > LITTLE]) else []
+    sure = [_interval_row(*kind) for kind in found.intervals]
+    views.append(View("80 % intervals, as factors on a prediction", INTERVALS, sure))
     notes = [_usage(found, path, folder, profiles), *_remarks(found), DEFINITIONS]
-    emit(Result({"moved": moved, "measured": each, "calibration": scores}, views, notes), form)
+    emit(Result({"moved": moved, "intervals": sure, "measured": each, "calibration": scores}, views, notes), form)
 
 
 def _only_device(rows: Sequence[Measurement]) -> str:
@@ -101,9 +104,10 @@ def _many(number: int, noun: str) -> str:
 def _usage(found: Calibration, path: Path, folder: Path, profiles: Path | None) -> str:
     """Return the command that gives the calibrated answer now."""
     model = found.measurements[0].setup.model
-    usual = DeploymentQuestion(model=model, hardware=found.hardware.id).deployment().engine
     words = ["infercast estimate", f"--model {model}", f"--hardware {found.hardware.id}"]
-    words += [] if usual.id == found.shipped.id else [f"--engine {found.shipped.id}"]
+    words += (
+        [] if load_engine(usual_engine(found.hardware)).id == found.shipped.id else [f"--engine {found.shipped.id}"]
+    )
     words += [] if profiles and folder == profiles else [f"--profiles {folder}"]
     return f"Wrote {path}. It is used by: {' '.join(words)}"
 
@@ -177,7 +181,17 @@ def _moved_row(each: Moved) -> Row:
 
 
 def _text(each: Moved, value: float, digits: int) -> str:
-    return readable(each.term.name, float(f"{value:.{digits}g}"))
+    """Return a value with its unit; a share of the device's own figure as a factor."""
+    text = readable(each.term.name, float(f"{value:.{digits}g}"))
+    return text if each.term.name.endswith("_s") else f"{text} x"
+
+
+def _interval_row(kind: str, shipped: Interval, own: Interval) -> Row:
+    return {"kind": kind, "basis": own.basis} | {
+        f"{name}_{end}": getattr(each, end)
+        for name, each in (("shipped", shipped), ("calibrated", own))
+        for end in ("low", "high")
+    }
 
 
 ENDS = ("shipped", "calibrated")
@@ -197,6 +211,13 @@ MEASURED = (
     Column("before", "shipped", number()),
     Column("after", "calibrated", number()),
     Column("held_back", "held back", number()),
+)
+INTERVALS = (
+    Column("kind", "metric, load", left=True),
+    Column("shipped_low", "shipped from", number()),
+    Column("shipped_high", "to", number()),
+    Column("calibrated_low", "now from", number()),
+    Column("calibrated_high", "to", number()),
 )
 MOVED = (
     Column("what", "constant", left=True),

@@ -300,7 +300,8 @@ class Deployment:
         """
         layers = len(self.model.layer_names)
         if kernels.rules.eager_kernels:
-            return kernels.rules.eager_kernels * self.engine.overheads.kernel_s * layers * self._host_slowness
+            kernel_s = self.engine.overheads_on(self.hardware).kernel_s
+            return kernels.rules.eager_kernels * kernel_s * layers * self._host_slowness
         if kernels.fitted.layer_launches is None:
             return 0.0
         gemm = self.hardware.achievable.gemm[Rates(self.hardware, kernels).peak(self.layout.model_dtype)[0]]

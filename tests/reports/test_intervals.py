@@ -23,8 +23,8 @@ from simulator.reports.intervals import (
     kinds,
     shipped,
     step_factors,
-    with_own,
     table,
+    with_own,
 )
 from simulator.reports.slo import Slo
 from simulator.validation.prediction import ask, predict
