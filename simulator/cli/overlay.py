@@ -91,10 +91,18 @@ def _verdict(found: Calibration) -> str:
         said += "how well others are met: measure another length or load to know."
     else:
         said = f"{name}: calibrated. {was}; now it is {percent(score.after)} off. On setups that the fit had not seen "
-        said += f"it is {percent(score.held_back)} off: expect that of new lengths and loads."
+        said += f"it is {percent(score.held_back)} off{_worst(found)}: expect that of new lengths and loads."
     if faster := len(beating_light(predict(list(found.measurements), light=True))):
         said = f"{_many(faster, 'row')} beat the device's speed of light. {CHECK}\n{said}"
     return "\n".join(line for part in said.splitlines() for line in textwrap.wrap(part, WIDTH)) + "\n"
+
+
+def _worst(found: Calibration) -> str:
+    """Return the metric that is furthest off on setups held back, where there are several."""
+    if len(found.metrics) == 1:
+        return ""
+    worst = max(found.metrics, key=lambda each: found.score(each).held_back)
+    return f" ({worst} {percent(found.score(worst).held_back)})"
 
 
 def _many(number: int, noun: str) -> str:
@@ -103,8 +111,9 @@ def _many(number: int, noun: str) -> str:
 
 def _usage(found: Calibration, path: Path, folder: Path, profiles: Path | None) -> str:
     """Return the command that gives the calibrated answer now."""
-    model = found.measurements[0].setup.model
-    words = ["infercast estimate", f"--model {model}", f"--hardware {found.hardware.id}"]
+    setup = found.measurements[0].setup
+    model, asked = setup.model, "simulate" if setup.concurrency or setup.rate_per_s else "estimate"
+    words = [f"infercast {asked}", f"--model {model}", f"--hardware {found.hardware.id}"]
     words += (
         [] if load_engine(usual_engine(found.hardware)).id == found.shipped.id else [f"--engine {found.shipped.id}"]
     )
