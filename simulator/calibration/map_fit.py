@@ -1,85 +1,69 @@
-"""MAP fit (maximum a posteriori) of six parameters of an engine on a device to a few measurements.
+"""MAP fit (maximum a posteriori) of an engine's constants on a device to a user's own measurements.
 
-The prior is normal around the shipped values, as wide as they vary over the shipped presets; the logarithm of a
-measurement has noise NOISE. So a few rows move the parameters little.
+The prior of each constant is normal in its logarithm around the shipped value, as wide as it is uncertain for a new
+machine (terms.py); the logarithm of a measurement has noise NOISE. So a constant moves as far as the rows say.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from simulator.calibration.terms import TERMS, Term, adjusted
 from simulator.deployment.deployment import Deployment
-from simulator.engines.engine import KIND, Engine
+from simulator.engines.engine import Engine
 from simulator.engines.fitted_multipliers import UNITY
+from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
-from simulator.profile import Figure, Source, find, names
+from simulator.reports.intervals import shipped_basis
 from simulator.roofline.roofline import Rates
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Answered, Asked
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-SHARES = ("compute", "memory", "cache", "attention")
-TIMES = ("step_s", "request_s")
-PARAMETERS = (*SHARES, *TIMES)
-NOISE = 0.15  # guess: of ln(measured / predicted); two people who measure the same differ by 4 to 10 %
+NOISE = 0.1  # guess: of ln(measured / predicted); two people who measure the same differ by 4 to 10 %
 OUTLIER = 2.0  # in units of NOISE; rows that are off by more weigh less (Huber)
-KNOWN = 0.3  # guess: factor on a share's spread where the shipped value was fitted on the device's family
 TAILS = ("p90", "p95", "p99")  # statistics that are scored and not fitted: they tell little about rates
 WORTH = 2.0  # rows that all rows of one setup count as, say a prefill and a decode
-PROBE = 0.3  # step of the numerical derivatives, in spreads
-ROUNDS = 2  # of Gauss-Newton: log predictions are almost linear in the logarithms of shares
+PROBE = 0.3  # step of the numerical derivatives, in prior standard deviations
+ROUNDS = 8  # of Gauss-Newton at most
+SETTLED = 0.02  # a shorter step ends it
+STALE = 0.5  # derivatives are taken anew beyond this distance from where they were taken
+HALVINGS = 4  # of a step that does not help
+FELT = 1e-4  # change of a row's logarithm by a standard deviation of a constant that it depends on
 
 
-@cache
-def spreads() -> Mapping[str, float]:
-    """Return the standard deviation of each parameter over the shipped presets: of a share's logarithm, of a time in s.
-
-    >>> {name: spreads()[name] > 0 for name in ("compute", "request_s")}
-    {'compute': True, 'request_s': True}
-    """
-    presets = [Engine.from_yaml(find(KIND, name)) for name in names(KIND)]
-    fitted = [kernels.fitted for preset in presets for kernels in preset.kernels]
-    found = {
-        name: [math.log(getattr(each, name)) for each in fitted if getattr(each, name) is not UNITY] for name in SHARES
-    }
-    found |= {name: [float(getattr(preset.overheads, name)) for preset in presets] for name in TIMES}
-    return {name: float(np.std(values)) for name, values in found.items()}
-
-
-def adjusted(engine: Engine, hardware: Hardware, values: Mapping[str, float], source: Source) -> Engine:
-    """Return an engine with kernels of its own for a device and other host times; `values` by name in PARAMETERS."""
-    shares, host = ({name: Figure(values[name], source) for name in part} for part in (SHARES, TIMES))
-    rule = engine.kernels_on(hardware).with_fitted(**shares)
-    rule = rule.model_copy(update={"families": (), "devices": (hardware.id,)})
-    others = tuple(each for each in engine.kernels if each.devices != (hardware.id,))
-    overheads = engine.overheads.model_copy(update=host)
-    return engine.model_copy(update={"kernels": (rule, *others), "overheads": overheads})
-
-
-def _achieved(deployment: Deployment) -> dict[str, float]:
-    """Return the fractions of its peaks that the device's profile states, by the share that multiplies them."""
+def _peaks(deployment: Deployment) -> dict[str, float]:
+    """Return the shares at which a device reaches its own peaks: 1 / the achievable fractions of its profile."""
     hardware = deployment.hardware
     gemm = hardware.achievable.gemm[Rates(hardware).peak(deployment.layout.weight_dtype)[0]]
     decode, prefill = hardware.achievable.decode_attention, hardware.achievable.prefill_attention
     return {
-        "compute": gemm.compute_fraction,
-        "memory": gemm.memory_fraction,
-        "cache": decode.memory_fraction if decode else 1.0,
-        "attention": prefill.compute_fraction if prefill else 1.0,
+        "compute": 1 / gemm.compute_fraction,
+        "memory": 1 / gemm.memory_fraction,
+        "cache": 1 / decode.memory_fraction if decode else 1.0,
+        "attention": 1 / prefill.compute_fraction if prefill else 1.0,
     }
 
 
 @dataclass(frozen=True)
-class Problem:
-    """The measurements of a fit, and the predictions for them at any vector of parameters.
+class Fit:
+    """The most probable vector, and its covariance (terms, terms), both in prior standard deviations."""
 
-    Vectors have shape (6,), in the order of PARAMETERS and in units of `spreads`; 0 is the shipped value.
+    moved: Floats
+    covariance: Floats
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The measurements of a fit, and the predictions for them at any vector of constants.
+
+    Vectors have shape (terms,), in the order of `terms` and in prior standard deviations; 0 is the shipped value.
     """
 
     rows: list[Measurement]
@@ -87,35 +71,50 @@ class Problem:
     engine: Engine
     hardware: Hardware
     left_out: dict[str, int]
+    _known: dict[tuple[Setup, bytes], Answered | None] = field(default_factory=dict, repr=False)
+    _slopes: dict[bytes, Floats] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def peaks(self) -> Mapping[str, float]:
-        """The shares at which a device reaches its own peaks: 1 / its achievable fraction."""
-        achieved = [_achieved(at.deployment) for at in self.asked.values()]
-        return {name: 1 / min(each[name] for each in achieved) for name in SHARES}
+    def terms(self) -> tuple[Term, ...]:
+        """The constants that the engine has on the device."""
+        return tuple(term for term in TERMS if term.of(self.engine, self.hardware) is not None)
 
     @cached_property
-    def shipped(self) -> Mapping[str, float]:
-        """The shipped parameters; shares are cut at `peaks`, above which they change nothing."""
-        rule = self.engine.kernels_on(self.hardware)
-        shares = {name: min(getattr(rule.fitted, name), self.peaks[name]) for name in SHARES}
-        return shares | {name: float(getattr(self.engine.overheads, name)) for name in TIMES}
+    def peaks(self) -> dict[str, float]:
+        """The shares above which a device would be faster than its data sheet, by name; none of the others."""
+        reached = [_peaks(at.deployment) for at in self.asked.values()]
+        return {name: min(each[name] for each in reached) for name in reached[0]}
 
     @cached_property
-    def spreads(self) -> Mapping[str, float]:
-        """Prior standard deviation of each parameter; KNOWN times that of shares fitted on such devices."""
-        rule = self.engine.kernels_on(self.hardware)
-        known = bool(rule.devices) or self.hardware.family in rule.fitted_on
-        return {name: spread * (KNOWN if known and name in SHARES else 1.0) for name, spread in spreads().items()}
+    def shipped(self) -> dict[str, float]:
+        """The shipped constants by name; shares are cut at `peaks`, above which they change nothing."""
+        known = {term.name: float(term.of(self.engine, self.hardware) or 0.0) for term in self.terms}
+        return {name: min(value, self.peaks.get(name, math.inf)) for name, value in known.items()}
+
+    @cached_property
+    def spreads(self) -> Floats:
+        """Prior standard deviations of ln(value + floor), shape (terms,)."""
+        basis = shipped_basis(next(iter(self.asked.values())).deployment)
+        return np.array([term.spread(basis) for term in self.terms])
+
+    @cached_property
+    def limits(self) -> tuple[Floats, Floats]:
+        """The lowest and the highest vector: times of 0, shares at the device's peaks."""
+        low = [term.least(self.shipped[term.name]) for term in self.terms]
+        named = [term.name for term in self.terms]
+        high = [math.log(self.peaks[each] / self.shipped[each]) if each in self.peaks else math.inf for each in named]
+        return np.array(low) / self.spreads, np.array(high) / self.spreads
+
+    def value(self, index: int, moved: float) -> float:
+        """Return the constant with an index at `moved` prior standard deviations."""
+        term = self.terms[index]
+        return (
+            self.shipped[term.name] if not moved else term.moved(self.shipped[term.name], moved * self.spreads[index])
+        )
 
     def values(self, moved: Floats) -> dict[str, float]:
-        """Return the parameters at a vector, by name.
-
-        Shares: shipped x exp(spread x moved). Times: shipped + spread x moved, at least 0 s.
-        """
-        steps = {name: self.spreads[name] * float(each) for name, each in zip(PARAMETERS, moved, strict=True)}
-        shares = {name: self.shipped[name] * math.exp(steps[name]) for name in SHARES}
-        return shares | {name: max(0.0, self.shipped[name] + steps[name]) for name in TIMES}
+        """Return the constants at a vector, by name; those that do not move are left out."""
+        return {term.name: self.value(i, moved[i]) for i, term in enumerate(self.terms) if moved[i]}
 
     @cached_property
     def measured(self) -> Floats:
@@ -125,45 +124,120 @@ class Problem:
     def rows_of(self, setups: Iterable[Setup]) -> Indices:
         """Return the indices of the rows of some setups, int64."""
         chosen = set(setups)
-        return np.array([index for index, row in enumerate(self.rows) if row.setup in chosen])
+        return np.array([index for index, row in enumerate(self.rows) if row.setup in chosen], dtype=np.int64)
 
     def log_predictions(self, moved: Floats, chosen: Indices) -> Floats:
-        """Return the logarithms of the predictions for the rows with indices `chosen`, shape (chosen,)."""
-        engine = adjusted(self.engine, self.hardware, self.values(moved), UNITY.source)
-        known: dict[Setup, Answered] = {}
-        found = []
-        for row in (self.rows[index] for index in chosen):
-            if row.setup not in known:
-                at = self.asked[row.setup]
-                known[row.setup] = at.on(replace(at.deployment, engine=engine)).answer()
-            found.append(math.log(known[row.setup].value(row.metric, row.stat)))
-        return np.array(found)
+        """Return the logarithms of the predictions for the rows with indices `chosen`, NaN where there is none."""
+        found = np.full(len(chosen), math.nan)
+        for at, row in enumerate(self.rows[index] for index in chosen):
+            answer = self._answer(row.setup, moved)
+            try:
+                found[at] = math.log(answer.value(row.metric, row.stat)) if answer else math.nan
+            except InfercastError:  # a queue without end, say
+                continue
+        return found
 
-    def slopes(self) -> Floats:
-        """Return the derivatives of all log predictions by each parameter at the shipped values, shape (rows, 6)."""
-        every, still = np.arange(len(self.rows)), np.zeros(len(PARAMETERS))
-        base = self.log_predictions(still, every)
-        probes = np.diag([-PROBE] * len(SHARES) + [PROBE] * len(TIMES))  # away from a peak and from no time at all
-        changes = [(self.log_predictions(probe, every) - base) / probe.sum() for probe in probes]
-        return np.stack(changes, axis=1)
+    def _answer(self, setup: Setup, moved: Floats) -> Answered | None:
+        key = setup, moved.tobytes()
+        if key not in self._known:
+            at = self.asked[setup]
+            engine = adjusted(at.deployment.engine, self.hardware, self.values(moved), UNITY.source)
+            try:
+                self._known[key] = at.on(replace(at.deployment, engine=engine)).answer()
+            except InfercastError:
+                self._known[key] = None
+        return self._known[key]
 
-    def fit(self, seen: Indices, slopes: Floats) -> Floats:
+    def slopes(self, at: Floats, chosen: Indices) -> Floats:
+        """Return the derivatives of log predictions at a vector by each term, shape (chosen, terms)."""
+        key = at.tobytes() + chosen.tobytes()
+        if key not in self._slopes:
+            base, (low, high) = self.log_predictions(at, chosen), self.limits
+            columns = []
+            for index, term in enumerate(self.terms):
+                probe = at.copy()
+                up = at[index] + PROBE <= high[index] and (term.host or at[index] - PROBE < low[index])
+                probe[index] += PROBE if up else -PROBE
+                change = (self.log_predictions(probe, chosen) - base) / (probe[index] - at[index])
+                columns.append(np.where(np.isfinite(change), change, 0.0))
+            self._slopes[key] = np.stack(columns, axis=1)
+        return self._slopes[key]
+
+    def fit(self, seen: Indices) -> Fit:
         """Return the vector of highest posterior probability given the rows `seen`.
 
-        Minimises sum(w (off / NOISE)^2) + |moved|^2 by Gauss-Newton, with `slopes` at the shipped values; w limits what
-        the rows of one setup and outliers count (Huber, OUTLIER).
+        Minimises sum(w rho(off / NOISE)) + |moved|^2 by Gauss-Newton with steps that are halved where they do not help;
+        rho is Huber's (OUTLIER), and w limits what the rows of one setup count.
         """
-        seen = seen[[not any(tail in self.rows[index].stat for tail in TAILS) for index in seen]]
-        many = Counter(self.rows[index].setup for index in seen)
-        weights = np.array([min(1.0, WORTH / many[self.rows[index].setup]) for index in seen])
-        least = [-self.shipped[name] / self.spreads[name] for name in TIMES]  # a time of 0
-        most = [math.log(self.peaks[name] / self.shipped[name]) / self.spreads[name] for name in SHARES]
-        lowest, highest = np.array([-math.inf] * len(SHARES) + least), np.array(most + [math.inf] * len(TIMES))
-        moved, slope = np.zeros(len(PARAMETERS)), slopes[seen]
+        seen = self._fitted(seen)
+        weights = self._weights(seen)
+        moved = taken = np.zeros(len(self.terms))
+        slope, least = self.slopes(moved, seen), self._loss(moved, seen, weights)
         for _ in range(ROUNDS):
-            off = (self.measured[seen] - self.log_predictions(moved, seen)) / NOISE
-            weighed = weights * np.minimum(1.0, OUTLIER / np.maximum(np.abs(off), 1e-9))
-            curvature = (slope.T * weighed) @ slope / NOISE**2 + np.eye(len(PARAMETERS))
-            step = np.linalg.solve(curvature, slope.T @ (weighed * off) / NOISE - moved)
-            moved = np.clip(moved + step, lowest, highest)
-        return moved
+            if np.abs(moved - taken).max() > STALE:
+                taken, slope = moved, self.slopes(moved, seen)
+            step = self._step(moved, slope, seen, weights) - moved
+            better, lost = self._along(step, moved, seen, weights)
+            if lost >= least:
+                if taken is moved:
+                    break
+                taken, slope = moved, self.slopes(moved, seen)
+                continue
+            gained, least, moved = least - lost, lost, better
+            if np.abs(step).max() < SETTLED or gained < SETTLED**2:
+                break
+        felt = np.abs(slope).max(axis=0) > FELT if len(seen) else np.zeros(len(moved), bool)
+        curvature = (slope.T * weights) @ slope / NOISE**2 + np.eye(len(moved))
+        covariance = np.asarray(np.linalg.inv(curvature), np.float64)
+        return Fit(np.where(felt & (np.abs(moved) > SETTLED), moved, 0.0), covariance)
+
+    def _fitted(self, seen: Indices) -> Indices:
+        """Return the rows without tails; where only tails were measured, all of them."""
+        plain = [index for index in seen if not any(tail in self.rows[index].stat for tail in TAILS)]
+        return np.array(plain, dtype=np.int64) if plain else seen
+
+    def _weights(self, seen: Indices) -> Floats:
+        many = Counter(self.rows[index].setup for index in seen)
+        return np.array([min(1.0, WORTH / many[self.rows[index].setup]) for index in seen])
+
+    def _off(self, moved: Floats, seen: Indices) -> Floats:
+        return (self.measured[seen] - self.log_predictions(moved, seen)) / NOISE
+
+    def _loss(self, moved: Floats, seen: Indices, weights: Floats) -> float:
+        size = np.abs(self._off(moved, seen))
+        rho = np.where(size < OUTLIER, size**2, OUTLIER * (2 * size - OUTLIER))
+        found = float(weights @ rho + moved @ moved)
+        return found if math.isfinite(found) else math.inf
+
+    def _along(self, step: Floats, moved: Floats, seen: Indices, weights: Floats) -> tuple[Floats, float]:
+        """Return the best of a step and its halves, with its loss."""
+        least = self._loss(moved, seen, weights)
+        for halving in range(HALVINGS):
+            tried = moved + step / 2**halving
+            lost = self._loss(tried, seen, weights)
+            if lost < least:
+                return tried, lost
+        return moved, least
+
+    def _step(self, moved: Floats, slope: Floats, seen: Indices, weights: Floats) -> Floats:
+        """Return where the linearised problem has its least within `limits`: what would leave them stays there."""
+        off = np.nan_to_num(self._off(moved, seen))
+        weighed = weights * np.minimum(1.0, OUTLIER / np.maximum(np.abs(off), 1e-9))
+        curvature = (slope.T * weighed) @ slope / NOISE**2 + np.eye(len(moved))
+        target = slope.T @ (weighed * (off + slope @ moved / NOISE)) / NOISE
+        found, free = np.zeros(len(moved)), np.ones(len(moved), bool)
+        low, high = self.limits
+        while free.any():
+            rest = target[free] - curvature[np.ix_(free, ~free)] @ found[~free]
+            found[free] = np.linalg.solve(curvature[np.ix_(free, free)], rest)
+            outside = free & ((found < low) | (found > high))
+            if not outside.any():
+                break
+            found = np.where(outside, np.clip(found, low, high), found)
+            free &= ~outside
+        return found
+
+
+def setups_of(rows: Sequence[Measurement]) -> list[Setup]:
+    """Return the setups of some rows, in their order."""
+    return list(dict.fromkeys(row.setup for row in rows))

@@ -1,76 +1,175 @@
-"""From a user's own few measurements to an engine preset for the user's folder, and how far off it still is.
+"""From a user's own few measurements to the constants of an engine on a device, and how far off it still is.
 
-Six physical parameters move from the shipped values: what kernels reach of the device, and host times (map_fit.py). The
-error that is reported is that of setups that were held back from the fit.
+The constants move from the shipped values as far as the rows say (map_fit.py). The error that is reported is that of
+setups that were held back from the fit. `own_preset.py` writes the result for the user's folder.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from simulator.calibration.map_fit import PARAMETERS, TIMES, Floats, Problem, adjusted
-from simulator.engines.engine import KIND, Engine
+from simulator.calibration.map_fit import NOISE, Fit, Floats, Problem, setups_of
+from simulator.calibration.terms import Term, adjusted, uncalibrated
+from simulator.engines.engine import Engine, engine_of, load_engine, usual_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware
-from simulator.profile import Figure, Source, Strict, find, read_yaml
+from simulator.profile import Source
+from simulator.reports.intervals import Interval, interval
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Answered, Asked, ask
 
-FOLDS, LEAST = 5, 3  # parts of the setups that are held back in turn; fewest setups for that
+FOLDS, LEAST = 5, 2  # parts of the setups that are held back in turn; fewest setups for that
 GAIN = 0.005  # of the measured value: a smaller gain is rounding
+SURE = 1.28  # standard deviations on each side that hold 80 %
 
 
-class HeldBackScore(NamedTuple):
-    """Median |relative error| of held-back rows: `before`, as shipped; `after`, calibrated on the other setups."""
+class CalibrationScore(NamedTuple):
+    """Medians of |relative error|: as shipped, as calibrated, held back (by a fit to other setups; NaN without)."""
 
     rows: int
     setups: int
     before: float
     after: float
+    held_back: float
+
+
+class Moved(NamedTuple):
+    """A constant's shipped value, the calibrated one, and the ends of the 80 % interval that the rows leave it."""
+
+    term: Term
+    shipped: float
+    shipped_as: str  # evidence of the shipped value
+    calibrated: float
+    low: float
+    high: float
+    by: float  # in prior standard deviations
 
 
 @dataclass(frozen=True)
-class Overlay:
-    """A calibrated preset of one engine on one device, with the rows that were held back to judge it."""
+class Calibration:
+    """The constants of one engine on one device fitted to measurements, with the errors that judge them.
 
-    engine: Engine
-    shipped: Engine
-    hardware: Hardware
-    measurements: tuple[Measurement, ...]
-    before: Floats  # ln(measured / predicted) as shipped
-    after: Floats  # the same by a fit that has not seen the row's setup
-    left_out: Mapping[str, int]  # rows that were not used, by reason
+    Errors are ln(measured / predicted) by row: `before` as shipped, `fitted` by the fit to all rows, `held_back` by a
+    fit that has not seen the row's setup, NaN where there is only one.
+    """
 
-    def score(self, metric: str = "") -> HeldBackScore:
+    problem: Problem
+    fit: Fit
+    before: Floats
+    fitted: Floats
+    held_back: Floats
+    other_versions: tuple[str, ...] = ()  # presets that the rows' versions lead to, where they are not this one
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """The rows that were used."""
+        return tuple(self.problem.rows)
+
+    @property
+    def hardware(self) -> Hardware:
+        """The device that was measured."""
+        return self.problem.hardware
+
+    @property
+    def shipped(self) -> Engine:
+        """The preset from which the constants moved."""
+        return self.problem.engine
+
+    @property
+    def engine(self) -> Engine:
+        """The calibrated engine with its residuals; constants are the shipped ones where the fit does not help."""
+        rows, setups = len(self.problem.rows), len(self.problem.asked)
+        values = self.problem.values(self.fit.moved) if self.helps else {}
+        found = adjusted(self.shipped, self.hardware, values, _source(self.problem.rows, rows, setups))
+        rule, *others = found.kernels
+        own = rule.model_copy(update={"residuals": self.residuals})
+        return found.model_copy(update={"kernels": (own, *others)})
+
+    @property
+    def intervals(self) -> list[tuple[str, Interval, Interval]]:
+        """The 80 % intervals of what was measured ("metric regime"): as shipped, and as calibrated."""
+        at, own = next(iter(self.problem.asked.values())).deployment, self.engine
+        before, after = replace(at, engine=self.shipped), replace(at, engine=own)
+        found = []
+        for kind in self.residuals:
+            metric, _, regime = kind.partition(" ")
+            found.append((kind, interval(before, metric, regime), interval(after, metric, regime)))
+        return found
+
+    @property
+    def judged(self) -> Floats:
+        """Errors by which the fit is judged: held back where there are several setups, else of the fit itself."""
+        return self.fitted if np.isnan(self.held_back).any() else self.held_back
+
+    @property
+    def after(self) -> Floats:
+        """Errors of what is written: `fitted`, or `before` where the fit does not help."""
+        return self.fitted if self.helps else self.before
+
+    def score(self, metric: str = "") -> CalibrationScore:
         """Return the score of the rows of one metric; "" is all metrics."""
-        chosen = np.array([metric in ("", row.metric) for row in self.measurements])
-        errors = [float(np.median(np.abs(np.expm1(-each[chosen])))) for each in (self.before, self.after)]
-        setups = {row.setup for row, is_chosen in zip(self.measurements, chosen, strict=True) if is_chosen}
-        return HeldBackScore(int(chosen.sum()), len(setups), *errors)
+        chosen = np.array([metric in ("", row.metric) for row in self.problem.rows])
+        setups = {row.setup for row, is_chosen in zip(self.problem.rows, chosen, strict=True) if is_chosen}
+        errors = (_median(each[chosen]) for each in (self.before, self.after, self.held_back))
+        return CalibrationScore(int(chosen.sum()), len(setups), *errors)
 
     @property
     def metrics(self) -> list[str]:
         """The metrics that were measured, in the order of the rows."""
-        return list(dict.fromkeys(row.metric for row in self.measurements))
+        return list(dict.fromkeys(row.metric for row in self.problem.rows))
 
     @property
     def helps(self) -> bool:
-        """Whether the median error of rows held back falls by more than GAIN."""
-        return self.score().after < self.score().before - GAIN
+        """Whether the median error falls by more than GAIN, and that of setups held back does not grow by as much."""
+        shipped = _median(self.before)
+        return _median(self.fitted) < shipped - GAIN and _median(self.judged) < shipped + GAIN
+
+    @property
+    def moved(self) -> list[Moved]:
+        """The constants that moved, those that moved furthest for their prior first."""
+        found = []
+        sure = np.sqrt(np.diag(self.fit.covariance)) * SURE
+        for index in np.argsort(-np.abs(self.fit.moved)):
+            by = float(self.fit.moved[index])
+            if by:
+                term = self.problem.terms[index]
+                shipped = term.of(self.shipped, self.hardware)
+                low, value, high = (
+                    self.problem.value(int(index), by + each * sure[index]) for each in (-1.0, 0.0, 1.0)
+                )
+                evidence = shipped.source.evidence if shipped is not None else "guess"
+                found.append(Moved(term, self.problem.shipped[term.name], evidence, value, low, high, by))
+        return found
 
     @property
     def residuals(self) -> dict[str, tuple[float, ...]]:
-        """ln(measured / predicted) of each setup's worst row when held back, by "metric regime"."""
+        """ln(measured / predicted) of each setup's worst row, by "metric regime", for intervals.
+
+        They are those of the answer that is written: held back, or as shipped where the fit does not help. One setup
+        alone was not held back: its residual counts as NOISE at least.
+        """
+        values = self.judged if self.helps else self.before
+        alone = self.helps and bool(np.isnan(self.held_back).any())
         worst: dict[str, dict[Setup, float]] = {}
-        for row, value in zip(self.measurements, map(float, self.after), strict=True):
-            of = worst.setdefault(f"{row.metric} {row.setup.regime}", {})
-            of[row.setup] = max(value, of.get(row.setup, 0.0), key=abs)
+        for row, value in zip(self.problem.rows, map(float, values), strict=True):
+            least = math.copysign(max(abs(value), NOISE), value) if alone else value
+            of = worst.setdefault(f"{row.metric} {_regime(row.setup)}", {})
+            of[row.setup] = max(least, of.get(row.setup, 0.0), key=abs)
         return {kind: tuple(round(value, 4) for value in of.values()) for kind, of in worst.items()}
+
+
+def _median(errors: Floats) -> float:
+    return float(np.median(np.abs(np.expm1(-errors))))
+
+
+def _regime(setup: Setup) -> str:
+    """Return the regime of the question about a setup: a batch of one is `single`."""
+    return "single" if setup.regime == "fixed_batch" and setup.batch <= 1 else str(setup.regime)
 
 
 def calibrated(
@@ -78,124 +177,100 @@ def calibrated(
     hardware: Hardware,
     engine: str = "",
     progress: Callable[[int, int], None] = lambda _done, _of: None,
-) -> Overlay:
-    """Return the preset of an engine on a device fitted to measurements, with its held-back errors.
+) -> Calibration:
+    """Return the constants of an engine on a device fitted to measurements, with their held-back errors.
 
-    `engine`: "" where the rows are of one engine. `progress` is called with (parts done, parts). Each fit leaves out
-    one of FOLDS parts of the setups. Raises NotModelledError for rows of several engines, and for fewer than LEAST
-    setups.
+    `engine`: the preset to calibrate, as `infercast estimate --engine` takes it; "" for what the device's questions use
+    by default, or the newest of the engine that was measured. `progress` is called with (parts done, parts). Each fit
+    leaves out one of FOLDS parts of the setups; with fewer than LEAST setups nothing is held back. Raises
+    NotModelledError for rows of several engines, and where no row can be predicted.
     """
-    problem = _fit_problem(rows, hardware, engine)
+    problem, others = _fit_problem(rows, hardware, engine)
     setups = list(problem.asked)
-    parts = min(FOLDS, len(setups))
-    slopes, after = problem.slopes(), np.empty(len(problem.rows))
+    parts = min(FOLDS, len(setups)) if len(setups) >= LEAST else 0
+    held_back = np.full(len(problem.rows), math.nan)
     for part in range(parts):
         progress(part, parts + 1)
         held = problem.rows_of(setups[part::parts])
         seen = problem.rows_of([each for index, each in enumerate(setups) if index % parts != part])
-        after[held] = problem.measured[held] - problem.log_predictions(problem.fit(seen, slopes), held)
+        held_back[held] = problem.measured[held] - problem.log_predictions(problem.fit(seen).moved, held)
     every = np.arange(len(problem.rows))
-    moved = problem.fit(every, slopes)
+    found = problem.fit(every)
     progress(parts + 1, parts + 1)
-    return Overlay(
-        engine=adjusted(problem.engine, hardware, problem.values(moved), _source(problem.rows, len(setups))),
-        shipped=problem.engine,
-        hardware=hardware,
-        measurements=tuple(problem.rows),
-        before=problem.measured - problem.log_predictions(np.zeros(len(PARAMETERS)), every),
-        after=after,
-        left_out=problem.left_out,
+    before, after = (
+        problem.measured - problem.log_predictions(at, every) for at in (np.zeros_like(found.moved), found.moved)
     )
+    held_back = np.where(np.isnan(held_back) & (parts > 0), before, held_back)  # a fit without an answer is no gain
+    return Calibration(problem, found, before, after, held_back, others)
 
 
-def _source(rows: Sequence[Measurement], setups: int) -> Source:
-    files = "; ".join(dict.fromkeys(row.setup.source for row in rows))
-    text = f"infercast calibrate --measured on {len(rows)} rows of {setups} setups: {files}"
+def _source(rows: Sequence[Measurement], count: int, setups: int) -> Source:
+    files = "; ".join(dict.fromkeys(row.setup.source for row in rows if row.setup.source)) or "a table"
+    text = f"infercast calibrate --measured on {count} rows of {setups} setups: {files}"
     return Source(text=text, date=datetime.now(tz=UTC).date().isoformat(), evidence="measured")
 
 
-def _fit_problem(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> Problem:
-    """Return the rows of the device and the engine that can be predicted, as a problem to fit."""
+def _fit_problem(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> tuple[Problem, tuple[str, ...]]:
+    """Return the rows of the device and the engine that can be predicted, as a problem to fit, and other presets."""
+    target = _target(rows, hardware, engine)
     kept: list[Measurement] = []
     asked: dict[Setup, Asked] = {}
-    known: dict[Setup, Answered] = {}
+    others: set[str] = set()
+    answers: dict[Setup, Answered] = {}
+    refused: dict[Setup, InfercastError] = {}
     left_out: Counter[str] = Counter()
     for row in rows:
         try:
-            if row.setup not in known:
-                at = _asked(row.setup, hardware, engine)
-                known[row.setup], asked[row.setup] = at.answer(), at
-            if not math.isfinite(known[row.setup].value(row.metric, row.stat)):
+            if row.setup in refused:
+                raise refused[row.setup]
+            if row.setup not in answers:
+                asked[row.setup], version = _asked(row.setup, hardware, target)
+                answers[row.setup] = asked[row.setup].answer()
+                others |= {version} - {target.id}
+            if not math.isfinite(answers[row.setup].value(row.metric, row.stat)):
                 raise NotModelledError(row.metric, "it is not defined for this load", "Leave the row out")
         except InfercastError as error:
+            if row.setup not in answers:
+                refused[row.setup] = error
             left_out[str(error)] += 1
             continue
         kept.append(row)
-    asked = {setup: asked[setup] for setup in dict.fromkeys(row.setup for row in kept)}
-    presets = {at.deployment.engine.id: at.deployment.engine for at in asked.values()}
-    if len(presets) > 1:
-        raise NotModelledError(
-            f"rows of {', '.join(presets)}", "one preset is calibrated at a time", "Give --engine NAME"
-        )
-    if len(asked) < LEAST:
-        why = f"; left out: {next(iter(left_out))}" if left_out else ""
-        because = f"{LEAST} are needed, so that each can be held back from a fit to others{why}"
-        given = f"{len(asked)} setup{'' if len(asked) == 1 else 's'} on {hardware.id}"
-        raise NotModelledError(given, because, "Measure other lengths or loads too")
-    return Problem(kept, asked, next(iter(presets.values())), hardware, dict(left_out))
+    if not kept:
+        because = next(iter(left_out), "the file has no row")
+        raise NotModelledError(f"no row of {target.id} on {hardware.id}", because, "Correct the rows or the options")
+    used = {setup: asked[setup] for setup in setups_of(kept)}
+    return Problem(kept, used, uncalibrated(target, hardware), hardware, dict(left_out)), tuple(sorted(others))
 
 
-def _asked(setup: Setup, hardware: Hardware, engine: str) -> Asked:
-    at = ask(setup)
-    deployment = at.deployment
-    if deployment.hardware.id != hardware.id:
+def _target(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> Engine:
+    """Return the preset to calibrate: the one given, or the one that questions about the device lead to."""
+    if engine:
+        return load_engine(engine)
+    names = sorted({row.setup.engine for row in rows if not row.setup.flaw} - {""})
+    measured = sorted({_engine_named(each) for each in names})
+    if len(measured) > 1:
+        because = "one preset is calibrated at a time"
+        raise NotModelledError(f"rows of {', '.join(measured)}", because, "Give --engine NAME")
+    usual = load_engine(usual_engine(hardware))
+    return usual if not measured or measured == [usual.engine] else load_engine(measured[0])
+
+
+def _engine_named(name: str) -> str:
+    return engine_of(name, "").engine
+
+
+def _asked(setup: Setup, hardware: Hardware, target: Engine) -> tuple[Asked, str]:
+    """Return the question about a setup to the preset that is calibrated, and the preset of the setup's own version."""
+    own = ask(setup if setup.engine else replace(setup, engine=target.engine, engine_version=target.version))
+    found = own.deployment.engine
+    if own.deployment.hardware.id != hardware.id:
         raise NotModelledError(setup.hardware, f"it is not {hardware.id}", "Calibrate it on its own")
-    if engine not in ("", deployment.engine.id, deployment.engine.engine):
-        raise NotModelledError(deployment.engine.id, f"it is not {engine}", "Calibrate it on its own")
-    return at
-
-
-def preset(overlay: Overlay) -> dict[str, Any]:
-    """Return the mapping of the calibrated preset: the shipped file with kernels for the device and new host times."""
-    raw = read_yaml(find(KIND, overlay.shipped.id))
-    sources: dict[str, Any] = dict(raw["sources"])
-    kernels = overlay.engine.kernels[0]
-    rule = {**_as_profile(kernels, sources), "devices": (overlay.hardware.id,), "residuals": overlay.residuals}
-    host = {name: _figure_as_profile(name, getattr(overlay.engine.overheads, name), sources) for name in TIMES}
-    others = [each for each in raw.get("kernels", ()) if tuple(each.get("devices", ())) != (overlay.hardware.id,)]
-    return {**raw, "sources": sources, "overheads": {**raw["overheads"], **host}, "kernels": (rule, *others)}
-
-
-def _as_profile(value: Strict, sources: dict[str, Any]) -> dict[str, Any]:
-    """Return the mapping of a value beyond its defaults, as a profile has it; adds its sources to `sources`."""
-    found: dict[str, Any] = {}
-    for name, field in type(value).model_fields.items():
-        each = getattr(value, name)
-        if isinstance(each, Figure) and each is not field.default:
-            found[name] = _figure_as_profile(name, each, sources)
-        elif isinstance(each, Strict) and each != field.default:
-            found[name] = _as_profile(each, sources)
-        elif not isinstance(each, Figure | Strict) and each != field.default:
-            found[name] = each
-    return found
-
-
-def _figure_as_profile(name: str, figure: Figure, sources: dict[str, Any]) -> dict[str, Any]:
-    """Return the mapping of a figure; names of rates end in bytes_per_s, those of times in _s."""
-    value: str | float = float(f"{figure:.4g}")
-    if name.endswith("bytes_per_s"):
-        value = f"{figure / 1e9:.6g} GB/s"
-    elif name.endswith("_s"):
-        value = f"{figure * 1e6:.4g} us"
-    return {"value": value, "source": _source_key(sources, figure.source)}
-
-
-def _source_key(sources: dict[str, Any], source: Source) -> str:
-    """Return the key of a source in `sources`, adding it where it is not there."""
-    whole = source.model_dump()
-    for name, each in sources.items():
-        if dict(each) == whole:
-            return name
-    name = next(f"own-{index}" for index in range(1, len(sources) + 2) if f"own-{index}" not in sources)
-    sources[name] = whole
-    return name
+    if found.engine != target.engine:
+        raise NotModelledError(found.id, f"it is not {target.engine}", "Calibrate it on its own")
+    at = own
+    if found.id != target.id:
+        at = ask(replace(setup, engine=target.engine, engine_version=target.version))
+    if at.deployment.engine.id != target.id:
+        raise NotModelledError(target.id, f"rows of {found.id} cannot be asked of it", "Give another --engine")
+    plain = uncalibrated(at.deployment.engine, hardware)
+    return at.on(replace(at.deployment, engine=plain)), found.id

@@ -230,7 +230,7 @@ class Deployment:
     @property
     def stream_s(self) -> float:
         """Seconds of the front end per streamed token; 0 where clients wait for the end, and at the speed of light."""
-        return 0.0 if self.light or not self.settings.stream else float(self.engine.overheads.stream_s)
+        return self.engine.overheads_on(self.hardware).stream_s * float(self.settings.stream and not self.light)
 
     @property
     def first_call_s(self) -> float:
@@ -242,7 +242,7 @@ class Deployment:
 
         float64, of the shape of `prompt_tokens`.
         """
-        return self.engine.overheads.answer_s(prompt_tokens) * (not self.light)
+        return self.engine.overheads_on(self.hardware).answer_s(prompt_tokens) * (not self.light)
 
     def step_table(self) -> StepTable:
         """Return the seconds of steps up to the limits of tokens and sequences, times `step_factor`."""
@@ -257,7 +257,8 @@ class Deployment:
             kernels = kernels.split_over_devices()
         on_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
         slowness = self._host_slowness if kernels.fitted.prompt_launch_s else 1.0  # the host also launches the sampler
-        overheads, ranks = engine.overheads, self.layout.dp  # each rank has a process for its own sequences
+        overheads = engine.overheads_on(self.hardware)
+        ranks = self.layout.dp  # each rank has a process for its own sequences
         times = {
             "step_s": overheads.step_s * slowness + (overheads.ranks_s if ranks > 1 else 0.0),
             "sequence_s": overheads.sequence_s / ranks,
@@ -297,7 +298,8 @@ class Deployment:
         """
         layers = len(self.model.layer_names)
         if kernels.rules.eager_kernels:
-            return kernels.rules.eager_kernels * self.engine.overheads.kernel_s * layers * self._host_slowness
+            kernel_s = self.engine.overheads_on(self.hardware).kernel_s * self._host_slowness
+            return kernels.rules.eager_kernels * kernel_s * layers
         if kernels.fitted.layer_launches is None:
             return 0.0
         gemm = self.hardware.achievable.gemm[Rates(self.hardware, kernels).peak(self.layout.model_dtype)[0]]

@@ -149,6 +149,10 @@ class Engine(Profile):
                 return found.with_quick_reduce() if self.quick_reduce else found
         return load_engine(self.kernels_of).kernels_on(hardware) if self.kernels_of else Kernels()
 
+    def overheads_on(self, hardware: Hardware) -> Overheads:
+        """Return its host times beside a device: those that it was measured with, or the engine's."""
+        return self.kernels_on(hardware).overheads or self.overheads
+
     def default(self, setting: Literal["max_num_seqs", "max_num_batched_tokens"], hardware: Hardware) -> int:
         """Return an engine's default for a device."""
         for rule in getattr(self, setting):

@@ -6,6 +6,7 @@ import numpy as np
 
 from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.engines.kernel_rules import CAPTURED_TOKENS, CROWDED_HEADS, QUICK_REDUCE_BITS, WIDE_BYTES, KernelRules
+from simulator.engines.overheads import Overheads
 from simulator.hardware.hardware import Achievable, Hardware, PeakName
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Op
@@ -23,6 +24,7 @@ class Kernels(Strict):
     fitted_on: tuple[str, ...] = ()  # families of the devices whose measurements `fitted` comes from
     devices: tuple[str, ...] = ()  # the same by id, for what was measured on one
     residuals: dict[str, tuple[float, ...]] = {}  # "metric regime": ln(measured / predicted) of setups held back
+    overheads: Overheads | None = None  # of the host of what was measured; none: the engine's
     rules: KernelRules = KernelRules()
     fitted: FittedMultipliers = FittedMultipliers()
 

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import CACHE_ERROR
-from simulator.profile import Figure, read_yaml
+from simulator.profile import read_yaml
 from simulator.roofline.roofline import Rates
 
 LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_latency_ms")
@@ -100,10 +100,11 @@ def interval(deployment: Deployment, metric: str, regime: str, level: float = 0.
     >>> found.low <= 1.0 <= found.high, found.basis
     (True, 'fitted')
     """
-    basis = basis_of(deployment)
     known = "throughput_out_tok_s" if metric == "req_s" else metric
     own = deployment.engine.kernels_on(deployment.hardware).residuals.get(f"{known} {regime}", ())
-    return Interval(*bounds(with_own(own, known, regime), known, regime, level, basis), level, basis)
+    basis: EvidenceLevel = "measured" if own else shipped_basis(deployment)
+    quantiles = with_own(own, known, regime, shipped_basis(deployment))
+    return Interval(*bounds(quantiles, known, regime, level, basis), level, basis)
 
 
 def step_factors(deployment: Deployment, level: float = 0.8) -> tuple[float, float]:
@@ -162,11 +163,15 @@ class PredictionRange(Generic[Found]):
 
 
 def basis_of(deployment: Deployment) -> EvidenceLevel:
-    """Return the evidence behind a deployment's step times: the weaker of its GEMM rates and its engine's fit."""
+    """Return the evidence behind a deployment's step times: `measured` where a user has calibrated it."""
+    measured = deployment.engine.kernels_on(deployment.hardware).residuals
+    return "measured" if measured else shipped_basis(deployment)
+
+
+def shipped_basis(deployment: Deployment) -> EvidenceLevel:
+    """Return the evidence without own measurements: the weaker of a device's GEMM rates and its engine's fit there."""
     hardware = deployment.hardware
     kernels = deployment.engine.kernels_on(hardware)
-    if any(each.source.evidence == "measured" for _, each in kernels.fitted if isinstance(each, Figure)):
-        return "measured"
     if hardware.family in kernels.fitted_on:
         return "fitted"
     peak = Rates(hardware, kernels).peak(deployment.layout.weight_dtype)[0]
@@ -251,10 +256,13 @@ def bounds(
     return float(np.exp(min(ends))), float(np.exp(max(ends)))
 
 
-def with_own(residuals: Sequence[float], metric: str, regime: str) -> Mapping[str, Quantiles]:
+def with_own(
+    residuals: Sequence[float], metric: str, regime: str, basis: EvidenceLevel = "fitted"
+) -> Mapping[str, Quantiles]:
     """Return the shipped table with a user's own residuals, one per held-out setup, mixed into one kind.
 
-    The shipped quantiles count as SHIPPED_SETUPS setups: a few own residuals change little, many decide.
+    The shipped quantiles, those of what the deployment rests on without them (`basis`), count as SHIPPED_SETUPS
+    setups: a few own residuals change little, many decide.
 
     >>> few, many = (bounds(with_own([0.01, -0.02] * n, "tpot_ms", "single"), "tpot_ms", "single") for n in (1, 20))
     >>> many[0] > few[0], many[1] < few[1], many[1] < 1.05
@@ -262,8 +270,8 @@ def with_own(residuals: Sequence[float], metric: str, regime: str) -> Mapping[st
     """
     if not residuals:
         return shipped()
-    kind, *_ = names = _known_as(metric, regime, "measured")
-    general = next(shipped()[name] for name in names if name in shipped())
+    kind, *_ = _known_as(metric, regime, "measured")
+    general = next(shipped()[name] for name in _known_as(metric, regime, basis) if name in shipped())
     spread = np.interp((np.arange(GRID) + 0.5) / GRID, LEVELS, general)
     values = np.array([*residuals, *spread])
     weights = np.repeat([1.0, SHIPPED_SETUPS / GRID], [len(residuals), GRID])

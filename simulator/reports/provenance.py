@@ -89,7 +89,7 @@ def basis(deployment: Deployment) -> list[Provenance]:
         found += _named(engine.id, _kernels(part, deployment.layout.pp))
     if engine.kernels_on(hardware).fitted.prompt_launch_s:
         found += _named(hardware.id, _of(hardware, "host_slowness"))
-    found += _named(engine.id, _overheads(engine))
+    found += _named(engine.id, _overheads(deployment))
     found += _named(engine.id, [("traffic of adapters", ADAPTER_TRAFFIC)] if engine.adapters else [])
     found += _named(engine.id, pipeline_overlap.constants(deployment))
     found += [*_offloading(deployment), *_formats(deployment)]
@@ -115,7 +115,7 @@ def fitted_multipliers(deployment: Deployment) -> list[FittedMultiplier]:
             if kind == "fitted" and figure.source != EXPERTS.source:
                 what = FittedMultipliers.model_fields[name].description or ""
                 found.append(FittedMultiplier(engine.id, part.hardware.id, name, float(figure), what, figure.source))
-    for path, figure in _overheads(engine):
+    for path, figure in _overheads(deployment):
         if figure.source.evidence in ("fitted", "family"):
             name = path.rpartition(".")[2]
             what = Overheads.model_fields[name].description or ""
@@ -143,8 +143,9 @@ def _constants(part: _Part) -> Iterator[tuple[str, Figure]]:
     yield from dict(constant for op in part.ops for constant in part.rates.constants(op)).items()
 
 
-def _overheads(engine: Engine) -> Iterator[tuple[str, Figure]]:
-    return (each for each in figures(engine.overheads, "overheads") if each[1].source != NO_TIME.source)
+def _overheads(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
+    times = deployment.engine.overheads_on(deployment.hardware)
+    return (each for each in figures(times, "overheads") if each[1].source != NO_TIME.source)
 
 
 def _offloading(deployment: Deployment) -> Iterator[Provenance]:
@@ -176,7 +177,7 @@ def _kernels(part: _Part, stages: int) -> Iterator[tuple[str, Figure]]:
     idle = _idle(part, stages)
     for path, figure in figures(part.rates.kernels, "kernels"):
         name = path.split(".")[2]
-        if figure.source != UNITY.source and not idle.get(name, False):
+        if figure.source != UNITY.source and not idle.get(name, False) and not path.startswith("kernels.overheads"):
             yield path, figure
 
 

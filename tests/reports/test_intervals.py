@@ -13,7 +13,6 @@ import pytest
 from simulator.cost.capacity import capacity
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import deploy
-from simulator.profile import Figure, Source
 from simulator.reports.intervals import (
     LEVELS,
     PredictionRange,
@@ -25,6 +24,7 @@ from simulator.reports.intervals import (
     shipped,
     step_factors,
     table,
+    with_own,
 )
 from simulator.reports.slo import Slo
 from simulator.validation.prediction import ask, predict
@@ -63,18 +63,26 @@ def test_the_label_says_what_a_prediction_rests_on(hardware, engine, basis):
     assert basis_of(deploy("llama-3.1-8b", hardware, engine)) == basis
 
 
-def test_an_overlay_of_own_measurements_is_measured():
+def test_own_measurements_are_the_basis_of_what_they_are_of_and_of_nothing_else():
     deployment = deploy("llama-3.1-8b", "t4", "vllm")
-    own = Figure(0.8, Source(text="mine", date="2026-11", evidence="measured"))
-    kernels = deployment.engine.kernels_on(deployment.hardware).with_fitted(memory=own)
+    kernels = deployment.engine.kernels_on(deployment.hardware)
+    kernels = kernels.model_copy(update={"residuals": {"tpot_ms fixed_batch": (0.02, -0.03, 0.05, -0.01)}})
     engine = deployment.engine.model_copy(update={"kernels": (kernels,)})
     changed = type(deployment)(deployment.model, deployment.hardware, engine, deployment.layout)
     assert basis_of(changed) == "measured"
     kinds = [("tpot_ms", "fixed_batch"), ("ttft_ms", "fixed_batch"), ("throughput_out_tok_s", "offline")]
     guessed, measured = ([interval(each, *kind) for kind in kinds] for each in (deployment, changed))
-    narrower = [ours.high / ours.low < theirs.high / theirs.low for ours, theirs in zip(measured, guessed, strict=True)]
-    assert any(narrower)
-    assert all(ours.high <= theirs.high for ours, theirs in zip(measured, guessed, strict=True))
+    assert measured[0].basis == "measured" != guessed[0].basis
+    assert measured[0].high / measured[0].low < guessed[0].high / guessed[0].low
+    assert measured[1:] == guessed[1:]
+
+
+def test_one_own_setup_stands_beside_the_quantiles_of_what_the_answer_rested_on():
+    widths = []
+    for basis in ("fitted", "guess"):
+        low, high = bounds(with_own([0.02], "tpot_ms", "single", basis), "tpot_ms", "single", basis="measured")
+        widths.append(high / low)
+    assert widths[0] < widths[1]
 
 
 def test_an_interval_holds_the_prediction_and_grows_with_the_level():

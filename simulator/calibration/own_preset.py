@@ -1,0 +1,76 @@
+"""The file of a calibrated preset: an engine's shipped file with what was measured on one device."""
+
+from pathlib import Path
+from typing import Any
+
+from simulator.calibration.calibrate import write_profile
+from simulator.calibration.user_calibration import Calibration
+from simulator.engines.engine import KIND
+from simulator.engines.overheads import Overheads
+from simulator.profile import Figure, Source, Strict, find, read_yaml
+
+
+def write_preset(found: Calibration, folder: Path) -> Path:
+    """Write the calibrated preset into a folder of profiles, beside what was found on other devices; return its path.
+
+    Constants of the same device that an earlier calibration found there are replaced.
+    """
+    path = folder / KIND / f"{found.shipped.id}.yaml"
+    return write_profile(path, preset(found, path if path.is_file() else find(KIND, found.shipped.id)))
+
+
+def preset(found: Calibration, base: Path) -> dict[str, Any]:
+    """Return the mapping of a calibrated preset: the file `base` with one more set of kernels, for the device alone."""
+    raw = read_yaml(base)
+    sources: dict[str, Any] = dict(raw["sources"])
+    rule = found.engine.kernels[0]
+    written = _as_profile(rule.model_copy(update={"overheads": None}), sources)
+    if rule.overheads is not None:
+        written["overheads"] = _times(rule.overheads, sources)
+    device = (found.hardware.id,)
+    others = [each for each in raw.get("kernels", ()) if not _is_own(each, device)]
+    return {**raw, "sources": sources, "kernels": (written, *others)}
+
+
+def _is_own(kernels: dict[str, Any], device: tuple[str, ...]) -> bool:
+    return tuple(kernels.get("devices", ())) == device
+
+
+def _times(overheads: Overheads, sources: dict[str, Any]) -> dict[str, Any]:
+    """Return the mapping of all host times, those at their defaults too."""
+    return {name: _figure_as_profile(name, figure, sources) for name, figure in overheads}
+
+
+def _as_profile(value: Strict, sources: dict[str, Any]) -> dict[str, Any]:
+    """Return the mapping of a value beyond its defaults, as a profile has it; adds its sources to `sources`."""
+    found: dict[str, Any] = {}
+    for name, field in type(value).model_fields.items():
+        each = getattr(value, name)
+        if isinstance(each, Figure) and each is not field.default:
+            found[name] = _figure_as_profile(name, each, sources)
+        elif isinstance(each, Strict) and each != field.default:
+            found[name] = _as_profile(each, sources)
+        elif not isinstance(each, Figure | Strict) and each != field.default:
+            found[name] = each
+    return found
+
+
+def _figure_as_profile(name: str, figure: Figure, sources: dict[str, Any]) -> dict[str, Any]:
+    """Return the mapping of a figure; names of rates end in bytes_per_s, those of times in _s."""
+    value: str | float = float(f"{figure:.4g}")
+    if name.endswith("bytes_per_s"):
+        value = f"{figure / 1e9:.6g} GB/s"
+    elif name.endswith("_s"):
+        value = f"{figure * 1e6:.4g} us"
+    return {"value": value, "source": _source_key(sources, figure.source)}
+
+
+def _source_key(sources: dict[str, Any], source: Source) -> str:
+    """Return the key of a source in `sources`, adding it where it is not there."""
+    whole = source.model_dump()
+    for name, each in sources.items():
+        if dict(each) == whole:
+            return name
+    name = next(f"own-{index}" for index in range(1, len(sources) + 2) if f"own-{index}" not in sources)
+    sources[name] = whole
+    return name
