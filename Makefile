@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint unit slow bench refit accuracy check check-vllm clean
+.PHONY: demo test lint unit slow bench refit accuracy page check check-vllm clean
 PUBLISHED := simulator/validation/published/measurements.csv.gz
 
 demo: .venv/ready ## the main job: what does a million tokens cost, and on which device?
@@ -29,13 +29,17 @@ slow: .venv/reference ## README commands, tour, notebooks, the wheel, oracles ag
 bench: .venv/ready
 	$(BIN)/python benchmarks/speed.py
 
-refit: .venv/ready ## constants from the published measurements, half an hour: docs/refitting.md
-	$(BIN)/python -m tools.fit_efficiency --idle --write
-	$(MAKE) accuracy
+refit: .venv/ready ## constants from the published measurements, intervals, docs/accuracy.md: docs/refitting.md
+	@mkdir -p out
+	$(BIN)/python -m tools.fit_efficiency --write --left-out out/left_out.csv
+	$(MAKE) page
 
-accuracy: .venv/ready ## intervals and docs/accuracy.md from the constants as they are, half an hour
+accuracy: .venv/ready ## intervals and docs/accuracy.md from the constants as they are
 	@mkdir -p out
 	$(BIN)/python -m tools.fit_efficiency --left-out out/left_out.csv
+	$(MAKE) page
+
+page: .venv/ready # what follows from out/left_out.csv
 	$(BIN)/python -m tools.fit_intervals out/left_out.csv
 	$(BIN)/infercast validate $(PUBLISHED) --light --format csv > out/scored.csv
 	$(BIN)/python -m tools.write_accuracy out/scored.csv out/left_out.csv

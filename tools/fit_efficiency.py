@@ -100,7 +100,8 @@ def _ruled(text: str, fit: Fit, shares: Rule) -> str:
         rules = [rule, *rules] if families else [*rules, rule]
     seen = (fit.curves.asked[fit.curves.rows[at].id] for at in fit.seen)
     rule["fitted_on"] = sorted({asked.deployment.hardware.family for asked in seen})
-    rule["fitted"] = {**rule.get("fitted", {}), **shares}
+    kept = {k: each for k, each in rule.get("fitted", {}).items() if not str(each.get("source", "")).startswith("fit-")}
+    rule["fitted"] = {**kept, **shares}
     start, end = found.span() if found else (len(text), len(text))
     return text[:start] + section(rules) + text[end:]
 
