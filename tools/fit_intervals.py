@@ -1,115 +1,159 @@
-"""Make simulator/reports/residuals.yaml, the quantiles behind the error bars; report how often they hold.
+"""Make simulator/reports/residuals.yaml, the widths behind the error bars; report how often they hold, and how wide.
 
     python -m tools.fit_efficiency --left-out left_out.csv
     python -m tools.fit_intervals left_out.csv
 
-The residuals are of fits that had not seen the row's device and model (`fitted`), its device (`family`), its device or
-its source (`guess`). For the coverage the table is made again without every group of a row's device and of its source;
-an 80 % interval should hold 75 to 85 % of what it has not seen. Latencies of open loops are no part of the table: they
-depend on how near saturation each was measured. Their intervals come from simulations, as everywhere, with that table.
-Runs under published limits (`limited`) are all near, and are.
+The residuals are of fits that had not seen the row's source: a user's own run is of a new source, too. For the score
+the table is made again without each source, so that neither the constants nor the widths have seen it. A narrower
+interval that holds as much is better, so the score is the interval score of Winkler (Gneiting and Raftery, JASA 2007,
+section 6.2), in ln(measured / predicted): the width, and 2 / (1 - level) times how far outside a measurement lies.
+
+Latencies of open loops are no part of the table: they depend on how near saturation each was measured. Their intervals
+come from simulations, as everywhere, with that table. Runs under published limits (`limited`) are all near, and are.
 """
 
 import csv
 import math
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from simulator.reports.intervals import (
-    LEVELS,
-    STEPS,
-    EvidenceLevel,
-    Group,
-    Quantiles,
-    Residual,
-    bounds,
-    is_simulated,
-    table,
-)
-from simulator.validation.measurements import Measurement, Setup, read_measurements
+from simulator.reports.interval_widths import LEVELS, Question, Side, Widths
+from simulator.reports.intervals import STEPS
+from simulator.validation.measurements import Measurement, Setup, read_published
 from simulator.validation.prediction import Answered, ask
-from tools.fit_efficiency import FITTED
+from tools.fit_widths import Group, Residual, Residuals
 from tools.fitting import EXCLUDED
 
 ROOT = Path(__file__).parents[1]
-RESTS_ON: dict[str, tuple[EvidenceLevel, ...]] = {
-    "device and model": ("fitted",),
-    "device": ("family", "guess"),
-    "source": ("guess",),
+LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_latency_ms")
+SAME, LOOPS = "one width for all", "open loops simulated"
+PARTS: dict[str, Callable[[Residual], str]] = {
+    "regime": lambda each: each.question.regime,
+    "model": lambda each: "experts" if "experts" in each.question.traits else "dense",
+    "evidence": lambda each: next((name for name in ("guess", "family") if name in each.question.traits), "fitted"),
+    "metric": lambda each: each.question.names[0],
 }
 
 
+class Held(NamedTuple):
+    """A residual and the ends of its interval, in ln(measured / predicted), from a table without its source."""
+
+    residual: Residual
+    low: float
+    high: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the measurement is inside."""
+        return self.low <= self.residual.value <= self.high
+
+    def score(self, level: float) -> float:
+        """Return the interval score; less is better.
+
+        >>> question = Question("tpot_ms", "single")
+        >>> ends = -0.1, 0.2
+        >>> [round(Held(Residual(question, ("", "", ""), by), *ends).score(0.8), 3) for by in (0.0, 0.25)]
+        [0.3, 0.8]
+        """
+        value = self.residual.value
+        outside = max(0.0, self.low - value, value - self.high)
+        return self.high - self.low + 2 / (1 - level) * outside
+
+
+class Summary(NamedTuple):
+    """How many rows of how many groups; shares inside, of rows and as the mean of groups; mean width and score."""
+
+    rows: int
+    groups: int
+    inside: float
+    inside_groups: float
+    width: float
+    score: float
+
+    @classmethod
+    def of(cls, found: Sequence[Held], level: float = 0.8) -> "Summary":
+        """Return the summary of some rows; widths and scores in ln(measured / predicted)."""
+        groups: dict[Group, list[bool]] = defaultdict(list)
+        for each in found:
+            groups[each.residual.group].append(each.holds)
+        means = (
+            np.mean([each.holds for each in found]),
+            np.mean([np.mean(each) for each in groups.values()]),
+            np.mean([each.high - each.low for each in found]),
+            np.mean([each.score(level) for each in found]),
+        )
+        return cls(len(found), len(groups), *(round(float(each), 3) for each in means))
+
+
 def residuals(path: Path) -> list[Residual]:
-    """Read the errors of what was left out; rows that no physics explains (EXCLUDED) tell nothing of others.
-
-    A group that is alone with its engine in its source leaves nothing to fit on, so that no `fitted` rests on it.
-    """
+    """Read the errors of rows whose source was left out; those that no physics explains (EXCLUDED) tell nothing."""
     with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    beside: dict[tuple[str, str], set[Group]] = defaultdict(set)
-    for row in rows:
-        beside[row["source"], row["engine"]].add(_group(row))
-    return [
-        Residual(row["metric"], row["limited"] or row["regime"], _group(row), -float(row["error"]), basis, row["id"])
+        rows = [row for row in csv.DictReader(file) if row["left_out"] == "source"]
+    found = [
+        Residual(
+            Question(row["metric"], row["limited"] or row["regime"], tuple(row["traits"].split())),
+            (row["source"], row["hardware"], row["model"]),
+            -float(row["error"]),
+            row["id"],
+        )
         for row in rows
-        for basis in RESTS_ON.get(row["left_out"], ())
-        if _group(row) not in EXCLUDED and (basis != "fitted" or len(beside[row["source"], row["engine"]]) > 1)
     ]
+    return [each for each in found if each.group not in EXCLUDED]
 
 
-def _group(row: dict[str, str]) -> Group:
-    return row["source"], row["hardware"], row["model"]
+def in_table(found: Iterable[Residual]) -> list[Residual]:
+    """Return the residuals that the table is made of: all but those of open loops."""
+    return [each for each in found if each.question.regime != "open_loop"]
 
 
-def coverage(found: Sequence[Residual], rows: Iterable[Measurement] = (), level: float = 0.8) -> dict[str, list[float]]:
-    """Return the share inside by kind, one figure per group, each from a table without its device and source.
+def held(found: Residuals, level: float = 0.8) -> list[Held]:
+    """Return the interval of each row from a table without its source."""
+    ends = ((each, found.tables[each.group[0]].ends(each.question, level)) for each in found.rows)
+    return [Held(each, float(low), float(high)) for each, (low, high) in ends]
 
-    Latencies of open loops are among them where they are `rows`.
-    """
-    by_id, known = {row.id: row for row in rows}, Tables(found)
-    groups: dict[tuple[str, Group], list[bool]] = defaultdict(list)
+
+def summaries(found: Sequence[Held]) -> Iterator[tuple[str, Summary]]:
+    """Yield the summary of all rows, of each part, and of each source."""
+    yield "all", Summary.of(found)
+    for part in (*PARTS.values(), lambda each: each.group[0]):
+        names = Counter(part(each.residual) for each in found)
+        yield from ((name, Summary.of([each for each in found if part(each.residual) == name])) for name in names)
+
+
+def alike(found: Residuals) -> Summary:
+    """Return the summary of intervals with one width on each side for every question, to compare."""
+    bare = [each._replace(question=Question("req_s" if each.question.is_rate else "e2e", "")) for each in found.rows]
+    return Summary.of(held(Residuals(bare)))
+
+
+def open_loops(found: Iterable[Residual], rows: Iterable[Measurement], known: Residuals) -> list[Held]:
+    """Return the simulated intervals of latencies of open loops, with tables without their sources."""
+    by_id, made = {row.id: row for row in rows}, []
     for each in found:
-        low, high = bounds(known.without(each), each.metric, each.regime, level, each.basis)
-        if is_simulated(each):
-            if each.id not in by_id:
-                continue
-            ratios = _bent(by_id[each.id], bounds(known.without(each), *STEPS[0], level, each.basis))
-            low, high = min(low, *ratios), max(high, *ratios)
-        kind = f"{each.basis} {each.metric} {each.regime}"
-        groups[(kind, each.group)].append(math.log(low) <= each.value <= math.log(high))
-    shares: dict[str, list[float]] = defaultdict(list)
-    for (kind, _), inside in groups.items():
-        shares[kind].append(float(np.mean(inside)))
-    return shares
+        if each.question.regime != "open_loop" or each.question.metric not in LATENCIES or each.id not in by_id:
+            continue
+        table = known.tables.get(each.group[0], known.tables[""])
+        low, high = (float(end) for end in table.ends(each.question, 0.8))
+        ratios = _bent(by_id[each.id], table, each.question.traits)
+        made.append(Held(each, min(low, *ratios), max(high, *ratios)))
+    return made
 
 
-@dataclass(frozen=True)
-class Tables:
-    """The tables of residuals without those of one device and one source."""
-
-    found: Sequence[Residual]
-    known: dict[tuple[str, str], dict[str, Quantiles]] = field(default_factory=dict)
-
-    def without(self, one: Residual) -> dict[str, Quantiles]:
-        """Return the table that has not seen the device or the source of a residual."""
-        source, device = key = one.group[:2]
-        if key not in self.known:
-            self.known[key] = table(each for each in self.found if each.group[0] != source and each.group[1] != device)
-        return self.known[key]
-
-
-def _bent(row: Measurement, throughput: tuple[float, float]) -> list[float]:
-    """Return the factors on a prediction that the shortest and the longest steps make, by throughput's interval."""
-    answers = [_answer(row.setup, 1 / each) for each in (1.0, *throughput)]
+def _bent(row: Measurement, table: Widths, traits: tuple[str, ...]) -> list[float]:
+    """Return ln of the factors on a prediction that the shortest and the longest steps make."""
+    usual = tuple(name for name in traits if name != "tail")
+    ends = (float(end) for end in table.ends(Question(*STEPS[0], usual), 0.8))
+    answers = [_answer(row.setup, math.exp(-end)) for end in (0.0, *ends)]
     value, *others = (each.value(row.metric, row.stat) for each in answers)
-    return [each / value for each in others]
+    return [math.log(each / value) for each in others]
 
 
 @cache
@@ -118,28 +162,46 @@ def _answer(setup: Setup, factor: float) -> Answered:
     return asked.on(replace(asked.deployment, step_factor=factor)).answer()
 
 
-def mean_coverage(shares: dict[str, list[float]], basis: str) -> float:
-    """Return the share of a basis' groups and kinds inside, all weighing alike."""
-    return float(np.mean([share for kind, each in shares.items() if kind.startswith(basis) for share in each]))
+def as_yaml(widths: Widths, scored: dict[str, Summary], found: Residuals) -> str:
+    """Return the table as text, with its source and its scores."""
+    sources = len(set(map(str, found.sources)))
+    kinds = {part(each) for part in PARTS.values() for each in found.rows}
+    kept = {name: each for name, each in scored.items() if name in {"all", SAME, LOOPS, *kinds}}
+    lines = [
+        "# Widths of held-out intervals, in ln(measured / predicted): what each factor means says interval_widths.py.",
+        f"source: tools/fit_intervals.py, {len(found.rows)} rows of {sources} sources, each left out, {_today()}",
+        f"# of 80 % intervals from tables without the row's source: {', '.join(Summary._fields)}",
+        "scores:",
+        *(f"  {name}: [{', '.join(map(str, each))}]" for name, each in kept.items()),
+        f"levels: [{', '.join(map(str, LEVELS))}]",
+        *_side("slower", widths.slower),
+        *_side("faster", widths.faster),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _side(name: str, side: Side) -> Iterator[str]:
+    yield f"{name}:"
+    yield f"  width: {side.width}"
+    for key in ("metric", "regime", "traits"):
+        factors = ", ".join(f"{factor}: {value}" for factor, value in getattr(side, key).items())
+        yield f"  {key}: {{{factors}}}"
+    yield f"  shape: [{', '.join(map(str, side.shape))}]"
 
 
 def main() -> None:
-    """Write the table and print the coverage."""
-    found, rows = residuals(Path(sys.argv[1])), read_measurements(FITTED)
-    shares = coverage(found, rows)
-    for kind, each in sorted(shares.items()):
-        sys.stdout.write(f"{kind:44s} groups {len(each):3d}  inside 80 %: {np.mean(each):.0%}\n")
-    held = {basis: mean_coverage(shares, basis) for basis in ("fitted", "family", "guess")}
-    sys.stdout.write(", ".join(f"{basis} {share:.0%}" for basis, share in held.items()) + "\n")
-    lines = [
-        "# Quantiles of ln(measured / predicted) by what a prediction rests on, metric and regime; see intervals.py.",
-        f"source: tools/fit_intervals.py, {len(found)} residuals of rows that the fit had not seen, {_today()}",
-        f"levels: [{', '.join(map(str, LEVELS))}]",
-        f"coverage: {{{', '.join(f'{basis}: {share:.3f}' for basis, share in held.items())}}}",
-        "quantiles:",
-        *(f"  {kind}: [{', '.join(map(str, values))}]" for kind, values in table(found).items()),
-    ]
-    (ROOT / "simulator" / "reports" / "residuals.yaml").write_text("\n".join(lines) + "\n")
+    """Write the table and print how often it holds."""
+    every = residuals(Path(sys.argv[1]))
+    found = Residuals(in_table(every))
+    scored = dict(summaries(held(found)))
+    loops = open_loops(every, read_published(), found)
+    scored |= {LOOPS: Summary.of(loops)} if loops else {}
+    scored[SAME] = alike(found)
+    sys.stdout.write(f"{'80 % intervals':36s}{'rows':>6s}{'groups':>8s}   inside, groups   width  score\n")
+    for name, each in scored.items():
+        shares = f"{each.inside:9.0%}{each.inside_groups:8.0%}{each.width:9.2f}{each.score:7.2f}"
+        sys.stdout.write(f"{name:36s}{each.rows:6d}{each.groups:8d}{shares}\n")
+    (ROOT / "simulator" / "reports" / "residuals.yaml").write_text(as_yaml(found.tables[""], scored, found))
 
 
 def _today() -> str:

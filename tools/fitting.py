@@ -46,7 +46,7 @@ def is_rented_pair(row: Measurement) -> bool:
 def is_balanced_host(row: Measurement) -> bool:
     """Whether a row is of several replicas behind a balancer on one rented host: scored, not fitted.
 
-    Their TTFT is up to nine times, their TPOT up to 2.5 times that of the same replica alone, which nothing here models.
+    Their TTFT is up to nine times, their TPOT up to 2.5 times that of one such replica alone, unexplained.
     """
     return row.setup.source == "cloudrift-deplodock" and row.setup.replicas > 1
 

@@ -17,6 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from simulator.profile import read_yaml
+from tools.fit_intervals import LOOPS, SAME
 from tools.fitting import EXCLUDED, REPLAYS
 
 ROOT = Path(__file__).parents[1]
@@ -220,21 +221,30 @@ def explicable(rows: list[Row]) -> str:
     return ", ".join(f"{aim.name} {percent(errors(about(kept, aim)))}" for aim in AIMS if "closed_loop" in aim.regimes)
 
 
+def intervals() -> Iterator[str]:
+    """Yield the table of how often intervals hold, and how wide they are."""
+    yield "| 80 % intervals | rows | groups | inside, rows | inside, groups | width | score |"
+    yield "|---|---|---|---|---|---|---|"
+    for name, scores in read_yaml(ROOT / "simulator" / "reports" / "residuals.yaml")["scores"].items():
+        number, groups, *shares, width, score = map(float, scores)
+        inside = " | ".join(f"{each:.0%}".replace("%", " %") for each in shares)
+        yield f"| {name} | {number:,.0f} | {groups:,.0f} | {inside} | {width:.2f} | {score:.2f} |"
+
+
 def page(rows: list[Row]) -> str:
     """Return the text of docs/accuracy.md."""
-    held = read_yaml(ROOT / "simulator" / "reports" / "residuals.yaml")["coverage"]
-    covered = ", ".join(f"{basis} {float(share):.0%}".replace("%", " %") for basis, share in held.items())
     tables = {
         "headline": headline(rows),
         "engines": parts(rows, lambda row: row.engine.split(" (")[0].split(",")[0], "engine"),
         "devices": parts(rows, lambda row: row.group[1], "device"),
         "worst": worst(rows),
         "light": light(rows),
+        "intervals": intervals(),
     }
     text = (ROOT / "tools" / "accuracy.txt").read_text()
     filled = {name: "\n".join(lines) for name, lines in tables.items()}
     number = sum(row.left_out == "" and math.isfinite(row.error) for row in rows)
-    return text.format(**filled, rows=f"{number:,}", coverage=covered, explicable=explicable(rows))
+    return text.format(**filled, rows=f"{number:,}", same=SAME, loops=LOOPS, explicable=explicable(rows))
 
 
 def main() -> None:

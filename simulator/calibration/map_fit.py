@@ -19,7 +19,7 @@ from simulator.engines.engine import Engine
 from simulator.engines.fitted_multipliers import UNITY
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
-from simulator.reports.intervals import shipped_basis
+from simulator.reports.interval_widths import shipped_basis
 from simulator.roofline.roofline import Rates
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Answered, Asked

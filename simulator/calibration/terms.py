@@ -8,7 +8,7 @@ from typing import Literal
 from simulator.engines.engine import Engine
 from simulator.hardware.hardware import Hardware
 from simulator.profile import Figure, Source
-from simulator.reports.intervals import EvidenceLevel
+from simulator.reports.interval_widths import EvidenceLevel
 
 # guesses: standard deviation of the logarithm of a share, by what a deployment rests on (reports/intervals.py)
 SHARES: Mapping[EvidenceLevel, float] = {"fitted": 0.15, "family": 0.2, "guess": 0.3}

@@ -167,8 +167,9 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
     """
     each, whole = found.service, "e2e_latency_ms"
     metrics = METRICS | {"ttfv": whole} | ({} if each.clients.streaming else {"ttft": whole})
-    names = {f"{stat}_{name}_ms": name for name in metrics for stat in STATS}
-    network_ms = {key: 0.0 if name in ("tpot", "itl") else each.clients.network_s * 1e3 for key, name in names.items()}
+    names = {f"{stat}_{name}_ms": (stat, name) for name in metrics for stat in STATS}
+    away_ms = each.clients.network_s * 1e3
+    network_ms = {key: 0.0 if name in ("tpot", "itl") else away_ms for key, (_, name) in names.items()}
     regime, deployment = regime_of(found.sent.concurrency, len(found.sent)), each.service.deployment
 
     def without_network(seen: Row) -> Row:
@@ -181,7 +182,7 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
 
     prediction = PredictionRange(deployment, regime, level, row)
     latencies = replace(prediction, found=without_network(row), again=rerun)
-    ends = dict(intervals(latencies, {key: metrics[name] for key, name in names.items()}))
+    ends = dict(intervals(latencies, {key: f"{stat} {metrics[name]}" for key, (stat, name) in names.items()}))
     for name in (f"{key}_{end}" for key in names for end in ENDS):
         ends[name] = None if ends[name] is None else ends[name] + network_ms[name.rpartition("_")[0]]
     ends |= throughput_intervals(prediction, each.report)

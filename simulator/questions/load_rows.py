@@ -18,7 +18,7 @@ THROUGHPUTS = {
     **{"request_throughput": "req_s", "input_throughput": "throughput_in_tok_s"},
 }
 STATS = ("mean", *QUANTILES)
-PREDICTED = {f"{stat}_{name}_ms": metric for name, metric in METRICS.items() for stat in STATS} | {
+PREDICTED = {f"{stat}_{name}_ms": f"{stat} {metric}" for name, metric in METRICS.items() for stat in STATS} | {
     "tokens_per_s_user": "1/tpot_ms"
 }
 

@@ -94,8 +94,10 @@ def test_a_group_that_is_left_out_does_not_move_the_fit():
     assert fits.without(lambda row: row.setup.source != "a")["made"]["step_s"] > 2 * without["made"]["step_s"]
     assert fits.without(lambda row: row.setup.source != "nobody") == fits.solved
     found = list(left_out(fits, "source"))
-    assert [row for row, _ in found] == [*made(truth), *made({**truth, "step_s": 40e-3}, source="b")]
-    assert np.mean([error for row, error in found if row.setup.source == "a" and row.metric == "tpot_ms"]) > 0.3
+    assert [each.row for each in found] == [*made(truth), *made({**truth, "step_s": 40e-3}, source="b")]
+    assert (
+        np.mean([each.error for each in found if each.row.setup.source == "a" and each.row.metric == "tpot_ms"]) > 0.3
+    )
 
 
 def test_every_block_names_presets_and_parameters_that_exist_and_parents_stand_first():

@@ -23,7 +23,6 @@ from simulator.engines.engine import engine_of, load_engine
 from simulator.errors import NotModelledError, ProfileError
 from simulator.models.model import load_model
 from simulator.questions.load_rows import load_row
-from simulator.reports.intervals import LEVELS, Residual, bounds, shipped, table
 from simulator.validation.measurements import PUBLISHED, Setup, read_measurements
 from simulator.validation.prediction import ask, predict
 from simulator.validation.scores import as_json, beating_light, by, not_covered, score, scored
@@ -385,32 +384,6 @@ def test_grades_choose_what_is_scored(tmp_path):
     found = predict(read_measurements(write(tmp_path / "grades.csv", *rows)))
     assert [each.measurement.quality for each in scored(found, ["A", "B"])] == ["A", "B", ""]
     assert by(found, "metric")[("tpot_ms",)].rows == 4
-
-
-# ------------------------------------------------------------------------------------------------------- intervals
-
-
-def test_an_interval_holds_its_share_of_groups_like_those_it_was_made_of():
-    rng = np.random.default_rng(1)
-    made = [Residual("tpot_ms", "closed_loop", (str(g), "", ""), x) for g in range(2000) for x in rng.normal(0, 0.2, 3)]
-    low, high = bounds(table(made), "tpot_ms", "closed_loop", 0.8)
-    fresh = np.exp(rng.normal(0, 0.2, 10_000))
-    assert 0.78 < np.mean((fresh > low) & (fresh < high)) < 0.82
-    assert bounds(table(made), "pp_tok_s", "single") == bounds(
-        table(made), "tpot_ms", "closed_loop"
-    )  # falls back to all
-
-
-def test_groups_weigh_alike_in_an_interval():
-    many = [Residual("tpot_ms", "closed_loop", ("big", "", ""), 0.0)] * 1000
-    others = [Residual("tpot_ms", "closed_loop", (str(g), "", ""), 1.0) for g in range(9)]
-    assert table([*many, *others])["fitted tpot_ms closed_loop"][LEVELS.index(0.5)] > 0.8
-
-
-def test_shipped_intervals_are_ordered():
-    for kind, values in shipped().items():
-        assert list(values) == sorted(values), kind
-        assert len(values) == len(LEVELS)
 
 
 # ------------------------------------------------------------------------------------------------------- command

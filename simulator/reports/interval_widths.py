@@ -1,0 +1,184 @@
+"""How wide a held-out interval is: factors of a question's metric, regime and traits, learnt from sources left out.
+
+u is ln(measured / predicted) of a time and minus that of a rate: above 0, the engine was slower than predicted. An
+interval of a level p holds -f(p) W_faster <= u <= s(p) W_slower, with, for each of the two sides,
+
+    W = width x factor of the metric x factor of the regime x factors of the traits that the question has.
+
+W is the 0.9-quantile regression of u, or of -u, on these (Koenker and Bassett, Regression Quantiles, Econometrica 1978;
+both sides' mean pinball loss is a multiple of the interval score of Winkler, JASA 1972). s(p) and f(p) are quantiles of
+u / W over sources that the fit of W had not seen: conformal prediction with normalised residuals (Lei et al.,
+Distribution-Free Predictive Inference for Regression, JASA 2018, section 5.2), with sources for the exchangeable units.
+`tools/fit_intervals.py` makes the table, residuals.yaml. A trait only widens.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.deployment.deployment import Deployment
+from simulator.profile import read_yaml
+from simulator.roofline.roofline import Rates
+
+LIKE = {  # metrics whose errors are those of another
+    **{"prefill_ms": "ttft_ms", "itl_ms": "tpot_ms", "decode_tok_s_per_user": "tpot_ms"},
+    **dict.fromkeys(("throughput_total_tok_s", "throughput_in_tok_s", "req_s"), "throughput_out_tok_s"),
+}
+LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+TAILS = ("p90", "p95", "p99")
+SHIPPED_SETUPS = 2.0  # setups of a user that the shipped table is worth
+GRID = 40  # values that stand for the shipped table
+Floats = npt.NDArray[np.float64]
+EvidenceLevel = Literal["measured", "fitted", "family", "guess"]
+TRAITS = ("experts", "family", "guess", "tail")
+
+
+class Question(NamedTuple):
+    """What a width depends on: a metric (a column of the measurement files), the regime of its load, and traits."""
+
+    metric: str
+    regime: str
+    traits: tuple[str, ...] = ()
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether more is faster."""
+        return "tok_s" in self.metric or self.metric == "req_s"
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Names of the factors of metric and regime; an open loop has a closed loop's, and is simulated besides."""
+        return LIKE.get(self.metric, self.metric), "closed_loop" if self.regime == "open_loop" else self.regime
+
+
+def question_of(deployment: Deployment, metric: str, regime: str) -> Question:
+    """Return the question about a metric of a deployment; "p99 ttft_ms" is its tail.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> question_of(deploy("gpt-oss-120b", "h100-sxm"), "p99 ttft_ms", "closed_loop")
+    Question(metric='ttft_ms', regime='closed_loop', traits=('experts', 'tail'))
+    """
+    stat, _, name = metric.rpartition(" ")
+    return Question(name, regime, traits_of(deployment, stat, shipped_basis(deployment)))
+
+
+def traits_of(deployment: Deployment, stat: str, basis: EvidenceLevel) -> tuple[str, ...]:
+    """Return what sets a question apart, in the order of TRAITS.
+
+    experts: the model has routed experts. family: the engine was not fitted on the device's family; guess: nor are its
+    rates measured. tail: a percentile from the 90th on.
+    """
+    has = (any(op.experts for op in deployment.ops), basis in ("family", "guess"), basis == "guess", stat[:3] in TAILS)
+    return tuple(name for name, holds in zip(TRAITS, has, strict=True) if holds)
+
+
+def basis_of(deployment: Deployment) -> EvidenceLevel:
+    """Return the evidence behind a deployment's step times: `measured` where a user has calibrated it."""
+    measured = deployment.engine.kernels_on(deployment.hardware).residuals
+    return "measured" if measured else shipped_basis(deployment)
+
+
+def shipped_basis(deployment: Deployment, fitted_on: Sequence[str] | None = None) -> EvidenceLevel:
+    """Return the evidence without own measurements: the weaker of a device's GEMM rates and its engine's fit there.
+
+    `fitted_on`: families of devices that the engine was fitted on, where that is not what its preset says.
+    """
+    hardware = deployment.hardware
+    kernels = deployment.engine.kernels_on(hardware)
+    if hardware.family in (kernels.fitted_on if fitted_on is None else fitted_on):
+        return "fitted"
+    peak = Rates(hardware, kernels).peak(deployment.layout.weight_dtype)[0]
+    reached = hardware.achievable.gemm.get(peak)
+    return "guess" if reached is None or reached.compute_fraction.source.evidence == "guess" else "family"
+
+
+@dataclass(frozen=True)
+class Side:
+    """Widths on one side of a prediction, in ln(measured / predicted), and their multiples at LEVELS (`shape`)."""
+
+    width: float
+    metric: Mapping[str, float]
+    regime: Mapping[str, float]
+    traits: Mapping[str, float]
+    shape: tuple[float, ...]
+
+    def scale(self, question: Question) -> float:
+        """Return W of a question; a metric or regime without measurements has the factor 1.
+
+        >>> side = Side(0.2, {"ttft_ms": 1.5}, {}, {"experts": 2.0}, (1.0,) * 6)
+        >>> round(side.scale(Question("prefill_ms", "single", ("experts",))), 3)
+        0.6
+        """
+        metric, regime = question.names
+        factors = (self.traits.get(each, 1.0) for each in question.traits)
+        return float(self.width * self.metric.get(metric, 1.0) * self.regime.get(regime, 1.0) * np.prod(list(factors)))
+
+    def end(self, question: Question, level: npt.ArrayLike) -> Floats:
+        """Return how far from the prediction an interval of a level ends, in ln; 0 at level 0."""
+        shape = np.interp(np.asarray(level, float), (0.0, *LEVELS), (0.0, *self.shape))
+        return np.asarray(shape * self.scale(question))
+
+
+@dataclass(frozen=True)
+class Widths:
+    """The table of widths."""
+
+    slower: Side
+    faster: Side
+
+    def ends(self, question: Question, level: npt.ArrayLike) -> tuple[Floats, Floats]:
+        """Return both ends of an interval in ln(measured / predicted), of the shape of `level`: at most 0, at least 0.
+
+        >>> one = Widths(*(Side(width, {}, {}, {}, (1.0,) * 6) for width in (0.3, 0.1)))
+        >>> [float(end) for end in one.ends(Question("tpot_ms", "single"), 0.8)]
+        [-0.1, 0.3]
+        >>> [float(end) for end in one.ends(Question("req_s", "single"), 0.8)]
+        [-0.3, 0.1]
+        """
+        sides = (self.slower, self.faster) if question.is_rate else (self.faster, self.slower)
+        low, high = (side.end(question, level) for side in sides)
+        return -low, high
+
+    def with_own(self, residuals: Sequence[float], question: Question, level: float) -> tuple[float, float]:
+        """Return `ends` with a user's own residuals, one per held-out setup, mixed in.
+
+        The table counts as SHIPPED_SETUPS setups: a few own residuals change little, many decide.
+
+        >>> few, many = (shipped().with_own([0.01, -0.02] * n, Question("tpot_ms", "single"), 0.8) for n in (1, 20))
+        >>> many[0] > few[0], many[1] < few[1], many[1] < 0.05
+        (True, True, True)
+        """
+        if not residuals:
+            low, high = self.ends(question, level)
+            return float(low), float(high)
+        places = 2 * (np.arange(GRID) + 0.5) / GRID - 1  # the share of an interval that ends there, and on which side
+        lows, highs = self.ends(question, np.abs(places))
+        values = np.array([*residuals, *np.where(places < 0, lows, highs)])
+        weights = np.repeat([1.0, SHIPPED_SETUPS / GRID], [len(residuals), GRID])
+        low, high = weighted_quantiles(values, weights, [(1 - level) / 2, (1 + level) / 2])
+        return min(0.0, float(low)), max(0.0, float(high))
+
+
+def weighted_quantiles(values: Floats, weights: Floats, levels: npt.ArrayLike) -> Floats:
+    """Return the weighted quantiles of `values`, shape (residuals,), at `levels`."""
+    order = np.argsort(values)
+    middle = np.cumsum(weights[order]) - weights[order] / 2
+    return np.asarray(np.interp(np.asarray(levels), middle / weights.sum(), values[order]))
+
+
+@cache
+def shipped() -> Widths:
+    """Return the table that is shipped with the package (reports/residuals.yaml)."""
+    raw = read_yaml(Path(__file__).parent / "residuals.yaml")
+    return Widths(_side(raw["slower"]), _side(raw["faster"]))
+
+
+def _side(raw: Mapping[str, Any]) -> Side:
+    keys = ("metric", "regime", "traits")
+    metric, regime, traits = ({name: float(each) for name, each in raw[key].items()} for key in keys)
+    return Side(float(raw["width"]), metric, regime, traits, tuple(float(each) for each in raw["shape"]))

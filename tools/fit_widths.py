@@ -1,0 +1,195 @@
+"""Fit the widths of held-out intervals (simulator/reports/interval_widths.py) to residuals of sources left out.
+
+For each side, with q = exp(b X) the width of a row and X its names (one for all rows, metric, regime, traits):
+
+    loss(b) = sum over rows of weight x pinball(u - q, REACHED) + SHRINK |b but the first|^2,  b of a trait >= 0
+
+by a damped Newton method, with |u - q| rounded at ROUNDED. Rows weigh 1 / sqrt(rows of their (source, device, model) x
+such groups of their source), all together 1: neither large sources nor small groups decide.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.reports.interval_widths import LEVELS, TRAITS, Question, Side, Widths, weighted_quantiles
+
+REACHED = 0.9  # of an 80 % interval's end
+ROUNDED = 0.01
+SHRINK = 0.003  # chosen of 0.0003 to 0.03 by the interval score on sources left out
+FURTHEST, ENOUGH, STUCK = 0.7, 2e-6, 1e4  # ln(factor) in a step; a gain worth a step; a damping that leads nowhere
+BOUNDS = (-8.0, 3.0)  # of ln(width)
+Group = tuple[str, str, str]
+Floats = npt.NDArray[np.float64]
+Keep = npt.NDArray[np.bool_]
+
+
+class Residual(NamedTuple):
+    """ln(measured / predicted) of one row by a fit without its source, its question, and (source, device, model)."""
+
+    question: Question
+    group: Group
+    value: float
+    id: str = ""
+
+    @property
+    def slowness(self) -> float:
+        """Above 0 where the engine was slower than predicted."""
+        return -self.value if self.question.is_rate else self.value
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Residuals as arrays, and fits of widths to some of them."""
+
+    rows: Sequence[Residual]
+
+    @cached_property
+    def names(self) -> list[tuple[str, str]]:
+        """Kind and name of each factor, the width of all rows first."""
+        found = {("metric", each.question.names[0]) for each in self.rows}
+        found |= {("regime", each.question.names[1]) for each in self.rows}
+        return [("width", ""), *sorted(found), *(("traits", each) for each in TRAITS)]
+
+    @cached_property
+    def has(self) -> Floats:
+        """Which row has which factor, shape (rows, factors)."""
+        kinds = [{*zip(("metric", "regime"), each.question.names, strict=True)} for each in self.rows]
+        traits = [{("traits", name) for name in each.question.traits} for each in self.rows]
+        sets = [{("width", "")} | kind | others for kind, others in zip(kinds, traits, strict=True)]
+        return np.array([[name in found for name in self.names] for found in sets], float)
+
+    @cached_property
+    def slowness(self) -> Floats:
+        """`Residual.slowness`, shape (rows,)."""
+        return np.array([each.slowness for each in self.rows])
+
+    @cached_property
+    def sources(self) -> npt.NDArray[np.str_]:
+        """Source of each row."""
+        return np.array([each.group[0] for each in self.rows])
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Weight of each row; the sum of some is made 1 by the fit."""
+        sizes = Counter(each.group for each in self.rows)
+        groups: dict[str, set[Group]] = defaultdict(set)
+        for each in self.rows:
+            groups[each.group[0]].add(each.group)
+        return np.array([(sizes[each.group] * len(groups[each.group[0]])) ** -0.5 for each in self.rows])
+
+    @cached_property
+    def every(self) -> tuple[Floats, Floats]:
+        """Logarithms of the factors of both sides, slower and faster, from all rows."""
+        everything = np.ones(len(self.rows), bool)
+        return self.factors(everything, 1.0), self.factors(everything, -1.0)
+
+    def factors(self, keep: Keep, sign: float, start: Floats | None = None) -> Floats:
+        """Return the logarithms of one side's factors (`sign` 1: slower, -1: faster) from the rows that are kept."""
+        weights = self.weights[keep] / self.weights[keep].sum()
+        loss = Loss(self.has[keep], sign * self.slowness[keep], weights, self._least)
+        return loss.minimum(np.array([math.log(0.25), *[0.0] * (len(self.names) - 1)]) if start is None else start)
+
+    def _few(self, keep: Keep) -> Floats:
+        """Return ln((n + 1) / n) of each metric and regime that n sources of the rows that are kept measured, else 0.
+
+        A guess, after the levels (n + 1) / n of conformal prediction: what few sources tell holds less for another one.
+        """
+        sources = [len(np.unique(self.sources[keep & (has > 0)])) for has in self.has.T]
+        counted = (kind in ("metric", "regime") for kind, _ in self.names)
+        return np.array([math.log1p(1 / max(n, 1)) * is_one for n, is_one in zip(sources, counted, strict=True)])
+
+    @property
+    def _least(self) -> Floats:
+        return np.array([0.0 if kind == "traits" else -np.inf for kind, _ in self.names])
+
+    @cached_property
+    def apart(self) -> tuple[Floats, Floats]:
+        """Widths of both sides of each row from a fit without its source, shape (rows,)."""
+        found = np.empty((2, len(self.rows)))
+        for source in np.unique(self.sources):
+            keep = self.sources != source
+            for side, sign in enumerate((1.0, -1.0)):
+                logs = self.factors(keep, sign, self.every[side]) + self._few(keep)
+                found[side, ~keep] = np.exp(np.clip(self.has[~keep] @ logs, *BOUNDS))
+        return found[0], found[1]
+
+    def shapes(self, keep: Keep) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return the multiples of the widths at LEVELS, slower and faster, from the rows that are kept.
+
+        Quantiles of u / width, moved outwards by one in n sources, as conformal prediction does for one more. The
+        widths are of fits without the row's own source, but not without those that are not kept here.
+        """
+        spread = 1 + 1 / len(np.unique(self.sources[keep]))
+        at = np.minimum(0.5 + np.array(LEVELS) / 2 * spread, 1.0)
+        found = []
+        for sign, width in zip((1.0, -1.0), self.apart, strict=True):
+            ends = weighted_quantiles(sign * self.slowness[keep] / width[keep], self.weights[keep], at)
+            found.append(tuple(round(max(0.0, float(each)), 3) for each in ends))
+        return found[0], found[1]
+
+    @cached_property
+    def tables(self) -> dict[str, Widths]:
+        """The tables by the source that they have not seen; "" for the one from all rows."""
+        return {source: self._without(source) for source in ("", *sorted(set(map(str, self.sources))))}
+
+    def _without(self, source: str) -> Widths:
+        keep = self.sources != source
+        few = self._few(keep)
+        logs = (self.factors(keep, sign, start) + few for sign, start in zip((1.0, -1.0), self.every, strict=True))
+        return Widths(*(self._side(each, shape) for each, shape in zip(logs, self.shapes(keep), strict=True)))
+
+    def _side(self, logs: Floats, shape: tuple[float, ...]) -> Side:
+        named: dict[str, dict[str, float]] = {"metric": {}, "regime": {}, "traits": {}}
+        for (kind, name), each in zip(self.names[1:], np.exp(logs[1:]), strict=True):
+            named[kind][name] = round(float(each), 3)
+        return Side(round(math.exp(logs[0]), 4), named["metric"], named["regime"], named["traits"], shape)
+
+
+class _Point(NamedTuple):
+    """ln(factors), the loss there, its gradient and (nearly) its curvature."""
+
+    at: Floats
+    loss: float
+    gradient: Floats
+    curvature: Floats
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of one side: which row has which factor, u outwards, weights, and the least logarithm of each factor."""
+
+    has: Floats
+    outwards: Floats
+    weights: Floats
+    least: Floats
+
+    def look(self, at: Floats) -> _Point:
+        """Return the loss and its slopes; |error| has the curvature of a parabola that touches it."""
+        width = np.exp(np.clip(self.has @ at, *BOUNDS))
+        error = self.outwards - width
+        rounded, skew = np.hypot(error, ROUNDED), REACHED - 0.5
+        shrink = np.array([0.0, *[SHRINK] * (len(at) - 1)])
+        loss = self.weights @ (rounded / 2 + skew * error) + shrink @ at**2
+        slope = -(self.weights * (error / rounded / 2 + skew) * width) @ self.has + 2 * shrink * at
+        bend = self.weights * width * (width / rounded / 2 + 0.5)
+        return _Point(at, float(loss), slope, (self.has.T * bend) @ self.has + 2 * np.diag(shrink))
+
+    def minimum(self, start: Floats) -> Floats:
+        """Return the logarithms of least loss."""
+        best, damping = self.look(start), 0.01
+        while damping < STUCK:
+            damped = best.curvature + damping * np.diag(np.diag(best.curvature) + 1e-9)
+            step = np.clip(np.linalg.solve(damped, -best.gradient), -FURTHEST, FURTHEST)
+            tried = self.look(np.maximum(best.at + step, self.least))
+            if tried.loss < best.loss - ENOUGH:
+                best, damping = tried, damping / 4
+            else:
+                damping *= 4
+        return best.at
