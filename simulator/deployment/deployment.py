@@ -62,11 +62,8 @@ class Settings:
 class Deployment:
     """One replica: a model on devices, sharded as `layout` says, under an engine's rules and the user's settings.
 
-    `deployment_of` makes it from what a user asks for. Raises InfercastError for a max_model_len beyond the model's
-    context, devices of a vendor that the engine does not support, and fewer tokens than sequences (or draft tokens) in
-    a step; NotModelledError for a tensor-parallel group that crosses nodes, speculation with pp > 1 or without
-    continuous batching, dp > 1 or formats of experts for a model without experts; and the layout's errors where it does
-    not divide the model or its draft model.
+    `deployment_of` makes it from what a user asks for. Raises InfercastError, or NotModelledError, for combinations
+    that an engine, a device or a layout does not have; each says what to do.
     """
 
     model: Model

@@ -77,11 +77,11 @@ def test_own_measurements_are_the_basis_of_what_they_are_of_and_of_nothing_else(
     assert measured[1:] == guessed[1:]
 
 
-def test_one_own_setup_stands_beside_the_quantiles_of_what_the_answer_rested_on():
+def test_one_own_setup_stands_beside_the_widths_of_what_the_answer_rested_on():
     widths = []
-    for basis in ("fitted", "guess"):
-        low, high = bounds(with_own([0.02], "tpot_ms", "single", basis), "tpot_ms", "single", basis="measured")
-        widths.append(high / low)
+    for traits in ((), ("family", "guess")):
+        low, high = shipped().with_own([0.02], Question("tpot_ms", "single", traits), 0.8)
+        widths.append(high - low)
     assert widths[0] < widths[1]
 
 
