@@ -189,8 +189,9 @@ def _arrivals(placed: Placed, mean_output: float) -> dict[str, Any]:
     stated, of_one = recipe.request_count, recipe.requests_of_replica(replicas)
     most = max(64, int(MAX_STEPS_TOKENS / mean_output), of_one or 0)
     if setup.regime == "closed_loop":
-        replicas = min(replicas, setup.concurrency)
-        share = -(-setup.concurrency // replicas)
+        in_flight = max(1, setup.concurrency)
+        replicas = min(replicas, in_flight)
+        share = -(-in_flight // replicas)
         count = int(stated / replicas) if stated else ROUNDS * share
         return {"max_concurrency": share * replicas, "num_prompts": max(share, min(count, most)) * replicas}
     rate_per_s = setup.rate_per_s or (EVERYTHING_PER_S if recipe.latency_limits_s else 0.0)

@@ -26,6 +26,15 @@ def prompts_of(given: Setup) -> np.ndarray:
     return prefixes.first // prefixes.count.max(initial=1)
 
 
+@pytest.mark.parametrize(("in_flight", "replicas", "busy"), [(0, 2, 1), (1, 8, 1), (8, 8, 8), (64, 8, 8)])
+def test_replicas_without_a_request_in_flight_serve_nobody(in_flight, replicas, busy):
+    asked = ask(setup(concurrency=in_flight, replicas=replicas, devices=replicas))
+    assert asked.question.run.serving(asked.question.users).replicas == busy
+    alone = answer(setup(concurrency=max(1, in_flight // replicas))).value("throughput_out_tok_s")
+    found = answer(setup(concurrency=in_flight, replicas=replicas, devices=replicas)).value("throughput_out_tok_s")
+    assert found == pytest.approx(busy * alone, rel=0.05)
+
+
 def test_aiperf_sends_its_prompts_in_turn_and_the_cache_keeps_them():
     repeated = setup(client="aiperf")
     prompts = prompts_of(repeated)
