@@ -14,7 +14,8 @@ pytest.importorskip("tokenizers", reason="needs the extra [reference]")
 
 from simulator.calibration.comparison import limits_of, replay  # noqa: E402
 from simulator.calibration.engine_logs import check_logs  # noqa: E402
-from simulator.deployment.deployment import Deployment, default_layout  # noqa: E402
+from simulator.deployment.deployment import Deployment  # noqa: E402
+from simulator.deployment.layouts import default_layout  # noqa: E402
 from simulator.engines.engine import load_engine  # noqa: E402
 from simulator.errors import InfercastError, ProfileError  # noqa: E402
 from simulator.hardware.hardware import load_hardware  # noqa: E402
