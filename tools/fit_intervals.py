@@ -1,9 +1,9 @@
 """Make simulator/reports/residuals.yaml, the widths behind the error bars; report how often they hold, and how wide.
 
     python -m tools.fit_efficiency --left-out left_out.csv
-    python -m tools.fit_intervals left_out.csv
+    python -m tools.fit_intervals left_out.csv docs/blind_round_1_left_out.csv.gz
 
-The residuals are of fits that had not seen the row's source: a user's own run is of a new source, too. For the score
+The second file are the rows of blind round 1 as they were scored, which no fit had seen. The residuals are of fits that had not seen the row's source: a user's own run is of a new source, too. For the score
 the table is made again without each source, so that neither the constants nor the widths have seen it. A narrower
 interval that holds as much is better, so the score is the interval score of Winkler (Gneiting and Raftery, JASA 2007,
 section 6.2), in ln(measured / predicted): the width, and 2 / (1 - level) times how far outside a measurement lies.
@@ -13,6 +13,7 @@ come from simulations, as everywhere, with that table. Runs under published limi
 """
 
 import csv
+import gzip
 import math
 import sys
 from collections import Counter, defaultdict
@@ -95,7 +96,7 @@ class Summary(NamedTuple):
 
 def residuals(path: Path) -> list[Residual]:
     """Read the errors of rows whose source was left out; those that no physics explains (EXCLUDED) tell nothing."""
-    with path.open(newline="") as file:
+    with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["left_out"] == "source"]
     found = [
         Residual(
@@ -191,7 +192,7 @@ def _side(name: str, side: Side) -> Iterator[str]:
 
 def main() -> None:
     """Write the table and print how often it holds."""
-    every = residuals(Path(sys.argv[1]))
+    every = [each for path in sys.argv[1:] for each in residuals(Path(path))]
     found = Residuals(in_table(every))
     scored = dict(summaries(held(found)))
     loops = open_loops(every, read_published(), found)

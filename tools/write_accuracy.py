@@ -1,6 +1,6 @@
 """Write docs/accuracy.md and its plots: how far predictions lie from published measurements, seen and left out.
 
-infercast validate --light --format csv > scored.csv
+infercast validate simulator/validation/published/measurements.csv.gz --light --format csv > scored.csv
 python -m tools.fit_efficiency --left-out left_out.csv
 python -m tools.write_accuracy scored.csv left_out.csv
 """
