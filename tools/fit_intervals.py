@@ -3,10 +3,11 @@
     python -m tools.fit_efficiency --left-out left_out.csv
     python -m tools.fit_intervals left_out.csv docs/blind_round_1_left_out.csv.gz
 
-The second file are the rows of blind round 1 as they were scored, which no fit had seen. The residuals are of fits that had not seen the row's source: a user's own run is of a new source, too. For the score
-the table is made again without each source, so that neither the constants nor the widths have seen it. A narrower
-interval that holds as much is better, so the score is the interval score of Winkler (Gneiting and Raftery, JASA 2007,
-section 6.2), in ln(measured / predicted): the width, and 2 / (1 - level) times how far outside a measurement lies.
+The second file are the rows of blind round 1 as they were scored, which no fit had seen. The other residuals are of
+fits that had not seen the row's source: a user's own run is of a new source, too. For the score the table is made again
+without each source, so that neither the constants nor the widths have seen it. A narrower interval that holds as much
+is better, so the score is the interval score of Winkler (Gneiting and Raftery, JASA 2007, section 6.2), in
+ln(measured / predicted): the width, and 2 / (1 - level) times how far outside a measurement lies.
 
 Latencies of open loops are no part of the table: they depend on how near saturation each was measured. Their intervals
 come from simulations, as everywhere, with that table. Runs under published limits (`limited`) are all near, and are.
