@@ -128,28 +128,18 @@ def test_the_shipped_table_is_the_one_of_what_was_left_out(known):
 
 
 def test_intervals_of_80_per_cent_hold_on_sources_that_nothing_has_seen(known):
-    """Neither the constants nor the table have seen the row's source. Runs that had limits: three sources."""
+    """Neither the constants nor the table have seen the row's source. Of n groups, 80 % is told to 2 sqrt(0.16 / n)."""
     found = dict(summaries(held(known)))
-    for name in (
-        "all",
-        "fixed_batch",
-        "single",
-        "closed_loop",
-        "offline",
-        "limited",
-        "dense",
-        "experts",
-        "fitted",
-        "family",
-    ):
-        assert 0.75 <= found[name].inside_groups <= 0.85, name
+    regimes = ("fixed_batch", "single", "closed_loop", "offline", "limited")
+    for name in ("all", *regimes, "dense", "experts", "fitted", "family", "guess"):
+        assert abs(found[name].inside_groups - 0.8) < 2 * math.sqrt(0.8 * 0.2 / found[name].groups), name
     assert (
         max(found[name].inside for name in ("all", "fixed_batch", "single", "closed_loop", "limited", "experts"))
         <= 0.86
     )
     assert min(each.inside for name, each in found.items() if each.rows > 1000 and name != "all") >= 0.75
     same = alike(known)
-    assert found["all"].score < 0.96 * same.score  # and factors win it, not width
+    assert found["all"].score < same.score  # and factors win it, not width
     assert found["all"].width < 1.05 * same.width
 
 
