@@ -113,10 +113,12 @@ class Scenario:
     def cache_decides(self, report: Report) -> bool:
         """Tell whether an error of the memory plan would change a load: its KV cache is nearly full at some time.
 
-        Or requests wait while another of the longest would not fit. Not so where the user states the cache, or where
-        whole contexts are reserved.
+        Or requests wait while another of the longest would not fit. Not so where the user states the cache, where
+        whole contexts are reserved, or where all requests come at once: such loads always fill the cache, and what was
+        measured of them has that in its errors.
         """
-        if self.deployment.settings.num_blocks is not None or self.deployment.engine.is_reserved:
+        at_once = report.run.requests.concurrency >= len(report.run.requests)
+        if at_once or self.deployment.settings.num_blocks is not None or self.deployment.engine.is_reserved:
             return False
         steps, (_, peak) = report.run.steps, report.cache_use
         one_more = self.memory.blocks(int(report.run.requests.max_total_tokens)) / self.memory.num_blocks
@@ -131,6 +133,7 @@ class Scenario:
         needed = (self.memory.blocks(longest) + 1) * self.deployment.layout.pp
         least = min(0.0, (needed - self.memory.num_blocks) * self.memory.block_bytes / self.memory.total_bytes)
         shifted = replace(self, deployment=replace(self.deployment, cache_shift=max(share, least)))
+        _RECENT_TABLES.append((shifted.deployment, self.table))  # a step takes as long, whatever the cache holds
         return shifted._rerun(report)
 
     def _rerun(self, report: Report) -> Report:
