@@ -99,7 +99,7 @@ def adjusted(asked: Asked, values: Values) -> Asked:
     """Return a measured setup whose engine has other values of its parameters."""
     deployment = asked.deployment
     engine = deployment.engine
-    kernels = engine.kernels_on(deployment.hardware)
+    kernels = deployment.kernels
     own = {name: value for name, value in values.items() if name not in TIMES}
     kernels = kernels.with_fitted(**own).model_copy(update={"families": ()})
     overheads = engine.overheads.model_copy(update={name: values[name] for name in TIMES & values.keys()})
@@ -109,9 +109,8 @@ def adjusted(asked: Asked, values: Values) -> Asked:
 
 def shipped(asked: Asked, parameters: Iterable[str]) -> Values:
     """Return the values that the profiles hold now; NEUTRAL for what they leave out or is next to nothing."""
-    engine = asked.deployment.engine
-    fitted = engine.kernels_on(asked.deployment.hardware).fitted
-    held = {name: getattr(engine.overheads if name in TIMES else fitted, name) for name in parameters}
+    fitted, overheads = asked.deployment.kernels.fitted, asked.deployment.engine.overheads
+    held = {name: getattr(overheads if name in TIMES else fitted, name) for name in parameters}
     usual = {name: NEUTRAL.get(name, 1.0) for name in held}
     least = {name: 0.1 * usual[name] if name in TIMES else 0.0 for name in held}
     return {name: float(value) if (value or 0.0) > least[name] else usual[name] for name, value in held.items()}

@@ -175,11 +175,14 @@ class Fits:
 
 
 def _solved(fit: Fit, every: dict[str, Block], solved: dict[str, Values], keep: Keep = bool) -> Values:
-    """Fit a block; its prior are its parents' values where they have them, else NEUTRAL."""
-    above = effective(every[fit.block.parent], every, solved) if fit.block.parent else {}
-    usual = {**NEUTRAL, **above, **fit.block.prior}
-    prior = {name: usual.get(name, 1.0) for name in fit.block.parameters}
-    return fit.fitted(prior, above, keep)
+    return fit.fitted(*_prior(fit.block, every, solved), keep)
+
+
+def _prior(block: Block, every: dict[str, Block], solved: dict[str, Values]) -> tuple[Values, Values]:
+    """Return a block's prior, its parents' values where they have them, else NEUTRAL; and all values of its parents."""
+    above = effective(every[block.parent], every, solved) if block.parent else {}
+    usual = {**NEUTRAL, **above, **block.prior}
+    return {name: usual.get(name, 1.0) for name in block.parameters}, above
 
 
 def idle_parameters(fits: Fits, name: str) -> list[str]:
@@ -189,22 +192,18 @@ def idle_parameters(fits: Fits, name: str) -> list[str]:
     leaves out its devices and models in turn.
     """
     fit, dropped = fits.fits[name], list[str]()
-    above = effective(fits.blocks[fit.block.parent], fits.blocks, fits.solved) if fit.block.parent else {}
-    usual = {**NEUTRAL, **above, **fit.block.prior}
-    prior = {each: usual.get(each, 1.0) for each in fit.block.parameters}
-    rows = [fit.curves.rows[at] for at in fit.seen]
-    by_source = len({row.setup.source for row in rows}) > 1
-    kinds = {row.id: row.setup.source if by_source else " ".join(row.group) for row in rows}
+    prior, above = _prior(fit.block, fits.blocks, fits.solved)
+    seen = fit.curves.of(fit.seen)
+    by_source = len({row.setup.source for row in seen.rows}) > 1
+    kinds = {row.id: row.setup.source if by_source else " ".join(row.group) for row in seen.rows}
+    kind_of, weights = np.array(list(map(kinds.get, (row.id for row in seen.rows)))), _weights(seen.rows)
 
     def loss(free: Sequence[str]) -> float:
-        found, weights = np.zeros(len(rows)), _weights(rows)
+        found = np.zeros(len(seen.rows))
         fixed = {**above, **{each: value for each, value in prior.items() if each not in free}}
         for kind in set(kinds.values()):
             solved = fit.fitted({each: prior[each] for each in free}, fixed, lambda row, k=kind: kinds[row.id] != k)  # type: ignore[misc]
-            errors = fit.curves.errors({**fixed, **solved})
-            for place, at in enumerate(fit.seen):
-                if kinds[rows[place].id] == kind:
-                    found[place] = min(abs(errors[at]), CUT)
+            found = np.where(kind_of == kind, np.minimum(np.abs(seen.errors({**fixed, **solved})), CUT), found)
         return float(weights @ found / weights.sum())
 
     free, best = list(prior), loss(list(prior))

@@ -13,6 +13,7 @@ from simulator.deployment.speculation import Draft, Speculation, draft_of
 from simulator.deployment.weight_files import refuse_unreadable
 from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.engines.kernels import Kernels
+from simulator.engines.overheads import Overheads
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.model import Model, checkpoint
@@ -60,10 +61,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Deployment:
-    """One replica: a model on devices, sharded as `layout` says, under an engine's rules and the user's settings.
+    """One replica, as `deployment_of` makes it: a model on devices, sharded, under an engine and the user's settings.
 
-    `deployment_of` makes it from what a user asks for. Raises InfercastError, or NotModelledError, for combinations
-    that an engine, a device or a layout does not have; each says what to do.
+    Raises InfercastError or NotModelledError for combinations that cannot be.
     """
 
     model: Model
@@ -119,9 +119,8 @@ class Deployment:
             raise NotModelledError(f"speculation with pp {self.layout.pp}", because, "Use tp")
         if self.engine.policy not in ("continuous", "prompts-first"):
             because = f"its policy is {self.engine.policy}"
-            raise NotModelledError(
-                f"speculation in {self.engine.id}", because, "Use an engine that batches continuously"
-            )
+            remedy = "Use an engine that batches continuously"
+            raise NotModelledError(f"speculation in {self.engine.id}", because, remedy)
         if 1 + self.draft_tokens > self.max_num_batched_tokens:
             given = f"{self.draft_tokens} draft tokens with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step verifies all drafts of a sequence", "Raise the token budget")
@@ -224,10 +223,20 @@ class Deployment:
         """Share of the memory for the engine (vLLM: gpu_memory_utilization), by its own convention (`MemoryRule`)."""
         return self.settings.memory_fraction or float(self.engine.memory.fraction)
 
+    @cached_property
+    def kernels(self) -> Kernels:
+        """The engine's kernels on the device."""
+        return self.engine.kernels_on(self.hardware)
+
+    @cached_property
+    def overheads(self) -> Overheads:
+        """The engine's host times beside the device."""
+        return self.engine.overheads_on(self.hardware)
+
     @property
     def stream_s(self) -> float:
         """Seconds of the front end per streamed token; 0 where clients wait for the end, and at the speed of light."""
-        return self.engine.overheads_on(self.hardware).stream_s * float(self.settings.stream and not self.light)
+        return self.overheads.stream_s * float(self.settings.stream and not self.light)
 
     @property
     def first_call_s(self) -> float:
@@ -239,7 +248,7 @@ class Deployment:
 
         float64, of the shape of `prompt_tokens`.
         """
-        return self.engine.overheads_on(self.hardware).answer_s(prompt_tokens) * (not self.light)
+        return self.overheads.answer_s(prompt_tokens) * (not self.light)
 
     def step_table(self) -> StepTable:
         """Return the seconds of steps up to the limits of tokens and sequences, times `step_factor`."""
@@ -248,13 +257,10 @@ class Deployment:
 
     def step_model(self, *, light: bool = False) -> StepModel:
         """Return the model of a step's seconds; `light`: at data-sheet peaks, without any overhead of the engine."""
-        offload, engine = self.settings.offload, self.engine
-        kernels = engine.kernels_on(self.hardware)
-        if self.layout.pp > 1:
-            kernels = kernels.split_over_devices()
+        offload, engine, overheads = self.settings.offload, self.engine, self.overheads
+        kernels = self.kernels.split_over_devices() if self.layout.pp > 1 else self.kernels
         on_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
         slowness = self._host_slowness if kernels.fitted.prompt_launch_s else 1.0  # the host also launches the sampler
-        overheads = engine.overheads_on(self.hardware)
         ranks = self.layout.dp  # each rank has a process for its own sequences
         times = {
             "step_s": overheads.step_s * slowness + (overheads.ranks_s if ranks > 1 else 0.0),
@@ -295,8 +301,7 @@ class Deployment:
         """
         layers = len(self.model.layer_names)
         if kernels.rules.eager_kernels:
-            kernel_s = self.engine.overheads_on(self.hardware).kernel_s * self._host_slowness
-            return kernels.rules.eager_kernels * kernel_s * layers
+            return kernels.rules.eager_kernels * self.overheads.kernel_s * self._host_slowness * layers
         if kernels.fitted.layer_launches is None:
             return 0.0
         gemm = self.hardware.achievable.gemm[Rates(self.hardware, kernels).peak(self.layout.model_dtype)[0]]
@@ -323,11 +328,7 @@ class Deployment:
 
 
 def deploy(
-    model: str,
-    hardware: str,
-    engine: str = "",
-    layout: Layout | None = None,
-    settings: Settings = Settings(),
+    model: str, hardware: str, engine: str = "", layout: Layout | None = None, settings: Settings = Settings()
 ) -> Deployment:
     """Return a replica of three profiles, each given by name or path; without an engine, the device's usual one.
 

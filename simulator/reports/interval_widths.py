@@ -79,8 +79,7 @@ def traits_of(deployment: Deployment, stat: str, basis: EvidenceLevel) -> tuple[
 
 def basis_of(deployment: Deployment) -> EvidenceLevel:
     """Return the evidence behind a deployment's step times: `measured` where a user has calibrated it."""
-    measured = deployment.engine.kernels_on(deployment.hardware).residuals
-    return "measured" if measured else shipped_basis(deployment)
+    return "measured" if deployment.kernels.residuals else shipped_basis(deployment)
 
 
 def shipped_basis(deployment: Deployment, fitted_on: Sequence[str] | None = None) -> EvidenceLevel:
@@ -88,8 +87,7 @@ def shipped_basis(deployment: Deployment, fitted_on: Sequence[str] | None = None
 
     `fitted_on`: families of devices that the engine was fitted on, where that is not what its preset says.
     """
-    hardware = deployment.hardware
-    kernels = deployment.engine.kernels_on(hardware)
+    hardware, kernels = deployment.hardware, deployment.kernels
     if hardware.family in (kernels.fitted_on if fitted_on is None else fitted_on):
         return "fitted"
     peak = Rates(hardware, kernels).peak(deployment.layout.weight_dtype)[0]

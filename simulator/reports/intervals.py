@@ -75,7 +75,7 @@ def interval(deployment: Deployment, metric: str, regime: str, level: float = 0.
     """
     question = question_of(deployment, metric, regime)
     known = "throughput_out_tok_s" if question.metric == "req_s" else question.metric
-    own = deployment.engine.kernels_on(deployment.hardware).residuals.get(f"{known} {regime}", ())
+    own = deployment.kernels.residuals.get(f"{known} {regime}", ())
     low, high = np.exp(shipped().with_own(own, question, level))
     basis: EvidenceLevel = "measured" if own else shipped_basis(deployment)
     return Interval(float(low), float(high), level, basis)
@@ -91,7 +91,7 @@ def step_factors(deployment: Deployment, level: float = 0.8) -> tuple[float, flo
     >>> short < 1.0 < long
     True
     """
-    own = deployment.engine.kernels_on(deployment.hardware).residuals
+    own = deployment.kernels.residuals
     metric, regime = next((kind for kind in STEPS if " ".join(kind) in own), STEPS[0])
     found = interval(deployment, metric, regime, level)
     return (found.of_inverse if metric == STEPS[0][0] else found).around(1.0)

@@ -87,7 +87,7 @@ def basis(deployment: Deployment) -> list[Provenance]:
     for part in _parts(deployment):
         found += _named(part.hardware.id, [*_rates_of(part), *_constants(part)])
         found += _named(engine.id, _kernels(part, deployment.layout.pp))
-    if engine.kernels_on(hardware).fitted.prompt_launch_s:
+    if deployment.kernels.fitted.prompt_launch_s:
         found += _named(hardware.id, _of(hardware, "host_slowness"))
     found += _named(engine.id, _overheads(deployment))
     found += _named(engine.id, [("traffic of adapters", ADAPTER_TRAFFIC)] if engine.adapters else [])
@@ -144,7 +144,7 @@ def _constants(part: _Part) -> Iterator[tuple[str, Figure]]:
 
 
 def _overheads(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
-    times = deployment.engine.overheads_on(deployment.hardware)
+    times = deployment.overheads
     return (each for each in figures(times, "overheads") if each[1].source != NO_TIME.source)
 
 

@@ -26,7 +26,7 @@ from tools.curves import (
     shipped,
 )
 from tools.fit_efficiency import section, written
-from tools.fitting import Fit, Fits, effective
+from tools.fitting import Fit, Fits, effective, idle_parameters
 from tools.score import left_out
 
 PARAMETERS = ("compute", "memory", "step_s")
@@ -98,6 +98,21 @@ def test_a_group_that_is_left_out_does_not_move_the_fit():
     assert (
         np.mean([each.error for each in found if each.row.setup.source == "a" and each.row.metric == "tpot_ms"]) > 0.3
     )
+
+
+def test_a_constant_that_made_the_rows_earns_its_place_and_one_that_did_not_is_idle():
+    fits = fit_of([*made({"compute": 0.6}), *made({"compute": 0.6}, source="b")])
+    assert idle_parameters(fits, "made") == ["memory"]  # the shipped `step_s`, of which they are made, is not NEUTRAL's
+
+
+def test_rows_that_nothing_explains_are_kept_from_a_fit():
+    rows = made({"compute": 0.6})
+    curves = Job(rows, ask_all(rows), {"compute": 1.0}).measured()
+    for kind in ({"source": "cloudrift-deplodock", "replicas": 8}, {"source": "qwen3-speed-benchmark"}):
+        theirs = [replace(row, setup=replace(row.setup, **kind)) for row in rows]
+        assert not Fit(Block("made", ("sglang-0.5",), (), ("compute",)), replace(curves, rows=theirs)).seen
+    alone = [replace(row, setup=replace(row.setup, source="cloudrift-deplodock")) for row in rows]
+    assert Fit(Block("made", ("sglang-0.5",), (), ("compute",)), replace(curves, rows=alone)).seen
 
 
 def test_every_block_names_presets_and_parameters_that_exist_and_parents_stand_first():
