@@ -40,7 +40,7 @@ accuracy: .venv/ready ## intervals and docs/accuracy.md from the constants as th
 	$(MAKE) page
 
 page: .venv/ready # what follows from out/left_out.csv
-	$(BIN)/python -m tools.fit_intervals out/left_out.csv docs/blind_round_1_left_out.csv.gz
+	$(BIN)/python -m tools.fit_intervals out/left_out.csv
 	$(BIN)/infercast validate $(FITTED) --light --format csv > out/scored.csv
 	$(BIN)/python -m tools.write_accuracy out/scored.csv out/left_out.csv
 

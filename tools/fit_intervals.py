@@ -1,10 +1,10 @@
 """Make simulator/reports/residuals.yaml, the widths behind the error bars; report how often they hold, and how wide.
 
     python -m tools.fit_efficiency --left-out left_out.csv
-    python -m tools.fit_intervals left_out.csv docs/blind_round_1_left_out.csv.gz
+    python -m tools.fit_intervals left_out.csv
 
-The second file are the rows of blind round 1 as they were scored, which no fit had seen. The other residuals are of
-fits that had not seen the row's source: a user's own run is of a new source, too. For the score the table is made again
+The residuals are of fits that had not seen the row's source, as a user's own run is of a new source, too, and those of
+blind round 1 as it was scored (docs/blind_round_1.csv.gz). For the score the table is made again
 without each source, so that neither the constants nor the widths have seen it. A narrower interval that holds as much
 is better, so the score is the interval score of Winkler (Gneiting and Raftery, JASA 2007, section 6.2), in
 ln(measured / predicted): the width, and 2 / (1 - level) times how far outside a measurement lies.
@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.reports.interval_widths import LEVELS, Question, Side, Widths
+from simulator.reports.interval_widths import LEVELS, Question, Side, Widths, shipped_basis, traits_of
 from simulator.reports.intervals import STEPS
 from simulator.validation.measurements import Measurement, Setup, read_published
 from simulator.validation.prediction import Answered, ask
@@ -35,6 +35,7 @@ from tools.fit_widths import Group, Residual, Residuals
 from tools.fitting import EXCLUDED
 
 ROOT = Path(__file__).parents[1]
+BLIND = ROOT / "docs" / "blind_round_1.csv.gz"
 LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_latency_ms")
 SAME, LOOPS = "one width for all", "open loops simulated"
 PARTS: dict[str, Callable[[Residual], str]] = {
@@ -97,7 +98,7 @@ class Summary(NamedTuple):
 
 def residuals(path: Path) -> list[Residual]:
     """Read the errors of rows whose source was left out; those that no physics explains (EXCLUDED) tell nothing."""
-    with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
+    with path.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["left_out"] == "source"]
     found = [
         Residual(
@@ -109,6 +110,23 @@ def residuals(path: Path) -> list[Residual]:
         for row in rows
     ]
     return [each for each in found if each.group not in EXCLUDED]
+
+
+def blind_residuals() -> Iterator[Residual]:
+    """Yield the errors of blind round 1 as it was scored, of rows graded A and B that do not beat light."""
+    rows = {row.id: row for row in read_published()}
+    with gzip.open(BLIND, "rt", newline="") as file:
+        scored = [(rows[each["id"]], each) for each in csv.DictReader(file) if each["predicted"]]
+    for row, each in scored:
+        if row.quality in ("A", "B") and not each["beats_light"]:
+            error = math.log(float(each["predicted"]) / float(each["measured"]))
+            yield Residual(_question(row), row.group, -error, row.id)
+
+
+def _question(row: Measurement) -> Question:
+    asked = _asked(row.setup)
+    regime = "limited" if asked.placed.recipe.latency_limits_s else row.setup.regime or ""
+    return Question(row.metric, regime, traits_of(asked.deployment, row.stat, shipped_basis(asked.deployment)))
 
 
 def in_table(found: Iterable[Residual]) -> list[Residual]:
@@ -158,9 +176,12 @@ def _bent(row: Measurement, table: Widths, traits: tuple[str, ...]) -> list[floa
     return [math.log(each / value) for each in others]
 
 
+_asked = cache(ask)
+
+
 @cache
 def _answer(setup: Setup, factor: float) -> Answered:
-    asked = ask(setup)
+    asked = _asked(setup)
     return asked.on(replace(asked.deployment, step_factor=factor)).answer()
 
 
@@ -193,7 +214,7 @@ def _side(name: str, side: Side) -> Iterator[str]:
 
 def main() -> None:
     """Write the table and print how often it holds."""
-    every = [each for path in sys.argv[1:] for each in residuals(Path(path))]
+    every = [*residuals(Path(sys.argv[1])), *blind_residuals()]
     found = Residuals(in_table(every))
     scored = dict(summaries(held(found)))
     loops = open_loops(every, read_published(), found)
