@@ -19,7 +19,7 @@ from simulator.engines.engine import Engine
 from simulator.engines.fitted_multipliers import UNITY
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
-from simulator.reports.interval_widths import shipped_basis
+from simulator.reports.interval_widths import TAILS, shipped_basis
 from simulator.roofline.roofline import Rates
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Answered, Asked
@@ -28,7 +28,6 @@ Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 NOISE = 0.1  # guess: of ln(measured / predicted); two people who measure the same differ by 4 to 10 %
 OUTLIER = 2.0  # in units of NOISE; rows that are off by more weigh less (Huber)
-TAILS = ("p90", "p95", "p99")  # statistics that are scored and not fitted: they tell little about rates
 WORTH = 2.0  # rows that all rows of one setup count as, say a prefill and a decode
 PROBE = 0.3  # step of the numerical derivatives, in prior standard deviations
 ROUNDS = 8  # of Gauss-Newton at most
@@ -192,7 +191,7 @@ class Problem:
         return Fit(np.where(felt & (np.abs(moved) > SETTLED), moved, 0.0), covariance)
 
     def _fitted(self, seen: Indices) -> Indices:
-        """Return the rows without tails; where only tails were measured, all of them."""
+        """Return the rows without tails, which tell little about rates; where only tails were measured, all of them."""
         plain = [index for index in seen if not any(tail in self.rows[index].stat for tail in TAILS)]
         return np.array(plain, dtype=np.int64) if plain else seen
 

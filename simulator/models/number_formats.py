@@ -155,7 +155,6 @@ SPELLINGS = {  # of formats, as patterns that fit the whole name in any capitals
     r"q([345])_k - small": r"q\1_K_S",
     r"q([345])_k - medium": r"q\1_K_M",
     r"q3_k - large": "q3_K_L",
-    r"mxfp4 moe": "mxfp4_MoE",
 }
 MLX_NAME = r"(?:mlx[-_ ]q?(?P<bits>\d)(?:[-_]?bit)?|(?P<named>\d)[-_]?bit)(?:[-_ ]gs?(?P<group>\d+))?"  # mlx-q6 g32
 EXL2_NAME = r"exl2[-_](\d+(?:\.\d+)?)[-_]?bpw"

@@ -30,7 +30,7 @@ LIKE = {  # metrics whose errors are those of another
     **dict.fromkeys(("throughput_total_tok_s", "throughput_in_tok_s", "req_s"), "throughput_out_tok_s"),
 }
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-TAILS = ("p90", "p95", "p99")
+TAILS = ("p90", "p95", "p99")  # statistics of the worst requests
 SHIPPED_SETUPS = 2.0  # setups of a user that the shipped table is worth
 GRID = 40  # values that stand for the shipped table
 Floats = npt.NDArray[np.float64]

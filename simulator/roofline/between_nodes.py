@@ -73,6 +73,15 @@ class Shape(NamedTuple):
         """All of them."""
         return self.nodes * self.each
 
+    @property
+    def away(self) -> float:
+        """Share of a device's others that lie in other nodes, (R - g) / (R - 1)."""
+        return (self.devices - self.each) / (self.devices - 1)
+
+    def once_per_node(self, choices: int) -> float:
+        """Other nodes over other devices that a token goes to, which chooses so many of them at random."""
+        return others(self.nodes, choices) / others(self.devices, choices)
+
 
 class InNode(NamedTuple):
     """An all-reduce over the devices of one node: its latency, and its bus bandwidth as nccl-tests define it."""
@@ -138,14 +147,12 @@ def all_to_all_s(shape: Shape, op: Op, sent_bytes: Array, bus_bytes_per_s: float
     goes to, (m-1)(1-(1-1/m)^k) over the same of R. The faster is taken, as DeepEP's users take its kernels of low
     latency for decodes and the normal ones for prompts. Shapes as in `all_reduce_s`.
     """
-    devices, network, hop_s = shape.devices, network_bytes_per_s(hardware), network_of(hardware).latency_s
-    away = (devices - shape.each) / (devices - 1)
+    network, hop_s, away = network_bytes_per_s(hardware), network_of(hardware).latency_s, shape.away
     moved_s = np.maximum(sent_bytes * (1 - away) / bus_bytes_per_s, sent_bytes * away / network)
     direct_s: Array = direct_latency_s(hardware) + moved_s
     if not op.choices:
         return direct_s
-    once = others(shape.nodes, op.choices) / others(devices, op.choices)
-    relayed_s = np.maximum(sent_bytes / bus_bytes_per_s, sent_bytes * once / network)
+    relayed_s = np.maximum(sent_bytes / bus_bytes_per_s, sent_bytes * shape.once_per_node(op.choices) / network)
     faster: Array = np.minimum(direct_s, RELAYED_LATENCY_S + hop_s + relayed_s)
     return faster
 
@@ -160,11 +167,9 @@ def least_all_to_all_s(shape: Shape, op: Op, sent_bytes: Array, link_bytes_per_s
 
     Shapes as in `all_reduce_s`.
     """
-    devices = shape.devices
-    away = (devices - shape.each) / (devices - 1)
-    once = others(shape.nodes, op.choices) / others(devices, op.choices) if op.choices else away
-    network_s = sent_bytes * min(once, away) / network_bytes_per_s(hardware, light=True)
-    least: Array = np.maximum(sent_bytes * (1 - away) / link_bytes_per_s, network_s)
+    crossing = min(shape.once_per_node(op.choices), shape.away) if op.choices else shape.away
+    network_s = sent_bytes * crossing / network_bytes_per_s(hardware, light=True)
+    least: Array = np.maximum(sent_bytes * (1 - shape.away) / link_bytes_per_s, network_s)
     return least
 
 
