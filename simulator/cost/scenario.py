@@ -89,9 +89,10 @@ class Scenario:
 
     @property
     def _seeds(self) -> range:
-        is_random = sent(self.workload, self.deployment).is_random
-        draws = round(ENOUGH_REQUESTS / self.workload.request_count) if is_random else 1
-        return range(self.workload.seed, self.workload.seed + max(1, min(MOST_DRAWS, draws)))
+        draws = max(1, min(MOST_DRAWS, round(ENOUGH_REQUESTS / self.workload.request_count)))
+        if draws > 1 and not sent(self.workload, self.deployment).is_random:
+            draws = 1
+        return range(self.workload.seed, self.workload.seed + draws)
 
     def report(self, workload: Workload, progress: Progress | None = None) -> Report:
         """Simulate a workload once on one replica, without the warm-up of an open loop unless `whole_run` is set.
@@ -101,9 +102,10 @@ class Scenario:
         """
         is_drawn_at_a_rate = not (workload.arrivals.concurrency or isinstance(workload.arrivals, RecordedArrivals))
         steady = is_drawn_at_a_rate and not self.whole_run
+        asked, reaching = workload.requests(), sent(workload, self.deployment)
         if not self.assume_fits:
-            refuse_too_long(self.memory, workload.requests())
-        return self._simulate(sent(workload, self.deployment).requests(), progress, steady=steady)
+            refuse_too_long(self.memory, asked)
+        return self._simulate(asked if reaching is workload else reaching.requests(), progress, steady=steady)
 
     def rerun(self, report: Report, step_factor: float) -> Report:
         """Return the report of the same requests with every step time multiplied by `step_factor`.

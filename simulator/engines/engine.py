@@ -209,7 +209,7 @@ def engine_of(name: str, version: str) -> Engine:
     >>> engine_of("vLLM", "0.33.1").id, engine_of("vLLM", "0.33").id
     ('vllm-0.33', 'vllm-0.33')
     """
-    presets = [Engine.from_yaml(find(KIND, each)) for each in names(KIND)]
+    presets = _presets(os.environ.get("INFERCAST_PROFILES"))
     known = {alias.lower(): each.engine for each in presets for alias in (each.engine, *each.aliases)}
     alias = max((each for each in known if name.lower().startswith(each)), key=len, default="")
     if not alias:

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from contextlib import suppress
-from dataclasses import astuple, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -158,7 +158,7 @@ class Model(Profile):
         ends.append(Weights(other=head + self.norm_parameters))
         if layout.pp == 1:
             return layers + ends[0] + ends[1]
-        share = Weights(*(-(-each // layout.pp) for each in astuple(layers)))
+        share = Weights(*(-(-each // layout.pp) for each in layers.counts))
         return share + max(ends, key=lambda end: end.total)
 
     def _vocab_share(self, layout: Layout) -> int:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal, NamedTuple, get_args
 
@@ -257,15 +257,20 @@ class Weights:
     other: int = 0
 
     def __add__(self, more: "Weights") -> "Weights":
-        return Weights(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(more), strict=True)))
+        return Weights(*(mine + theirs for mine, theirs in zip(self.counts, more.counts, strict=True)))
 
     def __mul__(self, times: int) -> "Weights":
-        return Weights(*(each * times for each in astuple(self)))
+        return Weights(*(each * times for each in self.counts))
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Parameters of each part, in the order of the fields."""
+        return self.mixer, self.linear, self.experts, self.other
 
     @property
     def total(self) -> int:
         """All parameters."""
-        return sum(astuple(self))
+        return sum(self.counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +332,7 @@ class Layout:
     def weight_bytes(self, weights: Weights) -> float:
         """Return the bytes of a layer's weights on one device."""
         sizes = [number_format(self.format_of(part)).size_bytes for part in PARTS]
-        return float(np.dot(astuple(weights), sizes))
+        return float(np.dot(weights.counts, sizes))
 
     def of_one_rank(self, ops: Iterable[Op]) -> tuple[Op, ...]:
         """Return what one device computes of a step: with `dp`, 1/dp of the batch, except in experts."""

@@ -10,7 +10,7 @@ from simulator.questions.row_intervals import ENDS, Row, intervals, regime_of
 from simulator.reports.batch_means import QUANTILES
 from simulator.reports.intervals import PredictionRange
 from simulator.reports.report import Report
-from simulator.reports.vllm_result import vllm_result
+from simulator.reports.vllm_result import figures, vllm_result
 
 METRICS = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2e_latency_ms"}
 THROUGHPUTS = {
@@ -23,22 +23,23 @@ PREDICTED = {f"{stat}_{name}_ms": f"{stat} {metric}" for name, metric in METRICS
 }
 
 
-def load_row(scenario: Scenario, report: Report, level: float | None = 0.8) -> Row:
+def load_row(scenario: Scenario, report: Report, level: float | None = 0.8, *, with_details: bool = True) -> Row:
     """Return the figures of one simulated load as a row: latencies in milliseconds (`*_ms`), throughputs per second.
 
-    An interval contains a share `level` of published measurements; `level` None leaves intervals out. Source of the
-    keys: the result file of `vllm bench serve --save-result` (reports/vllm_result.py).
+    An interval contains a share `level` of published measurements; `level` None leaves intervals out. `with_details`
+    adds what is counted, and confidence intervals of the simulation. Source of the keys: the result file of `vllm bench
+    serve --save-result` (reports/vllm_result.py).
     """
-    row: Row = vllm_result(report)
+    row: Row = vllm_result(report) if with_details else figures(report)
     if level is None:
         return row
     regime = regime_of(scenario.workload.arrivals.concurrency, len(report.run.requests))
 
     def rerun(step_factor: float) -> Row:
-        return vllm_result(scenario.rerun(report, step_factor))
+        return figures(scenario.rerun(report, step_factor))
 
     def with_cache(share: float) -> Row:
-        return vllm_result(scenario.rerun_with_cache(report, share))
+        return figures(scenario.rerun_with_cache(report, share))
 
     prediction = PredictionRange(
         deployment=scenario.deployment,

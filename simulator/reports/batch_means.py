@@ -1,7 +1,8 @@
 """Summary of one metric over many requests: mean, spread and quantiles, with confidence intervals from batch means."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -13,18 +14,24 @@ QUANTILES = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 MIN_TAIL = 4  # a batch needs this many values beyond its quantile
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Statistic:
     """Mean, standard deviation and quantiles of one metric, with half-widths of 95 % confidence intervals.
 
     `values` and `half_widths` are in the metric's unit, keyed by "mean" and the names of QUANTILES; a half-width is NaN
-    where there are too few values. `count` is the number of values.
+    where there are too few values. `count` is the number of values. Half-widths cost as much as all the rest, so
+    `find_half_widths` finds them when they are first asked for; None where there are none.
     """
 
     values: dict[str, float]
-    half_widths: dict[str, float]
     std: float
     count: int
+    find_half_widths: Callable[[], dict[str, float]] | None = None
+
+    @cached_property
+    def half_widths(self) -> dict[str, float]:
+        """Half-widths of 95 % confidence intervals of `values`."""
+        return self.find_half_widths() if self.find_half_widths else dict.fromkeys(self.values, float("nan"))
 
     def __getitem__(self, name: str) -> float:
         return self.values[name]
@@ -32,14 +39,16 @@ class Statistic:
 
 def mean_of(draws: Sequence[Statistic]) -> Statistic:
     """Return the mean of a metric over independent runs: half-widths add up in squares and shrink with their number."""
-    names = draws[0].values
+    values = {name: float(np.mean([each.values[name] for each in draws])) for name in draws[0].values}
+    spread = float(np.mean([each.std for each in draws]))
+    return Statistic(values, spread, sum(each.count for each in draws), partial(_half_widths_of_mean, draws))
 
+
+def _half_widths_of_mean(draws: Sequence[Statistic]) -> dict[str, float]:
     def over(name: str) -> float:
         return float(np.sqrt(np.sum([each.half_widths[name] ** 2 for each in draws]))) / len(draws)
 
-    values = {name: float(np.mean([each.values[name] for each in draws])) for name in names}
-    spread = float(np.mean([each.std for each in draws]))
-    return Statistic(values, {name: over(name) for name in names}, spread, sum(each.count for each in draws))
+    return {name: over(name) for name in draws[0].values}
 
 
 def statistic(values: Floats) -> Statistic:
@@ -56,16 +65,16 @@ def statistic(values: Floats) -> Statistic:
     499.5
     """
     if not len(values):
-        nothing = dict.fromkeys(("mean", *QUANTILES), float("nan"))
-        return Statistic(nothing, nothing, float("nan"), 0)
+        return Statistic(dict.fromkeys(("mean", *QUANTILES), float("nan")), float("nan"), 0)
+    quantiles = np.quantile(values, list(QUANTILES.values())).tolist()
+    found = {"mean": float(values.mean())} | dict(zip(QUANTILES, quantiles, strict=True))
+    return Statistic(found, float(values.std()), len(values), partial(_half_widths, values, found))
+
+
+def _half_widths(values: Floats, found: dict[str, float]) -> dict[str, float]:
     ordered = np.sort(values)
-    found = {"mean": float(values.mean())}
-    half_widths = {"mean": _half_width(values)}
-    quantiles = np.quantile(ordered, list(QUANTILES.values()))
-    for (name, share), quantile in zip(QUANTILES.items(), quantiles.tolist(), strict=True):
-        found[name] = quantile
-        half_widths[name] = _quantile_half_width(values, ordered, share, quantile)
-    return Statistic(found, half_widths, float(values.std()), len(values))
+    of_quantiles = {name: _quantile_half_width(values, ordered, share, found[name]) for name, share in QUANTILES.items()}
+    return {"mean": _half_width(values)} | of_quantiles
 
 
 def _half_width(values: Floats) -> float:

@@ -120,7 +120,7 @@ class Report:
         for name, share in QUANTILES.items():
             values[name] = float(ordered[np.searchsorted(below, share * below[-1])])
         spread = float(np.sqrt(np.average((gaps - values["mean"]) ** 2, weights=weights)))
-        return Statistic(values, dict.fromkeys(values, float("nan")), spread, int(below[-1]))
+        return Statistic(values, spread, int(below[-1]))
 
     @cached_property
     def within(self) -> dict[str, float]:

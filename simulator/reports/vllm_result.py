@@ -1,5 +1,6 @@
 """A report as the result file that `vllm bench serve --save-result` writes, with keys of our own beside its."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,58 +13,83 @@ GROWING = ("ttft", "e2el", "queue")  # with the queue; TPOT and ITL of a full en
 
 def vllm_result(report: Report) -> dict[str, Any]:
     """Return a report under the keys of `vllm bench serve --save-result` (milliseconds) and, beside them, our own."""
-    rows = [_one_draw(each) for each in (report, *report.draws)]
-    found = {name: _mean_cell([row[name] for row in rows]) for name in rows[0]}
     told = bool(report.slo.bounds_s) and not report.endless
     return {
-        **found,
-        **(latencies := _latency_keys(report)),
-        "tokens_per_s_user": 1e3 / tpot_ms if (tpot_ms := latencies["mean_tpot_ms"]) else None,
+        **_mean_of_draws(_counts, report),
+        **figures(report),
+        **_half_widths(report),
         "slo_attainment": report.within["all"] if told else None,
         **{f"slo_attainment_{name}": report.within[name] if told else None for name in report.slo.bounds_s},
     }
 
 
-def _one_draw(report: Report) -> dict[str, Any]:
-    """Return what is counted in one run, those of its draws left out, in sums over the replicas."""
-    own, (mean_use, peak_use) = replace(report, draws=()), report.cache_use
-    told = bool(report.slo.bounds_s) and not report.endless
+def figures(report: Report) -> dict[str, float | None]:
+    """Return the throughputs and latencies of `vllm_result`: all that has an interval."""
+    latencies = _latencies(report)
+    tpot_ms = latencies["mean_tpot_ms"]
+    return {**_mean_of_draws(_rates, report), **latencies, "tokens_per_s_user": 1e3 / tpot_ms if tpot_ms else None}
+
+
+def _mean_of_draws(keys_of: Callable[[Report], dict[str, Any]], report: Report) -> dict[str, Any]:
+    """Return what is counted in one run, as the mean over the draws."""
+    rows = [keys_of(replace(each, draws=())) for each in (report, *report.draws)]
+    return {name: _mean_cell([row[name] for row in rows]) for name in rows[0]}
+
+
+def _rates(report: Report) -> dict[str, float]:
+    """Return the throughputs of one run, in sums over the replicas."""
     return {
-        "duration": own.duration_s,
-        "completed": own.completed * report.replicas,
-        "failed": 0,
-        "total_input_tokens": own.input_tokens * report.replicas,
-        "total_output_tokens": own.output_tokens * report.replicas,
-        "request_throughput": own.requests_per_s,
-        "request_goodput": own.requests_per_s * own.within["all"] if told else None,
-        "output_throughput": own.output_tokens_per_s,
-        "input_throughput": own.total_tokens_per_s - own.output_tokens_per_s,
-        "total_token_throughput": own.total_tokens_per_s,
-        "max_concurrent_requests": int((own.run.steps.running + own.run.steps.waiting).max(initial=0)),
-        "warm_up_requests": own.skipped,
-        "overloaded": own.overloaded,
-        "queue_growth_per_s": own.queue_growth_per_s,
-        "mean_num_requests_running": own.mean_running,
-        "mean_kv_cache_usage": mean_use,
-        "peak_kv_cache_usage": peak_use,
-        "kv_cache_waste": own.cache_waste,
-        "prefix_cache_hit_rate": own.prefix_hit_rate,
-        "num_preemptions": int(own.run.preemptions.sum()),
-        "utilisation": own.utilisation,
-        "prompt_share": own.prompt_share,
+        "request_throughput": report.requests_per_s,
+        "output_throughput": report.output_tokens_per_s,
+        "input_throughput": report.total_tokens_per_s - report.output_tokens_per_s,
+        "total_token_throughput": report.total_tokens_per_s,
     }
 
 
-def _latency_keys(report: Report) -> dict[str, float | None]:
-    result: dict[str, float | None] = {}
+def _counts(report: Report) -> dict[str, Any]:
+    """Return what else is counted in one run, in sums over the replicas."""
+    mean_use, peak_use = report.cache_use
+    told = bool(report.slo.bounds_s) and not report.endless
+    return {
+        "duration": report.duration_s,
+        "completed": report.completed * report.replicas,
+        "failed": 0,
+        "total_input_tokens": report.input_tokens * report.replicas,
+        "total_output_tokens": report.output_tokens * report.replicas,
+        "request_goodput": report.requests_per_s * report.within["all"] if told else None,
+        "max_concurrent_requests": int((report.run.steps.running + report.run.steps.waiting).max(initial=0)),
+        "warm_up_requests": report.skipped,
+        "overloaded": report.overloaded,
+        "queue_growth_per_s": report.queue_growth_per_s,
+        "mean_num_requests_running": report.mean_running,
+        "mean_kv_cache_usage": mean_use,
+        "peak_kv_cache_usage": peak_use,
+        "kv_cache_waste": report.cache_waste,
+        "prefix_cache_hit_rate": report.prefix_hit_rate,
+        "num_preemptions": int(report.run.preemptions.sum()),
+        "utilisation": report.utilisation,
+        "prompt_share": report.prompt_share,
+    }
+
+
+def _latencies(report: Report) -> dict[str, float | None]:
+    """Return mean, quantiles and standard deviation of each metric; None where it grows with the run."""
+    found: dict[str, float | None] = {}
     for name, stat in report.metrics.items():
         unknown = report.endless and name in GROWING
-        for measure, value in stat.values.items():
-            half_width = stat.half_widths[measure]
-            result[f"{measure}_{name}_ms"] = None if unknown else _number(value * 1e3)
-            result[f"{measure}_{name}_ms_half_width"] = None if unknown else _number(half_width * 1e3)
-        result[f"std_{name}_ms"] = None if unknown else _number(stat.std * 1e3)
-    return result
+        for measure, value in {**stat.values, "std": stat.std}.items():
+            found[f"{measure}_{name}_ms"] = None if unknown else _number(value * 1e3)
+    return found
+
+
+def _half_widths(report: Report) -> dict[str, float | None]:
+    """Return half of the 95 % confidence interval of each mean and quantile, of a run that is long enough to tell."""
+    found: dict[str, float | None] = {}
+    for name, stat in report.metrics.items():
+        unknown = report.endless and name in GROWING
+        for measure, value in stat.half_widths.items():
+            found[f"{measure}_{name}_ms_half_width"] = None if unknown else _number(value * 1e3)
+    return found
 
 
 def _mean_cell(values: list[Any]) -> Any:

@@ -79,7 +79,7 @@ class Asked:
         users, run = self.question.users, self.question.run.serving(self.question.users)
         (_, workload), *_ = users.workloads(run.replicas)
         scenario = run.scenario(self.deployment, workload, self.question.accepted.value())
-        return Answered(self, load_row(scenario, run.report(scenario), level))
+        return Answered(self, load_row(scenario, run.report(scenario), level, with_details=False))
 
 
 def ask(setup: Setup) -> Asked:

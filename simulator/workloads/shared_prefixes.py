@@ -76,4 +76,6 @@ class Prefixes:
 
     def head(self, requests: int) -> "Prefixes":
         """Return the prefixes of the first `requests` requests."""
+        if requests >= len(self):
+            return self
         return Prefixes(self.ids, self.first[:requests], self.count[:requests], self.prefix_block_tokens, self.warm)
