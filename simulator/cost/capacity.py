@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from simulator.cost.bill import Bill, bill
+from simulator.cost.packing import Packing, full_usd_per_hour, packed
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
@@ -53,22 +54,23 @@ class Answer:
     report: Report
 
     @cached_property
+    def packing(self) -> Packing | None:
+        """Cheapest instances that hold the replicas; None without an offer or where no number keeps the SLO."""
+        offers = self.scenario.offers
+        return packed(self.scenario.replica_size, self.replicas, offers) if self.replicas and offers else None
+
+    @cached_property
     def at_load(self) -> Bill | None:
-        """Bill of all replicas at the asked rate; None without a price or where no number of replicas keeps the SLO."""
-        if not self.capacity.rate_per_s:
-            return None
-        return self._bill(self.report, self.rate_per_s / self.replicas, self.replicas)
+        """Bill of all instances at the asked rate; None without an offer or where no number keeps the SLO."""
+        return bill(self.report, self.rate_per_s, self.packing.usd_per_hour) if self.packing else None
 
     @cached_property
     def at_capacity(self) -> Bill | None:
-        """Bill of one replica at its highest rate within the SLO; None without a price or where that rate is 0."""
-        rate_per_s = self.capacity.rate_per_s
-        return self._bill(self.capacity.report, rate_per_s, 1) if rate_per_s else None
-
-    def _bill(self, report: Report, rate_per_s: float, replicas: int) -> Bill | None:
-        offer = self.scenario.offer
-        devices = self.scenario.deployment.devices
-        return bill(report, rate_per_s, offer.usd_per_device_hour * devices, replicas) if offer else None
+        """Bill of a replica at its highest rate within the SLO, on full instances; None without an offer or a rate."""
+        if not (self.packing and self.capacity.rate_per_s):
+            return None
+        usd_per_hour = full_usd_per_hour(self.scenario.replica_size, self.scenario.offers)
+        return bill(self.capacity.report, self.capacity.rate_per_s, usd_per_hour)
 
     @property
     def why(self) -> str:
@@ -179,8 +181,11 @@ def answer(scenario: Scenario, rate_per_s: float) -> Answer:
     replicas = ceil(rate / capacity of one replica). Where no load keeps the SLO, there are 0 replicas and the report is
     that of the lightest load.
 
-    Raises DoesNotFitError and WorkloadError as `capacity` does.
+    Raises DoesNotFitError and WorkloadError as `capacity` does, and InfercastError where there are offers, but none
+    with the devices of a replica.
     """
+    if scenario.offers:
+        packed(scenario.replica_size, 1, scenario.offers)  # refuses, before anything is simulated
     found = capacity(scenario)
     if found.rate_per_s == 0:
         return Answer(scenario, rate_per_s, found, 0, found.report)
@@ -217,7 +222,9 @@ def _row(found: Answer) -> dict[str, object]:
         "weight_dtype": deployment.layout.weight_dtype,
         "replicas": found.replicas,
         "capacity_per_s": found.capacity.rate_per_s,
+        "instances": found.packing.describe() if found.packing else None,
         "usd_per_hour": found.at_load.usd_per_hour if found.at_load else None,
+        "usd_per_month": found.at_load.usd_per_month if found.at_load else None,
         "usd_per_m_output": found.at_load.usd_per_million_output_tokens if found.at_load else None,
         "usd_per_m_output_full": full.usd_per_million_output_tokens if full else None,
         "why": found.why,
