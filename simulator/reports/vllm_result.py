@@ -31,11 +31,11 @@ def _one_draw(report: Report) -> dict[str, Any]:
     return {
         "duration": own.duration_s,
         "completed": own.completed * report.replicas,
-        "failed": 0,
+        "failed": len(own.run.rejected) * report.replicas,
         "total_input_tokens": own.input_tokens * report.replicas,
         "total_output_tokens": own.output_tokens * report.replicas,
         "request_throughput": own.requests_per_s,
-        "request_goodput": own.requests_per_s * own.within["all"] if told else None,
+        "request_goodput": own.goodput_per_s if told else None,
         "output_throughput": own.output_tokens_per_s,
         "input_throughput": own.total_tokens_per_s - own.output_tokens_per_s,
         "total_token_throughput": own.total_tokens_per_s,

@@ -96,7 +96,7 @@ TRACES = {
     "negative": ("arrival_s,prompt_tokens,output_tokens\n0,5,5\n-1,5,5\n", "row 2"),
     "unsorted": ("arrival_s,prompt_tokens,output_tokens\n5,5,5\n1,5,5\n", "Sort the rows by time"),
     "zero": ("arrival_s,prompt_tokens,output_tokens\n0,0,5\n", "at least one token"),
-    "too-long": ("arrival_s,prompt_tokens,output_tokens\n0,500000,5\n", "takes 131,072 at most"),
+    "too-long": ("arrival_s,prompt_tokens,output_tokens\n0,500000,5\n", "more than 131,072 tokens (max_model_len)"),
     "empty": ("", "empty"),
     "words": ("arrival_s,prompt_tokens,output_tokens\n0,many,5\n", "'many'"),
 }
