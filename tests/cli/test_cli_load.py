@@ -92,7 +92,7 @@ def test_a_price_of_your_own():
 
 
 TRACES = {
-    "missing": ("arrival_s,prompt_tokens\n0,5\n", "missing output_tokens"),
+    "missing": ("arrival_s,prompt_tokens\n0,5\n", "known to hold the output tokens"),
     "negative": ("arrival_s,prompt_tokens,output_tokens\n0,5,5\n-1,5,5\n", "row 2"),
     "unsorted": ("arrival_s,prompt_tokens,output_tokens\n5,5,5\n1,5,5\n", "Sort the rows by time"),
     "zero": ("arrival_s,prompt_tokens,output_tokens\n0,0,5\n", "at least one token"),
