@@ -14,7 +14,7 @@ from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
 from simulator.cli.intervals import IntervalOptions, interval_notes, intervals_by_metric
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, percent, sweep
-from simulator.cli.run_columns import TOTALS, asked_columns
+from simulator.cli.run_columns import TOTALS, asked_columns, rejection_notes
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import Scenario
@@ -144,7 +144,7 @@ def _figures(found: Found) -> Row:
         **vllm_result(each.report),
         **_client_latencies(found),
         "num_prompts": len(found.sent),
-        "failed": len(run.abandoned),
+        "failed": len(run.abandoned) + len(run.rejected),
         "slo_attainment": each.within_share if each.report.slo.bounds_s and not found.endless else None,
         "replicas": run.replicas,
         "prefill_replicas": service.prefill_replicas,
@@ -267,6 +267,7 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
         "restarts after failures": int(run.retries.sum()),
         "timeouts of those served": int(run.timeouts.sum()),
         "given up": len(run.abandoned),
+        "rejected": len(run.rejected),
     }
     said = [
         f"{len(run.row):,} of {len(found.sent):,} requests served, "
@@ -274,6 +275,7 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
         f"{each.replica_hours:.3g} replica-hours ({each.replica_hours / (run.closed_s / 3600):.3g} on average), "
         f"busy {each.busy_share:.0%} of them{''.join(f'; {n:,} {what}' for what, n in counted.items() if n)}."
     ]
+    said += rejection_notes([run])
     if run.hit_tokens.any():
         said.append(_prefix_cache_note(each))
     if report.slo.bounds_s and not found.endless:

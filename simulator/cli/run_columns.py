@@ -1,8 +1,11 @@
 """Columns of what a run was asked, with the keys of `vllm bench serve --save-result`."""
 
+from collections.abc import Iterable
+
 from simulator.cli.output import Row, identity
 from simulator.cost.scenario import Scenario
 from simulator.reports.report import Report
+from simulator.simulation.engine_loop import Run
 
 TOTALS = {"output_throughput": "out tok/s", "request_throughput": "req/s"}
 
@@ -20,8 +23,24 @@ def asked_columns(scenario: Scenario, rate: float | None, report: Report) -> Row
         "label": workload.name or None,
         "model_id": scenario.deployment.model.id,
         "tokenizer_id": scenario.deployment.model.id,
-        "num_prompts": len(report.run.requests) * scenario.replicas,
+        "num_prompts": report.sent * scenario.replicas,
         "request_rate": "inf" if rate is None else rate,
         "burstiness": getattr(workload.arrivals, "burstiness", None),
         "max_concurrency": workload.arrivals.concurrency * scenario.replicas or None,
     }
+
+
+def rejection_notes(runs: Iterable[Run]) -> list[str]:
+    """Return a line on the requests of a load that engines rejected, and why; none where they took all.
+
+    `runs` are draws of one load.
+    """
+    rejected = [each for each in runs if len(each.rejected)]
+    if not rejected:
+        return []
+    one = rejected[0]
+    count, sent = len(one.rejected), len(one.rejected) + len(one.requests)
+    return [
+        f"REJECTED: {count:,} of {sent:,} requests ({count / sent:.2%}), as the engine does (vLLM: HTTP 400): "
+        f"{one.rejected.in_words()}. They keep no bound of the SLO; latencies and throughputs are those of the others."
+    ]

@@ -8,7 +8,7 @@ from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_by_metric, intervals_view
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
-from simulator.cli.run_columns import TOTALS, asked_columns
+from simulator.cli.run_columns import TOTALS, asked_columns, rejection_notes
 from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.capacity import binding
 from simulator.cost.scenario import Scenario
@@ -142,6 +142,7 @@ def _summary_view(rows: list[Row]) -> View:
         Column("mean_num_requests_running", "at once", number(3)),
         Column("mean_kv_cache_usage", "cache", percent),
         *([Column("num_preemptions", "preempted", count)] if any(row["num_preemptions"] for row in rows) else []),
+        *([Column("failed", "rejected", count)] if any(row["failed"] for row in rows) else []),
     ]
     if any(row["slo_attainment"] is not None for row in rows):
         columns.append(Column("slo_attainment", "in SLO", percent))
@@ -160,22 +161,25 @@ def _cache_in_words(scenario: Scenario, report: Report) -> str:
 def _notes(scenario: Scenario, rate: float | None, report: Report) -> list[str]:
     mean_use, peak_use = report.cache_use
     at = f"{scenario.deployment}" + (f" at {rate:g}/s" if rate is not None else "")
+    rejected = [f"{at}: {note}" for note in rejection_notes(each.run for each in (report, *report.draws))]
     if report.endless:
         grows = f"the queue grows by {report.queue_growth_per_s:.3g} requests per second"
-        return [f"{at}: OVERLOADED, {grows}: TTFT, E2EL and queue time grow with it, and a p95 of them does not exist."]
+        grown = "TTFT, E2EL and queue time grow with it, and a p95 of them does not exist"
+        return [f"{at}: OVERLOADED, {grows}: {grown}.", *rejected]
     said = [
         f"{at}: {report.output_tokens_per_s:,.0f} output and {report.total_tokens_per_s:,.0f} total tokens/s, "
         f"{report.requests_per_s:.3g} requests/s over {report.duration_s:,.0f} s; busy {report.utilisation:.0%}, "
         f"prompts {report.prompt_share:.0%} of that; cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
         f"{_cache_in_words(scenario, report)}; {int(report.run.preemptions.sum())} preemptions; "
-        f"{binding(scenario.deployment, report)}."
+        f"{binding(scenario.deployment, report)}.",
+        *rejected,
     ]
     if report.overloaded:
         grew = f"in the second half of the trace the queue grew by {report.queue_growth_per_s:.3g} requests per second"
         said.append(f"{at}: OVERLOADED, {grew}; a longer trace would have other percentiles.")
     if report.slo.bounds_s:
-        goodput = report.requests_per_s * report.within["all"]
-        said.append(f"{at}: {report.within['all']:.1%} keep every bound: goodput {goodput:.3g} requests/s.")
+        kept = f"{report.within['all']:.1%} keep every bound"
+        said.append(f"{at}: {kept}: goodput {report.goodput_per_s:.3g} requests/s.")
     if report.skipped:
         said.append(f"{at}: the first {report.skipped} requests are left out as warm-up (MSER-5).")
     if isinstance(scenario.workload.arrivals, ClosedLoop):

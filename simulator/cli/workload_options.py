@@ -24,8 +24,17 @@ class WorkloadOptions(WorkloadQuestion):
     ] = ""
     trace: Annotated[
         Path | None,
-        Option("--trace", metavar="FILE", help="Requests to replay: CSV (Azure, BurstGPT, ours) or Mooncake."),
+        Option("--trace", metavar="FILE", help="Requests to replay: CSV or JSON lines; columns are found by name."),
     ] = None
+    trace_columns: Annotated[
+        str,
+        Option(
+            "--trace-columns",
+            metavar="ROLE=NAME,..",
+            help="Columns of the trace: prompt=NAME,output=NAME,time=NAME:UNIT (s, ms, us, ns).",
+            show_default="by their names",
+        ),
+    ] = ""
     input_len: Annotated[
         str,
         Option(

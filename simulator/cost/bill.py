@@ -32,11 +32,12 @@ def bill(report: Report, rate_per_s: float, usd_per_hour: float) -> Bill:
     """Return the bill of what costs `usd_per_hour` in all, and serves `rate_per_s` requests/s in all.
 
     usd per million tokens = usd per hour / (3600 x tokens per second) x 10^6, where tokens per second = `rate_per_s` x
-    mean tokens per simulated request. `report` is the simulation of one replica; the rate is given apart, because the
-    arrivals drawn for a finite run have a mean rate slightly off the asked one.
+    mean tokens per simulated request, of which a rejected one has none. `report` is the simulation of one replica; the
+    rate is given apart, because the arrivals drawn for a finite run have a mean rate slightly off the asked one.
     """
     input_per_s, output_per_s = (
-        rate_per_s * tokens / report.completed for tokens in (report.input_tokens, report.output_tokens)
+        rate_per_s * (1 - report.rejected_share) * tokens / report.completed
+        for tokens in (report.input_tokens, report.output_tokens)
     )
     share = report.prompt_share
     return Bill(

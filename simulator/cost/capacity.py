@@ -152,7 +152,8 @@ def _saturated_rate(scenario: Scenario) -> tuple[float, int]:
     count = min(max(PROBE_REQUESTS, 4 * seqs), _most_requests(scenario.workload))
     report = scenario.report(replace(scenario.workload, arrivals=ClosedLoop(2 * seqs), request_count=count))
     finished_s = np.sort(report.run.finished_s)
-    middle_s = finished_s[3 * count // 4] - finished_s[count // 4]
+    taken = len(finished_s)
+    middle_s = finished_s[3 * taken // 4] - finished_s[taken // 4]
     if not middle_s:
         remedy = "Give more requests, or a trace whose times differ"
         raise WorkloadError(f"a workload of {count:,} requests", "half of them finish at the same moment", remedy)
@@ -166,6 +167,8 @@ def _most_requests(workload: Workload) -> int:
 
 def _what_breaks(report: Report) -> str:
     """Say which part of the SLO a run breaks most, and in how many requests."""
+    if report.rejected_share > 1 - report.slo.share:
+        return f"{report.rejected_share:.1%} are rejected: {report.run.rejected.in_words()}"
     if report.overloaded:
         return "the queue grows without end"
     bounds = {name: share for name, share in report.within.items() if name != "all"}

@@ -14,7 +14,6 @@ from simulator.reports.slo import Slo
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.engine_loop import Progress
 from simulator.simulation.replica import simulate_replica
-from simulator.simulation.scheduler_limits import refuse_too_long
 from simulator.simulation.sent import sent
 from simulator.workloads.arrivals import RecordedArrivals
 from simulator.workloads.workload import Requests, Workload
@@ -29,8 +28,8 @@ def simulate(scenario: "Scenario", progress: Progress | None = None) -> Report:
 
     `progress` is called with (requests finished, all requests).
 
-    Raises DoesNotFitError where the model does not fit in memory, WorkloadError where a request is too long for the
-    context, the KV cache or, without chunked prefill, a step.
+    Requests too long for the context, the KV cache or, without chunked prefill, a step are rejected as engines do, and
+    counted. Raises DoesNotFitError where the model does not fit in memory, WorkloadError where all are rejected.
 
     >>> from simulator.deployment.deployment import deploy
     >>> from simulator.workloads.arrivals import OpenLoop
@@ -49,7 +48,7 @@ class Scenario:
 
     `workload` is what one of `replicas` identical replicas is sent; only one is simulated, and throughputs are those of
     all. `whole_run`: count an open loop as load generators do, from the first request to the last token; without it
-    warm-up and drain are left out. `assume_fits`: do not check request lengths against the model's context, because a
+    warm-up and drain are left out. `assume_fits`: requests longer than the model's context are not rejected, because a
     measurement shows that they run.
     """
 
@@ -108,10 +107,7 @@ class Scenario:
         """
         is_drawn_at_a_rate = not (workload.arrivals.concurrency or isinstance(workload.arrivals, RecordedArrivals))
         steady = is_drawn_at_a_rate and not self.whole_run
-        asked, reaching = workload.requests(), sent(workload, self.deployment)
-        if not self.assume_fits:
-            refuse_too_long(self.memory, asked)
-        return self._simulate(asked if reaching is workload else reaching.requests(), progress, steady=steady)
+        return self._simulate(sent(workload, self.deployment).requests(), progress, steady=steady)
 
     def rerun(self, report: Report, step_factor: float) -> Report:
         """Return the report of the same requests with every step time multiplied by `step_factor`.
@@ -157,7 +153,7 @@ class Scenario:
         return replace(self, deployment=replace(self.deployment, step_factor=factor))
 
     def _simulate(self, requests: Requests, progress: Progress | None = None, *, steady: bool) -> Report:
-        run = simulate_replica(self.deployment, self.table, requests, progress)
+        run = simulate_replica(self.deployment, self.table, requests, progress, assume_fits=self.assume_fits)
         request_s = self.deployment.request_s(run.requests.prompt_tokens)
         report = replace(summarize(run, self.slo, steady=steady, request_s=request_s), replicas=self.replicas)
         # a prompt waits for others during some decode steps, each as long as the run's mean TPOT

@@ -26,7 +26,7 @@ from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.fleet_state import DRAINING, FAILED, OFF, STATES, UP
 from simulator.simulation.routers import Router
-from simulator.simulation.scheduler_limits import limits, refuse_too_long, stages
+from simulator.simulation.scheduler_limits import limits, stages
 from simulator.workloads.workload import Requests
 
 
@@ -63,8 +63,8 @@ class Service:
     def fleet(self, requests: Requests) -> Fleet:
         """Return the pools, router and link as the event loop takes them; `requests` size blocks and KV caches.
 
-        Raises DoesNotFitError where the model does not fit in memory, WorkloadError where a request does not fit in the
-        KV cache or a step, NotModelledError for scheduling rules that no policy here follows.
+        Raises DoesNotFitError where the model does not fit in memory, NotModelledError for scheduling rules that no
+        policy here follows.
         """
         deployment, table = self.deployment, self.table
         allowed = limits(deployment, requests)
@@ -85,11 +85,10 @@ class Service:
     ) -> "ServiceReport":
         """Simulate requests on the service and return what its clients see.
 
-        `progress` is called with (requests finished, all requests). Raises as `fleet` does, and WorkloadError where a
-        request is longer than the model's context.
+        `progress` is called with (requests finished, all requests). Raises as `fleet` does, and WorkloadError where
+        every request is longer than the model's context.
         """
         clients = clients or Clients()
-        refuse_too_long(memory_plan(self.deployment), requests)
         run = simulate_fleet(self.fleet(requests), requests, clients, progress)
         request_s = self.deployment.request_s(run.requests.prompt_tokens)
         seen = summarize(run, slo, steady=False, request_s=request_s, network_s=clients.network_s)
@@ -167,12 +166,12 @@ class ServiceReport:
 
     @property
     def served_share(self) -> float:
-        """Share of the requests that finished, 0 to 1; the others were abandoned."""
-        return len(self.run.row) / (len(self.run.row) + len(self.run.abandoned))
+        """Share of the requests that finished, 0 to 1; the others were abandoned or rejected."""
+        return len(self.run.row) / (len(self.run.row) + len(self.run.abandoned) + len(self.run.rejected))
 
     @property
     def within_share(self) -> float:
-        """Share of all requests, abandoned ones included, that keep every bound of the SLO, 0 to 1."""
+        """Share of all requests, abandoned and rejected ones included, that keep every bound of the SLO, 0 to 1."""
         seen, bounds_s = self.latencies_s, self.report.slo.bounds_s
         kept = [~(seen[name] > bound_s) for name, bound_s in bounds_s.items() if name in seen]
         return float(np.logical_and.reduce(kept).mean()) * self.served_share if kept else self.served_share

@@ -11,6 +11,7 @@ from simulator.questions.length_words import distribution
 from simulator.questions.words import number, split
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, Released
 from simulator.workloads.lengths import Distribution, Independent, Lengths, Uniform
+from simulator.workloads.trace_columns import AskedColumns
 from simulator.workloads.workload import RepeatedPrompts, Workload, load_workload
 
 ROUNDS = 10  # default requests per concurrent client of a closed loop, as InferenceMAX and most load generators send
@@ -48,6 +49,7 @@ class WorkloadQuestion:
 
     workload: str = ""
     trace: Path | None = None
+    trace_columns: str = ""
     input_len: str = ""
     output_len: str = ""
     random_range_ratio: float = 0.0
@@ -148,6 +150,9 @@ class WorkloadQuestion:
             because = "a batcher holds Poisson arrivals at a rate of your own"
             given_ = "--release-period with --burstiness, --max-concurrency or --trace"
             raise WorkloadError(given_, because, "Leave --release-period out")
+        if self.trace_columns and self.trace is None:
+            because = "it says where a trace has its numbers"
+            raise WorkloadError(f"--trace-columns {self.trace_columns} without --trace", because, "Give --trace FILE")
         if self.num_dataset_entries and self.trace is not None:
             because = "which prompts of a trace are the same is its own"
             raise WorkloadError("--num-dataset-entries with --trace", because, "Leave --num-dataset-entries out")
@@ -174,7 +179,8 @@ class WorkloadQuestion:
             raise WorkloadError(f"--trace with --replicas {replicas}", because, "Use `infercast fleet`")
         from simulator.workloads.traces import read_trace  # noqa: PLC0415  pandas takes half a second
 
-        replay = Workload.from_trace(read_trace(path), self.num_prompts)
+        trace = read_trace(path, AskedColumns.of(self.trace_columns))
+        replay = Workload.from_trace(trace, self.num_prompts)
         if self.max_concurrency is not None:
             return [(None, replace(replay, arrivals=ClosedLoop(self.max_concurrency)))]
         own: Any = replay.arrivals

@@ -15,7 +15,7 @@ from simulator.reference.graphs import DecodeGraphs
 from simulator.reference.transformer import Transformer
 from simulator.scheduler.state import CONTINUOUS, SchedulerLimits, State, Table
 from simulator.simulation.engine_loop import STEP, Run, begin, closing, end, note, opening
-from simulator.simulation.scheduler_limits import refuse_endless
+from simulator.simulation.rejection import REMEDY, Rejected, rejections
 from simulator.workloads.workload import Requests
 
 Tokens = list[int]  # token ids
@@ -134,8 +134,6 @@ def _row(s: State, start_s: float, seconds: float) -> Table:
 
 def _refuse(executor: Executor, limits: SchedulerLimits, requests: Requests) -> None:
     """Raise WorkloadError for a request longer than the model's context or the cache."""
-    refuse_endless(limits, requests, "the engine")
-    allowed = executor.transformer.model.max_context_tokens
-    if requests.max_total_tokens > allowed:
-        given = f"a request of {requests.max_total_tokens} tokens"
-        raise WorkloadError(given, f"the model takes {allowed}", "Give shorter ones")
+    allowed = limits._replace(max_model_len=executor.transformer.model.max_context_tokens)
+    if len(rejected := Rejected.of(rejections(allowed, requests), len(requests))):
+        raise WorkloadError(f"{len(rejected):,} of {len(requests):,} requests", rejected.in_words(), REMEDY)

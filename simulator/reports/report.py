@@ -124,7 +124,10 @@ class Report:
 
     @cached_property
     def within(self) -> dict[str, float]:
-        """Share of requests that keep each bound, and all of them ("all"); one-token requests keep any TPOT."""
+        """Share of requests that keep each bound, and all of them ("all").
+
+        One-token requests keep any TPOT, rejected ones no bound.
+        """
         found = [self._own_within(), *(each.within for each in self.draws)]
         return {name: float(np.mean([each[name] for each in found])) for name in found[0]}
 
@@ -134,7 +137,8 @@ class Report:
         everyone = np.ones(len(latencies["ttft"]), bool)
         for each in kept.values():
             everyone &= each
-        return {name: float(each.mean()) for name, each in kept.items()} | {"all": float(everyone.mean())}
+        share = len(self.run.requests) / self.sent
+        return {name: share * float(each.mean()) for name, each in {**kept, "all": everyone}.items()}
 
     @property
     def meets_slo(self) -> bool:
@@ -158,6 +162,21 @@ class Report:
     def completed(self) -> int:
         """Requests counted."""
         return len(self.run.requests) - self.skipped
+
+    @property
+    def sent(self) -> int:
+        """Requests that were sent: those that the engine rejected, and the first ones that are not counted, too."""
+        return len(self.run.requests) + len(self.run.rejected)
+
+    @property
+    def rejected_share(self) -> float:
+        """Share of the requests that the engine rejected, 0 to 1; the mean over all draws."""
+        return float(np.mean([len(each.run.rejected) / each.sent for each in (self, *self.draws)]))
+
+    @property
+    def goodput_per_s(self) -> float:
+        """Requests/s that keep every bound of the SLO, of those sent."""
+        return self.requests_per_s / (1 - self.rejected_share) * self.within["all"]
 
     @property
     def input_tokens(self) -> int:

@@ -53,10 +53,10 @@ def _counts(report: Report) -> dict[str, Any]:
     return {
         "duration": report.duration_s,
         "completed": report.completed * report.replicas,
-        "failed": 0,
+        "failed": len(report.run.rejected) * report.replicas,
         "total_input_tokens": report.input_tokens * report.replicas,
         "total_output_tokens": report.output_tokens * report.replicas,
-        "request_goodput": report.requests_per_s * report.within["all"] if told else None,
+        "request_goodput": report.goodput_per_s if told else None,
         "max_concurrent_requests": int((report.run.steps.running + report.run.steps.waiting).max(initial=0)),
         "warm_up_requests": report.skipped,
         "overloaded": report.overloaded,

@@ -59,6 +59,7 @@ class SchedulerLimits(NamedTuple):
     graph_tokens: int = 0  # a step with prompts and more tokens is launched kernel by kernel, without a CUDA graph
     stream_s: float = 0.0  # time of the front end to stream one sequence's token, one sequence after the other
     turnaround_s: float = 0.0  # from the end of a request until its client has the answer and can send the next one
+    max_model_len: int = 0  # a request of more tokens, prompt and output, is rejected; 0: no limit
 
 
 MAX_DRAFT_TOKENS = 32

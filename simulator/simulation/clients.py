@@ -4,7 +4,8 @@ In the compiled functions `f` is the state of the fleet, `request` a row of `f.c
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -73,6 +74,16 @@ class Clients:
         if requests.concurrency:
             because = "a closed loop and sessions both say when a request is sent"
             raise WorkloadError("sessions in a closed loop", because, "Give one of the two")
+
+    def of(self, rows: Ints) -> Self:
+        """Return the clients of some rows of the workload, shape (kept,), int64, with the turns before each of them."""
+        columns = {
+            name: column[rows] for name in ("follows", "think_s", "thinking_tokens")
+            if (column := getattr(self, name)) is not None
+        }  # fmt: skip
+        if self.follows is not None:
+            columns["follows"] = np.where(columns["follows"] >= 0, np.searchsorted(rows, columns["follows"]), NOBODY)
+        return replace(self, **columns)
 
     def followers(self, count: int) -> Ints:
         """Return the row of each request's next turn, shape (count,), int64; NOBODY (-1) where the session ends."""

@@ -1,7 +1,8 @@
 """The event loop: arrivals, steps and completions of one engine, as two flat tables."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from simulator.scheduler.state import (
     unpacked,
 )
 from simulator.scheduler.waiting_queue import enqueue
+from simulator.simulation.rejection import Rejected, rejections
 from simulator.workloads.workload import Requests
 
 STEP = np.dtype(
@@ -49,7 +51,7 @@ Acceptance = Sequence[float]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What happened: one row per request and one per step, in seconds and tokens."""
+    """What happened: one row per request that was not `rejected` and one per step, in seconds and tokens."""
 
     limits: SchedulerLimits
     requests: Requests
@@ -60,6 +62,7 @@ class Run:
     preemptions: npt.NDArray[np.int64]
     hit_tokens: npt.NDArray[np.int64]  # of each prompt, what the prefix cache had when it was first admitted
     steps: Table
+    rejected: Rejected = field(default_factory=Rejected)
 
     @property
     def busy_s(self) -> float:
@@ -254,7 +257,7 @@ def opening(limits: SchedulerLimits, requests: Requests, acceptance: Acceptance 
 
 def closing(s: State, requests: Requests, steps: npt.NDArray[np.void]) -> Run:
     """Return what happened, after the last step."""
-    columns = {name: np.ascontiguousarray(s.requests[name]) for name in OUTCOMES}
+    columns: dict[str, Any] = {name: np.ascontiguousarray(s.requests[name]) for name in OUTCOMES}
     sent = replace(requests, arrival_s=s.requests.arrival_s)
     return Run(limits=unpacked(s.limits), requests=sent, steps=steps.view(np.recarray), **columns)
 
@@ -275,10 +278,12 @@ def simulate(
 ) -> Run:
     """Run a workload to its end under an engine's limits, each step taking the time that the table says.
 
-    `progress` is called with (requests finished, all requests) after every burst of steps; `acceptance` are the
-    probabilities that the 1st, 2nd, ... draft token is accepted if all before it are. WorkloadError where requests wait
-    for ever; `refuse_endless` tells most before.
+    Requests that the engine could never finish are rejected and take no part. `progress` is called with (requests
+    finished, all requests) after every burst of steps; `acceptance` are the probabilities that the 1st, 2nd, ... draft
+    token is accepted if all before it are. WorkloadError where all are rejected, or some wait for ever.
     """
+    rejected = Rejected.of(rejections(limits, requests), len(requests))
+    requests = requests.only(rejected.accepted(len(requests))) if len(rejected) else requests
     state, clock, bursts = opening(limits, requests, acceptance), np.zeros(2), []
     while True:
         steps = np.zeros(BURST, STEP).view(np.recarray)  # so that plain Python, too, reads fields as attributes
@@ -290,4 +295,4 @@ def simulate(
             break
     if left := len(requests) - int(state.book[0].finished):
         raise stuck(left, requests)
-    return closing(state, requests, np.concatenate(bursts))
+    return replace(closing(state, requests, np.concatenate(bursts)), rejected=rejected)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.prefix_cache import warm_cache
-from simulator.scheduler.state import NOBODY, Floats, Ints, SchedulerLimits, Table, engine_state, new_engines
+from simulator.scheduler.state import NOBODY, Ints, SchedulerLimits, Table, engine_state, new_engines
 from simulator.simulation.autoscaler import METRICS, Autoscaler, Failure
 from simulator.simulation.clients import Clients
 from simulator.simulation.disaggregation import CacheLink
@@ -33,8 +33,8 @@ from simulator.simulation.fleet_state import (
     Rules,
     table,
 )
+from simulator.simulation.rejection import Reasons, Rejected, rejections
 from simulator.simulation.routers import ROUTERS, Router
-from simulator.simulation.scheduler_limits import refuse_endless
 from simulator.workloads.workload import Requests
 
 EVENTS = 4096  # rows of the table of events, copied after each burst
@@ -99,6 +99,12 @@ class Fleet:
                 given = f"a failure of replica {each.replica}"
                 raise InfercastError(given, f"there are {self.replicas}, counted from 0", "Name one of them")
 
+    def serving(self, rows: Ints) -> "Fleet":
+        """Return the fleet for some rows of a workload, shape (kept,), int64: the link has only their KV caches."""
+        if self.link is None or self.link.bytes_of is None:
+            return self
+        return replace(self, link=replace(self.link, bytes_of=self.link.bytes_of[rows]))
+
     @property
     def replicas(self) -> int:
         """Largest number of replicas; prefill replicas are numbered first."""
@@ -110,23 +116,24 @@ class Fleet:
 def simulate_fleet(
     fleet: Fleet, requests: Requests, clients: Clients | None = None, progress: Progress | None = None
 ) -> FleetRun:
-    """Simulate all requests on a fleet, until each is finished or abandoned.
+    """Simulate all requests on a fleet, until each is rejected, finished or abandoned.
 
     With one replica and clients without timeouts the result equals `simulate` to the last bit. `progress` is called
     with (requests done, all requests) after each burst of steps.
 
-    Raises WorkloadError for a request too large for an engine and where the rest can never be served (no replica comes
-    up again), NotModelledError for prefilled requests together with a prefill pool.
+    Raises WorkloadError where all requests are rejected and where some can never be served (no replica comes up
+    again), NotModelledError for prefilled requests together with a prefill pool.
     """
     clients = clients or Clients()
     clients.check(requests)
     if fleet.prefill is not None and requests.prefilled.any():
         because = "the prefill pool computes their KV cache"
         raise NotModelledError("prefilled requests", because, "Leave the prefill pool out")
-    refuse_endless(fleet.pool.share, requests, "one engine")
-    if fleet.prefill is not None:
-        prompts = replace(requests, output_tokens=np.ones_like(requests.output_tokens))
-        refuse_endless(fleet.prefill.share, prompts, "one engine of the prefill pool")
+    rejected = Rejected.of(_rejections(fleet, requests, clients), len(requests))
+    if len(rejected):
+        rows = rejected.accepted(len(requests))
+        run = simulate_fleet(fleet.serving(rows), requests.only(rows), clients.of(rows), progress)
+        return replace(run, row=rows[run.row], abandoned=rows[run.abandoned], rejected=rejected)
     f = _fleet_state(fleet, requests, clients)
     loop, steps, events = f.loop, [], []
     tables = ((fleet.prefill or fleet.pool).table, fleet.pool.table)
@@ -146,6 +153,21 @@ def simulate_fleet(
             raise WorkloadError(f"{loop.left} requests of {len(requests)}", because, remedy)
     done = np.delete(np.concatenate(steps), f.lost[: loop.lost])
     return _run(fleet, requests, f, (done.view(np.recarray), np.concatenate(events).view(np.recarray)))
+
+
+def _rejections(fleet: Fleet, requests: Requests, clients: Clients) -> Reasons:
+    """Return which requests an engine of either pool rejects, for each reason, and the turns that would follow them."""
+    found = rejections(fleet.pool.share, requests)
+    if fleet.prefill is not None:
+        prompts = replace(requests, output_tokens=np.ones_like(requests.output_tokens))
+        for because, refused in rejections(fleet.prefill.share, prompts).items():
+            found[f"{because} of a prefill replica"] = refused
+    if found and clients.follows is not None:
+        ended = np.logical_or.reduce(list(found.values()))
+        for turn in np.flatnonzero(clients.follows >= 0):
+            ended[turn] |= ended[clients.follows[turn]]
+        found["a session that a rejected turn ended"] = ended
+    return found
 
 
 def _fleet_state(fleet: Fleet, requests: Requests, clients: Clients) -> FleetState:
@@ -264,10 +286,11 @@ def _run(fleet: Fleet, requests: Requests, f: FleetState, found: tuple[Table, Ta
             f"all {len(requests)} requests abandoned", because, "Give more replicas or a longer timeout"
         )
     kept = kept[np.argsort(rows.arrival_s[kept], kind="stable")]
+    outcomes: dict[str, Any] = {name: rows[name][kept] for name in OUTCOMES}
     return FleetRun(
         limits=fleet.pool.share,
-        requests=_finished(requests, kept, rows.arrival_s[kept]),
-        **{name: rows[name][kept] for name in OUTCOMES},
+        requests=requests.only(kept, rows.arrival_s[kept]),
+        **outcomes,
         steps=found[0],
         row=kept,
         replica=calls.engine[kept] // fleet.pool.stages,
@@ -280,13 +303,3 @@ def _run(fleet: Fleet, requests: Requests, f: FleetState, found: tuple[Table, Ta
         stages=fleet.pool.stages,
         closed_s=float(f.loop.clock_s),
     )
-
-
-def _finished(requests: Requests, kept: Ints, arrival_s: Floats) -> Requests:
-    """Return the requests of the rows `kept` with their arrival times in seconds."""
-    prefixes = requests.prefixes
-    if len(prefixes):
-        prefixes = replace(prefixes, first=prefixes.first[kept], count=prefixes.count[kept])
-    prompts, outputs = requests.prompt_tokens[kept], requests.output_tokens[kept]
-    more = (requests.concurrency, requests.priority[kept], requests.prefilled[kept], prefixes)
-    return Requests(arrival_s, prompts, outputs, *more)

@@ -9,10 +9,18 @@ from simulator.workloads.workload import Requests
 
 
 def simulate_replica(
-    deployment: Deployment, table: StepTable, requests: Requests, progress: Progress | None = None
+    deployment: Deployment,
+    table: StepTable,
+    requests: Requests,
+    progress: Progress | None = None,
+    *,
+    assume_fits: bool = False,
 ) -> Run:
-    """Simulate requests on one replica; the stages of a pipeline work on batches of their own."""
-    allowed = limits(deployment, requests)
+    """Simulate requests on one replica; the stages of a pipeline work on batches of their own.
+
+    `assume_fits`: requests longer than the model's context are not rejected.
+    """
+    allowed = limits(deployment, requests, assume_fits=assume_fits)
     if (batches := stages(deployment, allowed)) > 1:
         return simulate_fleet(Fleet(Pool(allowed, table, stages=batches)), requests, progress=progress)
     return simulate(allowed, table, requests, progress, deployment.acceptance)

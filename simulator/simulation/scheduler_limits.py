@@ -1,38 +1,33 @@
-"""What the scheduler of a deployment may do, and which workloads it can take."""
+"""What the scheduler of a deployment may do."""
 
 from math import ceil
-
-import numpy as np
-import numpy.typing as npt
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
-from simulator.errors import NotModelledError, WorkloadError
+from simulator.errors import NotModelledError
 from simulator.scheduler.state import (
     CONTINUOUS,
     MAX_DRAFT_TOKENS,
     POLICIES,
     STATIC,
     UNCACHED,
-    Ints,
     SchedulerLimits,
-    most_blocks,
 )
 from simulator.workloads.workload import Requests
 
 
-def limits(deployment: Deployment, requests: Requests | None = None) -> SchedulerLimits:
+def limits(deployment: Deployment, requests: Requests | None = None, *, assume_fits: bool = False) -> SchedulerLimits:
     """Return what the scheduler may do with a workload; the prefix blocks are the workload's.
 
-    Raises DoesNotFitError where not even one short sequence fits, WorkloadError for a request that does not fit alone,
-    NotModelledError for an engine that schedules in a way that no policy here follows.
+    `assume_fits`: requests may be longer than the model's context. Raises DoesNotFitError where not even one short
+    sequence fits, NotModelledError for an engine that schedules in a way that no policy here follows.
     """
     engine, plan = deployment.engine, memory_plan(deployment)
     policy, prefix_block_tokens = POLICIES[engine.policy], _prefix_block_tokens(plan, requests)
     _refuse_rules(deployment)
     refuse_misfit(plan)
-    found = SchedulerLimits(
+    return SchedulerLimits(
         policy=policy,
         max_num_seqs=plan.max_num_seqs,
         max_num_batched_tokens=deployment.max_num_batched_tokens,
@@ -59,10 +54,8 @@ def limits(deployment: Deployment, requests: Requests | None = None) -> Schedule
         graph_tokens=deployment.graph_tokens,
         stream_s=deployment.stream_s,
         turnaround_s=float(deployment.request_s(requests.prompt_tokens.mean() if requests else 0.0)),
+        max_model_len=0 if assume_fits else plan.context_tokens,
     )
-    if requests is not None:
-        refuse_endless(found, requests, str(deployment))
-    return found
 
 
 def stages(deployment: Deployment, allowed: SchedulerLimits) -> int:
@@ -101,36 +94,3 @@ def _prefix_block_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
         because = f"{engine.id} has blocks of {plan.block_size}, which do not divide them"
         raise NotModelledError(given, because, "Switch prefix_caching off, or choose another block size")
     return prefix_block_tokens
-
-
-def refuse_too_long(plan: MemoryPlan, requests: Requests) -> None:
-    """Refuse a workload with a request longer than the model, the setting or a slot allows."""
-    totals = requests.prompt_tokens + requests.output_tokens
-    because = f"{plan.deployment} takes {plan.context_tokens:,} at most"
-    _refuse(totals, totals > plan.context_tokens, because, "Leave such requests out, or choose another model")
-
-
-def refuse_endless(allowed: SchedulerLimits, requests: Requests, where: str) -> None:
-    """Refuse a workload with a request that would wait for ever, alone in an engine of these limits.
-
-    It needs more blocks than there are or, where prompts are not chunked, its prompt more tokens than a step computes.
-    (What is evicted is computed anew with its answer: a run in which that is too long ends with `simulate.stuck`.)
-    """
-    totals = requests.prompt_tokens + requests.output_tokens
-    if most_blocks(allowed, requests.max_total_tokens) > allowed.num_blocks:
-        needed = np.array([most_blocks(allowed, int(total)) for total in totals])
-        tokens = allowed.num_blocks // (allowed.full_groups + allowed.window_groups) * allowed.block_size
-        because = f"alone it needs more cache than {where} has, {allowed.num_blocks:,} blocks for {tokens:,} tokens"
-        _refuse(totals, needed > allowed.num_blocks, because, "Leave such requests out, or give more memory")
-    if not allowed.chunked_prefill and allowed.policy not in (STATIC, UNCACHED):
-        budget = allowed.max_num_batched_tokens
-        because = f"{where} computes whole prompts, in steps of {budget:,} tokens (max_num_batched_tokens)"
-        _refuse(totals, requests.prompt_tokens > budget, because, "Leave such requests out, or raise it")
-
-
-def _refuse(totals: Ints, refused: npt.NDArray[np.bool_], because: str, remedy: str) -> None:
-    if not refused.any():
-        return
-    row, count = int(refused.argmax()), int(refused.sum())
-    given, more = f"request {row} of {totals[row]:,} tokens", f"{count:,} of {len(totals):,} are too long"
-    raise WorkloadError(given, f"{because}; {more}", remedy)

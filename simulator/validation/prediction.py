@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from simulator.deployment.deployment import Deployment
-from simulator.errors import InfercastError, NotModelledError
+from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.questions.batch_question import BatchQuestion
 from simulator.questions.batch_rows import batch_row
 from simulator.questions.load_rows import load_row
+from simulator.reports.report import Report
 from simulator.validation.loads import Question, about_metric, question_of
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.setups import Placed, place
@@ -79,7 +80,17 @@ class Asked:
         users, run = self.question.users, self.question.run.serving(self.question.users)
         (_, workload), *_ = users.workloads(run.replicas)
         scenario = run.scenario(self.deployment, workload, self.question.accepted.value())
-        return Answered(self, load_row(scenario, run.report(scenario), level, with_details=False))
+        report = run.report(scenario)
+        _refuse_rejected(report)
+        return Answered(self, load_row(scenario, report, level, with_details=False))
+
+
+def _refuse_rejected(report: Report) -> None:
+    """Raise WorkloadError where an engine rejects requests that a measured one answered: the row is not predicted."""
+    for each in (report, *report.draws):
+        if len(rejected := each.run.rejected):
+            given = f"{len(rejected):,} of {each.sent:,} requests rejected"
+            raise WorkloadError(given, rejected.in_words(), "Leave the row out, or state what was set")
 
 
 def ask(setup: Setup) -> Asked:

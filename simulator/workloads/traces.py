@@ -1,4 +1,4 @@
-"""Request traces from files: arrival times and numbers of tokens, with the column names that publishers use.
+"""Request traces from files: arrival times and numbers of tokens, under the names that people use (trace_columns.py).
 
 This module imports pandas; import it where a trace is read, not at start-up.
 """
@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from simulator.errors import WorkloadError, reason
 from simulator.workloads.lengths import MAX_TOKENS, FloatArray, IntArray
 from simulator.workloads.shared_prefixes import Prefixes
+from simulator.workloads.trace_columns import AskedColumns, TraceColumns, columns_of
 
 MAX_TIME_S = 1e10  # 300 years
+EPOCH_S = 1e9  # times from here on count from 1970: the first of them becomes 0
 _SURPLUS = "a field beyond the header"
 _REMEDY = "Correct or remove such rows"
 
@@ -47,63 +49,38 @@ class Trace:
         return len(self.arrival_s)
 
 
-@dataclass(frozen=True, slots=True)
-class TraceColumns:
-    """Names of one publisher's three columns, and its time units per second (0: dates)."""
-
-    publisher: str
-    arrival: str
-    prompt: str
-    output: str
-    units_per_s: int
-
-    @property
-    def names(self) -> tuple[str, str, str]:
-        """Column names of arrival, prompt tokens and output tokens."""
-        return self.arrival, self.prompt, self.output
-
-
-TRACE_COLUMNS = (
-    TraceColumns("infercast", "arrival_s", "prompt_tokens", "output_tokens", 1),
-    TraceColumns("infercast", "arrival_s", "input_tokens", "output_tokens", 1),
-    TraceColumns("infercast", "arrival_s", "input", "output", 1),
-    TraceColumns("Azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", 0),
-    TraceColumns("BurstGPT", "Timestamp", "Request tokens", "Response tokens", 1),
-    TraceColumns("Mooncake", "timestamp", "input_length", "output_length", 1000),
-)
-
-
 # Mooncake: "hash_ids" of blocks of 512 tokens, each a hash of the block and of all before it; a last partial block too.
 PREFIX_COLUMNS = {"prefix_block_ids_512tok": 512, "hash_ids": 512}
 
 
-def read_trace(path: str | Path) -> Trace:
-    """Return a trace from a CSV or JSON-lines file, plain or .gz; column names tell the publisher and its unit of time.
+def read_trace(path: str | Path, asked: AskedColumns | None = None) -> Trace:
+    """Return a trace from a CSV or JSON-lines file, plain or .gz; `asked` names columns and the unit of time.
 
-    Dates count from the first row, other times stay as they are. Shared prefixes are read where the file has ids of
-    prefix blocks (Mooncake's `hash_ids`; in CSV, numbers separated by spaces); other columns are only named. Rows are
-    counted from 1, below the header.
+    Columns that are not asked for are found by their names, as is the unit (arrival_s, start_ms; BurstGPT's and
+    Mooncake's own). Dates, and times since 1970, count from the first row, other times stay as they are. Shared
+    prefixes are read where the file has ids of prefix blocks (Mooncake's `hash_ids`; in CSV, numbers separated by
+    spaces); other columns are only named. Rows are counted from 1, below the header.
 
-    Raises WorkloadError, with file, row and value, for a missing or unreadable file, no rows, columns of no or of two
-    publishers, a row of the wrong size, text or NaN for a number, times that are negative or go back, and lengths that
-    are zero, negative or not whole. (The two Azure 2023 traces have no such row; BurstGPT logs failed requests with 0
-    output tokens and publishes `*_without_fails_*` files too.)
+    Raises WorkloadError, with file, row and value, for a missing or unreadable file, no rows, columns that are missing
+    or ambiguous, times of an unknown unit, a row of the wrong size, text or NaN for a number, times that are negative
+    or go back, and lengths that are zero, negative or not whole. (The two Azure 2023 traces have no such row; BurstGPT
+    logs failed requests with 0 output tokens and publishes `*_without_fails_*` files too.)
 
     Sources: github.com/Azure/AzurePublicDataset, github.com/HPMLL/BurstGPT, github.com/kvcache-ai/Mooncake.
     """
-    path = Path(path)
+    path, asked = Path(path), asked or AskedColumns()
     try:
         with _open(path) as file:
             first_line = file.readline()
             read = _read_json_lines if first_line.startswith("{") else _read_csv
-            header, table = read(path.name, first_line, file)
+            header, table = read(path.name, first_line, file, asked)
     except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
         because = f"it cannot be read ({reason(error)})"
         raise WorkloadError(f"trace {path}", because, "Give a .csv or .jsonl file, or its .gz") from error
     if len(table) == 0:
         raise WorkloadError(f"trace {path}", "it has no rows", "Give a trace with requests in it")
-    columns, rows = _columns_of(path.name, header), _Rows(path.name, table)
-    arrival_s = rows.times_s(columns) if columns.units_per_s else rows.dates_s(columns.arrival)
+    columns, rows = columns_of(path.name, header, asked), _Rows(path.name, table)
+    arrival_s = rows.dates_s(columns.time) if rows.has_dates(columns) else rows.times_s(columns)
     prompt_tokens, ids = rows.lengths(columns.prompt), _prefix_column(header)
     prefixes = rows.prefixes(ids, prompt_tokens) if ids else Prefixes.of([])
     unused = tuple(column for column in header if column not in (*columns.names, ids))
@@ -120,9 +97,9 @@ def _open(path: Path) -> TextIO:
     return path.open(encoding="utf-8-sig")
 
 
-def _read_csv(name: str, first_line: str, file: TextIO) -> tuple[list[str], pd.DataFrame]:
+def _read_csv(name: str, first_line: str, file: TextIO, asked: AskedColumns) -> tuple[list[str], pd.DataFrame]:
     header = [column.strip() for column in next(csv.reader([first_line]), [])]
-    known = (*_columns_of(name, header).names, _prefix_column(header))
+    known = (*columns_of(name, header, asked).names, _prefix_column(header))
     # One name more than there are columns catches a row with a field too many, which pandas would cut off silently.
     names = [column if column in known else index for index, column in enumerate(header)] + [_SURPLUS]
     options: Any = {"header": None, "names": names, "index_col": False, "keep_default_na": False, "low_memory": False}
@@ -139,10 +116,10 @@ def _read_csv(name: str, first_line: str, file: TextIO) -> tuple[list[str], pd.D
     return header, table
 
 
-def _read_json_lines(name: str, first_line: str, file: TextIO) -> tuple[list[str], pd.DataFrame]:
+def _read_json_lines(name: str, first_line: str, file: TextIO, asked: AskedColumns) -> tuple[list[str], pd.DataFrame]:
     header, rows = list(_json_object(name, 1, first_line)), []
     ids = _prefix_column(header)
-    columns = [*_columns_of(name, header).names, *([ids] if ids else [])]
+    columns = [*columns_of(name, header, asked).names, *([ids] if ids else [])]
     for number, line in enumerate(filter(str.strip, chain([first_line], file)), start=1):
         entry = _json_object(name, number, line)
         missing = [column for column in columns if column not in entry]
@@ -160,27 +137,6 @@ def _json_object(name: str, row: int, line: str) -> dict[str, Any]:
     if not isinstance(entry, dict):
         raise WorkloadError(f"{name}, row {row}", "it is not a JSON object", "Write one object per line")
     return entry
-
-
-def _columns_of(name: str, header: Sequence[str]) -> TraceColumns:
-    """Return the publisher whose three columns are all in the header, each once.
-
-    Raises WorkloadError for none or several.
-    """
-    matching = [columns for columns in TRACE_COLUMNS if set(columns.names) <= set(header)]
-    if len(matching) > 1:
-        both = " and ".join(", ".join(columns.names) for columns in matching)
-        raise WorkloadError(f"trace {name}", f"its columns can be read in {len(matching)} ways: {both}", "Keep one set")
-    if not matching:
-        closest = max(TRACE_COLUMNS, key=lambda columns: len(set(columns.names) & set(header)))
-        missing = [column for column in closest.names if column not in header]
-        given = f"trace {name} with columns {', '.join(header)[:200] or '(none)'}"
-        known = "; ".join(f"{', '.join(columns.names)} ({columns.publisher})" for columns in TRACE_COLUMNS)
-        raise WorkloadError(given, f"missing {', '.join(missing)}", f"Name the columns as one of: {known}")
-    for column in matching[0].names:
-        if list(header).count(column) > 1:
-            raise WorkloadError(f"trace {name}", f"its column {column} occurs twice", "Keep one of them")
-    return matching[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +161,32 @@ class _Rows:
         self.refuse(~np.isfinite(numbers), values, "it is not a finite number")
         return numbers
 
+    def has_dates(self, columns: TraceColumns) -> bool:
+        """Return whether the times are dates: no unit is known, and the first is not a number."""
+        first = pd.to_numeric(str(self.table[columns.time].iloc[0]), errors="coerce")
+        return not columns.units_per_s and bool(np.isnan(first))
+
     def times_s(self, columns: TraceColumns) -> FloatArray:
-        arrival_s: FloatArray = self.numbers(columns.arrival) / columns.units_per_s
+        numbers = self.numbers(columns.time)
+        if not columns.units_per_s:
+            raise self._unknown_unit(numbers, columns.time)
+        arrival_s: FloatArray = numbers / columns.units_per_s
         outside = (arrival_s < 0) | (arrival_s > MAX_TIME_S)
-        self.refuse(outside, self.table[columns.arrival], f"time runs from 0 to {MAX_TIME_S:g} s", "Shift the times")
-        return self._sorted(arrival_s, columns.arrival)
+        self.refuse(outside, self.table[columns.time], f"time runs from 0 to {MAX_TIME_S:g} s", "Shift the times")
+        return self._sorted(arrival_s - (arrival_s[0] if arrival_s[0] >= EPOCH_S else 0.0), columns.time)
+
+    def _unknown_unit(self, numbers: FloatArray, column: str) -> WorkloadError:
+        """Return the error of times whose unit nothing says, with the rates that s and ms would mean."""
+        span, more = float(np.ptp(numbers)), len(numbers) - 1
+        rates = f"{more / span:,.3g} requests/s in s, {1e3 * more / span:,.3g} in ms" if span else "all at once"
+        because = f"neither the name nor a known publisher says the unit ({len(numbers):,} rows: {rates})"
+        remedy = f"Give --trace-columns time={column}:s, or {column}:ms, or name the column arrival_s"
+        return WorkloadError(f"{self.name}, times in column {column!r}", because, remedy)
 
     def dates_s(self, column: str) -> FloatArray:
         text = self.table[column].astype(str)
         dates = pd.to_datetime(text, format="ISO8601", utc=True, errors="coerce")
-        self.refuse(dates.isna().to_numpy(), text, "it is not a date like 2023-11-16 18:15:46.6805900")
+        self.refuse(dates.isna().to_numpy(), text, "it is neither a number nor a date like 2023-11-16 18:15:46.68")
         since_first = (dates - dates.iloc[0]) / pd.Timedelta(seconds=1)
         return self._sorted(np.asarray(since_first, dtype=np.float64), column)
 

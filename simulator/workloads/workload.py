@@ -72,6 +72,16 @@ class Requests:
     def __len__(self) -> int:
         return len(self.arrival_s)
 
+    def only(self, rows: IntArray, arrival_s: FloatArray | None = None) -> Self:
+        """Return the requests of some rows, shape (kept,), int64, at their own times or at others in seconds."""
+        prefixes = self.prefixes
+        if len(prefixes):
+            prefixes = replace(prefixes, first=prefixes.first[rows], count=prefixes.count[rows])
+        columns = {name: getattr(self, name)[rows] for name in COLUMNS}
+        if arrival_s is not None:
+            columns["arrival_s"] = arrival_s
+        return replace(self, **columns, prefixes=prefixes)
+
     @property
     def max_prompt_tokens(self) -> int:
         """Tokens of the longest prompt."""

@@ -92,11 +92,11 @@ def test_a_price_of_your_own():
 
 
 TRACES = {
-    "missing": ("arrival_s,prompt_tokens\n0,5\n", "missing output_tokens"),
+    "missing": ("arrival_s,prompt_tokens\n0,5\n", "known to hold the output tokens"),
     "negative": ("arrival_s,prompt_tokens,output_tokens\n0,5,5\n-1,5,5\n", "row 2"),
     "unsorted": ("arrival_s,prompt_tokens,output_tokens\n5,5,5\n1,5,5\n", "Sort the rows by time"),
     "zero": ("arrival_s,prompt_tokens,output_tokens\n0,0,5\n", "at least one token"),
-    "too-long": ("arrival_s,prompt_tokens,output_tokens\n0,500000,5\n", "takes 131,072 at most"),
+    "too-long": ("arrival_s,prompt_tokens,output_tokens\n0,500000,5\n", "more than 131,072 tokens (max_model_len)"),
     "empty": ("", "empty"),
     "words": ("arrival_s,prompt_tokens,output_tokens\n0,many,5\n", "'many'"),
 }

@@ -1,10 +1,13 @@
 """A load as one value: draws of few requests, what counts of a run, replicas, the speed of light, other steps."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from simulator.cost.bill import bill
+from simulator.cost.capacity import capacity
 from simulator.cost.scenario import ENOUGH_REQUESTS, MOST_DRAWS, Scenario, simulate
 from simulator.deployment.deployment import Settings, deploy
 from simulator.deployment.memory import CACHE_ERROR
@@ -13,8 +16,9 @@ from simulator.questions.load_rows import load_row
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
 from simulator.reports.vllm_result import vllm_result
+from simulator.simulation.replica import simulate_replica
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop
-from simulator.workloads.lengths import Fixed, Independent, LogNormal
+from simulator.workloads.lengths import Fixed, Independent, LogNormal, Uniform
 from simulator.workloads.traces import Trace
 from simulator.workloads.workload import Workload
 
@@ -168,15 +172,44 @@ def test_steps_that_an_engine_gathers_prompts_for_are_waited_for():
 # ----------------------------------------------------------------------------------------------------------- refusals
 
 
-def test_requests_beyond_the_context_are_refused_unless_somebody_has_run_them():
+def test_requests_beyond_the_context_are_rejected_unless_somebody_has_run_them():
     long = replace(OPEN, workload=Workload(OpenLoop(1.0), Independent(Fixed(140_000), Fixed(10)), 5))
-    with pytest.raises(WorkloadError, match="takes 131,072 at most"):
+    with pytest.raises(WorkloadError, match=r"all 5 requests rejected: more than 131,072 tokens \(max_model_len\)"):
         long.simulated()
     small = deploy("llama-2-7b", "h100-sxm")
     beyond = Scenario(small, Workload(OpenLoop(1.0), Independent(Fixed(5_000), Fixed(10)), 5))
-    with pytest.raises(WorkloadError, match="takes 4,096 at most"):
+    with pytest.raises(WorkloadError, match="more than 4,096 tokens"):
         beyond.simulated()
     assert replace(beyond, assume_fits=True).simulated().completed == 5
+
+
+def test_rejected_requests_miss_the_slo_and_the_others_are_as_if_they_had_never_been_sent():
+    """Prompts of 1 to 4,000 tokens with answers of 100, of which a context of 3,000 takes those up to 2,900."""
+    settings = Settings(max_model_len=3_000)
+    load = Workload(OpenLoop(1.0), Independent(Uniform(1, 4_000), Fixed(100)), 4_000)
+    slo = Slo({"ttft": 10.0}, 0.9)
+    found = Scenario(replace(LLAMA, settings=settings), load, slo, whole_run=True).simulated()
+    requests = load.requests()
+    kept = np.flatnonzero(requests.prompt_tokens <= 2_900)
+    assert (found.sent, found.completed) == (4_000, len(kept))
+    assert len(found.run.rejected) == pytest.approx(0.275 * 4_000, rel=0.1)
+    assert found.within == {"ttft": len(kept) / 4_000, "all": len(kept) / 4_000}
+    assert not found.meets_slo
+    assert found.goodput_per_s == pytest.approx(found.requests_per_s)
+    row = vllm_result(found)
+    assert (row["failed"], row["completed"]) == (4_000 - len(kept), len(kept))
+    alone = simulate_replica(LLAMA, LLAMA.step_table(), requests.only(kept))
+    assert found.run.finished_s.tolist() == alone.finished_s.tolist()
+    assert bill(found, 1.0, 3.6).usd_per_hour == 3.6
+    assert bill(found, 1.0, 3.6).usd_per_million_output_tokens == pytest.approx(1000 / (100 * len(kept) / 4_000))
+
+
+def test_a_capacity_that_rejections_rule_out_says_so():
+    load = Workload(OpenLoop(1.0), Independent(Uniform(1, 4_000), Fixed(100)), 500)
+    short = replace(LLAMA, settings=Settings(max_model_len=3_000))
+    found = capacity(Scenario(short, load, Slo({"ttft": 10.0}, 0.9)))
+    assert found.rate_per_s == 0
+    assert re.search(r"2\d\.\d% are rejected: more than 3,000 tokens", found.breaks)
 
 
 def test_weights_without_room_are_refused_whatever_is_assumed():

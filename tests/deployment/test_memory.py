@@ -15,13 +15,14 @@ from simulator.deployment.offload import Offload
 from simulator.deployment.setting_names import configure
 from simulator.deployment.speculation import Speculation
 from simulator.engines.engine import load_engine
-from simulator.errors import DoesNotFitError, InfercastError, NotModelledError
+from simulator.errors import DoesNotFitError, NotModelledError
 from simulator.hardware.hardware import KIND as HARDWARE
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import KIND as MODELS
 from simulator.models.model import load_model
 from simulator.profile import names
-from simulator.simulation.scheduler_limits import limits, refuse_too_long
+from simulator.simulation.rejection import Rejected, rejections
+from simulator.simulation.scheduler_limits import limits
 from simulator.units import GIB, MIB
 from simulator.workloads.workload import Requests
 
@@ -375,8 +376,10 @@ def test_a_misfit_has_no_limits():
 
 
 def test_requests_that_are_too_long_are_counted():
-    found = plan("llama-3.1-8b", "h100-sxm")
-    fine = Requests([0.0, 1.0], [100, 131_000], [100, 72])
-    refuse_too_long(found, fine)
-    with pytest.raises(InfercastError, match=r"request 1 of 131,073 tokens.*1 of 2 are too long"):
-        refuse_too_long(found, Requests([0.0, 1.0], [100, 131_000], [100, 73]))
+    one = deploy("llama-3.1-8b", "h100-sxm")
+    fine, long = (Requests([0.0, 1.0], [100, 131_000], [100, output]) for output in (72, 73))
+    assert not rejections(limits(one, fine), fine)
+    rejected = Rejected.of(rejections(limits(one, long), long), 2)
+    assert rejected.rows.tolist() == [1]
+    assert rejected.in_words() == "more than 131,072 tokens (max_model_len)"
+    assert not rejections(limits(one, long, assume_fits=True), long)

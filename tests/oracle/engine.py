@@ -7,7 +7,8 @@ Requests and cache
  1. A request of p prompt and n output tokens (p >= 1, n >= 1) computes p + n - 1 tokens: the last token is never fed
     back. It needs at most ceil((p + n - 1) / block_size) blocks, at one block per `block_size` tokens.
  2. It is rejected before the clock starts if that is more than `num_blocks`, or if p + n > `max_model_len` (if given).
-    A rejected request takes no part: it has no times, and a closed loop counts the accepted requests only.
+    A rejected request takes no part: it has no times, a closed loop counts the accepted requests only, and so do the
+    random numbers of S3. More: Z.
     `num_blocks` are the usable blocks (vLLM: num_gpu_blocks - 1, as one null block is set aside). No prefix caching.
 Clock and arrivals
  3. Steps are back to back: while anything is running or waiting, a step starts where the last one ended, to the bit;
@@ -141,6 +142,7 @@ class OracleRequest:
     blocks: int = 0
     decodes: bool = False
     decode_steps: int = 0  # since it joined the decodes
+    number: int = 0  # among the accepted requests
 
     @property
     def known_tokens(self) -> int:
@@ -218,7 +220,8 @@ class OracleEngine:
             return False
         if self.limits.policy == "uncached":
             return True
-        if not self.limits.chunked_prefill and request.final_tokens > self.limits.max_num_batched_tokens:
+        whole = not self.limits.chunked_prefill and self.limits.policy != "static"
+        if whole and request.prompt_tokens > self.limits.max_num_batched_tokens:
             return False
         return self.most_blocks(request) <= self.limits.num_blocks
 
@@ -473,7 +476,7 @@ class OracleEngine:
         if self.limits.expected_acceptance:
             produced = expected(self.limits.acceptance, request.decode_steps)
         else:
-            produced = sampled(self.limits.acceptance, request.index, request.computed_tokens)
+            produced = sampled(self.limits.acceptance, request.number, request.computed_tokens)
         produced = min(produced, request.output_tokens - request.generated_tokens)
         request.computed_tokens += produced
         return produced
@@ -485,6 +488,8 @@ def run_oracle(jobs: Jobs, limits: OracleLimits, seconds: Seconds) -> OracleResu
     engine = _checked_engine(limits, everyone)
     accepted = [request for request in everyone if engine.can_ever_finish(request)]
     rejected = [request.index for request in everyone if request not in accepted]
+    for number, request in enumerate(accepted):
+        request.number = number
     coming, unsent = _arrivals(accepted, jobs, limits.concurrency)
     steps: list[OracleStep] = []
     clock_s = 0.0

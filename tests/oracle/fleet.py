@@ -156,6 +156,7 @@ class OracleFleetResult:
     abandoned: list[int]
     events: list[tuple[float, int, str]]  # (time, replica, new status)
     blocks_left: int  # held when everything is over
+    accepted: list[int] = field(default_factory=list)  # rows of the jobs; all that is above counts these alone
 
 
 @dataclass(eq=False)
@@ -176,7 +177,7 @@ class _Fleet:
         for number in range(count):
             self.copies.append(_Copy(len(self.copies), asked.pool, True, UP if number < up else OFF))
         self.requests = [
-            OracleRequest(i, job.prompt_tokens, job.output_tokens, job.priority, job.ids)
+            OracleRequest(i, job.prompt_tokens, job.output_tokens, job.priority, job.ids, number=i)
             for i, job in enumerate(self.jobs)
         ]
         count = len(self.jobs)
@@ -500,9 +501,29 @@ class _Fleet:
 def run_fleet_oracle(
     jobs: Jobs, fleet: OracleFleet, clients: OracleClients | None = None, concurrency: int = 0
 ) -> OracleFleetResult:
-    """Simulate requests on a fleet; every request must fit into an engine alone."""
-    sent = [OracleJob(*job) for job in jobs]
-    return _Fleet(fleet, clients or OracleClients(), sent, concurrency).run()
+    """Simulate requests on a fleet; Z: rejected ones never reach it, and the others are numbered without them."""
+    sent, clients = [OracleJob(*job) for job in jobs], clients or OracleClients()
+    follows = clients.follows or (-1,) * len(sent)
+    accepted = list[int]()
+    for index, job in enumerate(sent):
+        if _is_taken(fleet, job) and (follows[index] < 0 or follows[index] in accepted):
+            accepted.append(index)
+    bytes_of = fleet.link.bytes_of if fleet.link else ()
+    link = fleet.link and replace(fleet.link, bytes_of=tuple(bytes_of[index] for index in accepted))
+    if clients.follows:
+        before = tuple(accepted.index(follows[index]) if follows[index] >= 0 else -1 for index in accepted)
+        clients = replace(clients, follows=before, think_s=tuple(clients.think_s[index] for index in accepted))
+    found = _Fleet(replace(fleet, link=link), clients, [sent[index] for index in accepted], concurrency).run()
+    return replace(found, accepted=accepted)
+
+
+def _is_taken(fleet: OracleFleet, job: OracleJob) -> bool:
+    """Z: one engine of each pool that a request comes to could finish it alone, a prefill replica its prompt."""
+    pools = [(fleet.pool, job.output_tokens)] + ([(fleet.prefill, 1)] if fleet.prefill else [])
+    return all(
+        _Copy(0, pool, True, OFF).engines[0].can_ever_finish(OracleRequest(0, job.prompt_tokens, output_tokens))
+        for pool, output_tokens in pools
+    )
 
 
 def one_replica(limits: OracleLimits, seconds: Callable[[OracleBatch], float]) -> OracleFleet:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.oracle_cases import BATCHES, GROUPS, MIXING, WINDOWED, cases, compare
+from tests.support.oracle_cases import BATCHES, GROUPS, MIXING, WINDOWED, cases, compare, too_long
 
 HOST_BLOCKS = st.sampled_from([0, 4])  # prefix blocks of the host's tier
 CHANCES = [(0.0, 0.0), (1.0, 1.0, 1.0), (0.7, 0.5, 0.9), (0.6,)]
@@ -44,6 +44,10 @@ RULES = {
     "K: drafts": cases(policy=MIXING, groups=WINDOWED, acceptance=st.sampled_from(CHANCES)),
     "K: prefix cache": cases(policy=MIXING, groups=GROUPS, blocks_per_prefix=3, host_prefix_blocks=HOST_BLOCKS),
     "H: one-step lag": cases(policy="continuous", async_scheduling=True, by_priority=st.booleans()),
+    "Z: rejected": too_long(policy=MIXING, blocks_per_prefix=3, warm=True, acceptance=st.sampled_from([(), *CHANCES])),
+    "Z: windows": too_long(policy=MIXING, groups=GROUPS, prefilled=True),
+    "Z: whole prompts": too_long(policy=MIXING, chunked_prefill=False, admit_full_output=True),
+    "Z: no steps of prompts": too_long(policy=st.sampled_from(["static", "uncached"]), groups=GROUPS, **BATCHES),
     "everything": cases(blocks_per_prefix=3, prefilled=True, warm=True, **EVERYTHING),
 }
 

@@ -21,7 +21,7 @@ from simulator.scheduler.prefix_cache import blocks_per_prefix_block
 from simulator.scheduler.state import SchedulerLimits, State, blocks
 from simulator.scheduler.waiting_queue import dequeue, enqueue
 from simulator.simulation.engine_loop import Run, opening, simulate
-from simulator.simulation.scheduler_limits import refuse_endless
+from simulator.simulation.rejection import rejections
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.traces import read_trace
 from simulator.workloads.workload import Requests, Workload
@@ -432,33 +432,49 @@ def test_the_queue_is_in_order_whoever_leaves_it(rows, leaving, by_priority):
     chunked=st.booleans(),
     whole_output=st.booleans(),
 )
-def test_a_request_alone_ends_unless_it_is_refused(num_blocks, window_groups, prompt, output, chunked, whole_output):
-    """And one is refused only where its last step but one has no block, or its prompt no step."""
+def test_a_request_alone_ends_unless_it_is_rejected(num_blocks, window_groups, prompt, output, chunked, whole_output):
+    """And one is rejected only where its last step but one has no block, or its prompt no step."""
     rules = {"window": 9, "window_groups": window_groups, "window_blocks": 4} if window_groups else {}
     allowed = limits(num_blocks=num_blocks, chunked_prefill=chunked, admit_full_output=whole_output, **rules)
     alone = Requests(np.zeros(1), np.array([prompt]), np.array([output]))
-    try:
-        refuse_endless(allowed, alone, "it")
-    except WorkloadError as error:
-        size = allowed.block_size
-        held = -(-(prompt + output - 1) // size)
-        cached = held + window_groups * min(held, 4) > num_blocks
-        assert cached if "cache" in str(error) else prompt > allowed.max_num_batched_tokens and not chunked
-    else:
+    held = -(-(prompt + output - 1) // allowed.block_size)
+    too_large = held + window_groups * min(held, 4) > num_blocks
+    too_long = prompt > allowed.max_num_batched_tokens and not chunked
+    found = rejections(allowed, alone)
+    assert [("cache" in because, "chunked" in because) for because in found] == [
+        reason for reason, holds in (((True, False), too_large), ((False, True), too_long)) if holds
+    ]
+    if not found:
         assert np.isfinite(simulate(allowed, TABLE, alone).finished_s).all()
 
 
 def test_a_static_batch_computes_prompts_beyond_the_budget_of_a_step():
     whole = limits(chunked_prefill=False, policy=state.STATIC)
     alone = Requests(np.zeros(1), np.array([whole.max_num_batched_tokens + 1]), np.array([4]))
-    refuse_endless(whole, alone, "it")
     assert np.isfinite(simulate(whole, TABLE, alone).finished_s).all()
-    with pytest.raises(WorkloadError, match="whole prompts"):
-        refuse_endless(whole._replace(policy=state.CONTINUOUS), alone, "it")
+    with pytest.raises(WorkloadError, match=r"the request, rejected: .*prompts of more than 32 tokens, not chunked"):
+        simulate(whole._replace(policy=state.CONTINUOUS), TABLE, alone)
 
 
-def test_requests_that_no_step_can_take_are_told_not_left_out():
-    requests = Requests(np.zeros(2), np.array([16, 40]), np.array([4, 4]))  # a step has 32 tokens
+def test_rejected_requests_are_named_and_counted_once_and_take_no_part():
+    """A step has 32 tokens, the context 100, the cache 20 blocks of 4: a request of 81 tokens caches 80."""
+    requests = Requests(np.zeros(5), np.array([16, 40, 32, 60, 71]), np.array([4, 4, 49, 50, 11]))
+    run = simulate(limits(chunked_prefill=False, max_model_len=100), TABLE, requests)
+    assert run.rejected.rows.tolist() == [1, 3, 4]
+    assert run.rejected.reasons == {
+        "more than 100 tokens (max_model_len)": 1,
+        "more than the 81 tokens that the KV cache holds (20 blocks)": 1,
+        "prompts of more than 32 tokens, not chunked (max_num_batched_tokens)": 1,
+    }
+    assert run.requests.prompt_tokens.tolist() == [16, 32]
+    assert np.isfinite(run.finished_s).all()
+    alone = simulate(limits(chunked_prefill=False), TABLE, requests.only(np.array([0, 2])))
+    assert run.finished_s.tolist() == alone.finished_s.tolist()
+
+
+def test_what_a_preemption_makes_too_long_for_a_step_is_told():
+    """Two grow by 14 tokens until 20 blocks of 4 are full; the one put back then has 34 to compute, a step 32."""
+    requests = Requests(np.zeros(2), np.array([32, 20]), np.array([40, 40]))
     with pytest.raises(WorkloadError, match="1 of 2 requests that wait for ever"):
         simulate(limits(chunked_prefill=False), TABLE, requests)
     assert np.isfinite(simulate(limits(), TABLE, requests).finished_s).all()

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from simulator.deployment.deployment import Settings, deploy
-from simulator.deployment.memory import memory_plan
-from simulator.errors import WorkloadError
 from simulator.scheduler.state import blocks
 from simulator.simulation.engine_loop import Run, simulate
-from simulator.simulation.scheduler_limits import limits, refuse_too_long
+from simulator.simulation.rejection import Rejected, rejections
+from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.traces import read_trace
 from simulator.workloads.workload import Requests, Workload
 
@@ -28,7 +27,6 @@ def requests_of(traces: Path) -> Requests:
 @cache
 def run_on(traces: Path, device: str) -> Run:
     deployment, requests = deploy("llama-3.1-8b", device), requests_of(traces)
-    refuse_too_long(memory_plan(deployment), requests)
     allowed = limits(deployment)
     return simulate(
         allowed, deployment.step_model().table(allowed.max_num_batched_tokens, allowed.max_num_seqs), requests
@@ -46,6 +44,7 @@ def test_the_trace_is_whole(traces):
 def test_every_request_is_served(traces, device):
     """Even an L4 has room for the longest request (36,000 tokens and more), though it is overloaded five times."""
     run = run_on(traces, device)
+    assert not len(run.rejected)
     times = [run.requests.arrival_s, run.scheduled_s, run.first_token_s, run.finished_s]
     assert np.isfinite(times).all()
     assert (np.diff(times, axis=0) >= 0).all()
@@ -68,10 +67,10 @@ def test_a_faster_device_answers_sooner(traces):
     assert max(ends_s[2:]) < SPAN_S + 60  # the two largest keep up
 
 
-def test_a_request_longer_than_the_cache_is_refused(traces):
+def test_a_request_longer_than_the_cache_is_rejected(traces):
     """880 blocks hold 14,080 tokens, eight too few for the longest request, whose last token is never cached."""
-    with pytest.raises(WorkloadError) as caught:
-        limits(deploy("llama-3.1-8b", "l4", settings=Settings(num_blocks=880)), requests_of(traces))
-    assert f"of {LONGEST_TOKENS:,} tokens" in caught.value.given
-    assert "880 blocks for 14,080 tokens; 1 of 3,196 are too long" in caught.value.because
-    assert caught.value.remedy
+    requests = requests_of(traces)
+    allowed = limits(deploy("llama-3.1-8b", "l4", settings=Settings(num_blocks=880)), requests)
+    rejected = Rejected.of(rejections(allowed, requests), len(requests))
+    assert rejected.rows.tolist() == [int((requests.prompt_tokens + requests.output_tokens).argmax())]
+    assert rejected.in_words() == "more than the 14,081 tokens that the KV cache holds (880 blocks)"

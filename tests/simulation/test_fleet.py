@@ -460,5 +460,5 @@ def test_pools_do_not_scale():
 
 
 def test_a_request_that_no_engine_holds():
-    with pytest.raises(WorkloadError, match="than one engine has, 12 blocks for 48 tokens"):
+    with pytest.raises(WorkloadError, match=r"49 tokens that the KV cache holds \(12 blocks\)"):
         simulate_fleet(Fleet(Pool(LIMITS, TABLE, stages=2)), requests_of([(0.0, 40, 20)]))

@@ -38,6 +38,7 @@ from tests.support.oracle_cases import (
     limits_of,
     requests_of,
     seconds,
+    too_long,
 )
 
 STATES = ["off", "starting", "up", "draining", "failed"]
@@ -75,8 +76,12 @@ def compare(
     if concurrency:
         jobs = [job._replace(arrival_s=0.0) for job in jobs]
     oracle = run_fleet_oracle(jobs, fleet, clients, concurrency)
+    if not oracle.accepted:
+        with pytest.raises(WorkloadError, match="rejected"):
+            simulate_fleet(fleet_of(fleet), requests_of(jobs, concurrency), clients_of(clients))
+        return oracle
     ask = (fleet_of(fleet), requests_of(jobs, concurrency, fleet.pool.limits.warm), clients_of(clients))
-    if len(oracle.abandoned) == len(jobs):
+    if len(oracle.abandoned) == len(oracle.accepted):
         with pytest.raises(WorkloadError, match="abandoned"):
             simulate_fleet(*ask)
         return oracle
@@ -92,10 +97,11 @@ def compare(
 
 
 def compare_outcomes(run: FleetRun, oracle: OracleFleetResult) -> None:
-    assert sorted(run.abandoned.tolist()) == oracle.abandoned
+    assert run.rejected.accepted(len(run.rejected) + len(oracle.accepted)).tolist() == oracle.accepted
+    assert sorted(run.abandoned.tolist()) == [oracle.accepted[number] for number in oracle.abandoned]
     finished = [request for request in oracle.requests if request.finished_s is not None]
     finished.sort(key=lambda request: (request.arrival_s, request.index))
-    assert run.row.tolist() == [request.index for request in finished]
+    assert run.row.tolist() == [oracle.accepted[request.index] for request in finished]
     compare_requests(run, finished)
     assert run.replica.tolist() == [oracle.replica[request.index] for request in finished]
     assert run.retries.tolist() == [oracle.retries[request.index] for request in finished]
@@ -108,9 +114,11 @@ def compare_outcomes(run: FleetRun, oracle: OracleFleetResult) -> None:
 
 
 @st.composite
-def fleets(draw: st.DrawFn, stages: int = 1, **fixed: Any) -> tuple[list[OracleJob], OracleFleet, int]:
+def fleets(
+    draw: st.DrawFn, drawn: Any = cases, stages: int = 1, **fixed: Any
+) -> tuple[list[OracleJob], OracleFleet, int]:
     """Requests, and some replicas of an engine that holds each of them alone, tight enough to preempt."""
-    jobs, limits = draw(cases(**{"policy": MIXING, **fixed}))
+    jobs, limits = draw(drawn(**{"policy": MIXING, **fixed}))
     limits = replace(limits, num_blocks=limits.num_blocks * stages)
     name = draw(st.sampled_from(ROUTERS))
     router = OracleRouter(name, draw(st.integers(0, 3)), draw(st.sampled_from([0, 0, 1, 3])))
@@ -198,6 +206,20 @@ def test_autoscaling(case, scaler):
 def test_clients(case, data):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, data.draw(clients_for(len(jobs), sessions=not concurrency)), concurrency)
+
+
+@settings(max_examples=20, deadline=None)
+@given(case=fleets(too_long, blocks_per_prefix=2, acceptance=st.sampled_from([(), (0.6,)])), data=st.data())
+def test_rejected_requests_and_the_turns_after_them(case, data):
+    """Rule Z, with a prefill pool that has another cache, too."""
+    jobs, fleet, concurrency = case
+    clients = data.draw(clients_for(len(jobs), sessions=not concurrency))
+    compare(jobs, fleet, clients, concurrency)
+    smaller = replace(
+        fleet.pool.limits, num_blocks=max(1, fleet.pool.limits.num_blocks // 2), draft_tokens=0, acceptance=()
+    )
+    link = OracleLink(1e9, 0.001, tuple(1e6 * job.prompt_tokens for job in jobs))
+    compare(jobs, replace(fleet, prefill=replace(fleet.pool, limits=smaller), link=link), clients, concurrency)
 
 
 def test_a_deadline_at_the_very_end_of_a_step_ends_the_wait():

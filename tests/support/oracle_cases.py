@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from simulator.calibration.step_log import parts_of
+from simulator.errors import WorkloadError
 from simulator.models import operations
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import POLICIES, SchedulerLimits
@@ -112,6 +114,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         full_groups=rules.full_groups,
         window_groups=rules.window_groups,
         window_blocks=-(-rules.window // rules.block_size) + 1 if rules.window else 0,
+        max_model_len=rules.max_model_len or 0,
     )
 
 
@@ -120,14 +123,19 @@ def compare(jobs: list[OracleJob], rules: OracleLimits) -> OracleResult:
     if rules.concurrency:
         jobs = [job._replace(arrival_s=0.0) for job in jobs]
     oracle = run_oracle(jobs, rules, seconds)
-    assert oracle.rejected == []
     requests = requests_of(jobs, rules.concurrency, rules.warm)
-    compare_steps(rules, requests, oracle)
+    if len(oracle.rejected) == len(jobs):
+        with pytest.raises(WorkloadError, match="rejected"):
+            simulate(limits_of(rules), TABLE, requests)
+        return oracle
     run = simulate(limits_of(rules), TABLE, requests, acceptance=rules.acceptance)
+    assert run.rejected.rows.tolist() == oracle.rejected
+    assert sum(run.rejected.reasons.values()) == len(oracle.rejected)
+    compare_steps(rules, requests.only(run.rejected.accepted(len(jobs))), oracle)
     compare_counts(run, oracle.steps)
     assert run.steps.start_s.tolist() == [step.start_s for step in oracle.steps]
     assert (run.steps.start_s + run.steps.seconds).tolist() == [step.end_s for step in oracle.steps]
-    compare_requests(run, oracle.requests)
+    compare_requests(run, [each for each in oracle.requests if each.index not in oracle.rejected])
     return oracle
 
 
@@ -148,10 +156,11 @@ def compare_counts(run: Run | FleetRun, steps: list[OracleStep]) -> None:
 def compare_steps(rules: OracleLimits, requests: Requests, oracle: OracleResult) -> None:
     """Which requests each step computes, and how many tokens of each behind how many."""
     state, clock = opening(limits_of(rules), requests, rules.acceptance), np.zeros(2)
+    number = {each.index: each.number for each in oracle.requests}
     for step in oracle.steps:
         assert begin(state, clock) > 0
         assert clock[0] == step.start_s
-        assert sorted(parts_of(state)) == sorted(step.scheduled)
+        assert sorted(parts_of(state)) == sorted((number[index], *parts) for index, *parts in step.scheduled)
         end(state, clock, step_seconds(state, TABLE)[0])
     assert begin(state, clock) == 0
 
@@ -215,6 +224,19 @@ def cases(
     alone = OracleEngine(limits).blocks_for(longest + drafts)
     spare = draw(st.integers(0, 30)) * (limits.full_groups + limits.window_groups)
     return jobs, replace(limits, num_blocks=alone + spare)
+
+
+@st.composite
+def too_long(draw: st.DrawFn, **fixed: Any) -> tuple[list[OracleJob], OracleLimits]:
+    """Cases some of whose requests are more than the context, the cache or a step holds: rule Z."""
+    jobs, limits = draw(cases(**fixed))
+    least = min(limits.max_num_batched_tokens, (1 + limits.draft_tokens) * limits.max_num_seqs)
+    smaller = {
+        "max_model_len": draw(st.sampled_from([None, 10, 30, 60])),
+        "num_blocks": max(1, draw(st.integers(limits.num_blocks // 3, limits.num_blocks))),
+        "max_num_batched_tokens": max(least, limits.max_num_batched_tokens - draw(st.integers(0, 30))),
+    }
+    return jobs, replace(limits, **smaller)
 
 
 MIXING = st.sampled_from(["continuous", "prompts-first"])

@@ -319,8 +319,8 @@ def test_nothing_beats_the_speed_of_light(tmp_path):
 def test_a_request_that_no_cache_holds_is_refused_by_name(tmp_path):
     row = {"metric": "ttft_ms", **CLOSED, "input_len": 1_000_000}
     (found,) = predict(read_measurements(write(tmp_path / "long.csv", row)))
-    assert "request 0 of 1,000,131 tokens: alone it needs more cache" in found.reason
-    assert "80 of 80 are too long" in found.reason
+    assert "all 80 requests rejected: more than the" in found.reason
+    assert "tokens that the KV cache holds" in found.reason
 
 
 def test_the_mean_and_the_median_of_a_batch_are_over_its_steps_and_requests_are_alike(tmp_path):

@@ -12,6 +12,7 @@ from simulator.errors import ProfileError, WorkloadError
 from simulator.models.operations import Counts
 from simulator.profile import Figure
 from simulator.simulation.engine_loop import simulate
+from simulator.simulation.rejection import rejections
 from simulator.simulation.scheduler_limits import limits
 from simulator.validation.measurements import Setup
 from simulator.validation.prediction import ask
@@ -204,9 +205,16 @@ def test_a_prompt_as_long_as_a_step_may_have_an_answer_where_nothing_is_evicted(
     given = {"engine": "TensorRT-LLM", "engine_version": "1.2", "client": "aiconfigurator", "input_tokens": 1024.0}
     deployment = place(setup(**given)).deployment
     budget = deployment.max_num_batched_tokens
-    limits(deployment, Requests([0.0], [budget], [budget]))
-    with pytest.raises(WorkloadError, match=r"request 1 of .* whole prompts.*1 of 3 are too long"):
-        limits(deployment, Requests([0.0, 1.0, 2.0], [budget, budget + 1, 9], [budget, 1, 9]))
+    requests = Requests([0.0, 1.0, 2.0], [budget, budget + 1, 9], [budget, 1, 9])
+    (refused,) = rejections(limits(deployment, requests), requests).values()
+    assert refused.tolist() == [False, True, False]
+
+
+def test_a_load_some_of_whose_requests_would_be_rejected_is_not_predicted():
+    """What was measured ran; without the requests that our memory plan has no room for it would be another load."""
+    given = {"engine": "vLLM", "engine_version": "0.19", "gpu_memory_utilization": 0.23, "concurrency": 8}
+    with pytest.raises(WorkloadError, match=r"1 of 80 requests rejected: more than the 5,233 tokens"):
+        answer(setup(**given, input_tokens=1_500.0, dataset="sharegpt"))
 
 
 def test_the_number_of_requests_follows_the_lengths():

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.errors import WorkloadError
+from simulator.workloads.trace_columns import AskedColumns
 from simulator.workloads.traces import read_trace
 from simulator.workloads.workload import Workload
 
 HEADER = "arrival_s,prompt_tokens,output_tokens\n"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-LINE = '{"timestamp": 0, "input_length": 5, "output_length": 5}\n'
+LINE = '{"arrival_s": 0, "input_length": 5, "output_length": 5}\n'
 GOOD = {
     "ours.csv": "arrival_s,prompt_tokens,output_tokens\n0,10,1\n0.25,20,2\n1.5,30,3\n",
     "shared.csv": "arrival_s,input_tokens,output_tokens,prefixes\n0,10,1,0 1\n0.25,20,2,0\n1.5,30,3,7\n",
@@ -27,12 +28,14 @@ GOOD = {
     "2024-05-12 00:00:00.250000+00:00,20,2\n2024-05-12 00:00:01.500000+00:00,30,3\n",
     "burstgpt.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
     '0.0,ChatGPT,10,1,11,"Log, API"\n0.25,GPT-4,20,2,22,API log\n1.5,GPT-4,30,3,33,API log\n',
-    "mooncake.csv": "timestamp,input_length,output_length\n0,10,1\n250,20,2\n1500,30,3\n",
+    "named.csv": "arrival_ms,input_length,output_length\n0,10,1\n250,20,2\n1500,30,3\n",
+    "openai.csv": "Start time [s],promptTokens,completion_tokens,total_tokens\n0,10,1,11\n0.25,20,2,22\n1.5,30,3,33\n",
+    "epoch.csv": "created_at_us,isl,osl\n1731780000000000,10,1\n1731780000250000,20,2\n1731780001500000,30,3\n",
     "mooncake.jsonl": '{"timestamp": 0, "input_length": 10, "output_length": 1, "hash_ids": [0]}\n'
     '{"timestamp": 250, "input_length": 20, "output_length": 2, "hash_ids": [0, 1]}\n\n'
     '{"timestamp": 1500, "input_length": 30, "output_length": 3, "hash_ids": []}\n',
 }
-UNUSED = {"shared.csv": 1, "burstgpt.csv": 3}
+UNUSED = {"shared.csv": 1, "burstgpt.csv": 3, "openai.csv": 1}
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -48,6 +51,50 @@ def test_every_spelling_reads_alike(name: str, packed: bool, tmp_path: Path) -> 
     assert len(trace.unused_columns) == UNUSED.get(name, 0)
 
 
+PLAIN = "at,what,tokens in,tokens out\n0,chat,10,1\n250,chat,20,2\n1500,code,30,3\n"
+
+
+@pytest.mark.parametrize(("unit", "seconds"), [("ms", 1e-3), ("s", 1.0), ("us", 1e-6), ("ns", 1e-9)])
+def test_columns_and_the_unit_of_time_are_as_the_user_says(unit: str, seconds: float, tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(PLAIN)
+    trace = read_trace(path, AskedColumns.of(f"prompt=tokens in,output=tokens out,time=at:{unit}"))
+    np.testing.assert_allclose(trace.arrival_s, np.array([0, 250, 1500]) * seconds, rtol=1e-15)
+    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([10, 20, 30], [1, 2, 3])
+    assert trace.unused_columns == ("what",)
+
+
+def test_what_the_user_says_goes_before_names_and_publishers(tmp_path: Path) -> None:
+    path = tmp_path / "mooncake.jsonl"
+    path.write_text(GOOD["mooncake.jsonl"].replace('"output_length"', '"completion_tokens": 7, "output_length"'))
+    with pytest.raises(WorkloadError, match="completion_tokens and output_length"):
+        read_trace(path)
+    trace = read_trace(path, AskedColumns.of("output=completion_tokens,time=timestamp:s"))
+    assert trace.arrival_s.tolist() == [0, 250, 1500]
+    assert trace.output_tokens.tolist() == [7, 7, 7]
+    assert read_trace(path, AskedColumns.of("output=output_length")).arrival_s.tolist() == [0, 0.25, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "because"),
+    [
+        ("prompt", "not ROLE=NAME"),
+        ("prompt=", "not ROLE=NAME"),
+        ("prompt=a,prompt=b", "named twice"),
+        ("prompts=a", "Nearest: prompt."),
+        ("time=at:min", "'min' is no unit of time"),
+        ("time=at:ms,prompt=token in,output=tokens out", "no such column; Nearest: tokens in"),
+    ],
+)
+def test_columns_that_cannot_be(text: str, because: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(PLAIN)
+    with pytest.raises(WorkloadError) as caught:
+        read_trace(path, AskedColumns.of(text))
+    assert because in str(caught.value)
+    assert "--trace-columns" in str(caught.value)
+
+
 def test_azure_ticks_of_100_ns_survive(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(AZURE + "2023-11-16 18:15:46.6805900,1,1\n2023-11-16 18:15:46.6805901,1,1\n")
@@ -55,15 +102,20 @@ def test_azure_ticks_of_100_ns_survive(tmp_path: Path) -> None:
 
 
 BAD = {
-    "empty": ("", "missing", "Name the columns"),
-    "blank": ("\n\n", "missing", "Name the columns"),
+    "empty": ("", "none of them is known to hold the prompt tokens", "--trace-columns prompt=NAME"),
+    "blank": ("\n\n", "columns (none)", "name the column prompt_tokens, input_tokens"),
     "header only": (HEADER, "no rows", "requests"),
     "header and blanks": (HEADER + "\n\n", "no rows", "requests"),
-    "no header": ("0,5,5\n1,5,5\n", "missing arrival_s, prompt_tokens, output_tokens", "BurstGPT"),
-    "column missing": ("arrival_s,prompt_tokens\n0,5\n", "missing output_tokens", "Azure"),
-    "other case": ("timestamp,ContextTokens,GeneratedTokens\n0,5,5\n", "missing TIMESTAMP", "TIMESTAMP"),
-    "two spellings": ("arrival_s,prompt_tokens,output_tokens,input_tokens\n0,5,5,5\n", "2 ways", "one set"),
-    "column twice": ("arrival_s,prompt_tokens,output_tokens,output_tokens\n0,5,5,6\n", "twice", "one of them"),
+    "no header": ("0,5,5\n1,5,5\n", "columns 0, 5, 5", "--trace-columns prompt=NAME"),
+    "column missing": ("arrival_s,prompt_tokens\n0,5\n", "known to hold the output tokens", "output=NAME"),
+    "no unit": ("timestamp,ContextTokens,GeneratedTokens\n0,5,5\n9,5,5\n", "0.111 requests/s in s, 111 in ms", ":ms"),
+    "no Mooncake": ("timestamp,input_length,output_length\n0,5,5\n", "says the unit (1 rows: all at once)", ":s"),
+    "two spellings": (
+        "arrival_s,prompt_tokens,output_tokens,input_tokens\n0,5,5,5\n",
+        "columns prompt_tokens and input_tokens: each may hold the prompt tokens",
+        "--trace-columns prompt=NAME",
+    ),
+    "column twice": ("arrival_s,prompt_tokens,output_tokens,output_tokens\n0,5,5,6\n", "twice", "output=NAME"),
     "unsorted": (HEADER + "0,5,5\n3,5,5\n2.5,5,5\n", "row 3: arrival_s '2.5'", "Sort"),
     "unsorted dates": (AZURE + "2023-11-16,5,5\n2023-11-15,5,5\n", "row 2: TIMESTAMP '2023-11-15'", "Sort"),
     "negative time": (HEADER + "-1,5,5\n0,5,5\n", "row 1: arrival_s '-1'", "Shift"),
@@ -86,9 +138,10 @@ BAD = {
     "ragged": (HEADER + "0,5,5\n1,5,5,9,9\n", "not CSV", "row per request"),
     "open quote": (HEADER + '0,5,5\n1,"5,5\n', "not CSV", "row per request"),
     "no date": (AZURE + "2023-11-16 18:15:46,5,5\nyesterday,5,5\n", "row 2: TIMESTAMP 'yesterday'", "Correct"),
-    "number for a date": (AZURE + "0.5,5,5\n", "row 1: TIMESTAMP '0.5'", "Correct"),
+    "number for a date": (AZURE + "0.5,5,5\n", "times in column 'TIMESTAMP'", "time=TIMESTAMP:s"),
+    "date for a number": (HEADER + "2023-11-16,5,5\n", "row 1: arrival_s '2023-11-16'", "Correct"),
     "bad json": (LINE + "{nope\n", "row 2: it is not JSON", "one object per line"),
-    "json without key": (LINE + '{"timestamp": 1, "input_length": 5}\n', "row 2: missing output_length", "Mend"),
+    "json without key": (LINE + '{"arrival_s": 1, "input_length": 5}\n', "row 2: missing output_length", "Mend"),
     "json list": (LINE + "[1, 2, 3]\n", "row 2: it is not a JSON object", "one object per line"),
     "json deep": (LINE + "[" * 100_000 + "\n", "row 2: it is not JSON", "one object per line"),
     "json text": (LINE + LINE.replace("5", '"x"', 1), "row 2: input_length 'x'", "Correct"),
