@@ -71,7 +71,10 @@ GEMMA3: Config = {
         "vocab_size": 262144,
     },
     "torch_dtype": "bfloat16",
-    "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27},
+    "vision_config": {
+        **{"model_type": "siglip_vision_model", "hidden_size": 1152, "intermediate_size": 4304},
+        **{"num_hidden_layers": 27, "image_size": 896, "patch_size": 14, "vision_use_head": False},
+    },
 }
 GPT_OSS: Config = {
     "model_type": "gpt_oss",
@@ -273,7 +276,7 @@ def test_windows_that_start_late_and_experts_on_every_other_layer() -> None:
 
 def test_what_is_left_to_convention_is_said_in_the_notes() -> None:
     assert "num_nextn_predict_layers 1" in imported(DEEPSEEK).notes
-    assert "Text part only" in imported(GEMMA3).notes
+    assert "vision encoder" in imported(GEMMA3).notes
     assert "float32" in imported(SHIPPED["olmo-2-13b"]).notes
     assert "no dtype" in imported(GPT_OSS).notes
     assert imported(LLAMA).notes == ""
