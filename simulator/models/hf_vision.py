@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from simulator.models.hf_fields import HIDDEN, WIDTH, Fields
+from simulator.models.hf_fields import HIDDEN, Fields
 
 COLOURS = 3
 LAYERS = ("num_hidden_layers", "depth", "vt_num_hidden_layers")
@@ -95,7 +95,9 @@ def _gemma4(vision: Fields, whole: Fields) -> dict[str, Any]:
     """Gemma 4's: four norms a layer, two of a head's width, and a table of positions for either axis."""
     hidden = vision.count("hidden_size")
     norms = vision.count("num_hidden_layers") * 2 * (hidden + vision.count("head_dim"))
-    embedding = COLOURS * vision.count("patch_size") ** 2 * hidden + 2 * vision.count("position_embedding_size") * hidden
+    embedding = (
+        COLOURS * vision.count("patch_size") ** 2 * hidden + 2 * vision.count("position_embedding_size") * hidden
+    )
     parameters = embedding + _layers(vision, biases=False, gated=True) + norms + hidden * whole.count(*HIDDEN)
     tokens = whole.maybe("vision_soft_tokens_per_image") or GEMMA_TOKENS
     return _encoder(vision, parameters, tokens, vision.count("pooling_kernel_size") ** 2, gated=True)
@@ -117,7 +119,9 @@ def _kimi(vision: Fields, whole: Fields) -> dict[str, Any]:
     """MoonViT of Kimi K2.5, whose projector merges two by two patches."""
     hidden, text = vision.count(*HIDDEN_OF_VISION), whole.count(*HIDDEN)
     numbers = COLOURS * vision.count("patch_size") ** 2
-    positions = vision.count("pos_emb_height", "init_pos_emb_height") * vision.count("pos_emb_width", "init_pos_emb_width")
+    positions = vision.count("pos_emb_height", "init_pos_emb_height") * vision.count(
+        "pos_emb_width", "init_pos_emb_width"
+    )
     merged = 4 * hidden
     projector = 2 * hidden + merged**2 + merged + merged * text + text
     parameters = (numbers + 1 + positions + 2) * hidden + _layers(vision, biases=True, gated=False) + projector

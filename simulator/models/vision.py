@@ -37,8 +37,8 @@ class VisionEncoder(Strict):
         """Bytes alive at once in a batch of as many whole images as `batch_tokens` holds, one at least.
 
         Encoders run layer by layer: the images, residual, normed input, and what a feed-forward block has before and
-        after its activation, p + 2 h + 2 i / tp (gated: 3 i / tp) numbers per patch (vLLM 0.33.0, model_executor/models/siglip.py; images
-        are cast to the model's type, multimodal/processing/context.py).
+        after its activation, p + 2 h + 2 i / tp (gated: 3 i / tp) numbers per patch (vLLM 0.33.0,
+        model_executor/models/siglip.py; images are cast to the model's type, multimodal/processing/context.py).
 
         >>> from simulator.models.model import load_model
         >>> load_model("gemma-3-12b").vision.peak_bytes(8192, 1) == 32 * 4096 * (588 + 2 * 1152 + 2 * 4304) * 2

@@ -31,7 +31,11 @@ SMALL_QWEN: Config = {
 KIMI: Config = {"model_type": "kimi_k25_vision"}
 ENCODERS = {  # shipped profile -> class of the whole model, vision_config
     **{"gemma-3-12b": ("gemma3", SIGLIP), "llama-4-scout": ("llama4", LLAMA4), "llama-4-maverick": ("llama4", LLAMA4)},
-    **{"ministral-3-3b": ("mistral3", PIXTRAL), "gemma-4-31b": ("gemma4", GEMMA4), "qwen3-vl-2b": ("qwen3_vl", SMALL_QWEN)},
+    **{
+        "ministral-3-3b": ("mistral3", PIXTRAL),
+        "gemma-4-31b": ("gemma4", GEMMA4),
+        "qwen3-vl-2b": ("qwen3_vl", SMALL_QWEN),
+    },
     **{"qwen3-vl-8b": ("qwen3_vl", {"model_type": "qwen3_vl_vision"}), "kimi-k2.5": ("kimi_k25", KIMI)},
     "qwen3.5-27b": ("qwen3_5", {"model_type": "qwen3_5_vision"}),
 }

@@ -206,8 +206,6 @@ AMD_V4 = (  # VLLM_SCHED_PREFILL_KVC_FREEPCT 31 in test_VllmFp8/test_VllmFp8_Off
     ("llama-2-70b", MI300X, "", _amd(1024, 49_152, 0.97)),
 )
 AMD = _amd(2048, 65_536, free=0.3)  # every other; the share is the default of the harness of v5.0 (EnvConfig)
-# one server of SGLang for each part of a socket, whose number is not published: one for each socket (launch_servers.sh)
-INTEL = (("llama-3.1-8b", ("redwood-cove",), "", Entry(1, 1, 64, 8192, ("sglang", ""))),)
 BATCHER_S = 0.3  # batcher_threshold of v4.1 (VllmFp8/mainVllmFp8_SyncServer.py)
 
 
@@ -225,8 +223,6 @@ class Mlperf(Recipe):
         known, other = ENTRIES, None
         if self.hardware.vendor == "AMD":
             known, other = AMD_V4 if self._is_amd_v4 else AMD_ENTRIES, AMD
-        elif self.hardware.vendor == "Intel":
-            known = INTEL
         elif not self.setup.engine.startswith(("TensorRT", "CUDA")):
             return None
         elif V4.match(self.setup.engine):
