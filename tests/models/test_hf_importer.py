@@ -287,6 +287,7 @@ FORMATS: list[tuple[Config, str]] = [
     ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8-block"),
     ({"quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": None}, "int4"),
     ({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False}, "int4"),
+    ({"quant_method": "awq", "bits": 4, "group_size": 32}, "int4-g32"),
     ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4"),
     ({"quant_method": "modelopt", "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}, "fp8"),
     (
@@ -308,6 +309,13 @@ FORMATS: list[tuple[Config, str]] = [
             "config_groups": {"a": {"weights": {"type": "int", "num_bits": 4, "strategy": "group", "group_size": 128}}},
         },
         "int4",
+    ),
+    (
+        {
+            "quant_method": "compressed-tensors",
+            "config_groups": {"a": {"weights": {"type": "int", "num_bits": 4, "strategy": "group", "group_size": 32}}},
+        },
+        "int4-g32",
     ),
 ]
 
@@ -349,7 +357,7 @@ REFUSED: list[tuple[Config, str]] = [
 ]
 REFUSED_FORMATS: list[tuple[Config, str]] = [
     ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "quant_method"),
-    ({"quant_method": "gptq", "bits": 4, "group_size": 32}, "group_size"),
+    ({"quant_method": "gptq", "bits": 4, "group_size": 64}, "group_size"),
     ({"quant_method": "gptq", "bits": 8, "group_size": 128}, "bits"),
     ({"quant_method": "fp8", "weight_block_size": [1, 128]}, "weight_block_size"),
     ({"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.gate_proj"]}, "gate_proj"),
@@ -402,11 +410,11 @@ def test_a_malformed_list_of_layers_is_an_error(name: str, patch: Config) -> Non
         imported(SHIPPED[name] | patch)
 
 
-def test_int4_beyond_routed_experts_is_refused_in_groups_of_32() -> None:
+def test_groups_of_32_are_of_routed_experts_where_attention_keeps_its_type() -> None:
     text = dict(CONFIGS["kimi-k2.5"]["text_config"])
+    assert imported(text).weight_dtype == "int4-experts"
     text["quantization_config"] = text["quantization_config"] | {"ignore": ["lm_head"]}
-    with pytest.raises(NotModelledError, match="ignore"):
-        imported(text)
+    assert imported(text).weight_dtype == "int4-g32"
 
 
 @pytest.mark.parametrize(

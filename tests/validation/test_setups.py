@@ -455,7 +455,7 @@ def test_a_papers_number_beside_a_date_is_no_release():
     assert place(setup(**stated, date="2023-11 (paper arXiv:2311.18677)")).deployment.engine.id == "vllm-0.2"
 
 
-def test_intels_entries_to_mlperf_are_a_server_of_sglang_in_each_numa_node(tmp_path):
+def test_intels_entries_to_mlperf_are_a_server_of_sglang_in_each_numa_node():
     row = {"hardware": "CPU INTEL XEON 6980P", "model": "Llama-3.1-8B", "weight_dtype": "int8", "engine": "PyTorch"}
     load = {"client": "mlperf", "regime": "offline", "scenario": "Offline"}
     placed = place(setup(**row, devices=2, **load))
