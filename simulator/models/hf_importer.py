@@ -18,6 +18,7 @@ from simulator.models.hf_layer_runs import block_names, runs
 from simulator.models.hf_model_types import MODEL_TYPES
 from simulator.models.hf_quantization import mlx_weight_dtype, weight_dtype
 from simulator.models.hf_rules import LayerKind
+from simulator.models.hf_vision import vision_from_config
 from simulator.models.model import KIND, Model
 from simulator.profile import MAX_PROFILE_BYTES, folders
 
@@ -61,7 +62,7 @@ DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "bf16"}
 def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
     """Return the mapping of a model profile for a config; `where` names the file in every error.
 
-    The total parameters and the KV-cache bytes are not in a config, so `published_` figures and `sources` are missing.
+    The total parameters and the KV-cache bytes are not in a config, so `published_` figures are missing.
 
     Raises NotModelledError for what infercast does not model, ProfileError for a field that is missing or malformed.
     """
@@ -70,9 +71,11 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
     names = block_names(kinds)
     blocks = {name: _block(fields, model_type, kind) for name, kind in dict(zip(names, kinds, strict=True)).items()}
     dtype, notes = _dtype(fields)
+    today = datetime.now(tz=UTC).date().isoformat()
     return _given(
         name=name,
         notes=" ".join([*notes, *_left_out(fields)]),
+        sources={"config": {"text": where, "date": today, "evidence": "datasheet"}},
         hidden=fields.count(*HIDDEN),
         vocab=fields.count("vocab_size"),
         max_context_tokens=fields.count(*CONTEXT),
@@ -87,6 +90,7 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
         or dtype,
         blocks=blocks,
         layers=runs(names),
+        vision=vision_from_config(fields),
     )
 
 
@@ -107,8 +111,6 @@ def write_profile(config_json_path: Path, target_folder: Path, name: str, force:
     if "quantization_config" not in config and separate.is_file():
         config["quantization_config"] = {"quant_method": "modelopt", **_read_json(separate)}
     profile = model_from_config(config, name, where)
-    today = datetime.now(tz=UTC).date().isoformat()
-    profile["sources"] = {"config": {"text": where, "date": today, "evidence": "datasheet"}}
     Model.from_mapping(profile, where)
     body = yaml.safe_dump(profile, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
     schema = Path(os.path.relpath(folders(KIND)[-1] / "schema.json", target_folder)).as_posix()
@@ -337,5 +339,7 @@ def _left_out(fields: Fields) -> list[str]:
         what = f"The multi-token-prediction layers ({', '.join(left_out)})"
         notes.append(f"{what} are left out: they serve speculative decoding only.")
     if fields.raw.get("vision_config"):
-        notes.append("Text part only.")
+        known = vision_from_config(fields) is not None
+        kept = "the bytes of its vision encoder" if known else "nothing of its vision part, which is not modelled"
+        notes.append(f"Text part, and {kept}.")
     return notes

@@ -79,9 +79,9 @@ def _grouped(quant: Fields) -> str:
     """Return the number format of AWQ, GPTQ and AutoRound."""
     if quant.count("bits") != 4:
         raise quant.refusal("bits", "only 4 bits are modelled for this method")
-    if quant.raw.get("group_size") != 128:
-        raise quant.refusal("group_size", "only groups of 128 are modelled")
-    return "int4"
+    if (size := quant.raw.get("group_size")) not in _OF_GROUPS:
+        raise quant.refusal("group_size", "only groups of 128 and 32 are modelled")
+    return _OF_GROUPS[size]
 
 
 def _modelopt(quant: Fields) -> str:
@@ -101,9 +101,8 @@ def _compressed_tensors(quant: Fields) -> str:
     if len(found) != 1:
         raise quant.refusal("config_groups", f"{len(found)} formats in one checkpoint: not modelled")
     stored = found.pop()
-    if stored == "int4-experts" and not any("self_attn" in str(each) for each in quant.each("ignore") or ()):
-        raise quant.refusal("ignore", "groups of 32 in other layers than routed experts are not modelled")
-    return stored
+    of_experts = any("self_attn" in str(each) for each in quant.each("ignore") or ())
+    return "int4-experts" if stored == "int4-g32" and of_experts else stored
 
 
 def _group(group: Fields) -> str:
@@ -118,13 +117,14 @@ def _group(group: Fields) -> str:
     return _GROUPS[given]
 
 
+_OF_GROUPS = {128: "int4", 32: "int4-g32"}
 _GROUPS = {
     "float 8 tensor None": "fp8",
     "float 8 channel None": "fp8",
     "float 8 block [128, 128]": "fp8-block",
     "int 8 channel None": "int8",
     "int 4 group 128": "int4",
-    "int 4 group 32": "int4-experts",
+    "int 4 group 32": "int4-g32",
     "float 4 tensor_group 16": "nvfp4",
 }
 _METHODS: dict[str, Callable[[Fields], str]] = {

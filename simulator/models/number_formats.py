@@ -86,6 +86,7 @@ GGUF: dict[str, NumberFormat] = {
 _WIDE, _FP8, _FP4 = ("bf16", "fp16", "fp32"), ("fp8", "bf16", "fp16", "fp32"), ("fp4", "bf16", "fp16", "fp32")
 _BLOCKS = _of(8 + 32 / 128**2, _source("an fp32 scale per 128 x 128"))
 _INT4 = _of(4 + 20 / 128, _source("AWQ, GPTQ: fp16 scale + 4-bit zero per 128"))
+_INT4_G32 = _of(4 + 20 / 32, _source("the same per 32, as llm-compressor's AWQ has it"))
 _INT4_EXPERTS = _of(4 + 16 / 32, _source("a bf16 scale per 32: quantization_config of moonshotai/Kimi-K2.5"))
 _MX = _of(4 + 8 / 32, _source("OCP MX: an 8-bit scale per 32"))
 _MX_MOE = _of(
@@ -121,6 +122,7 @@ FORMATS: dict[str, NumberFormat] = {
     "fp8-block": NumberFormat(_BLOCKS, "linear", _FP8, files=_HF, scaled_late=True),
     "int8": NumberFormat(_of(8, _WIDTH), "linear", ("int8", *_WIDE), files=_HF),
     "int4": NumberFormat(_INT4, "linear", _WIDE, files=_HF),
+    "int4-g32": NumberFormat(_INT4_G32, "linear", _WIDE, files=_HF),
     "int4-experts": NumberFormat(_INT4_EXPERTS, "experts", _WIDE, files=_HF),
     "mxfp4": NumberFormat(_MX, "experts", _FP4, files=("safetensors", "gguf", "mlx")),
     "mxfp4_MoE": NumberFormat(_MX_MOE, "experts", _FP4, rest="q8_0", files=("gguf",)),
@@ -142,6 +144,7 @@ SPELLINGS = {  # of formats, as patterns that fit the whole name in any capitals
     r"fp8[-_]block(wise)?|block[-_]?fp8": "fp8-block",
     r"(int8[-_])?w8a8([-_]int8)?|quantized\.w8a8|int8[-_]sq|smoothquant": "int8",
     r"(awq|gptq)([-_]int4)?|u?int4([-_](awq|gptq|autoround|w4a16))?|auto-?round|(quantized\.)?w4a16": "int4",
+    r"(int4|awq|gptq|w4a16)[-_]?(g|group)[-_]?32": "int4-g32",
     r"(mlc[-_])?q4f16(_\d)?|int4 \(mlc q4f16\)": "mlc-q4f16",
     r"nvfp4|fp4": "nvfp4",
     r"nvfp4[-_]mlp([-_]only)?": "nvfp4-mlp",

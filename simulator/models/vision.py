@@ -10,7 +10,8 @@ class VisionEncoder(Strict):
     """A vision transformer with `parameters` parameters, its projector included.
 
     `image_tokens`: tokens of the largest image in the language model; `patches_per_token`: patches that the encoder
-    computes for each, before they are merged or pooled; `patch_numbers`: colours times pixels (and frames) of one.
+    computes for each, before they are merged or pooled; `patch_numbers`: colours times pixels (and frames) of one;
+    `gated`: feed-forward blocks have two columns for each of `intermediate`, one of which is a gate.
     """
 
     parameters: Number
@@ -19,6 +20,7 @@ class VisionEncoder(Strict):
     image_tokens: PositiveInt
     patches_per_token: PositiveInt
     patch_numbers: PositiveInt
+    gated: bool = False
 
     def weight_bytes(self, tp: int) -> float:
         """Bytes on one device; vLLM shards encoders as it does the language model (mm_encoder_tp_mode: weights).
@@ -35,8 +37,8 @@ class VisionEncoder(Strict):
         """Bytes alive at once in a batch of as many whole images as `batch_tokens` holds, one at least.
 
         Encoders run layer by layer: the images, residual, normed input, and what a feed-forward block has before and
-        after its activation, p + 2 h + 2 i / tp numbers per patch (vLLM 0.33.0, model_executor/models/siglip.py; images
-        are cast to the model's type, multimodal/processing/context.py).
+        after its activation, p + 2 h + 2 i / tp (gated: 3 i / tp) numbers per patch (vLLM 0.33.0,
+        model_executor/models/siglip.py; images are cast to the model's type, multimodal/processing/context.py).
 
         >>> from simulator.models.model import load_model
         >>> load_model("gemma-3-12b").vision.peak_bytes(8192, 1) == 32 * 4096 * (588 + 2 * 1152 + 2 * 4304) * 2
@@ -44,4 +46,5 @@ class VisionEncoder(Strict):
         """
         images = max(1, batch_tokens // self.image_tokens)
         patches = images * self.image_tokens * self.patches_per_token
-        return patches * (self.patch_numbers + 2 * self.hidden + 2 * self.intermediate / tp) * ENCODER_BYTES
+        columns = (3 if self.gated else 2) * self.intermediate
+        return patches * (self.patch_numbers + 2 * self.hidden + columns / tp) * ENCODER_BYTES

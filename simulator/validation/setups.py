@@ -53,13 +53,14 @@ def place(setup: Setup) -> Placed:
     recipe = recipe_of(replace(setup, devices=max(1, setup.devices // engines)), model, hardware)
     engine = _engine(recipe)
     layout = _laid_out(recipe, Layout(1, 1, 1, *_formats(recipe, engine), model.dtype))
-    replicas = engines * max(1, recipe.setup.devices // layout.devices)
+    part, parts = recipe.part or (hardware.id, 1)
+    replicas = engines * max(1, recipe.setup.devices // layout.devices) * parts
     sees_dies = hardware.seen_as > 1 and layout.devices == layout.tp and not engine.splits_rows
     dies = hardware.seen_as if sees_dies else 1  # Argonne's script for MI250 has tp 4 and 8 where its table has 2 and 4
     settings = recipe.settings(layout)
     question = DeploymentQuestion(
         model=model.id,
-        hardware=DIES[hardware.id] if sees_dies else hardware.id,
+        hardware=DIES[hardware.id] if sees_dies else part,
         engine=engine.id,
         tp=str(layout.tp * dies),
         pp=layout.pp,

@@ -190,3 +190,14 @@ def test_a_package_of_two_dies_is_twice_as_many_devices_of_half_of_it():
     assert 2 * die.memory_bytes_per_s == package.memory_bytes_per_s
     assert 2 * die.memory_marketed_bytes == package.memory_marketed_bytes
     assert {name: 2 * peak for name, peak in die.peak_flops_per_s.items()} == package.peak_flops_per_s
+
+
+@pytest.mark.parametrize(("name", "parts"), [("xeon-6787p", 2), ("xeon-6980p", 3)])
+def test_a_numa_node_is_its_part_of_a_socket(name, parts):
+    """What `--hardware xeon-6787p-numa` has is half of the socket, with half of its memory channels."""
+    socket, node = load_hardware(name), load_hardware(f"{name}-numa")
+    assert parts * node.memory_bytes_per_s == pytest.approx(socket.memory_bytes_per_s)
+    assert parts * node.memory_marketed_bytes == socket.memory_marketed_bytes
+    for peak, flops_per_s in socket.peak_flops_per_s.items():
+        assert parts * node.peak_flops_per_s[peak] == pytest.approx(flops_per_s, rel=1e-3)
+    assert parts * node.cores <= socket.cores < parts * (node.cores + 1)

@@ -71,7 +71,10 @@ GEMMA3: Config = {
         "vocab_size": 262144,
     },
     "torch_dtype": "bfloat16",
-    "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27},
+    "vision_config": {
+        **{"model_type": "siglip_vision_model", "hidden_size": 1152, "intermediate_size": 4304},
+        **{"num_hidden_layers": 27, "image_size": 896, "patch_size": 14, "vision_use_head": False},
+    },
 }
 GPT_OSS: Config = {
     "model_type": "gpt_oss",
@@ -273,7 +276,7 @@ def test_windows_that_start_late_and_experts_on_every_other_layer() -> None:
 
 def test_what_is_left_to_convention_is_said_in_the_notes() -> None:
     assert "num_nextn_predict_layers 1" in imported(DEEPSEEK).notes
-    assert "Text part only" in imported(GEMMA3).notes
+    assert "vision encoder" in imported(GEMMA3).notes
     assert "float32" in imported(SHIPPED["olmo-2-13b"]).notes
     assert "no dtype" in imported(GPT_OSS).notes
     assert imported(LLAMA).notes == ""
@@ -284,6 +287,7 @@ FORMATS: list[tuple[Config, str]] = [
     ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8-block"),
     ({"quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": None}, "int4"),
     ({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False}, "int4"),
+    ({"quant_method": "awq", "bits": 4, "group_size": 32}, "int4-g32"),
     ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4"),
     ({"quant_method": "modelopt", "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}, "fp8"),
     (
@@ -305,6 +309,13 @@ FORMATS: list[tuple[Config, str]] = [
             "config_groups": {"a": {"weights": {"type": "int", "num_bits": 4, "strategy": "group", "group_size": 128}}},
         },
         "int4",
+    ),
+    (
+        {
+            "quant_method": "compressed-tensors",
+            "config_groups": {"a": {"weights": {"type": "int", "num_bits": 4, "strategy": "group", "group_size": 32}}},
+        },
+        "int4-g32",
     ),
 ]
 
@@ -346,7 +357,7 @@ REFUSED: list[tuple[Config, str]] = [
 ]
 REFUSED_FORMATS: list[tuple[Config, str]] = [
     ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "quant_method"),
-    ({"quant_method": "gptq", "bits": 4, "group_size": 32}, "group_size"),
+    ({"quant_method": "gptq", "bits": 4, "group_size": 64}, "group_size"),
     ({"quant_method": "gptq", "bits": 8, "group_size": 128}, "bits"),
     ({"quant_method": "fp8", "weight_block_size": [1, 128]}, "weight_block_size"),
     ({"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.gate_proj"]}, "gate_proj"),
@@ -399,11 +410,11 @@ def test_a_malformed_list_of_layers_is_an_error(name: str, patch: Config) -> Non
         imported(SHIPPED[name] | patch)
 
 
-def test_int4_beyond_routed_experts_is_refused_in_groups_of_32() -> None:
+def test_groups_of_32_are_of_routed_experts_where_attention_keeps_its_type() -> None:
     text = dict(CONFIGS["kimi-k2.5"]["text_config"])
+    assert imported(text).weight_dtype == "int4-experts"
     text["quantization_config"] = text["quantization_config"] | {"ignore": ["lm_head"]}
-    with pytest.raises(NotModelledError, match="ignore"):
-        imported(text)
+    assert imported(text).weight_dtype == "int4-g32"
 
 
 @pytest.mark.parametrize(

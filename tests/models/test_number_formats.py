@@ -153,7 +153,8 @@ def test_no_name_of_a_profile_hides_a_format(name: str) -> None:
         ("gpt-oss-20b", "vllm", "", "mxfp4"),
         ("gpt-oss-20b", "vllm", "bf16", "bf16"),
         ("llama-3.1-8b", "llama.cpp", "F16", "gguf_f16"),
-        ("llama-3.1-8b", "llama.cpp", "", "gguf_bf16"),
+        ("llama-3.1-8b", "llama.cpp", "", "q4_K_M"),  # -hf without a quantisation
+        ("llama-3.1-8b", "llama.cpp", "bf16", "gguf_bf16"),
         ("llama-3.1-8b", "ollama", "", "q4_K_M"),
         ("llama-3.1-8b", "mlx-lm", "", "bf16"),
     ],

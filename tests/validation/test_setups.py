@@ -461,3 +461,12 @@ def test_inferencemax_serves_minimax_as_the_script_of_its_date_says(
 def test_a_papers_number_beside_a_date_is_no_release():
     stated = {"source": "splitwise-sim", "engine": "vLLM", "engine_version": "2023", "hardware": "A100 SXM 80GB"}
     assert place(setup(**stated, date="2023-11 (paper arXiv:2311.18677)")).deployment.engine.id == "vllm-0.2"
+
+
+def test_intels_entries_to_mlperf_are_a_server_of_sglang_in_each_numa_node():
+    row = {"hardware": "CPU INTEL XEON 6980P", "model": "Llama-3.1-8B", "weight_dtype": "int8", "engine": "PyTorch"}
+    load = {"client": "mlperf", "regime": "offline", "scenario": "Offline"}
+    placed = place(setup(**row, devices=2, **load))
+    assert (placed.question.hardware, placed.deployment.engine.engine) == ("xeon-6980p-numa", "sglang")
+    assert placed.replicas == 2 * 3  # dies of two sockets
+    assert (placed.deployment.max_num_seqs, placed.deployment.max_num_batched_tokens) == (64, 8192)

@@ -15,6 +15,20 @@ TPU_FRACTION = 0.98  # --gpu-memory-utilization of the recipe for Llama 3 on Tri
 ENDED_TOKENS = 600  # guess: where Splitwise's texts end by themselves (350, 635, 580 and 651 tokens of Llama-2-70b)
 
 
+class Deplodock(Recipe):
+    """A run of cloudrift's deplodock recipes (github.com/cloudrift-ai/deplodock)."""
+
+    @staticmethod
+    def matches(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return setup.source == "cloudrift-deplodock"
+
+    @property
+    def int4_dtype(self) -> str:
+        """Groups of 32 in cyankiwi/Qwen3.6-27B-AWQ-INT4, whose files of 20.5 GB they explain; 128 in others."""
+        return "int4-g32" if self.setup.model == "Qwen3.6-27B" else "int4"
+
+
 class ConsumerCards(Recipe):
     """A run of arXiv:2601.09527: vLLM 0.12 and AIPerf 0.3 on rented GeForce cards.
 

@@ -99,6 +99,11 @@ class Recipe:
     # --- the layout
 
     @property
+    def part(self) -> tuple[str, int] | None:
+        """Profile of the part of a device that each engine has to itself, and how many parts a device has."""
+        return None
+
+    @property
     def weights(self) -> str:
         """Number format of weights that a row does not state; "" for the checkpoint's."""
         return ""

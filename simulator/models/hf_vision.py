@@ -1,0 +1,183 @@
+"""Import of the vision encoder from the `vision_config` of a multimodal config.json: its parameters, counted."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from simulator.models.hf_fields import HIDDEN, Fields
+
+COLOURS = 3
+LAYERS = ("num_hidden_layers", "depth", "vt_num_hidden_layers")
+HIDDEN_OF_VISION = ("hidden_size", "vt_hidden_size")
+WIDTH_OF_VISION = ("intermediate_size", "vt_intermediate_size")
+# Tokens of the largest image where config.json does not say: max_pixels / 32^2 of Qwen's preprocessor_config.json,
+# max_patches and a global tile of Llama 4's, max_soft_tokens of Gemma 4's and in_patch_limit / 2^2 of Kimi's image
+# processor (transformers 5.23.0; Kimi's limit of 16,384 patches is recalled)
+QWEN_TOKENS, LLAMA_TILES, GEMMA_TOKENS, KIMI_TOKENS = 16_384, 17, 280, 4_096
+
+
+class VisionType(NamedTuple):
+    """A kind of vision encoder: its class defaults in transformers 5.23.0, and how its fields become a profile's.
+
+    `encoder` takes the fields of vision_config with these defaults, and those of the whole config.
+    """
+
+    defaults: Mapping[str, Any]
+    encoder: Callable[[Fields, Fields], dict[str, Any]]
+
+
+def vision_from_config(fields: Fields) -> dict[str, Any] | None:
+    """Return the mapping of a `VisionEncoder`; None without vision_config, or with one of a kind that is not modelled.
+
+    Raises ProfileError for a field that is missing or malformed.
+    """
+    vision = fields.part("vision_config")
+    found = VISION_TYPES.get(str(vision.raw.get("model_type") or fields.raw["model_type"]).removesuffix("_text"))
+    if not vision.raw or found is None:
+        return None
+    return found.encoder(Fields({**found.defaults, **vision.raw}, vision.where), fields)
+
+
+def _layers(vision: Fields, *, biases: bool, gated: bool) -> int:
+    """Return the parameters of all layers, with two norms each: 4 h^2 + 2 h i (gated: 3 h i), biases and norms."""
+    hidden, width = vision.count(*HIDDEN_OF_VISION), vision.count(*WIDTH_OF_VISION)
+    weights = 4 * hidden**2 + (3 if gated else 2) * hidden * width
+    others = 5 * hidden + width + 4 * hidden if biases else 2 * hidden
+    return vision.count(*LAYERS) * (weights + others)
+
+
+def _encoder(vision: Fields, parameters: int, image_tokens: int, patches: int, *, gated: bool) -> dict[str, Any]:
+    frames = vision.maybe("temporal_patch_size") or 1
+    return {
+        "parameters": {"value": parameters, "source": "config"},
+        "hidden": vision.count(*HIDDEN_OF_VISION),
+        "intermediate": vision.count(*WIDTH_OF_VISION),
+        "image_tokens": image_tokens,
+        "patches_per_token": patches,
+        "patch_numbers": COLOURS * frames * vision.count("patch_size") ** 2,
+        **({"gated": True} if gated else {}),
+    }
+
+
+def _siglip(vision: Fields, whole: Fields) -> dict[str, Any]:
+    """SigLIP with Gemma 3's projector, which pools the patches of an image."""
+    hidden, patch = vision.count("hidden_size"), vision.count("patch_size")
+    patches = (vision.count("image_size") // patch) ** 2
+    embedding = COLOURS * patch**2 * hidden + hidden + patches * hidden
+    projector = hidden * whole.count(*HIDDEN) + hidden
+    parameters = embedding + _layers(vision, biases=True, gated=False) + 2 * hidden + projector
+    tokens = whole.maybe("mm_tokens_per_image") or 256
+    return _encoder(vision, parameters, tokens, max(1, patches // tokens), gated=False)
+
+
+def _llama4(vision: Fields, whole: Fields) -> dict[str, Any]:
+    """Llama 4's: an image is LLAMA_TILES tiles, 1 / pixel_shuffle_ratio^2 patches of which become a token."""
+    hidden, patch, shared = vision.count("hidden_size"), vision.count("patch_size"), vision.count("projector_input_dim")
+    patches, merged = (vision.count("image_size") // patch) ** 2, round(float(vision.raw["pixel_shuffle_ratio"]) ** -2)
+    embedding = COLOURS * patch**2 * hidden + hidden + (patches + 1) * hidden + 4 * hidden
+    adapter = vision.count("intermediate_size") * shared + shared * vision.count("projector_output_dim")
+    projector = vision.count("vision_output_dim") * whole.count(*HIDDEN)
+    parameters = embedding + _layers(vision, biases=True, gated=False) + adapter + projector
+    return _encoder(vision, parameters, LLAMA_TILES * patches // merged, merged, gated=False)
+
+
+def _pixtral(vision: Fields, whole: Fields) -> dict[str, Any]:
+    """Pixtral with Mistral's projector, which merges a square of patches."""
+    hidden, patch, text = vision.count("hidden_size"), vision.count("patch_size"), whole.count(*HIDDEN)
+    side = whole.maybe("spatial_merge_size") or 2
+    embedding = COLOURS * patch**2 * hidden + hidden
+    projector = hidden + side**2 * hidden**2 + hidden * text + text**2
+    parameters = embedding + _layers(vision, biases=False, gated=True) + projector
+    tokens = (vision.count("image_size") // (patch * side)) ** 2
+    return _encoder(vision, parameters, tokens, side**2, gated=True)
+
+
+def _gemma4(vision: Fields, whole: Fields) -> dict[str, Any]:
+    """Gemma 4's: four norms a layer, two of a head's width, and a table of positions for either axis."""
+    hidden = vision.count("hidden_size")
+    norms = vision.count("num_hidden_layers") * 2 * (hidden + vision.count("head_dim"))
+    embedding = (
+        COLOURS * vision.count("patch_size") ** 2 * hidden + 2 * vision.count("position_embedding_size") * hidden
+    )
+    parameters = embedding + _layers(vision, biases=False, gated=True) + norms + hidden * whole.count(*HIDDEN)
+    tokens = whole.maybe("vision_soft_tokens_per_image") or GEMMA_TOKENS
+    return _encoder(vision, parameters, tokens, vision.count("pooling_kernel_size") ** 2, gated=True)
+
+
+def _qwen3(vision: Fields, whole: Fields) -> dict[str, Any]:
+    """Qwen3-VL's and Qwen3.5's: a merger at the end, and one for each of deepstack_visual_indexes."""
+    hidden, side = vision.count("hidden_size"), vision.count("spatial_merge_size")
+    merged, text = side**2 * hidden, vision.maybe("out_hidden_size") or whole.count(*HIDDEN)
+    numbers = COLOURS * vision.count("temporal_patch_size") * vision.count("patch_size") ** 2
+    embedding = numbers * hidden + hidden + vision.count("num_position_embeddings") * hidden
+    merger = merged**2 + merged + merged * text + text
+    mergers = merger + 2 * hidden + len(vision.each("deepstack_visual_indexes") or []) * (merger + 2 * merged)
+    parameters = embedding + _layers(vision, biases=True, gated=False) + mergers
+    return _encoder(vision, parameters, QWEN_TOKENS, side**2, gated=False)
+
+
+def _kimi(vision: Fields, whole: Fields) -> dict[str, Any]:
+    """MoonViT of Kimi K2.5, whose projector merges two by two patches."""
+    hidden, text = vision.count(*HIDDEN_OF_VISION), whole.count(*HIDDEN)
+    numbers = COLOURS * vision.count("patch_size") ** 2
+    positions = vision.count("pos_emb_height", "init_pos_emb_height") * vision.count(
+        "pos_emb_width", "init_pos_emb_width"
+    )
+    merged = 4 * hidden
+    projector = 2 * hidden + merged**2 + merged + merged * text + text
+    parameters = (numbers + 1 + positions + 2) * hidden + _layers(vision, biases=True, gated=False) + projector
+    return _encoder(vision, parameters, KIMI_TOKENS, 4, gated=False)
+
+
+SIGLIP = VisionType(
+    {
+        **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12},
+        **{"image_size": 224, "patch_size": 16},
+    },
+    _siglip,
+)
+LLAMA4 = VisionType(
+    {
+        **{"hidden_size": 768, "intermediate_size": 5632, "num_hidden_layers": 34, "image_size": 448, "patch_size": 14},
+        **{"pixel_shuffle_ratio": 0.5, "vision_output_dim": 7680},
+        **{"projector_input_dim": 4096, "projector_output_dim": 4096},
+    },
+    _llama4,
+)
+PIXTRAL = VisionType(
+    {
+        **{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24},
+        **{"image_size": 1024, "patch_size": 16},
+    },
+    _pixtral,
+)
+GEMMA4 = VisionType(
+    {
+        **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 16, "head_dim": 64},
+        **{"patch_size": 16, "pooling_kernel_size": 3, "position_embedding_size": 10_240},
+    },
+    _gemma4,
+)
+QWEN3 = VisionType(
+    {
+        **{"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 16, "temporal_patch_size": 2},
+        **{"spatial_merge_size": 2, "num_position_embeddings": 2304},
+    },
+    _qwen3,
+)
+QWEN3_VL = VisionType({**QWEN3.defaults, "deepstack_visual_indexes": [8, 16, 24]}, _qwen3)
+KIMI = VisionType(
+    {
+        **{"vt_hidden_size": 1152, "vt_intermediate_size": 4304, "vt_num_hidden_layers": 27, "patch_size": 14},
+        **{"init_pos_emb_height": 64, "init_pos_emb_width": 64},
+    },
+    _kimi,
+)
+VISION_TYPES = {  # by vision_config's model_type; by the text part's, without its suffix, where it states none
+    **dict.fromkeys(("siglip_vision_model", "gemma3"), SIGLIP),
+    **dict.fromkeys(("llama4_vision_model", "llama4"), LLAMA4),
+    "pixtral": PIXTRAL,
+    **dict.fromkeys(("gemma4_vision", "gemma4"), GEMMA4),
+    **dict.fromkeys(("qwen3_vl_vision", "qwen3_vl_moe_vision", "qwen3_vl", "qwen3_vl_moe"), QWEN3_VL),
+    **dict.fromkeys(("qwen3_5_vision", "qwen3_5_moe_vision", "qwen3_5", "qwen3_5_moe"), QWEN3),
+    **dict.fromkeys(("kimi_k25_vision", "kimi_k2"), KIMI),
+}
