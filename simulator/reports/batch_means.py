@@ -73,8 +73,10 @@ def statistic(values: Floats) -> Statistic:
 
 def _half_widths(values: Floats, found: dict[str, float]) -> dict[str, float]:
     ordered = np.sort(values)
-    of_quantiles = {name: _quantile_half_width(values, ordered, share, found[name]) for name, share in QUANTILES.items()}
-    return {"mean": _half_width(values)} | of_quantiles
+    half_widths = {"mean": _half_width(values)}
+    for name, share in QUANTILES.items():
+        half_widths[name] = _quantile_half_width(values, ordered, share, found[name])
+    return half_widths
 
 
 def _half_width(values: Floats) -> float:
