@@ -25,6 +25,16 @@ from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.rate_curves import RateCurve, daily, read_rate_curve
 from simulator.workloads.workload import Requests, Workload
 
+ColdStart = Annotated[
+    str, Option("--cold-start", metavar="TIME", help="Of a replica.", show_default="weights / --load-rate + 30 s")
+]
+LoadRate = Annotated[str, Option("--load-rate", metavar="RATE", help="Weights per device and second; a guess.")]
+LOAD_RATE = f"{LOAD_BYTES_PER_S / 1e9:g} GB/s"
+CurveOption = Annotated[
+    str,
+    Option("--rate-curve", metavar="FILE[:NAME]", help="Shape of the rate (ServeGen's CSV), or sine:SWING of a day."),
+]
+
 
 @dataclass(frozen=True)
 class FleetOptions:
@@ -50,13 +60,8 @@ class FleetOptions:
     down_delay: Annotated[
         str, Option("--down-delay", metavar="TIME", help="Fewer replicas only after so long of wanting fewer.")
     ] = "5min"
-    cold_start: Annotated[
-        str,
-        Option("--cold-start", metavar="TIME", help="Of a replica.", show_default="weights / --load-rate + 30 s"),
-    ] = ""
-    load_rate: Annotated[str, Option("--load-rate", metavar="RATE", help="Weights per device and second; a guess.")] = (
-        f"{LOAD_BYTES_PER_S / 1e9:g} GB/s"
-    )
+    cold_start: ColdStart = ""
+    load_rate: LoadRate = LOAD_RATE
     fail: Annotated[
         str,
         Option("--fail", metavar="N@TIME:TIME,..", help="Copy N (from 0) dies at a time, for a time (or for good)."),
@@ -119,7 +124,6 @@ class FleetOptions:
         if not re.fullmatch(r"\d+(\.\d*)?", target):
             given = f"--autoscale {self.autoscale!r}"
             raise InfercastError(given, "it is not METRIC:TARGET", f"Give, say, {next(iter(METRICS))}:16")
-        start_s = start_seconds(deployment, parse(self.load_rate, "bytes_per_s"))
         return Autoscaler(
             target=float(target),
             max_replicas=self.replicas,
@@ -127,8 +131,16 @@ class FleetOptions:
             metric=metric,
             interval_s=seconds(self.sync_period, "--sync-period"),
             down_delay_s=seconds(self.down_delay, "--down-delay"),
-            cold_start_s=seconds(self.cold_start, "--cold-start") if self.cold_start else start_s,
+            cold_start_s=cold_start(self.cold_start, self.load_rate, deployment),
         )
+
+
+def cold_start(given: str, load_rate: str, deployment: Deployment) -> float:
+    """Return the seconds that a replica needs to start: as given, or as long as its weights take at a rate.
+
+    Raises InfercastError for a time that cannot be read, UnitError for a rate without its unit.
+    """
+    return seconds(given, "--cold-start") if given else start_seconds(deployment, parse(load_rate, "bytes_per_s"))
 
 
 SCALING = ("min_replicas", "sync_period", "down_delay", "cold_start", "load_rate")
@@ -178,12 +190,7 @@ class ClientOptions:
     Raises InfercastError for an option that changes nothing without another.
     """
 
-    rate_curve: Annotated[
-        str,
-        Option(
-            "--rate-curve", metavar="FILE[:NAME]", help="Shape of the rate (ServeGen's CSV), or sine:SWING of a day."
-        ),
-    ] = ""
+    rate_curve: CurveOption = ""
     duration: Annotated[
         str, Option("--duration", metavar="TIME", help="Simulate so long instead of --num-prompts, say 24h.")
     ] = ""
@@ -246,7 +253,7 @@ class ClientOptions:
                 f"{given} for {workload.arrivals.describe()}", "it shapes a rate", "Give --rate and no trace"
             )
         if self.rate_curve:
-            arrivals = replace(_curve(self.rate_curve, arrivals.rate_per_s), burstiness=arrivals.burstiness)
+            arrivals = curve_of(self.rate_curve, arrivals)
         if self.duration:
             span_s = seconds(self.duration, "--duration")
             due = arrivals.expected(span_s) if isinstance(arrivals, RateCurve) else arrivals.rate_per_s * span_s
@@ -254,12 +261,15 @@ class ClientOptions:
         return replace(workload, arrivals=arrivals)
 
 
-def _curve(text: str, rate_per_s: float) -> RateCurve:
-    """Return the rate curve that sine, sine:0.8, FILE or FILE:NAME names, around a mean rate in requests/s."""
+def curve_of(text: str, arrivals: OpenLoop) -> RateCurve:
+    """Return the rate curve that sine, sine:0.8, FILE or FILE:NAME names, around the rate and as bursty as arrivals.
+
+    Raises InfercastError for a swing that is no share, WorkloadError for a file that cannot be read.
+    """
     path, _, name = text.partition(":")
     if path != "sine":
-        return read_rate_curve(path, name, rate_per_s)
+        return replace(read_rate_curve(path, name, arrivals.rate_per_s), burstiness=arrivals.burstiness)
     try:
-        return daily(rate_per_s, float(name or 0.8))
+        return replace(daily(arrivals.rate_per_s, float(name or 0.8)), burstiness=arrivals.burstiness)
     except ValueError:
         raise InfercastError(f"--rate-curve {text}", "its swing is not a share from 0 to 1", "Give sine:0.8") from None

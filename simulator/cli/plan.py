@@ -1,0 +1,175 @@
+"""`infercast plan`: which fleet keeps the SLO in every hour while the load grows, and what it costs by the month."""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+from typer import Option
+
+from simulator.cli.fleetoptions import LOAD_RATE, ColdStart, CurveOption, LoadRate, cold_start, curve_of
+from simulator.cli.offer_options import OfferOptions
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
+from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, identity, number, sweep
+from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
+from simulator.cost.plan import KINDS, Check, Demand, Picked, Plan, Scaling, cheapest, plan
+from simulator.cost.scenario import Scenario
+from simulator.deployment.deployment import Deployment
+from simulator.errors import InfercastError, WorkloadError
+from simulator.questions.deployment_question import Choice
+from simulator.workloads.arrivals import OpenLoop
+from simulator.workloads.workload import Workload
+
+MEANS = {
+    "static": "always on, sized for the month's highest rate",
+    "scheduled": "by the hour of the day",
+    "autoscaled": "by load",
+}
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """Options for how the load grows, and for what a fleet keeps in reserve."""
+
+    growth: Annotated[str, Option("--growth", metavar="SHARE", help="Of the load, per month: 10% or 0.1.")] = "0%"
+    months: Annotated[int, Option("--months", min=1, max=120, help="To plan for.")] = 12
+    rate_curve: CurveOption = ""
+    headroom: Annotated[str, Option("--headroom", metavar="SHARE", help="On top of every rate.")] = "10%"
+    spare: Annotated[int, Option("--spare", min=0, help="Replicas that may fail: 1 is N+1.")] = 0
+    cold_start: ColdStart = ""
+    load_rate: LoadRate = LOAD_RATE
+
+    def demand(self, arrivals: object) -> Demand:
+        """Return the rates of every month. Raises InfercastError for anything but an open loop, and for no share."""
+        if not isinstance(arrivals, OpenLoop):
+            given = "a plan without a rate of its own"
+            raise WorkloadError(given, "only a rate grows by the month", "Give --request-rate and no trace")
+        curve = curve_of(self.rate_curve, arrivals) if self.rate_curve else arrivals
+        return Demand(curve, share(self.growth, "--growth"), self.months)
+
+    def scaling(self, deployment: Deployment) -> Scaling:
+        """Return what starting a replica takes."""
+        return Scaling(cold_start(self.cold_start, self.load_rate, deployment))
+
+
+def share(text: str, option: str) -> float:
+    """Return a share that was written as 10% or as 0.1. Raises InfercastError for anything else.
+
+    >>> share("12.5%", "--growth"), share("0.2", "--growth")
+    (0.125, 0.2)
+    """
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InfercastError(f"{option} {text}", "it is not a share", f"Give, say, {option} 10%")
+    return value
+
+
+@grouped
+def command(
+    asked: DeploymentOptions,
+    users: WorkloadOptions,
+    accepted: SloOptions,
+    planned: PlanOptions,
+    priced: OfferOptions,
+    form: OutputFormat = Format.TEXT,
+) -> None:
+    """Plan a fleet by the month as the load grows: always on, by the hour or autoscaled; the cheapest, checked.
+
+    --request-rate is the mean of the first month; --rate-curve gives it the shape of a day. The fleet that is chosen is
+    simulated where its load is highest, on other random numbers, as it is and with one replica less.
+    """
+    slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
+    workload = _one_load(users)
+    demand, headroom = planned.demand(workload.arrivals), share(planned.headroom, "--headroom")
+
+    def case(index: int, choice: Choice) -> Plan:
+        progress(index, len(choices))
+        deployment = choice()
+        scenario = Scenario(deployment, workload, slo, priced.offers(deployment))
+        return plan(scenario, demand, headroom, planned.spare, planned.scaling(deployment))
+
+    with progress_bar("deployments") as progress:
+        found, refused = sweep([partial(case, *each) for each in enumerate(choices)])
+        picked = cheapest(found)
+    best = picked.plan if picked else found[0]
+    rows: list[Row] = [{**identity(each.scenario.deployment), **row._asdict()} for each in found for row in each.months]
+    verdict = _verdict(picked) if picked else [f"No fleet keeps the SLO in simulation ({slo})."]
+    checks = [each._asdict() for each in (*(picked.failed if picked else ()), *([picked.check] if picked else ()))]
+    notes = [*verdict, *_comparison(found), *_basis(best), *technique_notes([best.scenario.deployment])]
+    sections: dict[str, list[Row]] = {"checks": [*checks], "months": rows}
+    emit(Result(sections, [_months_view(best)], notes, evidence([best.scenario.deployment]), refused), form)
+
+
+def _one_load(users: WorkloadOptions) -> Workload:
+    (rate, workload), *more = users.workloads()
+    if more or rate is None:
+        given = "several rates" if more else "a load without a rate"
+        raise WorkloadError(given, "a plan begins with one", "Give one --request-rate")
+    return workload
+
+
+def _verdict(picked: Picked) -> list[str]:
+    """Say which fleet, at what price, and what its simulation showed."""
+    best, check = picked.plan, picked.check
+    months = [each for each in best.months if each.kind == check.kind]
+    first, last = months[0], months[-1]
+    sizes = f"{first.least} to {last.most} replicas" if first.least < last.most else f"{last.most} replicas"
+    total = best.usd(check.kind)
+    price = ""
+    if math.isfinite(total):
+        later = f", ${last.usd:,.0f} in month {last.month + 1}" if last.usd != first.usd else ""
+        price = f": ${first.usd:,.0f} a month{later}, ${total:,.0f} in all"
+    said = [f"{check.kind.capitalize()} fleet ({MEANS[check.kind]}) of {best.scenario.deployment}, {sizes}{price}."]
+    less = "" if check.within_one_less is None else f"; with one less, {check.within_one_less:.1%}"
+    busiest = f"Simulated in month {check.month + 1}, where it is busiest, with {check.replicas} replicas"
+    said.append(f"{busiest}: {check.within:.1%} of requests keep the SLO ({check.share:.0%} asked){less}.")
+    return said + [_failed(each) for each in picked.failed]
+
+
+def _failed(check: Check) -> str:
+    return f"A cheaper {check.kind} fleet keeps it for {check.within:.1%} of requests only, in month {check.month + 1}."
+
+
+def _comparison(plans: list[Plan]) -> list[str]:
+    """Say what each deployment's fleets cost in all."""
+    said = []
+    for each in plans:
+        usd = [f"{kind} ${each.usd(kind):,.0f}" for kind in each.kinds if math.isfinite(each.usd(kind))]
+        rate = f"{each.capacity.rate_per_s:.3g} requests/s a replica"
+        said.append(f"{each.scenario.deployment}: {rate}; over all months {', '.join(usd) or 'no price'}.")
+    return said
+
+
+def _basis(best: Plan) -> list[str]:
+    sizing, demand = best.sizing, best.demand
+    rented = best.packing(max(each.most for each in best.months)).describe() if best.scenario.offers else "no price"
+    return [
+        f"{demand.in_month(0).describe()}, growing {demand.growth_per_month:.0%} a month; "
+        f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
+        f"At most: {rented}. Scheduled and autoscaled fleets pay for what is up, start included.",
+    ]
+
+
+def _months_view(best: Plan) -> View:
+    """Return a row for each month: its rates, and replicas and dollars of each kind of fleet."""
+    rows: list[Row] = []
+    for month in range(best.demand.months):
+        fleets = [each for each in best.months if each.month == month]
+        rates = {"month": month + 1, "mean_per_s": fleets[0].mean_per_s, "peak_per_s": fleets[0].peak_per_s}
+        sizes = {f"{each.kind}_replicas": _sizes(each.least, each.most) for each in fleets}
+        rows.append({**rates, **sizes, **{f"{each.kind}_usd": each.usd for each in fleets}})
+    columns = [
+        Column("month", "month", str),
+        Column("mean_per_s", "mean/s", number(3)),
+        Column("peak_per_s", "peak/s", number(3)),
+    ]
+    for kind in (kind for kind in KINDS if kind in best.kinds):
+        columns += [Column(f"{kind}_replicas", kind, str), Column(f"{kind}_usd", "$", count)]
+    return View(f"{best.scenario.deployment}; {best.scenario.slo}", columns, rows)
+
+
+def _sizes(least: int, most: int) -> str:
+    return str(most) if least == most else f"{least}-{most}"
