@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import asdict, fields
-from datetime import date
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -10,9 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from simulator.cli.api_columns import Hosted, VsApiOption, hosted
 from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_view
-from simulator.cli.offer_options import OfferOptions, packing_columns
+from simulator.cli.offer_columns import energy_columns, energy_guesses, energy_view, packing_columns
+from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
 from simulator.cli.run_columns import asked_columns
@@ -22,6 +23,7 @@ from simulator.cost.capacity import Answer, answer, capacity, ranked
 from simulator.cost.packing import packed
 from simulator.cost.scenario import Scenario
 from simulator.errors import WorkloadError
+from simulator.hardware.sites import Site
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_rows import load_row
 from simulator.reports.intervals import PredictionRange
@@ -42,6 +44,7 @@ def command(
     interval_options: IntervalOptions,
     priced: OfferOptions,
     fitted: FittedOption = False,
+    vs_api: VsApiOption = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the comparison (.png, .svg).")
     ] = None,
@@ -53,7 +56,7 @@ def command(
     """
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
     rate, workload = _one_rate(users)
-    on = priced.terms().on
+    site = priced.checked()
 
     def case(index: int, choice: Choice) -> Answer:
         progress(index, len(choices))
@@ -68,13 +71,16 @@ def command(
         from simulator.plots.roofline_plots import save  # noqa: PLC0415
 
         save(plot_costs(found), plot)
-    rows = [_row(each, interval_options.interval, on) for each in found]
+    rows = [_row(each, interval_options.interval, priced) for each in found]
     title = f"{workload.describe()}; {slo}"
-    views = [_bills_view(rows, title), _latency_view(rows), _intervals_view(rows, interval_options.interval)]
-    used = evidence(each.scenario.deployment for each in found)
+    views = [_bills_view(rows, title), _latency_view(rows), energy_view(_varying(rows), rows, site)]
+    views.append(_intervals_view(rows, interval_options.interval))
+    api = hosted(found, priced.terms()) if vs_api else Hosted([], [], [])
+    used = [*evidence(each.scenario.deployment for each in found), *energy_guesses()]
     drafted = technique_notes(each.scenario.deployment for each in found)
-    notes = [*_headline(found), *NOTES, *interval_notes(rows), *drafted, *_price_notes(rows)]
-    result = Result({"answers": rows}, [*views, _reasons_view(rows)], notes, used, refused, flat=True)
+    notes = [*_headline(found), *api.notes, *NOTES, *interval_notes(rows), *drafted, *_price_notes(rows)]
+    sections = {"answers": rows} if not vs_api else {"api": api.rows, "answers": rows}
+    result = Result(sections, [*views, *api.views, _reasons_view(rows)], notes, used, refused, flat=not vs_api)
     emit(with_fitted(result, (each.scenario.deployment for each in found)) if fitted else result, form)
 
 
@@ -89,8 +95,8 @@ def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
     return rate, workload
 
 
-def _row(found: Answer, level: float, on: date) -> Row:
-    row = {**_figures(found, level), **packing_columns(found.packing, on)}
+def _row(found: Answer, level: float, priced: OfferOptions) -> Row:
+    row = {**_figures(found, level, priced.place()), **packing_columns(found.packing, priced.terms().on)}
     return {**row, **_capacity_intervals(found, row, level)}
 
 
@@ -127,7 +133,7 @@ def _capacity_intervals(found: Answer, row: Row, level: float) -> Row:
     return ends
 
 
-def _figures(found: Answer, level: float) -> Row:
+def _figures(found: Answer, level: float, site: Site) -> Row:
     scenario = found.scenario
     at_load = asdict(found.at_load) if found.at_load else dict.fromkeys(BILL)
     at_capacity = asdict(found.at_capacity) if found.at_capacity else dict.fromkeys(BILL)
@@ -143,6 +149,7 @@ def _figures(found: Answer, level: float) -> Row:
         **at_load,
         **{f"at_capacity_{name}": value for name, value in at_capacity.items()},
         "usd_per_device_hour": found.packing and found.packing.usd_per_hour / found.packing.devices,
+        **energy_columns(found, site),
         "breaks": found.capacity.breaks,
         "why": found.why,
     }

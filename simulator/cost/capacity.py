@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from simulator.cost.bill import Bill, bill
+from simulator.cost.energy import idle_watts, power
+from simulator.cost.mean_steps import decode_step
 from simulator.cost.packing import Packing, full_usd_per_hour, packed
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
-from simulator.models.operations import Counts
 from simulator.reports.report import Report
 from simulator.roofline.roofline import mostly_bound
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, RecordedArrivals
@@ -62,7 +63,10 @@ class Answer:
     @cached_property
     def at_load(self) -> Bill | None:
         """Bill of all instances at the asked rate; None without an offer or where no number keeps the SLO."""
-        return bill(self.report, self.rate_per_s, self.packing.usd_per_hour) if self.packing else None
+        if not self.packing:
+            return None
+        electricity = self.packing.usd_per_kwh * (self.watts or 0.0) / 1000
+        return bill(self.report, self.rate_per_s, self.packing.usd_per_hour + electricity)
 
     @cached_property
     def at_capacity(self) -> Bill | None:
@@ -70,7 +74,21 @@ class Answer:
         if not (self.packing and self.capacity.rate_per_s):
             return None
         usd_per_hour = full_usd_per_hour(self.scenario.replica_size, self.scenario.offers)
-        return bill(self.capacity.report, self.capacity.rate_per_s, usd_per_hour)
+        full = power(self.scenario.deployment, self.capacity.report) if self.packing.usd_per_kwh else None
+        electricity = self.packing.usd_per_kwh * full.watts / 1000 if full else 0.0
+        return bill(self.capacity.report, self.capacity.rate_per_s, usd_per_hour + electricity)
+
+    @cached_property
+    def watts(self) -> float | None:
+        """Mean power of all replicas and empty devices, hosts included, without the data centre's; None without a TDP.
+
+        An estimate (`energy.power`).
+        """
+        deployment = self.scenario.deployment
+        one, idle_w = power(deployment, self.report), idle_watts(deployment.hardware)
+        if not self.replicas or one is None or idle_w is None:
+            return None
+        return one.watts * self.replicas + idle_w * (self.packing.empty_devices if self.packing else 0)
 
     @property
     def why(self) -> str:
@@ -87,17 +105,7 @@ def binding(deployment: Deployment, report: Report) -> str:
 
     The mean step decodes `report.mean_running` sequences, each with its prompt and half of its output in the cache.
     """
-    requests = report.run.requests
-    context = float((requests.prompt_tokens + requests.output_tokens / 2).mean())
-    window = float(deployment.model.window or context)
-    running = max(1.0, report.mean_running)
-    counts = Counts(
-        steps=1.0,
-        tokens=running,
-        logits=running,
-        decode_reads=running * context,
-        decode_reads_windowed=running * min(context, window),
-    )
+    counts, running = decode_step(deployment, report), max(1.0, report.mean_running)
     resource, share = mostly_bound(deployment.step_model().explain(counts))
     return f"decoding, {running:.0f} at once, is {share:.0%} {resource}-bound"
 

@@ -69,6 +69,11 @@ class Packing:
         return sum(offer.usd_per_hour * count for offer, count in self.instances)
 
     @property
+    def usd_per_kwh(self) -> float:
+        """Price of a kWh that the devices take, on top of `usd_per_hour`; 0 where that holds it."""
+        return self.instances[0][0].usd_per_kwh
+
+    @property
     def devices(self) -> int:
         """Devices of all instances."""
         return sum(offer.devices * count for offer, count in self.instances)
