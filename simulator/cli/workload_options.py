@@ -97,6 +97,19 @@ class WorkloadOptions(WorkloadQuestion):
     warmup_request_count: Annotated[
         int, Option("--warmup-request-count", min=0, help="AIPerf's: requests before the run, that warm the cache.")
     ] = 0
+    prefix_len: Annotated[
+        int,
+        Option(
+            "--prefix-len",
+            "--random-prefix-len",
+            min=0,
+            help="Tokens before each prompt's own, the same for many requests: a system prompt.",
+        ),
+    ] = 0
+    num_prefixes: Annotated[
+        int,
+        Option("--num-prefixes", "--prefix-repetition-num-prefixes", min=1, help="Different ones, drawn at random."),
+    ] = 1
     seed: Annotated[int, Option("--seed", help="Seed of arrivals and lengths.")] = 0
 
 

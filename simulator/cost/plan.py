@@ -22,6 +22,7 @@ from simulator.errors import InfercastError, WorkloadError
 from simulator.scheduler.state import Floats, Ints
 from simulator.simulation.autoscaler import Autoscaler
 from simulator.simulation.routers import Router
+from simulator.simulation.sent import sent
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.rate_curves import DAY_S, RateCurve
 
@@ -221,7 +222,7 @@ class Plan:
         load = replace(self.scenario.workload, arrivals=arrivals, request_count=count, seed=seed)
         scaler = self._autoscaler(replicas) if kind == "autoscaled" else None
         service = Service(self.scenario.deployment, replicas, Router("least-outstanding"), scaler)
-        return service.report(load.requests(), slo=self.scenario.slo).within_share
+        return service.report(sent(load, self.scenario.deployment).requests(), slo=self.scenario.slo).within_share
 
     def _busiest(self, kind: FleetKind, month: int) -> tuple[OpenLoop | RateCurve, float]:
         """Return the arrivals of a check and its length in seconds."""

@@ -12,7 +12,7 @@ from simulator.questions.words import number, split
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, Released
 from simulator.workloads.lengths import Distribution, Independent, Lengths, Uniform
 from simulator.workloads.trace_columns import AskedColumns
-from simulator.workloads.workload import RepeatedPrompts, Workload, load_workload
+from simulator.workloads.workload import RepeatedPrompts, SharedPrefix, Workload, load_workload
 
 ROUNDS = 10  # default requests per concurrent client of a closed loop, as InferenceMAX and most load generators send
 AT_ONCE, AT_A_RATE = 3_000, 10_000  # default requests of an offline run (rate inf) and of an open loop
@@ -44,7 +44,7 @@ class WorkloadQuestion:
     Each field is an option of the command line, whose help explains it (`infercast simulate --help`). Lengths are in
     tokens, `request_rate` is in requests/s over all replicas (a comma list, inf for all at once), `release_period` in
     seconds. The names are those of `vllm bench serve`; `num_dataset_entries`, `dataset_sampling_strategy` and
-    `warmup_request_count` are AIPerf's.
+    `warmup_request_count` are AIPerf's. `prefix_len` tokens come before each prompt's own, one of `num_prefixes`.
     """
 
     workload: str = ""
@@ -62,6 +62,8 @@ class WorkloadQuestion:
     num_dataset_entries: int = 0
     dataset_sampling_strategy: str = "shuffle"
     warmup_request_count: int = 0
+    prefix_len: int = 0
+    num_prefixes: int = 1
     seed: int = 0
 
     def workloads(self, replicas: int = 1) -> list[tuple[float | None, Workload]]:
@@ -80,7 +82,7 @@ class WorkloadQuestion:
         if self.trace is not None:
             return self._trace_workloads(self.trace, replicas)
         lengths, burstiness, name = self._lengths()
-        template = Workload(ClosedLoop(1), lengths, 1, self.seed, name, repeated=self._repeated)
+        template = Workload(ClosedLoop(1), lengths, 1, self.seed, name, repeated=self._repeated, shared=self._shared)
         if self.max_concurrency is not None:
             share = -(-self.max_concurrency // replicas)
             count = self._count(ROUNDS * share, replicas)
@@ -126,6 +128,15 @@ class WorkloadQuestion:
         strategy: Any = self.dataset_sampling_strategy
         return RepeatedPrompts(self.num_dataset_entries, strategy, self.warmup_request_count)
 
+    @property
+    def _shared(self) -> SharedPrefix | None:
+        if not self.prefix_len:
+            return None
+        if self.num_dataset_entries:
+            given = f"--prefix-len {self.prefix_len} with --num-dataset-entries {self.num_dataset_entries}"
+            raise WorkloadError(given, "repeated prompts share all of their tokens", "Give one of the two")
+        return SharedPrefix(self.prefix_len, self.num_prefixes)
+
     def _refuse_contradictions(self) -> None:
         plain = bool(self.input_len or self.output_len)
         given = [name for name, is_given in (
@@ -156,6 +167,11 @@ class WorkloadQuestion:
         if self.num_dataset_entries and self.trace is not None:
             because = "which prompts of a trace are the same is its own"
             raise WorkloadError("--num-dataset-entries with --trace", because, "Leave --num-dataset-entries out")
+        if self.prefix_len and self.trace is not None:
+            because = "which prompts of a trace begin alike is its own"
+            raise WorkloadError("--prefix-len with --trace", because, "Leave --prefix-len out")
+        if self.num_prefixes != 1 and not self.prefix_len:
+            raise WorkloadError(f"--num-prefixes {self.num_prefixes}", "nothing is shared", "Give --prefix-len too")
         if self.request_rate and self.max_concurrency is not None:
             because = "the rate of a closed loop is an outcome"
             raise WorkloadError("--request-rate with --max-concurrency", because, "Give one of the two")

@@ -18,7 +18,10 @@ def sent(workload: Workload, deployment: Deployment) -> Workload:
 
     The seed and the number of requests stay.
     """
-    return _repeating(_drifting(workload, deployment), deployment)
+    reaching = _drifting(workload, deployment)
+    if not deployment.engine.prefix_caching or deployment.model.state_bytes():
+        return reaching
+    return _sharing(_repeating(reaching, deployment), deployment)
 
 
 def _drifting(workload: Workload, deployment: Deployment) -> Workload:
@@ -40,8 +43,8 @@ def _drifting(workload: Workload, deployment: Deployment) -> Workload:
 
 
 def _repeating(workload: Workload, deployment: Deployment) -> Workload:
-    """Let requests repeat prompts, where the engine has a prefix cache that finds them again."""
-    if workload.repeated is None or not deployment.engine.prefix_caching or deployment.model.state_bytes():
+    """Let requests repeat prompts, which the engine's prefix cache finds again."""
+    if workload.repeated is None:
         return workload
     asked, warming = workload.repeated.asked(workload.request_count, workload.seed)
     size, count = _prefix_blocks(int(workload.requests().prompt_tokens.min()), int(deployment.engine.block_size))
@@ -49,6 +52,18 @@ def _repeating(workload: Workload, deployment: Deployment) -> Workload:
     warm = np.array([prompt * count + block for prompt in by_last_use for block in reversed(range(count))], np.int64)
     blocks = np.arange(workload.repeated.entries * count)
     return replace(workload, prefixes=Prefixes(blocks, asked * count, np.full(len(asked), count), size, warm))
+
+
+def _sharing(workload: Workload, deployment: Deployment) -> Workload:
+    """Let requests begin with shared prefixes, whose whole blocks the engine's prefix cache finds again."""
+    if workload.shared is None:
+        return workload
+    size, count = _prefix_blocks(workload.shared.tokens + 1, int(deployment.engine.block_size))
+    if not count:
+        return workload
+    first = workload.shared.asked(workload.request_count, workload.seed) * count
+    blocks = np.arange(workload.shared.count * count)
+    return replace(workload, prefixes=Prefixes(blocks, first, np.full(len(first), count), size))
 
 
 def _prefix_blocks(tokens: int, block_size: int) -> tuple[int, int]:

@@ -125,6 +125,32 @@ class RepeatedPrompts:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedPrefix:
+    """So many `tokens` before each prompt's own that requests share: a system prompt, or one of several documents.
+
+    Each request has one of `count` prefixes at random. One is `vllm bench serve`'s --random-prefix-len, several its
+    dataset prefix_repetition (--prefix-repetition-num-prefixes).
+
+    Raises WorkloadError for less than one token or prefix.
+
+    >>> SharedPrefix(2000, count=3).asked(5, seed=0)
+    array([2, 1, 1, 0, 0])
+    """
+
+    tokens: int
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1 or self.count < 1:
+            given = f"{self.count} shared prefixes of {self.tokens} tokens"
+            raise WorkloadError(given, "both are at least 1", "Give, say, --prefix-len 2000, or leave it out")
+
+    def asked(self, request_count: int, seed: int) -> IntArray:
+        """Return the prefix of each request, shape (request_count,), int64."""
+        return np.random.default_rng(seed).integers(self.count, size=request_count)
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """Arrivals, lengths, number of requests and seed: all that users send, as one value.
 
@@ -145,6 +171,7 @@ class Workload:
     name: str = ""
     prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))  # of request_count requests or more, or of none
     repeated: RepeatedPrompts | None = None  # None: each request has a prompt of its own
+    shared: SharedPrefix | None = None  # None: prompts begin with tokens of their own
 
     def __post_init__(self) -> None:
         if not isinstance(self.request_count, int) or not 1 <= self.request_count <= MAX_REQUESTS:
@@ -162,7 +189,8 @@ class Workload:
         equal = (
             isinstance(lengths, Independent) and isinstance(lengths.prompt, Fixed) and isinstance(lengths.output, Fixed)
         )
-        return not (equal and isinstance(self.arrivals, ClosedLoop) and self.repeated is None)
+        drawn = self.repeated is not None or (self.shared is not None and self.shared.count > 1)
+        return not (equal and isinstance(self.arrivals, ClosedLoop) and not drawn)
 
     @classmethod
     def from_trace(cls, trace: "Trace", request_count: int | None = None, speed: float = 1.0) -> Self:
@@ -187,6 +215,7 @@ class Workload:
         arrival_rng, prompt_rng, output_rng = map(np.random.default_rng, np.random.SeedSequence(self.seed).spawn(3))
         prompt_tokens, output_tokens = self.lengths.draw(self.request_count, prompt_rng, output_rng)
         arrival_s = self.arrivals.times_s(self.request_count, arrival_rng)
+        prompt_tokens = prompt_tokens + (self.shared.tokens if self.shared else 0)
         prefixes = self.prefixes.head(self.request_count)
         return Requests(arrival_s, prompt_tokens, output_tokens, self.arrivals.concurrency, prefixes=prefixes)
 

@@ -16,7 +16,7 @@ from simulator.simulation.scheduler_limits import limits
 from simulator.simulation.sent import BLOCKS_PER_PROMPT, sent
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, LogNormal, Uniform
-from simulator.workloads.workload import RepeatedPrompts, Workload
+from simulator.workloads.workload import RepeatedPrompts, SharedPrefix, Workload
 
 EQUAL = Independent(Fixed(1024), Fixed(128))
 LOOP = Workload(ClosedLoop(8), EQUAL, 400)
@@ -146,3 +146,34 @@ def test_repeated_prompts_are_found_in_the_cache_and_computed_once():
     shared = found.prefixes.count[0] * found.prefixes.prefix_block_tokens
     assert (run.hit_tokens == 0).sum() == 8
     assert set(run.hit_tokens[run.hit_tokens > 0]) == {shared}
+
+
+# ---------------------------------------------------------------------------------------------------- shared prefixes
+
+SHARED = replace(LOOP, lengths=Independent(LogNormal(500, 0.5), Fixed(32)), shared=SharedPrefix(2048))
+
+
+def hit_share(workload: Workload, deployment: Deployment) -> float:
+    run = Scenario(deployment, workload).report(workload).run
+    return float(run.hit_tokens.sum() / run.requests.prompt_tokens.sum())
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_each_shared_prefix_is_computed_about_once(count: int) -> None:
+    """All but the first requests of each prefix find it: those in flight with the first are computed too."""
+    workload = replace(SHARED, shared=SharedPrefix(2048, count))
+    prompts = workload.requests().prompt_tokens
+    assert (prompts > 2048).all()
+    most = 2048 * (len(prompts) - count) / prompts.sum()
+    assert 0.97 * most < hit_share(workload, VLLM) <= most
+
+
+@pytest.mark.parametrize("given", ["prefix_caching=off"])
+def test_without_a_prefix_cache_it_is_only_a_longer_prompt(given: str) -> None:
+    assert hit_share(SHARED, with_settings(given)) == 0.0
+    longer = replace(SHARED, shared=None).requests().prompt_tokens + 2048
+    assert np.array_equal(sent(SHARED, with_settings(given)).requests().prompt_tokens, longer)
+
+
+def test_a_prefix_shorter_than_a_block_is_not_cached() -> None:
+    assert hit_share(replace(SHARED, shared=SharedPrefix(15)), VLLM) == 0.0
