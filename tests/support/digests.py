@@ -40,7 +40,7 @@ def _hashed(parts: Iterable[np.ndarray]) -> str:
     return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
 
 
-def chat(requests: int = 20, *, rate_per_s: float = 200.0, concurrency: int = 0, seed: int = 0) -> Workload:
+def chat(requests: int = 25, *, rate_per_s: float = 200.0, concurrency: int = 0, seed: int = 0) -> Workload:
     arrivals = ClosedLoop(concurrency) if concurrency else OpenLoop(rate_per_s, 0.7)
     return Workload(arrivals, Independent(LogNormal(300, 1.3, 2000), LogNormal(50, 1.0, 300)), requests, seed)
 
