@@ -1,5 +1,6 @@
 """For tests and doctests alike: modules that need more than the base, and how many tests were skipped."""
 
+import gc
 import os
 from importlib.util import find_spec
 
@@ -9,6 +10,12 @@ os.environ.setdefault("INFERCAST_DATE", "2026-11-23")  # the day of every questi
 collect_ignore = ["simulator/reference/vllm_cpu.py", "simulator/reference/openvino_cpu.py"]
 if any(find_spec(name) is None for name in ("torch", "gguf", "safetensors", "tokenizers")):
     collect_ignore_glob = ["simulator/reference/*"]
+
+
+def pytest_collection_finish() -> None:
+    """Take what was imported out of garbage collection, which would look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

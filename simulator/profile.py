@@ -283,12 +283,14 @@ def _in_three_parts(mistake: ErrorDetails, where: str) -> ProfileError:
 
 def folders(kind: str) -> tuple[Path, ...]:
     """Return the folders in which profiles of a kind ("hardware_profiles", ...) are searched, the user's own first."""
-    package = Path(__file__).parent
-    shipped = next(
-        path for path in (package / "profiles" / kind, package.parent / kind, package / kind) if path.is_dir()
-    )
     own = os.environ.get("INFERCAST_PROFILES")
-    return (Path(own) / kind, shipped) if own else (shipped,)
+    return (Path(own) / kind, _shipped(kind)) if own else (_shipped(kind),)
+
+
+@cache
+def _shipped(kind: str) -> Path:
+    package = Path(__file__).parent
+    return next(path for path in (package / "profiles" / kind, package.parent / kind, package / kind) if path.is_dir())
 
 
 def names(kind: str) -> list[str]:

@@ -224,6 +224,7 @@ def named_format(text: str) -> str:
     return found if found in ("", *UNSTATED) else _known(found)
 
 
+@cache
 def _spelt(plain: str) -> str:
     """Return our name of a format, "" for one that is not known."""
     low = plain.lower()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from simulator.calibration.map_fit import NOISE, Problem
+from simulator.calibration.map_fit import NOISE, Fit, Problem
 from simulator.calibration.own_preset import preset
 from simulator.calibration.terms import TERMS, adjusted, uncalibrated
 from simulator.calibration.user_calibration import FOLDS, Calibration, calibrated
@@ -23,7 +23,7 @@ from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import load_hardware
 from simulator.profile import Source, find
 from simulator.reports.intervals import Interval, interval
-from simulator.validation.measurements import Measurement, measurement_of
+from simulator.validation.measurements import Measurement, Setup, measurement_of
 from simulator.validation.prediction import ask
 
 DEVICE = load_hardware("l40s")
@@ -59,8 +59,28 @@ def _rows(factors, sizes, metrics, cells) -> list[Measurement]:
 
 
 @cache
+def watched() -> tuple[Calibration, list[set[Setup]]]:
+    """A slower machine, found from its rows; and the setups that each fit on the way to it has seen."""
+    seen_by_fit = []
+    plain = Problem.fit
+
+    def fit(self: Problem, seen: np.ndarray) -> Fit:
+        seen_by_fit.append({self.rows[index].setup for index in seen})
+        return plain(self, seen)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Problem, "fit", fit)
+        return calibrated(rows(SLOW), DEVICE), seen_by_fit
+
+
 def slow() -> Calibration:
-    return calibrated(rows(SLOW), DEVICE)
+    return watched()[0]
+
+
+@cache
+def of_a_slow_host() -> Calibration:
+    """From two lone prompts on a machine whose host takes four times as long per request."""
+    return calibrated(rows({"request_s": 4.0}, LONE[:2], ["ttft_ms"]), DEVICE)
 
 
 def value(found: Calibration, name: str) -> float:
@@ -87,7 +107,7 @@ def test_a_slower_machine_is_found_and_its_other_setups_are_predicted():
     assert value(found, "request_s") == pytest.approx(SLOW["request_s"], rel=0.1)
 
 
-@pytest.mark.parametrize("factor", [0.15, 0.4, 4.0])
+@pytest.mark.parametrize("factor", [0.15, 4.0])
 def test_four_lone_prompts_find_a_hosts_time_per_request(factor):
     found = calibrated(rows({"request_s": factor}, LONE, ["ttft_ms"]), DEVICE)
     way = math.log(value(found, "request_s")) / math.log(factor)
@@ -102,7 +122,7 @@ def test_four_lone_prompts_find_a_hosts_time_per_request(factor):
         assert answer.value(row.metric) == pytest.approx(row.value, rel=0.06)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     st.fixed_dictionaries(
         {},
@@ -113,7 +133,7 @@ def test_four_lone_prompts_find_a_hosts_time_per_request(factor):
     )
 )
 def test_whatever_differs_held_out_setups_are_predicted_no_worse_and_mostly_better(factors):
-    sizes = [(1, 512), (1, 2048), (8, 512), (16, 1024)]
+    sizes = [(1, 512), (1, 2048), (16, 1024)]
     found = calibrated(rows(factors, sizes, ["ttft_ms", "tpot_ms"]), DEVICE)
     unseen = rows(factors, [(2, 700), (4, 1500), (32, 256)], ["ttft_ms", "tpot_ms"])
     errors = {}
@@ -136,7 +156,7 @@ def test_nothing_moves_where_all_is_as_predicted():
 
 
 def test_decode_times_alone_leave_what_only_prompts_depend_on():
-    found = calibrated(rows({"memory": 0.8}, metrics=["tpot_ms"]), DEVICE)
+    found = calibrated(rows({"memory": 0.8}, SIZES[:3], metrics=["tpot_ms"]), DEVICE)
     moved = {each.term.name for each in found.moved}
     assert "memory" in moved
     assert moved.isdisjoint({"request_s", "prompt_token_s", "prompt_launch_s", "attention", "quantized", "experts"})
@@ -146,7 +166,7 @@ def test_decode_times_alone_leave_what_only_prompts_depend_on():
 
 def test_more_rows_make_it_surer():
     ranges = []
-    for count in (1, 2, 4):
+    for count in (1, 2, 3):
         found = calibrated(rows({"request_s": 3.0}, LONE[:count], ["ttft_ms"]), DEVICE)
         (moved,) = (each for each in found.moved if each.term.name == "request_s")
         assert moved.low < moved.calibrated < moved.high
@@ -155,32 +175,25 @@ def test_more_rows_make_it_surer():
 
 
 def test_one_wild_row_moves_little():
-    calm = rows({"compute": 0.85})
-    wild = [replace(calm[0], value=calm[0].value * 30), *calm[1:]]
-    shares = [value(calibrated(each, DEVICE), "compute") for each in (calm, wild)]
+    calm = slow()
+    rows_of_it = [replace(calm.problem.rows[0], value=calm.problem.rows[0].value * 30), *calm.problem.rows[1:]]
+    wild = replace(calm.problem, rows=rows_of_it)
+    shares = [each.values(each.fit(np.arange(18)).moved)["compute"] for each in (calm.problem, wild)]
     assert shares[1] == pytest.approx(shares[0], rel=0.25)
+    assert shares[1] != shares[0]
 
 
 def test_tails_are_scored_and_not_fitted():
-    plain = rows(SLOW)
-    tails = [replace(row, stat="p99", value=3 * row.value) for row in plain if row.metric == "tpot_ms"]
-    found = calibrated([*plain, *tails], DEVICE)
-    assert found.score().rows == 24
-    np.testing.assert_allclose(found.fit.moved, slow().fit.moved, atol=1e-9)
+    plain = of_a_slow_host().problem.rows
+    found = calibrated([*plain, *(replace(row, stat="p99", value=3 * row.value) for row in plain)], DEVICE)
+    assert found.score().rows == 2 * len(plain)
+    np.testing.assert_allclose(found.fit.moved, of_a_slow_host().fit.moved, atol=1e-9)
+    assert found.fit.moved.any()
 
 
-def test_held_back_rows_are_not_seen(monkeypatch):
+def test_held_back_rows_are_not_seen():
     """A fit gets no row of a setup that it is judged by."""
-    seen_by_fit = []
-    plain = Problem.fit
-
-    def watched(self, seen):
-        seen_by_fit.append({self.rows[index].setup for index in seen})
-        return plain(self, seen)
-
-    monkeypatch.setattr(Problem, "fit", watched)
-    calibrated(rows(SLOW), DEVICE)
-    *folds, whole = seen_by_fit
+    *folds, whole = watched()[1]
     assert len(folds) == FOLDS
     assert len(whole) == len(SIZES)
     held = [whole - fold for fold in folds]
@@ -222,8 +235,8 @@ def test_one_row_narrows_its_interval_and_not_below_what_people_differ_by():
 
 
 def test_rows_that_agree_narrow_the_interval_and_rows_at_odds_widen_it():
-    agreeing = rows({}, LONE, ["ttft_ms"])
-    odd = [replace(row, value=row.value * factor) for row, factor in zip(agreeing, (3, 0.4, 4, 0.3), strict=True)]
+    agreeing = rows({}, LONE[:2], ["ttft_ms"])
+    odd = [replace(row, value=row.value * factor) for row, factor in zip(agreeing, (3, 0.3), strict=True)]
     at = ask(agreeing[0].setup).deployment
     widths = []
     for each in (agreeing, odd):
@@ -236,7 +249,7 @@ def test_rows_that_agree_narrow_the_interval_and_rows_at_odds_widen_it():
 
 
 def test_rows_of_another_version_calibrate_the_preset_that_questions_use_unless_one_is_named():
-    measured = rows({"request_s": 3.0}, LONE, ["ttft_ms"], engine_version="0.19.1")
+    measured = rows({"request_s": 3.0}, LONE[:1], ["ttft_ms"], engine_version="0.19.1")
     usual = calibrated(measured, DEVICE)
     assert usual.shipped.id == load_engine("vllm").id
     assert usual.other_versions == ("vllm-0.19",)
@@ -245,8 +258,9 @@ def test_rows_of_another_version_calibrate_the_preset_that_questions_use_unless_
 
 
 def test_rows_that_name_no_engine_are_of_the_usual_one():
-    assert calibrated(rows({}, LONE, ["ttft_ms"]), DEVICE).shipped.id == load_engine("vllm").id
-    nameless = [replace(row, setup=replace(row.setup, engine="")) for row in rows({}, LONE, ["ttft_ms"])]
+    measured = rows({}, LONE[:1], ["ttft_ms"])
+    assert calibrated(measured, DEVICE).shipped.id == load_engine("vllm").id
+    nameless = [replace(row, setup=replace(row.setup, engine="")) for row in measured]
     assert calibrated(nameless, DEVICE).shipped.id == load_engine("vllm").id
 
 
@@ -264,12 +278,13 @@ def test_rows_of_another_device_engine_or_model_are_named():
         for change in ({"hardware": "h100-sxm"}, {"engine": "sglang"}, {"model": "nobody-7b"})
         for row in rows({}, SIZES[:1])
     ]
-    found = calibrated([*rows(SLOW), *odd], DEVICE, "vllm")
-    assert len(found.measurements) == 18
+    fine = rows(SLOW, SIZES[:1])
+    found = calibrated([*fine, *odd], DEVICE, "vllm")
+    assert len(found.measurements) == len(fine)
     assert [number for reason, number in found.problem.left_out.items()] == [3, 3, 3]
     assert [word in " ".join(found.problem.left_out) for word in ("h100-sxm", "sglang-", "nobody-7b")] == [True] * 3
     with pytest.raises(NotModelledError, match="one preset is calibrated at a time"):
-        calibrated([*rows(SLOW), *odd], DEVICE)
+        calibrated([*fine, *odd], DEVICE)
 
 
 # ------------------------------------------------------------------------------------------------------- what it writes
@@ -347,16 +362,16 @@ def test_the_same_question_is_answered_with_the_calibrated_preset(tmp_path, own)
 
 
 def test_calibrating_again_starts_from_the_shipped_preset_and_keeps_other_devices(tmp_path, own):
-    mine = table(tmp_path / "mine.csv", rows({"request_s": 4.0}, LONE, ["ttft_ms"]))
-    other = [replace(row, setup=replace(row.setup, hardware="h100-sxm")) for row in rows({}, LONE, ["ttft_ms"])]
+    once = of_a_slow_host()
+    mine = table(tmp_path / "mine.csv", once.problem.rows)
+    other = [replace(row, setup=replace(row.setup, hardware="h100-sxm")) for row in rows({}, LONE[:2], ["ttft_ms"])]
     run("calibrate", "--measured", str(mine))
     first = (own / "engines" / "vllm-0.33.yaml").read_text()
     run("calibrate", "--measured", str(mine))
     assert (own / "engines" / "vllm-0.33.yaml").read_text() == first
     run("calibrate", "--measured", str(table(tmp_path / "other.csv", other)))
     both = Engine.from_yaml(own / "engines" / "vllm-0.33.yaml")
-    once = calibrated(rows({"request_s": 4.0}, LONE, ["ttft_ms"]), DEVICE).engine
-    assert both.overheads_on(DEVICE).request_s == pytest.approx(once.overheads_on(DEVICE).request_s, rel=1e-3)
+    assert both.overheads_on(DEVICE).request_s == pytest.approx(once.engine.overheads_on(DEVICE).request_s, rel=1e-3)
     h100 = load_hardware("h100-sxm")
     assert both.kernels_on(h100).residuals
     assert both.overheads_on(h100).request_s != both.overheads_on(DEVICE).request_s
@@ -379,11 +394,14 @@ def test_one_result_file_is_a_first_correction_and_several_files_count_together(
 
 @pytest.mark.usefixtures("own")
 def test_rows_faster_than_light_are_pointed_out_and_move_no_share_past_the_peak(tmp_path):
-    fast = [replace(row, value=row.value * (3 if "tok_s" in row.metric else 1 / 3)) for row in rows({})]
+    fast = [replace(row, value=row.value * (3 if "tok_s" in row.metric else 1 / 3)) for row in rows({}, SIZES[3:5])]
+    shipped = load_engine("vllm-0.33").kernels_on(DEVICE).fitted
     text = run("calibrate", "--measured", str(table(tmp_path / "mine.csv", fast))).stdout
     assert "rows beat the device's speed of light" in text.splitlines()[0]
-    memory = calibrated(fast, DEVICE).engine.kernels_on(DEVICE).fitted.memory
-    assert memory * DEVICE.achievable.gemm["bf16"].memory_fraction <= 1 + 1e-9
+    found, gemm = load_engine("vllm-0.33").kernels_on(DEVICE).fitted, DEVICE.achievable.gemm["bf16"]
+    assert (found.compute, found.memory) > (shipped.compute, shipped.memory)
+    assert found.compute * gemm.compute_fraction == pytest.approx(1.0, abs=1e-3)  # as far as it may
+    assert found.memory * gemm.memory_fraction <= 1 + 1e-9
 
 
 def test_rows_that_agree_move_nothing_and_count_for_the_interval(tmp_path, own):

@@ -26,7 +26,7 @@ HELP = {
     ("check-log",): "--hardware",
 }
 NEEDY = (("calibrate", "--out", "out"), ("check",), ("reference", "generate", "Hello"))
-MEASURED = ((1, 40.0), (8, 44.0), (32, 60.0))
+MEASURED = ((1, 40.0), (8, 44.0))
 
 
 # ---------------------------------------------------------------------------------------------- without the extra

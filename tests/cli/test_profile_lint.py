@@ -10,6 +10,7 @@ import pytest
 
 from simulator.cli.profile_lint import FIRST_LINE, KINDS, kind, lint, schema
 from simulator.profile import folders, read_yaml
+from tests.support.for_each import for_each
 
 SHIPPED = {name: folders(one.folder)[-1] for name, one in KINDS.items()}
 FILES = [(name, path) for name, folder in SHIPPED.items() for path in sorted(folder.glob("*.yaml"))]
@@ -23,8 +24,9 @@ def test_the_shipped_schema_is_current(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "path"), FILES, ids=lambda each: each.name if isinstance(each, Path) else "")
-def test_every_shipped_file_names_and_meets_its_schema(name, path):
+@for_each("file", FILES)
+def test_every_shipped_file_names_and_meets_its_schema(file):
+    name, path = file
     assert path.read_text().partition("\n")[0] == FIRST_LINE
     validator(name).validate(plain(path))
 

@@ -12,6 +12,7 @@ from simulator.models.operations import Layout
 from simulator.profile import names
 from simulator.questions.deployment_question import DeploymentQuestion
 from tests.support.commands import infercast
+from tests.support.for_each import for_each
 from tests.support.platforms import runs_on
 
 
@@ -83,7 +84,7 @@ def test_what_is_emulated_is_said() -> None:
     assert said.count("emulated") == 1
 
 
-@pytest.mark.parametrize("device", names("hardware_profiles"))
+@for_each("device", names("hardware_profiles"))
 def test_the_usual_engine_of_a_device_runs_there(device: str) -> None:
     hardware = load_hardware(device)
     if hardware.id == "sn40l":  # SambaNova's own engine is not modelled

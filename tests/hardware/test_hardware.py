@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import DeviceClass, Family, Hardware, load_hardware
 from simulator.profile import Figure, find, folders, names, read_yaml
-from simulator.validation.measurements import read_published
+from tests.support.for_each import for_each
+from tests.support.measured import published
 from tests.support.paths import FIXTURES
 
 DEVICES = names("hardware_profiles")
@@ -103,7 +104,7 @@ def test_recalled_figures_are_guesses(facts):
         assert any(figure.source.evidence == "guess" for figure in figures(own)), device
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@for_each("device", DEVICES)
 def test_every_device_is_complete(device):
     hardware = load_hardware(device)
     achievable = hardware.achievable
@@ -116,14 +117,14 @@ def test_every_device_is_complete(device):
     assert 0 < hardware.memory_bytes <= 1.08 * hardware.memory_marketed_bytes
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@for_each("device", DEVICES)
 def test_every_figure_has_its_source(device):
     for figure in figures(load_hardware(device)):
         assert figure.source.text
         assert figure.source.date or figure.source.evidence == "guess"
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@for_each("device", DEVICES)
 def test_rates_are_physical(device):
     hardware = load_hardware(device)
     achievable = hardware.achievable
@@ -357,7 +358,7 @@ def test_a_missing_file_and_an_unknown_name_are_three_part_errors(tmp_path):
 
 def test_every_device_of_the_published_measurements_is_in_the_library():
     """SN40L has no engine, and yet a profile; the names are those of both tables."""
-    for name in {row.setup.hardware for row in read_published()}:
+    for name in {row.setup.hardware for row in published()}:
         assert load_hardware(name).id in DEVICES, name
 
 

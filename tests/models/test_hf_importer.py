@@ -14,6 +14,7 @@ from simulator.models.hf_layer_runs import runs
 from simulator.models.hf_model_types import MODEL_TYPES
 from simulator.models.model import KIND, Model, load_model
 from simulator.profile import folders
+from tests.support.for_each import for_each
 from tests.support.model_configs import CONFIGS, Config, sized
 
 LLAMA: Config = {
@@ -214,7 +215,7 @@ def structure(model: Model) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@for_each("name", SHIPPED)
 def test_importing_the_config_of_a_shipped_model_gives_its_profile(name: str) -> None:
     model, shipped = imported(SHIPPED[name]), load_model(name)
     assert structure(model) == structure(shipped)

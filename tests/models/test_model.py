@@ -20,6 +20,7 @@ from simulator.models.operations import PARTS, Counts, Layout, Op, Weights
 from simulator.models.recurrent import GatedDeltaNet
 from simulator.profile import find, folders, names, read_yaml
 from simulator.units import GIB
+from tests.support.for_each import for_each
 from tests.support.paths import FIXTURES
 
 SHIPPED = names(KIND)
@@ -107,7 +108,7 @@ def test_a_tuned_checkpoint_has_the_shape_of_its_base() -> None:
         load_model("Qwen9-7B-Instruct")
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@for_each("name", SHIPPED)
 def test_every_shipped_model_equals_its_published_figures(name: str) -> None:
     model = load_model(name)
     if model.published_parameters is None:  # only a shape that was recalled may lack its published total
@@ -431,7 +432,7 @@ def test_cache_reads_by_hand() -> None:
     assert (windowed.decode_reads, windowed.decode_reads_windowed) == (12 * 2 * 8 * 64 * 2,) * 2
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@for_each("name", SHIPPED)
 def test_a_token_costs_two_flops_per_weight_that_it_meets(name: str) -> None:
     model = load_model(name)
     flops = total(tuple(op for op in model.ops() if op.name != "state update"), "flops")

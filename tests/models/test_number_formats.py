@@ -23,6 +23,7 @@ from simulator.validation.benchfiles import read_results
 from simulator.validation.benchfiles.llama_bench import llama_bench
 from simulator.validation.benchfiles.rows import Stated
 from simulator.validation.measurements import PUBLISHED, measurement_of
+from tests.support.for_each import for_each
 
 LLAMA: dict[str, Any] = {
     **{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
@@ -139,7 +140,7 @@ def test_a_format_that_a_result_file_does_not_know_is_refused(tmp_path: Any) -> 
         read_results(path, Stated(hardware="l40s", model="llama-3.1-8b"))
 
 
-@pytest.mark.parametrize("name", names("model_profiles"))
+@for_each("name", names("model_profiles"))
 def test_no_name_of_a_profile_hides_a_format(name: str) -> None:
     """A checkpoint's name that ends in a format is read as that format, unless the profile is of that checkpoint."""
     profile = load_model(name)

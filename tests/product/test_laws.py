@@ -28,11 +28,12 @@ from simulator.scheduler.waiting_queue import enqueue
 from simulator.simulation.engine_loop import Run, opening, simulate
 from simulator.workloads.workload import Requests
 from tests.support.digests import chat, compiled_digests, digest, digests, simulated
+from tests.support.for_each import for_each
 from tests.support.paths import ROOT
 from tests.support.platforms import reads, runs_on
 
 OVERHEADS = load_engine("vllm").overheads.model_copy(update={"step_s": 50e-6})
-PLAIN = settings(max_examples=60, deadline=None)
+PLAIN = settings(max_examples=30, deadline=None)
 
 
 # ---------------------------------------------------------------- random devices, models, batches
@@ -232,7 +233,7 @@ def test_the_table_of_shipped_models_equals_the_sum_of_ops(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", names("hardware_profiles"))
+@for_each("device", names("hardware_profiles"))
 def test_no_shipped_engine_beats_light_on_a_shipped_device(device):
     batches_of = ([Sequence(1, 1000)], [Sequence(1, 1000)] * 200, [Sequence(4000, 0)])
     counts = Counts(*map(np.array, zip(*map(count, batches_of), strict=True)))
@@ -249,7 +250,7 @@ def test_no_shipped_engine_beats_light_on_a_shipped_device(device):
             assert np.all(fast.seconds <= slow.seconds * (1 + 1e-9)), (engine, weights, slow.name)
 
 
-@pytest.mark.parametrize("name", names("model_profiles"))
+@for_each("name", names("model_profiles"))
 def test_one_device_has_no_collective(name):
     ops = load_model(name).ops(Layout())
     assert not any(op.rate in ("all_reduce", "send") or any(op.link_bytes) for op in ops)
@@ -295,7 +296,7 @@ def cases(draw: st.DrawFn) -> tuple[SchedulerLimits, StepTable, Requests]:
     return limits._replace(num_blocks=longest + draw(st.integers(0, 60))), table, sent
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(case=cases())
 def test_every_run_is_lawful(case):
     limits, table, requests = case
@@ -353,7 +354,7 @@ def held(s: State) -> int:
     return sum(blocks(s.limits, int(each)) for each in tokens)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(case=cases())
 def test_blocks_and_sums_are_what_a_recount_gives(case):
     """Drive the scheduler as the reference engine does, and recount after every step."""

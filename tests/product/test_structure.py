@@ -10,10 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pytest
-
 import simulator
 from simulator.scheduler.jit import COMPILED_FOLDERS
+from tests.support.for_each import for_each
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "simulator"
@@ -100,7 +99,7 @@ def test_the_scheduler_imports_nothing():
     assert may_import()["scheduler"] == set()
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@for_each("path", FILES)
 def test_sizes(path):
     text = path.read_text()
     assert len(text.splitlines()) <= MAX_FILE_LINES

@@ -20,6 +20,7 @@ from simulator.reports.provenance import basis, rests_on
 from simulator.roofline.between_nodes import NETWORK_FRACTION, PROTOCOLS
 from simulator.roofline.collectives import Links
 from tests.oracle.all_reduce import Traffic, hierarchical, rings_over_all
+from tests.support.for_each import for_each
 
 H100 = load_hardware("h100-sxm")
 GIVEN = Source(text="a test", date="2026-11-22", evidence="given")
@@ -206,7 +207,7 @@ def test_tokens_for_experts_in_other_nodes_never_arrive_earlier(ranks, tokens):
 # -------------------------------------------------------------------------------------------- profiles and what is said
 
 
-@pytest.mark.parametrize("device", names("hardware_profiles"))
+@for_each("device", names("hardware_profiles"))
 def test_every_device_has_a_network_no_faster_than_what_links_its_node(device):
     hardware = load_hardware(device)
     assert hardware.network

@@ -53,7 +53,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_equals_the_oracle(rule, data):
     compare(*data.draw(RULES[rule]))
@@ -61,7 +61,7 @@ def test_equals_the_oracle(rule, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_equals_the_oracle_again_and_again(rule, data):
     compare(*data.draw(RULES[rule]))

@@ -32,6 +32,7 @@ def setup(**changed: object) -> Setup:
     return Setup(**{**LLAMA_ON_H100, **CLOSED, "num_prompts": 500, **changed})  # type: ignore[arg-type]
 
 
+@cache
 def recipe(given: Setup) -> Recipe:
     """Return what the source of a setup is known to set."""
     return recipe_of(given, checkpoint(given.model)[0], load_hardware(given.hardware))
