@@ -41,7 +41,14 @@ SPELT = {  # as the published tables write it -> our name
 }
 ELSEWHERE = {  # as checkpoints, options and users write it
     **{"mlx-q4": "mlx-q4", "mlx-q8": "mlx-q8", "mlx-q6 g32": "mlx-q6-g32", "4bit": "mlx-q4", "MLX-4bit": "mlx-q4"},
-    **{"int4-autoround": "int4", "int8-w8a8": "int8", "W8A8": "int8", "GPTQ-Int4": "int4", "AWQ": "int4", "awq-g32": "int4-g32"},
+    **{
+        "int4-autoround": "int4",
+        "int8-w8a8": "int8",
+        "W8A8": "int8",
+        "GPTQ-Int4": "int4",
+        "AWQ": "int4",
+        "awq-g32": "int4-g32",
+    },
     **{"fp8_e4m3": "fp8", "FP8-dynamic": "fp8", "half": "fp16", "bfloat16": "bf16", "auto": "", "": ""},
     **{"Q4_K - Medium": "q4_K_M", "Q2_K - Medium": "q2_K", "IQ3_S mix": "iq3_M", "mxfp4+Q4_K_M": "mxfp4+q4_K_M"},
 }
