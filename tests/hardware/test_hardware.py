@@ -377,6 +377,7 @@ def test_sums_over_geforce_pass_the_memory_of_the_host():
     cards = [each for each in map(load_hardware, DEVICES) if each.family in GEFORCE]
     assert len(cards) > 20
     for card in cards:
-        for sums in card.achievable.all_reduce.values():
+        bridged = card.link.devices if card.link else 1
+        for sums in (each for devices, each in card.achievable.all_reduce.items() if devices > bridged):
             assert sums.latency_s >= 12e-6, card.id
             assert sums.bus_bytes_per_s < (card.pcie_bytes_per_s or math.inf), card.id
