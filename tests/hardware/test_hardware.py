@@ -1,6 +1,7 @@
 """The device library: complete, equal to the facts it was made from, dense, and strict about its YAML."""
 
 import csv
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,7 @@ from tests.support.measured import published
 from tests.support.paths import FIXTURES
 
 DEVICES = names("hardware_profiles")
+GEFORCE = "ampere-geforce", "ada-geforce", "blackwell-geforce"  # without peer-to-peer over PCIe
 FAMILIES = sorted((folders("hardware_profiles")[-1] / "families").glob("*.yaml"))
 FIELDS = (
     ("memory_gb", "memory_marketed_bytes", 1e9),
@@ -369,3 +371,14 @@ def test_capped_and_cut_devices_share_the_generation_but_not_the_cap():
     assert h20.memory_bytes_per_s / h100.memory_bytes_per_s == pytest.approx(1.19, abs=0.01)
     assert a800.link.bytes_per_s / a100.link.bytes_per_s == pytest.approx(2 / 3)
     assert a800.peak_flops_per_s == a100.peak_flops_per_s
+
+
+def test_sums_over_geforce_pass_the_memory_of_the_host():
+    """Two RTX 4090 take 12 us for 8 bytes (tinygrad/open-gpu-kernel-modules#17), and no more than PCIe carries."""
+    cards = [each for each in map(load_hardware, DEVICES) if each.family in GEFORCE]
+    assert len(cards) > 20
+    for card in cards:
+        bridged = card.link.devices if card.link else 1
+        for sums in (each for devices, each in card.achievable.all_reduce.items() if devices > bridged):
+            assert sums.latency_s >= 12e-6, card.id
+            assert sums.bus_bytes_per_s < (card.pcie_bytes_per_s or math.inf), card.id
