@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.deployment.batches import Batch, decode_counts, prefill_counts
 from simulator.deployment.deployment import Deployment
@@ -18,6 +19,8 @@ from simulator.roofline.step_model import StepModel
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Seconds = npt.NDArray[np.float64]  # of steps, one after the other
 
 
 class OpCost(NamedTuple):
@@ -53,7 +56,7 @@ def _overhead(name: str, seconds: float) -> OpCost:
     return OpCost(1, Cost(name, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, seconds, seconds), 0.0)
 
 
-def _shown(steps_s: Array, stream_s: float) -> Array:
+def _shown(steps_s: Seconds, stream_s: float) -> Seconds:
     """Return the seconds between the tokens that clients see, of steps after a first token: docs/serving-rules.md, E.
 
     Steps longer than the front end streams one are seen as they end; it falls behind shorter ones.
@@ -212,9 +215,9 @@ class Estimate:
         if more == 0:
             return Latency(ttft_s, None, None, ttft_s)
         attended = self.batch.context_tokens + self.batch.prompt_tokens + np.arange(1.0, more + 1)
-        steps_s = np.broadcast_to(model.seconds(self._decode_counts(model, attended)), attended.shape)
-        stream_s = 0.0 if model.light else self.stream_s / self.deployment.tokens_per_step
-        steps_s = _shown(steps_s / self.deployment.tokens_per_step, stream_s)
+        each_s = np.broadcast_to(model.seconds(self._decode_counts(model, attended)), attended.shape)
+        tokens, stream_s = self.deployment.tokens_per_step, 0.0 if model.light else self.stream_s
+        steps_s = _shown(each_s / tokens, stream_s / tokens)
         decode_s = float(np.sum(steps_s))
         return Latency(ttft_s, decode_s / more, float(np.median(steps_s)), ttft_s + decode_s)
 
