@@ -76,6 +76,7 @@ TERMS = (
     Term("launch", "fitted", "time to launch a kernel", host=LAUNCH, floor=0.02),
     Term("layer_launches", "fitted", "host time per layer and step", host=LAUNCH, floor=0.1),
     Term("prompt_launch_s", "fitted", "host time per kernel of prompts", host=HOST, floor=1e-6),
+    Term("experts_launch_s", "fitted", "host time per layer of experts of prompts", host=HOST, floor=10e-6),
     Term("kernel_s", "overheads", "host time per kernel", host=HOST, floor=1e-6),
     Term("step_s", "overheads", "host time per step", host=HOST, floor=100e-6),
     Term("sequence_s", "overheads", "host time per sequence and step", host=HOST, floor=1e-6),

@@ -35,7 +35,7 @@ from simulator.questions.deployment_question import Choice
 from simulator.units import scaled
 
 LIGHT = "light: the speed of light, at the data sheet's peaks without any overhead; ratio: predicted over light."
-REQUEST = "TTFT: the prefill and the engine's own time per request, which is fitted to loads of all lengths."
+REQUEST = "TTFT: the prefill, and what a request takes outside the steps; --explain lists its parts."
 PIPELINE = "PP above 1 is the latency of one batch in flight: the stages work one after the other and idle in between."
 
 
@@ -158,10 +158,11 @@ def _binding_view(rows: list[Row]) -> View:
 
 
 def _phase_rows(row: Row) -> Iterator[Row]:
-    """Yield a row for each part of the TTFT (the engine's own time per request, prefill), and one for a decode step."""
+    """Yield a row for each part of the TTFT (what a request takes outside the steps, prefill) and for a decode step."""
     if row["request_s"]:
-        host = {"phase": "per request", "s": row["request_s"], "mostly": "overhead", "op": "host"}
-        yield {**row, **host, "light_s": 0.0, "s_ratio": None, "op_share": 1.0, "bound": "overhead"}
+        longest = {"op": row["request_op"], "op_share": row["request_op_share"], "bound": "overhead"}
+        host = {"phase": "per request", "s": row["request_s"], "mostly": "overhead", **longest}
+        yield {**row, **host, "light_s": 0.0, "s_ratio": None}
     steps = f"prefill, {row['prefill_steps']} steps" if row["prefill_steps"] > 1 else "prefill"
     for name, phase in (("prefill", steps), ("decode", f"decode step at {row['decode_context_tokens']:,}")):
         own = {key.replace(f"{name}_", ""): value for key, value in row.items() if f"{name}_" in key}
@@ -173,7 +174,7 @@ def _phase_rows(row: Row) -> Iterator[Row]:
 def _op_rows(found: Estimate) -> Iterator[Row]:
     batch = found.batch
     sizes = {"batch": batch.size, "input_tokens": batch.prompt_tokens, "output_tokens": batch.output_tokens}
-    for name, phase in (("prefill", found.prefill), ("decode", found.decode)):
+    for name, phase in (("request", found.request), ("prefill", found.prefill), ("decode", found.decode)):
         for op in phase.ops:
             yield {**identity(found.deployment), **sizes, "phase": name, **_op_row(phase, op)}
 
@@ -210,7 +211,8 @@ def _op_views(found: Estimate) -> Iterator[View]:
     """Yield a table of all ops for each phase, with their sums in the last row."""
     each = ", each device" if found.deployment.layout.devices > 1 else ""
     subject = f"{found.batch} on {found.deployment}, {found.deployment.engine.id}{each}"
-    for name, phase in (("Prefill", found.prefill), ("Decode step", found.decode)):
+    phases = (("Per request", found.request), ("Prefill", found.prefill), ("Decode step", found.decode))
+    for name, phase in (each for each in phases if each[1].ops):
         steps = f" in {phase.steps} steps" if phase.steps > 1 else ""
         rows = [*(_op_row(phase, op) for op in phase.ops), _sum_row(phase)]
         yield View(f"{name}{steps}: {subject}", OP_COLUMNS, rows)

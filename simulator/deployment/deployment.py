@@ -16,6 +16,7 @@ from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.layers import LAST_OF_EXPERTS
 from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import adapter_parameters, adapters, sorting
@@ -55,8 +56,9 @@ class Settings:
             if value is not None and value < 1:
                 raise InfercastError(f"{name} {value}", "it is at least 1", "Give a larger number or leave it out")
         if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
-            given = f"memory fraction {self.memory_fraction}"
-            raise InfercastError(given, "it is a share above 0 and up to 1", "Give, say, 0.9")
+            raise InfercastError(
+                f"memory fraction {self.memory_fraction}", "it is above 0 and at most 1", "Give, say, 0.9"
+            )
 
 
 @dataclass(frozen=True)
@@ -115,12 +117,10 @@ class Deployment:
         if not self.draft_tokens:
             return
         if self.layout.pp > 1:
-            because = "which stage drafts is not modelled"
-            raise NotModelledError(f"speculation with pp {self.layout.pp}", because, "Use tp")
+            raise NotModelledError(f"speculation with pp {self.layout.pp}", "which stage drafts is open", "Use tp")
         if self.engine.policy not in ("continuous", "prompts-first"):
-            because = f"its policy is {self.engine.policy}"
-            remedy = "Use an engine that batches continuously"
-            raise NotModelledError(f"speculation in {self.engine.id}", because, remedy)
+            given, because = f"speculation in {self.engine.id}", f"its policy is {self.engine.policy}"
+            raise NotModelledError(given, because, "Use an engine that batches continuously")
         if 1 + self.draft_tokens > self.max_num_batched_tokens:
             given = f"{self.draft_tokens} draft tokens with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step verifies all drafts of a sequence", "Raise the token budget")
@@ -308,9 +308,11 @@ class Deployment:
         return kernels.fitted.layer_launches * gemm.launch_s * layers
 
     def _prompt_launch_s(self, kernels: Kernels) -> float:
-        """Return the least seconds of a step with prompts: its kernels x the host's seconds to launch one."""
-        launches = sum(op.launches * op.repeats for op in self._step_ops())
-        return launches * float(kernels.fitted.prompt_launch_s or 0.0) * self._host_slowness
+        """Return the least seconds of a step with prompts: the host's of each kernel, and of each layer of experts."""
+        fitted, ops = kernels.fitted, self._step_ops()
+        launched_s = float(fitted.prompt_launch_s or 0.0) * sum(op.launches * op.repeats for op in ops)
+        experts_s = float(fitted.experts_launch_s or 0.0) * sum(op.repeats for op in ops if op.name == LAST_OF_EXPERTS)
+        return (launched_s + experts_s) * self._host_slowness
 
     @property
     def _host_slowness(self) -> float:

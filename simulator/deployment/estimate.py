@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.deployment.batches import Batch, decode_counts, prefill_counts
 from simulator.deployment.deployment import Deployment
@@ -18,6 +19,8 @@ from simulator.roofline.step_model import StepModel
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Seconds = npt.NDArray[np.float64]  # of steps, one after the other
 
 
 class OpCost(NamedTuple):
@@ -48,6 +51,26 @@ class OpCost(NamedTuple):
         return float(getattr(self.cost, f"{self.cost.bound}_s")) / float(getattr(self.cost, f"{self.runner_up}_s"))
 
 
+def _overhead(name: str, seconds: float) -> OpCost:
+    """Return a part of the host's time."""
+    return OpCost(1, Cost(name, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, seconds, seconds), 0.0)
+
+
+def _shown(steps_s: Seconds, stream_s: float) -> Seconds:
+    """Return the seconds between the tokens that clients see, of steps after a first token: docs/serving-rules.md, E.
+
+    Steps longer than the front end streams one are seen as they end; it falls behind shorter ones.
+
+    >>> _shown(np.array([3.0, 1.0, 1.0, 5.0]), 2.0).tolist()
+    [3.0, 2.0, 2.0, 3.0]
+    """
+    if not stream_s or np.min(steps_s) >= stream_s:
+        return steps_s
+    streamed_s = stream_s * np.arange(len(steps_s) + 1)
+    ends_s = np.concatenate([[0.0], np.cumsum(steps_s)])
+    return np.diff(np.maximum.accumulate(ends_s - streamed_s) + streamed_s)
+
+
 def _sum_over_steps(cost: Cost) -> Cost:
     """Return the cost of an op with each field summed over the steps of a phase."""
     return Cost(cost.name, *(float(np.sum(field)) for field in cost[1:]))
@@ -55,7 +78,10 @@ def _sum_over_steps(cost: Cost) -> Cost:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """The steps of a prefill, or one decode step: ops in the order of execution, each summed over the steps."""
+    """Steps of a prefill, or one decode step: ops in the order of execution, each summed over the steps.
+
+    A request's time outside the steps is a phase without steps.
+    """
 
     steps: int
     ops: tuple[OpCost, ...]
@@ -111,6 +137,22 @@ class Estimate:
         return self.deployment.step_model(light=self.deployment.light), self.deployment.step_model(light=True)
 
     @cached_property
+    def request(self) -> Phase:
+        """What a request of the batch takes outside the steps, part by part: those of no time are left out.
+
+        The tokens of the batch's sequences are streamed one after the other, so the last prompt's waits for the others.
+        """
+        overheads, light = self.deployment.overheads, self.deployment.light
+        own = {} if light else overheads.request_parts(self.batch.prompt_tokens)
+        parts = {**own, "streaming": np.asarray(self.stream_s)}
+        return Phase(0, tuple(_overhead(name, float(each)) for name, each in parts.items() if each))
+
+    @property
+    def stream_s(self) -> float:
+        """Seconds of the front end to stream a token of each sequence of the batch."""
+        return self.deployment.stream_s * self.batch.size
+
+    @cached_property
     def prefill(self) -> Phase:
         """The steps that compute the prompts."""
         counts = prefill_counts(self.deployment, self.batch, past=self.batch.context_tokens, budget=self._chunk_tokens)
@@ -154,8 +196,7 @@ class Estimate:
     @cached_property
     def expected(self) -> Latency:
         """The predicted latencies."""
-        outside_s = float(self.deployment.request_s(self.batch.prompt_tokens))
-        found = self._latency(self.models[0], self.prefill_s + outside_s)
+        found = self._latency(self.models[0], self.prefill_s + self.request.seconds)
         return found._replace(e2el_s=found.e2el_s + self.deployment.first_call_s)
 
     @cached_property
@@ -174,8 +215,9 @@ class Estimate:
         if more == 0:
             return Latency(ttft_s, None, None, ttft_s)
         attended = self.batch.context_tokens + self.batch.prompt_tokens + np.arange(1.0, more + 1)
-        steps_s = np.broadcast_to(model.seconds(self._decode_counts(model, attended)), attended.shape)
-        steps_s = steps_s / self.deployment.tokens_per_step
+        each_s = np.broadcast_to(model.seconds(self._decode_counts(model, attended)), attended.shape)
+        tokens, stream_s = self.deployment.tokens_per_step, 0.0 if model.light else self.stream_s
+        steps_s = _shown(each_s / tokens, stream_s / tokens)
         decode_s = float(np.sum(steps_s))
         return Latency(ttft_s, decode_s / more, float(np.median(steps_s)), ttft_s + decode_s)
 
@@ -187,7 +229,7 @@ class Estimate:
             {"phase": name, "op": op.cost.name, "runs": op.repeats}
             | {"flops": op.cost.flops, "bytes": op.cost.moved_bytes, "seconds": op.cost.seconds}
             | {"light_s": op.light_s, "share": phase.share(op), "bound": op.cost.bound}
-            for name, phase in (("prefill", self.prefill), ("decode", self.decode))
+            for name, phase in (("request", self.request), ("prefill", self.prefill), ("decode", self.decode))
             for op in phase.ops
         ]
         return pd.DataFrame(rows).set_index(["phase", "op"])

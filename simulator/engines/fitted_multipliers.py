@@ -26,7 +26,7 @@ EXPERTS = Figure(
 class FittedMultipliers(Strict):
     """Factors on the achievable rates and times of a device (`Hardware.achievable`), by what each multiplies.
 
-    Without a unit, but for `expert_tile` (tokens) and `prompt_launch_s` (seconds). 1, or None, is the device's own
+    Without a unit, but for `expert_tile` (tokens) and times (seconds). 1, or None, is the device's own
     figure. A description is what a factor multiplies; "further" means: beside the factor before it.
 
     The fp8 GEMMs that `quantized` is for do not include those whose inputs are scaled in blocks
@@ -65,6 +65,9 @@ class FittedMultipliers(Strict):
     )
     prompt_launch_s: Seconds | None = Field(
         None, description="host time per kernel of a step with prompts, where no CUDA graph launches it"
+    )
+    experts_launch_s: Seconds | None = Field(
+        None, description="the same per layer of routed experts, whose Python does more than launch kernels, further"
     )
     m64_tile: Positive = Field(
         UNITY, description="rate at which fp8 GEMMs of 17 to 64 rows read weights (KernelRules.m64_tile)"

@@ -13,6 +13,13 @@ NO_TIME = Figure(0.0, Source(text="it is left out, or not known of the engine", 
 class Overheads(Strict):
     """Seconds of an engine's host on a current x86 server.
 
+    A request's time outside the steps is the sum of what it passes, one after the other (`request_parts`): the API
+    server takes it in (`http_s`) and splits its text (`prompt_token_s`), it goes to the process of the engine's core
+    and its first token back (`hop_s`), and the engine's own Python (`request_s`). The rest of what a request costs goes
+    with the load, and is in the steps: waiting for the step under way, and for one more under asynchronous scheduling
+    (docs/serving-rules.md, H), kernels of a prompt that no graph launches (FittedMultipliers.prompt_launch_s), and
+    other sequences' tokens in the front end (`stream_s`; E).
+
     All are times, measured, fitted or guessed, as the evidence of each says; none is a rule. Where the host launches
     kernels (FittedMultipliers.prompt_launch_s) `step_s` is the sampler's launches, times Hardware.host_slowness.
 
@@ -24,7 +31,16 @@ class Overheads(Strict):
 
     step_s: Seconds = Field(description="each step")
     sequence_s: Seconds = Field(description="per sequence of a step that gets a token")
-    request_s: Seconds = Field(description="per request; outside the steps")
+    request_s: Seconds = Field(
+        description="per request, what no other time says: validation, and what its first step prepares; outside the"
+        " steps"
+    )
+    http_s: Seconds = Field(
+        NO_TIME, description="per request, for the API server to take it in and begin its answer; outside the steps"
+    )
+    hop_s: Seconds = Field(
+        NO_TIME, description="per request, to the process of the engine's core and back; outside the steps"
+    )
     cached_token_s: Seconds = Field(
         NO_TIME, description="per token that a step's sequences hold in the KV cache, whose blocks are listed anew"
     )
@@ -37,9 +53,22 @@ class Overheads(Strict):
     stream_s: Seconds = Field(NO_TIME, description="per token that the front end streams; outside the steps")
     prompt_token_s: Seconds = Field(NO_TIME, description="per token of a prompt, to split its text; outside the steps")
 
+    def request_parts(self, prompt_tokens: npt.ArrayLike) -> dict[str, npt.NDArray[np.float64]]:
+        """Return the seconds of requests outside the steps by what takes them, in the order in which it happens.
+
+        float64, of the shape of `prompt_tokens`. Streaming is not among them: it waits for the tokens of others.
+        """
+        tokens = np.asarray(prompt_tokens, np.float64)
+        return {
+            "HTTP": self.http_s + 0.0 * tokens,
+            "tokenisation": self.prompt_token_s * tokens,
+            "hop to the engine and back": self.hop_s + 0.0 * tokens,
+            "engine, beside its steps": self.request_s + 0.0 * tokens,
+        }
+
     def answer_s(self, prompt_tokens: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return the seconds of requests outside the steps, by the lengths of their prompts (the same shape)."""
-        return self.request_s + self.prompt_token_s * np.asarray(prompt_tokens, np.float64)
+        return np.asarray(sum(self.request_parts(prompt_tokens).values()))
 
     def host_s(self, counts: Counts) -> Array:
         """Return the seconds of a step that no kernel hides: step + sequences + cached tokens."""

@@ -31,6 +31,7 @@ from simulator.models.recurrent import GatedDeltaNet, KimiDelta, Mamba, Mamba2, 
 from simulator.profile import Strict
 
 NORM_SUMS = 4  # an all-reduce of two fp32 sums of squares (of a norm over all heads) is as large as 4 16-bit numbers
+LAST_OF_EXPERTS = "experts down"  # the op of a layer of routed experts that stands for the layer
 EXPERT_LAUNCHES = 5  # choose experts, sort tokens, the first of two grouped GEMMs, activation, sum
 
 
@@ -229,7 +230,7 @@ class MixtureOfExperts(Strict):
         return (
             replace(gemm("experts up", hidden, inner * width, EXPERT_LAUNCHES), shared_inputs=shared),
             Op("experts' activation and sum", "elementwise", activation_bytes=moved, experts=routed, launches=0),
-            gemm("experts down", width, hidden, 1),
+            gemm(LAST_OF_EXPERTS, width, hidden, 1),
         )
 
     def ops(self, hidden: int, layout: Layout) -> Ops:

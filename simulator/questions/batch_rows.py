@@ -65,7 +65,9 @@ def _details(found: Estimate) -> Row:
         **_phase_figures("prefill", found.prefill),
         **_phase_figures("decode", found.decode),
         "decode_context_tokens": found.batch.middle_tokens,
-        "request_s": float(found.deployment.request_s(found.batch.prompt_tokens)),
+        "request_s": found.request.seconds,
+        "request_op": found.request.binding.cost.name if found.request.ops else "",
+        "request_op_share": found.request.share(found.request.binding) if found.request.ops else None,
     }
 
 

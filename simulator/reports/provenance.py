@@ -196,7 +196,7 @@ def _idle(part: _Part, stages: int) -> dict[str, bool]:
         **dict.fromkeys(("one_shot_tokens", "reduced_bits"), not in_node),
         "experts": not routed or (kernels.fitted.block_experts is not None and len(late) == len(routed)),
         "block_experts": not late,
-        "expert_tile": not routed,
+        **dict.fromkeys(("expert_tile", "experts_launch_s"), not routed),
         "least_tile": not any(rates.unpacks(op.format) for op in routed),
         "split_launch": stages == 1,
         **dict.fromkeys(("per_head", "per_head_crowded"), not apart),

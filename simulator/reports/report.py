@@ -155,8 +155,7 @@ class Report:
         span_s = float(arrival_s[-1] - arrival_s[0])
         if self.steady and span_s and not (self.run.requests.concurrency or self.overloaded):
             return span_s * len(arrival_s) / (len(arrival_s) - 1)
-        end_s = max(self.run.end_s, float(np.nanmax(self.run.finished_s, initial=0.0)))
-        return end_s - float(self.run.requests.arrival_s[self.skipped])
+        return self.run.seen_s - float(self.run.requests.arrival_s[self.skipped])
 
     @property
     def completed(self) -> int:

@@ -59,7 +59,7 @@ class Timeline:
 
 def timeline_of(run: Run, model: StepModel, intervals: int = INTERVALS) -> Timeline:
     """Return a run over time, in `intervals` intervals; `model` gives the cost of each op of its steps."""
-    edges_s = np.linspace(float(run.requests.arrival_s[0]), max(run.end_s, 1e-9), intervals + 1)
+    edges_s = np.linspace(float(run.requests.arrival_s[0]), max(run.seen_s, 1e-9), intervals + 1)
     steps, spans_s, count = run.steps, np.diff(edges_s), run.engines
     ends_s = steps.start_s + steps.seconds
 

@@ -80,6 +80,11 @@ class Run:
         last = self.steps[-1] if len(self.steps) else None
         return float(last.start_s + last.seconds) if last is not None else 0.0
 
+    @property
+    def seen_s(self) -> float:
+        """When the last token was seen: the end of the last step, or later where a front end streams it."""
+        return max(self.end_s, float(np.nanmax(self.finished_s, initial=0.0)))
+
 
 @compiled
 def step_seconds(s: State, table: StepTable) -> tuple[float, float]:

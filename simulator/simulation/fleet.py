@@ -301,5 +301,5 @@ def _run(fleet: Fleet, requests: Requests, f: FleetState, found: tuple[Table, Ta
         events=found[1],
         replicas=fleet.replicas,
         stages=fleet.pool.stages,
-        closed_s=float(f.loop.clock_s),
+        closed_s=max(float(f.loop.clock_s), float(np.nanmax(rows.finished_s[kept]))),
     )

@@ -117,7 +117,8 @@ def test_the_same_requests_meet_longer_steps():
     requests = [each.run.requests for each in (report, *report.draws)]
     for each, known in zip((slower, *slower.draws), requests, strict=True):
         assert np.array_equal(each.run.requests.prompt_tokens, known.prompt_tokens)
-    assert 1.3 < slower.metrics["tpot"]["mean"] / report.metrics["tpot"]["mean"] <= 1.5 + 1e-9
+    ratio = slower.metrics["tpot"]["mean"] / report.metrics["tpot"]["mean"]
+    assert 1.3 < ratio <= 1.5 * (1 + 1e-5)  # the front end streams as fast as before
 
 
 def test_a_nearly_full_cache_decides_and_is_simulated_at_both_ends():

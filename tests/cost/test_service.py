@@ -37,7 +37,8 @@ def test_each_answer_waits_for_its_own_prompt_whatever_was_given_up():
     report = Service(DEPLOYMENT, 2).report(requests, Clients(timeout_s=1.0))
     run, overheads = report.run, DEPLOYMENT.engine.overheads
     assert 0 < len(run.abandoned) < 60
-    outside_s = overheads.request_s + overheads.prompt_token_s * requests.prompt_tokens[run.row]
+    outside_s = overheads.request_s + overheads.http_s + overheads.hop_s
+    outside_s += overheads.prompt_token_s * requests.prompt_tokens[run.row]
     seen_s = run.first_token_s - run.requests.arrival_s + outside_s
     assert report.latencies_s["ttft"] == pytest.approx(seen_s)
 

@@ -156,7 +156,7 @@ def test_waves_stay_together_where_dynamo_is_in_front(prompt, drift):
     assert place(setup(client="aiconfigurator", input_tokens=prompt)).deployment.engine.drift_tokens == drift
 
 
-@pytest.mark.parametrize("name", ["request_s", "prompt_token_s"])
+@pytest.mark.parametrize("name", ["request_s", "http_s", "hop_s", "prompt_token_s"])
 def test_no_time_outside_the_steps_is_in_the_speed_of_light(name):
     asked = ask(setup(engine="vLLM", engine_version="0.19", input_tokens=1024.0))
     engine = asked.deployment.engine
@@ -196,7 +196,7 @@ def test_an_answer_is_followed_by_the_next_request_after_the_engines_time_per_re
     deployment, requests = place(given).deployment, engine_gets(given).requests()
     run = simulate(limits(deployment, requests), deployment.step_table(), requests)
     overheads = deployment.engine.overheads
-    answer_s = overheads.request_s + 1024 * overheads.prompt_token_s
+    answer_s = overheads.request_s + overheads.http_s + overheads.hop_s + 1024 * overheads.prompt_token_s
     assert answer_s > overheads.request_s
     assert run.requests.arrival_s[1:] - run.finished_s[:-1] == pytest.approx(answer_s)
 
