@@ -309,7 +309,7 @@ class Deployment:
 
     def _prompt_launch_s(self, kernels: Kernels) -> float:
         """Return the least seconds of a step with prompts: its kernels x the host's seconds to launch one."""
-        launches = sum(op.launches * op.repeats for op in self._step_ops())
+        launches = sum(kernels.launches(op, self.hardware) * op.repeats for op in self._step_ops())
         return launches * float(kernels.fitted.prompt_launch_s or 0.0) * self._host_slowness
 
     @property
