@@ -61,10 +61,10 @@ class ExpertKernels(Strict):
     inputs: PeakName | None = Field(None, description="type of their inputs, and so of their multiplications")
     least_tile: Positive | None = Field(None, description="rows of a tile, as many as tokens reach an expert, at least")
     most_tile: Positive | None = Field(None, description="the same at most; none: experts are not padded to tiles")
-    fused: bool = Field(
-        False,
-        description="one kernel chooses experts and sorts tokens, the first GEMM activates and quantises, and one more"
-        " kernel sums what the second has made",
+    launches: tuple[int, int] | None = Field(
+        None,
+        description="kernels up to the first GEMM, which activates and quantises for the second, and those from there"
+        " on; none: as grouped GEMMs have them",
     )
 
 

@@ -19,8 +19,6 @@ from simulator.models.number_formats import number_format
 from simulator.models.operations import NOTHING, Array, Op
 from simulator.profile import Strict
 
-FUSED_LAUNCHES = 2  # routing and the first of two GEMMs of fused experts; the second and the sum
-
 
 class Kernels(Strict):
     """What an engine's kernels do on some devices (`rules`), and what they reach there (`fitted`).
@@ -119,16 +117,17 @@ class Kernels(Strict):
         return op.experts.padded(tokens, float(most), float(least or math.inf)) if most else 1.0
 
     def launches(self, op: Op, hardware: Hardware) -> int:
-        """Return how many kernels of an op follow one another: of a GEMM of fused experts, it and one beside it."""
+        """Return how many kernels of an op follow one another on a device."""
         own = self.experts_of(op.format, hardware) if op.experts and op.rate == "gemm" else None
-        return FUSED_LAUNCHES if own and own.fused else op.launches
+        return own.launches[op.shared_inputs == NOTHING] if own and own.launches else op.launches
 
     def start_s(self, hardware: Hardware, peak: PeakName, op: Op) -> float:
         """Return the seconds that all kernels of a GEMM take to start, multiplied in a type.
 
         Where its inputs are quantised by the kernel before (`fuses`), and for kernels of experts that are no GEMMs
         (`routes_apart`), a start is that of 16 bits if that is shorter. Experts sort their inputs before these are
-        quantised, so `fuses` does not hold for them; where they are fused, the first GEMM quantises for the second.
+        quantised, so `fuses` does not hold for them; where the first GEMM quantises for the second
+        (ExpertKernels.launches), it alone has a kernel that does so before it.
         """
         rates, launches = hardware.achievable, self.launches(op, hardware)
         own, wide = rates.gemm[peak], rates.gemm.get("bf16")
@@ -136,6 +135,6 @@ class Kernels(Strict):
         plain = launches if op.format in self.rules.fuses else 0
         if op.experts is not None:
             plain = launches - 1 if self.rules.routes_apart else 0
-            if (kernels := self.experts_of(op.format, hardware)) and kernels.fused:
+            if (kernels := self.experts_of(op.format, hardware)) and kernels.launches:
                 plain = launches - (op.shared_inputs != NOTHING)
         return float(self.fitted.launch) * (own.launch_s * (launches - plain) + plain * least_s)

@@ -140,8 +140,9 @@ def test_fused_experts_are_four_kernels_that_multiply_in_the_type_of_their_input
     assert Rates(hardware, rates.kernels, light=True).peak("mxfp4")[0] == "fp4"
     started = sum(rates.achieved("fp8", op).launch_s for op in (first, second)) / rates.kernels.fitted.launch
     assert started == pytest.approx(9.6e-6 + 3 * 3.8e-6)
-    kernels = load_engine("tensorrt-llm-1.2").kernels_on(load_hardware("h100-sxm"))
-    assert kernels.launches(first, load_hardware("h100-sxm")) == first.launches
+    h100, card = load_hardware("h100-sxm"), load_hardware("rtx-pro-6000")
+    assert [rates.kernels.launches(op, h100) for op in (first, second)] == [6, 2]
+    assert [rates.kernels.launches(op, card) for op in (first, second)] == [first.launches, second.launches] == [5, 1]
 
 
 @pytest.mark.parametrize("rate", ["decode_attention", "prefill_attention"])
@@ -372,7 +373,7 @@ def test_light_knows_no_kernels(stored):
     shares = dict.fromkeys(names, 0.5)
     families = ("hopper", "blackwell", "blackwell-geforce", "cdna3")
     tile = {"compute": figure(0.1), "most_tile": figure(64.0)}
-    own = ExpertKernels(formats=(stored,), families=families, inputs="fp8", fused=True, **tile)
+    own = ExpertKernels(formats=(stored,), families=families, inputs="fp8", launches=(9, 9), **tile)
     tiles = {"expert_tile": 64.0, "expert_kernels": (own,), "unpack_tokens": 8.0, "score_bytes": 24.0}
     rules = {"m64_tile": 0.5, "weight_only": ("fp8", "fp4"), "fuses": ("fp8",), "routes_apart": True}
     links = {"one_ring": True, "staged": True, "one_shot_tokens": 128.0, "link": 3.0, "launch": 3.0}
