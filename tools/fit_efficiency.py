@@ -131,7 +131,7 @@ def _flow(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
-        return f"[{', '.join(map(str, value))}]"
+        return f"[{', '.join(map(_flow, value))}]"
     if isinstance(value, dict):
         each = (f'{key}: "{part}"' if key == "guess" else _part(key, part) for key, part in value.items())
         return f"{{{', '.join(each)}}}"

@@ -309,10 +309,11 @@ class Deployment:
 
     def _prompt_launch_s(self, kernels: Kernels) -> float:
         """Return the least seconds of a step with prompts: the host's of each kernel, and of each layer of experts."""
-        fitted, ops = kernels.fitted, self._step_ops()
-        launched_s = float(fitted.prompt_launch_s or 0.0) * sum(op.launches * op.repeats for op in ops)
-        experts_s = float(fitted.experts_launch_s or 0.0) * sum(op.repeats for op in ops if op.name == LAST_OF_EXPERTS)
-        return (launched_s + experts_s) * self._host_slowness
+        ops = self._step_ops()
+        launches = sum(kernels.launches(op, self.hardware) * op.repeats for op in ops)
+        layers = sum(op.repeats for op in ops if op.name == LAST_OF_EXPERTS)
+        host_s = launches * (kernels.fitted.prompt_launch_s or 0.0) + layers * (kernels.fitted.experts_launch_s or 0.0)
+        return float(host_s) * self._host_slowness
 
     @property
     def _host_slowness(self) -> float:

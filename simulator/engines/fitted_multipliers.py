@@ -74,11 +74,15 @@ class FittedMultipliers(Strict):
     )
     link: Number = Field(UNITY, description="latency of collectives")
 
-    def of_compute(self, peak: PeakName, op: Op) -> float:
+    def of_compute(self, peak: PeakName, op: Op, own: float | None = None) -> float:
         """Return the factor on the compute fraction of a GEMM that is multiplied in a type.
 
-        Weight-only formats have `unpacked` beside it.
+        `own`: of kernels that routed experts have for themselves (ExpertKernels), None for grouped GEMMs.
         """
-        narrow, late = peak in ("fp8", "fp4"), number_format(op.format).scaled_late
+        stored = number_format(op.format)
+        narrow, late = peak in ("fp8", "fp4"), stored.scaled_late
+        share = self.compute * (self.quantized if narrow and not late else 1.0)
+        if op.experts and own:
+            return share * own
         experts = self.experts if self.block_experts is None or not (narrow and late) else self.block_experts
-        return self.compute * (self.quantized if narrow and not late else 1.0) * (experts if op.experts else 1.0)
+        return share * (experts if op.experts else 1.0) * (self.unpacked if stored.unpacked_for(peak) else 1.0)

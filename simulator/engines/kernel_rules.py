@@ -47,6 +47,27 @@ class RowTile(Strict):
     bytes_per_s: BytesPerS
 
 
+class ExpertKernels(Strict):
+    """Kernels of routed experts in some formats, on some families of devices, that are no grouped GEMMs of the engine.
+
+    They gather their inputs as they read them. `compute` is their share of the device's compute fraction, beside those
+    of all GEMMs, in place of the multipliers that were fitted to grouped GEMMs and to other weight-only formats
+    (`experts`, `block_experts`, `unpacked`, `expert_tile`).
+    """
+
+    formats: tuple[FormatName, ...]
+    families: tuple[str, ...]
+    compute: Positive
+    inputs: PeakName | None = Field(None, description="type of their inputs, and so of their multiplications")
+    least_tile: Positive | None = Field(None, description="rows of a tile, as many as tokens reach an expert, at least")
+    most_tile: Positive | None = Field(None, description="the same at most; none: experts are not padded to tiles")
+    launches: tuple[int, int] | None = Field(
+        None,
+        description="kernels up to the first GEMM, which activates and quantises for the second, and those from there"
+        " on; none: as grouped GEMMs have them",
+    )
+
+
 class KernelRules(Strict):
     """Which kernels an engine launches on some devices, and what they do beside the least work.
 
@@ -98,10 +119,8 @@ class KernelRules(Strict):
         " blocks are quantised behind it, others before (fp8_blockscale_gemm_kernel.cuh, fused_moe_cutlass.py; read"
         " 2026-11-22)",
     )
-    least_tile: Positive | None = Field(
-        None,
-        description="the tile of experts of weight-only formats is as many tokens as reach an expert, from so many on"
-        " (triton_kernels, matmul_ogs_details/opt_flags: block_m); none: all of expert_tile",
+    expert_kernels: tuple[ExpertKernels, ...] = Field(
+        (), description="kernels of routed experts beside the engine's grouped GEMMs"
     )
     score_bytes: Number | None = Field(
         None, description="bytes that prefill attention moves per score, one per head, query and key; none: fused"

@@ -5,11 +5,18 @@ import math
 import numpy as np
 
 from simulator.engines.fitted_multipliers import FittedMultipliers
-from simulator.engines.kernel_rules import CAPTURED_TOKENS, CROWDED_HEADS, QUICK_REDUCE_BITS, WIDE_BYTES, KernelRules
+from simulator.engines.kernel_rules import (
+    CAPTURED_TOKENS,
+    CROWDED_HEADS,
+    QUICK_REDUCE_BITS,
+    WIDE_BYTES,
+    ExpertKernels,
+    KernelRules,
+)
 from simulator.engines.overheads import Overheads
-from simulator.hardware.hardware import Achievable, Hardware, PeakName
+from simulator.hardware.hardware import Hardware, PeakName
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Array, Op
+from simulator.models.operations import NOTHING, Array, Op
 from simulator.profile import Strict
 
 
@@ -95,23 +102,39 @@ class Kernels(Strict):
         inside = (np.asarray(tokens) > tile.above_tokens) & (np.asarray(tokens) <= tile.up_to_tokens)
         return np.where(inside, share, 1.0)
 
-    def padding(self, op: Op, tokens: Array, *, unpacked: bool) -> Array:
-        """Return the tokens that experts compute over those that reach them; 1 for dense GEMMs."""
-        if op.experts is None or not self.fitted.expert_tile:
-            return 1.0
-        least = float(self.rules.least_tile or math.inf) if unpacked else math.inf
-        return op.experts.padded(tokens, self.fitted.expert_tile, least)
+    def experts_of(self, stored: str, hardware: Hardware) -> ExpertKernels | None:
+        """Return the kernels of routed experts in a format on a device; None where they are the engine's own GEMMs."""
+        known, family = self.rules.expert_kernels, hardware.family
+        return next((each for each in known if stored in each.formats and family in each.families), None)
 
-    def start_s(self, rates: Achievable, peak: PeakName, op: Op) -> float:
+    def padding(self, op: Op, tokens: Array, hardware: Hardware) -> Array:
+        """Return the tokens that experts compute over those that reach them; 1 for dense GEMMs."""
+        if op.experts is None:
+            return 1.0
+        own = self.experts_of(op.format, hardware)
+        most = own.most_tile if own else self.fitted.expert_tile
+        least = own.least_tile if own else None
+        return op.experts.padded(tokens, float(most), float(least or math.inf)) if most else 1.0
+
+    def launches(self, op: Op, hardware: Hardware) -> int:
+        """Return how many kernels of an op follow one another on a device."""
+        own = self.experts_of(op.format, hardware) if op.experts and op.rate == "gemm" else None
+        return own.launches[op.shared_inputs == NOTHING] if own and own.launches else op.launches
+
+    def start_s(self, hardware: Hardware, peak: PeakName, op: Op) -> float:
         """Return the seconds that all kernels of a GEMM take to start, multiplied in a type.
 
         Where its inputs are quantised by the kernel before (`fuses`), and for kernels of experts that are no GEMMs
         (`routes_apart`), a start is that of 16 bits if that is shorter. Experts sort their inputs before these are
-        quantised, so `fuses` does not hold for them.
+        quantised, so `fuses` does not hold for them; where the first GEMM quantises for the second
+        (ExpertKernels.launches), it alone has a kernel that does so before it.
         """
+        rates, launches = hardware.achievable, self.launches(op, hardware)
         own, wide = rates.gemm[peak], rates.gemm.get("bf16")
         least_s = min(own.launch_s, wide.launch_s) if wide else own.launch_s
-        plain = op.launches if op.format in self.rules.fuses else 0
+        plain = launches if op.format in self.rules.fuses else 0
         if op.experts is not None:
-            plain = op.launches - 1 if self.rules.routes_apart else 0
-        return float(self.fitted.launch) * (own.launch_s * (op.launches - plain) + plain * least_s)
+            plain = launches - 1 if self.rules.routes_apart else 0
+            if (kernels := self.experts_of(op.format, hardware)) and kernels.launches:
+                plain = launches - (op.shared_inputs != NOTHING)
+        return float(self.fitted.launch) * (own.launch_s * (launches - plain) + plain * least_s)

@@ -176,7 +176,8 @@ def _kernels(part: _Part, stages: int) -> Iterator[tuple[str, Figure]]:
     """Yield the figures of an engine's kernels on a device that an op rests on: rules, then fitted multipliers."""
     idle = _idle(part, stages)
     for path, figure in figures(part.rates.kernels, "kernels"):
-        name = path.split(".")[2]
+        name = path.removeprefix("kernels.").removeprefix("rules.").removeprefix("fitted.")
+        name = name.rpartition(".")[0] if name.startswith("expert_kernels.") else name.partition(".")[0]
         if figure.source != UNITY.source and not idle.get(name, False) and not path.startswith("kernels.overheads"):
             yield path, figure
 
@@ -185,8 +186,9 @@ def _idle(part: _Part, stages: int) -> dict[str, bool]:
     """Tell of the rules and multipliers that only some ops rest on whether none of these does."""
     rates, kernels, ops = part.rates, part.rates.kernels, part.ops
     gemms = [op for op in ops if op.rate == "gemm"]
-    routed = [op for op in gemms if op.experts is not None]
-    late = [op for op in routed if rates.peak(op.format)[0] == "fp8" and number_format(op.format).scaled_late]
+    own = {op: kernels.experts_of(op.format, part.hardware) for op in gemms if op.experts is not None}
+    grouped = [op for op, experts in own.items() if experts is None]
+    late = [op for op in grouped if rates.peak(op.format)[0] == "fp8" and number_format(op.format).scaled_late]
     tile = kernels.rules.m64_tile
     apart = [op for op in ops if op.heads and kernels.reads_per_head(op.cache_format, op.shared_by)]
     linked = {op.rate for op in ops} & {"all_reduce", "all_to_all"}
@@ -194,13 +196,15 @@ def _idle(part: _Part, stages: int) -> dict[str, bool]:
     return {
         "link": not linked,
         **dict.fromkeys(("one_shot_tokens", "reduced_bits"), not in_node),
-        "experts": not routed or (kernels.fitted.block_experts is not None and len(late) == len(routed)),
+        "experts": not grouped or (kernels.fitted.block_experts is not None and len(late) == len(grouped)),
         "block_experts": not late,
-        **dict.fromkeys(("expert_tile", "experts_launch_s"), not routed),
-        "least_tile": not any(rates.unpacks(op.format) for op in routed),
+        "experts_launch_s": not own,
+        "expert_tile": not grouped,
+        **{f"expert_kernels.{at}": each not in own.values() for at, each in enumerate(kernels.rules.expert_kernels)},
         "split_launch": stages == 1,
         **dict.fromkeys(("per_head", "per_head_crowded"), not apart),
-        **dict.fromkeys(("packed", "unpacked"), not any(rates.unpacks(op.format) for op in gemms)),
+        "packed": not any(rates.unpacks(op.format) for op in gemms),
+        "unpacked": not any(rates.unpacks(op.format) for op in gemms if own.get(op) is None),
         "quantized": not any(
             rates.peak(op.format)[0] in ("fp8", "fp4") and not number_format(op.format).scaled_late for op in gemms
         ),

@@ -114,6 +114,8 @@ class Rates:
         """
         own, *wider = number_format(stored).compute
         weight_only = () if self.light else self.kernels.rules.weight_only
+        if not self.light and (experts := self.kernels.experts_of(stored, self.hardware)) and experts.inputs:
+            own = experts.inputs
         peaks = self.peaks(stored)[1]
         for name in wider if stored in weight_only else (own, *wider):
             if name in peaks and name not in weight_only:
@@ -144,7 +146,7 @@ class Rates:
         rows = 1.0 if self.light else self.kernels.share_of_rows(op, counts.tokens, self.hardware)
         memory_s = op.bytes_read(counts) / (gemm.memory * rows * self.hardware.memory_bytes_per_s)
         if not self.light:
-            compute_s = compute_s * self.kernels.padding(op, counts.tokens, unpacked=self.unpacks(op.format))
+            compute_s = compute_s * self.kernels.padding(op, counts.tokens, self.hardware)
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
             compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
             memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
@@ -159,7 +161,8 @@ class Rates:
         """
         late = name == "fp8" and number_format(op.format).scaled_late
         shared = op.shared_inputs != NOTHING
-        sorts = shared and self.kernels.rules.sorts_inputs
+        gathers = self.kernels.experts_of(op.format, self.hardware) is not None
+        sorts = shared and self.kernels.rules.sorts_inputs and not gathers
         if self.light or not (late or sorts):
             return 0.0
         taken = counts.dot(op.flops) / (2.0 * op.columns)
@@ -197,12 +200,12 @@ class Rates:
         if gemm is None:
             raise ProfileError(f"{self.hardware.name} {name}", "no achievable gemm rates are known", "Add them")
         fitted, stored = self.kernels.fitted, number_format(op.format)
-        compute = gemm.compute_fraction * fitted.of_compute(name, op)
-        compute *= fitted.unpacked if stored.unpacked_for(name) else 1.0
-        own = self._weight_fraction(gemm)
-        memory = own * fitted.memory * (fitted.packed if stored.unpacked_for(name) else 1.0)
-        shares = min(compute, 1.0), min(memory, max(float(HIGHEST_MEMORY_FRACTION), own))
-        start_s = self.kernels.start_s(self.hardware.achievable, name, op)
+        own = self.kernels.experts_of(op.format, self.hardware)
+        compute = gemm.compute_fraction * fitted.of_compute(name, op, own.compute if own else None)
+        best = self._weight_fraction(gemm)
+        memory = best * fitted.memory * (fitted.packed if stored.unpacked_for(name) else 1.0)
+        shares = min(compute, 1.0), min(memory, max(float(HIGHEST_MEMORY_FRACTION), best))
+        start_s = self.kernels.start_s(self.hardware, name, op)
         return AchievedGemm(*shares, start_s, exponent_of(gemm, op), panel_s(gemm, op))
 
     def _weight_fraction(self, gemm: Gemm) -> float:

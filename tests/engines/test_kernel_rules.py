@@ -12,7 +12,7 @@ from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
-from simulator.engines.kernel_rules import CROWDED_HEADS
+from simulator.engines.kernel_rules import CROWDED_HEADS, ExpertKernels
 from simulator.engines.kernels import Kernels
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import Attention
@@ -27,7 +27,7 @@ from simulator.validation.measurements import Setup
 from simulator.validation.setups import place
 from simulator.validation.sources import recipe_of
 from simulator.validation.sources.papers import ENDED_TOKENS
-from tests.support.kernels import kernels_with
+from tests.support.kernels import figure, kernels_with
 from tests.support.measured import answer, question
 
 MAX_1550 = load_hardware("max-1550")
@@ -99,15 +99,50 @@ def test_products_start_as_in_bf16_where_the_kernel_before_quantises(engine, sto
 
 
 @given(st.integers(2, 10_000))
-def test_tiles_of_unpacked_weights_grow_with_the_tokens_of_an_expert(tokens):
+def test_tiles_of_own_kernels_grow_with_the_tokens_of_an_expert(tokens):
     """Of 64 rows at most: from half a tile more where an expert has fewer, to as good as none where it has many."""
-    op = replace(linear("", (128, 128), Layout()), experts=Experts(128, 4))
-    kernels = kernels_with(expert_tile=64.0, least_tile=16.0)
-    whole, growing = (float(kernels.padding(op, float(tokens), unpacked=each)) for each in (False, True))
+    op, h100 = replace(linear("", (128, 128), Layout()), experts=Experts(128, 4)), load_hardware("h100-sxm")
+    tile = {"compute": figure(1.0), "least_tile": figure(16.0), "most_tile": figure(64.0)}
+    own = ExpertKernels(formats=("bf16",), families=("hopper",), **tile)
+    every = kernels_with(expert_tile=64.0), kernels_with(expert_tile=64.0, expert_kernels=(own,))
+    whole, growing = (float(kernels.padding(op, float(tokens), h100)) for kernels in every)
     each = tokens * 4 / float(op.experts.touched(float(tokens)))
     assert whole == pytest.approx(1 + 32 / each)
     assert growing == pytest.approx(1 + min(max(each, 16), 64) / 2 / each)
-    assert Kernels().padding(op, float(tokens), unpacked=True) == 1.0
+    assert float(every[1].padding(op, float(tokens), load_hardware("b200-sxm"))) == whole
+    assert Kernels().padding(op, float(tokens), h100) == 1.0
+
+
+@pytest.mark.parametrize(("engine", "device", "reached"), [("vllm-0.33", "h100-sxm", 254), ("vllm-0.33", "b200", 285)])
+def test_experts_of_four_bits_are_multiplied_as_fast_as_they_are_unpacked(engine, device, reached):
+    """254 TFLOP/s of Marlin's experts on H100 (sglang pull request 38884), and as many for each SM on B200."""
+    hardware = load_hardware(device)
+    kernels = load_engine(engine).kernels_on(hardware)
+    op = replace(linear("", (128, 128), Layout(weight_dtype="int4")), experts=Experts(128, 4))
+    peak = hardware.peak_flops_per_s["bf16"]
+    share = Rates(hardware, kernels).achieved("bf16", op).compute / kernels.fitted.compute
+    assert share * peak == pytest.approx(reached * 1e12, rel=0.02)
+    same = kernels_with(compute=float(kernels.fitted.compute), unpacked=0.75)
+    dense = [Rates(hardware, each).achieved("bf16", replace(op, experts=None)).compute for each in (kernels, same)]
+    assert dense[0] == pytest.approx(dense[1])
+
+
+def test_fused_experts_are_four_kernels_that_multiply_in_the_type_of_their_inputs():
+    """One routes, the first GEMM activates and quantises, one sums: 21 us.
+
+    flashinfer pull request 5301 has 25.7 us for one token in nvfp4, whose eight experts are read in 3.
+    """
+    hardware, layout = load_hardware("b200"), Layout(weight_dtype="mxfp4")
+    rates = Rates(hardware, load_engine("tensorrt-llm-1.2").kernels_on(hardware))
+    first, second, *_ = (op for op in load_model("gpt-oss-120b").ops(layout) if op.experts and op.rate == "gemm")
+    assert [rates.kernels.launches(op, hardware) for op in (first, second)] == [2, 2]
+    assert rates.peak("mxfp4")[0] == "fp8"
+    assert Rates(hardware, rates.kernels, light=True).peak("mxfp4")[0] == "fp4"
+    started = sum(rates.achieved("fp8", op).launch_s for op in (first, second)) / rates.kernels.fitted.launch
+    assert started == pytest.approx(9.6e-6 + 3 * 3.8e-6)
+    h100, card = load_hardware("h100-sxm"), load_hardware("rtx-pro-6000")
+    assert [rates.kernels.launches(op, h100) for op in (first, second)] == [6, 2]
+    assert [rates.kernels.launches(op, card) for op in (first, second)] == [first.launches, second.launches] == [5, 1]
 
 
 @pytest.mark.parametrize("rate", ["decode_attention", "prefill_attention"])
@@ -328,14 +363,18 @@ def test_a_weight_only_format_is_unpacked_and_others_of_its_type_are_not():
     card, b200, release = load_hardware("rtx-5090"), load_hardware("b200"), load_engine("vllm-0.8")
     on_card, on_b200 = (Rates(each, release.kernels_on(each)) for each in (card, b200))
     assert [on_card.peak(each)[0] for each in ("mxfp4", "nvfp4", "fp8")] == ["bf16", "fp4", "fp8"]
-    assert on_b200.peak("mxfp4")[0] == Rates(card, release.kernels_on(card), light=True).peak("mxfp4")[0] == "fp4"
+    assert [on_b200.peak(each)[0] for each in ("mxfp4", "nvfp4")] == ["fp8", "fp4"]
+    assert Rates(card, release.kernels_on(card), light=True).peak("mxfp4")[0] == "fp4"
 
 
 @pytest.mark.parametrize("stored", ["fp8", "nvfp4", "mxfp4"])
 def test_light_knows_no_kernels(stored):
     names = ("compute", "quantized", "memory", "unpacked", "packed", "experts", "cache", "attention", "per_head")
     shares = dict.fromkeys(names, 0.5)
-    tiles = {"expert_tile": 64.0, "least_tile": 16.0, "unpack_tokens": 8.0, "score_bytes": 24.0}
+    families = ("hopper", "blackwell", "blackwell-geforce", "cdna3")
+    tile = {"compute": figure(0.1), "most_tile": figure(64.0)}
+    own = ExpertKernels(formats=(stored,), families=families, inputs="fp8", launches=(9, 9), **tile)
+    tiles = {"expert_tile": 64.0, "expert_kernels": (own,), "unpack_tokens": 8.0, "score_bytes": 24.0}
     rules = {"m64_tile": 0.5, "weight_only": ("fp8", "fp4"), "fuses": ("fp8",), "routes_apart": True}
     links = {"one_ring": True, "staged": True, "one_shot_tokens": 128.0, "link": 3.0, "launch": 3.0}
     slow = kernels_with(**shares, **tiles, **rules, **links)
