@@ -318,7 +318,7 @@ def find(kind: str, name: str, groups: Iterable[str] = ()) -> Path:
     for each in (_joined(name), _joined(name).rpartition("/")[-1]):
         if each in aliases:
             return aliases[each]
-    what = kind.removesuffix("_profiles").rstrip("s")
+    what = kind.rpartition("/")[-1].removesuffix("_profiles").rstrip("s")
     hint = nearest(name, {*names(kind), *groups}, most=LISTED)
     remedy = f"{hint}. `infercast profiles` lists all; they lie in {folders(kind)[-1]}"
     raise ProfileError(f"no {what} profile {name!r}", "no file and no alias has that name", remedy)

@@ -1,8 +1,6 @@
 """Columns of an answer against hosted APIs: their prices, what the load costs there, and from where own ones pay."""
 
-from typing import Annotated, NamedTuple
-
-import typer
+from typing import NamedTuple
 
 from simulator.cli.output import Column, Row, View, count, number
 from simulator.cost.api_prices import ApiPrice, api_prices, edition
@@ -11,9 +9,6 @@ from simulator.cost.capacity import Answer
 from simulator.hardware.prices import Terms
 
 SHOWN = 8  # most providers in the text; json has all
-VsApiOption = Annotated[
-    bool, typer.Option("--vs-api", help="Compare with hosted APIs of the same model (genai-prices, offline).")
-]
 
 
 class Hosted(NamedTuple):

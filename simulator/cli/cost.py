@@ -1,7 +1,7 @@
 """`infercast cost`: what a million tokens costs at a load, and on which devices it costs least."""
 
 import math
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -9,10 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.cli.api_columns import Hosted, VsApiOption, hosted
+from simulator.cli.api_columns import Hosted, hosted
+from simulator.cli.batch_cost import OfflineOptions, batch_result
 from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_view
-from simulator.cli.offer_columns import energy_columns, energy_guesses, energy_view, packing_columns
+from simulator.cli.offer_columns import (
+    energy_columns,
+    energy_guesses,
+    energy_view,
+    packing_columns,
+    spot_columns,
+    spot_notes,
+)
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
@@ -20,7 +28,6 @@ from simulator.cli.run_columns import asked_columns
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.bill import Bill
 from simulator.cost.capacity import Answer, answer, capacity, ranked
-from simulator.cost.packing import packed
 from simulator.cost.scenario import Scenario
 from simulator.errors import WorkloadError
 from simulator.hardware.sites import Site
@@ -43,8 +50,8 @@ def command(
     accepted: SloOptions,
     interval_options: IntervalOptions,
     priced: OfferOptions,
+    offline: OfflineOptions,
     fitted: FittedOption = False,
-    vs_api: VsApiOption = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the comparison (.png, .svg).")
     ] = None,
@@ -52,16 +59,22 @@ def command(
 ) -> None:
     """Compare what deployments cost per million tokens at a load, and at the highest load within the SLO.
 
-    The cheapest comes first; those that cannot keep the SLO come last, with what breaks.
+    The cheapest comes first; those that cannot keep the SLO come last, with what breaks. With --batch: what work costs
+    that has a deadline, and no SLO.
     """
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
+    offline.refuse_contradictions({"--slo": accepted.slo, "--plot": plot, "--fitted": fitted})
+    priced.checked()
+    if offline.batch:
+        emit(batch_result(choices, users, priced, offline, interval_options.interval), form)
+        return
     rate, workload = _one_rate(users)
-    site = priced.checked()
 
     def case(index: int, choice: Choice) -> Answer:
         progress(index, len(choices))
         deployment = choice()
-        return answer(Scenario(deployment, workload, slo, priced.offers(deployment)), rate)
+        scenario = Scenario(deployment, workload, slo, priced.offers(deployment))
+        return answer(replace(scenario, interruptions=priced.interruptions()), rate)
 
     with progress_bar("deployments") as progress:
         found, refused = sweep([partial(case, *each) for each in enumerate(choices)])
@@ -71,17 +84,29 @@ def command(
         from simulator.plots.roofline_plots import save  # noqa: PLC0415
 
         save(plot_costs(found), plot)
-    rows = [_row(each, interval_options.interval, priced) for each in found]
-    title = f"{workload.describe()}; {slo}"
-    views = [_bills_view(rows, title), _latency_view(rows), energy_view(_varying(rows), rows, site)]
-    views.append(_intervals_view(rows, interval_options.interval))
-    api = hosted(found, priced.terms()) if vs_api else Hosted([], [], [])
-    used = [*evidence(each.scenario.deployment for each in found), *energy_guesses()]
-    drafted = technique_notes(each.scenario.deployment for each in found)
-    notes = [*_headline(found), *api.notes, *NOTES, *interval_notes(rows), *drafted, *_price_notes(rows)]
-    sections = {"answers": rows} if not vs_api else {"api": api.rows, "answers": rows}
-    result = Result(sections, [*views, *api.views, _reasons_view(rows)], notes, used, refused, flat=not vs_api)
+    result = replace(_result(found, priced, interval_options.interval), refused=refused)
     emit(with_fitted(result, (each.scenario.deployment for each in found)) if fitted else result, form)
+
+
+def _result(found: list[Answer], priced: OfferOptions, level: float) -> Result:
+    """Return the tables and sentences of the answers, the cheapest first."""
+    rows = [_row(each, level, priced) for each in found]
+    api = hosted(found, priced.terms()) if priced.vs_api else Hosted([], [], [])
+    scenario = found[0].scenario
+    views = [
+        _bills_view(rows, f"{scenario.workload.describe()}; {scenario.slo}"),
+        _latency_view(rows),
+        energy_view(_varying(rows), rows, priced.place()),
+        _intervals_view(rows, level),
+        *api.views,
+        _reasons_view(rows),
+    ]
+    deployments = [each.scenario.deployment for each in found]
+    drafted, prices = technique_notes(deployments), [*_price_notes(rows), *spot_notes(rows)]
+    notes = [*_headline(found), *api.notes, *NOTES, *interval_notes(rows), *drafted, *prices]
+    used = [*evidence(deployments), *energy_guesses(), *priced.guesses()]
+    sections = {"api": api.rows, "answers": rows} if priced.vs_api else {"answers": rows}
+    return Result(sections, views, notes, used, flat=not priced.vs_api)
 
 
 def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
@@ -125,7 +150,7 @@ def _capacity_intervals(found: Answer, row: Row, level: float) -> Row:
     for end, rate_per_s in (("low", most), ("high", least)):
         replicas = math.ceil(found.rate_per_s / rate_per_s) if rate_per_s and found.replicas else None
         ends[f"replicas_{end}"] = replicas
-        packing = packed(scenario.replica_size, replicas, scenario.offers) if replicas and found.packing else None
+        packing = scenario.packing(replicas) if replicas and found.packing else None
         for name in AT_LOAD:
             ends[f"{name}_{end}"] = packing and row[name] * packing.usd_per_hour / row["usd_per_hour"]
         for name in AT_CAPACITY:
@@ -150,6 +175,7 @@ def _figures(found: Answer, level: float, site: Site) -> Row:
         **{f"at_capacity_{name}": value for name, value in at_capacity.items()},
         "usd_per_device_hour": found.packing and found.packing.usd_per_hour / found.packing.devices,
         **energy_columns(found, site),
+        **spot_columns(found),
         "breaks": found.capacity.breaks,
         "why": found.why,
     }

@@ -75,3 +75,26 @@ def energy_guesses() -> list[Provenance]:
     """Return the shares of the TDP that the estimates of energy rest on."""
     found = {"idle": IDLE_SHARE, "memory-bound": MEMORY_SHARE, "compute-bound": COMPUTE_SHARE, "host_w": HOST_W}
     return [Provenance("power", name, float(figure), figure.source) for name, figure in found.items()]
+
+
+def spot_columns(found: Answer) -> Row:
+    """Return what spot instances add: spare replicas, how long an instance is up, which requests start anew."""
+    packing, scenario = found.packing, found.scenario
+    if packing is None or packing.instances[0][0].commitment != "spot":
+        return dict.fromkeys(SPOT)
+    restarted = scenario.interruptions.restarted_share(found.report.metrics["e2el"]["mean"])
+    values = packing.replicas - found.replicas, scenario.interruptions.up_share(scenario.start_s), restarted
+    return dict(zip(SPOT, values, strict=True))
+
+
+SPOT = ("spare_replicas", "instance_up_share", "restarted_share")
+
+
+def spot_notes(rows: list[Row]) -> list[str]:
+    """Say for each row on spot how many replicas are spare and how many requests start anew."""
+    return [
+        f"{row['hardware']} on spot: an instance is up {row['instance_up_share']:.2%} of the time; "
+        f"{row['spare_replicas']} spare replicas; {row['restarted_share'] * 1e6:.3g} of a million requests start anew."
+        for row in rows
+        if row["spare_replicas"] is not None
+    ]

@@ -6,14 +6,18 @@ from typing import Annotated
 
 import typer
 
-from simulator.cost.ownership import LIFETIME_YEARS, Owner, owned_offers
+from simulator.cli.fleetoptions import seconds
+from simulator.cost.ownership import DEVICES_SHARE, LIFETIME_YEARS, Owner, owned_offers
+from simulator.cost.spot import INTERRUPTED_PER_MONTH, REPLACED_AFTER_S, Interruptions
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Commitment, Offer, Terms, offers, own_offer, today
 from simulator.hardware.sites import Site, load_site
 from simulator.profile import Figure, Source
+from simulator.reports.provenance import Provenance
 
 Option = typer.Option
+REPLACED_AFTER = f"{REPLACED_AFTER_S / 60:g}min"
 
 
 @dataclass(frozen=True)
@@ -85,9 +89,38 @@ class OfferOptions(OwnerOptions):
         Option("--instance-devices", min=1, help="Devices of your own instance.", show_default="a replica's"),
     ] = None
 
+    interrupted_per_month: Annotated[
+        float, Option("--interrupted-per-month", help="Share of spot instances taken back within 30 days.")
+    ] = float(INTERRUPTED_PER_MONTH)
+    replaced_after: Annotated[
+        str, Option("--replaced-after", metavar="TIME", help="Until another spot instance is there.")
+    ] = REPLACED_AFTER
+    availability: Annotated[
+        float, Option("--availability", help="Share of the time in which the needed replicas are up, on spot.")
+    ] = 0.999
+
+    vs_api: Annotated[
+        bool, Option("--vs-api", help="Compare with hosted APIs of the same model (genai-prices, offline).")
+    ] = False
+
+    def interruptions(self) -> Interruptions:
+        """Return how spot instances are taken back. Raises InfercastError for shares that are none."""
+        replaced_after_s = seconds(self.replaced_after, "--replaced-after")
+        return Interruptions(self.interrupted_per_month, replaced_after_s, self.availability)
+
+    def guesses(self) -> list[Provenance]:
+        """Return the guesses in use: values that the user did not give."""
+        found: list[tuple[str, Figure]] = []
+        if self.price == "owned" and self.purchase_usd is None:
+            found.append(("devices_share", DEVICES_SHARE))
+        if self.price == "spot" and self.replaced_after == REPLACED_AFTER:
+            found.append(("replaced_after_s", REPLACED_AFTER_S))
+        return [Provenance("prices", name, float(figure), figure.source) for name, figure in found]
+
     def checked(self) -> Site:
         """Return the site, after the options are checked. Raises InfercastError for those that exclude each other."""
         self.terms()
+        self.interruptions()
         return self.place()
 
     def terms(self) -> Terms:

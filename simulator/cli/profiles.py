@@ -26,7 +26,7 @@ def command(
     own: Profiles = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
-    """List, show and check the profiles of devices, models, engines, prices and workloads.
+    """List, show and check the profiles of devices, models, engines, prices, sites and workloads.
 
     A figure is shown with its unit, its source and its evidence: a data sheet, a measurement, a fit to measurements, a
     derivation, the figure of a relative (family), or a guess.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.capacity import Answer
-from simulator.cost.packing import Packing, packed
+from simulator.cost.packing import Packing
 
 MOST_REPLICAS = 256  # beyond which no break-even is looked for
 SECONDS_PER_DAY = 86_400.0
@@ -48,12 +48,9 @@ def break_even(found: Answer, hosted_usd: float) -> BreakEven | None:
     scenario = found.scenario
     extra = (found.at_load.usd_per_hour - packing.usd_per_hour) / found.replicas  # electricity of a replica
 
-    def instances(replicas: int) -> Packing:
-        return packed(scenario.replica_size, replicas, scenario.offers)
-
     last: BreakEven | None = None
     for replicas in range(1, MOST_REPLICAS + 1):
-        each = instances(replicas)
+        each = scenario.packing(replicas)
         equal_per_s = (each.usd_per_hour + extra * replicas) / (3600 * hosted_usd)
         if equal_per_s > (replicas - 1) * capacity_per_s:  # dearer at the first rate that needs so many
             rate_per_s = min(equal_per_s, replicas * capacity_per_s)

@@ -11,7 +11,7 @@ import numpy as np
 from simulator.cost.bill import Bill, bill
 from simulator.cost.energy import idle_watts, power
 from simulator.cost.mean_steps import decode_step
-from simulator.cost.packing import Packing, full_usd_per_hour, packed
+from simulator.cost.packing import Packing, full_usd_per_hour
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
@@ -57,8 +57,7 @@ class Answer:
     @cached_property
     def packing(self) -> Packing | None:
         """Cheapest instances that hold the replicas; None without an offer or where no number keeps the SLO."""
-        offers = self.scenario.offers
-        return packed(self.scenario.replica_size, self.replicas, offers) if self.replicas and offers else None
+        return self.scenario.packing(self.replicas) if self.replicas and self.scenario.offers else None
 
     @cached_property
     def at_load(self) -> Bill | None:
@@ -80,15 +79,16 @@ class Answer:
 
     @cached_property
     def watts(self) -> float | None:
-        """Mean power of all replicas and empty devices, hosts included, without the data centre's; None without a TDP.
+        """Mean power of all replicas, of devices without work and of hosts, an estimate (`energy.power`).
 
-        An estimate (`energy.power`).
+        Without what the data centre adds; None without a TDP, and where no number of replicas keeps the SLO.
         """
         deployment = self.scenario.deployment
         one, idle_w = power(deployment, self.report), idle_watts(deployment.hardware)
         if not self.replicas or one is None or idle_w is None:
             return None
-        return one.watts * self.replicas + idle_w * (self.packing.empty_devices if self.packing else 0)
+        waiting = self.packing.devices - self.replicas * deployment.devices if self.packing else 0
+        return one.watts * self.replicas + idle_w * waiting
 
     @property
     def why(self) -> str:
@@ -196,7 +196,7 @@ def answer(scenario: Scenario, rate_per_s: float) -> Answer:
     with the devices of a replica.
     """
     if scenario.offers:
-        packed(scenario.replica_size, 1, scenario.offers)  # refuses, before anything is simulated
+        scenario.packing(1)  # refuses, before anything is simulated
     found = capacity(scenario)
     if found.rate_per_s == 0:
         return Answer(scenario, rate_per_s, found, 0, found.report)

@@ -4,7 +4,8 @@ from collections import deque
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from simulator.cost.packing import ReplicaSize, replica_size
+from simulator.cost.packing import Packing, ReplicaSize, packed, replica_size
+from simulator.cost.spot import Interruptions, spot_packed
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
@@ -12,6 +13,7 @@ from simulator.hardware.prices import Offer
 from simulator.reports.report import Report, summarize
 from simulator.reports.slo import Slo
 from simulator.roofline.step_model import StepTable
+from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, cold_start_s
 from simulator.simulation.engine_loop import Progress
 from simulator.simulation.replica import simulate_replica
 from simulator.simulation.sent import sent
@@ -49,7 +51,7 @@ class Scenario:
     `workload` is what one of `replicas` identical replicas is sent; only one is simulated, and throughputs are those of
     all. `whole_run`: count an open loop as load generators do, from the first request to the last token; without it
     warm-up and drain are left out. `assume_fits`: requests longer than the model's context are not rejected, because a
-    measurement shows that they run.
+    measurement shows that they run. `interruptions`: of spot offers.
     """
 
     deployment: Deployment
@@ -59,6 +61,7 @@ class Scenario:
     replicas: int = 1
     whole_run: bool = False
     assume_fits: bool = False
+    interruptions: Interruptions = Interruptions()
 
     @cached_property
     def memory(self) -> MemoryPlan:
@@ -71,6 +74,20 @@ class Scenario:
     def replica_size(self) -> ReplicaSize:
         """Devices of a replica, and whether it may span instances."""
         return replica_size(self.deployment.hardware, self.deployment.devices)
+
+    def packing(self, replicas: int) -> Packing:
+        """Return the cheapest instances that hold so many replicas; of spot offers as many as keep them up.
+
+        Raises InfercastError as `packed` and `spot_packed` do.
+        """
+        if any(offer.commitment != "spot" for offer in self.offers):
+            return packed(self.replica_size, replicas, self.offers)
+        return spot_packed(self.replica_size, replicas, self.offers, self.interruptions, self.start_s)
+
+    @property
+    def start_s(self) -> float:
+        """Cold start of a replica in seconds: a guess (`autoscaler.LOAD_BYTES_PER_S`, `START_S`)."""
+        return cold_start_s(self.memory.weight_bytes, LOAD_BYTES_PER_S)
 
     @cached_property
     def table(self) -> StepTable:

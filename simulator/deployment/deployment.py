@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from simulator.deployment.host_launches import host_slowness, prompt_launches_s, step_launches_s
 from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
 from simulator.deployment.sharding import sharded
@@ -16,13 +17,11 @@ from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
-from simulator.models.layers import LAST_OF_EXPERTS
 from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import adapter_parameters, adapters, sorting
 from simulator.models.operations import Layout, Op
 from simulator.roofline.collectives import host_bytes_per_s
-from simulator.roofline.roofline import Rates
 from simulator.roofline.step_model import StepModel, StepTable
 
 LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
@@ -260,7 +259,9 @@ class Deployment:
         offload, engine, overheads = self.settings.offload, self.engine, self.overheads
         kernels = self.kernels.split_over_devices() if self.layout.pp > 1 else self.kernels
         on_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
-        slowness = self._host_slowness if kernels.fitted.prompt_launch_s else 1.0  # the host also launches the sampler
+        slowness = (
+            host_slowness(self.hardware) if kernels.fitted.prompt_launch_s else 1.0
+        )  # it launches the sampler too
         ranks = self.layout.dp  # each rank has a process for its own sequences
         times = {
             "step_s": overheads.step_s * slowness + (overheads.ranks_s if ranks > 1 else 0.0),
@@ -279,8 +280,8 @@ class Deployment:
             loaded_token_s=self._loaded_token_s(light=light),
             host_cost=on_host,
             context_tokens=self.context_tokens,
-            least_s=0.0 if light else self._launch_s(kernels),
-            prompt_least_s=0.0 if light else self._prompt_launch_s(kernels),
+            least_s=0.0 if light else step_launches_s(kernels, self.hardware, self.layout, self.model, overheads),
+            prompt_least_s=0.0 if light else prompt_launches_s(kernels, self.hardware, self._step_ops()),
             graph_tokens=self.graph_tokens,
         )
 
@@ -292,32 +293,6 @@ class Deployment:
         if light or not self.settings.sorted_sampling:
             return ops
         return (*ops, sorting(self.model.vocab))
-
-    def _launch_s(self, kernels: Kernels) -> float:
-        """Return the least seconds of a step that the host launches kernel by kernel; the devices work meanwhile.
-
-        eager kernels of a layer x seconds of each (KernelRules.eager_kernels), or what was fitted to steps
-        (FittedMultipliers.layer_launches), x layers.
-        """
-        layers = len(self.model.layer_names)
-        if kernels.rules.eager_kernels:
-            return kernels.rules.eager_kernels * self.overheads.kernel_s * self._host_slowness * layers
-        if kernels.fitted.layer_launches is None:
-            return 0.0
-        gemm = self.hardware.achievable.gemm[Rates(self.hardware, kernels).peak(self.layout.model_dtype)[0]]
-        return kernels.fitted.layer_launches * gemm.launch_s * layers
-
-    def _prompt_launch_s(self, kernels: Kernels) -> float:
-        """Return the least seconds of a step with prompts: the host's of each kernel, and of each layer of experts."""
-        ops = self._step_ops()
-        launches = sum(kernels.launches(op, self.hardware) * op.repeats for op in ops)
-        layers = sum(op.repeats for op in ops if op.name == LAST_OF_EXPERTS)
-        host_s = launches * (kernels.fitted.prompt_launch_s or 0.0) + layers * (kernels.fitted.experts_launch_s or 0.0)
-        return float(host_s) * self._host_slowness
-
-    @property
-    def _host_slowness(self) -> float:
-        return float(self.hardware.host_slowness or 1.0)
 
     def _loaded_token_s(self, *, light: bool) -> float:
         """Return the seconds to load one token's KV cache from the host over PCIe; devices load in parallel."""

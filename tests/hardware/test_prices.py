@@ -130,8 +130,8 @@ provider: Mine
 sources:
   bill: {text: our bill, date: 2026-10, evidence: datasheet}
 offers:
-  - {hardware: m4-max, devices: 2, instance: 2, commitment: on-demand, usd_per_hour: {value: 0.5 USD/h, source: bill}}
-  - {hardware: m4-max, devices: 1, instance: 1, commitment: on-demand, usd_per_hour: {value: 0.25 USD/h, source: bill}}
+  - {hardware: m4-max, devices: 2, instance: 2x, commitment: on-demand, usd_per_hour: {value: 0.5 USD/h, source: bill}}
+  - {hardware: m4-max, devices: 1, instance: 1x, commitment: on-demand, usd_per_hour: {value: 0.25 USD/h, source: bill}}
 """
 
 
@@ -167,7 +167,7 @@ def test_a_tie_goes_by_the_providers_name(own_folder):
         ("value: 0.5 USD/h", "value: 0.5", "no unit"),
         ("value: 0.5 USD/h", "value: 0.5 EUR/h", "not a unit of usd_per_hour"),
         ("value: 0.5 USD/h", "value: -0.5 USD/h", "not negative"),
-        ("instance: two", "instances: two", "Nearest: instance"),
+        ("instance: 2x", "instances: 2x", "Nearest: instance"),
         ("devices: 2", "devices: 2, provider: Yours", "it is not a known key here"),
         ("source: bill", "source: bil", "Nearest: bill"),
         ("provider: Mine\n", "", "required and missing"),

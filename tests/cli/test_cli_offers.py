@@ -1,0 +1,124 @@
+"""The command line of prices: whole instances, commitments, owned machines, hosted APIs, offline work, refusals."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.commands import printed, refused
+
+CHAT = ("cost", "--model", "llama-3.1-8b", "--workload", "chat", "--num-prompts", "500")
+COST = (*CHAT, "--hardware", "h100-sxm", "--rate", "1", "--slo", "ttft:2s,tpot:100ms")
+BATCH = (*CHAT, "--hardware", "l40s", "--batch", "--deadline", "4h")
+
+
+def answers(*words: str) -> dict[str, Any]:
+    return json.loads(printed(*words, "--format", "json"))
+
+
+def test_a_node_is_paid_whole_and_what_stays_empty_is_said():
+    [row] = answers(*COST, "--provider", "azure")["answers"]
+    assert (row["paid_devices"], row["empty_devices"], row["usd_per_hour"]) == (8, 7, 88.488)
+    assert row["usd_per_month"] == pytest.approx(88.488 * 730)
+    assert "7 of 8 devices stay empty" in printed(*COST, "--provider", "azure")
+
+
+def test_dollars_per_million_by_hand():
+    """Whole instance over all tokens of the asked rate, however few of its devices work."""
+    [row] = answers(*COST, "--usd-per-hour", "2", "--instance-devices", "4")["answers"]
+    per_s = row["total_output_tokens"] / row["completed"] * 1.0
+    assert row["usd_per_hour"] == 8.0
+    assert row["usd_per_million_output_tokens"] == pytest.approx(8.0 / 3600 / per_s * 1e6)
+    assert row["empty_devices"] == 3
+
+
+def test_prices_age_from_the_day_that_is_asked():
+    for day, stale in (("2026-08-01", False), ("2026-11-23", True)):
+        [row] = answers(*COST, "--provider", "aws", "--price-date", day)["answers"]
+        assert (row["price_date"], row["price_is_stale"]) == ("2026-07-20", stale)
+        assert ("over 90 days old" in printed(*COST, "--provider", "aws", "--price-date", day)) is stale
+
+
+def test_a_device_without_an_offer_is_ranked_without_a_price():
+    words = (*CHAT, "--hardware", "m3-max,l40s", "--rate", "0.01")
+    rows = answers(*words)["answers"]
+    assert [row["hardware"] for row in rows] == ["l40s", "m3-max"]
+    assert rows[1]["usd_per_hour"] is None
+    assert rows[1]["replicas"] == 1
+    assert "m3-max: no price." in printed(*words)
+
+
+def test_spot_says_what_is_spare_and_what_starts_anew():
+    [calm] = answers(*COST, "--price", "spot")["answers"]
+    [wild] = answers(*COST, "--price", "spot", "--interrupted-per-month", "0.9", "--replaced-after", "12h")["answers"]
+    assert calm["spare_replicas"] == 0 < wild["spare_replicas"]
+    assert calm["restarted_share"] < wild["restarted_share"] < 1e-3
+    assert wild["usd_per_hour"] > calm["usd_per_hour"]
+    assert "start anew" in printed(*COST, "--price", "spot")
+    assert "replaced_after_s" in printed(*COST, "--price", "spot")
+
+
+def test_an_owned_machine_takes_electricity_where_it_stands():
+    owned = (*COST, "--price", "owned", "--purchase-usd", "200000", "--instance-devices", "8", "--colocation", "0")
+    [row] = answers(*owned, "--usd-per-kwh", "0.5", "--pue", "1.5", "--lifetime-years", "4")["answers"]
+    kilowatts = row["watts"] / 1.5 / 1000
+    assert row["usd_per_hour"] == pytest.approx(200_000 / (4 * 8760) + kilowatts * 1.5 * 0.5)
+
+
+def test_the_grid_decides_grams_not_joules():
+    [here], [there] = (answers(*COST, "--site", site)["answers"] for site in ("us", "france"))
+    assert here["watts"] == there["watts"]
+    ratio = here["grams_per_million_output_tokens"] / there["grams_per_million_output_tokens"]
+    assert ratio == pytest.approx(384.4 / 41.44)
+    assert "an estimate" in printed(*COST)
+
+
+def test_hosted_apis_are_compared_at_the_asked_load():
+    found = answers(*COST, "--vs-api")
+    [row], hosted = found["answers"], found["api"]
+    assert {"Groq", "Novita"} <= {each["provider"] for each in hosted}
+    for each in hosted:
+        tokens = row["total_input_tokens"], row["total_output_tokens"]
+        usd = (
+            sum(n * each[f"{kind}_usd_per_million"] for n, kind in zip(tokens, ("input", "output"), strict=True)) / 1e6
+        )
+        assert each["usd_per_month"] == pytest.approx(usd / row["completed"] * 3600 * 730)
+    assert any("million tokens a day" in note or "at no volume" in note for note in found["notes"])
+
+
+def test_a_model_that_nobody_hosts_is_said_so():
+    words = ("cost", "--model", "falcon-7b", "--hardware", "l4", "--isl", "128", "--osl", "16", "--rate", "0.1")
+    assert "No hosted API of falcon-7b" in printed(*words, "--num-prompts", "200", "--vs-api")
+
+
+def test_offline_work_is_done_by_its_deadline():
+    [row] = answers(*BATCH)["answers"]
+    assert row["hours"] <= 4
+    assert row["usd"] == pytest.approx(0.88 * row["hours"] * row["replicas"])
+    text = printed(*BATCH, "--idle-replicas", "2", "--vs-api")
+    assert "2 idle replicas of llama-3.1-8b (bf16) on l40s do it in" in text
+    assert "Hosted, at once: $" in text
+    assert max(map(len, text.split("\n\n")[0].splitlines()[1:])) <= 100
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((*COST, "--instance-devices", "8"), "Give --usd-per-hour or --purchase-usd"),
+        ((*COST, "--purchase-usd", "9"), "Give --price owned"),
+        ((*COST, "--price", "owned", "--usd-per-hour", "1"), "an hour of an owned machine is computed"),
+        ((*COST, "--price", "owned", "--site", "france"), "Give --usd-per-kwh"),
+        ((*COST, "--price-date", "soon"), "Give it as 2026-11-23"),
+        ((*COST, "--site", "mars"), "no site profile"),
+        ((*COST, "--tp", "8", "--provider", "lambda"), "the largest that is offered has 2"),
+        ((*COST, "--interrupted-per-month", "2"), "a share below 1"),
+        ((*COST, "--replaced-after", "soon"), "--replaced-after"),
+        ((*COST, "--deadline", "4h"), "Give --batch"),
+        ((*BATCH, "--slo", "ttft:1s"), "Leave --slo out"),
+        ((*BATCH, "--rate", "1"), "all requests are there at once"),
+        (tuple(word for word in BATCH if word not in ("--num-prompts", "500")), "nobody said how much there is to do"),
+        ((*BATCH, "--deadline", "20s"), "later --deadline"),
+    ],
+)
+def test_what_cannot_be_is_refused(words, told):
+    assert told in refused(*words)
