@@ -1,9 +1,11 @@
 """For tests and doctests alike: modules that need more than the base, and how many tests were skipped."""
 
+import os
 from importlib.util import find_spec
 
 import pytest
 
+os.environ.setdefault("INFERCAST_DATE", "2026-11-23")  # the day of every question: outputs age no further
 collect_ignore = ["simulator/reference/vllm_cpu.py", "simulator/reference/openvino_cpu.py"]
 if any(find_spec(name) is None for name in ("torch", "gguf", "safetensors", "tokenizers")):
     collect_ignore_glob = ["simulator/reference/*"]

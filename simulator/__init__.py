@@ -17,6 +17,7 @@ from typing import Any
 
 _FILES = {
     "cost.capacity": ("answer", "capacity", "compare"),
+    "cost.packing": ("packed",),
     "cost.scenario": ("Scenario", "simulate"),
     "deployment.batches": ("Batch",),
     "deployment.deployment": ("Settings", "deploy"),
@@ -26,7 +27,7 @@ _FILES = {
     "engines.engine": ("load_engine",),
     "errors": ("InfercastError",),
     "hardware.hardware": ("load_hardware",),
-    "hardware.prices": ("cheapest", "own_offer"),
+    "hardware.prices": ("Terms", "offers", "own_offer"),
     "models.model": ("load_model",),
     "reports.slo": ("parse_slo",),
     "validation.scores": ("validate",),

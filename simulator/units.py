@@ -18,6 +18,10 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "s": {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "min": 60.0, "h": 3600.0, "s": 1.0, "ms": 1e-3},  # examples have the last
     "w": {"W": 1.0, "kW": 1e3},
     "usd_per_hour": {"USD/h": 1.0, "$/h": 1.0},
+    "usd": {"USD": 1.0, "$": 1.0},
+    "usd_per_kwh": {"USD/kWh": 1.0, "$/kWh": 1.0},
+    "usd_per_kw_month": {"USD/kW/month": 1.0, "$/kW/month": 1.0},
+    "g_per_kwh": {"g/kWh": 1.0},
     "hz": {"MHz": 1e6, "GHz": 1e9},
     "tokens": {"tokens": 1.0},
     "fraction": {"": 1.0},

@@ -23,7 +23,7 @@ COMMANDS = {
     ),
     "check": "Calibrate, predict steps and a Poisson load, then run both on the reference engine and compare.",
     "check-log": "Predict the load that another engine has logged, from its own small loads, and compare.",
-    "profiles": "List, show and check the profiles of devices, models, engines, prices and workloads.",
+    "profiles": "List, show and check the profiles of devices, models, engines, prices, sites and workloads.",
     "import-model": "Write a model profile from a Hugging Face config.json.",
 }
 

@@ -3,30 +3,35 @@
 import math
 from dataclasses import asdict, fields
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from simulator.cli.api_columns import Hosted, VsApiOption, hosted
 from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_view
+from simulator.cli.offer_columns import energy_columns, energy_guesses, energy_view, packing_columns
+from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
 from simulator.cli.run_columns import asked_columns
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.bill import Bill
 from simulator.cost.capacity import Answer, answer, capacity, ranked
+from simulator.cost.packing import packed
 from simulator.cost.scenario import Scenario
 from simulator.errors import WorkloadError
-from simulator.hardware.prices import Offer, OfferKind, cheapest, own_offer
+from simulator.hardware.sites import Site
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_rows import load_row
 from simulator.reports.intervals import PredictionRange
 from simulator.workloads.workload import Workload
 
 NOTES = (
-    "Always on: idle hours cost what busy hours cost. $/M out, in and all divide the whole bill by one kind of token; "
-    "the split charges prompts with the share of busy time that they added, and generated tokens with the rest.",
+    "Always on: idle hours and empty devices cost what busy ones cost. $/M out, in and all divide the whole bill by "
+    "one kind of token.",
     "max req/s: of one replica within the SLO; full: $/M at that rate; replicas: as many as the asked rate needs.",
 )
 
@@ -37,13 +42,9 @@ def command(
     users: WorkloadOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
+    priced: OfferOptions,
     fitted: FittedOption = False,
-    price: Annotated[
-        OfferKind, typer.Option("--price", help="Which offers count: the cheapest per device.")
-    ] = "on-demand",
-    usd_per_hour: Annotated[
-        float | None, typer.Option("--usd-per-hour", help="Your own price of one device, instead of the price lists.")
-    ] = None,
+    vs_api: VsApiOption = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the comparison (.png, .svg).")
     ] = None,
@@ -55,13 +56,12 @@ def command(
     """
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
     rate, workload = _one_rate(users)
+    site = priced.checked()
 
     def case(index: int, choice: Choice) -> Answer:
         progress(index, len(choices))
         deployment = choice()
-        device = deployment.hardware.id
-        offer = cheapest(device, price) if usd_per_hour is None else own_offer(device, usd_per_hour)
-        return answer(Scenario(deployment, workload, slo, offer), rate)
+        return answer(Scenario(deployment, workload, slo, priced.offers(deployment)), rate)
 
     with progress_bar("deployments") as progress:
         found, refused = sweep([partial(case, *each) for each in enumerate(choices)])
@@ -71,13 +71,16 @@ def command(
         from simulator.plots.roofline_plots import save  # noqa: PLC0415
 
         save(plot_costs(found), plot)
-    rows = [_row(each, interval_options.interval) for each in found]
+    rows = [_row(each, interval_options.interval, priced) for each in found]
     title = f"{workload.describe()}; {slo}"
-    views = [_bills_view(rows, title), _latency_view(rows), _intervals_view(rows, interval_options.interval)]
-    used = evidence(each.scenario.deployment for each in found)
+    views = [_bills_view(rows, title), _latency_view(rows), energy_view(_varying(rows), rows, site)]
+    views.append(_intervals_view(rows, interval_options.interval))
+    api = hosted(found, priced.terms()) if vs_api else Hosted([], [], [])
+    used = [*evidence(each.scenario.deployment for each in found), *energy_guesses()]
     drafted = technique_notes(each.scenario.deployment for each in found)
-    notes = [*_headline(found), *NOTES, *interval_notes(rows), *drafted, *_price_notes(found)]
-    result = Result({"answers": rows}, [*views, _reasons_view(rows)], notes, used, refused, flat=True)
+    notes = [*_headline(found), *api.notes, *NOTES, *interval_notes(rows), *drafted, *_price_notes(rows)]
+    sections = {"answers": rows} if not vs_api else {"api": api.rows, "answers": rows}
+    result = Result(sections, [*views, *api.views, _reasons_view(rows)], notes, used, refused, flat=not vs_api)
     emit(with_fitted(result, (each.scenario.deployment for each in found)) if fitted else result, form)
 
 
@@ -92,13 +95,17 @@ def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
     return rate, workload
 
 
-def _row(found: Answer, level: float) -> Row:
-    row = _figures(found, level)
+def _row(found: Answer, level: float, priced: OfferOptions) -> Row:
+    row = {**_figures(found, level, priced.place()), **packing_columns(found.packing, priced.terms().on)}
     return {**row, **_capacity_intervals(found, row, level)}
 
 
 AT_CAPACITY = tuple(f"at_capacity_usd_per_million_{kind}_tokens" for kind in ("output", "input", "total"))
-AT_LOAD = ("usd_per_hour", *(f"usd_per_million_{kind}_tokens" for kind in ("output", "input", "total")))
+AT_LOAD = (
+    "usd_per_hour",
+    "usd_per_month",
+    *(f"usd_per_million_{kind}_tokens" for kind in ("output", "input", "total")),
+)
 
 
 def _capacity_intervals(found: Answer, row: Row, level: float) -> Row:
@@ -114,20 +121,20 @@ def _capacity_intervals(found: Answer, row: Row, level: float) -> Row:
 
     prediction = PredictionRange(scenario.deployment, "open_loop", level, highest, capacity_per_s)
     least, most = min(highest, *prediction.others), max(highest, *prediction.others)
-    ends: dict[str, float | None] = {"capacity_per_s_low": least, "capacity_per_s_high": most}
+    ends: dict[str, Any] = {"capacity_per_s_low": least, "capacity_per_s_high": most}
     for end, rate_per_s in (("low", most), ("high", least)):
         replicas = math.ceil(found.rate_per_s / rate_per_s) if rate_per_s and found.replicas else None
         ends[f"replicas_{end}"] = replicas
+        packing = packed(scenario.replica_size, replicas, scenario.offers) if replicas and found.packing else None
         for name in AT_LOAD:
-            ends[f"{name}_{end}"] = replicas and row[name] and row[name] * replicas / found.replicas
+            ends[f"{name}_{end}"] = packing and row[name] * packing.usd_per_hour / row["usd_per_hour"]
         for name in AT_CAPACITY:
             ends[f"{name}_{end}"] = (row[name] and row[name] * highest / rate_per_s) if rate_per_s else None
     return ends
 
 
-def _figures(found: Answer, level: float) -> Row:
-    offer, scenario = found.scenario.offer, found.scenario
-    assert offer is not None  # noqa: S101  every scenario of this command has one
+def _figures(found: Answer, level: float, site: Site) -> Row:
+    scenario = found.scenario
     at_load = asdict(found.at_load) if found.at_load else dict.fromkeys(BILL)
     at_capacity = asdict(found.at_capacity) if found.at_capacity else dict.fromkeys(BILL)
     return {
@@ -141,24 +148,14 @@ def _figures(found: Answer, level: float) -> Row:
         "load_of_capacity": found.rate_per_s / found.replicas / found.capacity.rate_per_s if found.replicas else None,
         **at_load,
         **{f"at_capacity_{name}": value for name, value in at_capacity.items()},
-        "usd_per_device_hour": offer.usd_per_device_hour,
-        **_offer_columns(offer),
+        "usd_per_device_hour": found.packing and found.packing.usd_per_hour / found.packing.devices,
+        **energy_columns(found, site),
         "breaks": found.capacity.breaks,
         "why": found.why,
     }
 
 
 BILL = tuple(each.name for each in fields(Bill))
-
-
-def _offer_columns(offer: Offer) -> Row:
-    return {
-        "price_provider": offer.provider,
-        "price_kind": offer.kind,
-        "price_date": offer.date,
-        "price_source": offer.usd_per_hour.source.text,
-        "price_evidence": offer.usd_per_hour.source.evidence,
-    }
 
 
 def _bills_view(rows: list[Row], load: str) -> View:
@@ -168,11 +165,10 @@ def _bills_view(rows: list[Row], load: str) -> View:
         *varying,
         Column("replicas", "replicas", lambda replicas: count(replicas) if replicas else "-"),
         Column("usd_per_hour", "$/h", dollars),
+        Column("usd_per_month", "$/month", count),
         Column("usd_per_million_output_tokens", "$/M out", dollars),
         Column("usd_per_million_input_tokens", "$/M in", dollars),
         Column("usd_per_million_total_tokens", "$/M all", dollars),
-        Column("split_usd_per_million_input_tokens", "split: in", dollars),
-        Column("split_usd_per_million_output_tokens", "out", dollars),
         Column("at_capacity_usd_per_million_output_tokens", "full: out", dollars),
         Column("at_capacity_usd_per_million_total_tokens", "all", dollars),
     ]
@@ -213,18 +209,20 @@ def _reasons_view(rows: list[Row]) -> View:
 
 def _headline(found: list[Answer]) -> list[str]:
     best, bill = found[0], found[0].at_load
-    if bill is None:
+    if not best.replicas:
         return ["None of these keeps the SLO."]
+    if bill is None:
+        return ["None of those that keep the SLO has a price; --usd-per-hour takes your own."]
     replicas = f"{best.replicas} replicas of " if best.replicas > 1 else ""
     price = f"${bill.usd_per_million_output_tokens:.3g} per million output tokens at {best.rate_per_s:g} requests/s"
     return [f"Cheapest: {replicas}{best.scenario.deployment}, ${bill.usd_per_hour:.3g} per hour, {price}."]
 
 
-def _price_notes(found: list[Answer]) -> list[str]:
-    offers = {each.scenario.deployment.hardware.id: each.scenario.offer for each in found}
-    listed = [
-        f"{name} {offer.usd_per_device_hour:.3g} $/h ({offer.provider}, {offer.date})"
-        for name, offer in offers.items()
-        if offer is not None
-    ]
-    return [f"Prices per device: {', '.join(listed)}."]
+def _price_notes(rows: list[Row]) -> list[str]:
+    """Say what is rented for each row, and how old its price is."""
+    listed: dict[str, None] = {}
+    for row in filter(itemgetter("replicas"), rows):
+        stale = ", over 90 days old" if row["price_is_stale"] else ""
+        what = f"{row['instances']}, {row['price_date'] or 'your price'}{stale}" if row["instances"] else "no price"
+        listed[f"{row['hardware']}: {what}."] = None
+    return list(listed)

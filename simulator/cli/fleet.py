@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, get_args
 
 import numpy as np
 import typer
@@ -16,10 +16,11 @@ from simulator.cli.options import DeploymentOptions, Format, OutputFormat, group
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, percent, sweep
 from simulator.cli.run_columns import TOTALS, asked_columns
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
+from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import Scenario
 from simulator.cost.service import ServiceReport
 from simulator.errors import InfercastError
-from simulator.hardware.prices import Offer, load_offers
+from simulator.hardware.prices import Commitment, Terms, offers
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
 from simulator.questions.row_intervals import ENDS, intervals, regime_of
@@ -192,11 +193,15 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
     return ends | dict(intervals(prediction, dict.fromkeys(spent, "1/throughput_out_tok_s")))
 
 
-def _bills(each: ServiceReport) -> dict[str, tuple[Offer, float]]:
-    """Return, by kind of offer, the cheapest one and the US dollars that the run costs at it."""
-    found: dict[str, tuple[Offer, float]] = {}
-    for offer in load_offers(each.service.deployment.hardware.id):
-        found.setdefault(offer.kind, (offer, each.usd(offer)))
+def _bills(each: ServiceReport) -> dict[Commitment, tuple[str, float]]:
+    """Return, by commitment, what the instances are that hold all replicas, and the US dollars that the run costs."""
+    found: dict[Commitment, tuple[str, float]] = {}
+    deployment = each.service.deployment
+    size = replica_size(deployment.hardware, deployment.devices)
+    for commitment in get_args(Commitment):
+        counting = tuple(offer for offer in offers(deployment.hardware.id, Terms(commitment)) if size.held(offer))
+        if counting:
+            found[commitment] = packed(size, each.run.replicas, counting).describe(), each.usd(counting)
     return found
 
 
@@ -276,9 +281,9 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
     said += _overload_notes(found)
     if deadline:
         said.append(_deadline_note(run.end_s, seconds(deadline, "--deadline"), row, len(run.abandoned)))
-    bills = [f"${usd:,.4g} {kind} ({offer.provider}, {offer.date})" for kind, (offer, usd) in _bills(each).items()]
+    bills = [f"${usd:,.4g} {kind} ({rented})" for kind, (rented, usd) in _bills(each).items()]
     if bills:
-        said.append(f"For this run, at the cheapest offer of each kind: {', '.join(bills)}.")
+        said.append(f"For this run, on the cheapest instances: {'; '.join(bills)}.")
     if each.service.autoscaler is not None:
         said.append(f"A replica starts in {lasting(each.service.autoscaler.cold_start_s)}.")
     if each.service.prefill_replicas:

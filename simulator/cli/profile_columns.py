@@ -7,6 +7,8 @@ from simulator.cli.output import Column, Row, count, number
 from simulator.engines.engine import Engine
 from simulator.hardware.hardware import Family, Hardware
 from simulator.hardware.prices import PriceList
+from simulator.hardware.purchases import PurchaseList
+from simulator.hardware.sites import Site
 from simulator.models.model import Model
 from simulator.profile import Profile
 from simulator.reports.provenance import figures
@@ -72,6 +74,23 @@ def _prices(prices: PriceList) -> Row:
     }
 
 
+def _purchases(listed: PurchaseList) -> Row:
+    devices = {each.hardware for each in listed.purchases}
+    return {"vendor": listed.vendor, "things": len(listed.purchases), "devices": len(devices)}
+
+
+def _site(site: Site) -> Row:
+    optional = site.usd_per_kwh, site.colocation_usd_per_kw_month
+    usd_per_kwh, colocation = (None if each is None else float(each) for each in optional)
+    return {
+        "name": site.name,
+        "pue": float(site.pue),
+        "grid_g_per_kwh": float(site.grid_g_per_kwh),
+        "usd_per_kwh": usd_per_kwh,
+        "colocation_usd_per_kw_month": colocation,
+    }
+
+
 def _workload(preset: WorkloadPreset) -> Row:
     return {"description": preset.description, "burstiness": float(preset.burstiness), "guesses": _guesses(preset)}
 
@@ -115,6 +134,20 @@ HEADLINES: Mapping[type[Profile], tuple[Callable[[Any], Row], tuple[Column, ...]
             Column("memory_convention", "memory", left=True),
             Column("memory_fraction", "fraction", number(2)),
             GUESSES,
+        ),
+    ),
+    PurchaseList: (
+        _purchases,
+        (Column("vendor", "vendor", left=True), Column("things", "things"), Column("devices", "devices")),
+    ),
+    Site: (
+        _site,
+        (
+            Column("name", "name", left=True),
+            Column("pue", "PUE", number(3)),
+            Column("grid_g_per_kwh", "g/kWh", number(3)),
+            Column("usd_per_kwh", "$/kWh", number(3)),
+            Column("colocation_usd_per_kw_month", "$/kW a month", number(3)),
         ),
     ),
     PriceList: (

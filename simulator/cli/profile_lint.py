@@ -1,6 +1,6 @@
 """All profiles by kind: which there are, their problems, and the JSON Schema of each kind."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
 from simulator.engines import engine
 from simulator.errors import InfercastError, ProfileError, nearest
-from simulator.hardware import hardware, prices
+from simulator.hardware import hardware, prices, purchases, sites
 from simulator.models import model
 from simulator.profile import Profile, find, folders, names, problems
 from simulator.workloads import workload
@@ -59,9 +59,17 @@ def _check_model(one: model.Model) -> Iterator[str]:
             yield f"{ours:,.0f} {what}, published are {published:,.0f}"
 
 
-def _check_prices(prices_: prices.PriceList) -> Iterator[str]:
+def _check_prices(listed: prices.PriceList) -> Iterator[str]:
+    yield from _check_devices(offer.hardware for offer in listed.offers)
+
+
+def _check_purchases(listed: purchases.PurchaseList) -> Iterator[str]:
+    yield from _check_devices(each.hardware for each in listed.purchases)
+
+
+def _check_devices(devices: Iterable[str]) -> Iterator[str]:
     known = names(hardware.KIND)
-    for device in sorted({offer.hardware for offer in prices_.offers} - set(known)):
+    for device in sorted(set(devices) - set(known)):
         yield f"no device has the id {device!r}. {nearest(device, known)}"
 
 
@@ -74,6 +82,10 @@ def load_prices(name: str) -> prices.PriceList:
     return prices.PriceList.from_yaml(find(prices.KIND, name))
 
 
+def _load_purchases(name: str) -> purchases.PurchaseList:
+    return purchases.PurchaseList.from_yaml(find(purchases.KIND, name))
+
+
 def _load_family(name: str) -> hardware.Family:
     return hardware.Family.from_yaml(find(FAMILIES, name))
 
@@ -83,6 +95,8 @@ KINDS = {
     "hardware": Kind(hardware.KIND, hardware.Hardware, hardware.load_hardware, _check_hardware),
     "models": Kind(model.KIND, model.Model, model.load_model, _check_model),
     "engines": Kind(engine.KIND, engine.Engine, engine.load_engine, _no_check),
+    "purchases": Kind(purchases.KIND, purchases.PurchaseList, _load_purchases, _check_purchases),
+    "sites": Kind(sites.KIND, sites.Site, sites.load_site, _no_check),
     "prices": Kind(prices.KIND, prices.PriceList, load_prices, _check_prices),
     "workloads": Kind(workload.KIND, workload.WorkloadPreset, workload.load_workload, _no_check),
     "families": Kind(FAMILIES, hardware.Family, _load_family, _no_check),

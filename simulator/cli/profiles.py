@@ -11,7 +11,7 @@ from simulator.cli.options import Format, OutputFormat, Profiles, use_profiles
 from simulator.cli.output import Column, Result, Row, View, emit, number
 from simulator.cli.profile_columns import HEADLINES
 from simulator.cli.profile_lint import KINDS, kind, lint, load_prices, schema
-from simulator.hardware.prices import Offer, load_offers
+from simulator.hardware.prices import load_offers
 from simulator.profile import Figure, folders
 from simulator.reports.provenance import figures, readable
 
@@ -60,7 +60,11 @@ def _kinds() -> Result:
         for folder in folders(one.folder)
         if folder.is_dir()
     ]
-    columns = (Column("kind", "kind", left=True), Column("profiles", "profiles"), Column("folder", "folder", left=True))
+    columns = (
+        Column("commitment", "commitment", left=True),
+        Column("profiles", "profiles"),
+        Column("folder", "folder", left=True),
+    )
     notes = ["infercast profiles KIND lists a kind, infercast profiles KIND NAME shows one in full."]
     return Result({"kinds": rows}, [View("Profiles", columns, rows)], notes)
 
@@ -110,7 +114,7 @@ OFFERS = (
     Column("hardware", "hardware", left=True),
     Column("devices", "devices"),
     Column("instance", "instance", left=True),
-    Column("kind", "kind", left=True),
+    Column("commitment", "commitment", left=True),
     Column("region", "region", left=True),
     Column("usd_per_hour", "$/h", number()),
     Column("usd_per_device_hour", "$/h per device", number()),
@@ -122,11 +126,7 @@ SOURCES = (Column("number", ""), Column("text", "source", left=True))
 
 def _offers(name: str) -> Result:
     """Return the offers of a provider or, where no provider has that name, of a device."""
-    if name in kind("prices").names():
-        prices = load_prices(name)
-        offers = tuple(Offer(provider=prices.provider, **dict(row)) for row in prices.offers)
-    else:
-        offers = load_offers(name)
+    offers = load_prices(name).as_offers() if name in kind("prices").names() else load_offers(name)
     texts = list(dict.fromkeys(each.usd_per_hour.source.text for each in offers))
     rows: list[Row] = [
         {

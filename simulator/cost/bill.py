@@ -1,20 +1,24 @@
-"""The bill of a deployment under a load: dollars per hour and per million tokens, with devices rented all the time."""
+"""The bill of a deployment under a load: dollars an hour, a month and per million tokens; idle time is paid for."""
 
 from dataclasses import dataclass
 
 from simulator.reports.report import Report
 
+HOURS_PER_MONTH = 730.0  # 8,760 h / 12: the month of cloud price lists
+
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """Cost of a deployment under a load, in US dollars; idle time is paid for like busy time.
+    """Cost of a deployment under a load, in US dollars; idle time and empty devices are paid for like busy ones.
 
+    A month has `HOURS_PER_MONTH` hours.
     `usd_per_million_*` divide the whole bill by the tokens of one kind. `split_usd_per_million_*` divide it between the
     kinds first: input tokens pay `prompt_share` of it (the share of the busy time that prefill took), output tokens the
     rest. `idle_share` is the share of the time in which no step runs. Shares are 0 to 1.
     """
 
     usd_per_hour: float
+    usd_per_month: float
     usd_per_million_output_tokens: float
     usd_per_million_input_tokens: float
     usd_per_million_total_tokens: float
@@ -24,8 +28,8 @@ class Bill:
     idle_share: float
 
 
-def bill(report: Report, rate_per_s: float, usd_per_hour: float, replicas: int = 1) -> Bill:
-    """Return the bill of `replicas` replicas, each of which costs `usd_per_hour` and serves `rate_per_s` requests/s.
+def bill(report: Report, rate_per_s: float, usd_per_hour: float) -> Bill:
+    """Return the bill of what costs `usd_per_hour` in all, and serves `rate_per_s` requests/s in all.
 
     usd per million tokens = usd per hour / (3600 x tokens per second) x 10^6, where tokens per second = `rate_per_s` x
     mean tokens per simulated request. `report` is the simulation of one replica; the rate is given apart, because the
@@ -36,7 +40,8 @@ def bill(report: Report, rate_per_s: float, usd_per_hour: float, replicas: int =
     )
     share = report.prompt_share
     return Bill(
-        usd_per_hour=usd_per_hour * replicas,
+        usd_per_hour=usd_per_hour,
+        usd_per_month=usd_per_hour * HOURS_PER_MONTH,
         usd_per_million_output_tokens=usd_per_million(usd_per_hour, output_per_s),
         usd_per_million_input_tokens=usd_per_million(usd_per_hour, input_per_s),
         usd_per_million_total_tokens=usd_per_million(usd_per_hour, input_per_s + output_per_s),

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from simulator.cost.bill import Bill, bill
+from simulator.cost.energy import idle_watts, power
+from simulator.cost.mean_steps import decode_step
+from simulator.cost.packing import Packing, full_usd_per_hour, packed
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
-from simulator.models.operations import Counts
 from simulator.reports.report import Report
 from simulator.roofline.roofline import mostly_bound
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, RecordedArrivals
@@ -53,22 +55,40 @@ class Answer:
     report: Report
 
     @cached_property
+    def packing(self) -> Packing | None:
+        """Cheapest instances that hold the replicas; None without an offer or where no number keeps the SLO."""
+        offers = self.scenario.offers
+        return packed(self.scenario.replica_size, self.replicas, offers) if self.replicas and offers else None
+
+    @cached_property
     def at_load(self) -> Bill | None:
-        """Bill of all replicas at the asked rate; None without a price or where no number of replicas keeps the SLO."""
-        if not self.capacity.rate_per_s:
+        """Bill of all instances at the asked rate; None without an offer or where no number keeps the SLO."""
+        if not self.packing:
             return None
-        return self._bill(self.report, self.rate_per_s / self.replicas, self.replicas)
+        electricity = self.packing.usd_per_kwh * (self.watts or 0.0) / 1000
+        return bill(self.report, self.rate_per_s, self.packing.usd_per_hour + electricity)
 
     @cached_property
     def at_capacity(self) -> Bill | None:
-        """Bill of one replica at its highest rate within the SLO; None without a price or where that rate is 0."""
-        rate_per_s = self.capacity.rate_per_s
-        return self._bill(self.capacity.report, rate_per_s, 1) if rate_per_s else None
+        """Bill of a replica at its highest rate within the SLO, on full instances; None without an offer or a rate."""
+        if not (self.packing and self.capacity.rate_per_s):
+            return None
+        usd_per_hour = full_usd_per_hour(self.scenario.replica_size, self.scenario.offers)
+        full = power(self.scenario.deployment, self.capacity.report) if self.packing.usd_per_kwh else None
+        electricity = self.packing.usd_per_kwh * full.watts / 1000 if full else 0.0
+        return bill(self.capacity.report, self.capacity.rate_per_s, usd_per_hour + electricity)
 
-    def _bill(self, report: Report, rate_per_s: float, replicas: int) -> Bill | None:
-        offer = self.scenario.offer
-        devices = self.scenario.deployment.devices
-        return bill(report, rate_per_s, offer.usd_per_device_hour * devices, replicas) if offer else None
+    @cached_property
+    def watts(self) -> float | None:
+        """Mean power of all replicas and empty devices, hosts included, without the data centre's; None without a TDP.
+
+        An estimate (`energy.power`).
+        """
+        deployment = self.scenario.deployment
+        one, idle_w = power(deployment, self.report), idle_watts(deployment.hardware)
+        if not self.replicas or one is None or idle_w is None:
+            return None
+        return one.watts * self.replicas + idle_w * (self.packing.empty_devices if self.packing else 0)
 
     @property
     def why(self) -> str:
@@ -85,17 +105,7 @@ def binding(deployment: Deployment, report: Report) -> str:
 
     The mean step decodes `report.mean_running` sequences, each with its prompt and half of its output in the cache.
     """
-    requests = report.run.requests
-    context = float((requests.prompt_tokens + requests.output_tokens / 2).mean())
-    window = float(deployment.model.window or context)
-    running = max(1.0, report.mean_running)
-    counts = Counts(
-        steps=1.0,
-        tokens=running,
-        logits=running,
-        decode_reads=running * context,
-        decode_reads_windowed=running * min(context, window),
-    )
+    counts, running = decode_step(deployment, report), max(1.0, report.mean_running)
     resource, share = mostly_bound(deployment.step_model().explain(counts))
     return f"decoding, {running:.0f} at once, is {share:.0%} {resource}-bound"
 
@@ -179,8 +189,11 @@ def answer(scenario: Scenario, rate_per_s: float) -> Answer:
     replicas = ceil(rate / capacity of one replica). Where no load keeps the SLO, there are 0 replicas and the report is
     that of the lightest load.
 
-    Raises DoesNotFitError and WorkloadError as `capacity` does.
+    Raises DoesNotFitError and WorkloadError as `capacity` does, and InfercastError where there are offers, but none
+    with the devices of a replica.
     """
+    if scenario.offers:
+        packed(scenario.replica_size, 1, scenario.offers)  # refuses, before anything is simulated
     found = capacity(scenario)
     if found.rate_per_s == 0:
         return Answer(scenario, rate_per_s, found, 0, found.report)
@@ -217,7 +230,9 @@ def _row(found: Answer) -> dict[str, object]:
         "weight_dtype": deployment.layout.weight_dtype,
         "replicas": found.replicas,
         "capacity_per_s": found.capacity.rate_per_s,
+        "instances": found.packing.describe() if found.packing else None,
         "usd_per_hour": found.at_load.usd_per_hour if found.at_load else None,
+        "usd_per_month": found.at_load.usd_per_month if found.at_load else None,
         "usd_per_m_output": found.at_load.usd_per_million_output_tokens if found.at_load else None,
         "usd_per_m_output_full": full.usd_per_million_output_tokens if full else None,
         "why": found.why,

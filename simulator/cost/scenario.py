@@ -1,9 +1,10 @@
-"""One replica under a load as a value: deployment, workload, SLO and price; and its simulation."""
+"""One replica under a load as a value: deployment, workload, SLO and offers; and its simulation."""
 
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from simulator.cost.packing import ReplicaSize, replica_size
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
@@ -44,7 +45,7 @@ def simulate(scenario: "Scenario", progress: Progress | None = None) -> Report:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A deployment, the workload sent to it, the SLO and the price of a device.
+    """A deployment, the workload sent to it, the SLO and the offers of its device that count.
 
     `workload` is what one of `replicas` identical replicas is sent; only one is simulated, and throughputs are those of
     all. `whole_run`: count an open loop as load generators do, from the first request to the last token; without it
@@ -55,7 +56,7 @@ class Scenario:
     deployment: Deployment
     workload: Workload
     slo: Slo = Slo()
-    offer: Offer | None = None
+    offers: tuple[Offer, ...] = ()
     replicas: int = 1
     whole_run: bool = False
     assume_fits: bool = False
@@ -66,6 +67,11 @@ class Scenario:
         plan = memory_plan(self.deployment)
         refuse_misfit(plan)
         return plan
+
+    @property
+    def replica_size(self) -> ReplicaSize:
+        """Devices of a replica, and whether it may span instances."""
+        return replica_size(self.deployment.hardware, self.deployment.devices)
 
     @cached_property
     def table(self) -> StepTable:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from simulator.cost.packing import packed, replica_size
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import memory_plan
 from simulator.errors import InfercastError
@@ -150,9 +151,19 @@ class ServiceReport:
         """Paid hours, summed over replicas: each from its start until it is off, or until the run ends."""
         return self.run.paid_s / 3600
 
-    def usd(self, offer: Offer) -> float:
-        """Return US dollars for the run: replica-hours x devices per replica x dollars per device-hour."""
-        return self.replica_hours * self.service.deployment.devices * offer.usd_per_device_hour
+    def usd(self, offers: tuple[Offer, ...]) -> float:
+        """Return US dollars for the run: the integral over time of what the instances cost that hold the paid replicas.
+
+        At every time the cheapest instances are paid (`packed`), by the second. Raises InfercastError where no offer
+        has the devices of a replica.
+        """
+        deployment = self.service.deployment
+        size = replica_size(deployment.hardware, deployment.devices)
+        times_s = np.unique([time_s for _, start_s, end_s in self.run.paid_intervals for time_s in (start_s, end_s)])
+        counts = self.paid(times_s[:-1])
+        usd_per_hour = {count: packed(size, count, offers).usd_per_hour for count in set(counts.tolist()) if count}
+        prices = [usd_per_hour.get(count, 0.0) for count in counts.tolist()]
+        return float(np.dot(np.diff(times_s), prices)) / 3600
 
     @property
     def served_share(self) -> float:

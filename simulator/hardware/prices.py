@@ -1,42 +1,73 @@
-"""Prices of devices by the hour: dated offers of providers, and a user's own price."""
+"""Offers of devices by the hour: whole instances of providers, dated, and a user's own price."""
 
+import datetime
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simulator.errors import ProfileError, nearest
+from simulator.errors import InfercastError, ProfileError, nearest
 from simulator.hardware.hardware import KIND as HARDWARE
 from simulator.profile import Profile, Strict, UsdPerHour, find, names
 
 KIND = "hardware_profiles/prices"
-OfferKind = Literal["on-demand", "spot", "reserved", "estimate"]
+STALE_DAYS, OLD_DAYS = 90, 365
+TODAY = "INFERCAST_DATE"  # environment variable: the day of the question, for outputs that stay the same
+Commitment = Literal["on-demand", "reserved", "spot", "owned"]
+ListKind = Literal["cloud", "marketplace", "estimate"]
+
+
+def today() -> datetime.date:
+    """Return the day of the question: that of the environment variable `TODAY`, or the clock's.
+
+    Raises InfercastError where the variable is no date.
+    """
+    given = os.environ.get(TODAY)
+    try:
+        return datetime.date.fromisoformat(given) if given else datetime.date.today()
+    except ValueError as error:
+        raise InfercastError(f"{TODAY}={given}", "it is no date", "Give it as 2026-11-23") from error
 
 
 class PriceRow(Strict):
-    """One row of a price list: an instance with so many devices, in USD per hour."""
+    """One row of a price list: a whole instance with so many devices, in USD per hour.
+
+    `host`: what else the instance has, where the list says it. `commitment`: reserved is for a year, spot can be taken
+    away at any time. "owned": not rented, see `cost.ownership`.
+    """
 
     hardware: str
     devices: Annotated[int, Field(ge=1)]
     instance: str
-    kind: OfferKind
+    commitment: Commitment
     region: str = ""
+    host: str = ""
     usd_per_hour: UsdPerHour
 
 
 class Offer(PriceRow):
-    """A row of a price list with its provider; kind `estimate` is the cost of owning a device, not a rental."""
+    """An instance that can be had at a price: a row of a price list with its provider.
+
+    `usd_per_kwh`: electricity that comes on top, per kWh at the device; 0 where the price holds it, as rents do.
+    `is_list_price`: it stands in a cloud's list. Marketplaces show what single hosts ask at one moment, estimates are
+    prices at which nobody rents; both count only for those who name them (`Terms.providers`).
+    """
 
     provider: str
+    is_list_price: bool = True
+    usd_per_kwh: float = 0.0
 
     @property
     def usd_per_device_hour(self) -> float:
-        """Price of the instance over its devices.
+        """Price of the instance over its devices; less than one device of it cannot be rented.
 
-        >>> cheapest("b200-sxm").devices, cheapest("b200-sxm").usd_per_device_hour
-        (8, 5.5)
+        >>> own_offer("b200-sxm", 44.0, devices=8).usd_per_device_hour
+        5.5
         """
         return self.usd_per_hour / self.devices
 
@@ -45,16 +76,60 @@ class Offer(PriceRow):
         """The day, month or year of the price as its source gives it; "undated" where it gives none."""
         return self.usd_per_hour.source.date
 
+    def is_stale(self, on: datetime.date, days: int = STALE_DAYS) -> bool:
+        """Tell whether the price may be over so many days old on a day: undated, or its period began before.
+
+        >>> offer = next(each for each in load_offers("h100-sxm") if each.date == "2026-07-20")
+        >>> offer.is_stale(datetime.date(2026, 8, 1)), offer.is_stale(datetime.date(2026, 11, 23))
+        (False, True)
+        """
+        since = first_day(self.date)
+        given = self.usd_per_hour.source.evidence == "given"
+        return not given and (since is None or (on - since).days > days)
+
 
 class PriceList(Profile):
-    """The offers of one provider."""
+    """The offers of one provider; `kind`: a cloud's list, a marketplace of hosts, or estimates of nobody's prices."""
 
     provider: str
+    kind: ListKind = "cloud"
     offers: tuple[PriceRow, ...]
+
+    def as_offers(self) -> tuple[Offer, ...]:
+        """Return the rows with their provider."""
+        is_list_price = self.kind == "cloud"
+        return tuple(Offer(provider=self.provider, is_list_price=is_list_price, **dict(row)) for row in self.offers)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Which offers count: a commitment, and globs of providers and regions; without globs, every cloud's list.
+
+    Globs ignore case. One that names a provider counts its offers whatever kind of list they are in. `on`: the day of
+    the question, from which the age of prices is counted.
+
+    >>> Terms(providers=("vast*",)).count(own_offer("l4", 1.0)), str(Terms("spot", regions=("us*",)))
+    (False, 'spot in us*')
+    """
+
+    commitment: Commitment = "on-demand"
+    providers: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    on: datetime.date = field(default_factory=today)
+
+    def count(self, offer: Offer) -> bool:
+        """Tell whether an offer counts."""
+        named = _matches(offer.provider, self.providers) if self.providers else offer.is_list_price
+        return offer.commitment == self.commitment and named and _matches(offer.region, self.regions or ("*",))
+
+    def __str__(self) -> str:
+        limits = [f"of {', '.join(self.providers)}"] if self.providers else []
+        limits += [f"in {', '.join(self.regions)}"] if self.regions else []
+        return " ".join([self.commitment, *limits])
 
 
 def load_offers(hardware: str) -> tuple[Offer, ...]:
-    """Return every offer of a device, named by id, alias or path, cheapest per device first, of all kinds.
+    """Return every offer of a device, named by id, alias or path, cheapest per device first, of all commitments.
 
     A list in the user's own folder replaces the shipped list of the same file name. Raises ProfileError for a device
     that the library does not know.
@@ -64,22 +139,39 @@ def load_offers(hardware: str) -> tuple[Offer, ...]:
     return tuple(sorted(found, key=lambda offer: (offer.usd_per_device_hour, offer.provider)))
 
 
-def cheapest(hardware: str, kind: OfferKind = "on-demand") -> Offer:
-    """Return the offer of a kind with the lowest price per device; ties go by the provider's name.
+def offers(hardware: str, terms: Terms | None = None) -> tuple[Offer, ...]:
+    """Return the offers of a device that count, cheapest per device first; empty where there is none.
 
-    Raises ProfileError, which names the kinds that there are, where no offer of the device has that kind.
+    Not used are offers that are older than the newest of the same instance, whatever its commitment and region; and
+    those over `OLD_DAYS` days old where a younger one has as many devices. Raises ProfileError for a device that the
+    library does not know.
 
-    >>> cheapest("rtx-4090").provider
-    'RunPod'
+    >>> [offer.instance for offer in offers("gaudi2")], offers("m4-pro", Terms("spot"))
+    (['denvr_Gaudi2x8'], ())
     """
-    offers = load_offers(hardware)
-    match = next((offer for offer in offers if offer.kind == kind), None)
-    if match is None:
-        kinds = ", ".join(sorted({offer.kind for offer in offers}))
-        because = f"the price lists have only: {kinds}" if kinds else "no price list has it"
-        remedy = f"Give --usd-per-hour, or add a row to {KIND}/*.yaml"
-        raise ProfileError(f"{kind} price of {hardware!r}", because, remedy)
-    return match
+    terms = terms or Terms()
+    found = [offer for offer in newest(load_offers(hardware)) if terms.count(offer)]
+    young = max((each.devices for each in found if not each.is_stale(terms.on, OLD_DAYS)), default=0)
+    return tuple(each for each in found if each.devices > young or not each.is_stale(terms.on, OLD_DAYS))
+
+
+def newest(offers: Iterable[Offer]) -> tuple[Offer, ...]:
+    """Return the offers without those that are older than the newest of the same provider's instance."""
+    latest: dict[tuple[str, str, int, str], datetime.date] = {}
+    every = [((each.provider, each.hardware, each.devices, each.instance), each) for each in offers]
+    for instance, offer in every:
+        latest[instance] = max(latest.get(instance, datetime.date.min), first_day(offer.date) or datetime.date.min)
+    return tuple(offer for instance, offer in every if (first_day(offer.date) or datetime.date.min) == latest[instance])
+
+
+def first_day(when: str) -> datetime.date | None:
+    """Return the first day of a date, month or year; None for "undated".
+
+    >>> first_day("2026-07"), first_day("undated")
+    (datetime.date(2026, 7, 1), None)
+    """
+    parts = [int(part) for part in when.split("-") if part.isdigit()]
+    return datetime.date(parts[0], *[*parts[1:], 1, 1][:2]) if parts else None
 
 
 def own_offer(hardware: str, usd_per_hour: float, devices: int = 1) -> Offer:
@@ -94,28 +186,28 @@ def own_offer(hardware: str, usd_per_hour: float, devices: int = 1) -> Offer:
         "hardware": _device_id(hardware),
         "devices": devices,
         "instance": "own price",
-        "kind": "on-demand",
+        "commitment": "on-demand",
         "usd_per_hour": {"value": f"{usd_per_hour} USD/h", "source": "given"},
     }
     given = {"text": "given by the user", "date": "", "evidence": "given"}
     raw = {"provider": "own price", "sources": {"given": given}, "offers": (row,)}
-    return _offers(PriceList.from_mapping(raw, "--usd-per-hour"))[0]
+    return PriceList.from_mapping(raw, "--usd-per-hour").as_offers()[0]
+
+
+def _matches(text: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(text.lower(), glob.lower()) for glob in globs)
 
 
 @cache
 def _all_offers(_own: str | None) -> tuple[Offer, ...]:
     lists = (PriceList.from_yaml(find(KIND, name)) for name in names(KIND))
-    offers = tuple(offer for each in lists for offer in _offers(each))
+    found = tuple(offer for each in lists for offer in each.as_offers())
     known = set(names(HARDWARE))
-    for offer in offers:
+    for offer in found:
         if offer.hardware not in known:
             given = f"an offer of {offer.provider} for {offer.hardware!r}"
             raise ProfileError(given, "no device has that id", nearest(offer.hardware, known))
-    return offers
-
-
-def _offers(prices: PriceList) -> tuple[Offer, ...]:
-    return tuple(Offer(provider=prices.provider, **dict(row)) for row in prices.offers)
+    return found
 
 
 def _device_id(hardware: str) -> str:

@@ -21,7 +21,7 @@ SLO = parse_slo("ttft:500ms,tpot:50ms")
 
 def scenario(hardware: str = "l40s", model: str = "llama-3.1-8b", **changes: object) -> Scenario:
     workload = Workload(CHAT.arrivals(2.0), CHAT.lengths, 2000, 0, "chat")
-    return replace(Scenario(deploy(model, hardware), workload, SLO, own_offer(hardware, 2.0)), **changes)
+    return replace(Scenario(deploy(model, hardware), workload, SLO, (own_offer(hardware, 2.0),)), **changes)
 
 
 def test_capacity_is_the_edge_of_the_slo():
@@ -77,8 +77,8 @@ def test_without_an_slo_the_queue_is_the_limit():
 def test_compare_ranks_by_price_and_keeps_misfits():
     scenarios = [
         scenario("l4"),
-        scenario("h100-sxm", offer=own_offer("h100-sxm", 9.0)),
-        scenario("l40s", offer=own_offer("l40s", 1.0)),
+        scenario("h100-sxm", offers=(own_offer("h100-sxm", 9.0),)),
+        scenario("l40s", offers=(own_offer("l40s", 1.0),)),
         scenario("l4", model="llama-3.1-70b"),
     ]
     answers, refused = compare(scenarios, 1.0)

@@ -53,7 +53,7 @@ def test_thinking_tokens_come_before_the_first_visible_one():
 def test_hours_and_dollars():
     report = Service(DEPLOYMENT, 3).report(LOAD.requests())
     assert report.replica_hours == pytest.approx(3 * report.run.closed_s / 3600)
-    assert report.usd(own_offer("h100-sxm", 2.0)) == pytest.approx(2.0 * report.replica_hours)
+    assert report.usd((own_offer("h100-sxm", 2.0),)) == pytest.approx(2.0 * report.replica_hours)
     assert report.served_share == 1.0
     times = np.array([0.0, report.run.closed_s / 2, report.run.closed_s + 1])
     assert report.up(times).tolist() == report.paid(times).tolist() == [3, 3, 0]

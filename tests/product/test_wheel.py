@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator.hardware.prices import cheapest
+from simulator.hardware.prices import offers
 
 ROOT = Path(__file__).parents[2]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
@@ -36,9 +36,9 @@ def test_holds_every_profile_and_the_published_measurements(wheel):
 
 PROGRAM = """
 import simulator, simulator.cli
-from simulator.hardware.prices import cheapest
+from simulator.hardware.prices import offers
 print(simulator.__file__)
-print(cheapest("l4").date)
+print(offers("l4")[0].date)
 simulator.cli.main()
 """
 
@@ -59,5 +59,5 @@ def test_works_where_it_is_installed(wheel, tmp_path):
     assert done.returncode == 0, done.stderr
     where, price, printed = done.stdout.split("\n", 2)
     assert where == str(tmp_path / "simulator" / "__init__.py")
-    assert price == cheapest("l4").date
+    assert price == offers("l4")[0].date
     assert "TTFT" in printed

@@ -124,8 +124,8 @@ def test_an_overloaded_engine_serves_as_much_however_much_it_is_sent():
 def test_bill_by_hand():
     # Two requests at 10 per second stand for 0.20 s of a stable load, whenever they came and the last answer ends.
     report = summarize(run([0.0, 0.10], [100, 50], [4, 1]), steady=False)
-    cost = bill(report, 10.0, usd_per_hour=3.6, replicas=2)
-    assert cost.usd_per_hour == 7.2
+    cost = bill(report, 10.0, usd_per_hour=3.6)
+    assert (cost.usd_per_hour, cost.usd_per_month) == (3.6, 3.6 * 730)
     assert cost.usd_per_million_output_tokens == pytest.approx(3.6 / 3600 * 0.20 / 5 * 1e6)
     assert cost.usd_per_million_input_tokens == pytest.approx(3.6 / 3600 * 0.20 / 150 * 1e6)
     both = 150 * cost.split_usd_per_million_input_tokens + 5 * cost.split_usd_per_million_output_tokens

@@ -1,0 +1,96 @@
+"""Columns of an answer against hosted APIs: their prices, what the load costs there, and from where own ones pay."""
+
+from typing import Annotated, NamedTuple
+
+import typer
+
+from simulator.cli.output import Column, Row, View, count, number
+from simulator.cost.api_prices import ApiPrice, api_prices, edition
+from simulator.cost.break_even import break_even, hosted_usd_per_month, verdict
+from simulator.cost.capacity import Answer
+from simulator.hardware.prices import Terms
+
+SHOWN = 8  # most providers in the text; json has all
+VsApiOption = Annotated[
+    bool, typer.Option("--vs-api", help="Compare with hosted APIs of the same model (genai-prices, offline).")
+]
+
+
+class Hosted(NamedTuple):
+    """A model behind hosted APIs, as rows, the table and sentences."""
+
+    rows: list[Row]
+    views: list[View]
+    notes: list[str]
+
+
+def hosted(found: list[Answer], terms: Terms) -> Hosted:
+    """Return what the asked load costs at each provider, and from which volume on the best answer costs less.
+
+    The best answer of each model is compared: the first of it that keeps the SLO.
+    """
+    rows: list[Row] = []
+    notes: list[str] = []
+    models = {each.scenario.deployment.model.id: each for each in reversed(found) if each.replicas}
+    for best in reversed(models.values()):
+        prices = prices_for(best, terms)
+        rows += [_row(best, price) for price in prices]
+        if prices and best.packing:
+            cheapest = min(prices, key=lambda price: usd_per_request(best, price))
+            notes.append(verdict(best, usd_per_request(best, cheapest), cheapest.provider))
+        elif not prices:
+            notes.append(f"No hosted API of {best.scenario.deployment.model.id} is known to genai-prices.")
+    rows.sort(key=lambda row: row["usd_per_month"])
+    notes.append(f"Hosted prices: {edition(terms.on)}; at list price, without rate limits or latency bounds.")
+    return Hosted(rows, [_view(rows)] if rows else [], notes)
+
+
+def prices_for(found: Answer, terms: Terms) -> list[ApiPrice]:
+    """Return the hosted prices of an answer's model on the day of the question."""
+    model, report = found.scenario.deployment.model, found.report
+    prompt_tokens = round(report.input_tokens / report.completed)
+    return api_prices((model.id, model.name), terms.on, prompt_tokens)
+
+
+def usd_per_request(found: Answer, price: ApiPrice) -> float:
+    """Return what a mean request of an answer's load costs at a hosted API, in US dollars."""
+    report = found.report
+    return price.usd(report.input_tokens / report.completed, report.output_tokens / report.completed)
+
+
+def _row(found: Answer, price: ApiPrice) -> Row:
+    usd = usd_per_request(found, price)
+    above, batch = break_even(found, usd), price.batch
+    month = hosted_usd_per_month(usd, found.rate_per_s)
+    return {
+        "model": found.scenario.deployment.model.id,
+        "provider": price.provider,
+        "hosted_model": price.model,
+        "input_usd_per_million": price.input_usd_per_million,
+        "cached_usd_per_million": price.cached_usd_per_million,
+        "output_usd_per_million": price.output_usd_per_million,
+        "batch_input_usd_per_million": price.batch_input_usd_per_million,
+        "batch_output_usd_per_million": price.batch_output_usd_per_million,
+        "usd_per_month": month,
+        "batch_usd_per_month": batch and month * usd_per_request(found, batch) / usd,
+        "break_even_tokens_per_day": above and above.tokens_per_day,
+        "break_even_rate_per_s": above and above.rate_per_s,
+        "break_even_utilisation": above and above.utilisation,
+    }
+
+
+def _view(rows: list[Row]) -> View:
+    dollars = number(3)
+    columns = [
+        Column("provider", "provider", left=True),
+        Column("input_usd_per_million", "$/M in", dollars),
+        Column("cached_usd_per_million", "cached", dollars),
+        Column("output_usd_per_million", "$/M out", dollars),
+        Column("batch_output_usd_per_million", "batch out", dollars),
+        Column("usd_per_month", "$/month", count),
+        Column("break_even_tokens_per_day", "own pays above, M tokens/day", number(3, 1e-6)),
+    ]
+    if len({row["model"] for row in rows}) > 1:
+        columns.insert(0, Column("model", "model", left=True))
+    more = f", the cheapest {SHOWN} of {len(rows)}" if len(rows) > SHOWN else ""
+    return View(f"Hosted APIs at the asked load{more}", columns, rows[:SHOWN])

@@ -1,0 +1,123 @@
+"""Options for what devices cost: which offers count, or a price of one's own. `cost` and `compare` take them alike."""
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated
+
+import typer
+
+from simulator.cost.ownership import LIFETIME_YEARS, Owner, owned_offers
+from simulator.deployment.deployment import Deployment
+from simulator.errors import InfercastError
+from simulator.hardware.prices import Commitment, Offer, Terms, offers, own_offer, today
+from simulator.hardware.sites import Site, load_site
+from simulator.profile import Figure, Source
+
+Option = typer.Option
+
+
+@dataclass(frozen=True)
+class OwnerOptions:
+    """Options for where devices stand, and for what owned ones cost."""
+
+    site: Annotated[
+        str, Option("--site", metavar="NAME", help="Country of the data centre: its electricity and its carbon.")
+    ] = "us"
+    pue: Annotated[
+        float | None,
+        Option("--pue", min=1.0, help="Power of the data centre over its machines'.", show_default="the site's"),
+    ] = None
+    usd_per_kwh: Annotated[
+        float | None, Option("--usd-per-kwh", min=0.0, help="Price of electricity.", show_default="the site's")
+    ] = None
+    grid_g_per_kwh: Annotated[
+        float | None, Option("--grid-g-per-kwh", min=0.0, help="CO2 of electricity.", show_default="the site's")
+    ] = None
+    colocation: Annotated[
+        float | None,
+        Option("--colocation", min=0.0, help="Space for owned machines, $ per kW a month.", show_default="the site's"),
+    ] = None
+    lifetime_years: Annotated[
+        float, Option("--lifetime-years", help="Years over which owned machines are written off.")
+    ] = float(LIFETIME_YEARS)
+    staff_usd_per_month: Annotated[
+        float, Option("--staff-usd-per-month", min=0.0, help="Wages for one owned machine.")
+    ] = 0.0
+    purchase_usd: Annotated[
+        float | None,
+        Option("--purchase-usd", min=0.0, help="Your price of a machine with --instance-devices; owned."),
+    ] = None
+
+    def place(self) -> Site:
+        """Return the site with what the options change of it. Raises ProfileError for one that is not there."""
+        given = Source(text="given by the user", date="", evidence="given")
+        changes = {
+            "pue": self.pue,
+            "usd_per_kwh": self.usd_per_kwh,
+            "grid_g_per_kwh": self.grid_g_per_kwh,
+            "colocation_usd_per_kw_month": self.colocation,
+        }
+        figures = {name: Figure(value, given) for name, value in changes.items() if value is not None}
+        return load_site(self.site).model_copy(update=figures)
+
+
+@dataclass(frozen=True)
+class OfferOptions(OwnerOptions):
+    """Options for the offers that count, and for machines of one's own."""
+
+    price: Annotated[
+        Commitment, Option("--price", help="Commitment: on-demand, reserved (a year), spot, or owned hardware.")
+    ] = "on-demand"
+    provider: Annotated[
+        str,
+        Option("--provider", metavar="GLOB,..", help="Providers that count.", show_default="all lists of clouds"),
+    ] = ""
+    region: Annotated[str, Option("--region", metavar="GLOB,..", help="Regions that count.", show_default="all")] = ""
+    price_date: Annotated[
+        str,
+        Option("--price-date", metavar="YYYY-MM-DD", help="Day from which prices age.", show_default="today"),
+    ] = ""
+    usd_per_hour: Annotated[
+        float | None, Option("--usd-per-hour", help="Your own price of one device, instead of the price lists.")
+    ] = None
+    instance_devices: Annotated[
+        int | None,
+        Option("--instance-devices", min=1, help="Devices of your own instance.", show_default="a replica's"),
+    ] = None
+
+    def checked(self) -> Site:
+        """Return the site, after the options are checked. Raises InfercastError for those that exclude each other."""
+        self.terms()
+        return self.place()
+
+    def terms(self) -> Terms:
+        """Return which offers count. Raises InfercastError for a day that is none, and for options that exclude."""
+        own = self.usd_per_hour is not None or self.purchase_usd is not None
+        if self.instance_devices and not own:
+            given, remedy = f"--instance-devices {self.instance_devices}", "Give --usd-per-hour or --purchase-usd"
+            raise InfercastError(given, "the price lists say how many devices an instance has", remedy)
+        if self.purchase_usd is not None and self.price != "owned":
+            given = f"--purchase-usd {self.purchase_usd:g} with --price {self.price}"
+            raise InfercastError(given, "what is rented is not bought", "Give --price owned")
+        if self.usd_per_hour is not None and self.price == "owned":
+            given = f"--usd-per-hour {self.usd_per_hour:g} with --price owned"
+            raise InfercastError(given, "an hour of an owned machine is computed", "Give --purchase-usd, or no --price")
+        providers, regions = (tuple(filter(None, text.split(","))) for text in (self.provider, self.region))
+        return Terms(self.price, providers, regions, self._day())
+
+    def offers(self, deployment: Deployment) -> tuple[Offer, ...]:
+        """Return the offers for a deployment, empty where its device has none. Raises as `terms` does."""
+        terms, device = self.terms(), deployment.hardware.id
+        each = self.instance_devices or deployment.devices
+        if terms.commitment == "owned":
+            owner = Owner(self.place(), self.lifetime_years, self.staff_usd_per_month, self.purchase_usd, each)
+            return owned_offers(deployment.hardware, owner)
+        if self.usd_per_hour is None:
+            return offers(device, terms)
+        return (own_offer(device, self.usd_per_hour * each, each),)
+
+    def _day(self) -> date:
+        try:
+            return date.fromisoformat(self.price_date) if self.price_date else today()
+        except ValueError as error:
+            raise InfercastError(f"--price-date {self.price_date}", "it is no date", "Give it as 2026-11-23") from error

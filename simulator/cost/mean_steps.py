@@ -1,0 +1,34 @@
+"""The mean steps of a run: of its decodes alone, and of one of its prompts."""
+
+from simulator.deployment.deployment import Deployment
+from simulator.models.operations import Counts, pairs
+from simulator.reports.report import Report
+
+
+def decode_step(deployment: Deployment, report: Report) -> Counts:
+    """Return the counts of a step that decodes `report.mean_running` sequences, each with half of its output."""
+    requests = report.run.requests
+    context = float((requests.prompt_tokens + requests.output_tokens / 2).mean())
+    window = float(deployment.model.window or context)
+    running = max(1.0, report.mean_running)
+    return Counts(
+        steps=1.0,
+        tokens=running,
+        logits=running,
+        decode_reads=running * context,
+        decode_reads_windowed=running * min(context, window),
+    )
+
+
+def prompt_step(deployment: Deployment, report: Report) -> Counts:
+    """Return the counts of a step that computes a prompt of mean length, or as much of one as a step may hold."""
+    mean_tokens = round(float(report.run.requests.prompt_tokens.mean()))
+    tokens = max(1, min(mean_tokens, deployment.max_num_batched_tokens))
+    return Counts(
+        steps=1.0,
+        tokens=float(tokens),
+        logits=1.0,
+        prefill_tokens=float(tokens),
+        prefill_pairs=float(pairs(tokens, 0)),
+        prefill_pairs_windowed=float(pairs(tokens, 0, deployment.model.window)),
+    )

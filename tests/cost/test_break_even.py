@@ -1,0 +1,103 @@
+"""Hosted APIs: prices of one day and model, and the break-even against a search over volumes."""
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator import Scenario, Workload, deploy, load_workload, own_offer, parse_slo
+from simulator.cost.api_prices import ApiPrice, api_prices, edition, model_key
+from simulator.cost.break_even import break_even, hosted_usd_per_month, verdict
+from simulator.cost.capacity import Answer, answer
+from simulator.cost.packing import packed
+
+DAY = date(2026, 11, 23)
+CHAT = load_workload("chat")
+
+
+@pytest.fixture(scope="module")
+def found() -> Answer:
+    workload = Workload(CHAT.arrivals(2.0), CHAT.lengths, 500)
+    offers = (own_offer("h100-sxm", 3.0), own_offer("h100-sxm", 16.0, devices=8))
+    return answer(Scenario(deploy("llama-3.1-8b", "h100-sxm"), workload, parse_slo("ttft:2s"), offers), 2.0)
+
+
+def usd_per_hour(found: Answer, rate_per_s: float) -> float:
+    replicas = int(np.ceil(rate_per_s / found.capacity.rate_per_s))
+    return packed(found.scenario.replica_size, replicas, found.scenario.offers).usd_per_hour
+
+
+@given(st.floats(0.6, 20.0))
+def test_above_the_break_even_own_instances_always_cost_less(found, times):
+    """Against every rate of a fine grid up to 12 replicas; a full replica costs $2 an hour at best."""
+    capacity = found.capacity.rate_per_s
+    hosted_usd = times * 2.0 / 3600 / capacity
+    above = break_even(found, hosted_usd)
+    rates = np.linspace(0.003, 12, 4000) * capacity
+    dearer = [rate for rate in rates if usd_per_hour(found, rate) > hosted_usd * rate * 3600 * (1 + 1e-9)]
+    if above is None:
+        assert times <= 1.0 or max(dearer) > 11 * capacity
+    elif above.rate_per_s < 11 * capacity:
+        assert above.rate_per_s == pytest.approx(max(dearer), abs=0.004 * capacity)
+        assert 0 < above.utilisation <= 1
+
+
+def test_cheap_apis_are_never_beaten(found):
+    hosted_usd = 1.9 / 3600 / found.capacity.rate_per_s  # a full replica costs 2
+    assert break_even(found, hosted_usd) is None
+    assert "pays at no volume" in verdict(found, hosted_usd, "Acme")
+
+
+def test_the_sentence_says_from_which_volume_on(found):
+    """One H100 for $3 against $0.001 a request: 0.833 requests/s, of tokens as the load has them."""
+    above = break_even(found, 0.001)
+    assert above.rate_per_s == pytest.approx(3 / 3.6)
+    report = found.report
+    tokens = (report.input_tokens + report.output_tokens) / report.completed
+    assert above.tokens_per_day == pytest.approx(3 / 3.6 * tokens * 86_400)
+    assert f"pays above {above.tokens_per_day / 1e6:.1f}" in verdict(found, 0.001, "Acme").replace(",", "")
+
+
+def test_without_an_offer_there_is_none(found):
+    unpriced = replace(found, scenario=replace(found.scenario, offers=()))
+    assert break_even(unpriced, 0.001) is None
+
+
+def test_a_month_of_requests():
+    assert hosted_usd_per_month(0.001, 1.0) == pytest.approx(3.6 * 730)
+
+
+def test_prices_are_of_one_day():
+    """Novita's price of Llama 3.3 70B changed on 2026-10-18."""
+    before, after = (
+        next(each for each in api_prices(["llama-3.3-70b"], day) if each.provider == "Novita")
+        for day in (date(2026, 10, 1), DAY)
+    )
+    assert before.input_usd_per_million == 0.39
+    assert after.input_usd_per_million == 0.135
+    assert edition(DAY).startswith("genai-prices ")
+
+
+def test_batches_and_caches_have_prices_of_their_own():
+    groq = next(each for each in api_prices(["gpt-oss-120b"], DAY) if each.provider == "Groq")
+    assert (groq.cached_usd_per_million, groq.batch.input_usd_per_million) == (0.075, 0.075)
+    assert groq.usd(1e6, 0, cached_share=1.0) == pytest.approx(0.075)
+    assert ApiPrice("A", "a", 1.0, 1.0).batch is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "same"),
+    [
+        ("llama-3.1-8b", "meta-llama/Llama-3.1-8B-Instruct", True),
+        ("llama-3.1-8b", "us.meta.llama3-1-8b-instruct-v1:0", False),
+        ("llama-3.1-8b", "meta.llama3-1-8b-instruct-v1:0", True),
+        ("qwen3-32b", "Qwen/Qwen3-32B", True),
+        ("qwen3-32b", "Qwen/Qwen3-VL-32B", False),
+        ("llama-3.1-70b", "deepseek-ai/DeepSeek-R1-Distill-Llama-70B", False),
+    ],
+)
+def test_names_of_one_model(ours, theirs, same):
+    assert (model_key(ours) == model_key(theirs)) is same
