@@ -55,8 +55,8 @@ def command(
     The cheapest comes first; those that cannot keep the SLO come last, with what breaks.
     """
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
-    rate, workload = _one_rate(users)
-    site = priced.checked()
+    rate, workload = one_rate(users)
+    priced.checked()
 
     def case(index: int, choice: Choice) -> Answer:
         progress(index, len(choices))
@@ -71,20 +71,25 @@ def command(
         from simulator.plots.roofline_plots import save  # noqa: PLC0415
 
         save(plot_costs(found), plot)
-    rows = [_row(each, interval_options.interval, priced) for each in found]
-    title = f"{workload.describe()}; {slo}"
-    views = [_bills_view(rows, title), _latency_view(rows), energy_view(_varying(rows), rows, site)]
-    views.append(_intervals_view(rows, interval_options.interval))
+    rows, views = details(found, interval_options.interval, priced, f"{workload.describe()}; {slo}")
     api = hosted(found, priced.terms()) if vs_api else Hosted([], [], [])
     used = [*evidence(each.scenario.deployment for each in found), *energy_guesses()]
     drafted = technique_notes(each.scenario.deployment for each in found)
     notes = [*_headline(found), *api.notes, *NOTES, *interval_notes(rows), *drafted, *_price_notes(rows)]
     sections = {"answers": rows} if not vs_api else {"api": api.rows, "answers": rows}
-    result = Result(sections, [*views, *api.views, _reasons_view(rows)], notes, used, refused, flat=not vs_api)
+    result = Result(sections, [*views[:-1], *api.views, views[-1]], notes, used, refused, flat=not vs_api)
     emit(with_fitted(result, (each.scenario.deployment for each in found)) if fitted else result, form)
 
 
-def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
+def details(found: list[Answer], level: float, priced: OfferOptions, title: str) -> tuple[list[Row], list[View]]:
+    """Return a row for each answer, with all its figures and intervals, and the tables of them; the last says why."""
+    rows = [_row(each, level, priced) for each in found]
+    energy = energy_view(_varying(rows), rows, priced.place())
+    views = [_bills_view(rows, title), _latency_view(rows), energy, _intervals_view(rows, level), _reasons_view(rows)]
+    return rows, views
+
+
+def one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
     """Return the only rate in requests/s and its workload. Raises WorkloadError for several, and for a closed loop."""
     loads = users.workloads()
     rate, workload = loads[0]

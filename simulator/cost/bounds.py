@@ -143,19 +143,34 @@ class Bounds:
         return of_prompt, slopes[0] * self._reads + slopes[1] * reads_windowed
 
     @cached_property
+    def _least_steps(self) -> dict[str, float]:
+        """Steps that all requests together take at least, by what limits how much of them fits into one."""
+        allowed, decodes = self.allowed, float(self._decodes.sum())
+        held = allowed.full_groups * float(self._reads.sum()) / allowed.block_size if not self._shares_blocks else 0.0
+        tokens = decodes + float(self._prompts.sum())
+        whole = allowed.policy in (STATIC, UNCACHED)
+        return {
+            "slots": decodes / min(allowed.max_num_seqs, allowed.max_num_batched_tokens),
+            "cache": held / allowed.num_blocks,
+            "tokens": 0.0 if whole else tokens / allowed.max_num_batched_tokens,
+        }
+
+    def _busy_s(self, steps: float) -> float:
+        """Return the seconds that all requests together take at least, in no fewer than so many steps."""
+        table, decodes = self.scenario.table, float(self._decodes.sum())
+        logits = (decodes + len(self.requests)) / (1.0 + self.allowed.draft_tokens)
+        token_s = self._lines.least_s(steps, decodes + float(self._prompts.sum()) - steps)
+        logit_s = lines_below(table.logit_s, self._last_slope(table.logit_s)).least_s(steps, logits)
+        return float(token_s + logit_s + sum(map(np.sum, self._attention_s())))
+
+    @cached_property
     def busy_s(self) -> float:
         """Seconds of steps that all requests together take at least."""
-        allowed, table = self.allowed, self.scenario.table
-        decodes, prompts = float(self._decodes.sum()), float(self._prompts.sum())
-        held = allowed.full_groups * float(self._reads.sum()) / allowed.block_size if not self._shares_blocks else 0.0
-        drafted = 1.0 + allowed.draft_tokens
-        least = [decodes / min(allowed.max_num_seqs, allowed.max_num_batched_tokens), held / allowed.num_blocks]
-        if allowed.policy not in (STATIC, UNCACHED):
-            least.append((decodes + prompts) / allowed.max_num_batched_tokens)
-        steps, logits = max(least), decodes + len(self.requests)
-        token_s = self._lines.least_s(steps, decodes + prompts - steps)
-        logit_s = lines_below(table.logit_s, self._last_slope(table.logit_s)).least_s(steps, logits / drafted)
-        return float(token_s + logit_s + sum(map(np.sum, self._attention_s())))
+        return self._busy_s(max(self._least_steps.values()))
+
+    def gain_without(self, limit: str) -> float:
+        """Return by which factor `most_per_s` rises without a limit of the steps: "slots", "cache" or "tokens"."""
+        return self.busy_s / self._busy_s(max(steps for name, steps in self._least_steps.items() if name != limit))
 
     @property
     def _shares_blocks(self) -> bool:

@@ -8,18 +8,21 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simulator.cost.bounds import Bounds, bounds
+from simulator.cost.capacity import Capacity, what_breaks
 from simulator.cost.light_bounds import light_replicas
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
+from simulator.hardware.prices import Offer
 from simulator.models.model import Model
 from simulator.models.operations import Layout
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
 from simulator.workloads.workload import Workload
 
-MOST_REPLICAS = 1_000_000
+MOST_REPLICAS = 10_000  # of an answer whose price does not rise with them
+PROBES = 6  # halvings of the interval, in logarithms, of the highest rate of one replica
 LIGHTEST_SHARE = 0.01  # of the highest rate with a steady state: requests of so light a load hardly ever run together
 Price = Callable[[Hardware, int, int], float | None]  # device, devices of a replica, replicas -> $/h; None: no price
 Cost = tuple[bool, float, int]  # without a price; $/h, or devices where there is no price; order among equals
@@ -32,13 +35,15 @@ class Load(NamedTuple):
     workload: Workload
     slo: Slo
     price: Price
+    offers: Callable[[Hardware, int], tuple[Offer, ...]] = lambda _hardware, _devices: ()  # of a replica, for its bill
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A deployment that may be looked at: `build` makes it or raises InfercastError.
 
-    `device_s`: seconds of one device that a request takes at least, by the data sheet (`LightBounds`). `plain` orders candidates of equal cost: the lower one is taken, and the others are said to cost the same.
+    `device_s`: seconds of one device that a request takes at least, by the data sheet (`LightBounds`). `plain` orders
+    candidates of equal cost: the lower one is taken, and the others are said to cost the same.
     """
 
     model: Model
@@ -68,7 +73,24 @@ class Found:
     replicas: int
     report: Report
     usd_per_hour: float | None
-    most_per_s: float  # no rate of one replica above it has a steady state (Bounds)
+    bounds: Bounds
+
+    def capacity(self, rate_per_s: float) -> Capacity:
+        """Return the highest rate of one replica within the SLO that PROBES simulations find, above its share of one.
+
+        `rate_per_s`: asked of all replicas. The highest rate that has a steady state at all bounds it from above.
+        """
+        low, high = rate_per_s / self.replicas, self.bounds.most_per_s
+        best, failed = self.report, self.report
+        for _ in range(PROBES):
+            middle = math.sqrt(low * high)
+            report = self.scenario.report(self.scenario.workload.at_rate(middle))
+            if report.meets_slo:
+                low, best = middle, report
+            else:
+                high, failed = middle, report
+        never = failed is self.report
+        return Capacity(low, best, "nothing breaks in so short a workload" if never else what_breaks(failed))
 
 
 @dataclass
@@ -106,9 +128,9 @@ class Cut(NamedTuple):
 class Search:
     """Best-first search: the candidate whose cost is bounded lowest is looked at next, until it is decided.
 
-    A candidate's bound is the cost of the fewest replicas that are not excluded: by the data sheet (`LightBounds`), then
-    by its own steps (`Bounds`), then by simulations of the same requests, with the same seed, at rate / replicas. More
-    replicas never cost less. So when the lowest bound of all belongs to a candidate that is decided, nothing left can
+    A candidate's bound is the cost of the fewest replicas that are not excluded: by the data sheet (`LightBounds`),
+    then by its own steps (`Bounds`), then by simulations of the same requests, with the same seed, at rate / replicas.
+    More replicas never cost less. So when the lowest bound of all belongs to a candidate that is decided, nothing left can
     cost less, and it is the next best: an exhaustive search finds the same. Of one device only the best candidate is
     kept (`alike`), since the others are the same offer with another layout or format.
 
@@ -160,14 +182,15 @@ class Search:
                 progress(len(self.candidates) - len(self._heap), len(self.candidates))
 
     @property
+    def left(self) -> list[Cost]:
+        """Costs below which the candidates are not that have not been decided, other layouts of answers left out."""
+        answered = {each.candidate.key for each in self.found}
+        return [cost for cost, _, look in self._heap if look.candidate.key not in answered]
+
+    @property
     def least_usd_left(self) -> float:
         """Dollars per hour below which nothing is that has not been decided; infinity where nothing with a price is."""
-        left = [
-            cost
-            for cost, _, look in self._heap
-            if not any(look.candidate.key == each.candidate.key for each in self.found)
-        ]
-        return min((usd for without_price, usd, _ in left if not without_price), default=math.inf)
+        return min((usd for without_price, usd, _ in self.left if not without_price), default=math.inf)
 
     def _next_wave(self) -> Iterator[Look]:
         """Take decided candidates as answers while they are the best; yield up to `jobs` others to learn more of."""
@@ -202,7 +225,7 @@ class Search:
         assert look.bounds and look.report  # noqa: S101  a decided candidate was simulated
         candidate, scenario = look.candidate, look.bounds.scenario
         usd = self.load.price(candidate.hardware, candidate.devices, look.high)
-        self.found.append(Found(candidate, scenario, look.high, look.report, usd, look.bounds.most_per_s))
+        self.found.append(Found(candidate, scenario, look.high, look.report, usd, look.bounds))
 
     def _sort_in(self, look: Look) -> None:
         if look.is_out:
@@ -223,7 +246,9 @@ class Search:
         """Build the deployment, and learn how many replicas its own steps need at least."""
         load = self.load
         workload = load.workload.at_rate(load.rate_per_s)
-        found = bounds(Scenario(look.candidate.build(look.candidate.layout), workload, load.slo))
+        candidate = look.candidate
+        offers = load.offers(candidate.hardware, candidate.devices)
+        found = bounds(Scenario(candidate.build(candidate.layout), workload, load.slo, offers))
         look.never = found.misses(load.slo)
         look.low = max(look.low, math.ceil(load.rate_per_s / found.most_per_s) - 1)
         look.bounds = found

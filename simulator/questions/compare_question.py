@@ -1,4 +1,4 @@
-"""A question about many deployments: devices by name, pattern or class; all layouts, formats and engines that may do."""
+"""A question about many deployments: devices by name, pattern or class; all layouts, formats and engines."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -36,11 +36,11 @@ NATIVE = {"fp8": "fp8", "nvfp4": "fp4", "int8": "int8"}  # formats of --weight-d
 class Options(NamedTuple):
     """All candidates of a question, those that the data sheet rules out, by reason, and what does not go together.
 
-    Reasons: NO_ROOM, or the metric of the SLO that a lone request misses.
+    Reasons: NO_ROOM, or the metric of the SLO that a lone request misses; each with the device.
     """
 
     candidates: list[Candidate]
-    cut: Counter[str]
+    cut: Counter[tuple[str, str]]
     refused: list[InfercastError]
 
 
@@ -114,9 +114,9 @@ class CompareQuestion(DeploymentQuestion):
             layout = replace(like.layout, **each)
             has_room = bounds.weight_bytes <= layout.devices * float(hardware.memory_bytes)
             if not has_room and settings.offload == NO_OFFLOAD:
-                found.cut[NO_ROOM] += 1
+                found.cut[NO_ROOM, hardware.id] += 1
             elif metric := misses(layout.tp * layout.dp):
-                found.cut[metric] += 1
+                found.cut[metric, hardware.id] += 1
             else:
                 found.candidates.append(replace(like, layout=layout, plain=len(found.candidates)))
 

@@ -106,7 +106,7 @@ def test_the_search_finds_what_simulating_everything_finds(library, lengths, slo
 
 def chat_load(rate: float, slo: str = "ttft:500ms,tpot:30ms") -> Load:
     workload = Workload(OpenLoop(rate), Independent(LogNormal(600, 1.0), Fixed(100)), 500)
-    return Load(rate, workload, parse_slo(slo), lambda hardware, devices, replicas: 2.0 * devices * replicas)
+    return Load(rate, workload, parse_slo(slo), lambda _hardware, devices, replicas: 2.0 * devices * replicas)
 
 
 LIBRARY = [(device(kind, speed), tp) for kind in range(3) for speed in (0.25, 1.0) for tp in (1, 2)]
@@ -133,7 +133,7 @@ def test_each_answer_keeps_the_slo_and_one_replica_less_does_not():
         assert again.report(load.workload.at_rate(load.rate_per_s / each.replicas)).meets_slo
         if each.replicas > 1:
             less = load.rate_per_s / (each.replicas - 1)
-            assert less > each.most_per_s or not again.report(load.workload.at_rate(less)).meets_slo
+            assert less > each.bounds.most_per_s or not again.report(load.workload.at_rate(less)).meets_slo
 
 
 def test_most_of_a_large_library_is_cut_without_a_simulation():
