@@ -15,6 +15,7 @@ COMMANDS = {
     "memory": "Show where the memory goes, how many blocks, tokens and sequences the cache holds.",
     "simulate": "Simulate requests on one replica of a model, step by step, with the engine's own scheduling rules.",
     "fleet": "Simulate replicas behind a router: autoscaling, failures, prefill and decode pools, clients that wait.",
+    "compare": "Search devices, layouts, formats and engines for the cheapest that keeps the SLO at a load.",
     "cost": "Compare what deployments cost per million tokens at a load, and at the highest load within the SLO.",
     "plan": "Plan a fleet by the month as the load grows: always on, by the hour or autoscaled; the cheapest, checked.",
     "validate": "Predict every measurement of a file by what its load calls for, and show the errors.",

@@ -68,7 +68,7 @@ def command(
     if offline.batch:
         emit(batch_result(choices, users, priced, offline, interval_options.interval), form)
         return
-    rate, workload = _one_rate(users)
+    rate, workload = one_rate(users)
 
     def case(index: int, choice: Choice) -> Answer:
         progress(index, len(choices))
@@ -90,26 +90,26 @@ def command(
 
 def _result(found: list[Answer], priced: OfferOptions, level: float) -> Result:
     """Return the tables and sentences of the answers, the cheapest first."""
-    rows = [_row(each, level, priced) for each in found]
-    api = hosted(found, priced.terms()) if priced.vs_api else Hosted([], [], [])
     scenario = found[0].scenario
-    views = [
-        _bills_view(rows, f"{scenario.workload.describe()}; {scenario.slo}"),
-        _latency_view(rows),
-        energy_view(_varying(rows), rows, priced.place()),
-        _intervals_view(rows, level),
-        *api.views,
-        _reasons_view(rows),
-    ]
+    rows, views = details(found, level, priced, f"{scenario.workload.describe()}; {scenario.slo}")
+    api = hosted(found, priced.terms()) if priced.vs_api else Hosted([], [], [])
     deployments = [each.scenario.deployment for each in found]
     drafted, prices = technique_notes(deployments), [*_price_notes(rows), *spot_notes(rows)]
     notes = [*_headline(found), *api.notes, *NOTES, *interval_notes(rows), *drafted, *prices]
     used = [*evidence(deployments), *energy_guesses(), *priced.guesses()]
     sections = {"api": api.rows, "answers": rows} if priced.vs_api else {"answers": rows}
-    return Result(sections, views, notes, used, flat=not priced.vs_api)
+    return Result(sections, [*views[:-1], *api.views, views[-1]], notes, used, flat=not priced.vs_api)
 
 
-def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
+def details(found: list[Answer], level: float, priced: OfferOptions, title: str) -> tuple[list[Row], list[View]]:
+    """Return a row for each answer, with all its figures and intervals, and the tables of them; the last says why."""
+    rows = [_row(each, level, priced) for each in found]
+    energy = energy_view(_varying(rows), rows, priced.place())
+    views = [_bills_view(rows, title), _latency_view(rows), energy, _intervals_view(rows, level), _reasons_view(rows)]
+    return rows, views
+
+
+def one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
     """Return the only rate in requests/s and its workload. Raises WorkloadError for several, and for a closed loop."""
     loads = users.workloads()
     rate, workload = loads[0]

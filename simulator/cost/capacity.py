@@ -133,7 +133,7 @@ def capacity(scenario: Scenario) -> Capacity:
     low, high = LIGHTEST_SHARE * saturated, saturated
     best, failed = report_at(low), report_at(high)
     if not best.meets_slo:
-        return Capacity(0.0, best, _what_breaks(best))
+        return Capacity(0.0, best, what_breaks(best))
     for _ in range(SEARCH_STEPS):  # the SLO holds even when saturated, or the workload is too short to build a queue
         if not failed.meets_slo:
             break
@@ -148,7 +148,7 @@ def capacity(scenario: Scenario) -> Capacity:
             low, best = middle, report
         else:
             high, failed = middle, report
-    return Capacity(low, best, _what_breaks(failed))
+    return Capacity(low, best, what_breaks(failed))
 
 
 def _saturated_rate(scenario: Scenario) -> tuple[float, int]:
@@ -173,7 +173,7 @@ def _most_requests(workload: Workload) -> int:
     return workload.request_count if isinstance(workload.arrivals, RecordedArrivals) else 2**31
 
 
-def _what_breaks(report: Report) -> str:
+def what_breaks(report: Report) -> str:
     """Say which part of the SLO a run breaks most, and in how many requests."""
     if report.rejected_share > 1 - report.slo.share:
         return f"{report.rejected_share:.1%} are rejected: {report.run.rejected.in_words()}"

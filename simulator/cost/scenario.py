@@ -94,7 +94,7 @@ class Scenario:
         """Step times in seconds, shared with other scenarios of an equal deployment: sweeps vary the load far more."""
         shifted, stepping = self.deployment.cache_shift, self.deployment
         stepping = replace(stepping, cache_shift=0.0) if shifted else stepping  # a larger cache makes no other steps
-        for known, table in reversed(_RECENT_TABLES):
+        for known, table in reversed(list(_RECENT_TABLES)):  # a copy: other threads add to it
             if known == stepping:
                 return table
         _RECENT_TABLES.append((stepping, stepping.step_table()))

@@ -12,10 +12,11 @@ from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import Offload
 from simulator.deployment.setting_names import configure
 from simulator.deployment.speculation import Speculation
-from simulator.engines.engine import load_engine, usual_engine
+from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.errors import InfercastError
-from simulator.hardware.hardware import load_hardware
-from simulator.models.model import checkpoint
+from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.model import Model, checkpoint
+from simulator.models.operations import Layout
 from simulator.questions.words import probability, split, whole_numbers
 from simulator.units import GIB
 
@@ -82,9 +83,9 @@ class DeploymentQuestion:
         Raises ProfileError at once for a name that no profile has, InfercastError for a list with an empty part.
         """
         lists = (
-            [_loaded(checkpoint, each) for each in split(self.model, "--model")],
-            [_loaded(load_hardware, each) for each in split(self.hardware, "--hardware")],
-            [_loaded(load_engine, each) for each in split(self.engine, "--engine")] if self.engine else [None],
+            [loaded(checkpoint, each) for each in split(self.model, "--model")],
+            [loaded(load_hardware, each) for each in split(self.hardware, "--hardware")],
+            [loaded(load_engine, each) for each in split(self.engine, "--engine")] if self.engine else [None],
             whole_numbers(self.tp, "--tp"),
             split(self.weight_dtype, "--weight-dtype") if self.weight_dtype else [""],
             split(self.cache_dtype, "--cache-dtype") if self.cache_dtype else [""],
@@ -93,10 +94,13 @@ class DeploymentQuestion:
 
     def _deployment(self, chosen: tuple[Any, ...]) -> Deployment:
         (model, named), hardware, named_engine, tp, weight_dtype, cache_dtype = chosen
-        engine = named_engine or _loaded(load_engine, usual_engine(hardware))
-        dtypes = weight_dtype or named, cache_dtype
+        engine = named_engine or loaded(load_engine, usual_engine(hardware))
         degrees = {"tp": tp, "pp": self.pp, "ep": self.ep, "dp": self.dp}
-        layout = running_layout(model, hardware, engine, dtypes=dtypes, **degrees)
+        layout = running_layout(model, hardware, engine, dtypes=(weight_dtype or named, cache_dtype), **degrees)
+        return self.configured(model, hardware, engine, layout)
+
+    def configured(self, model: Model, hardware: Hardware, engine: Engine, layout: Layout) -> Deployment:
+        """Return a deployment with the settings of this question. Raises InfercastError where it is impossible."""
         engine, settings = configure(engine, self.settings, self.changes or ())
         return deployment_of(model, hardware, engine, layout, settings)
 
@@ -137,7 +141,7 @@ class DeploymentQuestion:
         return Speculation(self.speculative_model, self.num_speculative_tokens or 1, rates)
 
 
-def _loaded(load: Callable[[str], ProfileT], name: str) -> ProfileT:
+def loaded(load: Callable[[str], ProfileT], name: str) -> ProfileT:
     """Load a profile; shipped ones are cached, because thousands of measurements share a few."""
     is_own = name.endswith((".yaml", ".yml")) or bool(os.environ.get("INFERCAST_PROFILES"))
     return load(name) if is_own else _shipped(load, name)

@@ -15,7 +15,7 @@ import numba
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 # No reference counting: the compiled functions neither make nor keep arrays, and counting took two thirds of the time.
-OPTIONS = {"cache": True, "error_model": "numpy", "_nrt": False}
+OPTIONS = {"cache": True, "error_model": "numpy", "_nrt": False, "nogil": True}
 COMPILED_FOLDERS = ("scheduler", "simulation")  # of the package: whatever is compiled lies in these
 
 

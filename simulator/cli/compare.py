@@ -1,0 +1,139 @@
+"""`infercast compare`: what to rent for a model, a load and an SLO, how many, at what price, and how to start it."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Annotated, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from simulator.cli.compare_options import CompareOptions
+from simulator.cli.compare_screen import Compared, compared_row, first_screen
+from simulator.cli.cost import details, one_rate
+from simulator.cli.intervals import IntervalOptions
+from simulator.cli.offer_options import OfferOptions
+from simulator.cli.options import Format, OutputFormat, grouped
+from simulator.cli.output import Result, emit, evidence
+from simulator.cli.workload_options import SloOptions, WorkloadOptions
+from simulator.cost.light_bounds import Asked
+from simulator.cost.packing import packed, replica_size
+from simulator.cost.search import Load, Search
+from simulator.errors import InfercastError
+from simulator.hardware.hardware import Hardware
+from simulator.hardware.prices import Offer
+from simulator.validation.parallel import cores
+from simulator.workloads.arrivals import RecordedArrivals
+from simulator.workloads.workload import Workload
+
+Value = TypeVar("Value")
+REQUESTS = 4_000  # of each simulation, where nothing is said
+
+
+@grouped
+def command(
+    asked: CompareOptions,
+    users: WorkloadOptions,
+    accepted: SloOptions,
+    interval_options: IntervalOptions,
+    priced: OfferOptions,
+    top: Annotated[int, typer.Option("--top", min=1, help="Answers, each on another device.")] = 5,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Simulations at once.", show_default="cores")] = cores(),
+    with_details: Annotated[bool, typer.Option("--details", help="Print every figure, interval and reason.")] = False,
+    form: OutputFormat = Format.TEXT,
+) -> None:
+    """Search devices, layouts, formats and engines for the cheapest that keeps the SLO at a load.
+
+    By default all devices. What bounds prove to be no answer is cut; the rest is simulated on the same requests.
+    """
+    slo = accepted.value()
+    rate, workload = _fewer(users)
+    priced.checked()
+    options = asked.options(Asked(workload.requests(), slo))
+    offers = _once(priced.offers_for)
+    load = Load(rate, workload, slo, _once(_price(offers)), offers)
+    search = Search(load, options.candidates, top=top, jobs=jobs)
+    interrupted = _searched(search)
+    if not search.found:
+        raise InfercastError(*_nothing(search, interrupted=interrupted))
+    with ThreadPoolExecutor(jobs) as pool:
+        compared = [Compared(each, load) for each in search.found]
+        rows = list(pool.map(compared_row, compared))
+    result = first_screen(search, options, compared, rows)
+    if interrupted:
+        left = f"{len(search.left):,} deployments are not decided; none costs less than ${search.least_usd_left:.3g}/h."
+        result = replace(result, notes=[f"INTERRUPTED: {left}", *result.notes])
+    if with_details or form is not Format.TEXT:
+        result = _with_details(result, compared, interval_options.interval, priced)
+    emit(result, form)
+
+
+def _fewer(users: WorkloadOptions) -> tuple[float, Workload]:
+    """Return the rate and its workload, of REQUESTS requests where their number is open."""
+    rate, workload = one_rate(users)
+    is_open = users.num_prompts is None and not isinstance(workload.arrivals, RecordedArrivals)
+    return rate, replace(workload, request_count=REQUESTS) if is_open else workload
+
+
+def _once(look_up: Callable[..., Value]) -> Callable[..., Value]:
+    """Return a function of a device and numbers that looks each case up once; a device is known by its name."""
+    known: dict[tuple[object, ...], Value] = {}
+
+    def found(hardware: Hardware, *numbers: int) -> Value:
+        key = (hardware.id, *numbers)
+        if key not in known:
+            known[key] = look_up(hardware, *numbers)
+        return known[key]
+
+    return found
+
+
+def _price(offers: Callable[[Hardware, int], tuple[Offer, ...]]) -> Callable[[Hardware, int, int], float | None]:
+    """Return the price of replicas in whole instances; None where none is offered that holds one."""
+
+    def usd_per_hour(hardware: Hardware, devices: int, replicas: int) -> float | None:
+        known, size = offers(hardware, devices), replica_size(hardware, devices)
+        if not any(size.held(offer) for offer in known):
+            return None
+        return packed(size, replicas, known).usd_per_hour
+
+    return usd_per_hour
+
+
+def _searched(search: Search) -> bool:
+    """Run the search with a bar on stderr, if that is a terminal; return whether Ctrl-C ended it."""
+    try:
+        with _bar() as progress:
+            search.run(progress)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None]]:
+    console = Console(stderr=True)
+    columns = (TextColumn("deployments decided or cut"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda decided, every: bar.update(task, completed=decided, total=every)
+
+
+def _nothing(search: Search, *, interrupted: bool) -> tuple[str, str, str]:
+    if interrupted:
+        return "an interrupt", f"nothing was decided, of {len(search.candidates):,} deployments", "Let it run on"
+    errors = [each.error for each in search.out if each.error]
+    because = f"no deployment keeps the SLO: {len(search.out):,} looked at"
+    last = f"{because}; {errors[0]}" if errors else because
+    return f"{search.load.slo}", last, "Loosen the SLO, or give more devices, formats or engines"
+
+
+def _with_details(result: Result, compared: list[Compared], level: float, priced: OfferOptions) -> Result:
+    """Return the result with all figures of each answer, their intervals, energy and guesses."""
+    answers = [each.answer for each in compared]
+    rows, views = details(answers, level, priced, answers[0].scenario.workload.describe())
+    used = evidence(each.scenario.deployment for each in answers)
+    merged = [{**more, **row} for row, more in zip(result.sections["answers"], rows, strict=True)]
+    return replace(result, sections={"answers": merged}, views=[*result.views, *views], rests_on=used, flat=True)

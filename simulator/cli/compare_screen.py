@@ -1,0 +1,230 @@
+"""The first screen of `infercast compare`: verdict and risk, one table, why not the others, the launch command."""
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from simulator.cli.output import Column, Result, Row, View, count, number, percent
+from simulator.cost.bill import HOURS_PER_MONTH
+from simulator.cost.capacity import Answer
+from simulator.cost.limiter import Limiter, limiter
+from simulator.cost.risk import Risk, replicas_needed
+from simulator.cost.search import Found, Load, Look, Search
+from simulator.deployment.launch_command import launch_command
+from simulator.errors import DoesNotFitError, NotModelledError
+from simulator.questions.compare_question import NO_ROOM, Options
+from simulator.reports.slo import Slo
+from simulator.units import scaled
+
+WIDTH = 80
+LOOSER = 1.1  # times the bounds of the SLO, to see whether the answer stands on a knife edge
+SHOWN_DEVICES = 3
+
+
+@dataclass(frozen=True)
+class Compared:
+    """An answer of the search with what limits it and how sure it is."""
+
+    found: Found
+    load: Load
+
+    @cached_property
+    def answer(self) -> Answer:
+        """The answer with the highest rate of one replica within the SLO, and its bill."""
+        capacity = self.found.capacity(self.load.rate_per_s)
+        return Answer(self.found.scenario, self.load.rate_per_s, capacity, self.found.replicas, self.found.report)
+
+    @cached_property
+    def limiter(self) -> Limiter:
+        """What limits a replica, at the highest rate within the SLO."""
+        return limiter(self.found.bounds, self.answer.capacity.report)
+
+    @cached_property
+    def risk(self) -> Risk:
+        """Replicas that it takes where steps are slower or faster than predicted."""
+        return Risk(self.found, self.load)
+
+    @property
+    def label(self) -> str:
+        """Devices of a replica, and what is not the checkpoint's own or the plainest: format and degrees."""
+        candidate, layout = self.found.candidate, self.found.candidate.layout
+        many = f"{candidate.devices} x " if candidate.devices > 1 else ""
+        named = (("pp", layout.pp), ("ep", layout.ep), ("dp", layout.dp))
+        degrees = [f"{name}{degree}" for name, degree in named if degree > 1]
+        stored = [layout.weight_dtype] if layout.weight_dtype != candidate.model.weight_dtype else []
+        return " ".join([f"{many}{candidate.hardware.id}", *stored, *degrees])
+
+    def usd(self, replicas: int | None) -> float | None:
+        """Return the dollars per hour of so many replicas; None for none, and without a price."""
+        candidate = self.found.candidate
+        return None if replicas is None else self.load.price(candidate.hardware, candidate.devices, replicas)
+
+
+def compared_row(each: Compared) -> Row:
+    """Return the figures of an answer that the first screen shows, with the interval of replicas and dollars."""
+    answer, report = each.answer, each.found.report
+    bill, share = answer.at_load, each.load.rate_per_s / each.found.replicas
+    low, high = each.risk.replicas[0], each.risk.replicas[-1]
+    per_million = bill.usd_per_million_output_tokens if bill else None
+    ends = {}
+    for end, replicas in (("low", low), ("high", high)):
+        usd = each.usd(replicas)
+        ends[f"replicas_{end}"] = replicas
+        ends[f"usd_per_million_output_tokens_{end}"] = usd and bill and per_million * usd / bill.usd_per_hour
+    return {
+        "model": each.found.candidate.model.id,
+        "deployment": each.label,
+        "replicas": each.found.replicas,
+        "usd_per_hour": bill.usd_per_hour if bill else None,
+        "usd_per_month": bill.usd_per_month if bill else None,
+        "usd_per_million_output_tokens": per_million,
+        **ends,
+        "p95_ttft_ms": report.metrics["ttft"].values["p95"] * 1e3,
+        "p95_tpot_ms": report.metrics["tpot"].values["p95"] * 1e3,
+        "capacity_per_s": answer.capacity.rate_per_s,
+        "load_of_capacity": share / answer.capacity.rate_per_s,
+        "limiter": each.limiter.name,
+        "limiter_sentence": each.limiter.sentence,
+        "launch_command": _launch(each),
+    }
+
+
+def _launch(each: Compared) -> str:
+    try:
+        return launch_command(each.found.scenario.deployment)
+    except NotModelledError as error:
+        return f"({error.given}: {error.because})"
+
+
+def table(rows: list[Row]) -> View:
+    """Return the one table of the first screen."""
+    several = len({row["model"] for row in rows}) > 1
+
+    def interval(row_value: tuple[float | None, float | None, float | None]) -> str:
+        middle, low, high = row_value
+        if middle is None:
+            return "no price"
+        if low == high:
+            return number(3)(middle)
+        return f"{number(3)(middle)} ({number(2)(low) if low else '-'}-{number(2)(high) if high else 'inf'})"
+
+    keys = [f"usd_per_million_output_tokens{end}" for end in ("", "_low", "_high")]
+    shown = [{**row, "per_million": tuple(row[key] for key in keys)} for row in rows]
+    columns = [
+        *([Column("model", "model", left=True)] if several else []),
+        Column("deployment", "deployment", left=True),
+        Column("replicas", "n", count),
+        Column("usd_per_hour", "$/h", number(3)),
+        Column("per_million", "$/M out", interval),
+        Column("p95_ttft_ms", "TTFT", number(3)),
+        Column("p95_tpot_ms", "TPOT", number(3)),
+        Column("load_of_capacity", "load", percent),
+        Column("limiter", "limited by", left=True),
+    ]
+    return View("", columns, shown)
+
+
+def verdict(compared: list[Compared], rows: list[Row]) -> str:
+    """Return the answer in a sentence: what, how many, dollars a month, and how often of five cases it is too few."""
+    best, usd = compared[0], rows[0]["usd_per_month"]
+    price = f"${usd:,.0f} a month" if usd else "no price known"
+    return f"{_counted(best, best.found.replicas)}, {price}; {_risk_in_words(best, compared[1:])}"
+
+
+def _counted(each: Compared, replicas: int) -> str:
+    """Return so many replicas of an answer in words."""
+    if each.found.candidate.devices == 1:
+        return f"{replicas} x {each.label}"
+    return each.label if replicas == 1 else f"{replicas} replicas of {each.label}"
+
+
+def _risk_in_words(best: Compared, others: list[Compared]) -> str:
+    """Say in how many cases the answer is too little, what it takes then, and which other answer costs less then."""
+    risk = best.risk
+    if not risk.short:
+        return "enough in 5 of 5 cases."
+    usd = best.usd(risk.then)
+    sure = [(each.usd(each.risk.then), each) for each in others]
+    cheaper = [(cost, each) for cost, each in sure if cost is not None and (usd is None or cost < usd)]
+    cost, other = min(cheaper, key=lambda pair: pair[0], default=(None, None))
+    takes = "no number of them keeps the SLO" if risk.then is None else f"it takes {risk.then} replicas"
+    months = f" (${cost * HOURS_PER_MONTH:,.0f})" if cost else ""
+    then = f", then {_counted(other, other.risk.then or 1)}{months} is cheapest" if other else ""
+    return f"in {risk.short} of 5 cases {takes}{then}."
+
+
+def knife_edge(best: Compared) -> Iterator[str]:
+    """Yield a sentence where bounds of the SLO that are a tenth looser halve the replicas."""
+    found, bounds_s = best.found, best.load.slo.bounds_s
+    if found.replicas < 2:
+        return
+    for name, bound_s in bounds_s.items():
+        looser = Slo({**bounds_s, name: bound_s * LOOSER}, best.load.slo.share)
+        fewer = replicas_needed(replace(found.scenario, slo=looser), best.load.rate_per_s)
+        if fewer and fewer <= found.replicas / 2:
+            edge = f"{name.upper()} <= {scaled(bound_s * LOOSER, 's')}"
+            yield f"Knife edge: {edge} needs {fewer} instead of {found.replicas} ({best.limiter.sentence})."
+
+
+def ties(search: Search, compared: list[Compared]) -> Iterator[str]:
+    """Yield what costs the same as the best: other devices, then other formats or layouts of the same device."""
+    usd = compared[0].usd(compared[0].found.replicas)
+    equal = [each.label for each in compared[1:] if usd and (each.usd(each.found.replicas) or 0) <= usd * 1.01]
+    if equal:
+        yield f"Same price within 1 %: {', '.join(equal)}."
+    if alike := search.same_cost.get(0):
+        kinds = dict.fromkeys(f"{each.layout.weight_dtype} tp{each.layout.tp}" for each in alike)
+        yield f"At its price there may also be: {', '.join(list(kinds)[:4])}."
+
+
+def exclusions(search: Search, options: Options) -> Iterator[str]:
+    """Yield why others are no answer, by reason, each with how many deployments and which devices have nothing else."""
+    alive = {each.hardware.id for each in options.candidates}
+    cut = Counter(options.cut)
+    for look in search.out:
+        cut[_reason(look), look.candidate.hardware.id] += 1
+    words = {
+        NO_ROOM: "have too little memory",
+        "ttft": "miss TTFT even for lone requests",
+        "tpot": "miss TPOT even for lone requests",
+        "e2el": "miss E2EL even for lone requests",
+        "even almost alone": "keep the SLO at no load",
+    }
+    for reason in dict.fromkeys(name for name, _ in cut):
+        of = {device: many for (name, device), many in cut.items() if name == reason}
+        only = [device for device in of if device not in alive][:SHOWN_DEVICES]
+        named = f" ({', '.join(only)}{', ..' if len(of) > len(only) else ''})" if only else ""
+        yield f"{sum(of.values()):,} {words.get(reason, reason)}{named}"
+    left = search.left
+    if priced := sum(not without_price for without_price, *_ in left):
+        yield f"{priced:,} cost more (${search.least_usd_left:.3g}/h at least)"
+    if priced < len(left):
+        yield f"{len(left) - priced:,} have no price"
+
+
+def _reason(look: Look) -> str:
+    if isinstance(look.error, DoesNotFitError):
+        return NO_ROOM
+    if look.error is not None:
+        return "are impossible or not modelled" if isinstance(look.error, NotModelledError) else "cannot take the load"
+    return look.never
+
+
+def first_screen(search: Search, options: Options, compared: list[Compared], rows: list[Row]) -> Result:
+    """Return what is printed where nothing else is asked for: at most 80 columns and 24 lines."""
+    best = compared[0]
+    why = [f"Limit of {best.label}: {best.limiter.sentence}.", *knife_edge(best), *ties(search, compared)]
+    every = len(options.candidates) + sum(options.cut.values())
+    excluded = f"Of {every:,} deployments {', '.join(exclusions(search, options)) or 'all were simulated'}."
+    each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
+    launch = [f"Launch{each}:", rows[0]["launch_command"]]
+    notes = [*why, excluded, "", *launch, "", FOOT]
+    wrapped = [line for note in notes for line in (textwrap.wrap(note, WIDTH, break_on_hyphens=False) or [""])]
+    view = table(rows)
+    title = "\n".join(textwrap.wrap(verdict(compared, rows), WIDTH))
+    return Result({"answers": rows}, [View(title, view.columns, view.rows)], wrapped)
+
+
+FOOT = "TTFT, TPOT: p95, ms. Cases: step times as measured errors spread. --details: all figures."

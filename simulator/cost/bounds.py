@@ -1,0 +1,226 @@
+"""Bounds that no simulation beats: engine seconds that requests take at least, and latencies of lone requests.
+
+They come from the table of steps that the simulation itself looks up. A search cuts with them (search.py).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.cost.scenario import Scenario
+from simulator.reports.slo import Slo
+from simulator.scheduler.state import STATIC, UNCACHED, SchedulerLimits
+from simulator.simulation.fleet import Pool
+from simulator.simulation.scheduler_limits import limits, stages
+from simulator.simulation.sent import sent
+from simulator.workloads.workload import Requests
+
+Floats = npt.NDArray[np.float64]
+GROWTH = 1.1  # of the sizes of steps whose least time stands for all of them
+
+
+class Lines(NamedTuple):
+    """Lines a + b T that lie nowhere above the seconds of a step of T tokens, with a, b >= 0; shapes (lines,).
+
+    So `steps` steps of together `tokens` tokens take at least max(a steps + b tokens), however they are shared out.
+    """
+
+    start_s: Floats
+    token_s: Floats
+
+    def least_s(self, steps: npt.ArrayLike, tokens: npt.ArrayLike) -> Floats:
+        """Return the least seconds of steps with so many tokens together, of the shape of both.
+
+        >>> lines_below(np.array([2.0, 3.0, 4.0, 7.0])).least_s([1, 2], [3, 4])
+        array([7., 8.])
+        """
+        steps, tokens = np.asarray(steps, np.float64)[..., None], np.asarray(tokens, np.float64)[..., None]
+        return np.asarray((self.start_s * steps + self.token_s * tokens).max(axis=-1))
+
+
+def lines_below(seconds: Floats, steepest: float = np.inf) -> Lines:
+    """Return the lines below seconds[T], of T = 0, 1, ... tokens, none steeper than `steepest` seconds per token.
+
+    Sizes are taken together in blocks that grow by GROWTH: a line with b >= 0 that passes below the least seconds of a
+    block at its largest size passes below all of it. What is left are the edges of the lower convex hull.
+    """
+    count = len(seconds)
+    sizes = np.unique(np.append(np.floor(GROWTH ** np.arange(np.log(count) / np.log(GROWTH))), 0).astype(np.int64))
+    starts = sizes[sizes < count]
+    least, last = np.minimum.reduceat(seconds, starts), np.append(starts[1:], count) - 1.0
+    hull: list[int] = []
+    for at in range(len(starts)):
+        while len(hull) > 1 and _is_above(last, least, hull[-2], hull[-1], at):
+            hull.pop()
+        hull.append(at)
+    slope = np.diff(least[hull]) / np.diff(last[hull])
+    start = least[hull[1:]] - slope * last[hull[1:]]
+    kept = (slope >= 0) & (start >= 0) & (slope <= steepest)
+    return Lines(np.append(start[kept], max(0.0, float(least.min()))), np.append(slope[kept], 0.0))
+
+
+def _is_above(x: Floats, y: Floats, first: int, middle: int, last: int) -> bool:
+    """Whether the middle point lies on or above the line through the other two."""
+    rise = (y[last] - y[first]) * (x[middle] - x[first])
+    return bool((y[middle] - y[first]) * (x[last] - x[first]) >= rise)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Least times of a workload's requests on one replica, in any simulation with its step table, at any rate.
+
+    **Proof.** A step of T new tokens and n logits takes token_s[T] + logit_s[n] + slopes . (what attention reads), or
+    more (`step_seconds`). Over a run, the sums of T, n and the reads are at least those that its requests need, each
+    computed once: a preemption adds to them. Attention is linear in its sums. What depends on T lies above the lines
+    of `lines_below`, so S steps of X tokens take at least max over lines of (a S + b X), with a, b >= 0 rising in S and
+    X. S is no less than (1) decoded tokens over the most that a step decodes, (2) the cache blocks that these hold,
+    summed over the steps that they are in, over all blocks, (3) X over the most tokens of a step. A prompt alone takes
+    ceil(p / C) steps or more before its first token, and a decode step of one sequence is a step of one token or more.
+
+    Hence `busy_s` per request is work that arrives with each request: a rate above `most_per_s` brings more than one
+    second of it per second and stage, and has no steady state, whatever a short simulation shows. Requests that find
+    some of their prompt in a prefix cache are counted without it; drafts are counted as if all were accepted.
+    """
+
+    scenario: Scenario
+    requests: Requests
+
+    @cached_property
+    def allowed(self) -> SchedulerLimits:
+        """Limits of one engine of the replica. Raises as `limits` does, where a request cannot be served at all."""
+        return Pool(self._whole, self.scenario.table, stages=self._stages).share
+
+    @cached_property
+    def _whole(self) -> SchedulerLimits:
+        return limits(self.scenario.deployment, self.requests)
+
+    @cached_property
+    def _stages(self) -> int:
+        return stages(self.scenario.deployment, self._whole)
+
+    @cached_property
+    def _prompts(self) -> Floats:
+        """Prompt tokens that each request computes at least."""
+        tokens = self.requests.prompt_tokens.astype(np.float64)
+        prefixes = self.requests.prefixes
+        if not self.allowed.prefix_block_tokens:
+            return tokens
+        return np.maximum(1.0, tokens - prefixes.count * float(self.allowed.prefix_block_tokens))
+
+    @cached_property
+    def _decodes(self) -> Floats:
+        """Decode steps of each request at least."""
+        return np.ceil((self.requests.output_tokens - 1) / (1.0 + self.allowed.draft_tokens))
+
+    @cached_property
+    def _reads(self) -> Floats:
+        """Cached tokens that the decode steps of each request read at least: all have its prompt behind them."""
+        cached = self.allowed.policy != UNCACHED
+        return cached * self._decodes * (self.requests.prompt_tokens + (self._decodes + 1) / 2)
+
+    @cached_property
+    def _lines(self) -> Lines:
+        table = self.scenario.table
+        seconds = np.maximum(table.token_s[1:], max(0.0, table.least_s - table.logit_s[-1]))
+        return lines_below(seconds, self._last_slope(table.token_s))
+
+    def _last_slope(self, seconds: Floats) -> float:
+        """Return the slope beyond a table; static batches go there, all others never do."""
+        return float(seconds[-1] - seconds[-2]) if self.allowed.policy == STATIC else np.inf
+
+    def _attention_s(self) -> tuple[Floats, Floats]:
+        """Return the least seconds of attention of each request, shape (requests,): of its prompt, of its decoding."""
+        slopes, window = self.scenario.table.slopes, float(self.allowed.window or np.inf)
+        prompts, decodes = self._prompts, self._decodes
+        reads_windowed = decodes * np.minimum(window, self.requests.prompt_tokens) * (window < np.inf)
+        pairs = prompts * (prompts + 1) / 2
+        growing = np.minimum(prompts, window)
+        pairs_windowed = growing * (growing + 1) / 2 + (prompts - growing) * (window if window < np.inf else 0.0)
+        of_prompt = slopes[2] * prompts + slopes[3] * pairs + slopes[4] * pairs_windowed * (window < np.inf)
+        return of_prompt, slopes[0] * self._reads + slopes[1] * reads_windowed
+
+    @cached_property
+    def _least_steps(self) -> dict[str, float]:
+        """Steps that all requests together take at least, by what limits how much of them fits into one."""
+        allowed, decodes = self.allowed, float(self._decodes.sum())
+        held = allowed.full_groups * float(self._reads.sum()) / allowed.block_size if not self._shares_blocks else 0.0
+        tokens = decodes + float(self._prompts.sum())
+        whole = allowed.policy in (STATIC, UNCACHED)
+        return {
+            "slots": decodes / min(allowed.max_num_seqs, allowed.max_num_batched_tokens),
+            "cache": held / allowed.num_blocks,
+            "tokens": 0.0 if whole else tokens / allowed.max_num_batched_tokens,
+        }
+
+    def _busy_s(self, steps: float) -> float:
+        """Return the seconds that all requests together take at least, in no fewer than so many steps."""
+        table, decodes = self.scenario.table, float(self._decodes.sum())
+        logits = (decodes + len(self.requests)) / (1.0 + self.allowed.draft_tokens)
+        token_s = self._lines.least_s(steps, decodes + float(self._prompts.sum()) - steps)
+        logit_s = lines_below(table.logit_s, self._last_slope(table.logit_s)).least_s(steps, logits)
+        return float(token_s + logit_s + sum(map(np.sum, self._attention_s())))
+
+    @cached_property
+    def busy_s(self) -> float:
+        """Seconds of steps that all requests together take at least."""
+        return self._busy_s(max(self._least_steps.values()))
+
+    def gain_without(self, limit: str) -> float:
+        """Return by which factor `most_per_s` rises without a limit of the steps: "slots", "cache" or "tokens"."""
+        return self.busy_s / self._busy_s(max(steps for name, steps in self._least_steps.items() if name != limit))
+
+    @property
+    def _shares_blocks(self) -> bool:
+        """Whether a block may count for several requests, or for more tokens than it has."""
+        return bool(self.allowed.prefix_block_tokens) or self.scenario.deployment.engine.is_reserved
+
+    @property
+    def most_per_s(self) -> float:
+        """Highest rate of one replica that has a steady state, in requests/s: no more than this."""
+        return len(self.requests) * self._stages / self.busy_s
+
+    @cached_property
+    def latencies_s(self) -> dict[str, Floats]:
+        """Least TTFT, TPOT and E2EL of each request in seconds, shape (requests,); one of one token has no TPOT: 0."""
+        prompts, deployment = self._prompts, self.scenario.deployment
+        of_prompt, of_decodes = self._attention_s()
+        steps = np.ceil(prompts / self.allowed.max_num_batched_tokens)
+        if self.allowed.policy == STATIC:
+            steps = np.ones_like(prompts)
+        outside_s = deployment.request_s(self.requests.prompt_tokens)
+        ttft = self._lines.least_s(steps, prompts - steps) + of_prompt
+        one_s = self._decodes * self._lines.least_s(1.0, 0.0) + of_decodes
+        gaps = np.maximum(self.requests.output_tokens - 1, 1)
+        return {"ttft": ttft + outside_s, "tpot": one_s / gaps, "e2el": ttft + one_s + outside_s}
+
+    def misses(self, slo: Slo) -> str:
+        """Return the metric that too many requests miss at any rate; "" where they might keep the SLO.
+
+        Too many: more than 1 - share of those counted, whatever of the first half is left out as warm-up.
+        """
+        for name, bound_s in slo.bounds_s.items():
+            late = self.latencies_s[name] > bound_s if name in self.latencies_s else np.zeros(len(self.requests), bool)
+            if least_share(late) > 1 - slo.share:
+                return name
+        return ""
+
+
+def least_share(late: npt.NDArray[np.bool_]) -> float:
+    """Return the least share of late requests among all but the first k, for any k up to half of them.
+
+    >>> float(least_share(np.array([True, True, False, True])))
+    0.5
+    """
+    left = np.cumsum(late[::-1])[::-1] / np.arange(len(late), 0, -1)
+    return float(left[: len(late) // 2 + 1].min())
+
+
+def bounds(scenario: Scenario) -> Bounds:
+    """Return the bounds of a scenario's workload on one replica.
+
+    Raises DoesNotFitError and WorkloadError as a simulation does.
+    """
+    return Bounds(scenario, sent(scenario.workload, scenario.deployment).requests())

@@ -1,0 +1,155 @@
+"""What limits a deployment under a load, by what its simulation shows."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.cost.bounds import Bounds
+from simulator.cost.mean_steps import decode_step, prompt_step
+from simulator.deployment.deployment import Deployment
+from simulator.models.operations import Op
+from simulator.reports.latency_breakdown import split
+from simulator.reports.report import Report
+from simulator.units import scaled
+
+MUCH, MOST = 0.25, 0.5  # of requests, of a latency or of the time that requests wait
+GAIN = 1.1  # times the highest rate: a limit that costs less is not what limits
+TAIL = 0.95  # quantile from which latencies are looked into
+RESOURCES = {"compute": "compute", "memory": "bandwidth", "link": "link", "overhead": "host"}
+EXPLAINED = {
+    "compute": "the device's arithmetic",
+    "bandwidth": "the device's memory bandwidth",
+    "link": "the link between devices",
+    "network": "the network between nodes",
+    "PCIe": "PCIe",
+    "host": "the host (launches, scheduling)",
+}
+
+
+class Limiter(NamedTuple):
+    """What limits a deployment: a name for a table, and a sentence with the evidence."""
+
+    name: str
+    sentence: str
+
+
+def limiter(bounds: Bounds, report: Report) -> Limiter:
+    """Return what limits a replica in a run at, or just above, the highest rate that keeps the SLO.
+
+    In this order: a KV cache or slots (max_num_seqs) for which requests wait or are preempted, where steps would be
+    fuller without that limit; prompts that are late by themselves; others' prompts in decode steps; else the resource
+    that binds most of the time of the steps that the latency, or the queue, consists of.
+    """
+    metric = _worst(report)
+    if waiting := _waiting(bounds, report, metric):
+        return waiting
+    if metric == "ttft" and (alone := _alone(bounds, report)):
+        return alone
+    if metric == "tpot" and (share := _interference(report)):
+        told = f"others' prompts are {share:.0%} of the slowest requests' time per token"
+        return Limiter("prefill interference", f"prefill interference: {told}")
+    return _resource(bounds.scenario.deployment, report, metric)
+
+
+def _worst(report: Report) -> str:
+    """Return ttft or tpot, whichever bound is nearer or broken more; "" where the queue grows, or without a bound."""
+    if report.overloaded or not report.slo.bounds_s:
+        return ""
+    found, share = report.latencies_s, report.slo.share
+    of_bound = {name: np.nanquantile(found[name], share) / bound for name, bound in report.slo.bounds_s.items()}
+    return "tpot" if max(of_bound, key=lambda name: of_bound[name]) == "tpot" else "ttft"
+
+
+def _tail(latency_s: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    return np.nan_to_num(latency_s) >= np.nanquantile(latency_s, TAIL)
+
+
+def _parts(report: Report, metric: str) -> dict[str, float]:
+    """Return the mean seconds of each part of the slowest requests' TTFT, or of their time after the first token."""
+    parts, tail = split(report), _tail(report.latencies_s[metric])
+    before = {name: float(values[tail].mean()) for name, values in parts.ttft.items()}
+    if metric == "ttft":
+        return before
+    return {name: float(values[tail].mean()) - before[name] for name, values in parts.e2el.items()}
+
+
+def _waiting(bounds: Bounds, report: Report, metric: str) -> Limiter | None:
+    """Return KV cache or slots, where requests wait for them or are preempted, and more of them would serve more."""
+    steps, limits, requests = report.run.steps, report.run.limits, report.run.requests
+    parts = _parts(report, metric) if metric else {"queue": 1.0}
+    if parts["queue"] + parts.get("redo", 0.0) < MOST * sum(parts.values()):
+        return None
+    groups = limits.full_groups + limits.window_groups
+    needed = groups * -(-float(requests.prompt_tokens.mean()) // limits.block_size)
+    full, short = steps.running >= limits.max_num_seqs, limits.num_blocks - steps.blocks < needed
+    waited_s = steps.waiting * steps.seconds
+    total_s = float(waited_s.sum()) or 1.0
+    by_slots, by_cache = (float(waited_s[each].sum()) / total_s for each in (full, short & ~full))
+    preempted = int(report.run.preemptions.sum())
+    if (by_cache > MOST or preempted > MUCH * len(requests)) and bounds.gain_without("cache") > GAIN:
+        tokens = limits.num_blocks // groups * limits.block_size
+        told = f"{tokens:,} tokens, {preempted:,} preemptions, {by_cache:.0%} of all waiting is for blocks"
+        return Limiter("KV cache", f"KV-cache capacity: {told}")
+    if by_slots > MOST and bounds.gain_without("slots") > GAIN:
+        told = f"all {limits.max_num_seqs:,} are taken in {by_slots:.0%} of the time that requests wait"
+        return Limiter("slots", f"slots (max_num_seqs): {told}")
+    return None
+
+
+def _alone(bounds: Bounds, report: Report) -> Limiter | None:
+    """Return the prompts that are late by themselves: without the others they are over, or close to, the bound."""
+    slo, parts = report.slo, _parts(report, "ttft")
+    if parts["prefill"] < MOST * sum(parts.values()):
+        return None
+    bound_s = min(bound for name, bound in slo.bounds_s.items() if name != "tpot")
+    kept = bounds.requests.prompt_tokens[report.skipped :]
+    tokens = int(np.quantile(kept[_tail(report.latencies_s["ttft"])], MUCH))
+    share = float((bounds.requests.prompt_tokens >= tokens).mean())
+    own = parts["prefill"] / sum(parts.values())
+    told = f"{share:.1%} have {tokens:,} tokens or more, which alone take {own:.0%} of their TTFT"
+    return Limiter("longest prompts", f"the longest prompts: {told} ({scaled(bound_s, 's')} allowed)")
+
+
+def _interference(report: Report) -> float:
+    """Return the share of others' prompts in the slowest requests' decoding, where that would be in time without."""
+    parts = _parts(report, "tpot")
+    share = parts["interference"] / (sum(parts.values()) or 1.0)
+    tpot_s = float(np.nanquantile(report.latencies_s["tpot"], TAIL))
+    return share if share > MUCH and tpot_s * (1 - share) < report.slo.bounds_s["tpot"] else 0.0
+
+
+def _prompt_share(report: Report, metric: str) -> float:
+    """Return the share of prompts in the time that decides: of a TTFT or of all steps; none in a TPOT."""
+    if metric != "ttft":
+        return 0.0 if metric == "tpot" else report.prompt_share
+    parts = _parts(report, "ttft")
+    prompts = parts["prefill"] + parts["interference"] + parts["queue"] * report.prompt_share
+    decodes = parts["decode"] + parts["queue"] * (1 - report.prompt_share)
+    return prompts / (prompts + decodes) if prompts + decodes else 0.0
+
+
+def _resource(deployment: Deployment, report: Report, metric: str) -> Limiter:
+    """Return the resource that binds most of the time of the steps that a metric consists of, by the ops' seconds."""
+    model, share = deployment.step_model(), _prompt_share(report, metric)
+    seconds: dict[str, float] = {}
+    for counts, weight in ((decode_step(deployment, report), 1 - share), (prompt_step(deployment, report), share)):
+        costs = model.explain(counts)
+        total = sum(float(cost.seconds) for cost in costs)
+        ops: list[Op | None] = [*model.ops, *model.draft_ops, None]
+        for op, cost in zip(ops, costs, strict=True):
+            name = _link(deployment, op) if cost.bound == "link" else RESOURCES[cost.bound]
+            seconds[name] = seconds.get(name, 0.0) + weight * float(cost.seconds) / total
+    name = max(seconds, key=lambda each: seconds[each])
+    of = {"tpot": "of a decode step", "ttft": "of the steps before a first token"}.get(metric, "of the time in steps")
+    piles = f"; requests pile up, by {report.queue_growth_per_s:.2g}/s" if report.overloaded else ""
+    return Limiter(name, f"{EXPLAINED[name]} binds {seconds[name]:.0%} {of}{piles}")
+
+
+def _link(deployment: Deployment, op: Op | None) -> str:
+    """Return which link an op uses: between nodes, PCIe where the devices have none of their own, or that link."""
+    if op is not None and op.rate == "host_link":
+        return "PCIe"
+    if deployment.hardware.nodes(deployment.tp * deployment.layout.dp) > 1:
+        return "network"
+    return "link" if deployment.hardware.link else "PCIe"

@@ -1,0 +1,77 @@
+"""How sure an answer is: the replicas that it takes where steps are slower or faster than predicted."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from simulator.cost.bounds import bounds
+from simulator.cost.scenario import Scenario
+from simulator.cost.search import LIGHTEST_SHARE, Found, Load
+from simulator.reports.intervals import step_factors
+
+CASES = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of step times: five equally likely cases
+
+
+def replicas_needed(scenario: Scenario, rate_per_s: float, start: int = 1) -> int | None:
+    """Return the fewest replicas that keep the SLO at a rate in requests/s, looking from `start` on; None for none.
+
+    More replicas are taken never to keep less: as in `Search`, one less than the answer does not keep it.
+    """
+    found = bounds(scenario)
+    if found.misses(scenario.slo):
+        return None
+    least = max(1, math.ceil(rate_per_s / found.most_per_s))
+
+    def keeps(replicas: int) -> bool:
+        return scenario.report(scenario.workload.at_rate(rate_per_s / replicas)).meets_slo
+
+    low, high, step = least - 1, max(start, least), 1
+    while not keeps(high):
+        if rate_per_s / high <= LIGHTEST_SHARE * found.most_per_s:
+            return None
+        low, high, step = high, high + step, 2 * step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return high
+
+
+def step_quantile(found: Found, quantile: float) -> float:
+    """Return the factor on all step times that a share `quantile` of measurements lies below."""
+    if quantile == 0.5:
+        return 1.0
+    low, high = step_factors(found.scenario.deployment, abs(2 * quantile - 1))
+    return low if quantile < 0.5 else high
+
+
+@dataclass(frozen=True)
+class Risk:
+    """Replicas that an answer takes in each of CASES, of which the middle one is the prediction."""
+
+    found: Found
+    load: Load
+
+    @cached_property
+    def replicas(self) -> tuple[int | None, ...]:
+        """Replicas by case, None where no number keeps the SLO; cases between two that agree are theirs."""
+        known: dict[float, int | None] = {0.5: self.found.replicas}
+        for ends in ((0.1, 0.3), (0.9, 0.7)):
+            outer, inner = ends
+            known[outer] = self.at(outer)
+            known[inner] = known[outer] if known[outer] == known[0.5] else self.at(inner)
+        return tuple(known[case] for case in CASES)
+
+    def at(self, quantile: float) -> int | None:
+        """Return the replicas that steps at a quantile of their times call for."""
+        scenario = self.found.scenario.with_steps(step_quantile(self.found, quantile))
+        return replicas_needed(scenario, self.load.rate_per_s, self.found.replicas)
+
+    @property
+    def short(self) -> int:
+        """In how many of CASES the replicas of the prediction are too few."""
+        return sum(each is None or each > self.found.replicas for each in self.replicas)
+
+    @property
+    def then(self) -> int | None:
+        """Replicas that the slowest of CASES takes; None where no number does."""
+        return self.replicas[-1]

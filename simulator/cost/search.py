@@ -1,0 +1,289 @@
+"""The cheapest deployments for a load within an SLO: best first, by bounds that are proved safe, then by simulation."""
+
+import heapq
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from simulator.cost.bounds import Bounds, bounds
+from simulator.cost.capacity import Capacity, what_breaks
+from simulator.cost.light_bounds import light_replicas
+from simulator.cost.scenario import Scenario
+from simulator.deployment.deployment import Deployment
+from simulator.errors import InfercastError
+from simulator.hardware.hardware import Hardware
+from simulator.hardware.prices import Offer
+from simulator.models.model import Model
+from simulator.models.operations import Layout
+from simulator.reports.report import Report
+from simulator.reports.slo import Slo
+from simulator.workloads.workload import Workload
+
+MOST_REPLICAS = 10_000  # of an answer whose price does not rise with them
+PROBES = 6  # halvings of the interval, in logarithms, of the highest rate of one replica
+LIGHTEST_SHARE = 0.01  # of the highest rate with a steady state: requests of so light a load hardly ever run together
+Price = Callable[[Hardware, int, int], float | None]  # device, devices of a replica, replicas -> $/h; None: no price
+Cost = tuple[bool, float, int]  # without a price; $/h, or devices where there is no price; order among equals
+
+
+class Load(NamedTuple):
+    """What is asked of every candidate: a rate in requests/s of all replicas, its requests, the SLO, the price."""
+
+    rate_per_s: float
+    workload: Workload
+    slo: Slo
+    price: Price
+    offers: Callable[[Hardware, int], tuple[Offer, ...]] = lambda _hardware, _devices: ()  # of a replica, for its bill
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A deployment that may be looked at: `build` makes it or raises InfercastError.
+
+    `device_s`: seconds of one device that a request takes at least, by the data sheet (`LightBounds`). `plain` orders
+    candidates of equal cost: the lower one is taken, and the others are said to cost the same.
+    """
+
+    model: Model
+    hardware: Hardware
+    layout: Layout
+    device_s: float
+    build: Callable[[Layout], Deployment]
+    plain: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The model and the device, of which only the best candidate is an answer."""
+        return self.model.id, self.hardware.id
+
+    @property
+    def devices(self) -> int:
+        """Devices of one replica."""
+        return self.layout.devices
+
+
+@dataclass(frozen=True)
+class Found:
+    """A candidate with the least number of replicas that keeps the SLO, one of them simulated at its share."""
+
+    candidate: Candidate
+    scenario: Scenario
+    replicas: int
+    report: Report
+    usd_per_hour: float | None
+    bounds: Bounds
+
+    def capacity(self, rate_per_s: float) -> Capacity:
+        """Return the highest rate of one replica within the SLO that PROBES simulations find, above its share of one.
+
+        `rate_per_s`: asked of all replicas. The highest rate that has a steady state at all bounds it from above.
+        """
+        low, high = rate_per_s / self.replicas, self.bounds.most_per_s
+        best, failed = self.report, self.report
+        for _ in range(PROBES):
+            middle = math.sqrt(low * high)
+            report = self.scenario.report(self.scenario.workload.at_rate(middle))
+            if report.meets_slo:
+                low, best = middle, report
+            else:
+                high, failed = middle, report
+        never = failed is self.report
+        return Capacity(low, best, "nothing breaks in so short a workload" if never else what_breaks(failed))
+
+
+@dataclass
+class Look:
+    """What is known of one candidate so far: more replicas than `low` are needed, `high` are enough (0: not known)."""
+
+    candidate: Candidate
+    low: int
+    high: int = 0
+    step: int = 1
+    bounds: Bounds | None = None
+    report: Report | None = None  # of the fewest replicas that were enough so far
+    error: InfercastError | None = None
+    never: str = ""  # why no number of replicas keeps the SLO
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the number of replicas is known: one less is too few."""
+        return bool(self.high) and self.high == self.low + 1
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it cannot run, or keeps the SLO at no load."""
+        return self.error is not None or bool(self.never)
+
+
+class Cut(NamedTuple):
+    """A group of candidates that are no answer, and why."""
+
+    reason: str
+    count: int
+
+
+@dataclass
+class Search:
+    """Best-first search: the candidate whose cost is bounded lowest is looked at next, until it is decided.
+
+    A candidate's bound is the cost of the fewest replicas that are not excluded: by the data sheet (`LightBounds`),
+    then by its own steps (`Bounds`), then by simulations of the same requests, with the same seed, at rate / replicas.
+    More replicas never cost less. So when the lowest bound of all belongs to a candidate that is decided, nothing left
+    can cost less, and it is the next best: an exhaustive search finds the same. Of one device only the best candidate
+    is kept (`alike`), since the others are the same offer with another layout or format.
+
+    `top`: how many answers are wanted. `found`, `cuts` and `least_usd_left` may be read at any time.
+    """
+
+    load: Load
+    candidates: Sequence[Candidate]
+    top: int = 5
+    jobs: int = 1
+    found: list[Found] = field(default_factory=list)
+    out: list[Look] = field(default_factory=list)
+    same_cost: dict[int, list[Candidate]] = field(default_factory=dict)  # by the place of an answer
+    simulated: int = 0
+    _known: dict[tuple[str, str], Cost] = field(default_factory=dict)  # least cost known to do, by model and device
+    _heap: list[tuple[Cost, int, Look]] = field(default_factory=list)
+    _serial: int = 0
+
+    def __post_init__(self) -> None:
+        for each in self.candidates:
+            self._push(Look(each, light_replicas(each.device_s, each.devices, self.load.rate_per_s) - 1))
+
+    def _push(self, look: Look) -> None:
+        self._serial += 1
+        heapq.heappush(self._heap, (self.cost(look.candidate, look.low + 1), self._serial, look))
+
+    def cost(self, candidate: Candidate, replicas: int) -> Cost:
+        """Return what candidates are ordered by: dollars per hour, or devices for those without a price, then ties."""
+        usd = self.load.price(candidate.hardware, candidate.devices, replicas)
+        if usd is None:
+            return True, float(candidate.devices * replicas), candidate.plain
+        return False, usd, candidate.plain
+
+    def run(self, progress: Callable[[int, int], None] = lambda _looked, _all: None) -> None:
+        """Search to the end. `progress` is called with (candidates that are decided or cut, all candidates)."""
+        with ThreadPoolExecutor(self.jobs) as pool:
+            while self._heap and len(self.found) < self.top:
+                wave = list(self._next_wave())
+                try:
+                    waiting = [pool.submit(self._learn, each, self._try) for each in wave if each.bounds]
+                    for each in wave:
+                        if not each.bounds:
+                            self._learn(each, self._bound)
+                    for each in waiting:
+                        each.result()
+                finally:  # an interrupt leaves a state that can be read
+                    for each in wave:
+                        self._sort_in(each)
+                progress(len(self.candidates) - len(self._heap), len(self.candidates))
+
+    @property
+    def left(self) -> list[Cost]:
+        """Costs below which the candidates are not that have not been decided, other layouts of answers left out."""
+        answered = {each.candidate.key for each in self.found}
+        return [cost for cost, _, look in self._heap if look.candidate.key not in answered]
+
+    @property
+    def least_usd_left(self) -> float:
+        """Dollars per hour below which nothing is that has not been decided; infinity where nothing with a price is."""
+        return min((usd for without_price, usd, _ in self.left if not without_price), default=math.inf)
+
+    def _next_wave(self) -> Iterator[Look]:
+        """Take decided candidates as answers while they are the best; yield up to `jobs` others to learn more of."""
+        held: list[tuple[Cost, int, Look]] = []
+        looking = 0
+        while self._heap and looking < self.jobs and len(self.found) < self.top:
+            entry = heapq.heappop(self._heap)
+            look = entry[2]
+            if self._is_alike(look.candidate, entry[0]):
+                continue
+            if not look.is_decided:
+                looking += 1
+                yield look
+            elif looking:  # it may not be the best: those that are looked at had lower bounds
+                held.append(entry)
+                break
+            else:
+                self._take(look)
+        for entry in held:
+            heapq.heappush(self._heap, entry)
+
+    def _is_alike(self, candidate: Candidate, cost: Cost) -> bool:
+        """Whether an answer has the same model and device; those that may cost the same are noted."""
+        for place, each in enumerate(self.found):
+            if each.candidate.key == candidate.key:
+                if cost[:2] == self.cost(each.candidate, each.replicas)[:2]:
+                    self.same_cost.setdefault(place, []).append(candidate)
+                return True
+        return False
+
+    def _take(self, look: Look) -> None:
+        assert look.bounds and look.report  # noqa: S101  a decided candidate was simulated
+        candidate, scenario = look.candidate, look.bounds.scenario
+        usd = self.load.price(candidate.hardware, candidate.devices, look.high)
+        self.found.append(Found(candidate, scenario, look.high, look.report, usd, look.bounds))
+
+    def _sort_in(self, look: Look) -> None:
+        if look.is_out:
+            self.out.append(look)
+            return
+        self._push(look)
+        if look.high:
+            key, cost = look.candidate.key, self.cost(look.candidate, look.high)
+            self._known[key] = min(cost, self._known.get(key, cost))
+
+    def _learn(self, look: Look, how: Callable[[Look], None]) -> None:
+        try:
+            how(look)
+        except InfercastError as error:
+            look.error = error
+
+    def _bound(self, look: Look) -> None:
+        """Build the deployment, and learn how many replicas its own steps need at least."""
+        load = self.load
+        workload = load.workload.at_rate(load.rate_per_s)
+        candidate = look.candidate
+        offers = load.offers(candidate.hardware, candidate.devices)
+        found = bounds(Scenario(candidate.build(candidate.layout), workload, load.slo, offers))
+        look.never = found.misses(load.slo)
+        look.low = max(look.low, math.ceil(load.rate_per_s / found.most_per_s) - 1)
+        look.bounds = found
+
+    def _try(self, look: Look) -> None:
+        """Simulate one number of replicas.
+
+        First the most that would still be an answer, where others are known to do: if these do not, it is cut. Without
+        others the number goes up in growing steps until the SLO is kept. Then what is between is halved.
+        """
+        assert look.bounds is not None  # noqa: S101
+        affordable = self._affordable(look)
+        replicas = (look.low + look.high) // 2 if look.high else affordable or look.low + look.step
+        share = self.load.rate_per_s / replicas
+        scenario = look.bounds.scenario
+        report = scenario.report(scenario.workload.at_rate(share))
+        self.simulated += 1
+        if report.meets_slo:
+            look.high, look.report = replicas, report
+        else:
+            look.low, look.step = replicas, 2 * look.step
+            if share <= LIGHTEST_SHARE * look.bounds.most_per_s:
+                look.never = "even almost alone"
+
+    def _affordable(self, look: Look) -> int:
+        """Return the most replicas that would still be among the `top` answers; 0 where that is open."""
+        candidate = look.candidate
+        limits = sorted(self._known.values())[self.top - 1 : self.top]
+        own = self._known.get(candidate.key)
+        if not (limits := [*limits, *([own] if own else [])]):
+            return 0
+        low, high = look.low + 1, 2 * (look.low + 1)
+        while self.cost(candidate, high) <= min(limits) and high < MOST_REPLICAS:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.cost(candidate, middle) <= min(limits) else (low, middle)
+        return low

@@ -1,0 +1,176 @@
+"""A question about many deployments: devices by name, pattern or class; all layouts, formats and engines."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from itertools import product
+from typing import NamedTuple
+
+from simulator.cost.light_bounds import Asked, LightBounds
+from simulator.cost.search import Candidate
+from simulator.deployment.layouts import running_layout
+from simulator.deployment.offload import NO_OFFLOAD
+from simulator.engines.engine import Engine, load_engine, usual_engine
+from simulator.errors import InfercastError, nearest
+from simulator.hardware.hardware import KIND, Hardware, load_hardware
+from simulator.models.model import Model, checkpoint
+from simulator.models.number_formats import number_format
+from simulator.profile import names
+from simulator.questions.deployment_question import DeploymentQuestion, loaded
+from simulator.questions.words import split, whole_numbers
+
+ANY = "auto"
+DEGREES = (1, 2, 4, 8, 16)  # devices of a replica, where nothing is said
+ALONE = ("integrated-gpu", "cpu")  # classes of devices that are not joined by tensor parallelism
+CLASSES = {  # words for --hardware, and the device classes that they mean
+    "cloud": ("datacenter-gpu", "accelerator"),
+    "desktop": ("consumer-gpu", "workstation-gpu", "integrated-gpu"),
+}
+SERVING = ("vllm", "sglang", "tensorrt-llm", "lmdeploy", "tgi", "llama.cpp", "ollama", "mlx-lm")  # --engine all
+NO_ROOM = "memory"
+NATIVE = {"fp8": "fp8", "nvfp4": "fp4", "int8": "int8"}  # formats of --weight-dtype auto, and the peaks that they need
+
+
+class Options(NamedTuple):
+    """All candidates of a question, those that the data sheet rules out, by reason, and what does not go together.
+
+    Reasons: NO_ROOM, or the metric of the SLO that a lone request misses; each with the device.
+    """
+
+    candidates: list[Candidate]
+    cut: Counter[tuple[str, str]]
+    refused: list[InfercastError]
+
+
+def devices(text: str) -> list[Hardware]:
+    """Return the devices of a comma list of names, patterns ("h*") and classes; "all" is the whole library.
+
+    Classes: cloud, desktop, device classes, vendors and families. Raises ProfileError for a part that fits none.
+
+    >>> [each.id for each in devices("h100*,l40s")]
+    ['h100-nvl', 'h100-pcie', 'h100-sxm', 'l40s']
+    """
+    library = {each: loaded(load_hardware, each) for each in names(KIND)}
+    found: dict[str, Hardware] = {}
+    for part in split(text, "--hardware"):
+        chosen = {name: each for name, each in library.items() if _is_of(each, part.lower())}
+        if not chosen and "*" in part:
+            raise InfercastError(f"--hardware {part!r}", "no device fits it", nearest(part.strip("*"), library))
+        found |= chosen or {part: loaded(load_hardware, part)}
+    return list(found.values())
+
+
+def _is_of(hardware: Hardware, word: str) -> bool:
+    own = (hardware.device_class, hardware.vendor.lower(), hardware.family)
+    return word == "all" or not {*CLASSES.get(word, ()), word}.isdisjoint(own) or fnmatchcase(hardware.id, word)
+
+
+@dataclass(frozen=True)
+class CompareQuestion(DeploymentQuestion):
+    """Which deployments `infercast compare` searches; the fields are those of `DeploymentQuestion`, left open.
+
+    `hardware` also takes patterns and classes (`devices`). `tp` "auto" and `pp`, `ep`, `dp` 0: every degree that fits.
+    `weight_dtype` "auto": the checkpoint's own format, and narrower ones that a device multiplies natively. `engine`
+    "auto": the one that a device's users run; "all": those of SERVING that run there.
+    """
+
+    hardware: str = "all"
+    engine: str = ANY
+    tp: str = ANY
+    pp: int = 0
+    ep: int = 0
+    dp: int = 0
+    weight_dtype: str = ANY
+
+    def options(self, asked: Asked) -> Options:
+        """Return all candidates for some requests and an SLO; each is built, and may be refused, when it is looked at.
+
+        Raises ProfileError for a name that no profile has, InfercastError for a list that cannot be read.
+        """
+        light = cache(lambda model, *dtypes: LightBounds(loaded(checkpoint, model)[0], dtypes, asked))
+        found = Options([], Counter(), [])
+        models = [loaded(checkpoint, each) for each in split(self.model, "--model")]
+        for hardware, (model, named) in product(devices(self.hardware), models):
+            for engine, dtypes in self._served(model, named, hardware):
+                try:
+                    stored = running_layout(model, hardware, engine, dtypes=dtypes)
+                    bounds = light(model.id, stored.weight_dtype, stored.cache_dtype)
+                    degrees = self._degrees(hardware, has_experts=bounds.has_experts)
+                except InfercastError as error:
+                    found.refused.append(error)
+                    continue
+                build = partial(self.configured, model, hardware, engine)
+                self._add(found, bounds, Candidate(model, hardware, stored, bounds.device_s(hardware), build), degrees)
+        return found
+
+    def _add(self, found: Options, bounds: LightBounds, like: Candidate, degrees: list[dict[str, int]]) -> None:
+        """Add a candidate for each layout of `degrees` that the data sheet leaves in; count the others by reason."""
+        settings, hardware = self.settings, like.hardware
+        drafts = settings.speculation.tokens if settings.speculation else 0
+        misses = cache(partial(bounds.misses, hardware, draft_tokens=drafts))
+        for each in degrees:
+            layout = replace(like.layout, **each)
+            has_room = bounds.weight_bytes <= layout.devices * float(hardware.memory_bytes)
+            if not has_room and settings.offload == NO_OFFLOAD:
+                found.cut[NO_ROOM, hardware.id] += 1
+            elif metric := misses(layout.tp * layout.dp):
+                found.cut[metric, hardware.id] += 1
+            else:
+                found.candidates.append(replace(like, layout=layout, plain=len(found.candidates)))
+
+    def _served(self, model: Model, named: str, hardware: Hardware) -> Iterator[tuple[Engine, tuple[str, str]]]:
+        """Yield engines, each with number formats of weights and KV cache."""
+        cached = split(self.cache_dtype, "--cache-dtype") if self.cache_dtype else [""]
+        for engine in self._engines(hardware):
+            for weights, kept in product(self._formats(model, named, hardware, engine), cached):
+                yield engine, (weights, kept)
+
+    def _engines(self, hardware: Hardware) -> list[Engine]:
+        usual = loaded(load_engine, usual_engine(hardware))
+        if self.engine in ("", ANY):
+            return [usual]
+        if self.engine != "all":
+            return [loaded(load_engine, each) for each in split(self.engine, "--engine")]
+        others = (loaded(load_engine, each) for each in SERVING)
+        return [usual, *(each for each in others if each.id != usual.id and _runs(each, hardware))]
+
+    def _formats(self, model: Model, named: str, hardware: Hardware, engine: Engine) -> Iterator[str]:
+        """Yield formats of the weights, the checkpoint's own first: the others have fewer bits than it."""
+        if self.weight_dtype != ANY:
+            yield from split(self.weight_dtype, "--weight-dtype") if self.weight_dtype else [named]
+            return
+        yield named
+        if named or "safetensors" not in engine.reads[:1]:
+            return
+        own, peaks = number_format(model.weight_dtype).bits, hardware.peak_flops_per_s
+        for stored, peak in NATIVE.items():
+            if peak in peaks and number_format(stored).bits < own and not (stored == "int8" and "fp8" in peaks):
+                yield stored
+
+    def _degrees(self, hardware: Hardware, *, has_experts: bool) -> list[dict[str, int]]:
+        """Return the degrees to try: few devices first, then tensor parallelism alone first; tp x dp within a node."""
+        is_open = self.tp in ("", ANY)
+        tps = DEGREES if is_open else whole_numbers(self.tp, "--tp")
+        pps, dps = ((given,) if given else DEGREES for given in (self.pp, self.dp))
+        dps = dps if has_experts or self.dp else (1,)
+        most = 1 if hardware.device_class in ALONE else DEGREES[-1]
+        found = []
+        for tp, pp, dp in product(tps, pps, dps):
+            group = tp * dp
+            if (is_open or not self.pp) and (group * pp > max(most, *tps if not is_open else (1,))):
+                continue
+            if is_open and group > hardware.node_devices:
+                continue
+            eps = (self.ep,) if self.ep else (group,) if dp > 1 else (1, group) if has_experts else (1,)
+            found += [(group * pp, pp, dp, ep, tp) for ep in dict.fromkeys(eps)]
+        return [{"tp": tp, "pp": pp, "ep": ep, "dp": dp} for _, pp, dp, ep, tp in sorted(found)]
+
+
+def _runs(engine: Engine, hardware: Hardware) -> bool:
+    try:
+        engine.platform(hardware)
+    except InfercastError:
+        return False
+    return True

@@ -1,0 +1,130 @@
+"""Bounds that the search cuts with: no simulation, of any engine, device, layout or load, is below them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator import Scenario, Workload, deploy, load_hardware, load_model, load_workload, parse_slo
+from simulator.cost.bounds import bounds, least_share, lines_below
+from simulator.cost.light_bounds import Asked, LightBounds, light_replicas
+from simulator.deployment.layouts import running_layout
+from simulator.deployment.speculation import Speculation
+from simulator.engines.engine import load_engine
+from simulator.errors import InfercastError
+from simulator.workloads.arrivals import OpenLoop
+from simulator.workloads.lengths import Fixed, Independent, LogNormal
+
+ROUNDING = 1 + 1e-9
+CASES = [
+    ("llama-3.1-8b", "l40s", "vllm", {}),
+    ("llama-3.1-8b", "h100-sxm", "vllm", {"tp": 2}),
+    ("llama-3.1-8b", "h100-sxm", "vllm", {"pp": 2}),
+    ("llama-3.1-8b", "h100-sxm", "sglang", {}),
+    ("llama-3.1-8b", "h100-sxm", "tensorrt-llm", {}),
+    ("llama-3.1-8b", "a100-sxm-80", "vllm-0.5", {}),
+    ("llama-3.1-8b", "rtx-4090", "llama.cpp", {}),
+    ("llama-3.1-8b", "m2-ultra", "llama.cpp", {}),
+    ("llama-3.1-8b", "m2-ultra", "mlx-lm", {}),
+    ("llama-3.1-8b", "h100-sxm", "naive", {}),
+    ("gpt-oss-20b", "h100-sxm", "vllm", {"tp": 2, "ep": 2}),
+    ("gemma-3-27b", "h100-sxm", "vllm", {}),
+    ("deepseek-v3", "h200-sxm", "vllm", {"dp": 8, "ep": 8}),
+    ("qwen3.5-27b", "h100-sxm", "vllm", {}),
+]
+LENGTHS = st.builds(
+    Independent,
+    st.one_of(
+        st.builds(Fixed, st.integers(1, 3000)), st.builds(LogNormal, st.integers(50, 1500), st.just(1.0), st.just(6000))
+    ),
+    st.builds(Fixed, st.integers(1, 200)),
+)
+
+
+def replica(case, **settings_):
+    model, device, engine, degrees = case
+    profile = load_model(model), load_hardware(device), load_engine(engine)
+    found = deploy(model, device, profile[2].id, running_layout(*profile, **degrees))
+    return replace(found, settings=replace(found.settings, **settings_))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case)))
+@settings(max_examples=6)
+@given(lengths=LENGTHS, load=st.sampled_from([0.05, 0.8, 3.0]), seed=st.integers(0, 99))
+def test_no_simulation_is_below_its_bounds(case, lengths, load, seed):
+    scenario = Scenario(replica(case, max_model_len=8192), Workload(OpenLoop(1.0), lengths, 60, seed))
+    found = bounds(scenario)
+    report = scenario.report(scenario.workload.at_rate(load * found.most_per_s))
+    assert found.busy_s <= report.run.busy_s * ROUNDING
+    for name, least_s in found.latencies_s.items():
+        real_s = report.latencies_s[name]
+        assert (np.isnan(real_s) | (least_s[report.skipped :] <= real_s * ROUNDING)).all(), name
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case)))
+def test_the_data_sheet_is_below_the_steps(case):
+    deployment, lengths = replica(case, max_model_len=8192), Independent(Fixed(700), Fixed(60))
+    scenario = Scenario(deployment, Workload(OpenLoop(1.0), lengths, 60), parse_slo("ttft:1s"))
+    exact, asked = bounds(scenario), Asked(scenario.workload.requests(), scenario.slo)
+    layout, hardware = deployment.layout, load_hardware(case[1])
+    light = LightBounds(load_model(case[0]), (layout.weight_dtype, layout.cache_dtype), asked)
+    assert light.device_s(hardware) * exact.most_per_s <= deployment.devices * ROUNDING
+    group = deployment.tp * layout.dp
+    assert light.ttft_s(hardware, group) <= exact.latencies_s["ttft"].max() * ROUNDING
+    assert light.tpot_s(hardware, group) <= exact.latencies_s["tpot"].max() * ROUNDING
+
+
+def test_drafts_may_all_be_accepted():
+    drafts = Speculation("ngram", 4, (1.0,))
+    scenario = Scenario(
+        replica(CASES[0], speculation=drafts), Workload(OpenLoop(2.0), Independent(Fixed(300), Fixed(101)), 200)
+    )
+    found, report = bounds(scenario), scenario.report(scenario.workload)
+    assert found.busy_s <= report.run.busy_s * ROUNDING
+    assert (found.latencies_s["tpot"][report.skipped :] <= report.latencies_s["tpot"] * ROUNDING).all()
+
+
+@given(seconds=st.lists(st.floats(0.0, 10.0), min_size=3, max_size=80))
+def test_lines_lie_below_every_split_of_tokens_into_steps(seconds):
+    table = np.array(seconds)
+    lines, rng = lines_below(table), np.random.default_rng(0)
+    for _ in range(10):
+        steps = rng.integers(0, len(table), rng.integers(1, 9))
+        assert lines.least_s(len(steps), steps.sum()) <= table[steps].sum() * ROUNDING + 1e-12
+
+
+def test_lines_are_the_table_where_it_is_convex():
+    table = 3.0 + 2.0 * np.arange(50)
+    assert 0.9 * 86.0 <= lines_below(table).least_s(2, 40) <= 86.0
+
+
+@given(late=st.lists(st.booleans(), min_size=1, max_size=60))
+def test_whatever_is_left_out_as_warm_up_leaves_the_least_share(late):
+    flags = np.array(late)
+    shares = [flags[skipped:].mean() for skipped in range(len(flags) // 2 + 1)]
+    assert least_share(flags) == pytest.approx(min(shares))
+
+
+def test_what_cannot_keep_the_slo_alone_is_known_without_a_simulation():
+    chat = load_workload("chat")
+    load = Workload(chat.arrivals(1.0), chat.lengths, 500)
+    slow = Scenario(deploy("llama-3.1-8b", "l4"), load, parse_slo("ttft:5s,tpot:40ms"))
+    assert bounds(slow).misses(slow.slo) == "tpot"
+    assert not slow.report(load.at_rate(1e-4)).meets_slo
+    asked = Asked(load.requests(), slow.slo)
+    light = LightBounds(load_model("llama-3.1-8b"), ("bf16", "bf16"), asked)
+    assert light.misses(load_hardware("l4"), 1, 0) == "tpot"
+    assert light.misses(load_hardware("h100-sxm"), 1, 0) == ""
+
+
+def test_the_data_sheet_bounds_replicas():
+    assert light_replicas(0.5, devices=4, rate_per_s=8.0) == 1
+    assert light_replicas(0.5, devices=4, rate_per_s=8.1) == 2
+
+
+def test_what_does_not_fit_is_refused_as_in_a_simulation():
+    load = Workload(OpenLoop(1.0), Independent(Fixed(100), Fixed(10)), 20)
+    with pytest.raises(InfercastError, match="leave no cache"):
+        _ = bounds(Scenario(deploy("llama-3.1-70b", "l40s"), load)).busy_s

@@ -1,0 +1,71 @@
+"""Ten scenarios and more, each built so that one known resource limits: the sentence names it."""
+
+from dataclasses import replace
+
+import pytest
+
+from simulator import Scenario, Settings, Workload, default_layout, deploy, load_model, parse_slo
+from simulator.cost.bounds import bounds
+from simulator.cost.capacity import binding
+from simulator.cost.limiter import limiter
+from simulator.questions.length_words import distribution
+from simulator.workloads.arrivals import OpenLoop
+from simulator.workloads.lengths import Fixed, Independent, Uniform
+
+SLOW_LINK = {"bus_bytes_per_s": 2e9, "latency_s": 1e-5}
+
+
+def at(model: str, device: str, lengths: tuple, slo: str, rate: float, **more) -> tuple[str, str]:
+    """The limiter's name and sentence at a rate that is near the highest within the SLO."""
+    settings, slow_link = more.pop("settings", Settings()), more.pop("slow_link", False)
+    deployment = deploy(model, device, layout=default_layout(load_model(model), **more), settings=settings)
+    if slow_link:
+        hardware = deployment.hardware
+        reduce = {n: each.model_copy(update=SLOW_LINK) for n, each in hardware.achievable.all_reduce.items()}
+        slow = hardware.achievable.model_copy(update={"all_reduce": reduce, "ring_all_reduce": {}})
+        deployment = replace(deployment, hardware=hardware.model_copy(update={"achievable": slow}))
+    prompts, outputs = (each if not isinstance(each, int) else Fixed(each) for each in lengths)
+    workload = Workload(OpenLoop(rate), Independent(prompts, outputs), 1500)
+    scenario = Scenario(deployment, workload, parse_slo(slo))
+    return limiter(bounds(scenario), scenario.report(workload))
+
+
+LONG_FEW = distribution("quantiles:0=100,0.93=200,0.94=5000,1=6000", 0.0, "--isl", Uniform.around)
+CASES = {
+    "KV cache": ("qwen3-32b", "h100-sxm", (1000, 4000), "ttft:5s,tpot:100ms", 0.065, {}),
+    "slots": ("llama-3.1-8b", "h100-sxm", (500, 200), "ttft:2s", 2.44, {"settings": Settings(max_num_seqs=4)}),
+    "longest prompts": ("llama-3.1-8b", "l40s", (LONG_FEW, 20), "ttft:700ms", 0.05, {}),
+    "prefill interference": ("llama-3.1-8b", "h100-sxm", (6000, 200), "tpot:20ms,ttft:10s", 2.1, {}),
+    "bandwidth": ("llama-3.1-8b", "l40s", (100, 500), "tpot:26ms", 3.1, {}),
+    "compute": ("llama-3.1-8b", "l40s", (3000, 2), "ttft:3s", 4.4, {}),
+    "link": ("llama-3.1-70b", "h100-sxm", (1000, 100), "ttft:3s", 1.0, {"tp": 8, "slow_link": True}),
+    "network": ("llama-3.1-70b", "h100-sxm", (2000, 10), "ttft:5s", 15.0, {"tp": 16}),
+    "PCIe": ("llama-3.1-8b", "rtx-4090", (2000, 10), "ttft:3s", 6.1, {"tp": 4}),
+    "host": ("qwen3-0.6b", "b200-sxm", (10, 300), "tpot:2ms", 245.0, {}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_known_resource_is_named(name):
+    *case, more = CASES[name]
+    found = at(*case, **more)
+    assert found.name == name
+    words = {"KV cache": "KV-cache capacity", "bandwidth": "memory bandwidth", "compute": "arithmetic"}
+    assert words.get(name, name).split()[0] in found.sentence
+
+
+def test_a_queue_without_end_is_said_and_its_resource_named():
+    found = at("llama-3.1-8b", "h100-sxm", (500, 100), "", 90.0)
+    assert found.name == "compute"  # the cache is full, too, but a larger one would hardly serve more
+    assert "requests pile up" in found.sentence
+
+
+def test_a_cache_that_preempts_is_named_where_decode_steps_are_bound_by_memory():
+    """Ten replicas for long answers: 35k tokens of cache are the reason, whatever binds a step."""
+    deployment = deploy("qwen3-32b", "h100-sxm")
+    workload = Workload(OpenLoop(0.065), Independent(Fixed(1000), Fixed(4000)), 1500)
+    scenario = Scenario(deployment, workload, parse_slo("ttft:5s,tpot:100ms"))
+    report = scenario.report(workload)
+    assert "memory-bound" in binding(deployment, report)
+    assert report.run.preemptions.sum() > 300
+    assert "preemptions" in limiter(bounds(scenario), report).sentence

@@ -1,0 +1,197 @@
+"""The search finds what simulating everything finds, never cuts the best, and can be stopped at any time."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, parse_slo
+from simulator.cost.light_bounds import Asked, LightBounds
+from simulator.cost.search import Candidate, Load, Search
+from simulator.deployment.deployment import deployment_of
+from simulator.deployment.layouts import default_layout
+from simulator.engines.engine import load_engine
+from simulator.workloads.arrivals import OpenLoop
+from simulator.workloads.lengths import Fixed, Independent, LogNormal
+
+MODEL, ENGINE = load_model("qwen3-0.6b"), load_engine("vllm")
+KINDS = [load_hardware(name) for name in ("l4", "l40s", "h100-sxm")]
+
+
+@cache
+def device(kind: int, speed: float):
+    """A device of the library, so many times as fast, under a name of its own."""
+    like = KINDS[kind]
+    faster = {
+        "memory_bytes_per_s": like.memory_bytes_per_s * speed,
+        "peak_flops_per_s": {name: peak * speed for name, peak in like.peak_flops_per_s.items()},
+    }
+    copy = like.model_copy(update=faster)
+    copy._id = f"{like.id}-{speed}"
+    return copy
+
+
+def search_of(library, load: Load, top: int, jobs: int = 1) -> Search:
+    asked = Asked(load.workload.requests(), load.slo)
+    candidates = []
+    for place, (hardware, tp) in enumerate(library):
+        layout = default_layout(MODEL, tp=tp)
+        light = LightBounds(MODEL, (layout.weight_dtype, layout.cache_dtype), asked)
+        build = lambda chosen, hardware=hardware: deployment_of(MODEL, hardware, ENGINE, chosen, Settings())  # noqa: E731
+        candidates.append(Candidate(MODEL, hardware, layout, light.device_s(hardware), build, place))
+    return Search(load, candidates, top=top, jobs=jobs)
+
+
+MOST = 24  # replicas that are simulated
+
+
+def exhaustive(library, load: Load) -> dict[str, float]:
+    """The least cost of each device by simulating every number of replicas of every layout, without any bound.
+
+    Loads on the edge of the SLO, of which more replicas keep less by chance, are no examples.
+    """
+    least: dict[str, float] = {}
+    for hardware, tp in library:
+        scenario = Scenario(
+            deployment_of(MODEL, hardware, ENGINE, default_layout(MODEL, tp=tp), Settings()), load.workload, load.slo
+        )
+        rates = [load.workload.at_rate(load.rate_per_s / replicas) for replicas in range(1, MOST + 1)]
+        keeps = [scenario.report(workload).meets_slo for workload in rates]
+        assume(keeps == sorted(keeps))
+        if any(keeps):
+            cost = load.price(hardware, tp, keeps.index(True) + 1)
+            least[hardware.id] = min(cost, least.get(hardware.id, cost))
+    return least
+
+
+libraries = st.lists(
+    st.tuples(st.builds(device, st.integers(0, 2), st.sampled_from([0.25, 0.5, 1.0, 2.0])), st.sampled_from([1, 2])),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda each: (each[0].id, each[1]),
+)
+lengths = st.builds(
+    Independent,
+    st.one_of(st.builds(Fixed, st.sampled_from([50, 400, 2000])), st.just(LogNormal(500, 1.0))),
+    st.builds(Fixed, st.sampled_from([1, 20, 150])),
+)
+slos = st.sampled_from(["ttft:60ms", "ttft:300ms,tpot:8ms", "ttft:1s,tpot:30ms", "e2el:1s", "tpot:4ms"])
+
+
+@settings(max_examples=15, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(
+    library=libraries,
+    lengths=lengths,
+    slo=slos,
+    rate=st.sampled_from([1.0, 6.0, 20.0]),
+    prices=st.lists(st.sampled_from([0.5, 1.0, 1.5, 4.0]), min_size=12, max_size=12),
+)
+def test_the_search_finds_what_simulating_everything_finds(library, lengths, slo, rate, prices):
+    ids = sorted({hardware.id for hardware, _ in library})
+
+    def price(hardware, devices, replicas):
+        return prices[ids.index(hardware.id)] * devices * replicas
+
+    load = Load(rate, Workload(OpenLoop(rate), lengths, 300), parse_slo(slo), price)
+    search = search_of(library, load, top=len(library))
+    search.run()
+    everything = exhaustive(library, load)
+    assert {each.candidate.hardware.id: each.usd_per_hour for each in search.found} == everything
+    best = search_of(library, load, top=1, jobs=2)
+    best.run()
+    assert [each.usd_per_hour for each in best.found] == sorted(everything.values())[:1]
+
+
+def chat_load(rate: float, slo: str = "ttft:500ms,tpot:30ms") -> Load:
+    workload = Workload(OpenLoop(rate), Independent(LogNormal(600, 1.0), Fixed(100)), 500)
+    return Load(rate, workload, parse_slo(slo), lambda _hardware, devices, replicas: 2.0 * devices * replicas)
+
+
+LIBRARY = [(device(kind, speed), tp) for kind in range(3) for speed in (0.25, 1.0) for tp in (1, 2)]
+
+
+def test_answers_come_cheapest_first_and_threads_change_nothing():
+    found = []
+    for jobs in (1, 3):
+        search = search_of(LIBRARY, chat_load(40.0), top=3, jobs=jobs)
+        search.run()
+        found.append([(each.candidate.hardware.id, each.replicas, each.usd_per_hour) for each in search.found])
+    assert found[0] == found[1]
+    assert [usd for *_, usd in found[0]] == sorted(usd for *_, usd in found[0])
+    assert len({name for name, *_ in found[0]}) == 3
+
+
+def test_each_answer_keeps_the_slo_and_one_replica_less_does_not():
+    load = chat_load(100.0)
+    search = search_of(LIBRARY, load, top=3)
+    search.run()
+    assert any(each.replicas > 1 for each in search.found)
+    for each in search.found:
+        again = replace(each.scenario, deployment=replace(each.scenario.deployment))
+        assert again.report(load.workload.at_rate(load.rate_per_s / each.replicas)).meets_slo
+        if each.replicas > 1:
+            less = load.rate_per_s / (each.replicas - 1)
+            assert less > each.bounds.most_per_s or not again.report(load.workload.at_rate(less)).meets_slo
+
+
+def test_most_of_a_large_library_is_cut_without_a_simulation():
+    library = [(device(kind, 1.0 + at / 100), tp) for kind in range(3) for at in range(20) for tp in (1, 2)]
+    load = chat_load(2.0)._replace(price=lambda hardware, devices, n: float(hardware.memory_bytes) * devices * n)
+    search = search_of(library, load, top=3)
+    search.run()
+    assert len(search.found) == 3
+    assert search.simulated < len(library) / 4
+
+
+def test_a_device_without_a_price_comes_last():
+    load = chat_load(2.0)
+    priced = load._replace(price=lambda hardware, d, n: None if hardware.id.startswith("h100") else 2.0 * d * n)
+    search = search_of(LIBRARY, priced, top=6)
+    search.run()
+    usd = [each.usd_per_hour for each in search.found]
+    assert usd[-1] is None
+    assert None not in usd[: usd.index(None)]
+
+
+def test_what_can_never_keep_the_slo_ends_the_search():
+    search = search_of(LIBRARY, chat_load(2.0, "ttft:1ms"), top=3)
+    search.run()
+    assert search.found == []
+    assert {each.never for each in search.out} == {"ttft"}
+    assert search.simulated == 0
+
+
+def test_an_interrupt_leaves_what_is_known():
+    load, asked = chat_load(40.0), []
+    search = search_of(LIBRARY, load, top=6)
+
+    def stop(_looked: int, _all: int) -> None:
+        asked.append(1)
+        if search.found:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search.run(stop)
+    whole = search_of(LIBRARY, load, top=6)
+    whole.run()
+    kept = [each.candidate.hardware.id for each in search.found]
+    assert kept == [each.candidate.hardware.id for each in whole.found][: len(kept)]
+    assert search.least_usd_left >= search.found[-1].usd_per_hour
+
+
+def test_several_pipelines_are_searched_too():
+    deployment = deploy("qwen3-0.6b", "l4", layout=default_layout(MODEL, pp=2))
+    assert deployment.devices == 2
+    light = LightBounds(MODEL, ("bf16", "bf16"), Asked(chat_load(5.0).workload.requests(), chat_load(5.0).slo))
+    candidate = Candidate(
+        MODEL,
+        deployment.hardware,
+        deployment.layout,
+        light.device_s(deployment.hardware),
+        lambda _layout: deployment,
+    )
+    search = Search(chat_load(5.0), [candidate])
+    search.run()
+    assert search.found[0].report.meets_slo
