@@ -12,7 +12,7 @@ from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, identity, number, sweep
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
-from simulator.cost.plan import KINDS, Check, Demand, Picked, Plan, Scaling, cheapest, plan
+from simulator.cost.plan import KINDS, Demand, FleetCheck, FleetPlan, Picked, Scaling, cheapest, plan
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
@@ -85,7 +85,7 @@ def command(
     workload = _one_load(users)
     demand, headroom = planned.demand(workload.arrivals), share(planned.headroom, "--headroom")
 
-    def case(index: int, choice: Choice) -> Plan:
+    def case(index: int, choice: Choice) -> FleetPlan:
         progress(index, len(choices))
         deployment = choice()
         scenario = Scenario(deployment, workload, slo, priced.offers(deployment))
@@ -129,11 +129,11 @@ def _verdict(picked: Picked) -> list[str]:
     return said + [_failed(each) for each in picked.failed]
 
 
-def _failed(check: Check) -> str:
+def _failed(check: FleetCheck) -> str:
     return f"A cheaper {check.kind} fleet keeps it for {check.within:.1%} of requests only, in month {check.month + 1}."
 
 
-def _comparison(plans: list[Plan]) -> list[str]:
+def _comparison(plans: list[FleetPlan]) -> list[str]:
     """Say what each deployment's fleets cost in all."""
     said = []
     for each in plans:
@@ -143,7 +143,7 @@ def _comparison(plans: list[Plan]) -> list[str]:
     return said
 
 
-def _basis(best: Plan) -> list[str]:
+def _basis(best: FleetPlan) -> list[str]:
     sizing, demand = best.sizing, best.demand
     rented = best.packing(max(each.most for each in best.months)).describe() if best.scenario.offers else "no price"
     return [
@@ -153,7 +153,7 @@ def _basis(best: Plan) -> list[str]:
     ]
 
 
-def _months_view(best: Plan) -> View:
+def _months_view(best: FleetPlan) -> View:
     """Return a row for each month: its rates, and replicas and dollars of each kind of fleet."""
     rows: list[Row] = []
     for month in range(best.demand.months):

@@ -20,7 +20,7 @@ from simulator.cost.scenario import Scenario
 from simulator.cost.service import Service, start_seconds
 from simulator.errors import InfercastError, WorkloadError
 from simulator.scheduler.state import Floats, Ints
-from simulator.simulation.autoscaler import Autoscaler
+from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, Autoscaler
 from simulator.simulation.routers import Router
 from simulator.simulation.sent import sent
 from simulator.workloads.arrivals import OpenLoop
@@ -136,7 +136,7 @@ class FleetMonth(NamedTuple):
     usd: float | None
 
 
-class Check(NamedTuple):
+class FleetCheck(NamedTuple):
     """A fleet simulated around the busiest window of a month, on other random numbers than the search for it.
 
     `within` is the share of requests that keep the SLO, `within_one_less` the same with one replica less.
@@ -156,7 +156,7 @@ class Check(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class FleetPlan:
     """A deployment's fleets for a demand: what each costs by the month.
 
     `scenario`: one replica, with the SLO and the offers that count.
@@ -205,7 +205,7 @@ class Plan:
         """Return the cheapest whole instances for so many replicas. Raises InfercastError where none is offered."""
         return packed(self.scenario.replica_size, replicas, self.scenario.offers)
 
-    def check(self, kind: FleetKind, month: int, seed: int = 1) -> Check:
+    def check(self, kind: FleetKind, month: int, seed: int = 1) -> FleetCheck:
         """Simulate a kind of fleet in a month, without its spare replicas: they are there for failures.
 
         A static or scheduled fleet is simulated in the busiest window, an autoscaled one from `RISE_S` before it on.
@@ -213,7 +213,7 @@ class Plan:
         most = int(self.sizing.replicas(self.demand.rates_per_s(month)).max()) - self.sizing.spare
         within = self._within(kind, month, most, seed)
         less = self._within(kind, month, most - 1, seed) if most > 1 else None
-        return Check(kind, month, most, within, less, self.scenario.slo.share)
+        return FleetCheck(kind, month, most, within, less, self.scenario.slo.share)
 
     def _within(self, kind: FleetKind, month: int, replicas: int, seed: int) -> float:
         arrivals, span_s = self._busiest(kind, month)
@@ -259,7 +259,7 @@ class Plan:
 
 def plan(
     scenario: Scenario, demand: Demand, headroom: float = 0.0, spare: int = 0, scaling: Scaling | None = None
-) -> Plan:
+) -> FleetPlan:
     """Return a deployment's fleets for a demand; the rate of one replica within the SLO is searched (`capacity`).
 
     Raises WorkloadError where no load keeps the SLO, and as `capacity` does; InfercastError for a negative headroom or
@@ -274,23 +274,23 @@ def plan(
     if not found.rate_per_s:
         raise WorkloadError(f"{scenario.deployment} within {scenario.slo}", found.breaks, "Loosen the SLO")
     sizing = Sizing(found.rate_per_s, headroom, spare)
-    return Plan(scenario, demand, sizing, scaling or Scaling(start_seconds(scenario.deployment, 1e9)), found)
+    return FleetPlan(scenario, demand, sizing, scaling or Scaling(start_seconds(scenario.deployment, LOAD_BYTES_PER_S)), found)
 
 
 class Picked(NamedTuple):
     """The cheapest fleet that keeps the SLO where it is busiest, and those that were cheaper and do not."""
 
-    plan: Plan
-    check: Check
-    failed: tuple[Check, ...]
+    plan: FleetPlan
+    check: FleetCheck
+    failed: tuple[FleetCheck, ...]
 
 
-def cheapest(plans: Iterable[Plan]) -> Picked | None:
+def cheapest(plans: Iterable[FleetPlan]) -> Picked | None:
     """Return the cheapest fleet of all plans that keeps the SLO in its busiest month by simulation; None if none does.
 
     Plans without a price come last.
     """
-    failed: list[Check] = []
+    failed: list[FleetCheck] = []
     every = [(each.usd(kind), place, each, kind) for place, each in enumerate(plans) for kind in each.by_price]
     for _, _, each, kind in sorted(every, key=lambda one: (one[0], KINDS.index(one[3]), one[1])):
         busiest = max(range(each.demand.months), key=lambda month: each.demand.rates_per_s(month).max())

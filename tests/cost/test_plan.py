@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.cost.bill import HOURS_PER_MONTH
-from simulator.cost.plan import Demand, Plan, Scaling, Sizing, cheapest, plan
+from simulator.cost.plan import Demand, FleetPlan, Scaling, Sizing, cheapest, plan
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import deploy
 from simulator.errors import InfercastError, WorkloadError
@@ -68,7 +68,7 @@ def test_what_is_paid_around_the_clock_stays_up() -> None:
     assert replace(made, scenario=replace(made.scenario, offers=offers)).kinds == ("static",)
 
 
-def test_the_planned_fleet_keeps_the_slo_on_other_seeds_and_one_less_does_not(searched: Plan) -> None:
+def test_the_planned_fleet_keeps_the_slo_on_other_seeds_and_one_less_does_not(searched: FleetPlan) -> None:
     rate = 2.4 * searched.capacity.rate_per_s
     made = replace(searched, demand=Demand(OpenLoop(rate), growth_per_month=0.1, months=3))
     picked = cheapest([made])
@@ -81,7 +81,7 @@ def test_the_planned_fleet_keeps_the_slo_on_other_seeds_and_one_less_does_not(se
         assert check.within_one_less < check.share
 
 
-def test_an_autoscaled_fleet_that_starts_too_slowly_is_not_chosen(searched: Plan) -> None:
+def test_an_autoscaled_fleet_that_starts_too_slowly_is_not_chosen(searched: FleetPlan) -> None:
     """The rate rises by a step; replicas that start in a minute follow it, those that take 25 do not."""
     rise = RateCurve(searched.capacity.rate_per_s, np.array([0.5, 0.5, 0.5, 2.5]), window_s=1800.0)
     made = replace(searched, demand=Demand(rise), sizing=replace(searched.sizing, headroom=0.1))
@@ -97,7 +97,7 @@ def test_impossible_growth_is_refused(growth: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def searched() -> Plan:
+def searched() -> FleetPlan:
     return plan(_scenario(), Demand(OpenLoop(1.0)))
 
 
@@ -112,7 +112,7 @@ def _scenario() -> Scenario:
     return Scenario(deploy("llama-3.1-8b", "l40s"), load, Slo({"ttft": 1.0, "tpot": 0.05}), offers)
 
 
-def _planned(demand: Demand, capacity_per_s: float, cold_start_s: float = 0.0, devices: int = 1) -> Plan:
+def _planned(demand: Demand, capacity_per_s: float, cold_start_s: float = 0.0, devices: int = 1) -> FleetPlan:
     """Return a plan whose capacity is given, not searched: its money is what is looked at."""
     scenario = replace(_scenario(), offers=(own_offer("l40s", 1.0 * devices, devices),))
-    return Plan(scenario, demand, Sizing(capacity_per_s), Scaling(cold_start_s), None)  # type: ignore[arg-type]
+    return FleetPlan(scenario, demand, Sizing(capacity_per_s), Scaling(cold_start_s), None)  # type: ignore[arg-type]
