@@ -274,7 +274,8 @@ def plan(
     if not found.rate_per_s:
         raise WorkloadError(f"{scenario.deployment} within {scenario.slo}", found.breaks, "Loosen the SLO")
     sizing = Sizing(found.rate_per_s, headroom, spare)
-    return FleetPlan(scenario, demand, sizing, scaling or Scaling(start_seconds(scenario.deployment, LOAD_BYTES_PER_S)), found)
+    scaling = scaling or Scaling(start_seconds(scenario.deployment, LOAD_BYTES_PER_S))
+    return FleetPlan(scenario, demand, sizing, scaling, found)
 
 
 class Picked(NamedTuple):
