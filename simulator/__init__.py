@@ -16,8 +16,10 @@ from importlib.metadata import version
 from typing import Any
 
 _FILES = {
+    "claims.verdict": ("judge_claims",),
     "cost.capacity": ("answer", "capacity", "compare"),
     "cost.scenario": ("Scenario", "simulate"),
+    "cost.training": ("Training", "training_of"),
     "deployment.batches": ("Batch",),
     "deployment.deployment": ("Settings", "deploy"),
     "deployment.layouts": ("default_layout",),
