@@ -16,7 +16,7 @@ COMMANDS = {
     "simulate": "Simulate requests on one replica of a model, step by step, with the engine's own scheduling rules.",
     "fleet": "Simulate replicas behind a router: autoscaling, failures, prefill and decode pools, clients that wait.",
     "cost": "Compare what deployments cost per million tokens at a load, and at the highest load within the SLO.",
-    "training": "Compare the cost of training a model with that of serving it.",
+    "training": "Say what training a model costs, and after how many served tokens inference has cost as much.",
     "claims": "Compute what introductory texts teach about inference, and say what holds.",
     "validate": "Predict every measurement of a file by what its load calls for, and show the errors.",
     "reference": "Generate text with the reference engine: greedy, paged cache, continuous batching.",

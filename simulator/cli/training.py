@@ -76,7 +76,7 @@ def command(
     interval_options: IntervalOptions,
     form: OutputFormat = Format.TEXT,
 ) -> None:
-    """Compare the cost of training a model with that of serving it, and say after how many tokens they are equal.
+    """Say what training a model costs, and after how many served tokens inference has cost as much.
 
     Serving is simulated under the given load; without one, under chats of Azure's trace, all at once. Say `infercast
     training --model llama-3.1-8b --hardware h100-sxm --training-tokens 15e12`.
