@@ -128,7 +128,7 @@ def _row(deployment: Deployment, asked: TrainingOptions, users: WorkloadOptions,
         "mfu": training.mfu,
         "training_flops": training.flops,
         "training_device_hours": training.device_hours,
-        "price": f"{offer.usd_per_device_hour:.3g} $/h ({offer.provider}, {offer.date})",
+        "price": f"{offer.usd_per_device_hour:.3g} $/h ({', '.join(filter(None, (offer.provider, offer.date)))})",
         "usd_per_device_hour": offer.usd_per_device_hour,
         "training_usd": usd,
         **per_million,
@@ -166,19 +166,28 @@ def _served(deployment: Deployment, offer: Offer, users: WorkloadOptions, level:
     return {**found, "tokens_per_request": (report.input_tokens + report.output_tokens) / report.completed}
 
 
+def _rounded(value: float) -> str:
+    """Return a large number in full digits, of which three count.
+
+    >>> _rounded(51_107_374_112_331.0)
+    '51,100,000,000,000'
+    """
+    return f"{float(f'{value:.3g}'):,.0f}"
+
+
 COLUMNS: tuple[Column, ...] = (
     Column("parameters", "parameters per token", count),
-    Column("training_tokens", "training tokens", "{:.3g}".format),
+    Column("training_tokens", "training tokens", _rounded),
     Column("mfu", "MFU", percent),
     Column("training_flops", "training FLOPs", "{:.3g}".format),
     Column("training_device_hours", "training device hours", count),
     Column("training_usd", "training $", number(3)),
     Column("usd_per_million_total_tokens", "serving $/M tokens, in and out", number(3)),
     IntervalColumn("usd_per_million_total_tokens", "  interval", number(3)),
-    Column("equal_cost_tokens", "equal cost after tokens", "{:.3g}".format),
-    IntervalColumn("equal_cost_tokens", "  interval", "{:.3g}".format),
+    Column("equal_cost_tokens", "equal cost after tokens", _rounded),
+    IntervalColumn("equal_cost_tokens", "  interval", _rounded),
     Column("equal_cost_over_training_tokens", "  over training tokens", number(3)),
-    Column("equal_cost_requests", "equal cost after requests", "{:.3g}".format),
+    Column("equal_cost_requests", "equal cost after requests", _rounded),
     Column("equal_cost_days", "equal cost after days", number(3)),
-    Column("equal_flops_tokens", "equal FLOPs after tokens", "{:.3g}".format),
+    Column("equal_flops_tokens", "equal FLOPs after tokens", _rounded),
 )
