@@ -39,7 +39,11 @@ def _bill(options: dict[str, Any]) -> Bill:
 
 
 def _usd_per_hour(served: Deployment) -> float:
-    return cheapest(served.hardware.id).usd_per_device_hour * served.devices
+    return _usd_per_device_hour(served.hardware.id) * served.devices
+
+
+def _usd_per_device_hour(hardware: str) -> float:
+    return cheapest(hardware).usd_per_device_hour
 
 
 def split_ratio(**options: Any) -> float:
@@ -79,7 +83,7 @@ def training_usd(model: str, hardware: str, tokens: float) -> float:
     """Return the cost of training a model on a device, at the cheapest on-demand price."""
     options = {"model": model, "hardware": hardware}
     served = deployment(options)
-    return training_of(served.model, served.hardware, tokens).usd(cheapest(hardware).usd_per_device_hour)
+    return training_of(served.model, served.hardware, tokens).usd(_usd_per_device_hour(hardware))
 
 
 def served_over_trained_tokens(tokens: float, **options: Any) -> float:
