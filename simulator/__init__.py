@@ -1,8 +1,8 @@
 """infercast: what LLM inference will take, before anyone rents a device.
 
 Everything public is here and is imported when it is first used, so that `import simulator` stays instant. Verbs are
-functions (`deploy`, `memory_plan`, `estimate`, `simulate`, `capacity`, `compare`, `validate`); what they return has
-`.to_frame()`.
+functions (`deploy`, `memory_plan`, `estimate`, `simulate`, `capacity`, `compare`, `validate`, `judge_claims`); what
+they return has `.to_frame()`.
 
 >>> from simulator import Batch, deploy, estimate
 >>> str(deploy("llama-3.1-8b", "h100-sxm"))
@@ -16,9 +16,11 @@ from importlib.metadata import version
 from typing import Any
 
 _FILES = {
+    "claims.verdict": ("judge_claims",),
     "cost.capacity": ("answer", "capacity", "compare"),
     "cost.packing": ("packed",),
     "cost.scenario": ("Scenario", "simulate"),
+    "cost.training": ("Training", "training_of"),
     "deployment.batches": ("Batch",),
     "deployment.deployment": ("Settings", "deploy"),
     "deployment.layouts": ("default_layout",),

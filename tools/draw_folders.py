@@ -21,12 +21,12 @@ COLUMNS = {  # first and last but one of each folder that is not as wide as the 
     **dict.fromkeys(("reference", "calibration", "validation"), (0, 6)),
     **dict.fromkeys(("deployment", "roofline", "engines"), (0, 6)),
     **{"questions": (0, 9), "plots": (9, 12), "workloads": (9, 12)},
-    **{"scheduler": (6, 9), "models": (0, 3), "hardware": (3, 6)},
+    **{"claims": (7, 9), "scheduler": (6, 9), "models": (0, 3), "hardware": (3, 6)},
 }
 DIRECT = {("cli", "questions")}  # drawn though it follows from others
 LABELS = {("cli", "questions"): "as users ask", ("validation", "questions"): "as published rows ask"}
 COLOURS = {  # each group of folders with its legend
-    "#cfe3f7": ("entry points", ("cli", "reference", "plots", "calibration", "validation")),
+    "#cfe3f7": ("entry points", ("cli", "claims", "reference", "plots", "calibration", "validation")),
     "#f7e6b5": ("question and answer", ("questions", "cost", "reports")),
     "#cdebd0": ("load and schedule", ("simulation", "scheduler", "workloads")),
     "#f5d5c6": ("work and time", ("deployment", "roofline", "engines", "models", "hardware")),

@@ -18,6 +18,8 @@ COMMANDS = {
     "compare": "Search devices, layouts, formats and engines for the cheapest that keeps the SLO at a load.",
     "cost": "Compare what deployments cost per million tokens at a load, and at the highest load within the SLO.",
     "plan": "Plan a fleet by the month as the load grows: always on, by the hour or autoscaled; the cheapest, checked.",
+    "training": "Say what training a model costs, and after how many served tokens inference has cost as much.",
+    "claims": "Compute what introductory texts teach about inference, and say what holds.",
     "validate": "Predict every measurement of a file by what its load calls for, and show the errors.",
     "reference": "Generate text with the reference engine: greedy, paged cache, continuous batching.",
     "calibrate": (

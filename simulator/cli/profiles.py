@@ -7,12 +7,15 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel
 
+from simulator.cli.data_sheet import sheet
 from simulator.cli.options import Format, OutputFormat, Profiles, use_profiles
 from simulator.cli.output import Column, Result, Row, View, emit, number
 from simulator.cli.profile_columns import HEADLINES
 from simulator.cli.profile_lint import KINDS, kind, lint, load_prices, schema
+from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import load_offers
-from simulator.profile import Figure, folders
+from simulator.models.model import Model
+from simulator.profile import Figure, Profile, folders
 from simulator.reports.provenance import figures, readable
 
 
@@ -23,6 +26,7 @@ def command(
     ] = "",
     check: Annotated[bool, typer.Option("--lint", help="Load everything and report every problem.")] = False,
     as_schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of a kind.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every key of a model or device, with its source.")] = False,
     own: Profiles = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -39,7 +43,7 @@ def command(
     elif not kind_name:
         emit(_kinds(), form)
     else:
-        emit(_one(kind_name, name) if name else _list(kind_name), form)
+        emit(_one(kind_name, name, every=every) if name else _list(kind_name), form)
 
 
 def _lint(names: list[str], form: Format) -> None:
@@ -78,10 +82,26 @@ def _list(name: str) -> Result:
     return Result({name: rows}, views)
 
 
-def _one(kind_name: str, name: str) -> Result:
+def _one(kind_name: str, name: str, *, every: bool) -> Result:
     if kind_name == "prices":
         return _offers(name)
     profile = kind(kind_name).load(name)
+    whole = _every_key(kind_name, profile)
+    if every or not isinstance(profile, Model | Hardware):
+        return whole
+    views, notes = sheet(profile), [profile.notes] if profile.notes else []
+    if isinstance(profile, Model):
+        notes += [f"Source: {each.text} ({each.date})." for each in profile.sources.values()]
+    else:
+        offers = next(iter(_offers(profile.id).sections.values()))
+        views += [View("Cheapest offers", CHEAPEST, offers[:SHOWN])] if offers else []
+        notes.append(f"Of {len(offers)} offers; infercast profiles prices {profile.id} lists all with their sources.")
+    notes.append(f"infercast profiles {kind_name} {profile.id} --all shows every key, and the sources.")
+    headline, _ = HEADLINES[type(profile)]
+    return Result({"sheet": [{"id": profile.id, **headline(profile)}], **whole.sections}, views, notes)
+
+
+def _every_key(kind_name: str, profile: Profile) -> Result:
     facts: list[Row] = [{"key": path, "value": value} for path, value in _facts(profile)]
     texts = list(dict.fromkeys(figure.source.text for _, figure in figures(profile)))
     rows: list[Row] = [
@@ -121,6 +141,8 @@ OFFERS = (
     Column("date", "date", left=True),
     Column("number", "source"),
 )
+SHOWN = 5  # of a device's offers, on its data sheet
+CHEAPEST = [each for each in OFFERS if each.key not in ("hardware", "instance", "region", "usd_per_hour", "number")]
 SOURCES = (Column("number", ""), Column("text", "source", left=True))
 
 

@@ -155,6 +155,19 @@ def offers(hardware: str, terms: Terms | None = None) -> tuple[Offer, ...]:
     return tuple(each for each in found if each.devices > young or not each.is_stale(terms.on, OLD_DAYS))
 
 
+def cheapest(hardware: str, terms: Terms | None = None) -> Offer:
+    """Return the offer that counts with the lowest price per device. Raises ProfileError where there is none.
+
+    >>> cheapest("gaudi2").devices
+    8
+    """
+    terms = terms or Terms()
+    if not (found := offers(hardware, terms)):
+        remedy = f"Give --usd-per-hour, or add a row to {KIND}/*.yaml"
+        raise ProfileError(f"a price of {hardware!r}", f"no offer that is {terms} has it", remedy)
+    return found[0]
+
+
 def newest(offers: Iterable[Offer]) -> tuple[Offer, ...]:
     """Return the offers without those that are older than the newest of the same provider's instance."""
     latest: dict[tuple[str, str, int, str], datetime.date] = {}

@@ -256,7 +256,7 @@ def test_profiles_list_and_show_everything():
     assert figures["memory_bytes_per_s"]["evidence"] == "datasheet"
     assert figures["achievable.elementwise_memory_fraction"]["evidence"] == "guess"  # its family's
     assert {"key": "vendor", "value": "NVIDIA"} in shown["facts"]
-    text = printed("profiles", "hardware", "H100")
+    text = printed("profiles", "hardware", "H100", "--all")
     assert "3.35 TB/s" in text
     assert figures["memory_bytes_per_s"]["text"] in text
 

@@ -1,0 +1,86 @@
+"""The architecture of a model in words: its layers, their attention or recurrence, their feed-forward blocks."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from simulator.models.latent import LatentAttention
+from simulator.models.layers import Attention, Dense, MixtureOfExperts
+from simulator.models.model import Block, Model
+from simulator.models.recurrent import GatedDeltaNet, KimiDelta, Mamba, Mamba2, ShortConvolution
+
+
+def layers_in_words(model: Model) -> list[tuple[str, str]]:
+    """Return (how many layers, what they are) for each kind of layer, in the order of their first appearance.
+
+    Where there are several kinds, their names, as `order_in_words` has them, come first.
+
+    >>> from simulator.models.model import load_model
+    >>> layers_in_words(load_model("llama-3.1-8b"))
+    [('32', 'attention of 32 heads, 8 key-value heads of 128; dense feed-forward of 14,336, gated')]
+    """
+    names = model.layer_names
+    kinds = list(dict.fromkeys(names))
+    words = {name: block_in_words(model.blocks[name]) for name in kinds}
+    return [(f"{names.count(name):,}", f"{name}: {words[name]}" if len(kinds) > 1 else words[name]) for name in kinds]
+
+
+def order_in_words(model: Model) -> str:
+    """Return the order of the layers, "" where all are of one kind.
+
+    >>> from simulator.models.model import load_model
+    >>> order_in_words(load_model("gpt-oss-20b")), order_in_words(load_model("llama-3.1-8b"))
+    ('12 x (local, global)', '')
+    """
+    if len(set(model.layer_names)) == 1:
+        return ""
+    runs = [f"{run.repeat} x ({', '.join(run.of)})" if run.repeat > 1 else ", ".join(run.of) for run in model.layers]
+    return ", then ".join(runs)
+
+
+def block_in_words(block: Block) -> str:
+    """Return what a layer computes: mixer; feed-forward block."""
+    parts = [WORDS[type(part)](part) for part in (block.mixer, block.ffn) if part is not None]
+    return "; ".join(parts) + (" (in parallel)" if block.parallel else "")
+
+
+def _attention(mixer: Attention) -> str:
+    kind = "sliding-window attention" if mixer.window else "attention"
+    heads = f"{mixer.heads} heads, {mixer.kv_heads} key-value heads of {mixer.head_dim}"
+    if mixer.kv_heads == mixer.heads:
+        heads = f"{mixer.heads} heads of {mixer.head_dim}, each with keys and values of its own"
+    more = [f"window of {mixer.window:,} tokens"] if mixer.window else []
+    more += ["sinks"] if mixer.sinks else []
+    more += ["keys are the values"] if mixer.shared_kv else []
+    more += ["gated output"] if mixer.gate or mixer.head_gate else []
+    more += ["normed queries and keys"] if mixer.qk_norm != "none" else []
+    return ", ".join([f"{kind} of {heads}", *more])
+
+
+def _latent(mixer: LatentAttention) -> str:
+    cached = f"latent vector of {mixer.kv_lora} + {mixer.rope_dim} per token"
+    index = f", the {mixer.indexer.chosen:,} tokens that an indexer chooses" if mixer.indexer else ""
+    return f"latent attention (MLA) of {mixer.heads} heads, {cached}{index}"
+
+
+def _dense(ffn: Dense) -> str:
+    return f"dense feed-forward of {ffn.intermediate:,}" + (", gated" if ffn.gated else "")
+
+
+def _experts(ffn: MixtureOfExperts) -> str:
+    shared = f", shared ones of {ffn.shared_intermediate:,}" if ffn.shared_intermediate else ""
+    return f"{ffn.experts} experts of {ffn.intermediate:,}, {ffn.chosen} per token{shared}"
+
+
+WORDS: Mapping[type, Callable[[Any], str]] = {
+    Attention: _attention,
+    LatentAttention: _latent,
+    Dense: _dense,
+    MixtureOfExperts: _experts,
+    GatedDeltaNet: lambda mixer: (
+        f"gated DeltaNet of {mixer.value_heads} heads with a state of {mixer.key_dim} x {mixer.value_dim}"
+    ),
+    KimiDelta: lambda mixer: f"Kimi delta attention of {mixer.heads} heads of {mixer.head_dim}",
+    ShortConvolution: lambda mixer: f"convolution over {mixer.conv} tokens of {mixer.channels:,} channels",
+    Mamba: lambda mixer: f"Mamba of {mixer.inner:,} channels with a state of {mixer.state}",
+    Mamba2: lambda mixer: f"Mamba-2 of {mixer.heads} heads of {mixer.head_dim} with a state of {mixer.state}",
+}

@@ -1,0 +1,193 @@
+"""`infercast training`: what training a model costs, and after how many served tokens inference has cost as much."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from simulator.cli.intervals import IntervalColumn, IntervalOptions
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped
+from simulator.cli.output import (
+    Column,
+    Result,
+    Row,
+    View,
+    common,
+    count,
+    emit,
+    evidence,
+    identity,
+    number,
+    percent,
+    sweep,
+)
+from simulator.cli.workload_options import WorkloadOptions, progress_bar
+from simulator.cost.bill import usd_per_million
+from simulator.cost.training import MFU, equal_cost_tokens, training_of
+from simulator.deployment.deployment import Deployment
+from simulator.errors import WorkloadError
+from simulator.hardware.prices import Offer, cheapest, own_offer
+from simulator.questions.deployment_question import Choice
+from simulator.questions.load_question import RunQuestion, SloQuestion
+from simulator.questions.load_rows import load_row
+
+NOTES = (
+    "Training: 6 N D FLOPs at MFU x the dense 16-bit peak; N parameters that a token uses, D tokens, by default 20 N.",
+    "Left out: attention's pairs, failed runs, data, post-training. Published device hours are 0.8 to 2.9 times these.",
+    "Devices cost the same by the hour for both. Equal FLOPs: inference takes 2 N per token, so after 3 D.",
+)
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Options for the training run, the price of a device and the traffic."""
+
+    training_tokens: Annotated[
+        float | None, typer.Option("--training-tokens", metavar="N", help="Say 15e12.", show_default="20 per parameter")
+    ] = None
+    mfu: Annotated[
+        float | None,
+        typer.Option("--mfu", help="Share of the peak that training reaches.", show_default=f"{float(MFU):g}"),
+    ] = None
+    usd_per_hour: Annotated[
+        float | None,
+        typer.Option("--usd-per-hour", help="Your own price of one device.", show_default="cheapest on demand"),
+    ] = None
+    usd_per_million_tokens: Annotated[
+        float | None,
+        typer.Option("--usd-per-million-tokens", help="Price of served tokens.", show_default="simulated"),
+    ] = None
+    requests_per_day: Annotated[
+        float | None, typer.Option("--requests-per-day", help="Adds the days until both have cost the same.")
+    ] = None
+
+    def offer(self, deployment: Deployment) -> Offer:
+        """Return the price of a device. Raises ProfileError where no price list has it and none is given."""
+        device = deployment.hardware.id
+        return cheapest(device) if self.usd_per_hour is None else own_offer(device, self.usd_per_hour)
+
+
+@grouped
+def command(
+    asked: DeploymentOptions,
+    trained: TrainingOptions,
+    users: WorkloadOptions,
+    interval_options: IntervalOptions,
+    form: OutputFormat = Format.TEXT,
+) -> None:
+    """Say what training a model costs, and after how many served tokens inference has cost as much.
+
+    Serving is simulated under the given load; without one, under chats of Azure's trace, all at once. Say `infercast
+    training --model llama-3.1-8b --hardware h100-sxm --training-tokens 15e12`.
+    """
+    choices, users = asked.choices(), _load(users)
+
+    def case(choice: Choice) -> tuple[Deployment, Row]:
+        deployment = choice()
+        return deployment, {**identity(deployment), **_row(deployment, trained, users, interval_options.interval)}
+
+    with progress_bar("deployments"):
+        found, refused = sweep([partial(case, each) for each in choices])
+    rows = [row for _, row in found]
+    title, varying = common(rows)
+    shown = [{**row, "name": "\n".join(str(row[each.key]) for each in varying)} for row in rows]
+    columns = [each for each in COLUMNS if any(each.cell(row) != "-" for row in rows)]
+    views = [View(f"Training against inference: {title}", (Column("name", ""), *columns), shown, upright=True)]
+    notes = [*NOTES, *dict.fromkeys(f"Price of {row['hardware']}: {row['price']}." for row in rows)]
+    used = [] if trained.usd_per_million_tokens else evidence(deployment for deployment, _ in found)
+    emit(Result({"training": rows}, views, notes, used, refused, flat=True), form)
+
+
+def _load(users: WorkloadOptions) -> WorkloadOptions:
+    """Return the load as given; without lengths chats of Azure's trace, without a rate or concurrency all at once."""
+    if not (users.workload or users.trace or users.input_len or users.output_len):
+        users = replace(users, workload="chat")
+    return users if users.request_rate or users.max_concurrency or users.trace else replace(users, request_rate="inf")
+
+
+def _row(deployment: Deployment, asked: TrainingOptions, users: WorkloadOptions, level: float) -> Row:
+    offer = asked.offer(deployment)
+    training = training_of(deployment.model, deployment.hardware, asked.training_tokens, asked.mfu)
+    usd = training.usd(offer.usd_per_device_hour)
+    served = _served(deployment, offer, users, level) if asked.usd_per_million_tokens is None else {}
+    per_million = {"usd_per_million_total_tokens": asked.usd_per_million_tokens, **NOTHING, **served}
+    equal: dict[str, float | None] = {
+        f"equal_cost_tokens{end}": equal_cost_tokens(usd, price) if price else None
+        for end, price in (
+            ("", per_million["usd_per_million_total_tokens"]),
+            ("_low", per_million["usd_per_million_total_tokens_high"]),
+            ("_high", per_million["usd_per_million_total_tokens_low"]),
+        )
+    }
+    tokens, each = equal["equal_cost_tokens"], per_million["tokens_per_request"]
+    requests = tokens / each if tokens and each else None
+    return {
+        "parameters": training.parameters,
+        "training_tokens": training.tokens,
+        "mfu": training.mfu,
+        "training_flops": training.flops,
+        "training_device_hours": training.device_hours,
+        "price": f"{offer.usd_per_device_hour:.3g} $/h ({', '.join(filter(None, (offer.provider, offer.date)))})",
+        "usd_per_device_hour": offer.usd_per_device_hour,
+        "training_usd": usd,
+        **per_million,
+        **equal,
+        "equal_cost_over_training_tokens": tokens / training.tokens if tokens else None,
+        "equal_cost_requests": requests,
+        "equal_cost_days": requests / asked.requests_per_day if requests and asked.requests_per_day else None,
+        "equal_flops_tokens": training.equal_flops_tokens,
+    }
+
+
+PER_TOKEN = "usd_per_million_total_tokens"  # noqa: S105  a price
+NOTHING: Row = {f"{PER_TOKEN}_low": None, f"{PER_TOKEN}_high": None, "tokens_per_request": None}
+
+
+def _served(deployment: Deployment, offer: Offer, users: WorkloadOptions, level: float) -> Row:
+    """Return dollars per million tokens, prompts included, of a replica under a load, with the interval's ends.
+
+    Raises WorkloadError for several rates.
+    """
+    loads = users.workloads()
+    if len(loads) > 1:
+        raise WorkloadError("several rates", "costs are compared at one", "Give one --rate")
+    scenario = RunQuestion().scenario(deployment, loads[0][1], SloQuestion().value())
+    report = scenario.simulated()
+    row = load_row(scenario, report, level)
+    usd_per_hour = offer.usd_per_device_hour * deployment.devices
+    ends = {"": "", "_low": "_high", "_high": "_low"}  # the more tokens, the cheaper each
+    found = {
+        f"{PER_TOKEN}{end}": usd_per_million(usd_per_hour, rate)
+        if (rate := row[f"total_token_throughput{of}"])
+        else None
+        for end, of in ends.items()
+    }
+    return {**found, "tokens_per_request": (report.input_tokens + report.output_tokens) / report.completed}
+
+
+def _rounded(value: float) -> str:
+    """Return a large number in full digits, of which three count.
+
+    >>> _rounded(51_107_374_112_331.0)
+    '51,100,000,000,000'
+    """
+    return f"{float(f'{value:.3g}'):,.0f}"
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("parameters", "parameters per token", count),
+    Column("training_tokens", "training tokens", _rounded),
+    Column("mfu", "MFU", percent),
+    Column("training_flops", "training FLOPs", "{:.3g}".format),
+    Column("training_device_hours", "training device hours", count),
+    Column("training_usd", "training $", number(3)),
+    Column("usd_per_million_total_tokens", "serving $/M tokens, in and out", number(3)),
+    IntervalColumn("usd_per_million_total_tokens", "  interval", number(3)),
+    Column("equal_cost_tokens", "equal cost after tokens", _rounded),
+    IntervalColumn("equal_cost_tokens", "  interval", _rounded),
+    Column("equal_cost_over_training_tokens", "  over training tokens", number(3)),
+    Column("equal_cost_requests", "equal cost after requests", _rounded),
+    Column("equal_cost_days", "equal cost after days", number(3)),
+    Column("equal_flops_tokens", "equal FLOPs after tokens", _rounded),
+)

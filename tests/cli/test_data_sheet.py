@@ -1,0 +1,65 @@
+"""Data sheets of models and devices: full digits, words for every architecture, evidence; 80 columns."""
+
+import pytest
+
+from simulator.cli.architecture_words import WORDS, layers_in_words
+from simulator.cli.data_sheet import sheet
+from simulator.cli.options import Format
+from simulator.cli.output import Result
+from simulator.cli.profile_lint import kind
+from tests.support.commands import answer, printed
+
+
+def test_a_model_has_full_digits_and_words():
+    """gpt-oss-120b: 116.83B parameters, 5.1B of them without embeddings active (model card), 18 layers of each kind."""
+    said = printed("profiles", "models", "gpt-oss-120b")
+    lines = {line.split("  ")[0]: line for line in said.splitlines()}
+    assert "116,829,156,672" in lines["parameters"]
+    assert "73,728 bytes" in lines["KV cache per token, bf16"]
+    assert "36,864 bytes" in said  # 18 layers keep all tokens: half of 73,728
+    assert "5,711,982,912 (4.9%)" in said
+    assert "sliding-window attention of 64 heads, 8 key-value heads of 64" in said
+    assert "128 experts of 2,880, 4 per token" in said.replace("\n         ", " ")
+    assert "18 x (local, global)" in said
+    assert "e+" not in said
+    assert "openai/gpt-oss-120b" in said
+
+
+def test_a_device_has_peaks_links_prices_and_evidence():
+    said = printed("profiles", "hardware", "h100-sxm")
+    for words in ("3.35 TB/s", "989 TFLOP/s, 295 FLOP per byte", "450 GB/s", "79.22 GiB", "700 W", "NVLink 4"):
+        assert words in said
+    rows = [line.split() for line in said.splitlines()]
+    assert ["GEMM", "bf16", "77%", "90%", "3.8", "µs", "fitted"] in rows
+    assert not any(row[:2] == ["GEMM", "fp4"] for row in rows)  # it has no such peak
+    assert "Cheapest offers" in said
+    assert "measured                 memory_reported_bytes" in said
+
+
+def test_all_shows_every_key_with_its_source():
+    said = printed("profiles", "hardware", "h100-sxm", "--all")
+    assert "achievable.gemm.bf16.compute_fraction" in said
+    assert "Sources" in said
+    assert "blocks.local.mixer.sinks" in printed("profiles", "models", "gpt-oss-120b", "--all")
+
+
+def test_json_has_the_sheet_and_every_key():
+    whole = answer("profiles", "models", "gpt-oss-120b")
+    [row] = whole["sheet"]
+    assert (row["parameters"], row["cache_bytes_per_token"]) == (116_829_156_672, 73_728)
+    assert {"key": "blocks.local.mixer.sinks", "value": True} in whole["facts"]
+
+
+@pytest.mark.parametrize("name", ["models", "hardware"])
+def test_every_sheet_has_80_columns(name):
+    for each in kind(name).names():
+        text = Result({}, sheet(kind(name).load(each))).render(Format.TEXT)
+        assert max(map(len, text.splitlines())) <= 80, each
+
+
+def test_every_layer_has_words():
+    models = [kind("models").load(name) for name in kind("models").names()]
+    parts = {type(part) for model in models for block in model.blocks.values() for part in (block.mixer, block.ffn)}
+    assert parts - {type(None)} == set(WORDS)
+    for model in models:
+        assert sum(int(times) for times, _ in layers_in_words(model)) == len(model.layer_names)

@@ -1,0 +1,77 @@
+"""Training against inference: FLOPs and device hours of published runs, and the tokens that cost as much."""
+
+import pytest
+
+from simulator import load_hardware, load_model, training_of
+from simulator.cost.training import MFU, Training, equal_cost_tokens
+from simulator.errors import InfercastError
+from tests.support.commands import answer, refused
+
+H100 = "h100-sxm"
+PUBLISHED = {  # model, device, training tokens, device hours
+    "llama-1-65b": ("a100-sxm-80", 1.4e12, 1_022_362),  # arXiv:2302.13971, table 15
+    "llama-3.1-8b": (H100, 15e12, 1.46e6),  # model card of Llama 3.1 on Hugging Face, "15T+" tokens
+    "llama-3.1-70b": (H100, 15e12, 7.0e6),
+    "llama-3.1-405b": (H100, 15.6e12, 30.84e6),
+    "deepseek-v3": ("h800-sxm", 14.8e12, 2.664e6),  # pre-training in fp8: arXiv:2412.19437, table 1
+}
+TIMES = {"llama-1-65b": 0.84, "llama-3.1-8b": 2.88, "llama-3.1-70b": 1.57, "llama-3.1-405b": 1.16, "deepseek-v3": 1.15}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_device_hours(name):
+    device, tokens, hours = PUBLISHED[name]
+    training = training_of(load_model(name), load_hardware(device), tokens)
+    assert hours / training.device_hours == pytest.approx(TIMES[name], rel=0.02)
+
+
+def test_the_flops_of_gpt_3():
+    """Brown et al. 2020 (arXiv:2005.14165), table D.1: 174,600M parameters, 300e9 tokens, 3.14e23 FLOPs."""
+    assert Training(174.6e9, 300e9, 312e12).flops == pytest.approx(3.14e23, rel=0.005)
+
+
+def test_a_mixture_of_experts_trains_its_active_parameters():
+    model = load_model("mixtral-8x7b")
+    assert training_of(model, load_hardware(H100)).parameters == model.active_parameters < 0.3 * model.parameters
+
+
+def test_twice_the_utilisation_is_half_the_cost():
+    slow, fast = (training_of(load_model("llama-3.1-8b"), load_hardware(H100), 1e12, mfu) for mfu in (0.2, 0.4))
+    assert slow.usd(2.0) == pytest.approx(2 * fast.usd(2.0))
+    assert fast.usd(2.0) == pytest.approx(6 * 8_030_261_248 * 1e12 / (989e12 * 0.4) / 3600 * 2.0)
+
+
+@pytest.mark.parametrize("wrong", [{"mfu": 1.1}, {"mfu": 0.0}, {"tokens": -1.0}, {"parameters": float("nan")}])
+def test_what_cannot_be_is_refused(wrong):
+    with pytest.raises(InfercastError):
+        Training(**{"parameters": 1e9, "tokens": 1e9, "peak_flops_per_s": 1e15, **wrong})
+    with pytest.raises(InfercastError):
+        equal_cost_tokens(1.0, 0.0)
+
+
+ASKED = ("training", "--model", "llama-3.1-8b", "--hardware", H100, "--training-tokens", "15e12")
+
+
+def test_the_command_is_the_model_and_the_bill():
+    """Tokens that cost as much x their price = the cost of training; both from prices per hour, device by device."""
+    row = answer(*ASKED, "--requests-per-day", "1e6")
+    assert row["training_usd"] == pytest.approx(row["training_device_hours"] * row["usd_per_device_hour"])
+    assert row["mfu"] == float(MFU)
+    assert row["equal_cost_tokens"] * row["usd_per_million_total_tokens"] / 1e6 == pytest.approx(row["training_usd"])
+    assert row["equal_cost_tokens_low"] < row["equal_cost_tokens"] < row["equal_cost_tokens_high"]
+    assert row["equal_cost_days"] == pytest.approx(row["equal_cost_tokens"] / row["tokens_per_request"] / 1e6)
+    load = ("--workload", "chat", "--request-rate", "inf")
+    throughput = answer("simulate", *ASKED[1:5], *load)["total_token_throughput"]
+    per_million = row["usd_per_device_hour"] / 3600 / throughput * 1e6
+    assert row["usd_per_million_total_tokens"] == pytest.approx(per_million)
+
+
+def test_a_price_of_tokens_needs_no_simulation():
+    row = answer(*ASKED, "--usd-per-million-tokens", "2", "--usd-per-hour", "2")
+    assert row["equal_cost_tokens"] == pytest.approx(row["training_usd"] / 2e-6)
+    assert row["equal_cost_tokens_low"] is None
+    assert row["rests_on"] == []
+
+
+def test_several_rates_are_refused():
+    assert "several rates" in refused(*ASKED, "--workload", "chat", "--request-rate", "1,2")
