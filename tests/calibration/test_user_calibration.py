@@ -122,7 +122,7 @@ def test_four_lone_prompts_find_a_hosts_time_per_request(factor):
         assert answer.value(row.metric) == pytest.approx(row.value, rel=0.06)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     st.fixed_dictionaries(
         {},
@@ -133,7 +133,7 @@ def test_four_lone_prompts_find_a_hosts_time_per_request(factor):
     )
 )
 def test_whatever_differs_held_out_setups_are_predicted_no_worse_and_mostly_better(factors):
-    sizes = [(1, 512), (1, 2048), (16, 1024)]
+    sizes = [(1, 512), (1, 2048), (8, 512), (16, 1024)]
     found = calibrated(rows(factors, sizes, ["ttft_ms", "tpot_ms"]), DEVICE)
     unseen = rows(factors, [(2, 700), (4, 1500), (32, 256)], ["ttft_ms", "tpot_ms"])
     errors = {}

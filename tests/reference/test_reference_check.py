@@ -45,7 +45,7 @@ def one_thread():
 def checked():
     said: list[str] = []
     build = Build(Device("cpu", "fp32"), num_blocks=256)
-    checker = Checker(load_checkpoint("random-tiny"), build, Plan(requests=12), said.append)
+    checker = Checker(load_checkpoint("random-tiny"), build, Plan(requests=12, quick=True), said.append)
     found = checker.check("tiny")
     assert checker.executor.pool.free_blocks == 256
     return found, said

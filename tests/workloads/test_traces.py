@@ -202,9 +202,9 @@ def test_any_damage_is_read_or_refused_never_a_traceback(
         assert Workload.from_trace(trace).requests().max_total_tokens >= 2
 
 
-def test_a_million_rows_read_quickly(tmp_path: Path) -> None:
-    path, n = tmp_path / "long.csv", 1_000_000
+def test_two_hundred_thousand_rows_read_quickly(tmp_path: Path) -> None:
+    path, n = tmp_path / "long.csv", 200_000
     pd.DataFrame({"arrival_s": np.arange(n) / 8, "input": 500, "output": 100}).to_csv(path, index=False)
     start = time.process_time()
     assert len(read_trace(path)) == n
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 1
