@@ -1,0 +1,71 @@
+"""What a request takes outside the steps, part by part, and what the host takes to launch its prompt: by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.deployment.batches import Batch
+from simulator.deployment.deployment import Deployment, deploy
+from simulator.deployment.estimate import Estimate, estimate
+from simulator.profile import Figure
+from simulator.simulation.engine_loop import simulate
+from simulator.simulation.scheduler_limits import limits
+from simulator.workloads.workload import Requests
+
+
+def deployment(model: str = "llama-3.1-8b", hardware: str = "h100-sxm") -> Deployment:
+    return deploy(model, hardware, "vllm-0.33")
+
+
+def seconds_of(found: Estimate) -> dict[str, float]:
+    return {op.cost.name: op.cost.seconds for op in found.request.ops}
+
+
+def test_a_lone_request_takes_the_sum_of_its_parts():
+    """0.85 ms of HTTP, 128 tokens of 4 us, a hop of 0.4 ms, 5.3 ms of the engine's own, 9.7 us to stream a token."""
+    found = estimate(deployment(), Batch(1, 128, 1))
+    named = ("HTTP", "tokenisation", "hop to the engine and back", "engine, beside its steps", "streaming")
+    assert seconds_of(found) == pytest.approx(dict(zip(named, (850e-6, 512e-6, 400e-6, 5.3e-3, 9.7e-6), strict=True)))
+    assert found.expected.ttft_s == pytest.approx(7.0717e-3 + found.prefill_s)
+    assert 10e-3 < found.expected.ttft_s < 18e-3  # published for prompts so short, at one in flight: 14 ms (p50)
+
+
+def test_the_tokens_of_a_batch_are_streamed_one_after_the_other():
+    found = estimate(deployment(), Batch(64, 128, 2))
+    assert seconds_of(found)["streaming"] == pytest.approx(64 * 9.7e-6)
+    assert seconds_of(found)["HTTP"] == pytest.approx(850e-6)  # each on its own
+
+
+def test_at_the_speed_of_light_nothing_is_outside_the_steps():
+    found = estimate(replace(deployment(), light=True), Batch(4, 128, 2))
+    assert found.request.ops == ()
+    assert found.expected.ttft_s == pytest.approx(found.light.ttft_s)
+
+
+@given(st.integers(1, 40), st.integers(2, 30), st.floats(0.0, 2e-3))
+@settings(max_examples=25, deadline=None)
+def test_clients_of_a_slow_front_end_see_what_the_event_loop_shows(size, output_tokens, stream_s):
+    one = deployment()
+    overheads = one.engine.overheads
+    changed = overheads.model_copy(update={"stream_s": Figure(stream_s, overheads.stream_s.source)})
+    slow = replace(one, engine=one.engine.model_copy(update={"overheads": changed}))
+    found = estimate(slow, Batch(size, 100, output_tokens)).expected
+    requests = Requests(np.zeros(size), np.full(size, 100), np.full(size, output_tokens))
+    run = simulate(limits(slow), slow.step_model().table(slow.max_num_batched_tokens, slow.max_num_seqs), requests)
+    tpot_s = (run.finished_s - run.first_token_s) / (output_tokens - 1)
+    assert found.tpot_s == pytest.approx(tpot_s.mean(), rel=1e-9)
+    assert found.tpot_s >= size * stream_s * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("hardware", "slowness"), [("h100-sxm", 1.0), ("gh200-96", 2.46)])
+def test_the_host_launches_prompts_kernel_by_kernel_and_works_on_each_layer_of_experts(hardware, slowness):
+    """Qwen3-30B-A3B: 48 layers of 13 kernels (7 of them experts' and the router), two at the model's ends."""
+    one = deployment("qwen3-30b-a3b", hardware)
+    launches = 48 * 13 + 2
+    assert one.step_model().prompt_least_s == pytest.approx(slowness * (launches * 41.3e-6 + 48 * 450e-6))
+    assert deployment("llama-3.1-8b", hardware).step_model().prompt_least_s == pytest.approx(
+        slowness * (32 * 9 + 2) * 41.3e-6
+    )
