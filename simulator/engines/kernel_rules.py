@@ -136,6 +136,11 @@ class KernelRules(Strict):
     per_head_except: tuple[int, ...] = Field(
         (), description="query heads per KV head for which the group shares what it reads"
     )
+    gathers_tokens: Positive | None = Field(
+        None,
+        description="devices of a node up to which the tokens of data-parallel ranks are gathered by all ranks, and the"
+        " sums over experts scattered, in place of all-to-alls that send a token to the ranks of its experts alone",
+    )
     one_shot_tokens: Positive | None = Field(
         None, description="tokens up to which an all-reduce sends each device's share to all others at once"
     )
