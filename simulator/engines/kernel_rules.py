@@ -58,7 +58,7 @@ class ExpertKernels(Strict):
     formats: tuple[FormatName, ...]
     families: tuple[str, ...]
     compute: Positive
-    inputs: PeakName | None = Field(None, description="type of their inputs, and so of their multiplications")
+    inputs: PeakName | None = Field(None, description="type of inputs and multiplications; of formats of experts alone")
     least_tile: Positive | None = Field(None, description="rows of a tile, as many as tokens reach an expert, at least")
     most_tile: Positive | None = Field(None, description="the same at most; none: experts are not padded to tiles")
     launches: tuple[int, int] | None = Field(
