@@ -58,7 +58,7 @@ class ExpertKernels(Strict):
     formats: tuple[FormatName, ...]
     families: tuple[str, ...]
     compute: Positive
-    inputs: PeakName | None = Field(None, description="type of their inputs, and so of their multiplications")
+    inputs: PeakName | None = Field(None, description="type of inputs and multiplications; of formats of experts alone")
     least_tile: Positive | None = Field(None, description="rows of a tile, as many as tokens reach an expert, at least")
     most_tile: Positive | None = Field(None, description="the same at most; none: experts are not padded to tiles")
     launches: tuple[int, int] | None = Field(
@@ -135,6 +135,11 @@ class KernelRules(Strict):
     )
     per_head_except: tuple[int, ...] = Field(
         (), description="query heads per KV head for which the group shares what it reads"
+    )
+    gathers_tokens: Positive | None = Field(
+        None,
+        description="devices of a node up to which the tokens of data-parallel ranks are gathered by all ranks, and the"
+        " sums over experts scattered, in place of all-to-alls that send a token to the ranks of its experts alone",
     )
     one_shot_tokens: Positive | None = Field(
         None, description="tokens up to which an all-reduce sends each device's share to all others at once"

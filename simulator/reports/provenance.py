@@ -196,6 +196,7 @@ def _idle(part: _Part, stages: int) -> dict[str, bool]:
     return {
         "link": not linked,
         **dict.fromkeys(("one_shot_tokens", "reduced_bits"), not in_node),
+        "gathers_tokens": "all_to_all" not in linked,
         "experts": not grouped or (kernels.fitted.block_experts is not None and len(late) == len(grouped)),
         "block_experts": not late,
         "experts_launch_s": not own,

@@ -9,7 +9,7 @@ import numpy as np
 from simulator.engines.kernels import Kernels
 from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware.hardware import NODE_DEVICES, Collective, Hardware
-from simulator.models.operations import Array, Counts, Op
+from simulator.models.operations import Array, Counts, Op, others
 from simulator.profile import Figure, Source
 from simulator.roofline.between_nodes import (
     DIRECT_LATENCY_S,
@@ -63,7 +63,7 @@ class Links:
     quantise is not counted. `staged`: one shot below STAGED_BYTES; from there on two stages, each with a barrier, take
     the latency twice. On eight H100 that is within 13 % of measured times from 4 KiB to 4 MiB (kernel tables), where
     the latency once is 32 % short at 1 MiB. `one_ring`: a collective keeps to one ring, which has a single link between
-    two devices, however many there are.
+    two devices, however many there are. `gathers_tokens`: all ranks get all tokens of a data-parallel group.
     """
 
     def __init__(self, hardware: Hardware, kernels: Kernels, *, light: bool) -> None:
@@ -149,10 +149,15 @@ class Links:
         return Transfer(*all_reduce_s(shape, sent_bytes, inside, self.hardware))
 
     def _all_to_all(self, op: Op, counts: Counts) -> Transfer:
-        """T = latency + bytes to other devices / rate; over nodes, between_nodes.all_to_all_s."""
+        """T = latency + bytes to other devices / rate; over nodes, between_nodes.all_to_all_s.
+
+        Where tokens are gathered (gathers_tokens), each goes to all R - 1 other ranks, not to those of its experts.
+        """
         sent_bytes = counts.dot(op.link_bytes)
         if op.link_devices <= self.hardware.node_devices:
             latency_s, bytes_per_s = self._collective(op.link_devices)
+            if self.hardware.node_devices <= (self.kernels.rules.gathers_tokens or 0.0) and not self.light:
+                sent_bytes = sent_bytes * (op.link_devices - 1) / others(op.link_devices, op.choices)
             return Transfer(sent_bytes / bytes_per_s, latency_s)
         nodes = self.hardware.nodes(op.link_devices)
         shape = Shape(nodes, op.link_devices // nodes)

@@ -8,6 +8,7 @@ import pytest
 from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
+from simulator.engines.engine import load_engine
 from simulator.engines.kernels import Kernels
 from simulator.errors import NotModelledError
 from simulator.hardware.hardware import load_hardware
@@ -65,6 +66,19 @@ def test_tokens_travel_once_to_each_rank_of_their_experts_and_back():
     reached = H100.achievable.all_reduce[4]
     each = STEP.dot(ways[0].link_bytes) / reached.bus_bytes_per_s + reached.latency_s
     assert float(Rates(H100).cost(ways[0], STEP).seconds) == pytest.approx(ways[0].repeats * each)
+
+
+@pytest.mark.parametrize(("device", "copies"), [("h200-sxm", 7.0), ("gb200-nvl72", 0.875)])
+def test_tokens_are_gathered_by_all_ranks_where_no_all_to_all_sends_them(device, copies):
+    """Llama 4 chooses one expert: a token is on 7 other ranks of 8, or on one with the probability 7/8."""
+    hardware, op = load_hardware(device), Op("dispatch", "all_to_all", link_devices=8, choices=1)
+    op = replace(op, link_bytes=Counts(tokens=Experts(128, 1, 8).other_ranks * 1e6))
+    kernels = load_engine("tensorrt-llm-1.2").kernels_on(hardware)
+    reached = hardware.achievable.all_reduce[8].bus_bytes_per_s
+    sent_s = Links(hardware, kernels, light=False).transfer(op, Counts(tokens=4.0)).link_s
+    assert sent_s * reached == pytest.approx(copies * 4e6)
+    light_s = Links(hardware, kernels, light=True).transfer(op, Counts(tokens=4.0)).link_s
+    assert light_s * hardware.link.bytes_per_s == pytest.approx(0.875 * 4e6)
 
 
 @pytest.mark.parametrize("tokens", [64, 8192])
