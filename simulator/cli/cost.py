@@ -28,6 +28,7 @@ from simulator.cli.run_columns import asked_columns
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.bill import Bill
 from simulator.cost.capacity import Answer, answer, capacity, ranked
+from simulator.cost.packing import full_usd_per_hour
 from simulator.cost.scenario import Scenario
 from simulator.errors import WorkloadError
 from simulator.hardware.sites import Site
@@ -160,6 +161,7 @@ def _capacity_intervals(found: Answer, row: Row, level: float) -> Row:
 
 def _figures(found: Answer, level: float, site: Site) -> Row:
     scenario = found.scenario
+    full = full_usd_per_hour(scenario.replica_size, scenario.offers) if scenario.offers else None
     at_load = asdict(found.at_load) if found.at_load else dict.fromkeys(BILL)
     at_capacity = asdict(found.at_capacity) if found.at_capacity else dict.fromkeys(BILL)
     return {
@@ -173,7 +175,7 @@ def _figures(found: Answer, level: float, site: Site) -> Row:
         "load_of_capacity": found.rate_per_s / found.replicas / found.capacity.rate_per_s if found.replicas else None,
         **at_load,
         **{f"at_capacity_{name}": value for name, value in at_capacity.items()},
-        "usd_per_device_hour": found.packing and found.packing.usd_per_hour / found.packing.devices,
+        "usd_per_device_hour": full and full / scenario.deployment.devices,
         **energy_columns(found, site),
         **spot_columns(found),
         "breaks": found.capacity.breaks,
