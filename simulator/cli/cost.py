@@ -3,7 +3,6 @@
 import math
 from dataclasses import asdict, fields, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from simulator.cli.offer_columns import (
     energy_guesses,
     energy_view,
     packing_columns,
+    price_notes,
     spot_columns,
     spot_notes,
 )
@@ -69,7 +69,7 @@ def command(
     if offline.batch:
         emit(batch_result(choices, users, priced, offline, interval_options.interval), form)
         return
-    rate, workload = _one_rate(users)
+    rate, workload = one_rate(users)
 
     def case(index: int, choice: Choice) -> Answer:
         progress(index, len(choices))
@@ -91,26 +91,27 @@ def command(
 
 def _result(found: list[Answer], priced: OfferOptions, level: float) -> Result:
     """Return the tables and sentences of the answers, the cheapest first."""
-    rows = [_row(each, level, priced) for each in found]
-    api = hosted(found, priced.terms()) if priced.vs_api else Hosted([], [], [])
     scenario = found[0].scenario
-    views = [
-        _bills_view(rows, f"{scenario.workload.describe()}; {scenario.slo}"),
-        _latency_view(rows),
-        energy_view(_varying(rows), rows, priced.place()),
-        _intervals_view(rows, level),
-        *api.views,
-        _reasons_view(rows),
-    ]
+    rows, views = details(found, level, priced, f"{scenario.workload.describe()}; {scenario.slo}")
+    api = hosted(found, priced.terms()) if priced.vs_api else Hosted([], [], [])
     deployments = [each.scenario.deployment for each in found]
-    drafted, prices = technique_notes(deployments), [*_price_notes(rows), *spot_notes(rows)]
+    prices = [*price_notes([row for row in rows if row["replicas"]]), *spot_notes(rows)]
+    drafted = technique_notes(deployments)
     notes = [*_headline(found), *api.notes, *NOTES, *interval_notes(rows), *drafted, *prices]
     used = [*evidence(deployments), *energy_guesses(), *priced.guesses()]
     sections = {"api": api.rows, "answers": rows} if priced.vs_api else {"answers": rows}
-    return Result(sections, views, notes, used, flat=not priced.vs_api)
+    return Result(sections, [*views[:-1], *api.views, views[-1]], notes, used, flat=not priced.vs_api)
 
 
-def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
+def details(found: list[Answer], level: float, priced: OfferOptions, title: str) -> tuple[list[Row], list[View]]:
+    """Return a row for each answer, with all its figures and intervals, and the tables of them; the last says why."""
+    rows = [_row(each, level, priced) for each in found]
+    energy = energy_view(_varying(rows), rows, priced.place())
+    views = [_bills_view(rows, title), _latency_view(rows), energy, _intervals_view(rows, level), _reasons_view(rows)]
+    return rows, views
+
+
+def one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
     """Return the only rate in requests/s and its workload. Raises WorkloadError for several, and for a closed loop."""
     loads = users.workloads()
     rate, workload = loads[0]
@@ -244,13 +245,3 @@ def _headline(found: list[Answer]) -> list[str]:
     replicas = f"{best.replicas} replicas of " if best.replicas > 1 else ""
     price = f"${bill.usd_per_million_output_tokens:.3g} per million output tokens at {best.rate_per_s:g} requests/s"
     return [f"Cheapest: {replicas}{best.scenario.deployment}, ${bill.usd_per_hour:.3g} per hour, {price}."]
-
-
-def _price_notes(rows: list[Row]) -> list[str]:
-    """Say what is rented for each row, and how old its price is."""
-    listed: dict[str, None] = {}
-    for row in filter(itemgetter("replicas"), rows):
-        stale = ", over 90 days old" if row["price_is_stale"] else ""
-        what = f"{row['instances']}, {row['price_date'] or 'your price'}{stale}" if row["instances"] else "no price"
-        listed[f"{row['hardware']}: {what}."] = None
-    return list(listed)

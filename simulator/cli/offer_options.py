@@ -11,6 +11,7 @@ from simulator.cost.ownership import DEVICES_SHARE, LIFETIME_YEARS, Owner, owned
 from simulator.cost.spot import INTERRUPTED_PER_MONTH, REPLACED_AFTER_S, Interruptions
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
+from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Commitment, Offer, Terms, offers, own_offer, today
 from simulator.hardware.sites import Site, load_site
 from simulator.profile import Figure, Source
@@ -140,11 +141,15 @@ class OfferOptions(OwnerOptions):
 
     def offers(self, deployment: Deployment) -> tuple[Offer, ...]:
         """Return the offers for a deployment, empty where its device has none. Raises as `terms` does."""
-        terms, device = self.terms(), deployment.hardware.id
-        each = self.instance_devices or deployment.devices
+        return self.offers_for(deployment.hardware, deployment.devices)
+
+    def offers_for(self, hardware: Hardware, devices: int) -> tuple[Offer, ...]:
+        """Return the offers for a replica of so many devices, empty where there is none. Raises as `terms` does."""
+        terms, device = self.terms(), hardware.id
+        each = self.instance_devices or devices
         if terms.commitment == "owned":
             owner = Owner(self.place(), self.lifetime_years, self.staff_usd_per_month, self.purchase_usd, each)
-            return owned_offers(deployment.hardware, owner)
+            return owned_offers(hardware, owner)
         if self.usd_per_hour is None:
             return offers(device, terms)
         return (own_offer(device, self.usd_per_hour * each, each),)
