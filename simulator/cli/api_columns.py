@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from simulator.cli.output import Column, Row, View, count, number
 from simulator.cost.api_prices import ApiPrice, api_prices, edition
-from simulator.cost.break_even import break_even, hosted_usd_per_month, verdict
+from simulator.cost.break_even import SelfHosting, hosted_usd_per_month
 from simulator.cost.capacity import Answer
 from simulator.hardware.prices import Terms
 
@@ -28,11 +28,11 @@ def hosted(found: list[Answer], terms: Terms) -> Hosted:
     notes: list[str] = []
     models = {each.scenario.deployment.model.id: each for each in reversed(found) if each.replicas}
     for best in reversed(models.values()):
-        prices = prices_for(best, terms)
-        rows += [_row(best, price) for price in prices]
+        own, prices = SelfHosting(best), prices_for(best, terms)
+        rows += [_row(own, price) for price in prices]
         if prices and best.packing:
             cheapest = min(prices, key=lambda price: usd_per_request(best, price))
-            notes.append(verdict(best, usd_per_request(best, cheapest), cheapest.provider))
+            notes.append(own.verdict(usd_per_request(best, cheapest), cheapest.provider))
         elif not prices:
             notes.append(f"No hosted API of {best.scenario.deployment.model.id} is known to genai-prices.")
     rows.sort(key=lambda row: row["usd_per_month"])
@@ -53,9 +53,9 @@ def usd_per_request(found: Answer, price: ApiPrice) -> float:
     return price.usd(report.input_tokens / report.completed, report.output_tokens / report.completed)
 
 
-def _row(found: Answer, price: ApiPrice) -> Row:
-    usd = usd_per_request(found, price)
-    above, batch = break_even(found, usd), price.batch
+def _row(own: SelfHosting, price: ApiPrice) -> Row:
+    found, usd = own.found, usd_per_request(own.found, price)
+    above, batch = own.break_even(usd), price.batch
     month = hosted_usd_per_month(usd, found.rate_per_s)
     return {
         "model": found.scenario.deployment.model.id,
@@ -83,9 +83,9 @@ def _view(rows: list[Row]) -> View:
         Column("output_usd_per_million", "$/M out", dollars),
         Column("batch_output_usd_per_million", "batch out", dollars),
         Column("usd_per_month", "$/month", count),
-        Column("break_even_tokens_per_day", "own pays above, M tokens/day", number(3, 1e-6)),
+        Column("break_even_tokens_per_day", "M tokens/day", number(3, 1e-6)),
     ]
     if len({row["model"] for row in rows}) > 1:
         columns.insert(0, Column("model", "model", left=True))
-    more = f", the cheapest {SHOWN} of {len(rows)}" if len(rows) > SHOWN else ""
-    return View(f"Hosted APIs at the asked load{more}", columns, rows[:SHOWN])
+    shown = f", the cheapest {SHOWN} of {len(rows)}" if len(rows) > SHOWN else ""
+    return View(f"Hosted APIs at the asked load{shown}; above M tokens a day own instances pay", columns, rows[:SHOWN])

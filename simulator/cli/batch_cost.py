@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Option
 
 from simulator.cli.fleetoptions import seconds
-from simulator.cli.offer_columns import energy_guesses, packing_columns
+from simulator.cli.offer_columns import energy_guesses, packing_columns, price_notes
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, sweep
 from simulator.cli.run_columns import asked_columns
@@ -78,7 +78,7 @@ def batch_result(
     notes = [_headline(found[0], workload), *_idle_notes(found, offline.idle_replicas, deadline_s)]
     if priced.vs_api:
         notes += _api_notes(found[0], priced)
-    notes += [*NOTES, *_price_notes(rows)]
+    notes += [*NOTES, *price_notes(rows)]
     used = [*evidence(each.work.scenario.deployment for each in found), *energy_guesses(), *priced.guesses()]
     return Result({"answers": rows}, [_view(rows, workload, deadline_s)], notes, used, refused, flat=True)
 
@@ -169,14 +169,3 @@ def _api_notes(best: BatchAnswer, priced: OfferOptions) -> list[str]:
     if not batches:
         said.append(f"No provider lists a price of batches for {model.id}.")
     return [*said, f"Hosted prices: {edition(on)}."]
-
-
-def _price_notes(rows: list[Row]) -> list[str]:
-    stale = {True: ", over 90 days old", False: "", None: ""}
-    told = (
-        f"{row['hardware']}: {row['instances']}, {row['price_date'] or 'your price'}{stale[row['price_is_stale']]}."
-        if row["instances"]
-        else f"{row['hardware']}: no price."
-        for row in rows
-    )
-    return list(dict.fromkeys(told))

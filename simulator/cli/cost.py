@@ -3,7 +3,6 @@
 import math
 from dataclasses import asdict, fields, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from simulator.cli.offer_columns import (
     energy_guesses,
     energy_view,
     packing_columns,
+    price_notes,
     spot_columns,
     spot_notes,
 )
@@ -28,6 +28,7 @@ from simulator.cli.run_columns import asked_columns
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.bill import Bill
 from simulator.cost.capacity import Answer, answer, capacity, ranked
+from simulator.cost.packing import full_usd_per_hour
 from simulator.cost.scenario import Scenario
 from simulator.errors import WorkloadError
 from simulator.hardware.sites import Site
@@ -94,7 +95,8 @@ def _result(found: list[Answer], priced: OfferOptions, level: float) -> Result:
     rows, views = details(found, level, priced, f"{scenario.workload.describe()}; {scenario.slo}")
     api = hosted(found, priced.terms()) if priced.vs_api else Hosted([], [], [])
     deployments = [each.scenario.deployment for each in found]
-    drafted, prices = technique_notes(deployments), [*_price_notes(rows), *spot_notes(rows)]
+    prices = [*price_notes([row for row in rows if row["replicas"]]), *spot_notes(rows)]
+    drafted = technique_notes(deployments)
     notes = [*_headline(found), *api.notes, *NOTES, *interval_notes(rows), *drafted, *prices]
     used = [*evidence(deployments), *energy_guesses(), *priced.guesses()]
     sections = {"api": api.rows, "answers": rows} if priced.vs_api else {"answers": rows}
@@ -160,6 +162,7 @@ def _capacity_intervals(found: Answer, row: Row, level: float) -> Row:
 
 def _figures(found: Answer, level: float, site: Site) -> Row:
     scenario = found.scenario
+    full = full_usd_per_hour(scenario.replica_size, scenario.offers) if scenario.offers else None
     at_load = asdict(found.at_load) if found.at_load else dict.fromkeys(BILL)
     at_capacity = asdict(found.at_capacity) if found.at_capacity else dict.fromkeys(BILL)
     return {
@@ -173,7 +176,7 @@ def _figures(found: Answer, level: float, site: Site) -> Row:
         "load_of_capacity": found.rate_per_s / found.replicas / found.capacity.rate_per_s if found.replicas else None,
         **at_load,
         **{f"at_capacity_{name}": value for name, value in at_capacity.items()},
-        "usd_per_device_hour": found.packing and found.packing.usd_per_hour / found.packing.devices,
+        "usd_per_device_hour": full and full / scenario.deployment.devices,
         **energy_columns(found, site),
         **spot_columns(found),
         "breaks": found.capacity.breaks,
@@ -242,13 +245,3 @@ def _headline(found: list[Answer]) -> list[str]:
     replicas = f"{best.replicas} replicas of " if best.replicas > 1 else ""
     price = f"${bill.usd_per_million_output_tokens:.3g} per million output tokens at {best.rate_per_s:g} requests/s"
     return [f"Cheapest: {replicas}{best.scenario.deployment}, ${bill.usd_per_hour:.3g} per hour, {price}."]
-
-
-def _price_notes(rows: list[Row]) -> list[str]:
-    """Say what is rented for each row, and how old its price is."""
-    listed: dict[str, None] = {}
-    for row in filter(itemgetter("replicas"), rows):
-        stale = ", over 90 days old" if row["price_is_stale"] else ""
-        what = f"{row['instances']}, {row['price_date'] or 'your price'}{stale}" if row["instances"] else "no price"
-        listed[f"{row['hardware']}: {what}."] = None
-    return list(listed)

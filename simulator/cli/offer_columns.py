@@ -47,6 +47,16 @@ PACKING = (
 ENERGY = tuple(each.name for each in fields(Energy))
 
 
+def price_notes(rows: list[Row]) -> list[str]:
+    """Say what is paid for each row, of when its price is, and whether that is long ago."""
+    told: dict[str, None] = {}
+    for row in rows:
+        stale = ", over 90 days old" if row["price_is_stale"] and row["price_date"] != "undated" else ""
+        what = f"{row['instances']}, {row['price_date'] or 'your price'}{stale}" if row["instances"] else "no price"
+        told[f"{row['hardware']}: {what}."] = None
+    return list(told)
+
+
 def energy_columns(found: Answer, site: Site) -> Row:
     """Return the estimates of the power, energy and CO2 of all instances at a site, with what the data centre adds.
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.capacity import Answer
@@ -34,46 +35,48 @@ def hosted_usd_per_month(hosted_usd: float, rate_per_s: float) -> float:
     return hosted_usd * rate_per_s * 3600 * HOURS_PER_MONTH
 
 
-def break_even(found: Answer, hosted_usd: float) -> BreakEven | None:
-    """Return the lowest volume above which every higher one is cheaper on own instances; None where there is none.
+@dataclass(frozen=True)
+class SelfHosting:
+    """What an answer's deployment costs at every volume, against hosted APIs."""
 
-    n replicas carry up to n c requests/s, with c the capacity within the SLO, and cost S(n): at each rate the cheapest
-    instances for ceil(rate / c) replicas, with electricity at the power of the asked load. Own instances cost more
-    between (n - 1) c and S(n) / (3600 u), with u = `hosted_usd`; the last such rate is the break-even. Replicas are
-    tried up to `MOST_REPLICAS`.
-    """
-    packing, capacity_per_s = found.packing, found.capacity.rate_per_s
-    if packing is None or found.at_load is None or hosted_usd <= 0:
-        return None
-    scenario = found.scenario
-    extra = (found.at_load.usd_per_hour - packing.usd_per_hour) / found.replicas  # electricity of a replica
+    found: Answer
 
-    last: BreakEven | None = None
-    for replicas in range(1, MOST_REPLICAS + 1):
-        each = scenario.packing(replicas)
-        equal_per_s = (each.usd_per_hour + extra * replicas) / (3600 * hosted_usd)
-        if equal_per_s > (replicas - 1) * capacity_per_s:  # dearer at the first rate that needs so many
-            rate_per_s = min(equal_per_s, replicas * capacity_per_s)
-            last = _break_even(found, rate_per_s, replicas, each)
-    return None if last is None or last.rate_per_s >= MOST_REPLICAS * capacity_per_s else last
+    @cached_property
+    def packings(self) -> list[Packing]:
+        """Cheapest instances for 1, 2, ... `MOST_REPLICAS` replicas; empty without an offer or a rate."""
+        counts = range(1, MOST_REPLICAS + 1) if self.found.packing else ()
+        return [self.found.scenario.packing(replicas) for replicas in counts]
 
+    def break_even(self, hosted_usd: float) -> BreakEven | None:
+        """Return the lowest volume above which every higher one is cheaper on own instances; None where there is none.
 
-def _break_even(found: Answer, rate_per_s: float, replicas: int, packing: Packing) -> BreakEven:
-    report = found.report
-    tokens = (report.input_tokens + report.output_tokens) / report.completed
-    share = rate_per_s / (replicas * found.capacity.rate_per_s)
-    return BreakEven(rate_per_s, rate_per_s * tokens * SECONDS_PER_DAY, share, packing)
+        `hosted_usd`: u, of a request. n replicas carry up to n c requests/s, with c the capacity within the SLO, and
+        cost S(n): the cheapest instances, with electricity at the power of the asked load. Own instances cost more
+        between (n - 1) c and S(n) / (3600 u); the last such rate is the break-even.
+        """
+        found, last = self.found, None
+        if found.packing is None or found.at_load is None or hosted_usd <= 0:
+            return None
+        extra = (found.at_load.usd_per_hour - found.packing.usd_per_hour) / found.replicas  # electricity of a replica
+        for replicas, packing in enumerate(self.packings, start=1):
+            full_per_s = replicas * found.capacity.rate_per_s
+            equal_per_s = (packing.usd_per_hour + extra * replicas) / (3600 * hosted_usd)
+            if equal_per_s > full_per_s - found.capacity.rate_per_s:  # dearer at the first rate that needs so many
+                last = min(equal_per_s, full_per_s), full_per_s, packing
+        if last is None or last[1] == MOST_REPLICAS * found.capacity.rate_per_s:
+            return None
+        rate_per_s, full_per_s, packing = last
+        tokens = (found.report.input_tokens + found.report.output_tokens) / found.report.completed
+        return BreakEven(rate_per_s, rate_per_s * tokens * SECONDS_PER_DAY, rate_per_s / full_per_s, packing)
 
-
-def verdict(found: Answer, hosted_usd: float, provider: str) -> str:
-    """Say in a sentence from how many tokens a day on own instances cost less than a hosted API, and at what use."""
-    above = break_even(found, hosted_usd)
-    where = found.scenario.deployment.hardware.id
-    if above is None:
-        return f"Self-hosting on {where} pays at no volume: {provider} costs less than full replicas."
-    millions, busy = above.tokens_per_day / 1e6, above.utilisation
-    at = f"{above.rate_per_s:.3g} requests/s, {busy:.0%} of the capacity of {above.packing.describe()}"
-    return f"Self-hosting on {where} pays above {_rounded(millions)} million tokens a day against {provider}: {at}."
+    def verdict(self, hosted_usd: float, provider: str) -> str:
+        """Say from how many tokens a day on own instances cost less than a hosted API, and at what use."""
+        above, where = self.break_even(hosted_usd), self.found.scenario.deployment.hardware.id
+        if above is None:
+            return f"Self-hosting on {where} pays at no volume: {provider} costs less than full replicas."
+        volume = f"{_rounded(above.tokens_per_day / 1e6)} million tokens a day against {provider}"
+        at = f"{above.rate_per_s:.3g} requests/s, {above.utilisation:.0%} of the capacity of {above.packing.describe()}"
+        return f"Self-hosting on {where} pays above {volume}: {at}."
 
 
 def _rounded(value: float) -> str:

@@ -16,7 +16,7 @@ from simulator.hardware.hardware import KIND as HARDWARE
 from simulator.profile import Profile, Strict, UsdPerHour, find, names
 
 KIND = "hardware_profiles/prices"
-STALE_DAYS, OLD_DAYS = 90, 365
+STALE_DAYS, OLD_DAYS = 90, 730
 TODAY = "INFERCAST_DATE"  # environment variable: the day of the question, for outputs that stay the same
 Commitment = Literal["on-demand", "reserved", "spot", "owned"]
 ListKind = Literal["cloud", "marketplace", "estimate"]
@@ -143,16 +143,17 @@ def offers(hardware: str, terms: Terms | None = None) -> tuple[Offer, ...]:
     """Return the offers of a device that count, cheapest per device first; empty where there is none.
 
     Not used are offers that are older than the newest of the same instance, whatever its commitment and region; and
-    those over `OLD_DAYS` days old where a younger one has as many devices. Raises ProfileError for a device that the
-    library does not know.
+    those over `OLD_DAYS` days old, or undated, where a younger one has just as many devices.
+
+    Raises ProfileError for a device that the library does not know.
 
     >>> [offer.instance for offer in offers("gaudi2")], offers("m4-pro", Terms("spot"))
     (['denvr_Gaudi2x8'], ())
     """
     terms = terms or Terms()
     found = [offer for offer in newest(load_offers(hardware)) if terms.count(offer)]
-    young = max((each.devices for each in found if not each.is_stale(terms.on, OLD_DAYS)), default=0)
-    return tuple(each for each in found if each.devices > young or not each.is_stale(terms.on, OLD_DAYS))
+    young = {each.devices for each in found if not each.is_stale(terms.on, OLD_DAYS)}
+    return tuple(each for each in found if each.devices not in young or not each.is_stale(terms.on, OLD_DAYS))
 
 
 def cheapest(hardware: str, terms: Terms | None = None) -> Offer:

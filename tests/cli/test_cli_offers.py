@@ -92,7 +92,7 @@ def test_a_model_that_nobody_hosts_is_said_so():
 
 
 def test_offline_work_is_done_by_its_deadline():
-    [row] = answers(*BATCH)["answers"]
+    [row] = answers(*BATCH, "--usd-per-hour", "0.88")["answers"]
     assert row["hours"] <= 4
     assert row["usd"] == pytest.approx(0.88 * row["hours"] * row["replicas"])
     text = printed(*BATCH, "--idle-replicas", "2", "--vs-api")

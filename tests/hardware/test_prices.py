@@ -72,9 +72,9 @@ def test_offers_older_than_the_newest_of_the_same_instance_are_not_used(own_fold
     assert offers("m4-max", Terms("reserved")) == ()
 
 
-def test_offers_of_over_a_year_count_where_no_younger_has_as_many_devices(own_folder):
+def test_offers_of_over_two_years_count_where_no_younger_has_as_many_devices(own_folder):
     one, two = MINE.splitlines()[-1], MINE.splitlines()[-2]
-    old = MINE.replace("2026-10", "2024-10").replace("0.25 USD/h", "0.1 USD/h").replace("0.5 USD/h", "0.2 USD/h")
+    old = MINE.replace("2026-10", "2024-09").replace("0.25 USD/h", "0.1 USD/h").replace("0.5 USD/h", "0.2 USD/h")
     (own_folder / "old.yaml").write_text(old.replace("Mine", "Old"))
     (own_folder / "new.yaml").write_text(MINE.replace(two + "\n", ""))
     found = [(offer.provider, offer.devices) for offer in offers("m4-max", Terms(providers=("old", "mine")))]
