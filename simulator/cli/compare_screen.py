@@ -68,11 +68,13 @@ def compared_row(each: Compared) -> Row:
     bill, share = answer.at_load, each.load.rate_per_s / each.found.replicas
     low, high = each.risk.replicas[0], each.risk.replicas[-1]
     per_million = bill.usd_per_million_output_tokens if bill else None
-    ends = {}
+    ends: dict[str, float | None] = {}
     for end, replicas in (("low", low), ("high", high)):
         usd = each.usd(replicas)
         ends[f"replicas_{end}"] = replicas
-        ends[f"usd_per_million_output_tokens_{end}"] = usd and bill and per_million * usd / bill.usd_per_hour
+        ends[f"usd_per_million_output_tokens_{end}"] = (
+            per_million * usd / bill.usd_per_hour if usd and bill and per_million else None
+        )
     return {
         "model": each.found.candidate.model.id,
         "deployment": each.label,
@@ -127,7 +129,7 @@ def table(rows: list[Row]) -> View:
 
 
 def verdict(compared: list[Compared], rows: list[Row]) -> str:
-    """Return the answer in a sentence: what, how many, dollars a month, and how often of five cases it is too little."""
+    """Return the answer in a sentence: what, how many, dollars a month, in how many of five cases it is too little."""
     best, usd = compared[0], rows[0]["usd_per_month"]
     price = f"${usd:,.0f} a month" if usd else "no price known"
     return f"{_counted(best, best.found.replicas)}, {price}; {_risk_in_words(best, compared[1:])}"
@@ -224,7 +226,7 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     wrapped = [line for note in notes for line in (textwrap.wrap(note, WIDTH, break_on_hyphens=False) or [""])]
     view = table(rows)
     title = "\n".join(textwrap.wrap(verdict(compared, rows), WIDTH))
-    return Result({"answers": rows}, [View(title, view.columns, view.rows)], wrapped)
+    return Result({"answers": rows}, [View(title, view.columns, view.rows, tight=True)], wrapped)
 
 
 FOOT = "TTFT, TPOT: p95, ms. Cases: step times as measured errors spread. --details: all figures."

@@ -117,24 +117,17 @@ class Look:
         return self.error is not None or bool(self.never)
 
 
-class Cut(NamedTuple):
-    """A group of candidates that are no answer, and why."""
-
-    reason: str
-    count: int
-
-
 @dataclass
 class Search:
     """Best-first search: the candidate whose cost is bounded lowest is looked at next, until it is decided.
 
     A candidate's bound is the cost of the fewest replicas that are not excluded: by the data sheet (`LightBounds`),
     then by its own steps (`Bounds`), then by simulations of the same requests, with the same seed, at rate / replicas.
-    More replicas never cost less. So when the lowest bound of all belongs to a candidate that is decided, nothing left can
-    cost less, and it is the next best: an exhaustive search finds the same. Of one device only the best candidate is
-    kept (`alike`), since the others are the same offer with another layout or format.
+    More replicas never cost less. So when the lowest bound of all belongs to a candidate that is decided, nothing left
+    can cost less, and it is the next best: an exhaustive search finds the same. Of one device only the best candidate
+    is an answer, since the others are the same offer with another layout or format.
 
-    `top`: how many answers are wanted. `found`, `cuts` and `least_usd_left` may be read at any time.
+    `top`: how many answers are wanted. `found` and `least_usd_left` may be read at any time.
     """
 
     load: Load
@@ -174,8 +167,8 @@ class Search:
                     for each in wave:
                         if not each.bounds:
                             self._learn(each, self._bound)
-                    for each in waiting:
-                        each.result()
+                    for running in waiting:
+                        running.result()
                 finally:  # an interrupt leaves a state that can be read
                     for each in wave:
                         self._sort_in(each)

@@ -111,7 +111,7 @@ class CompareQuestion(DeploymentQuestion):
         drafts = settings.speculation.tokens if settings.speculation else 0
         misses = cache(partial(bounds.misses, hardware, draft_tokens=drafts))
         for each in degrees:
-            layout = replace(like.layout, **each)
+            layout = replace(like.layout, tp=each["tp"], pp=each["pp"], ep=each["ep"], dp=each["dp"])
             has_room = bounds.weight_bytes <= layout.devices * float(hardware.memory_bytes)
             if not has_room and settings.offload == NO_OFFLOAD:
                 found.cut[NO_ROOM, hardware.id] += 1
