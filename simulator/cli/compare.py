@@ -13,16 +13,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from simulator.cli.compare_options import CompareOptions
 from simulator.cli.compare_screen import Compared, compared_row, first_screen
-from simulator.cli.compare_sensitivity import Moved
+from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import details, one_rate
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import Format, OutputFormat, grouped
 from simulator.cli.output import Result, emit, evidence
 from simulator.cli.workload_options import SloOptions, WorkloadOptions
-from simulator.cost.light_bounds import Asked
+from simulator.cost.light_bounds import Demand
 from simulator.cost.packing import packed, replica_size
-from simulator.cost.search import Load, Search
+from simulator.cost.search import Search, Target
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Offer
@@ -59,9 +59,9 @@ def command(
     slo = accepted.value()
     rate, workload = _fewer(users)
     priced.checked()
-    options = asked.options(Asked(workload.requests(), slo))
+    options = asked.options(Demand(workload.requests(), slo))
     offers = _once(priced.offers_for)
-    load = Load(rate, workload, slo, _once(_price(offers)), offers)
+    load = Target(rate, workload, slo, _once(_price(offers)), offers)
     search = Search(load, options.candidates, top=top, jobs=jobs)
     interrupted = _searched(search)
     if not search.found:
@@ -76,7 +76,7 @@ def command(
     if with_details or form is not Format.TEXT:
         result = _with_details(result, compared, interval_options.interval, priced)
     if sensitivity:
-        moved = Moved(compared, jobs)
+        moved = SensitivityTables(compared, jobs)
         sections = {"sensitivity": moved.rows(), **result.sections}
         notes = [*result.notes, "", *moved.notes()]
         result = replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)

@@ -1,5 +1,6 @@
 """The first screen of `infercast compare`: verdict and risk, one table, why not the others, the launch command."""
 
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
@@ -11,10 +12,12 @@ from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.capacity import Answer
 from simulator.cost.limiter import Limiter, limiter
 from simulator.cost.risk import Risk, replicas_needed
-from simulator.cost.search import Found, Load, Look, Search
+from simulator.cost.search import Look, Search, Solution, Target
 from simulator.deployment.launch_command import launch_command
 from simulator.errors import DoesNotFitError, NotModelledError
+from simulator.hardware.hardware import load_hardware
 from simulator.questions.compare_question import NO_ROOM, Options
+from simulator.questions.deployment_question import loaded
 from simulator.reports.slo import Slo
 from simulator.units import scaled
 
@@ -27,8 +30,8 @@ SHOWN_DEVICES = 3
 class Compared:
     """An answer of the search with what limits it and how sure it is."""
 
-    found: Found
-    load: Load
+    found: Solution
+    load: Target
 
     @cached_property
     def answer(self) -> Answer:
@@ -196,14 +199,21 @@ def exclusions(search: Search, options: Options) -> Iterator[str]:
     }
     for reason in dict.fromkeys(name for name, _ in cut):
         of = {device: many for (name, device), many in cut.items() if name == reason}
-        only = [device for device in of if device not in alive][:SHOWN_DEVICES]
-        named = f" ({', '.join(only)}{', ..' if len(of) > len(only) else ''})" if only else ""
+        only = sorted((device for device in of if device not in alive), key=lambda device: _usd(search, device))
+        shown = ", ".join(only[:SHOWN_DEVICES]) + (", .." if len(only) > SHOWN_DEVICES else "")
+        named = f" ({shown})" if only else ""
         yield f"{sum(of.values()):,} {words.get(reason, reason)}{named}"
     left = search.left
     if priced := sum(not without_price for without_price, *_ in left):
         yield f"{priced:,} cost more (${search.least_usd_left:.3g}/h at least)"
     if priced < len(left):
         yield f"{len(left) - priced:,} have no price"
+
+
+def _usd(search: Search, device: str) -> float:
+    """Return the price of a device by the hour, infinity where there is none."""
+    usd = search.load.price(loaded(load_hardware, device), 1, 1)
+    return math.inf if usd is None else usd
 
 
 def _reason(look: Look) -> str:

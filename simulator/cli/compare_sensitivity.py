@@ -10,7 +10,7 @@ from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.sensitivity import End, Knob, Sensitivity, worth_measuring
 
 
-class Moved:
+class SensitivityTables:
     """What moves the best of some answers, and where another of them is cheaper."""
 
     def __init__(self, compared: Sequence[Compared], jobs: int) -> None:

@@ -173,7 +173,8 @@ def _notes(scenario: Scenario, rate: float | None, report: Report) -> list[str]:
     said = [
         f"{at}: {report.output_tokens_per_s:,.0f} output and {report.total_tokens_per_s:,.0f} total tokens/s, "
         f"{report.requests_per_s:.3g} requests/s over {report.duration_s:,.0f} s; busy {report.utilisation:.0%} of the "
-        f"time, where full steps would take {_used(scenario, report):.0%}, prompts {report.prompt_share:.0%} of that; cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
+        f"time, where full steps would take {_used(scenario, report):.0%}, prompts {report.prompt_share:.0%} of that; "
+        f"cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
         f"{_cache_in_words(scenario, report)}; {int(report.run.preemptions.sum())} preemptions; "
         f"{limiter(bounds(scenario), report).sentence}."
     ]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from simulator.cost.risk import CASES, Risk, replicas_needed, step_quantile
 from simulator.cost.scenario import Scenario
-from simulator.cost.search import Found, Load
+from simulator.cost.search import Solution, Target
 from simulator.deployment.memory import CACHE_ERROR
 from simulator.errors import InfercastError
 from simulator.reports.slo import Slo
@@ -48,8 +48,8 @@ class Knob(NamedTuple):
 class Sensitivity:
     """Answers of a search under changed loads and constants; only these answers are compared anew."""
 
-    answers: Sequence[Found]
-    load: Load
+    answers: Sequence[Solution]
+    load: Target
 
     def knobs(self, run: Callable[..., Iterable[Knob]] = map) -> list[Knob]:
         """Return every knob, the one with the largest swing first. `run` maps as `map` does, on threads perhaps."""
@@ -99,7 +99,7 @@ class Sensitivity:
         best_usd, best = min(known, default=(None, None))
         return End(value, usd[0], best, best_usd)
 
-    def _usd(self, found: Found, change: Change | None) -> float | None:
+    def _usd(self, found: Solution, change: Change | None) -> float | None:
         """Return the dollars per hour of an answer under a change; None where no number of replicas keeps the SLO."""
         candidate, replicas = found.candidate, found.replicas
         if change is not None:
@@ -138,14 +138,14 @@ class Sensitivity:
         return cost / self.answers[0].replicas, place
 
 
-class Measurement(NamedTuple):
+class Worth(NamedTuple):
     """The answer whose step times are worth most to measure, and what that saves in dollars per hour on average."""
 
     place: int
     usd_per_hour: float
 
 
-def worth_measuring(risks: Sequence[Risk]) -> Measurement | None:
+def worth_measuring(risks: Sequence[Risk]) -> Worth | None:
     """Return which single measurement of step times would save most; None where none changes the decision.
 
     Each answer costs c in each of five equally likely cases, without any number of replicas infinitely much. Today the
@@ -159,7 +159,7 @@ def worth_measuring(risks: Sequence[Risk]) -> Measurement | None:
         others = min((mean for other, mean in enumerate(means) if other != place), default=math.inf)
         informed = sum(min(cost, others) for cost in cases) / len(cases)
         if math.isfinite(informed) and informed < min(means):
-            found.append(Measurement(place, min(means) - informed))
+            found.append(Worth(place, min(means) - informed))
     return max(found, key=lambda each: each.usd_per_hour, default=None)
 
 

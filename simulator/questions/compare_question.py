@@ -8,7 +8,7 @@ from functools import cache, partial
 from itertools import product
 from typing import NamedTuple
 
-from simulator.cost.light_bounds import Asked, LightBounds
+from simulator.cost.light_bounds import Demand, LightBounds
 from simulator.cost.search import Candidate
 from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import NO_OFFLOAD
@@ -84,7 +84,7 @@ class CompareQuestion(DeploymentQuestion):
     dp: int = 0
     weight_dtype: str = ANY
 
-    def options(self, asked: Asked) -> Options:
+    def options(self, asked: Demand) -> Options:
         """Return all candidates for some requests and an SLO; each is built, and may be refused, when it is looked at.
 
         Raises ProfileError for a name that no profile has, InfercastError for a list that cannot be read.
