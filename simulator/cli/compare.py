@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
@@ -12,15 +13,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from simulator.cli.compare_options import CompareOptions
 from simulator.cli.compare_screen import Compared, compared_row, first_screen
+from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import details, one_rate
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import Format, OutputFormat, grouped
 from simulator.cli.output import Result, emit, evidence
 from simulator.cli.workload_options import SloOptions, WorkloadOptions
-from simulator.cost.light_bounds import Asked
+from simulator.cost.light_bounds import Demand
 from simulator.cost.packing import packed, replica_size
-from simulator.cost.search import Load, Search
+from simulator.cost.search import Search, Target
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Offer
@@ -42,6 +44,12 @@ def command(
     top: Annotated[int, typer.Option("--top", min=1, help="Answers, each on another device.")] = 5,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Simulations at once.", show_default="cores")] = cores(),
     with_details: Annotated[bool, typer.Option("--details", help="Print every figure, interval and reason.")] = False,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="What moves the answer, where it flips, what to measure first.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the answers; with --sensitivity a tornado.")
+    ] = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Search devices, layouts, formats and engines for the cheapest that keeps the SLO at a load.
@@ -51,9 +59,9 @@ def command(
     slo = accepted.value()
     rate, workload = _fewer(users)
     priced.checked()
-    options = asked.options(Asked(workload.requests(), slo))
+    options = asked.options(Demand(workload.requests(), slo))
     offers = _once(priced.offers_for)
-    load = Load(rate, workload, slo, _once(_price(offers)), offers)
+    load = Target(rate, workload, slo, _once(_price(offers)), offers)
     search = Search(load, options.candidates, top=top, jobs=jobs)
     interrupted = _searched(search)
     if not search.found:
@@ -67,7 +75,23 @@ def command(
         result = replace(result, notes=[f"INTERRUPTED: {left}", *result.notes])
     if with_details or form is not Format.TEXT:
         result = _with_details(result, compared, interval_options.interval, priced)
+    if sensitivity:
+        moved = SensitivityTables(compared, jobs)
+        sections = {"sensitivity": moved.rows(), **result.sections}
+        notes = [*result.notes, "", *moved.notes()]
+        result = replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
+        if plot is not None:
+            moved.save(plot)
+    elif plot is not None:
+        _draw(compared, plot)
     emit(result, form)
+
+
+def _draw(compared: list[Compared], path: Path) -> None:
+    from simulator.plots.cost_plots import plot_costs  # noqa: PLC0415  matplotlib takes half a second
+    from simulator.plots.roofline_plots import save  # noqa: PLC0415
+
+    save(plot_costs([each.answer for each in compared]), path)
 
 
 def _fewer(users: WorkloadOptions) -> tuple[float, Workload]:

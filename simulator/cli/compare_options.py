@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from simulator.cli.options import DP, PP, TP, DeploymentOptions, Option, use_profiles
-from simulator.cost.light_bounds import Asked
+from simulator.cost.light_bounds import Demand
 from simulator.questions.compare_question import ANY, CompareQuestion, Options
 
 
@@ -36,7 +36,7 @@ class CompareOptions(DeploymentOptions, CompareQuestion):
         ),
     ] = ANY
 
-    def options(self, asked: Asked) -> Options:
+    def options(self, asked: Demand) -> Options:
         """Return all candidates as `CompareQuestion.options` does, after opening the user's own profiles."""
         use_profiles(self.profiles)
         return CompareQuestion.options(self, asked)

@@ -1,5 +1,6 @@
 """The first screen of `infercast compare`: verdict and risk, one table, why not the others, the launch command."""
 
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
@@ -11,10 +12,12 @@ from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.capacity import Answer
 from simulator.cost.limiter import Limiter, limiter
 from simulator.cost.risk import Risk, replicas_needed
-from simulator.cost.search import Found, Load, Look, Search
+from simulator.cost.search import Look, Search, Solution, Target
 from simulator.deployment.launch_command import launch_command
 from simulator.errors import DoesNotFitError, NotModelledError
+from simulator.hardware.hardware import load_hardware
 from simulator.questions.compare_question import NO_ROOM, Options
+from simulator.questions.deployment_question import loaded
 from simulator.reports.slo import Slo
 from simulator.units import scaled
 
@@ -27,8 +30,8 @@ SHOWN_DEVICES = 3
 class Compared:
     """An answer of the search with what limits it and how sure it is."""
 
-    found: Found
-    load: Load
+    found: Solution
+    load: Target
 
     @cached_property
     def answer(self) -> Answer:
@@ -68,11 +71,13 @@ def compared_row(each: Compared) -> Row:
     bill, share = answer.at_load, each.load.rate_per_s / each.found.replicas
     low, high = each.risk.replicas[0], each.risk.replicas[-1]
     per_million = bill.usd_per_million_output_tokens if bill else None
-    ends = {}
+    ends: dict[str, float | None] = {}
     for end, replicas in (("low", low), ("high", high)):
         usd = each.usd(replicas)
         ends[f"replicas_{end}"] = replicas
-        ends[f"usd_per_million_output_tokens_{end}"] = usd and bill and per_million * usd / bill.usd_per_hour
+        ends[f"usd_per_million_output_tokens_{end}"] = (
+            per_million * usd / bill.usd_per_hour if usd and bill and per_million else None
+        )
     return {
         "model": each.found.candidate.model.id,
         "deployment": each.label,
@@ -127,7 +132,7 @@ def table(rows: list[Row]) -> View:
 
 
 def verdict(compared: list[Compared], rows: list[Row]) -> str:
-    """Return the answer in a sentence: what, how many, dollars a month, and how often of five cases it is too few."""
+    """Return the answer in a sentence: what, how many, dollars a month, in how many of five cases it is too little."""
     best, usd = compared[0], rows[0]["usd_per_month"]
     price = f"${usd:,.0f} a month" if usd else "no price known"
     return f"{_counted(best, best.found.replicas)}, {price}; {_risk_in_words(best, compared[1:])}"
@@ -194,14 +199,21 @@ def exclusions(search: Search, options: Options) -> Iterator[str]:
     }
     for reason in dict.fromkeys(name for name, _ in cut):
         of = {device: many for (name, device), many in cut.items() if name == reason}
-        only = [device for device in of if device not in alive][:SHOWN_DEVICES]
-        named = f" ({', '.join(only)}{', ..' if len(of) > len(only) else ''})" if only else ""
+        only = sorted((device for device in of if device not in alive), key=lambda device: _usd(search, device))
+        shown = ", ".join(only[:SHOWN_DEVICES]) + (", .." if len(only) > SHOWN_DEVICES else "")
+        named = f" ({shown})" if only else ""
         yield f"{sum(of.values()):,} {words.get(reason, reason)}{named}"
     left = search.left
     if priced := sum(not without_price for without_price, *_ in left):
         yield f"{priced:,} cost more (${search.least_usd_left:.3g}/h at least)"
     if priced < len(left):
         yield f"{len(left) - priced:,} have no price"
+
+
+def _usd(search: Search, device: str) -> float:
+    """Return the price of a device by the hour, infinity where there is none."""
+    usd = search.load.price(loaded(load_hardware, device), 1, 1)
+    return math.inf if usd is None else usd
 
 
 def _reason(look: Look) -> str:
@@ -224,7 +236,7 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     wrapped = [line for note in notes for line in (textwrap.wrap(note, WIDTH, break_on_hyphens=False) or [""])]
     view = table(rows)
     title = "\n".join(textwrap.wrap(verdict(compared, rows), WIDTH))
-    return Result({"answers": rows}, [View(title, view.columns, view.rows)], wrapped)
+    return Result({"answers": rows}, [View(title, view.columns, view.rows, tight=True)], wrapped)
 
 
 FOOT = "TTFT, TPOT: p95, ms. Cases: step times as measured errors spread. --details: all figures."

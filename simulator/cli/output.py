@@ -41,12 +41,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table for people; `upright` prints each row as a column, for few rows of many figures."""
+    """A table for people; `upright` prints each row as a column, for few rows of many figures; `tight`: narrow gaps."""
 
     title: str
     columns: Sequence[Column]
     rows: Sequence[Row]
     upright: bool = False
+    tight: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +205,7 @@ def _text(result: Result, width: int | None) -> str:
 
 
 def _table(view: View) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0) if view.tight else (0, 1))
     if view.upright:
         head, *others = view.columns
         table.add_column(head.heading, overflow="fold")

@@ -10,7 +10,8 @@ from simulator.cli.options import DeploymentOptions, Format, OutputFormat, group
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
 from simulator.cli.run_columns import TOTALS, asked_columns, rejection_notes
 from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions, progress_bar
-from simulator.cost.capacity import binding
+from simulator.cost.bounds import bounds
+from simulator.cost.limiter import limiter
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
 from simulator.questions.deployment_question import Choice
@@ -158,6 +159,12 @@ def _cache_in_words(scenario: Scenario, report: Report) -> str:
     return f"{empty}, {hits:.0%} of the prompts' tokens cached before, which saved {saved_s:,.3g} s of prefill"
 
 
+def _used(scenario: Scenario, report: Report) -> float:
+    """Return the share of a replica's capacity that a load uses: seconds that it takes at least, in full steps."""
+    counted = report.completed / len(report.run.requests)
+    return min(1.0, bounds(scenario).busy_s * counted / report.duration_s / report.run.engines)
+
+
 def _notes(scenario: Scenario, rate: float | None, report: Report) -> list[str]:
     mean_use, peak_use = report.cache_use
     at = f"{scenario.deployment}" + (f" at {rate:g}/s" if rate is not None else "")
@@ -168,10 +175,11 @@ def _notes(scenario: Scenario, rate: float | None, report: Report) -> list[str]:
         return [f"{at}: OVERLOADED, {grows}: {grown}.", *rejected]
     said = [
         f"{at}: {report.output_tokens_per_s:,.0f} output and {report.total_tokens_per_s:,.0f} total tokens/s, "
-        f"{report.requests_per_s:.3g} requests/s over {report.duration_s:,.0f} s; busy {report.utilisation:.0%}, "
-        f"prompts {report.prompt_share:.0%} of that; cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
+        f"{report.requests_per_s:.3g} requests/s over {report.duration_s:,.0f} s; busy {report.utilisation:.0%} of the "
+        f"time, where full steps would take {_used(scenario, report):.0%}, prompts {report.prompt_share:.0%} of that; "
+        f"cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
         f"{_cache_in_words(scenario, report)}; {int(report.run.preemptions.sum())} preemptions; "
-        f"{binding(scenario.deployment, report)}.",
+        f"{limiter(bounds(scenario), report).sentence}.",
         *rejected,
     ]
     if report.overloaded:

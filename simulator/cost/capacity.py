@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from simulator.cost.bill import Bill, bill
+from simulator.cost.bounds import bounds
 from simulator.cost.energy import idle_watts, power
+from simulator.cost.limiter import limiter
 from simulator.cost.mean_steps import decode_step
 from simulator.cost.packing import Packing, full_usd_per_hour
 from simulator.cost.scenario import Scenario
@@ -92,8 +94,8 @@ class Answer:
 
     @property
     def why(self) -> str:
-        """One sentence: highest rate, what breaks above it, what binds the decode step, and the idle share."""
-        where = binding(self.scenario.deployment, self.report)
+        """One sentence: highest rate, what breaks above it, what limits it there, and the idle share."""
+        where = limiter(bounds(self.scenario), self.capacity.report).sentence
         if self.capacity.rate_per_s == 0:
             return f"cannot keep the SLO at any load, even with requests almost alone: {self.capacity.breaks}; {where}"
         most = f"at most {self.capacity.rate_per_s:.3g} req/s per replica within the SLO"

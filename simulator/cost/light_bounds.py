@@ -17,7 +17,7 @@ ONE = Counts(steps=1.0, tokens=1.0)
 
 
 @dataclass(frozen=True)
-class Asked:
+class Demand:
     """Requests and an SLO, as bounds need them: the mean request, and the prompt that too many exceed.
 
     Requests that share a prefix are counted without their prompts. `window`: of the model's layers that have one.
@@ -72,7 +72,7 @@ class LightBounds:
 
     model: Model
     dtypes: tuple[str, str]
-    asked: Asked
+    asked: Demand
 
     @cached_property
     def _layout(self) -> Layout:

@@ -48,7 +48,7 @@ def limiter(bounds: Bounds, report: Report) -> Limiter:
         return alone
     if metric == "tpot" and (share := _interference(report)):
         told = f"others' prompts are {share:.0%} of the slowest requests' time per token"
-        return Limiter("prefill interference", f"prefill interference: {told}")
+        return Limiter("interference", f"prefill interference: {told}")
     return _resource(bounds.scenario.deployment, report, metric)
 
 
@@ -108,7 +108,7 @@ def _alone(bounds: Bounds, report: Report) -> Limiter | None:
     share = float((bounds.requests.prompt_tokens >= tokens).mean())
     own = parts["prefill"] / sum(parts.values())
     told = f"{share:.1%} have {tokens:,} tokens or more, which alone take {own:.0%} of their TTFT"
-    return Limiter("longest prompts", f"the longest prompts: {told} ({scaled(bound_s, 's')} allowed)")
+    return Limiter("long prompts", f"the longest prompts: {told} ({scaled(bound_s, 's')} allowed)")
 
 
 def _interference(report: Report) -> float:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from simulator.cost.bounds import bounds
 from simulator.cost.scenario import Scenario
-from simulator.cost.search import LIGHTEST_SHARE, Found, Load
+from simulator.cost.search import LIGHTEST_SHARE, Solution, Target
 from simulator.reports.intervals import step_factors
 
 CASES = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of step times: five equally likely cases
@@ -36,7 +36,7 @@ def replicas_needed(scenario: Scenario, rate_per_s: float, start: int = 1) -> in
     return high
 
 
-def step_quantile(found: Found, quantile: float) -> float:
+def step_quantile(found: Solution, quantile: float) -> float:
     """Return the factor on all step times that a share `quantile` of measurements lies below."""
     if quantile == 0.5:
         return 1.0
@@ -48,8 +48,8 @@ def step_quantile(found: Found, quantile: float) -> float:
 class Risk:
     """Replicas that an answer takes in each of CASES, of which the middle one is the prediction."""
 
-    found: Found
-    load: Load
+    found: Solution
+    load: Target
 
     @cached_property
     def replicas(self) -> tuple[int | None, ...]:

@@ -28,7 +28,7 @@ Price = Callable[[Hardware, int, int], float | None]  # device, devices of a rep
 Cost = tuple[bool, float, int]  # without a price; $/h, or devices where there is no price; order among equals
 
 
-class Load(NamedTuple):
+class Target(NamedTuple):
     """What is asked of every candidate: a rate in requests/s of all replicas, its requests, the SLO, the price."""
 
     rate_per_s: float
@@ -65,7 +65,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Found:
+class Solution:
     """A candidate with the least number of replicas that keeps the SLO, one of them simulated at its share."""
 
     candidate: Candidate
@@ -117,13 +117,6 @@ class Look:
         return self.error is not None or bool(self.never)
 
 
-class Cut(NamedTuple):
-    """A group of candidates that are no answer, and why."""
-
-    reason: str
-    count: int
-
-
 @dataclass
 class Search:
     """Best-first search: the candidate whose cost is bounded lowest is looked at next, until it is decided.
@@ -132,16 +125,16 @@ class Search:
     then by its own steps (`Bounds`), then by simulations of the same requests, with the same seed, at rate / replicas.
     More replicas never cost less. So when the lowest bound of all belongs to a candidate that is decided, nothing left
     can cost less, and it is the next best: an exhaustive search finds the same. Of one device only the best candidate
-    is kept (`alike`), since the others are the same offer with another layout or format.
+    is an answer, since the others are the same offer with another layout or format.
 
-    `top`: how many answers are wanted. `found`, `cuts` and `least_usd_left` may be read at any time.
+    `top`: how many answers are wanted. `found` and `least_usd_left` may be read at any time.
     """
 
-    load: Load
+    load: Target
     candidates: Sequence[Candidate]
     top: int = 5
     jobs: int = 1
-    found: list[Found] = field(default_factory=list)
+    found: list[Solution] = field(default_factory=list)
     out: list[Look] = field(default_factory=list)
     same_cost: dict[int, list[Candidate]] = field(default_factory=dict)  # by the place of an answer
     simulated: int = 0
@@ -174,8 +167,8 @@ class Search:
                     for each in wave:
                         if not each.bounds:
                             self._learn(each, self._bound)
-                    for each in waiting:
-                        each.result()
+                    for running in waiting:
+                        running.result()
                 finally:  # an interrupt leaves a state that can be read
                     for each in wave:
                         self._sort_in(each)
@@ -225,7 +218,7 @@ class Search:
         assert look.bounds and look.report  # noqa: S101  a decided candidate was simulated
         candidate, scenario = look.candidate, look.bounds.scenario
         usd = self.load.price(candidate.hardware, candidate.devices, look.high)
-        self.found.append(Found(candidate, scenario, look.high, look.report, usd, look.bounds))
+        self.found.append(Solution(candidate, scenario, look.high, look.report, usd, look.bounds))
 
     def _sort_in(self, look: Look) -> None:
         if look.is_out:

@@ -1,6 +1,6 @@
 """The command that starts a deployment's engine with exactly its settings, in the engine's own words."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import memory_plan
@@ -43,7 +43,7 @@ def _checkpoint(deployment: Deployment) -> str:
     return f"{_name(deployment)}-{stored.upper()}"
 
 
-def _given(flags: dict[str, object]) -> Words:
+def _given(flags: Mapping[str, object]) -> Words:
     """Return the flags that have a value, each with it; True is the flag alone."""
     given = {flag: value for flag, value in flags.items() if value is not None}
     words = [[flag] if value is True else [flag, str(value)] for flag, value in given.items()]

@@ -8,7 +8,7 @@ from functools import cache, partial
 from itertools import product
 from typing import NamedTuple
 
-from simulator.cost.light_bounds import Asked, LightBounds
+from simulator.cost.light_bounds import Demand, LightBounds
 from simulator.cost.search import Candidate
 from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import NO_OFFLOAD
@@ -84,7 +84,7 @@ class CompareQuestion(DeploymentQuestion):
     dp: int = 0
     weight_dtype: str = ANY
 
-    def options(self, asked: Asked) -> Options:
+    def options(self, asked: Demand) -> Options:
         """Return all candidates for some requests and an SLO; each is built, and may be refused, when it is looked at.
 
         Raises ProfileError for a name that no profile has, InfercastError for a list that cannot be read.
@@ -111,7 +111,7 @@ class CompareQuestion(DeploymentQuestion):
         drafts = settings.speculation.tokens if settings.speculation else 0
         misses = cache(partial(bounds.misses, hardware, draft_tokens=drafts))
         for each in degrees:
-            layout = replace(like.layout, **each)
+            layout = replace(like.layout, tp=each["tp"], pp=each["pp"], ep=each["ep"], dp=each["dp"])
             has_room = bounds.weight_bytes <= layout.devices * float(hardware.memory_bytes)
             if not has_room and settings.offload == NO_OFFLOAD:
                 found.cut[NO_ROOM, hardware.id] += 1

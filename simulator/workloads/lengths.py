@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -263,5 +263,32 @@ def _check_tokens(what: str, tokens: int) -> None:
         raise WorkloadError(f"{what} {tokens}", because, "Give a count of tokens")
 
 
-def _whole(tokens: NDArray[np.float64]) -> IntArray:
-    return np.maximum(np.rint(tokens), 1).astype(np.int64)
+def _whole(tokens: NDArray[np.floating[Any]]) -> IntArray:
+    whole: IntArray = np.maximum(np.rint(tokens), 1).astype(np.int64)
+    return whole
+
+
+@dataclass(frozen=True)
+class Stretched:
+    """Lengths so many times as long: each prompt times `prompt`, each output times `output`, in whole tokens.
+
+    Raises WorkloadError for a factor that is not above 0.
+
+    >>> rng = np.random.default_rng(0)
+    >>> [each.tolist() for each in Stretched(Independent(Fixed(100), Fixed(10)), 1.25, 0.5).draw(2, rng, rng)]
+    [[125, 125], [5, 5]]
+    """
+
+    lengths: Lengths
+    prompt: float = 1.0
+    output: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not min(self.prompt, self.output) > 0:
+            given = f"lengths times {self.prompt:g} and {self.output:g}"
+            raise WorkloadError(given, "a factor on lengths is above 0", "Give, say, 1.25")
+
+    def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[IntArray, IntArray]:
+        """Return `count` prompt lengths and `count` output lengths, of shape (count,) each, int64."""
+        prompts, outputs = self.lengths.draw(count, prompt_rng, output_rng)
+        return _whole(prompts * self.prompt), _whole(outputs * self.output)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from simulator import Scenario, Workload, deploy, load_hardware, load_model, load_workload, parse_slo
 from simulator.cost.bounds import bounds, least_share, lines_below
-from simulator.cost.light_bounds import Asked, LightBounds, light_replicas
+from simulator.cost.light_bounds import Demand, LightBounds, light_replicas
 from simulator.deployment.layouts import running_layout
 from simulator.deployment.speculation import Speculation
 from simulator.engines.engine import load_engine
@@ -67,7 +67,7 @@ def test_no_simulation_is_below_its_bounds(case, lengths, load, seed):
 def test_the_data_sheet_is_below_the_steps(case):
     deployment, lengths = replica(case, max_model_len=8192), Independent(Fixed(700), Fixed(60))
     scenario = Scenario(deployment, Workload(OpenLoop(1.0), lengths, 60), parse_slo("ttft:1s"))
-    exact, asked = bounds(scenario), Asked(scenario.workload.requests(), scenario.slo)
+    exact, asked = bounds(scenario), Demand(scenario.workload.requests(), scenario.slo)
     layout, hardware = deployment.layout, load_hardware(case[1])
     light = LightBounds(load_model(case[0]), (layout.weight_dtype, layout.cache_dtype), asked)
     assert light.device_s(hardware) * exact.most_per_s <= deployment.devices * ROUNDING
@@ -113,7 +113,7 @@ def test_what_cannot_keep_the_slo_alone_is_known_without_a_simulation():
     slow = Scenario(deploy("llama-3.1-8b", "l4"), load, parse_slo("ttft:5s,tpot:40ms"))
     assert bounds(slow).misses(slow.slo) == "tpot"
     assert not slow.report(load.at_rate(1e-4)).meets_slo
-    asked = Asked(load.requests(), slow.slo)
+    asked = Demand(load.requests(), slow.slo)
     light = LightBounds(load_model("llama-3.1-8b"), ("bf16", "bf16"), asked)
     assert light.misses(load_hardware("l4"), 1, 0) == "tpot"
     assert light.misses(load_hardware("h100-sxm"), 1, 0) == ""

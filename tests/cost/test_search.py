@@ -8,8 +8,8 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, parse_slo
-from simulator.cost.light_bounds import Asked, LightBounds
-from simulator.cost.search import Candidate, Load, Search
+from simulator.cost.light_bounds import Demand, LightBounds
+from simulator.cost.search import Candidate, Search, Target
 from simulator.deployment.deployment import deployment_of
 from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
@@ -33,8 +33,8 @@ def device(kind: int, speed: float):
     return copy
 
 
-def search_of(library, load: Load, top: int, jobs: int = 1) -> Search:
-    asked = Asked(load.workload.requests(), load.slo)
+def search_of(library, load: Target, top: int, jobs: int = 1) -> Search:
+    asked = Demand(load.workload.requests(), load.slo)
     candidates = []
     for place, (hardware, tp) in enumerate(library):
         layout = default_layout(MODEL, tp=tp)
@@ -47,7 +47,7 @@ def search_of(library, load: Load, top: int, jobs: int = 1) -> Search:
 MOST = 24  # replicas that are simulated
 
 
-def exhaustive(library, load: Load) -> dict[str, float]:
+def exhaustive(library, load: Target) -> dict[str, float]:
     """The least cost of each device by simulating every number of replicas of every layout, without any bound.
 
     Loads on the edge of the SLO, of which more replicas keep less by chance, are no examples.
@@ -94,7 +94,7 @@ def test_the_search_finds_what_simulating_everything_finds(library, lengths, slo
     def price(hardware, devices, replicas):
         return prices[ids.index(hardware.id)] * devices * replicas
 
-    load = Load(rate, Workload(OpenLoop(rate), lengths, 300), parse_slo(slo), price)
+    load = Target(rate, Workload(OpenLoop(rate), lengths, 300), parse_slo(slo), price)
     search = search_of(library, load, top=len(library))
     search.run()
     everything = exhaustive(library, load)
@@ -104,9 +104,9 @@ def test_the_search_finds_what_simulating_everything_finds(library, lengths, slo
     assert [each.usd_per_hour for each in best.found] == sorted(everything.values())[:1]
 
 
-def chat_load(rate: float, slo: str = "ttft:500ms,tpot:30ms") -> Load:
+def chat_load(rate: float, slo: str = "ttft:500ms,tpot:30ms") -> Target:
     workload = Workload(OpenLoop(rate), Independent(LogNormal(600, 1.0), Fixed(100)), 500)
-    return Load(rate, workload, parse_slo(slo), lambda _hardware, devices, replicas: 2.0 * devices * replicas)
+    return Target(rate, workload, parse_slo(slo), lambda _hardware, devices, replicas: 2.0 * devices * replicas)
 
 
 LIBRARY = [(device(kind, speed), tp) for kind in range(3) for speed in (0.25, 1.0) for tp in (1, 2)]
@@ -184,7 +184,7 @@ def test_an_interrupt_leaves_what_is_known():
 def test_several_pipelines_are_searched_too():
     deployment = deploy("qwen3-0.6b", "l4", layout=default_layout(MODEL, pp=2))
     assert deployment.devices == 2
-    light = LightBounds(MODEL, ("bf16", "bf16"), Asked(chat_load(5.0).workload.requests(), chat_load(5.0).slo))
+    light = LightBounds(MODEL, ("bf16", "bf16"), Demand(chat_load(5.0).workload.requests(), chat_load(5.0).slo))
     candidate = Candidate(
         MODEL,
         deployment.hardware,

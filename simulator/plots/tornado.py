@@ -1,0 +1,50 @@
+"""A tornado plot: what the best answer costs at both ends of each thing that may be other than asked or predicted."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from simulator.cost.sensitivity import End, Knob
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ASKED, UNCERTAIN, NOTHING = "#4c72b0", "#dd8452", "#c44e52"  # what users know; what predictions leave open; no SLO kept
+
+
+def plot_tornado(knobs: Sequence[Knob], usd_per_hour: float, title: str) -> "Figure":
+    """Return a plot with a bar per knob, the largest swing on top, around the answer's `usd_per_hour`.
+
+    An end at which no number of replicas keeps the SLO is an arrow; a star is an end at which another answer is best.
+    """
+    import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    figure, axes = plt.subplots(figsize=(9, 1.6 + 0.45 * len(knobs)), layout="constrained")
+    known = [end.own_usd for knob in knobs for end in (knob.low, knob.high) if end.own_usd is not None]
+    most = max([usd_per_hour, *known])
+    for row, knob in enumerate(knobs):
+        for end in (knob.low, knob.high):
+            _draw(axes, row, end, (usd_per_hour, 1.15 * most, ASKED if knob.is_known else UNCERTAIN))
+    axes.axvline(usd_per_hour, color="black", linewidth=1)
+    axes.set_yticks(range(len(knobs)), [f"{knob.name}: {knob.low.value} to {knob.high.value}" for knob in knobs])
+    axes.invert_yaxis()
+    axes.set(
+        xlabel="$ per hour (*: another answer is cheaper there; >: no number of replicas keeps the SLO)", title=title
+    )
+    axes.set_xlim(0, 1.3 * most)
+    axes.spines[["top", "right"]].set_visible(False)
+    bars = [Patch(color=colour) for colour in (ASKED, UNCERTAIN)]
+    axes.legend(bars, ["asked", "uncertain"], loc="lower right", fontsize=9, frameon=False)
+    return figure
+
+
+def _draw(axes: "Axes", row: int, end: End, scale: tuple[float, float, str]) -> None:
+    """Draw one end of a bar; `scale`: the dollars of the answer, those of an end without an SLO, the colour."""
+    now, far, colour = scale
+    usd = far if end.own_usd is None else end.own_usd
+    axes.barh(row, usd - now, 0.6, left=now, color=NOTHING if end.own_usd is None else colour)
+    mark = " >" if end.own_usd is None else "*" if end.best else ""
+    label = "" if usd == now and not mark else f"{end.value}{mark}"
+    side = "left" if usd >= now else "right"
+    axes.text(usd, row, f" {label} ", va="center", ha=side, fontsize=8)
