@@ -1,10 +1,10 @@
 """`infercast cost`: what a million tokens costs at a load, and on which devices it costs least."""
 
 import math
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple, cast, get_args
 
 import typer
 
@@ -12,15 +12,17 @@ from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_view
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
-from simulator.cli.run_columns import asked_columns
+from simulator.cli.run_columns import LOADS, asked_columns
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.bill import Bill
-from simulator.cost.capacity import Answer, answer, capacity, ranked
+from simulator.cost.capacity import Answer, Capacity, answer, capacity, ranked
 from simulator.cost.scenario import Scenario
-from simulator.errors import WorkloadError
+from simulator.errors import InfercastError, WorkloadError, nearest
 from simulator.hardware.prices import Offer, OfferKind, cheapest, own_offer
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_rows import load_row
+from simulator.questions.words import split
+from simulator.questions.workload_question import WorkloadQuestion
 from simulator.reports.intervals import PredictionRange
 from simulator.workloads.workload import Workload
 
@@ -39,7 +41,8 @@ def command(
     interval_options: IntervalOptions,
     fitted: FittedOption = False,
     price: Annotated[
-        OfferKind, typer.Option("--price", help="Which offers count: the cheapest per device.")
+        str,
+        typer.Option("--price", metavar="KIND,..", help="Which offers count: the cheapest per device of each kind."),
     ] = "on-demand",
     usd_per_hour: Annotated[
         float | None, typer.Option("--usd-per-hour", help="Your own price of one device, instead of the price lists.")
@@ -51,69 +54,114 @@ def command(
 ) -> None:
     """Compare what deployments cost per million tokens at a load, and at the highest load within the SLO.
 
-    The cheapest comes first; those that cannot keep the SLO come last, with what breaks.
+    Comma lists of deployments, settings, lengths, rates and prices make every combination. The cheapest at each rate
+    comes first; those that cannot keep the SLO come last, with what breaks.
     """
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
-    rate, workload = _one_rate(users)
+    asked_loads, kinds = _loads(users), _kinds(price) if usd_per_hour is None else list[OfferKind](("on-demand",))
+    cases = [(choice, kind, load) for choice in choices for kind in kinds for load in asked_loads]
+    searched: dict[tuple[Choice, WorkloadQuestion], Capacity] = {}
 
-    def case(index: int, choice: Choice) -> Answer:
-        progress(index, len(choices))
-        deployment = choice()
+    def case(index: int, choice: Choice, kind: OfferKind, load: AskedLoad) -> Answer:
+        progress(index, len(cases))
+        deployment, key = choice(), (choice, replace(load.asked, request_rate=""))
         device = deployment.hardware.id
-        offer = cheapest(device, price) if usd_per_hour is None else own_offer(device, usd_per_hour)
-        return answer(Scenario(deployment, workload, slo, offer), rate)
+        offer = cheapest(device, kind) if usd_per_hour is None else own_offer(device, usd_per_hour)
+        found = answer(Scenario(deployment, load.workload, slo, offer), load.rate_per_s, searched.get(key))
+        searched[key] = found.capacity
+        return found
 
     with progress_bar("deployments") as progress:
-        found, refused = sweep([partial(case, *each) for each in enumerate(choices)])
-    found = ranked(found)
+        found, refused = sweep([partial(case, index, *each) for index, each in enumerate(cases)])
+    found = sorted(ranked(found), key=lambda each: each.rate_per_s)
+    rows = _rows(found, interval_options.interval)
     if plot is not None:
-        from simulator.plots.cost_plots import plot_costs  # noqa: PLC0415  matplotlib takes half a second
-        from simulator.plots.roofline_plots import save  # noqa: PLC0415
-
-        save(plot_costs(found), plot)
-    rows = [_row(each, interval_options.interval) for each in found]
-    title = f"{workload.describe()}; {slo}"
+        _draw(found, rows, str(slo), plot)
+    title = f"{asked_loads[0].workload.describe()}; {slo}" if len(asked_loads) == 1 else str(slo)
     views = [_bills_view(rows, title), _latency_view(rows), _intervals_view(rows, interval_options.interval)]
     used = evidence(each.scenario.deployment for each in found)
-    drafted = technique_notes(each.scenario.deployment for each in found)
-    notes = [*_headline(found), *NOTES, *interval_notes(rows), *drafted, *_price_notes(found)]
+    notes = [*_headlines(found), *NOTES, *interval_notes(rows)]
+    notes += [*technique_notes(each.scenario.deployment for each in found), *_price_notes(found)]
     result = Result({"answers": rows}, [*views, _reasons_view(rows)], notes, used, refused, flat=True)
     emit(with_fitted(result, (each.scenario.deployment for each in found)) if fitted else result, form)
 
 
-def _one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
-    """Return the only rate in requests/s and its workload. Raises WorkloadError for several, and for a closed loop."""
-    loads = users.workloads()
-    rate, workload = loads[0]
-    if len(loads) > 1:
-        raise WorkloadError("several rates", "costs are compared at one", "Give one --rate")
-    if rate is None:
+def _draw(found: list[Answer], rows: list[Row], slo: str, path: Path) -> None:
+    """Draw the answers at one rate side by side, at several over the rate."""
+    from simulator.plots.cost_plots import plot_costs  # noqa: PLC0415  matplotlib takes half a second
+    from simulator.plots.roofline_plots import save  # noqa: PLC0415
+    from simulator.plots.sweep_plots import plot_cost_curves  # noqa: PLC0415
+
+    if len({each.rate_per_s for each in found}) > 1:
+        save(plot_cost_curves(rows, _series(rows), f"{common(rows)[0]}; {slo}"), path)
+    else:
+        save(plot_costs(found, rows), path)
+
+
+class AskedLoad(NamedTuple):
+    """A load without lists, its rate in requests/s and its workload."""
+
+    asked: WorkloadQuestion
+    rate_per_s: float
+    workload: Workload
+
+
+def _loads(users: WorkloadOptions) -> list[AskedLoad]:
+    """Return every load of the lists. Raises WorkloadError for a closed loop."""
+    found = [(one, *load) for one in users.each() for load in one.workloads()]
+    if any(rate is None for _, rate, _ in found):
         raise WorkloadError("a closed loop", "its rate is an outcome, so no number of replicas follows", "Give --rate")
-    return rate, workload
+    return [AskedLoad(one, rate or 0.0, workload) for one, rate, workload in found]
 
 
-def _row(found: Answer, level: float) -> Row:
-    row = _figures(found, level)
-    return {**row, **_capacity_intervals(found, row, level)}
+def _kinds(text: str) -> list[OfferKind]:
+    """Return the kinds of offers of a comma list. Raises InfercastError for an unknown one."""
+    known, kinds = get_args(OfferKind), split(text, "--price")
+    for each in kinds:
+        if each not in known:
+            raise InfercastError(f"--price {each}", "it is no kind of offer", nearest(each, known))
+    return [cast("OfferKind", each) for each in kinds]
+
+
+def _rows(found: list[Answer], level: float) -> list[Row]:
+    """Return a row for each answer; those at several rates share the intervals of their capacity."""
+    known: dict[int, list[float]] = {}
+    rows: list[Row] = []
+    for each in found:
+        ends_per_s = known.setdefault(id(each.capacity), []) or _capacity_ends(each, level)
+        known[id(each.capacity)] = ends_per_s
+        row = _figures(each, level)
+        rows.append({**row, **_capacity_intervals(each, row, ends_per_s)})
+    return rows
+
+
+def _series(rows: list[Row]) -> list[str]:
+    """Return a name for each row from all that varies but the rate."""
+    columns = [each for each in _varying(rows) if each.key != "asked_rate_per_s"]
+    return [" ".join(each.cell(row) for each in columns) for row in rows]
 
 
 AT_CAPACITY = tuple(f"at_capacity_usd_per_million_{kind}_tokens" for kind in ("output", "input", "total"))
 AT_LOAD = ("usd_per_hour", *(f"usd_per_million_{kind}_tokens" for kind in ("output", "input", "total")))
 
 
-def _capacity_intervals(found: Answer, row: Row, level: float) -> Row:
-    """Return the intervals of the highest rate of one replica, and of the replicas and bills that follow from it.
-
-    The search is repeated with the shortest and the longest step times of the interval. A high of None: no upper end,
-    because with the longest steps no rate keeps the SLO.
-    """
+def _capacity_ends(found: Answer, level: float) -> list[float]:
+    """Return the least and the highest max req/s of one replica: the search with the longest and shortest steps."""
     scenario, highest = found.scenario, found.capacity.rate_per_s
 
     def capacity_per_s(step_factor: float) -> float:
         return capacity(scenario.with_steps(step_factor)).rate_per_s
 
     prediction = PredictionRange(scenario.deployment, "open_loop", level, highest, capacity_per_s)
-    least, most = min(highest, *prediction.others), max(highest, *prediction.others)
+    return [min(highest, *prediction.others), max(highest, *prediction.others)]
+
+
+def _capacity_intervals(found: Answer, row: Row, ends_per_s: list[float]) -> Row:
+    """Return the intervals of the highest rate of one replica, and of the replicas and bills that follow from it.
+
+    A high of None: no upper end, because with the longest steps no rate keeps the SLO.
+    """
+    (least, most), highest = ends_per_s, found.capacity.rate_per_s
     ends: dict[str, float | None] = {"capacity_per_s_low": least, "capacity_per_s_high": most}
     for end, rate_per_s in (("low", most), ("high", least)):
         replicas = math.ceil(found.rate_per_s / rate_per_s) if rate_per_s and found.replicas else None
@@ -162,10 +210,10 @@ def _offer_columns(offer: Offer) -> Row:
 
 
 def _bills_view(rows: list[Row], load: str) -> View:
-    title, varying = common(rows)
+    title = common(rows)[0]
     dollars = number(3)
     columns = [
-        *varying,
+        *_varying(rows),
         Column("replicas", "replicas", lambda replicas: count(replicas) if replicas else "-"),
         Column("usd_per_hour", "$/h", dollars),
         Column("usd_per_million_output_tokens", "$/M out", dollars),
@@ -203,12 +251,27 @@ def _intervals_view(rows: list[Row], level: float) -> View:
     return intervals_view([*_varying(rows), *shown], rows, level)
 
 
+ASKED = (
+    *LOADS[:-2],
+    Column("asked_rate_per_s", "rate /s", lambda rate: f"{rate:g}"),
+    Column("price_kind", "price", left=True),
+)
+
+
 def _varying(rows: list[Row]) -> list[Column]:
-    return common(rows)[1] or [Column("hardware", "hardware", left=True)]
+    """Return columns for what varies among deployments, loads and prices; the device where nothing does."""
+    varying = [*common(rows)[1], *(each for each in ASKED if len({row[each.key] for row in rows}) > 1)]
+    return varying or [Column("hardware", "hardware", left=True)]
 
 
 def _reasons_view(rows: list[Row]) -> View:
     return View("Why", [*_varying(rows), Column("why", "", left=True)], rows)
+
+
+def _headlines(found: list[Answer]) -> list[str]:
+    """Return the cheapest of each rate."""
+    rates = sorted({each.rate_per_s for each in found})
+    return [line for rate in rates for line in _headline([each for each in found if each.rate_per_s == rate])]
 
 
 def _headline(found: list[Answer]) -> list[str]:
@@ -221,10 +284,10 @@ def _headline(found: list[Answer]) -> list[str]:
 
 
 def _price_notes(found: list[Answer]) -> list[str]:
-    offers = {each.scenario.deployment.hardware.id: each.scenario.offer for each in found}
-    listed = [
-        f"{name} {offer.usd_per_device_hour:.3g} $/h ({offer.provider}, {offer.date})"
-        for name, offer in offers.items()
+    offers = [(each.scenario.deployment.hardware.id, each.scenario.offer) for each in found]
+    listed = dict.fromkeys(
+        f"{name} {offer.usd_per_device_hour:.3g} $/h {offer.kind} ({offer.provider}, {offer.date})"
+        for name, offer in offers
         if offer is not None
-    ]
+    )
     return [f"Prices per device: {', '.join(listed)}."]

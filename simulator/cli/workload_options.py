@@ -40,13 +40,13 @@ class WorkloadOptions(WorkloadQuestion):
         Option(
             "--input-len",
             "--isl",
-            metavar="N",
+            metavar="N,..",
             help="Prompt tokens; also uniform:LOW:HIGH, lognormal:MEAN:CV[:MAX], ended:MEAN:MAX_TOKENS, "
             "quantiles:0=LOW,..,1=HIGH.",
         ),
     ] = ""
     output_len: Annotated[
-        str, Option("--output-len", "--osl", metavar="N", help="Output tokens, in the same spellings.")
+        str, Option("--output-len", "--osl", metavar="N,..", help="Output tokens, in the same spellings.")
     ] = ""
     random_range_ratio: Annotated[
         float,
@@ -70,15 +70,21 @@ class WorkloadOptions(WorkloadQuestion):
         ),
     ] = ""
     burstiness: Annotated[
-        float | None,
-        Option("--burstiness", help="1 Poisson, below 1 bursty, inf even.", show_default="the preset's, or 1"),
-    ] = None
+        str,
+        Option(
+            "--burstiness",
+            metavar="N,..",
+            help="1 Poisson, below 1 bursty, inf even.",
+            show_default="the preset's, or 1",
+        ),
+    ] = ""
     release_period: Annotated[
         float, Option("--release-period", min=0.0, help="Seconds for which a batcher holds what arrives.")
     ] = 0.0
     max_concurrency: Annotated[
-        int | None, Option("--max-concurrency", help="Closed loop: requests in flight, instead of a rate.")
-    ] = None
+        str,
+        Option("--max-concurrency", metavar="N,..", help="Closed loop: requests in flight, instead of a rate."),
+    ] = ""
     num_prompts: Annotated[
         int | None,
         Option(
