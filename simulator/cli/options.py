@@ -148,7 +148,7 @@ class DeploymentOptions(DeploymentQuestion):
         ),
     ] = None
     speculative_model: Annotated[
-        str, Option("--speculative-model", metavar="NAME", help="What drafts: a model, ngram or mtp.")
+        str, Option("--speculative-model", metavar="NAME", help="What drafts: a model, ngram, mtp, eagle or medusa.")
     ] = ""
     num_speculative_tokens: Annotated[
         int | None, Option("--num-speculative-tokens", min=1, help="Tokens drafted per step.")
