@@ -16,6 +16,7 @@ COMMANDS = {
     "simulate": "Simulate requests on one replica of a model, step by step, with the engine's own scheduling rules.",
     "fleet": "Simulate replicas behind a router: autoscaling, failures, prefill and decode pools, clients that wait.",
     "cost": "Compare what deployments cost per million tokens at a load, and at the highest load within the SLO.",
+    "tune": "Search the engine's settings that serve most within the SLO, and say by how much they beat the default.",
     "validate": "Predict every measurement of a file by what its load calls for, and show the errors.",
     "reference": "Generate text with the reference engine: greedy, paged cache, continuous batching.",
     "calibrate": (

@@ -194,3 +194,35 @@ def test_sweeps_and_single_runs_are_drawn(tmp_path):
 def test_a_plot_is_written(tmp_path):
     printed(*COST, "--plot", str(tmp_path / "cost.png"))
     assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_tune_says_what_to_set_and_by_how_much_it_is_better():
+    options = ["--isl", "256", "--osl", "64", "--slo", "ttft:1s,tpot:60ms", "--max-num-seqs", "4,16,64"]
+    fixed = ["--cache-dtype", "bf16", "--gpu-memory-utilization", "0.92", "--max-num-batched-tokens", "2048"]
+    text = printed("tune", *DEPLOYMENT, *options, *fixed)
+    assert text.splitlines()[0].startswith("llama-3.1-8b (bf16) on l40s: ")
+    assert "req/s within the SLO instead of" in text.splitlines()[0]
+    found = json.loads(printed("tune", *DEPLOYMENT, *options, *fixed, "--format", "json"))
+    default, best = found["tuned"]
+    assert (default["which"], default["flags"], best["flags"].split()[:2]) == ("default", "", ["--max-num-seqs", "64"])
+    assert best["per_s_low"] <= best["per_s"] <= best["per_s_high"]
+    assert best["per_s_other_seed"] > 2 * default["per_s_other_seed"]
+    (bill,) = json.loads(
+        printed("cost", *DEPLOYMENT, *options[:6], *fixed, *best["flags"].split(), "--rate", "1", "--format", "json")
+    )["answers"]
+    assert bill["capacity_per_s"] == pytest.approx(best["per_s"], rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--workload", "chat"], "Give, say, --slo ttft:1s,tpot:50ms"),
+        (["--workload", "chat", "--slo", "ttft:1s", "--rate", "3"], "Leave it out, or give inf"),
+        (["--workload", "chat", "--slo", "ttft:1s", "--draft", "eagle"], "--draft eagle:0.6"),
+        (["--workload", "chat", "--slo", "ttft:1s", "--draft", "eagle:2"], "not a probability"),
+        (["--workload", "chat", "--slo", "ttft:1s", "--tp", "2", "--devices", "3"], "no whole number of them"),
+        (["--workload", "chat", "--slo", "ttft:1s", "--max-num-seqs", "many"], "not a whole number"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(options, told):
+    assert told in refused("tune", *DEPLOYMENT, *options)
