@@ -14,12 +14,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from simulator.cli.compare_options import CompareOptions
 from simulator.cli.compare_screen import Compared, compared_row, first_screen
 from simulator.cli.compare_sensitivity import SensitivityTables
-from simulator.cli.cost import details, one_rate
+from simulator.cli.cost import answer_rows, details
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import Format, OutputFormat, grouped
 from simulator.cli.output import Result, emit, evidence
-from simulator.cli.workload_options import SloOptions, WorkloadOptions
+from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
 from simulator.cost.light_bounds import Demand
 from simulator.cost.packing import packed, replica_size
 from simulator.cost.search import Search, Target
@@ -96,7 +96,7 @@ def _draw(compared: list[Compared], path: Path) -> None:
 
 def _fewer(users: WorkloadOptions) -> tuple[float, Workload]:
     """Return the rate and its workload, of REQUESTS requests where their number is open."""
-    rate, workload = one_rate(users)
+    rate, workload = one_load(users)
     is_open = users.num_prompts is None and not isinstance(workload.arrivals, RecordedArrivals)
     return rate, replace(workload, request_count=REQUESTS) if is_open else workload
 
@@ -157,7 +157,8 @@ def _nothing(search: Search, *, interrupted: bool) -> tuple[str, str, str]:
 def _with_details(result: Result, compared: list[Compared], level: float, priced: OfferOptions) -> Result:
     """Return the result with all figures of each answer, their intervals, energy and guesses."""
     answers = [each.answer for each in compared]
-    rows, views = details(answers, level, priced, answers[0].scenario.workload.describe())
+    rows = answer_rows(answers, level, priced)
+    views = details(rows, priced, answers[0].scenario.workload.describe(), level)
     used = evidence(each.scenario.deployment for each in answers)
     merged = [{**more, **row} for row, more in zip(result.sections["answers"], rows, strict=True)]
     return replace(result, sections={"answers": merged}, views=[*result.views, *views], rests_on=used, flat=True)

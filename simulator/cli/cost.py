@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -24,16 +24,17 @@ from simulator.cli.offer_columns import (
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
-from simulator.cli.run_columns import asked_columns
+from simulator.cli.run_columns import LOADS, asked_columns
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.bill import Bill
-from simulator.cost.capacity import Answer, answer, capacity, ranked
+from simulator.cost.capacity import Answer, Capacity, answer, capacity, ranked
 from simulator.cost.packing import full_usd_per_hour
 from simulator.cost.scenario import Scenario
 from simulator.errors import WorkloadError
 from simulator.hardware.sites import Site
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_rows import load_row
+from simulator.questions.workload_question import WorkloadQuestion
 from simulator.reports.intervals import PredictionRange
 from simulator.workloads.workload import Workload
 
@@ -60,71 +61,103 @@ def command(
 ) -> None:
     """Compare what deployments cost per million tokens at a load, and at the highest load within the SLO.
 
-    The cheapest comes first; those that cannot keep the SLO come last, with what breaks. With --batch: what work costs
-    that has a deadline, and no SLO.
+    Comma lists of deployments, settings, lengths, rates and prices make every combination. The cheapest at each rate
+    comes first; those that cannot keep the SLO come last, with what breaks. With --batch: what work costs that has a
+    deadline, and no SLO.
     """
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
     offline.refuse_contradictions({"--slo": accepted.slo, "--plot": plot, "--fitted": fitted})
-    priced.checked()
+    prices = priced.each()
     if offline.batch:
         emit(batch_result(choices, users, priced, offline, interval_options.interval), form)
         return
-    rate, workload = one_rate(users)
+    loads = _loads(users)
+    cases = [(choice, one, load) for choice in choices for one in prices for load in loads]
+    searched: dict[tuple[Choice, WorkloadQuestion], Capacity] = {}
 
-    def case(index: int, choice: Choice) -> Answer:
-        progress(index, len(choices))
-        deployment = choice()
-        scenario = Scenario(deployment, workload, slo, priced.offers(deployment))
-        return answer(replace(scenario, interruptions=priced.interruptions()), rate)
+    def case(index: int, choice: Choice, one: OfferOptions, load: AskedLoad) -> Answer:
+        progress(index, len(cases))
+        deployment, key = choice(), (choice, replace(load.asked, request_rate=""))
+        scenario = Scenario(deployment, load.workload, slo, one.offers(deployment), interruptions=one.interruptions())
+        found = answer(scenario, load.rate_per_s, searched.get(key))
+        searched[key] = found.capacity
+        return found
 
     with progress_bar("deployments") as progress:
-        found, refused = sweep([partial(case, *each) for each in enumerate(choices)])
-    found = ranked(found)
+        found, refused = sweep([partial(case, index, *each) for index, each in enumerate(cases)])
+    found = sorted(ranked(found), key=lambda each: each.rate_per_s)
+    rows = answer_rows(found, interval_options.interval, prices[0])
     if plot is not None:
-        from simulator.plots.cost_plots import plot_costs  # noqa: PLC0415  matplotlib takes half a second
-        from simulator.plots.roofline_plots import save  # noqa: PLC0415
-
-        save(plot_costs(found), plot)
-    result = replace(_result(found, priced, interval_options.interval), refused=refused)
+        _draw(found, rows, str(slo), plot)
+    title = f"{loads[0].workload.describe()}; {slo}" if len(loads) == 1 else str(slo)
+    result = replace(_result(found, rows, prices, title, interval_options.interval), refused=refused)
     emit(with_fitted(result, (each.scenario.deployment for each in found)) if fitted else result, form)
 
 
-def _result(found: list[Answer], priced: OfferOptions, level: float) -> Result:
-    """Return the tables and sentences of the answers, the cheapest first."""
-    scenario = found[0].scenario
-    rows, views = details(found, level, priced, f"{scenario.workload.describe()}; {scenario.slo}")
-    api = hosted(found, priced.terms()) if priced.vs_api else Hosted([], [], [])
+def _result(found: list[Answer], rows: list[Row], prices: list[OfferOptions], title: str, level: float) -> Result:
+    """Return the tables and sentences of the answers, the cheapest at each rate first."""
+    views = details(rows, prices[0], title, level)
+    api = hosted(found, prices[0].terms()) if prices[0].vs_api else Hosted([], [], [])
     deployments = [each.scenario.deployment for each in found]
-    prices = [*price_notes([row for row in rows if row["replicas"]]), *spot_notes(rows)]
+    paid = [*price_notes([row for row in rows if row["replicas"]]), *spot_notes(rows)]
     drafted = technique_notes(deployments)
-    notes = [*_headline(found), *api.notes, *NOTES, *interval_notes(rows), *drafted, *prices]
-    used = [*evidence(deployments), *energy_guesses(), *priced.guesses()]
-    sections = {"api": api.rows, "answers": rows} if priced.vs_api else {"answers": rows}
-    return Result(sections, [*views[:-1], *api.views, views[-1]], notes, used, flat=not priced.vs_api)
+    notes = [*_headlines(found), *api.notes, *NOTES, *interval_notes(rows), *drafted, *paid]
+    used = [*evidence(deployments), *energy_guesses(), *(each for one in prices for each in one.guesses())]
+    sections = {"api": api.rows, "answers": rows} if api.views else {"answers": rows}
+    return Result(sections, [*views[:-1], *api.views, views[-1]], notes, used, flat=not api.views)
 
 
-def details(found: list[Answer], level: float, priced: OfferOptions, title: str) -> tuple[list[Row], list[View]]:
-    """Return a row for each answer, with all its figures and intervals, and the tables of them; the last says why."""
-    rows = [_row(each, level, priced) for each in found]
+def details(rows: list[Row], priced: OfferOptions, title: str, level: float) -> list[View]:
+    """Return the tables of all figures of some answers; the last says why."""
     energy = energy_view(_varying(rows), rows, priced.place())
-    views = [_bills_view(rows, title), _latency_view(rows), energy, _intervals_view(rows, level), _reasons_view(rows)]
-    return rows, views
+    return [_bills_view(rows, title), _latency_view(rows), energy, _intervals_view(rows, level), _reasons_view(rows)]
 
 
-def one_rate(users: WorkloadOptions) -> tuple[float, Workload]:
-    """Return the only rate in requests/s and its workload. Raises WorkloadError for several, and for a closed loop."""
-    loads = users.workloads()
-    rate, workload = loads[0]
-    if len(loads) > 1:
-        raise WorkloadError("several rates", "costs are compared at one", "Give one --rate")
-    if rate is None:
+def _draw(found: list[Answer], rows: list[Row], slo: str, path: Path) -> None:
+    """Draw the answers at one rate side by side, at several over the rate."""
+    from simulator.plots.cost_plots import plot_costs  # noqa: PLC0415  matplotlib takes half a second
+    from simulator.plots.roofline_plots import save  # noqa: PLC0415
+    from simulator.plots.sweep_plots import plot_cost_curves  # noqa: PLC0415
+
+    if len({each.rate_per_s for each in found}) > 1:
+        save(plot_cost_curves(rows, _series(rows), f"{common(rows)[0]}; {slo}"), path)
+    else:
+        save(plot_costs(found, rows), path)
+
+
+class AskedLoad(NamedTuple):
+    """A load without lists, its rate in requests/s and its workload."""
+
+    asked: WorkloadQuestion
+    rate_per_s: float
+    workload: Workload
+
+
+def _loads(users: WorkloadOptions) -> list[AskedLoad]:
+    """Return every load of the lists. Raises WorkloadError for a closed loop."""
+    found = [(one, *load) for one in users.each() for load in one.workloads()]
+    if any(rate is None for _, rate, _ in found):
         raise WorkloadError("a closed loop", "its rate is an outcome, so no number of replicas follows", "Give --rate")
-    return rate, workload
+    return [AskedLoad(one, rate or 0.0, workload) for one, rate, workload in found]
 
 
-def _row(found: Answer, level: float, priced: OfferOptions) -> Row:
-    row = {**_figures(found, level, priced.place()), **packing_columns(found.packing, priced.terms().on)}
-    return {**row, **_capacity_intervals(found, row, level)}
+def answer_rows(found: list[Answer], level: float, priced: OfferOptions) -> list[Row]:
+    """Return a row of all figures for each answer; those at several rates share the intervals of their capacity."""
+    known: dict[int, list[float]] = {}
+    site, on = priced.place(), priced.terms().on
+    rows: list[Row] = []
+    for each in found:
+        ends_per_s = known.setdefault(id(each.capacity), []) or _capacity_ends(each, level)
+        known[id(each.capacity)] = ends_per_s
+        row = {**_figures(each, level, site), **packing_columns(each.packing, on)}
+        rows.append({**row, **_capacity_intervals(each, row, ends_per_s)})
+    return rows
+
+
+def _series(rows: list[Row]) -> list[str]:
+    """Return a name for each row from all that varies but the rate."""
+    columns = [each for each in _varying(rows) if each.key != "asked_rate_per_s"]
+    return [" ".join(each.cell(row) for each in columns) for row in rows]
 
 
 AT_CAPACITY = tuple(f"at_capacity_usd_per_million_{kind}_tokens" for kind in ("output", "input", "total"))
@@ -135,19 +168,24 @@ AT_LOAD = (
 )
 
 
-def _capacity_intervals(found: Answer, row: Row, level: float) -> Row:
-    """Return the intervals of the highest rate of one replica, and of the replicas and bills that follow from it.
-
-    The search is repeated with the shortest and the longest step times of the interval. A high of None: no upper end,
-    because with the longest steps no rate keeps the SLO.
-    """
+def _capacity_ends(found: Answer, level: float) -> list[float]:
+    """Return the least and the highest max req/s of one replica: the search with the longest and shortest steps."""
     scenario, highest = found.scenario, found.capacity.rate_per_s
 
     def capacity_per_s(step_factor: float) -> float:
         return capacity(scenario.with_steps(step_factor)).rate_per_s
 
     prediction = PredictionRange(scenario.deployment, "open_loop", level, highest, capacity_per_s)
-    least, most = min(highest, *prediction.others), max(highest, *prediction.others)
+    return [min(highest, *prediction.others), max(highest, *prediction.others)]
+
+
+def _capacity_intervals(found: Answer, row: Row, ends_per_s: list[float]) -> Row:
+    """Return the intervals of the highest rate of one replica, and of the replicas and bills that follow from it.
+
+    A high of None: no upper end, because with the longest steps no rate keeps the SLO.
+    """
+    (least, most), highest = ends_per_s, found.capacity.rate_per_s
+    scenario = found.scenario
     ends: dict[str, Any] = {"capacity_per_s_low": least, "capacity_per_s_high": most}
     for end, rate_per_s in (("low", most), ("high", least)):
         replicas = math.ceil(found.rate_per_s / rate_per_s) if rate_per_s and found.replicas else None
@@ -188,10 +226,10 @@ BILL = tuple(each.name for each in fields(Bill))
 
 
 def _bills_view(rows: list[Row], load: str) -> View:
-    title, varying = common(rows)
+    title = common(rows)[0]
     dollars = number(3)
     columns = [
-        *varying,
+        *_varying(rows),
         Column("replicas", "replicas", lambda replicas: count(replicas) if replicas else "-"),
         Column("usd_per_hour", "$/h", dollars),
         Column("usd_per_month", "$/month", count),
@@ -228,12 +266,27 @@ def _intervals_view(rows: list[Row], level: float) -> View:
     return intervals_view([*_varying(rows), *shown], rows, level)
 
 
+ASKED = (
+    *LOADS[:-2],
+    Column("asked_rate_per_s", "rate /s", lambda rate: f"{rate:g}"),
+    Column("price_kind", "price", left=True),
+)
+
+
 def _varying(rows: list[Row]) -> list[Column]:
-    return common(rows)[1] or [Column("hardware", "hardware", left=True)]
+    """Return columns for what varies among deployments, loads and prices; the device where nothing does."""
+    varying = [*common(rows)[1], *(each for each in ASKED if len({row[each.key] for row in rows}) > 1)]
+    return varying or [Column("hardware", "hardware", left=True)]
 
 
 def _reasons_view(rows: list[Row]) -> View:
     return View("Why", [*_varying(rows), Column("why", "", left=True)], rows)
+
+
+def _headlines(found: list[Answer]) -> list[str]:
+    """Return the cheapest of each rate."""
+    rates = sorted({each.rate_per_s for each in found})
+    return [line for rate in rates for line in _headline([each for each in found if each.rate_per_s == rate])]
 
 
 def _headline(found: list[Answer]) -> list[str]:

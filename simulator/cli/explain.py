@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,8 +15,15 @@ from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
 from simulator.reports.latency_breakdown import PARTS, Explanation
 from simulator.reports.report import Report
+from simulator.reports.slo import Slo
 
 METRICS = ("ttft", "e2el")
+X_LABELS = {
+    "request_rate": "requests/s",
+    "max_concurrency": "requests in flight",
+    "input_len": "prompt tokens",
+    "output_len": "output tokens",
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,8 @@ class ExplainOptions:
         Path | None, typer.Option("--trace-out", metavar="FILE", help="Write the steps for ui.perfetto.dev (.json).")
     ] = None
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the run over time (.png, .svg).")
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Draw the run over time, or the curves of a sweep (.png, .svg)."),
     ] = None
 
     def write(self, scenario: Scenario, report: Report) -> None:
@@ -47,27 +55,71 @@ class ExplainOptions:
             from simulator.reports.perfetto import write_trace  # noqa: PLC0415
 
             write_trace(report.run, self.trace_out)
-        if self.plot is not None:
-            from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
-            from simulator.plots.run_plots import plot_run  # noqa: PLC0415
-            from simulator.reports.timeline import timeline_of  # noqa: PLC0415
 
-            grows = "\nOVERLOADED: waits grow with the length of the run" if report.endless else ""
-            title = f"{scenario.deployment}, {scenario.deployment.engine.id}\n{scenario.workload.describe()}{grows}"
-            save(plot_run(title, timeline_of(report.run, model), Explanation(report)), self.plot)
+    def draw(self, scenario: Scenario, report: Report, row: Row) -> None:
+        """Draw the run of the only simulation. Raises InfercastError where the file cannot be written."""
+        if self.plot is None:
+            return
+        from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.plots.run_plots import plot_run  # noqa: PLC0415
+        from simulator.reports.timeline import timeline_of  # noqa: PLC0415
+
+        over_time = timeline_of(report.run, scenario.deployment.step_model())
+        grows = "\nOVERLOADED: waits grow with the length of the run" if report.endless else ""
+        title = f"{scenario.deployment}, {scenario.deployment.engine.id}\n{scenario.workload.describe()}{grows}"
+        save(plot_run(title, over_time, Explanation(report), row), self.plot)
+
+    def draw_sweep(self, rows: list[Row], varying: list[Column], title: str, slo: Slo) -> None:
+        """Draw several simulations over the rate if it varies, else requests in flight, else the first number.
+
+        `varying` are columns that may vary. Raises InfercastError where the file cannot be written.
+        """
+        if self.plot is None:
+            return
+        from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.plots.sweep_plots import Sweep, plot_sweep  # noqa: PLC0415
+
+        varying = [each for each in varying if len({row[each.key] for row in rows}) > 1]
+        if not varying:
+            raise InfercastError(f"--plot {self.plot}", "nothing that could be an axis varies", "Vary a rate, say")
+        over = min(varying, key=lambda column: _preference(column, rows))
+        others = [each for each in varying if each is not over]
+        series = [" ".join(f"{each.heading} {each.cell(row)}" for each in others) for row in rows]
+        x, label = [_number(row[over.key]) for row in rows], X_LABELS.get(over.key, over.heading)
+        of_load = over.key in ("request_rate", "max_concurrency")
+        save(plot_sweep(Sweep(title, label, x, series, rows, slo, of_load)), self.plot)
 
     def check(self, cases: int) -> None:
         """Check the files before anything is computed; `cases` is the number of simulations asked for.
 
         Raises InfercastError for a file with several simulations, and for a timeline that is not .csv or .json.
         """
-        files = {"--timeline": self.timeline, "--trace-out": self.trace_out, "--plot": self.plot}
+        files = {"--timeline": self.timeline, "--trace-out": self.trace_out}
         asked = {option: path for option, path in files.items() if path is not None}
         if cases > 1 and asked:
             because = f"{cases} simulations were asked for, and a file holds one"
             raise InfercastError(", ".join(asked), because, "Give one value of each option")
         if self.timeline is not None and self.timeline.suffix.lower() not in (".csv", ".json"):
             raise InfercastError(f"--timeline {self.timeline}", "its ending names no format", "Use .csv or .json")
+
+
+def _preference(column: Column, rows: list[Row]) -> tuple[bool, bool, bool]:
+    """Return what makes a column a better x the smaller it is: a load, then numbers."""
+    words = any(isinstance(_number(row[column.key]), str) for row in rows)
+    return words, column.key != "request_rate", column.key != "max_concurrency"
+
+
+def _number(value: Any) -> float | str:
+    """Return a value of a row as a number where it is one, in words where not.
+
+    >>> _number("512"), _number("uniform:1:9"), _number(None)
+    (512.0, 'uniform:1:9', '-')
+    """
+    if value is None:
+        return "-"
+    text = str(value)
+    last = text.rpartition("=")[2]
+    return float(last) if last.replace(".", "", 1).isdecimal() else text
 
 
 def _write_rows(rows: list[dict[str, float | str]], path: Path) -> None:

@@ -1,8 +1,8 @@
 """Options for what devices cost: which offers count, or a price of one's own. `cost` and `compare` take them alike."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Self, get_args
 
 import typer
 
@@ -10,14 +10,16 @@ from simulator.cli.fleetoptions import seconds
 from simulator.cost.ownership import DEVICES_SHARE, LIFETIME_YEARS, Owner, owned_offers
 from simulator.cost.spot import INTERRUPTED_PER_MONTH, REPLACED_AFTER_S, Interruptions
 from simulator.deployment.deployment import Deployment
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, nearest
 from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Commitment, Offer, Terms, offers, own_offer, today
 from simulator.hardware.sites import Site, load_site
 from simulator.profile import Figure, Source
+from simulator.questions.words import split
 from simulator.reports.provenance import Provenance
 
 Option = typer.Option
+COMMITMENTS: tuple[Commitment, ...] = get_args(Commitment)
 REPLACED_AFTER = f"{REPLACED_AFTER_S / 60:g}min"
 
 
@@ -71,7 +73,12 @@ class OfferOptions(OwnerOptions):
     """Options for the offers that count, and for machines of one's own."""
 
     price: Annotated[
-        Commitment, Option("--price", help="Commitment: on-demand, reserved (a year), spot, or owned hardware.")
+        str,
+        Option(
+            "--price",
+            metavar="COMMITMENT,..",
+            help=f"{', '.join(COMMITMENTS)}: reserved is for a year, owned is bought.",
+        ),
     ] = "on-demand"
     provider: Annotated[
         str,
@@ -103,6 +110,21 @@ class OfferOptions(OwnerOptions):
     vs_api: Annotated[
         bool, Option("--vs-api", help="Compare with hosted APIs of the same model (genai-prices, offline).")
     ] = False
+
+    def each(self) -> list[Self]:
+        """Return the options for each commitment of --price. Raises InfercastError as `checked` does."""
+        found = [replace(self, price=each) for each in split(self.price, "--price")]
+        for each in found:
+            each.checked()
+        return found
+
+    @property
+    def commitment(self) -> Commitment:
+        """The only commitment. Raises InfercastError for several, and for one that is not known."""
+        known = next((each for each in COMMITMENTS if each == self.price), None)
+        if known is None:
+            raise InfercastError(f"--price {self.price}", "it is not one commitment", nearest(self.price, COMMITMENTS))
+        return known
 
     def interruptions(self) -> Interruptions:
         """Return how spot instances are taken back. Raises InfercastError for shares that are none."""
@@ -137,7 +159,7 @@ class OfferOptions(OwnerOptions):
             given = f"--usd-per-hour {self.usd_per_hour:g} with --price owned"
             raise InfercastError(given, "an hour of an owned machine is computed", "Give --purchase-usd, or no --price")
         providers, regions = (tuple(filter(None, text.split(","))) for text in (self.provider, self.region))
-        return Terms(self.price, providers, regions, self._day())
+        return Terms(self.commitment, providers, regions, self._day())
 
     def offers(self, deployment: Deployment) -> tuple[Offer, ...]:
         """Return the offers for a deployment, empty where its device has none. Raises as `terms` does."""

@@ -114,11 +114,14 @@ class DeploymentOptions(DeploymentQuestion):
         str, Option(*CACHE_DTYPE, metavar="NAME,..", help="Number format of the KV cache.", show_default="model's")
     ] = ""
     max_num_seqs: Annotated[
-        int | None, Option("--max-num-seqs", help="Sequences in one step at most.", show_default="engine's")
-    ] = None
+        str, Option("--max-num-seqs", metavar="N,..", help="Sequences in one step at most.", show_default="engine's")
+    ] = ""
     max_num_batched_tokens: Annotated[
-        int | None, Option("--max-num-batched-tokens", help="New tokens in one step at most.", show_default="engine's")
-    ] = None
+        str,
+        Option(
+            "--max-num-batched-tokens", metavar="N,..", help="New tokens in one step at most.", show_default="engine's"
+        ),
+    ] = ""
     max_model_len: Annotated[
         int | None,
         Option(
@@ -126,13 +129,14 @@ class DeploymentOptions(DeploymentQuestion):
         ),
     ] = None
     gpu_memory_utilization: Annotated[
-        float | None,
+        str,
         Option(
             "--gpu-memory-utilization",
+            metavar="SHARE,..",
             help="Share of memory, of total or free as the engine means it.",
             show_default="engine's",
         ),
-    ] = None
+    ] = ""
     num_gpu_blocks_override: Annotated[
         int | None,
         Option("--num-gpu-blocks-override", min=2, help="Cache blocks, instead of as many as fit.", show_default="all"),
@@ -140,11 +144,11 @@ class DeploymentOptions(DeploymentQuestion):
     changes: Annotated[
         list[str] | None,
         Option(
-            "--set", metavar="NAME=VALUE", help="Any setting by the engine's own name (or ours); may be given again."
+            "--set", metavar="NAME=VALUE,..", help="Any setting by the engine's own name (or ours); may be given again."
         ),
     ] = None
     speculative_model: Annotated[
-        str, Option("--speculative-model", metavar="NAME", help="What drafts: a model, ngram or mtp.")
+        str, Option("--speculative-model", metavar="NAME", help="What drafts: a model, ngram, mtp, eagle or medusa.")
     ] = ""
     num_speculative_tokens: Annotated[
         int | None, Option("--num-speculative-tokens", min=1, help="Tokens drafted per step.")

@@ -114,9 +114,17 @@ IDENTITY = (
 )
 
 
+SETTINGS = (  # that a user gave: columns where they vary, never part of a title
+    Column("max_num_seqs", "max seqs"),
+    Column("max_num_batched_tokens", "max tokens"),
+    Column("gpu_memory_utilization", "GPU memory"),
+    Column("settings", "settings", left=True),
+)
+
+
 def identity(deployment: Deployment) -> dict[str, Any]:
-    """Return the columns of a row that identify a deployment: model, device, engine, degrees and number formats."""
-    layout = deployment.layout
+    """Return the columns that identify a deployment: model, device, engine, degrees, number formats, given settings."""
+    layout, settings = deployment.layout, deployment.settings
     return {
         "model": deployment.model.id,
         "hardware": deployment.hardware.id,
@@ -128,6 +136,10 @@ def identity(deployment: Deployment) -> dict[str, Any]:
         "dp": layout.dp,
         "weight_dtype": layout.weight_dtype,
         "cache_dtype": layout.cache_dtype,
+        "max_num_seqs": settings.max_num_seqs,
+        "max_num_batched_tokens": settings.max_num_batched_tokens,
+        "gpu_memory_utilization": settings.memory_fraction,
+        "settings": " ".join(settings.changes) or None,
     }
 
 
@@ -141,7 +153,7 @@ def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:
         for each in IDENTITY
         if each not in varying and not (each.key in degrees and rows[0][each.key] == 1)
     ]
-    return ", ".join(words), varying
+    return ", ".join(words), [*varying, *(each for each in SETTINGS if len({row[each.key] for row in rows}) > 1)]
 
 
 def evidence(

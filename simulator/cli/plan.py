@@ -11,14 +11,13 @@ from simulator.cli.fleetoptions import LOAD_RATE, ColdStart, CurveOption, LoadRa
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, identity, number, sweep
-from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
-from simulator.cost.plan import KINDS, Demand, FleetCheck, FleetPlan, Picked, Scaling, cheapest, plan
+from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
+from simulator.cost.plan import KINDS, FleetCheck, FleetPlan, GrowingLoad, Picked, Scaling, cheapest, plan
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
 from simulator.questions.deployment_question import Choice
 from simulator.workloads.arrivals import OpenLoop
-from simulator.workloads.workload import Workload
 
 MEANS = {
     "static": "always on, sized for the month's highest rate",
@@ -39,13 +38,13 @@ class PlanOptions:
     cold_start: ColdStart = ""
     load_rate: LoadRate = LOAD_RATE
 
-    def demand(self, arrivals: object) -> Demand:
+    def demand(self, arrivals: object) -> GrowingLoad:
         """Return the rates of every month. Raises InfercastError for anything but an open loop, and for no share."""
         if not isinstance(arrivals, OpenLoop):
             given = "a plan without a rate of its own"
             raise WorkloadError(given, "only a rate grows by the month", "Give --request-rate and no trace")
         curve = curve_of(self.rate_curve, arrivals) if self.rate_curve else arrivals
-        return Demand(curve, share(self.growth, "--growth"), self.months)
+        return GrowingLoad(curve, share(self.growth, "--growth"), self.months)
 
     def scaling(self, deployment: Deployment) -> Scaling:
         """Return what starting a replica takes."""
@@ -82,7 +81,7 @@ def command(
     simulated where its load is highest, on other random numbers, as it is and with one replica less.
     """
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
-    workload = _one_load(users)
+    _, workload = one_load(users)
     demand, headroom = planned.demand(workload.arrivals), share(planned.headroom, "--headroom")
 
     def case(index: int, choice: Choice) -> FleetPlan:
@@ -101,14 +100,6 @@ def command(
     notes = [*verdict, *_comparison(found), *_basis(best), *technique_notes([best.scenario.deployment])]
     sections: dict[str, list[Row]] = {"checks": [*checks], "months": rows}
     emit(Result(sections, [_months_view(best)], notes, evidence([best.scenario.deployment]), refused), form)
-
-
-def _one_load(users: WorkloadOptions) -> Workload:
-    (rate, workload), *more = users.workloads()
-    if more or rate is None:
-        given = "several rates" if more else "a load without a rate"
-        raise WorkloadError(given, "a plan begins with one", "Give one --request-rate")
-    return workload
 
 
 def _verdict(picked: Picked) -> list[str]:

@@ -1,12 +1,21 @@
 """Columns of what a run was asked, with the keys of `vllm bench serve --save-result`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from simulator.cli.output import Row, identity
+from simulator.cli.output import Column, Row, identity
 from simulator.cost.scenario import Scenario
+from simulator.questions.length_words import in_words
 from simulator.reports.report import Report
 from simulator.simulation.engine_loop import Run
+from simulator.workloads.lengths import Independent
 
+LOADS = (  # columns of a table where they vary
+    Column("input_len", "ISL", left=True),
+    Column("output_len", "OSL", left=True),
+    Column("burstiness", "burstiness", lambda shape: f"{shape:g}"),
+    Column("max_concurrency", "in flight"),
+    Column("request_rate", "rate /s", lambda rate: rate if isinstance(rate, str) else f"{rate:g}", left=True),
+)
 TOTALS = {"output_throughput": "out tok/s", "request_throughput": "req/s"}
 
 
@@ -15,7 +24,7 @@ def asked_columns(scenario: Scenario, rate: float | None, report: Report) -> Row
 
     `rate` is in requests/s, None where all requests come at once or in a closed loop; `request_rate` is then "inf".
     """
-    workload = scenario.workload
+    workload, lengths = scenario.workload, scenario.workload.lengths
     return {
         **identity(scenario.deployment),
         "endpoint_type": "infercast",
@@ -27,7 +36,15 @@ def asked_columns(scenario: Scenario, rate: float | None, report: Report) -> Row
         "request_rate": "inf" if rate is None else rate,
         "burstiness": getattr(workload.arrivals, "burstiness", None),
         "max_concurrency": workload.arrivals.concurrency * scenario.replicas or None,
+        "replicas": scenario.replicas,
+        "input_len": in_words(lengths.prompt) if isinstance(lengths, Independent) else None,
+        "output_len": in_words(lengths.output) if isinstance(lengths, Independent) else None,
     }
+
+
+def loads(rows: Sequence[Row]) -> list[Column]:
+    """Return columns for what varies among the loads of some rows; the last one, the rate, where nothing does."""
+    return [each for each in LOADS if len({row[each.key] for row in rows}) > 1] or [LOADS[-1]]
 
 
 def rejection_notes(runs: Iterable[Run]) -> list[str]:

@@ -8,7 +8,7 @@ from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_by_metric, intervals_view
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
-from simulator.cli.run_columns import TOTALS, asked_columns, rejection_notes
+from simulator.cli.run_columns import TOTALS, asked_columns, loads, rejection_notes
 from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.bounds import bounds
 from simulator.cost.limiter import limiter
@@ -43,15 +43,19 @@ def command(
 ) -> None:
     """Simulate requests on one replica of a model, step by step, with the engine's own scheduling rules.
 
-    Comma lists of deployments and rates make every combination.
+    Comma lists of deployments, settings, lengths, rates and requests in flight make every combination.
     """
     slo = accepted.value()
     choices = asked.choices()  # first: it opens the user's own profiles, of workloads too
-    run = run.serving(users)
-    workloads = users.workloads(run.replicas)
-    explain_options.check(len(choices) * len(workloads))
+    asked_loads = [
+        (served, *load)
+        for one in users.each()
+        for served in (run.serving(one),)
+        for load in one.workloads(served.replicas)
+    ]
+    explain_options.check(len(choices) * len(asked_loads))
 
-    def case(choice: Choice, rate: float | None, workload: Workload) -> tuple[Scenario, float | None, Report]:
+    def case(choice: Choice, run: RunOptions, rate: float | None, workload: Workload) -> Found:
         deployment = choice()
         scenario = run.scenario(deployment, workload, slo)
         with progress_bar(str(deployment)) as progress:
@@ -59,32 +63,47 @@ def command(
         explain_options.write(scenario, report)
         return scenario, rate, report
 
-    found, refused = sweep([partial(case, choice, rate, load) for choice in choices for rate, load in workloads])
-    result = _result(found, refused, explain_options, interval_options.interval)
-    loads = dict.fromkeys(each for scenario, _, _ in found for each in run.basis(scenario))
-    result = replace(result, rests_on=[*result.rests_on, *loads])
+    found, refused = sweep([partial(case, choice, *load) for choice in choices for load in asked_loads])
+    rows = _rows(found, interval_options.interval, explain=explain_options.explain)
+    if len(rows) == 1:
+        explain_options.draw(found[0][0], found[0][2], rows[0])
+    else:
+        title, varying = common(rows)
+        explain_options.draw_sweep(rows, [*varying, *loads(rows)], title, slo)
+    result = _result(found, rows, refused, explain_options, interval_options.interval)
+    of_loads = dict.fromkeys(each for scenario, _, _ in found for each in run.basis(scenario))
+    result = replace(result, rests_on=[*result.rests_on, *of_loads])
     emit(with_fitted(result, (scenario.deployment for scenario, _, _ in found)) if fitted else result, form)
 
 
 Found = tuple[Scenario, float | None, Report]
 
 
-def _result(found: list[Found], refused: list[InfercastError], explain_options: ExplainOptions, level: float) -> Result:
-    rows: list[Row] = [
+def _rows(found: list[Found], level: float, *, explain: bool) -> list[Row]:
+    return [
         {
             **asked_columns(scenario, rate, report),
             **load_row(scenario, report, level),
-            **(split_row(report) if explain_options.explain else {}),
+            **(split_row(report) if explain else {}),
         }
         for scenario, rate, report in found
     ]
+
+
+def _result(
+    found: list[Found], rows: list[Row], refused: list[InfercastError], explain_options: ExplainOptions, level: float
+) -> Result:
     views = (
         [_latency_view(*found[0]), intervals_by_metric(list(METRICS), STATS, TOTALS, rows[0], level)]
         if len(found) == 1
         else [_summary_view(rows), _intervals_view(rows, level)]
     )
     deployments = [scenario.deployment for scenario, _, _ in found]
-    notes = [note for each in found for note in _notes(*each)] + [DEFINITIONS, *interval_notes(rows)]
+    labels = [
+        _label(row, rows) if len(rows) > 1 else str(each[0].deployment) for each, row in zip(found, rows, strict=True)
+    ]
+    notes = [note for each, label in zip(found, labels, strict=True) for note in _notes(label, *each)]
+    notes += [DEFINITIONS, *interval_notes(rows)]
     notes += technique_notes(deployments)
     if explain_options.explain:
         views += [split_view(report) for _, _, report in found]
@@ -113,9 +132,6 @@ def _latency_view(scenario: Scenario, _rate: float | None, report: Report) -> Vi
     )
 
 
-LOAD = Column("request_rate", "rate /s", lambda rate: rate if isinstance(rate, str) else f"{rate:g}", left=True)
-
-
 def _intervals_view(rows: list[Row], level: float) -> View:
     named = {
         f"{stat}_{name}_ms": f"{name.upper()} {stat} ms" for name in ("ttft", "tpot") for stat in ("median", "p95")
@@ -123,7 +139,7 @@ def _intervals_view(rows: list[Row], level: float) -> View:
     if any(row["output_throughput_low"] for row in rows):
         named["output_throughput"] = "out tok/s"
     shown = [IntervalColumn(key, heading, number(3)) for key, heading in named.items()]
-    return intervals_view([*common(rows)[1], LOAD, *shown], rows, level)
+    return intervals_view([*common(rows)[1], *loads(rows), *shown], rows, level)
 
 
 def _summary_view(rows: list[Row]) -> View:
@@ -136,7 +152,7 @@ def _summary_view(rows: list[Row]) -> View:
     ]
     columns = [
         *varying,
-        LOAD,
+        *loads(rows),
         *metrics,
         Column("output_throughput", "out tok/s", number(3)),
         Column("request_throughput", "req/s", number(3)),
@@ -165,9 +181,13 @@ def _used(scenario: Scenario, report: Report) -> float:
     return min(1.0, bounds(scenario).busy_s * counted / report.duration_s / report.run.engines)
 
 
-def _notes(scenario: Scenario, rate: float | None, report: Report) -> list[str]:
+def _label(row: Row, rows: list[Row]) -> str:
+    """Return what tells a row of a sweep from the others."""
+    return ", ".join(f"{each.heading} {each.cell(row)}" for each in (*common(rows)[1], *loads(rows)))
+
+
+def _notes(at: str, scenario: Scenario, _rate: float | None, report: Report) -> list[str]:
     mean_use, peak_use = report.cache_use
-    at = f"{scenario.deployment}" + (f" at {rate:g}/s" if rate is not None else "")
     rejected = [f"{at}: {note}" for note in rejection_notes(each.run for each in (report, *report.draws))]
     if report.endless:
         grows = f"the queue grows by {report.queue_growth_per_s:.3g} requests per second"

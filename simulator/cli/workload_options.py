@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.progress import Progress as Bar
 from typer import Option
 
+from simulator.errors import WorkloadError
 from simulator.questions.load_question import RunQuestion, SloQuestion
 from simulator.questions.workload_question import WorkloadQuestion
 from simulator.simulation.engine_loop import Progress
+from simulator.workloads.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,13 @@ class WorkloadOptions(WorkloadQuestion):
         Option(
             "--input-len",
             "--isl",
-            metavar="N",
+            metavar="N,..",
             help="Prompt tokens; also uniform:LOW:HIGH, lognormal:MEAN:CV[:MAX], ended:MEAN:MAX_TOKENS, "
             "quantiles:0=LOW,..,1=HIGH.",
         ),
     ] = ""
     output_len: Annotated[
-        str, Option("--output-len", "--osl", metavar="N", help="Output tokens, in the same spellings.")
+        str, Option("--output-len", "--osl", metavar="N,..", help="Output tokens, in the same spellings.")
     ] = ""
     random_range_ratio: Annotated[
         float,
@@ -70,15 +72,21 @@ class WorkloadOptions(WorkloadQuestion):
         ),
     ] = ""
     burstiness: Annotated[
-        float | None,
-        Option("--burstiness", help="1 Poisson, below 1 bursty, inf even.", show_default="the preset's, or 1"),
-    ] = None
+        str,
+        Option(
+            "--burstiness",
+            metavar="N,..",
+            help="1 Poisson, below 1 bursty, inf even.",
+            show_default="the preset's, or 1",
+        ),
+    ] = ""
     release_period: Annotated[
         float, Option("--release-period", min=0.0, help="Seconds for which a batcher holds what arrives.")
     ] = 0.0
     max_concurrency: Annotated[
-        int | None, Option("--max-concurrency", help="Closed loop: requests in flight, instead of a rate.")
-    ] = None
+        str,
+        Option("--max-concurrency", metavar="N,..", help="Closed loop: requests in flight, instead of a rate."),
+    ] = ""
     num_prompts: Annotated[
         int | None,
         Option(
@@ -140,6 +148,17 @@ class RunOptions(RunQuestion):
     assume_fits: Annotated[
         bool, Option("--assume-fits", help="Somebody has run it: requests may be longer than the model's context.")
     ] = False
+
+
+def one_load(users: WorkloadOptions) -> tuple[float, Workload]:
+    """Return the only rate in requests/s and its workload. Raises WorkloadError for several, and for a closed loop."""
+    (rate, workload), *more = users.workloads()
+    if more:
+        raise WorkloadError("several loads", "one is asked about", "Give one --request-rate and one of each length")
+    if rate is None:
+        because = "its rate is an outcome, so no number of replicas follows"
+        raise WorkloadError("a closed loop", because, "Give --request-rate")
+    return rate, workload
 
 
 @contextmanager

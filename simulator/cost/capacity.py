@@ -188,18 +188,19 @@ def what_breaks(report: Report) -> str:
     return f"only {kept:.1%} keep every bound ({missed})"
 
 
-def answer(scenario: Scenario, rate_per_s: float) -> Answer:
+def answer(scenario: Scenario, rate_per_s: float, known: Capacity | None = None) -> Answer:
     """Return how many replicas serve `rate_per_s` requests/s within the SLO, with one of them simulated at its share.
 
     replicas = ceil(rate / capacity of one replica). Where no load keeps the SLO, there are 0 replicas and the report is
-    that of the lightest load.
+    that of the lightest load. `known`: the capacity, where it was searched before; it depends neither on the asked rate
+    nor on the offer.
 
     Raises DoesNotFitError and WorkloadError as `capacity` does, and InfercastError where there are offers, but none
     with the devices of a replica.
     """
     if scenario.offers:
         scenario.packing(1)  # refuses, before anything is simulated
-    found = capacity(scenario)
+    found = known or capacity(scenario)
     if found.rate_per_s == 0:
         return Answer(scenario, rate_per_s, found, 0, found.report)
     replicas = int(-(-rate_per_s // found.rate_per_s))

@@ -38,13 +38,13 @@ PAID_AROUND_THE_CLOCK = ("reserved", "owned")
 
 
 @dataclass(frozen=True)
-class Demand:
+class GrowingLoad:
     """Requests per second over a day (or the span of a curve), growing by a share of itself each month.
 
     `arrivals`: the first month's, a constant rate or a curve. Raises InfercastError for no month and for a growth of
     -100 % or less.
 
-    >>> Demand(OpenLoop(2.0), growth_per_month=0.1, months=3).rates_per_s(2)
+    >>> GrowingLoad(OpenLoop(2.0), growth_per_month=0.1, months=3).rates_per_s(2)
     array([2.42])
     """
 
@@ -163,7 +163,7 @@ class FleetPlan:
     """
 
     scenario: Scenario
-    demand: Demand
+    demand: GrowingLoad
     sizing: Sizing
     scaling: Scaling
     capacity: Capacity
@@ -258,7 +258,7 @@ class FleetPlan:
 
 
 def plan(
-    scenario: Scenario, demand: Demand, headroom: float = 0.0, spare: int = 0, scaling: Scaling | None = None
+    scenario: Scenario, demand: GrowingLoad, headroom: float = 0.0, spare: int = 0, scaling: Scaling | None = None
 ) -> FleetPlan:
     """Return a deployment's fleets for a demand; the rate of one replica within the SLO is searched (`capacity`).
 

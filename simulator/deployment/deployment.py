@@ -31,8 +31,8 @@ LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer co
 class Settings:
     """Engine settings that a user may choose, under vLLM's names; None is the engine's default on the device.
 
-    `max_num_seqs` and `max_num_batched_tokens` are those of one data-parallel rank, as in vLLM. Raises InfercastError
-    for a count below 1 and a `memory_fraction` outside of (0, 1].
+    `max_num_seqs` and `max_num_batched_tokens` are of one data-parallel rank, as in vLLM; `changes` are the NAME=VALUE
+    of --set. Raises InfercastError for a count below 1 and a `memory_fraction` outside of (0, 1].
     """
 
     max_num_seqs: int | None = None
@@ -48,11 +48,11 @@ class Settings:
     stream: bool = True  # clients receive each token as it is generated
     first_call_s: float = 0.0  # seconds that a batch's first call takes longer, where nothing warmed the engine up
     language_model_only: bool = False  # a multimodal checkpoint's vision encoder is not loaded
+    changes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_blocks", "threads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
+            if (value := getattr(self, name)) is not None and value < 1:
                 raise InfercastError(f"{name} {value}", "it is at least 1", "Give a larger number or leave it out")
         if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
             raise InfercastError(

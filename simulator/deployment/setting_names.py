@@ -58,6 +58,7 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
     4096
     """
     values: dict[str, Any] = {}
+    given = tuple(given)
     for text in given:
         name, value = _our_words(engine, text)
         if name == "flash_attention" and engine.flash_attention is None:
@@ -77,7 +78,7 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
     if "total_context" in values:
         slots = values.get("max_num_seqs") or settings.max_num_seqs or 1
         chosen["max_model_len"] = values["total_context"] // slots
-    return Configured(changed, replace(settings, **chosen))
+    return Configured(changed, replace(settings, **chosen, changes=given))
 
 
 def known_names(engine: Engine) -> list[str]:

@@ -8,14 +8,15 @@ from simulator.models.model import Model, load_model
 from simulator.models.op_builders import linear
 from simulator.models.operations import Layout, Op
 
-NGRAM, MTP = "ngram", "mtp"
+NGRAM, MTP, EAGLE, MEDUSA = "ngram", "mtp", "eagle", "medusa"  # what drafts without a profile of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
     """Speculative decoding with `tokens` draft tokens per step and sequence (vLLM: num_speculative_tokens).
 
-    `draft`: a model profile, "ngram" (look-up in the text so far) or "mtp" (the model's multi-token prediction head).
+    `draft`: a model profile, "ngram" (look-up in the text so far), "mtp" (the model's multi-token prediction head),
+    "eagle" (a head of one block) or "medusa" (a head per position); of a tree of drafts only its longest path counts.
     `acceptance`: probability that a position is accepted if all before it are; one for all, or one per position. It
     depends on draft, model and text, so it has no default. `expected`: every sequence accepts the expected number of
     tokens, spread evenly over steps, instead of a random one.
@@ -78,7 +79,11 @@ def draft_of(speculation: Speculation, model: Model, layout: Layout) -> Draft:
     if speculation.draft == NGRAM:
         return Draft()
     if speculation.draft == MTP:
-        return _mtp_head(model, layout)
+        return _head_of_one_block("mtp", model, layout)
+    if speculation.draft == EAGLE:
+        return _head_of_one_block("eagle", model, replace(layout, weight_dtype=layout.model_dtype))
+    if speculation.draft == MEDUSA:
+        return _medusa_heads(speculation.tokens, model, replace(layout, weight_dtype=layout.model_dtype))
     draft = load_model(speculation.draft)
     if abs(draft.vocab - model.vocab) > model.vocab // 100:  # tables padded differently are one vocabulary
         given = f"draft {draft.id} for {model.id}"
@@ -91,14 +96,30 @@ def draft_of(speculation: Speculation, model: Model, layout: Layout) -> Draft:
     return Draft(draft.ops(own), own.weight_bytes(draft.weights(own)), draft.cache_bytes(1, own))
 
 
-def _mtp_head(model: Model, layout: Layout) -> Draft:
-    """Return a multi-token prediction head: a projection of two hidden states to one, a block, the shared output layer.
+def _logits(model: Model, layout: Layout) -> list[Op]:
+    return [op for op in model.ops(layout) if op.flops.logits or op.link_bytes.logits]
 
-    DeepSeek-V3, arXiv:2412.19437, section 2.2; the block is like the model's last.
+
+def _medusa_heads(count: int, model: Model, layout: Layout) -> Draft:
+    """Return `count` heads, one per draft token: a square layer with a residual, and an output layer of its own.
+
+    Each device holds the square layer whole and its share of the output layer, as in vLLM. The heads run one after the
+    other here, in one pass in truth. Source: Medusa, arXiv:2401.10774, section 2.1.1.
+    """
+    square = linear("medusa residual", (model.hidden, model.hidden), layout, per="logits")
+    ops = (square, *_logits(model, layout))
+    return Draft(layout.of_one_rank(ops), count * sum(op.weight_bytes for op in ops))
+
+
+def _head_of_one_block(name: str, model: Model, layout: Layout) -> Draft:
+    """Return a head that drafts one token after the other: two hidden states joined to one, a block, the output layer.
+
+    The block is like the model's last; the output layer is the model's. Sources: multi-token prediction, DeepSeek-V3,
+    arXiv:2412.19437, section 2.2; EAGLE, arXiv:2401.15077, section 4.1.
     """
     block = model.blocks[model.layer_names[-1]]
-    join = linear("mtp projection", (2 * model.hidden, model.hidden), layout)
-    logits = [op for op in model.ops(layout) if op.flops.logits or op.link_bytes.logits]
+    join = linear(f"{name} projection", (2 * model.hidden, model.hidden), layout)
+    logits = _logits(model, layout)
     weights = layout.weight_bytes(block.weights(model, layout)) + join.weight_bytes
     cache = block.mixer.cache_bytes_per_token(layout) / layout.dp if block.mixer is not None else 0.0
     return Draft((*layout.of_one_rank((join, *block.ops(model.hidden, layout))), *logits), weights, cache)

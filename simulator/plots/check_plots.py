@@ -7,7 +7,9 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-COLOURS = {"prefill": "#d95f02", "decode": "#1b6ca8", "mixed": "#4d9221"}
+from simulator.plots.palette import DECODE, PROMPT, RUNNING
+
+COLOURS = {"prefill": PROMPT, "decode": DECODE, "mixed": RUNNING}
 
 
 def plot_check(found: Mapping[str, Any]) -> Figure:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simulator.cost.service import ServiceReport
-from simulator.plots.cost_plots import BOUND, DARK, LIGHT
+from simulator.plots.cost_plots import DARK, LIGHT
+from simulator.plots.palette import BOUND
 from simulator.scheduler.state import Floats
 
 if TYPE_CHECKING:

@@ -18,10 +18,11 @@ from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.estimate import Estimate
 from simulator.errors import InfercastError
+from simulator.plots.palette import DECODE, PROMPT
 from simulator.roofline.roofline import Rates
 from simulator.units import scaled
 
-COLOURS = {"prefill": "#d95f02", "decode step": "#1b6ca8"}
+COLOURS = {"prefill": PROMPT, "decode step": DECODE}
 INK, GREY, DASHES = "#333333", "#666666", (0, (4, 3))
 MARKERS = "osD^vPXphd<>8"
 ENDINGS = (".png", ".svg", ".pdf")

@@ -1,41 +1,47 @@
 """Plot of `infercast simulate --plot`: state, throughput and binding resource over time, and parts of the latencies."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simulator.reports.latency_breakdown import PARTS, Explanation
+from simulator.plots.palette import BOUND, CACHE, DECODE, PROMPT, REDO, RUNNING, WAITING, wide_axis
+from simulator.plots.palette import RESOURCES as COLOURS_OF_RESOURCES
+from simulator.reports.latency_breakdown import Explanation
+from simulator.reports.report import Report
 from simulator.reports.timeline import RESOURCES, Timeline
 
+Row = Mapping[str, Any]
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREY = "#4c72b0", "#dd8452", "#666666"
-RESOURCE_COLOURS = {
-    "compute": "#d95f02",
-    "memory": "#4c72b0",
-    "link": "#7570b3",
-    "overhead": "#a6a6a6",
-    "idle": "#efefef",
+PART_COLOURS = {
+    "network": "#dcdcdc",
+    "engine": COLOURS_OF_RESOURCES["overhead"],
+    "queue": WAITING,
+    "prefill": PROMPT,
+    "interference": "#f2b27a",
+    "redo": REDO,
+    "decode": DECODE,
 }
-PART_COLOURS = dict(
-    zip(PARTS, ("#8c8c8c", "#c7c7c7", "#c44e52", "#d95f02", "#f2b27a", "#8172b3", "#4c72b0"), strict=True)
-)
+DISTRIBUTIONS = ("ttft", "tpot", "e2el")
 
 
-def plot_run(title: str, over_time: Timeline, explained: Explanation) -> "Figure":
-    """Return a plot of a run over time in seconds on the left, and of the parts of TTFT and E2EL on the right.
+def plot_run(title: str, over_time: Timeline, explained: Explanation, row: Row | None = None) -> "Figure":
+    """Return a plot of a run: over time, the parts of TTFT and E2EL, and the distributions of latencies with the SLO.
 
-    Left: requests running and waiting, KV-cache usage with preemptions, tokens/s, and the share of each interval that
-    each resource binds. Right: seconds in the mean and in the request at p95.
+    Left, over seconds: requests running and waiting, KV-cache usage with preemptions, tokens/s, and the share of each
+    interval that each resource binds. Middle: seconds in the mean and in the request at p95. Right: the share of
+    requests within a latency; `row`, the run's figures under the keys of `infercast simulate`'s JSON, has the interval
+    that is drawn at p95.
     """
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
     from matplotlib.ticker import StrMethodFormatter  # noqa: PLC0415
 
-    figure = plt.figure(figsize=(12.5, 8.4), layout="constrained")
-    grid = figure.add_gridspec(1, 2, width_ratios=(2.1, 1))
-    left, right = figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
+    figure = plt.figure(figsize=(16, 8.4), layout="constrained")
+    grid = figure.add_gridspec(1, 3, width_ratios=(2.0, 1, 1))
+    left, right, last = (figure.add_subfigure(grid[place]) for place in range(3))
     panels = left.subplots(4, 1, sharex=True)
     _plot_requests(panels[0], over_time)
     _plot_cache_usage(panels[1], over_time)
@@ -46,8 +52,12 @@ def plot_run(title: str, over_time: Timeline, explained: Explanation) -> "Figure
     for axes, metric in zip(bars, ("ttft", "e2el"), strict=True):
         _plot_parts(axes, explained, metric)
     right.legend(*bars[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9, frameon=False)
-    for axes in (*panels, *bars):
+    shares = last.subplots(len(DISTRIBUTIONS), 1)
+    for axes, metric in zip(shares, DISTRIBUTIONS, strict=True):
+        _plot_distribution(axes, explained.report, metric, row)
+    for axes in (*panels, *bars, *shares):
         axes.spines[["top", "right"]].set_visible(False)
+    for axes in (*panels, *bars):
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     for axes in panels:
         axes.margins(x=0)
@@ -64,21 +74,21 @@ def _draw(axes: "Axes", over_time: Timeline, values: "np.typing.NDArray[np.float
 
 
 def _plot_requests(axes: "Axes", over_time: Timeline) -> None:
-    _draw(axes, over_time, over_time.columns["vllm:num_requests_running"], BLUE, "running")
-    _draw(axes, over_time, over_time.columns["vllm:num_requests_waiting"], ORANGE, "waiting")
+    _draw(axes, over_time, over_time.columns["vllm:num_requests_running"], RUNNING, "running")
+    _draw(axes, over_time, over_time.columns["vllm:num_requests_waiting"], WAITING, "waiting")
     axes.set(ylabel="requests")
     axes.set_ylim(bottom=0)
     _legend(axes)
 
 
 def _plot_cache_usage(axes: "Axes", over_time: Timeline) -> None:
-    _draw(axes, over_time, over_time.columns["vllm:kv_cache_usage_perc"], BLUE, "KV cache used")
+    _draw(axes, over_time, over_time.columns["vllm:kv_cache_usage_perc"], CACHE, "KV cache used")
     preemptions = np.diff(over_time.columns["vllm:num_preemptions"], prepend=0.0)
     axes.set(ylabel="KV cache used, share", ylim=(0, 1.05))
     if preemptions.any():
         twin = axes.twinx()
-        _draw(twin, over_time, preemptions, ORANGE, "preemptions")
-        twin.set_ylabel(f"preemptions in {over_time.edges_s[1] - over_time.edges_s[0]:.2g} s", color=ORANGE)
+        _draw(twin, over_time, preemptions, REDO, "preemptions")
+        twin.set_ylabel(f"preemptions in {over_time.edges_s[1] - over_time.edges_s[0]:.2g} s", color=REDO)
         twin.set_ylim(bottom=0)
         twin.spines["top"].set_visible(False)
 
@@ -86,8 +96,8 @@ def _plot_cache_usage(axes: "Axes", over_time: Timeline) -> None:
 def _plot_throughput(axes: "Axes", over_time: Timeline) -> None:
     spans_s = np.diff(over_time.edges_s)
     for name, colour, label in (
-        ("vllm:prompt_tokens", ORANGE, "prompt"),
-        ("vllm:generation_tokens", BLUE, "generation"),
+        ("vllm:prompt_tokens", PROMPT, "prompt"),
+        ("vllm:generation_tokens", DECODE, "generation"),
     ):
         _draw(axes, over_time, np.diff(over_time.columns[name], prepend=0.0) / spans_s, colour, label)
     axes.set(ylabel="tokens/s")
@@ -101,7 +111,9 @@ def _plot_binding(axes: "Axes", over_time: Timeline) -> None:
     for name in (*RESOURCES, "idle"):
         above = below + over_time.columns[f"{name}_share"]
         if (above > below).any():
-            axes.stairs(above, over_time.edges_s, baseline=below, fill=True, color=RESOURCE_COLOURS[name], label=name)
+            axes.stairs(
+                above, over_time.edges_s, baseline=below, fill=True, color=COLOURS_OF_RESOURCES[name], label=name
+            )
         below = above
     axes.set(ylabel="bound by, share of time", ylim=(0, 1.0))
     _legend(axes)
@@ -121,3 +133,32 @@ def _plot_parts(axes: "Axes", explained: Explanation, metric: str) -> None:
     axes.set_xticks((0, 1), ("mean", "request at p95"))
     axes.set(ylabel=f"{metric.upper()} [s]")
     axes.margins(x=0.2, y=0.12)
+
+
+def _plot_distribution(axes: "Axes", report: Report, metric: str, row: Row | None) -> None:
+    """Plot the share of requests within a latency in ms, the SLO's bound, and the held-out interval of the p95.
+
+    Rejected requests are within none, so the curve may end below 1.
+    """
+    values = np.sort(report.latencies_s[metric] * 1e3)
+    values = values[~np.isnan(values)]
+    if not len(values):
+        axes.set_axis_off()
+        return
+    kept = (1 - report.rejected_share) * np.arange(1, len(values) + 1) / len(values)
+    axes.step(values, kept, where="post", color=RUNNING, lw=1.6)
+    bound_s = report.slo.bounds_s.get(metric)
+    ends: list[Any] = [row.get(f"p95_{metric}_ms_{end}") if row else None for end in ("low", "high")]
+    if None not in ends and not report.endless:
+        axes.plot(ends, [0.95, 0.95], color=RUNNING, lw=6, alpha=0.18, solid_capstyle="butt")
+        axes.annotate("interval of p95", (ends[1], 0.95), (0, -13), textcoords="offset points", ha="right", fontsize=8)
+    if bound_s:
+        axes.axvline(bound_s * 1e3, color=BOUND, ls="--", lw=1.2)
+        axes.annotate(
+            f"SLO: {report.within[metric]:.1%} within", (bound_s * 1e3, 0.04), (4, 0), textcoords="offset points",
+            fontsize=8.5, color=BOUND,
+        )  # fmt: skip
+    shown = [*values[[0, -1]], *(end for end in ends if end is not None)]
+    wide_axis(axes, "x", shown, [bound_s * 1e3] if bound_s else [])
+    axes.set(xlabel=f"{metric.upper()} [ms]", ylabel="share of requests within", ylim=(0, 1.02))
+    axes.grid(True, color="#ececec", lw=0.6)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from simulator.cost.light_bounds import Demand, LightBounds
 from simulator.cost.search import Candidate
+from simulator.deployment.deployment import Settings
 from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import NO_OFFLOAD
 from simulator.engines.engine import Engine, load_engine, usual_engine
@@ -18,7 +19,7 @@ from simulator.hardware.hardware import KIND, Hardware, load_hardware
 from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
 from simulator.profile import names
-from simulator.questions.deployment_question import DeploymentQuestion, loaded
+from simulator.questions.deployment_question import DeploymentQuestion, configured, loaded
 from simulator.questions.words import split, whole_numbers
 
 ANY = "auto"
@@ -101,24 +102,11 @@ class CompareQuestion(DeploymentQuestion):
                 except InfercastError as error:
                     found.refused.append(error)
                     continue
-                build = partial(self.configured, model, hardware, engine)
-                self._add(found, bounds, Candidate(model, hardware, stored, bounds.device_s(hardware), build), degrees)
+                for variant in self.variants:
+                    build = partial(configured, variant, model, hardware, engine)
+                    like = Candidate(model, hardware, stored, bounds.device_s(hardware), build)
+                    _add(found, bounds, like, degrees, variant[0])
         return found
-
-    def _add(self, found: Options, bounds: LightBounds, like: Candidate, degrees: list[dict[str, int]]) -> None:
-        """Add a candidate for each layout of `degrees` that the data sheet leaves in; count the others by reason."""
-        settings, hardware = self.settings, like.hardware
-        drafts = settings.speculation.tokens if settings.speculation else 0
-        misses = cache(partial(bounds.misses, hardware, draft_tokens=drafts))
-        for each in degrees:
-            layout = replace(like.layout, tp=each["tp"], pp=each["pp"], ep=each["ep"], dp=each["dp"])
-            has_room = bounds.weight_bytes <= layout.devices * float(hardware.memory_bytes)
-            if not has_room and settings.offload == NO_OFFLOAD:
-                found.cut[NO_ROOM, hardware.id] += 1
-            elif metric := misses(layout.tp * layout.dp):
-                found.cut[metric, hardware.id] += 1
-            else:
-                found.candidates.append(replace(like, layout=layout, plain=len(found.candidates)))
 
     def _served(self, model: Model, named: str, hardware: Hardware) -> Iterator[tuple[Engine, tuple[str, str]]]:
         """Yield engines, each with number formats of weights and KV cache."""
@@ -174,3 +162,21 @@ def _runs(engine: Engine, hardware: Hardware) -> bool:
     except InfercastError:
         return False
     return True
+
+
+def _add(
+    found: Options, bounds: LightBounds, like: Candidate, degrees: list[dict[str, int]], settings: Settings
+) -> None:
+    """Add a candidate for each layout of `degrees` that the data sheet leaves in; count the others by reason."""
+    hardware = like.hardware
+    drafts = settings.speculation.tokens if settings.speculation else 0
+    misses = cache(partial(bounds.misses, hardware, draft_tokens=drafts))
+    for each in degrees:
+        layout = replace(like.layout, tp=each["tp"], pp=each["pp"], ep=each["ep"], dp=each["dp"])
+        has_room = bounds.weight_bytes <= layout.devices * float(hardware.memory_bytes)
+        if not has_room and settings.offload == NO_OFFLOAD:
+            found.cut[NO_ROOM, hardware.id] += 1
+        elif metric := misses(layout.tp * layout.dp):
+            found.cut[metric, hardware.id] += 1
+        else:
+            found.candidates.append(replace(like, layout=layout, plain=len(found.candidates)))

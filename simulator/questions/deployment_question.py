@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
 from typing import Any, TypeVar
@@ -17,10 +17,12 @@ from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.model import Model, checkpoint
 from simulator.models.operations import Layout
-from simulator.questions.words import probability, split, whole_numbers
+from simulator.questions.words import listed, number, probability, split, whole, whole_numbers
 from simulator.units import GIB
 
+SEQS, TOKENS, SHARE = "--max-num-seqs", "--max-num-batched-tokens", "--gpu-memory-utilization"
 ProfileT = TypeVar("ProfileT")
+Variant = tuple[Settings, tuple[str, ...]]  # one combination of settings, and of --set NAME=VALUE
 Choice = Callable[[], Deployment]  # builds one deployment of a sweep, or raises InfercastError
 
 
@@ -30,8 +32,8 @@ class DeploymentQuestion:
 
     Each field is an option of the command line, whose help explains it (`infercast estimate --help`). Empty or None
     leaves it to the checkpoint, the model or the engine's preset. The names of settings are those of `vllm serve`.
-    `cpu_offload_gb` and `kv_offloading_size` are in GiB, `gpu_memory_utilization` is 0 to 1, `changes` are NAME=VALUE
-    under the engine's own names (`--set`).
+    `cpu_offload_gb` and `kv_offloading_size` are in GiB, `gpu_memory_utilization` is 0 to 1, `changes` are
+    NAME=VALUE,.. under the engine's own names (`--set`).
 
     >>> [str(each) for each in DeploymentQuestion("qwen3-32b", "h100-sxm,h200-sxm", tp="2").deployments()]
     ['qwen3-32b (bf16) on 2 x h100-sxm', 'qwen3-32b (bf16) on 2 x h200-sxm']
@@ -46,10 +48,10 @@ class DeploymentQuestion:
     dp: int = 1
     weight_dtype: str = ""
     cache_dtype: str = ""
-    max_num_seqs: int | None = None
-    max_num_batched_tokens: int | None = None
+    max_num_seqs: str = ""
+    max_num_batched_tokens: str = ""
     max_model_len: int | None = None
-    gpu_memory_utilization: float | None = None
+    gpu_memory_utilization: str = ""
     num_gpu_blocks_override: int | None = None
     changes: Sequence[str] | None = None
     speculative_model: str = ""
@@ -87,40 +89,45 @@ class DeploymentQuestion:
             [loaded(load_hardware, each) for each in split(self.hardware, "--hardware")],
             [loaded(load_engine, each) for each in split(self.engine, "--engine")] if self.engine else [None],
             whole_numbers(self.tp, "--tp"),
-            split(self.weight_dtype, "--weight-dtype") if self.weight_dtype else [""],
-            split(self.cache_dtype, "--cache-dtype") if self.cache_dtype else [""],
+            listed(self.weight_dtype, "--weight-dtype"),
+            listed(self.cache_dtype, "--cache-dtype"),
+            self.variants,
         )
         return [partial(self._deployment, chosen) for chosen in product(*lists)]
 
     def _deployment(self, chosen: tuple[Any, ...]) -> Deployment:
-        (model, named), hardware, named_engine, tp, weight_dtype, cache_dtype = chosen
+        (model, named), hardware, named_engine, tp, weight_dtype, cache_dtype, variant = chosen
         engine = named_engine or loaded(load_engine, usual_engine(hardware))
         degrees = {"tp": tp, "pp": self.pp, "ep": self.ep, "dp": self.dp}
         layout = running_layout(model, hardware, engine, dtypes=(weight_dtype or named, cache_dtype), **degrees)
-        return self.configured(model, hardware, engine, layout)
-
-    def configured(self, model: Model, hardware: Hardware, engine: Engine, layout: Layout) -> Deployment:
-        """Return a deployment with the settings of this question. Raises InfercastError where it is impossible."""
-        engine, settings = configure(engine, self.settings, self.changes or ())
-        return deployment_of(model, hardware, engine, layout, settings)
+        return configured(variant, model, hardware, engine, layout)
 
     @property
-    def settings(self) -> Settings:
-        """The engine settings that were given; None where the engine's own hold.
+    def variants(self) -> list[Variant]:
+        """Every combination of the settings that were given. Raises InfercastError as `_settings` does."""
+        return list(product(self._settings, product(*(_values(each) for each in self.changes or ()))))
+
+    @property
+    def _settings(self) -> list[Settings]:
+        """Every combination of the engine settings that were given; None where the engine's own hold.
 
         Of `num_gpu_blocks_override` blocks vLLM keeps one as its null block (rule R5 of docs/vllm-rules.md).
 
         Raises InfercastError where only some of the three options of speculative decoding are given.
         """
-        return Settings(
-            self.max_num_seqs,
-            self.max_num_batched_tokens,
-            self.max_model_len,
-            self.gpu_memory_utilization,
-            None if self.num_gpu_blocks_override is None else self.num_gpu_blocks_override - 1,
-            self._speculation,
-            Offload(self.cpu_offload_gb * GIB, self.gpu_layers, self.kv_offloading_size * GIB, self.host),
+        one = Settings(
+            max_model_len=self.max_model_len,
+            num_blocks=None if self.num_gpu_blocks_override is None else self.num_gpu_blocks_override - 1,
+            speculation=self._speculation,
+            offload=Offload(self.cpu_offload_gb * GIB, self.gpu_layers, self.kv_offloading_size * GIB, self.host),
         )
+        sizes = [whole(each, SEQS) for each in listed(self.max_num_seqs, SEQS)]
+        budgets = [whole(each, TOKENS) for each in listed(self.max_num_batched_tokens, TOKENS)]
+        shares = [number(each, SHARE) if each else None for each in listed(self.gpu_memory_utilization, SHARE)]
+        return [
+            replace(one, max_num_seqs=seqs, max_num_batched_tokens=tokens, memory_fraction=share)
+            for seqs, tokens, share in product(sizes, budgets, shares)
+        ]
 
     @property
     def _speculation(self) -> Speculation | None:
@@ -139,6 +146,23 @@ class DeploymentQuestion:
             probability(each, "--acceptance-rate") for each in split(self.acceptance_rate, "--acceptance-rate")
         )
         return Speculation(self.speculative_model, self.num_speculative_tokens or 1, rates)
+
+
+def configured(variant: Variant, model: Model, hardware: Hardware, engine: Engine, layout: Layout) -> Deployment:
+    """Return a deployment with one combination of settings. Raises InfercastError where it is impossible."""
+    settings, changes = variant
+    engine, settings = configure(engine, settings, changes)
+    return deployment_of(model, hardware, engine, layout, settings)
+
+
+def _values(change: str) -> list[str]:
+    """Return NAME=VALUE for each value of a setting.
+
+    >>> _values("block_size=16,32")
+    ['block_size=16', 'block_size=32']
+    """
+    name, equals, values = change.partition("=")
+    return [f"{name}={each}" for each in split(values, f"--set {name}=")] if equals and values else [change]
 
 
 def loaded(load: Callable[[str], ProfileT], name: str) -> ProfileT:

@@ -9,7 +9,7 @@ from functools import partial
 from pydantic import ValidationError
 
 from simulator.errors import WorkloadError
-from simulator.questions.words import number
+from simulator.questions.words import listed, number
 from simulator.workloads.lengths import Distribution, Ended, Fixed, LogNormal, Quantiles, Uniform
 
 
@@ -44,6 +44,21 @@ def distribution(text: str, ratio: float, option: str, spread: Callable[[int, fl
         "ended:180:256 (mean, and max_tokens) or quantiles:0=10,0.5=90,1=400"
     )
     raise WorkloadError(f"{option} {text}", "it names no lengths", remedy)
+
+
+def length_list(text: str, option: str) -> list[str]:
+    """Return the texts of a comma list of lengths; the commas inside of quantiles are no ends.
+
+    >>> length_list("512,quantiles:0=1,1=9,uniform:1:9", "--isl")
+    ['512', 'quantiles:0=1,1=9', 'uniform:1:9']
+    """
+    found = list[str]()
+    for part in listed(text, option):
+        if found and "=" in part and ":" not in part:
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found
 
 
 def in_words(lengths: Distribution) -> str:

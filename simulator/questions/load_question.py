@@ -50,10 +50,10 @@ class RunQuestion:
     def serving(self, users: WorkloadQuestion) -> Self:
         """Return it with the replicas that serve somebody: each has at least one of --max-concurrency requests.
 
-        >>> RunQuestion(replicas=8).serving(WorkloadQuestion(max_concurrency=1)).replicas
+        >>> RunQuestion(replicas=8).serving(WorkloadQuestion(max_concurrency="1")).replicas
         1
         """
-        return replace(self, replicas=min(self.replicas, users.max_concurrency or self.replicas))
+        return replace(self, replicas=min(self.replicas, users.in_flight or self.replicas))
 
     def scenario(self, deployment: Deployment, workload: Workload, slo: Slo) -> Scenario:
         """Return one deployment under one workload, ready to simulate."""

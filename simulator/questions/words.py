@@ -37,6 +37,24 @@ def whole_numbers(text: str, option: str) -> list[int]:
     return [int(each) for each in parts]
 
 
+def listed(text: str, option: str) -> list[str]:
+    """Return the parts of a comma list, or the empty text alone where nothing is given.
+
+    >>> listed("8,16", "--max-num-seqs"), listed("", "--max-num-seqs")
+    (['8', '16'], [''])
+    """
+    return split(text, option) if text else [""]
+
+
+def whole(text: str, option: str) -> int | None:
+    """Return a whole number above 0, None for an empty text. Raises InfercastError for anything else.
+
+    >>> whole("8", "--max-num-seqs"), whole("", "--max-num-seqs")
+    (8, None)
+    """
+    return whole_numbers(text, option)[0] if text else None
+
+
 def probability(text: str, option: str) -> float:
     """Return a number from 0 to 1. Raises InfercastError for anything else.
 

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from simulator.errors import WorkloadError, nearest
-from simulator.questions.length_words import distribution
-from simulator.questions.words import number, split
+from simulator.questions.length_words import distribution, length_list
+from simulator.questions.words import listed, number
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, Released
 from simulator.workloads.lengths import Distribution, Independent, Lengths, Uniform
 from simulator.workloads.trace_columns import AskedColumns
@@ -39,12 +40,13 @@ SPREADS: dict[str, Spread] = {  # what --random-range-ratio means, by load gener
 
 @dataclass(frozen=True)
 class WorkloadQuestion:
-    """What users send: one of a preset (`workload`), a `trace` or lengths, at rates or with requests in flight.
+    """What users send: one of a preset (`workload`), a `trace` or lengths, at a rate or with requests in flight.
 
-    Each field is an option of the command line, whose help explains it (`infercast simulate --help`). Lengths are in
-    tokens, `request_rate` is in requests/s over all replicas (a comma list, inf for all at once), `release_period` in
-    seconds. The names are those of `vllm bench serve`; `num_dataset_entries`, `dataset_sampling_strategy` and
-    `warmup_request_count` are AIPerf's. `prefix_len` tokens come before each prompt's own, one of `num_prefixes`.
+    Each field is an option of the command line, whose help explains it (`infercast simulate --help`). Comma lists of
+    lengths, rates, burstiness and requests in flight make every combination. Lengths are in tokens, `request_rate` is
+    in requests/s over all replicas (inf for all at once), `release_period` in seconds. The names are those of
+    `vllm bench serve`; `num_dataset_entries`, `dataset_sampling_strategy` and `warmup_request_count` are AIPerf's.
+    `prefix_len` tokens come before each prompt's own, one of `num_prefixes`.
     """
 
     workload: str = ""
@@ -55,9 +57,9 @@ class WorkloadQuestion:
     random_range_ratio: float = 0.0
     client: str = "vllm"
     request_rate: str = ""
-    burstiness: float | None = None
+    burstiness: str = ""
     release_period: float = 0.0
-    max_concurrency: int | None = None
+    max_concurrency: str = ""
     num_prompts: int | None = None
     num_dataset_entries: int = 0
     dataset_sampling_strategy: str = "shuffle"
@@ -66,8 +68,23 @@ class WorkloadQuestion:
     num_prefixes: int = 1
     seed: int = 0
 
+    def each(self) -> list[Self]:
+        """Return a question for every combination of the comma lists, rates last.
+
+        >>> [(one.input_len, one.request_rate) for one in WorkloadQuestion(input_len="8,9", request_rate="1,2").each()]
+        [('8', '1'), ('8', '2'), ('9', '1'), ('9', '2')]
+        """
+        lists: dict[str, list[Any]] = {
+            "input_len": length_list(self.input_len, "--isl"),
+            "output_len": length_list(self.output_len, "--osl"),
+            "burstiness": listed(self.burstiness, "--burstiness"),
+            "max_concurrency": listed(self.max_concurrency, "--max-concurrency"),
+            "request_rate": listed(self.request_rate, "--request-rate"),
+        }
+        return [replace(self, **dict(zip(lists, chosen, strict=True))) for chosen in product(*lists.values())]
+
     def workloads(self, replicas: int = 1) -> list[tuple[float | None, Workload]]:
-        """Return (rate, workload) for each rate; the rate is None in a closed loop and where all requests come at once.
+        """Return (rate, workload) of `each`; the rate is None in a closed loop and where all requests come at once.
 
         The rate is in requests/s of all `replicas`; the workload is the part of it that one replica is sent.
 
@@ -81,28 +98,35 @@ class WorkloadQuestion:
         self._refuse_contradictions()
         if self.trace is not None:
             return self._trace_workloads(self.trace, replicas)
+        return [one._workload(replicas) for one in self.each()]
+
+    def _workload(self, replicas: int) -> tuple[float | None, Workload]:
+        """Return the rate and the workload of a question without lists."""
         lengths, burstiness, name = self._lengths()
         template = Workload(ClosedLoop(1), lengths, 1, self.seed, name, repeated=self._repeated, shared=self._shared)
-        if self.max_concurrency is not None:
-            share = -(-self.max_concurrency // replicas)
+        if self.in_flight is not None:
+            share = -(-self.in_flight // replicas)
             count = self._count(ROUNDS * share, replicas)
-            return [(None, replace(template, arrivals=ClosedLoop(share), request_count=count))]
-        rates = self.rates()
-        if not rates:
+            return None, replace(template, arrivals=ClosedLoop(share), request_count=count)
+        if not self.request_rate:
             given = "neither --request-rate nor --max-concurrency"
             raise WorkloadError(given, "nobody sends anything", "Give, say, --request-rate 2")
-        found: list[tuple[float | None, Workload]] = []
-        for rate in rates:
-            at_once = math.isinf(rate) and rate > 0
-            count = self._count(AT_ONCE if at_once else AT_A_RATE, replicas)
-            arrivals = ClosedLoop(count) if at_once else self._arrivals(rate / replicas, burstiness)
-            found.append((None if at_once else rate, replace(template, arrivals=arrivals, request_count=count)))
-        return found
+        rate = number(self.request_rate, "--request-rate")
+        at_once = math.isinf(rate) and rate > 0
+        count = self._count(AT_ONCE if at_once else AT_A_RATE, replicas)
+        arrivals = ClosedLoop(count) if at_once else self._arrivals(rate / replicas, burstiness)
+        return None if at_once else rate, replace(template, arrivals=arrivals, request_count=count)
 
-    def rates(self) -> list[float]:
-        """Return the rates asked for, in requests/s of all replicas together. Raises InfercastError for no number."""
-        given = self.request_rate
-        return [number(each, "--request-rate") for each in split(given, "--request-rate")] if given else []
+    @property
+    def in_flight(self) -> int | None:
+        """Requests in flight of a question without lists, over all replicas; None for an open loop.
+
+        Raises WorkloadError for anything but a whole number above 0.
+        """
+        text = self.max_concurrency
+        if text and not (text.isdecimal() and int(text)):
+            raise WorkloadError(f"concurrency {text}", "it is not a whole number above 0", "Give, say, 16")
+        return int(text) if text else None
 
     def _count(self, default: int, replicas: int) -> int:
         """Return the requests that one replica is sent: --num-prompts / replicas, or a default."""
@@ -154,10 +178,10 @@ class WorkloadQuestion:
         if self.random_range_ratio and not plain:
             because = "its lengths are its own"
             raise WorkloadError(f"--random-range-ratio with {given[0]}", because, "Leave --random-range-ratio out")
-        if self.burstiness is not None and (self.trace is not None or self.max_concurrency is not None):
+        if self.burstiness and (self.trace is not None or self.max_concurrency):
             because = "only requests at a rate of your own have gaps to draw"
             raise WorkloadError("--burstiness with --trace or --max-concurrency", because, "Leave --burstiness out")
-        if self.release_period and (self.burstiness is not None or self.max_concurrency is not None or self.trace):
+        if self.release_period and (self.burstiness or self.max_concurrency or self.trace):
             because = "a batcher holds Poisson arrivals at a rate of your own"
             given_ = "--release-period with --burstiness, --max-concurrency or --trace"
             raise WorkloadError(given_, because, "Leave --release-period out")
@@ -172,7 +196,7 @@ class WorkloadQuestion:
             raise WorkloadError("--prefix-len with --trace", because, "Leave --prefix-len out")
         if self.num_prefixes != 1 and not self.prefix_len:
             raise WorkloadError(f"--num-prefixes {self.num_prefixes}", "nothing is shared", "Give --prefix-len too")
-        if self.request_rate and self.max_concurrency is not None:
+        if self.request_rate and self.max_concurrency:
             because = "the rate of a closed loop is an outcome"
             raise WorkloadError("--request-rate with --max-concurrency", because, "Give one of the two")
         if self.client not in SPREADS:
@@ -180,14 +204,14 @@ class WorkloadQuestion:
             raise WorkloadError(f"--client {self.client}", because, nearest(self.client, SPREADS))
 
     def _lengths(self) -> tuple[Lengths, float, str]:
+        shape = number(self.burstiness, "--burstiness") if self.burstiness else None
         if self.workload:
             preset = load_workload(self.workload)
-            shape = float(preset.burstiness) if self.burstiness is None else self.burstiness
-            return preset.lengths, shape, self.workload
+            return preset.lengths, float(preset.burstiness) if shape is None else shape, self.workload
         sides = (("--isl", self.input_len), ("--osl", self.output_len))
         spread = SPREADS[self.client]
         prompts, outputs = (distribution(text, self.random_range_ratio, option, spread) for option, text in sides)
-        return Independent(prompts, outputs), 1.0 if self.burstiness is None else self.burstiness, ""
+        return Independent(prompts, outputs), 1.0 if shape is None else shape, ""
 
     def _trace_workloads(self, path: Path, replicas: int) -> list[tuple[float | None, Workload]]:
         if replicas > 1:
@@ -197,7 +221,9 @@ class WorkloadQuestion:
 
         trace = read_trace(path, AskedColumns.of(self.trace_columns))
         replay = Workload.from_trace(trace, self.num_prompts)
-        if self.max_concurrency is not None:
-            return [(None, replace(replay, arrivals=ClosedLoop(self.max_concurrency)))]
+        if self.max_concurrency:
+            loops = [ClosedLoop(one.in_flight or 1) for one in self.each()]
+            return [(None, replace(replay, arrivals=loop)) for loop in loops]
         own: Any = replay.arrivals
-        return [(rate, replay.at_rate(rate)) for rate in self.rates()] or [(own.rate_per_s, replay)]
+        rates = [number(one.request_rate, "--request-rate") for one in self.each() if one.request_rate]
+        return [(rate, replay.at_rate(rate)) for rate in rates] or [(own.rate_per_s, replay)]

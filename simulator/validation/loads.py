@@ -102,7 +102,7 @@ def _queued(placed: Placed, sizes: BatchSizes) -> LoadQuestion:
     users = WorkloadQuestion(
         input_len=sizes.input_len,
         output_len=sizes.output_len,
-        max_concurrency=int(sizes.batch),
+        max_concurrency=sizes.batch,
         num_prompts=int(sizes.batch),
     )
     return LoadQuestion(placed.question, users, run=RunQuestion(placed.replicas, assume_fits=True))
@@ -193,7 +193,7 @@ def _arrivals(placed: Placed, mean_output: float) -> dict[str, Any]:
         replicas = min(replicas, in_flight)
         share = -(-in_flight // replicas)
         count = int(stated / replicas) if stated else ROUNDS * share
-        return {"max_concurrency": share * replicas, "num_prompts": max(share, min(count, most)) * replicas}
+        return {"max_concurrency": str(share * replicas), "num_prompts": max(share, min(count, most)) * replicas}
     rate_per_s = setup.rate_per_s or (EVERYTHING_PER_S if recipe.latency_limits_s else 0.0)
     if setup.regime == "open_loop" and rate_per_s:  # without a rate only the saturated throughput is known
         count = min(int(stated / replicas if stated else of_one or OPEN_REQUESTS), most)
@@ -206,4 +206,6 @@ def _arrivals(placed: Placed, mean_output: float) -> dict[str, Any]:
 def _gaps(arrivals: Arrivals) -> dict[str, Any]:
     if isinstance(arrivals, Released):
         return {"release_period": arrivals.period_s}
-    return {"burstiness": arrivals.burstiness} if isinstance(arrivals, OpenLoop) and arrivals.burstiness != 1 else {}
+    if isinstance(arrivals, OpenLoop) and arrivals.burstiness != 1:
+        return {"burstiness": repr(arrivals.burstiness)}
+    return {}

@@ -68,13 +68,17 @@ def place(setup: Setup) -> Placed:
         dp=layout.dp,
         weight_dtype=layout.weight_dtype if layout.weight_dtype != usual_format(model, engine) else "",
         cache_dtype=layout.cache_dtype if layout.cache_dtype != model.dtype else "",
-        max_num_seqs=settings.max_num_seqs,
-        max_num_batched_tokens=settings.max_num_batched_tokens,
+        max_num_seqs=_text(settings.max_num_seqs),
+        max_num_batched_tokens=_text(settings.max_num_batched_tokens),
         max_model_len=settings.max_model_len,
-        gpu_memory_utilization=settings.memory_fraction,
+        gpu_memory_utilization=_text(settings.memory_fraction),
         changes=tuple(_words(_rules(recipe, engine))) or None,
     )
     return _that_holds(_that_fits(_with_cache(Placed(recipe, question, question.deployment(), replicas))))
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else str(value)
 
 
 def _asking(placed: Placed, **changed: Any) -> Placed:
@@ -105,7 +109,7 @@ def _that_fits(placed: Placed) -> Placed:
     narrow = placed.deployment.layout.cache_dtype == "fp8"
     if not narrow and memory_plan(placed.deployment).cache_tokens >= longest:
         return placed
-    return _asking(placed, cache_dtype="fp8", gpu_memory_utilization=fraction)
+    return _asking(placed, cache_dtype="fp8", gpu_memory_utilization=str(fraction))
 
 
 def _that_holds(placed: Placed) -> Placed:
@@ -115,7 +119,7 @@ def _that_holds(placed: Placed) -> Placed:
         return placed
     tokens = max(deployment.max_num_batched_tokens, share)
     ranks = deployment.layout.dp  # settings count for each
-    return _asking(placed, max_num_seqs=-(-share // ranks), max_num_batched_tokens=-(-tokens // ranks))
+    return _asking(placed, max_num_seqs=str(-(-share // ranks)), max_num_batched_tokens=str(-(-tokens // ranks)))
 
 
 @cache

@@ -175,7 +175,7 @@ def test_numbers_keep_three_digits_and_whole_thousands():
         ([*ESTIMATE, "--weight-dtype", "fp9"], "Nearest: "),
         ([*ESTIMATE, "--gpu-memory-utilization", "1.5"], "1.5"),
         ([*ESTIMATE, "--gpu-memory-utilization", "nan"], "nan"),
-        ([*ESTIMATE, "--max-num-seqs", "0"], "max_num_seqs 0"),
+        ([*ESTIMATE, "--max-num-seqs", "0"], "--max-num-seqs 0"),
         ([*ESTIMATE, "--max-model-len", "999999999"], "131072"),
         ([*ESTIMATE, "--batch", "4000"], "Give --batch"),
         ([*ESTIMATE, "--plot", "x.bmp"], "its ending names no format"),

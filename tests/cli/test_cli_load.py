@@ -44,6 +44,46 @@ def test_lists_sweep():
     ]
 
 
+PLAIN = [*DEPLOYMENT, "--osl", "20", "--num-prompts", "40"]
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "values"),
+    [
+        (["--isl", "64,quantiles:0=32,1=96", "--rate", "1"], ["input_len"], [["64"], ["quantiles:0.0=32,1.0=96"]]),
+        (["--isl", "64", "--max-concurrency", "1,4"], ["max_concurrency"], [["1"], ["4"]]),
+        (["--isl", "64", "--rate", "1", "--burstiness", "0.5,2"], ["burstiness"], [["0.5"], ["2.0"]]),
+        (["--isl", "64", "--rate", "1", "--max-num-seqs", "8,16"], ["max_num_seqs"], [["8"], ["16"]]),
+        (
+            ["--isl", "64", "--rate", "1", "--set", "block_size=16,32", "--max-num-batched-tokens", "512,1024"],
+            ["max_num_batched_tokens", "settings"],
+            [[t, f"block_size={b}"] for t in ("512", "1024") for b in (16, 32)],
+        ),
+    ],
+)
+def test_every_listed_option_sweeps(options, columns, values):
+    rows = list(csv.DictReader(io.StringIO(printed("simulate", *PLAIN, *options, "--format", "csv"))))
+    assert [[row[column] for column in columns] for row in rows] == values
+
+
+def test_replicas_serve_somebody_in_each_load_of_a_sweep():
+    """Two in flight need no third replica; six are two for each of three."""
+    options = ["--isl", "64", "--max-concurrency", "2,6", "--replicas", "3", "--format", "csv"]
+    rows = list(csv.DictReader(io.StringIO(printed("simulate", *PLAIN, *options))))
+    assert [(row["replicas"], row["max_concurrency"]) for row in rows] == [("2", "2"), ("3", "6")]
+
+
+def test_costs_are_compared_at_several_rates_and_prices_and_the_capacity_is_searched_once():
+    command = ["cost", *DEPLOYMENT, "--isl", "256", "--osl", "64", "--num-prompts", "200", "--slo", "ttft:2s"]
+    found = json.loads(printed(*command, "--rate", "40,1", "--price", "on-demand,spot", "--format", "json"))["answers"]
+    assert [row["asked_rate_per_s"] for row in found] == [1, 1, 40, 40]
+    assert {row["price_kind"] for row in found} == {"on-demand", "spot"}
+    assert len({row["capacity_per_s"] for row in found}) == 1
+    (alone,) = json.loads(printed(*command, "--rate", "40", "--format", "json"))["answers"]
+    assert alone == next(row for row in found if row["asked_rate_per_s"] == 40 and row["price_kind"] == "on-demand")
+    assert "Nearest: spot" in refused(*command, "--rate", "1", "--price", "spott")
+
+
 def test_a_closed_loop_holds_its_concurrency():
     found = json.loads(printed("simulate", *CHAT, "--max-concurrency", "7", "--format", "json"))["simulations"][0]
     assert found["max_concurrent_requests"] == 7
@@ -142,6 +182,47 @@ def test_a_plot_that_cannot_be_written_leaves_nothing(tmp_path):
     assert done.stdout == ""
 
 
+def test_sweeps_and_single_runs_are_drawn(tmp_path):
+    for options in (["--rate", "1,2"], ["--rate", "1"], ["--max-concurrency", "2", "--max-num-seqs", "1,2"]):
+        printed("simulate", *PLAIN, "--isl", "64", *options, "--slo", "ttft:1s", "--plot", str(tmp_path / "one.png"))
+        assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
+        (tmp_path / "one.png").unlink()
+    printed(*COST[:-4], "--rate", "1,2", *COST[-2:], "--plot", str(tmp_path / "costs.svg"))
+    assert (tmp_path / "costs.svg").exists()
+
+
 def test_a_plot_is_written(tmp_path):
     printed(*COST, "--plot", str(tmp_path / "cost.png"))
     assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_tune_says_what_to_set_and_by_how_much_it_is_better():
+    options = ["--isl", "256", "--osl", "64", "--slo", "ttft:1s,tpot:60ms", "--max-num-seqs", "4,16,64"]
+    fixed = ["--cache-dtype", "bf16", "--gpu-memory-utilization", "0.92", "--max-num-batched-tokens", "2048"]
+    text = printed("tune", *DEPLOYMENT, *options, *fixed)
+    assert text.splitlines()[0].startswith("llama-3.1-8b (bf16) on l40s: ")
+    assert "req/s within the SLO instead of" in text.splitlines()[0]
+    found = json.loads(printed("tune", *DEPLOYMENT, *options, *fixed, "--format", "json"))
+    default, best = found["tuned"]
+    assert (default["which"], default["flags"], best["flags"].split()[:2]) == ("default", "", ["--max-num-seqs", "64"])
+    assert best["per_s_low"] <= best["per_s"] <= best["per_s_high"]
+    assert best["per_s_other_seed"] > 2 * default["per_s_other_seed"]
+    (bill,) = json.loads(
+        printed("cost", *DEPLOYMENT, *options[:6], *fixed, *best["flags"].split(), "--rate", "1", "--format", "json")
+    )["answers"]
+    assert bill["capacity_per_s"] == pytest.approx(best["per_s"], rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--workload", "chat"], "Give, say, --slo ttft:1s,tpot:50ms"),
+        (["--workload", "chat", "--slo", "ttft:1s", "--rate", "3"], "Leave it out, or give inf"),
+        (["--workload", "chat", "--slo", "ttft:1s", "--draft", "eagle"], "--draft eagle:0.6"),
+        (["--workload", "chat", "--slo", "ttft:1s", "--draft", "eagle:2"], "not a probability"),
+        (["--workload", "chat", "--slo", "ttft:1s", "--tp", "2", "--devices", "3"], "no whole number of them"),
+        (["--workload", "chat", "--slo", "ttft:1s", "--max-num-seqs", "many"], "not a whole number"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(options, told):
+    assert told in refused("tune", *DEPLOYMENT, *options)

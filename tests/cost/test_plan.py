@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.cost.bill import HOURS_PER_MONTH
-from simulator.cost.plan import Demand, FleetPlan, Scaling, Sizing, cheapest, plan
+from simulator.cost.plan import FleetPlan, GrowingLoad, Scaling, Sizing, cheapest, plan
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import deploy
 from simulator.errors import InfercastError, WorkloadError
@@ -47,7 +47,7 @@ def test_a_fleet_holds_what_is_wanted_and_not_more_than_the_most(wanted: list[in
 def test_a_month_costs_what_is_up_and_what_starts() -> None:
     """One replica for 18 hours, three for 6, two of them started once a day: 1 $/h each, by hand."""
     curve = RateCurve(1.0, np.array([1.0, 1.0, 1.0, 5.0]), window_s=6 * 3600.0)  # 0.5 and 2.5 requests/s
-    made = _planned(Demand(curve), capacity_per_s=1.0, cold_start_s=360.0)
+    made = _planned(GrowingLoad(curve), capacity_per_s=1.0, cold_start_s=360.0)
     static, scheduled, autoscaled = made.months
     assert (static.least, static.most, static.usd) == (3, 3, pytest.approx(3 * HOURS_PER_MONTH))
     a_day = 18 * 1 + 6 * 3 + 2 * 0.1
@@ -58,19 +58,19 @@ def test_a_month_costs_what_is_up_and_what_starts() -> None:
 
 def test_whole_instances_are_paid() -> None:
     """Three replicas on instances of two devices: two instances."""
-    made = _planned(Demand(OpenLoop(2.5)), capacity_per_s=1.0, devices=2)
+    made = _planned(GrowingLoad(OpenLoop(2.5)), capacity_per_s=1.0, devices=2)
     assert made.usd("static") == pytest.approx(2 * 2.0 * HOURS_PER_MONTH)
 
 
 def test_what_is_paid_around_the_clock_stays_up() -> None:
-    made = _planned(Demand(daily(2.5)), capacity_per_s=1.0)
+    made = _planned(GrowingLoad(daily(2.5)), capacity_per_s=1.0)
     offers = tuple(each.model_copy(update={"commitment": "reserved"}) for each in made.scenario.offers)
     assert replace(made, scenario=replace(made.scenario, offers=offers)).kinds == ("static",)
 
 
 def test_the_planned_fleet_keeps_the_slo_on_other_seeds_and_one_less_does_not(searched: FleetPlan) -> None:
     rate = 2.4 * searched.capacity.rate_per_s
-    made = replace(searched, demand=Demand(OpenLoop(rate), growth_per_month=0.1, months=3))
+    made = replace(searched, demand=GrowingLoad(OpenLoop(rate), growth_per_month=0.1, months=3))
     picked = cheapest([made])
     assert picked is not None
     assert (picked.check.kind, picked.check.month, picked.failed) == ("static", 2, ())
@@ -84,7 +84,7 @@ def test_the_planned_fleet_keeps_the_slo_on_other_seeds_and_one_less_does_not(se
 def test_an_autoscaled_fleet_that_starts_too_slowly_is_not_chosen(searched: FleetPlan) -> None:
     """The rate rises by a step; replicas that start in a minute follow it, those that take 25 do not."""
     rise = RateCurve(searched.capacity.rate_per_s, np.array([0.5, 0.5, 0.5, 2.5]), window_s=1800.0)
-    made = replace(searched, demand=Demand(rise), sizing=replace(searched.sizing, headroom=0.1))
+    made = replace(searched, demand=GrowingLoad(rise), sizing=replace(searched.sizing, headroom=0.1))
     slow = replace(made, scaling=Scaling(cold_start_s=1500.0))
     assert made.check("autoscaled", 0).within > 0.9 > slow.check("autoscaled", 0).within
     assert slow.check("static", 0).holds
@@ -93,17 +93,17 @@ def test_an_autoscaled_fleet_that_starts_too_slowly_is_not_chosen(searched: Flee
 @pytest.mark.parametrize("growth", [-1.0, float("nan"), float("inf")])
 def test_impossible_growth_is_refused(growth: float) -> None:
     with pytest.raises(InfercastError, match="some load is left"):
-        Demand(OpenLoop(1.0), growth)
+        GrowingLoad(OpenLoop(1.0), growth)
 
 
 @pytest.fixture(scope="module")
 def searched() -> FleetPlan:
-    return plan(_scenario(), Demand(OpenLoop(1.0)))
+    return plan(_scenario(), GrowingLoad(OpenLoop(1.0)))
 
 
 def test_what_no_load_keeps_is_refused() -> None:
     with pytest.raises(WorkloadError, match="Loosen the SLO"):
-        plan(replace(_scenario(), slo=Slo({"tpot": 1e-4})), Demand(OpenLoop(1.0)))
+        plan(replace(_scenario(), slo=Slo({"tpot": 1e-4})), GrowingLoad(OpenLoop(1.0)))
 
 
 def _scenario() -> Scenario:
@@ -112,7 +112,7 @@ def _scenario() -> Scenario:
     return Scenario(deploy("llama-3.1-8b", "l40s"), load, Slo({"ttft": 1.0, "tpot": 0.05}), offers)
 
 
-def _planned(demand: Demand, capacity_per_s: float, cold_start_s: float = 0.0, devices: int = 1) -> FleetPlan:
+def _planned(demand: GrowingLoad, capacity_per_s: float, cold_start_s: float = 0.0, devices: int = 1) -> FleetPlan:
     """Return a plan whose capacity is given, not searched: its money is what is looked at."""
     scenario = replace(_scenario(), offers=(own_offer("l40s", 1.0 * devices, devices),))
     return FleetPlan(scenario, demand, Sizing(capacity_per_s), Scaling(cold_start_s), None)  # type: ignore[arg-type]

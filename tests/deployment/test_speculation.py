@@ -11,7 +11,8 @@ from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment, Settings, deploy
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
-from simulator.deployment.speculation import MTP, NGRAM, Speculation, draft_of
+from simulator.deployment.memory import memory_plan
+from simulator.deployment.speculation import EAGLE, MEDUSA, MTP, NGRAM, Speculation, draft_of
 from simulator.engines.engine import load_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import load_hardware
@@ -43,6 +44,36 @@ def test_tokens_per_step_by_position():
 
 
 # ------------------------------------------------------------------------------------------------------------- costs
+
+
+@pytest.mark.parametrize(("model", "billions"), [("llama-2-7b", 0.24), ("llama-2-13b", 0.37), ("llama-2-70b", 0.99)])
+def test_an_eagle_head_has_the_parameters_of_its_paper(model, billions):
+    """Trainable parameters of the draft models of EAGLE (arXiv:2401.15077): 0.24B, 0.37B, 0.99B; stored in 16 bits."""
+    for weights in ("bf16", "fp8"):
+        head = draft_of(Speculation(EAGLE, 3, (0.7,)), load_model(model), Layout(weight_dtype=weights))
+        assert head.weight_bytes / 2 / 1e9 == pytest.approx(billions, abs=0.005)
+        assert head.cache_bytes_per_token == load_model(model).cache_bytes(1, Layout()) / len(
+            load_model(model).layer_names
+        )
+
+
+def test_medusa_has_a_square_and_an_output_layer_for_each_draft_token_and_no_cache():
+    """d x d and d x V numbers in each head (arXiv:2401.10774, section 2.1.1)."""
+    model = load_model("llama-2-7b")
+    one, four = (draft_of(Speculation(MEDUSA, k, (0.7,)), model, Layout()) for k in (1, 4))
+    assert one.weight_bytes == 2 * (4096 * 4096 + 4096 * 32_000)
+    assert four.weight_bytes == 4 * one.weight_bytes
+    assert (one.ops, one.cache_bytes_per_token) == (four.ops, 0.0)
+    split = draft_of(Speculation(MEDUSA, 1, (0.7,)), model, Layout(tp=4))
+    assert split.weight_bytes == 2 * (4096 * 4096 + 4096 * 32_000 / 4)
+
+
+def test_heads_leave_less_cache_and_make_longer_steps_the_more_they_compute():
+    """Per draft token, Medusa computes d² + d V, EAGLE a block and 2 d² beside its d V."""
+    nothing, square, block = (drafted("llama-2-7b", draft) for draft in (NGRAM, MEDUSA, EAGLE))
+    steps_s = [estimate(each, Batch(1, 500, 50)).expected.tpot_s for each in (nothing, square, block)]
+    assert steps_s == sorted(steps_s)
+    assert memory_plan(nothing).num_blocks > max(memory_plan(each).num_blocks for each in (square, block))
 
 
 def test_a_rejected_draft_costs_the_tokens_that_it_wasted_and_an_accepted_one_saves_steps():

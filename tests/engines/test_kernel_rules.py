@@ -284,7 +284,7 @@ def test_a_batch_that_does_not_fit_the_cache_is_queued_under_every_policy_with_a
     assert alone.value("e2e_latency_ms", "p99") == alone.value("e2e_latency_ms", "p50")
     assert isinstance(alone.asked.question, BatchQuestion)
     assert question(setup).users == WorkloadQuestion(
-        input_len="2048", output_len="2048", max_concurrency=16, num_prompts=16
+        input_len="2048", output_len="2048", max_concurrency="16", num_prompts=16
     )
 
 

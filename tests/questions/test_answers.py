@@ -71,14 +71,14 @@ def test_a_batch_has_the_intervals_of_its_kind(size, regime):
 
 def test_no_intervals_where_none_are_asked():
     assert not any(key.endswith(ENDS) for key in batch_row(BatchSizes().estimate(LLAMA, Batch(1, 128, 16)), None))
-    assert not any(key.endswith(ENDS) for key in load_row(*asked(max_concurrency=4), None))
+    assert not any(key.endswith(ENDS) for key in load_row(*asked(max_concurrency="4"), None))
 
 
 # -------------------------------------------------------------------------------------------------------------- loads
 
 
 def test_every_statistic_of_every_latency_has_its_interval():
-    row = load_row(*asked(max_concurrency=4))
+    row = load_row(*asked(max_concurrency="4"))
     for key in (*(f"{stat}_{name}_ms" for name in METRICS for stat in STATS), "tokens_per_s_user", *THROUGHPUTS):
         assert row[f"{key}_low"] <= row[key] <= row[f"{key}_high"], key
     assert row["total_token_throughput"] == pytest.approx(row["input_throughput"] + row["output_throughput"])
@@ -88,9 +88,9 @@ def test_every_statistic_of_every_latency_has_its_interval():
 @pytest.mark.parametrize(
     ("words", "run", "regime"),
     [
-        ({"max_concurrency": 4}, RunQuestion(), "closed_loop"),
+        ({"max_concurrency": "4"}, RunQuestion(), "closed_loop"),
         ({"request_rate": "inf", "num_prompts": 50}, RunQuestion(), "offline"),
-        ({"max_concurrency": 50, "num_prompts": 50}, RunQuestion(), "offline"),
+        ({"max_concurrency": "50", "num_prompts": 50}, RunQuestion(), "offline"),
         ({"request_rate": "40", "num_prompts": 500}, RunQuestion(within_slo=True), "limited"),
     ],
 )
@@ -119,7 +119,7 @@ def test_a_run_within_an_slo_keeps_it_and_serves_no_more_than_asked():
 
 def test_a_load_is_run_as_asked():
     run = RunQuestion(replicas=3, whole_run=True, assume_fits=True)
-    scenario, report = asked(run, max_concurrency=6)
+    scenario, report = asked(run, max_concurrency="6")
     assert (scenario.replicas, scenario.whole_run, scenario.assume_fits) == (3, True, True)
     assert scenario.workload.arrivals.concurrency == 2
     assert (report.replicas, report.is_limited) == (3, False)

@@ -43,8 +43,8 @@ def test_a_sweep_goes_on_without_what_cannot_be():
 def test_every_option_reaches_the_deployment():
     found = DeploymentQuestion(
         **{"model": "qwen3-235b-a22b", "hardware": "h200-sxm", "engine": "vllm", "tp": "2", "pp": 2, "dp": 2, "ep": 4},
-        **{"weight_dtype": "fp8", "cache_dtype": "fp8", "max_num_seqs": 64, "max_num_batched_tokens": 4096},
-        **{"max_model_len": 8192, "gpu_memory_utilization": 0.8, "num_gpu_blocks_override": 1001},
+        **{"weight_dtype": "fp8", "cache_dtype": "fp8", "max_num_seqs": "64", "max_num_batched_tokens": "4096"},
+        **{"max_model_len": 8192, "gpu_memory_utilization": "0.8", "num_gpu_blocks_override": 1001},
         **{"changes": ("enable_prefix_caching=false", "sorted_sampling=true"), "cpu_offload_gb": 2.0},
         **{"kv_offloading_size": 3.0, "host": "epyc-9654"},
     ).deployment()
@@ -80,8 +80,8 @@ def test_speculation_needs_its_three_parts():
         ({"tp": "two"}, "--tp two: it is not a whole number above 0"),
         ({"weight_dtype": "fp8,"}, "a part of the list is empty"),
         ({"changes": ("enable_prefix_cache=false",)}, "Nearest: "),
-        ({"max_num_seqs": 0}, "max_num_seqs 0"),
-        ({"gpu_memory_utilization": 1.2}, "memory fraction 1.2"),
+        ({"max_num_seqs": "0"}, "--max-num-seqs 0"),
+        ({"gpu_memory_utilization": "1.2"}, "memory fraction 1.2"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(changed, told):

@@ -26,13 +26,13 @@ def sent(replicas: int = 1, **words: object) -> Workload:
 @pytest.mark.parametrize(
     ("words", "arrivals", "count"),
     [
-        ({"max_concurrency": 7}, ClosedLoop(7), ROUNDS * 7),
+        ({"max_concurrency": "7"}, ClosedLoop(7), ROUNDS * 7),
         ({"request_rate": "inf"}, ClosedLoop(AT_ONCE), AT_ONCE),
         ({"request_rate": "2"}, OpenLoop(2.0), AT_A_RATE),
-        ({"request_rate": "2", "burstiness": 0.5, "num_prompts": 40}, OpenLoop(2.0, 0.5), 40),
+        ({"request_rate": "2", "burstiness": "0.5", "num_prompts": 40}, OpenLoop(2.0, 0.5), 40),
         ({"request_rate": "2", "release_period": 0.3, "num_prompts": 40}, Released(2.0, 0.3), 40),
         ({"request_rate": "inf", "num_prompts": 40}, ClosedLoop(40), 40),
-        ({"max_concurrency": 8, "num_prompts": 5}, ClosedLoop(8), 5),
+        ({"max_concurrency": "8", "num_prompts": 5}, ClosedLoop(8), 5),
     ],
 )
 def test_requests_come_as_asked_and_as_many_by_default_as_their_kind_needs(words, arrivals, count):
@@ -50,8 +50,8 @@ def test_a_list_of_rates_is_a_workload_each():
 @pytest.mark.parametrize(
     ("words", "arrivals", "count"),
     [
-        ({"max_concurrency": 10}, ClosedLoop(3), ROUNDS * 3),  # rounded up: nobody is left out
-        ({"max_concurrency": 8, "num_prompts": 200}, ClosedLoop(2), 50),
+        ({"max_concurrency": "10"}, ClosedLoop(3), ROUNDS * 3),  # rounded up: nobody is left out
+        ({"max_concurrency": "8", "num_prompts": 200}, ClosedLoop(2), 50),
         ({"request_rate": "8", "num_prompts": 200}, OpenLoop(2.0), 50),
         ({"request_rate": "8", "release_period": 2.4, "num_prompts": 200}, Released(2.0, 2.4), 50),
         ({"request_rate": "inf", "num_prompts": 200}, ClosedLoop(50), 50),
@@ -67,7 +67,7 @@ def test_a_preset_has_lengths_and_burstiness_and_no_rate():
     question, chat = WorkloadQuestion(workload="chat", request_rate="2"), load_workload("chat")
     ((rate, made),) = question.workloads()
     assert (rate, made.arrivals, made.name) == (2.0, OpenLoop(2.0, float(chat.burstiness)), "chat")
-    ((_, even),) = WorkloadQuestion(workload="chat", request_rate="2", burstiness=3.0).workloads()
+    ((_, even),) = WorkloadQuestion(workload="chat", request_rate="2", burstiness="3.0").workloads()
     assert even.arrivals.burstiness == 3.0
 
 
@@ -81,7 +81,7 @@ def test_the_seed_is_the_workloads():
 
 def test_a_range_ratio_is_that_of_its_client():
     """vLLM spreads both ways around the length, InferenceMAX below it (benchmark_serving.py: 0.8 to 1)."""
-    words = {"max_concurrency": 8, "num_prompts": 4000}
+    words = {"max_concurrency": "8", "num_prompts": 4000}
     assert sent(**words, random_range_ratio=0.2).lengths == Independent(Uniform(819, 1229), Uniform(102, 154))
     below = sent(**words, random_range_ratio=0.8, client="inferencemax")
     assert below.lengths == Independent(Uniform(819, 1024), Uniform(102, 128))
@@ -93,11 +93,11 @@ def test_a_range_ratio_is_that_of_its_client():
 )
 def test_a_range_ratio_that_cannot_be_is_refused(client, ratio):
     with pytest.raises(WorkloadError, match="range ratio"):
-        sent(max_concurrency=8, random_range_ratio=ratio, client=client)
+        sent(max_concurrency="8", random_range_ratio=ratio, client=client)
 
 
 def test_prompts_are_repeated_as_aiperf_does():
-    words = {"max_concurrency": 8, "num_prompts": 300}
+    words = {"max_concurrency": "8", "num_prompts": 300}
     assert sent(**words).repeated is None
     assert sent(**words, num_dataset_entries=100).repeated == RepeatedPrompts(100, "shuffle", 0)
     asked = {"num_dataset_entries": 100, "dataset_sampling_strategy": "random", "warmup_request_count": 16}
@@ -137,21 +137,21 @@ PRESET = {"workload": "chat", "input_len": "", "output_len": ""}
         ({"workload": "chat", "request_rate": "1"}, "--workload with --isl and --osl: they say different things"),
         ({**TRACE, "workload": "chat"}, "--workload with --trace: they say different things"),
         ({**PRESET, "random_range_ratio": 0.1, "request_rate": "1"}, "its lengths are its own"),
-        ({**TRACE, "burstiness": 2.0}, "only requests at a rate of your own have gaps to draw"),
-        ({"max_concurrency": 2, "burstiness": 2.0}, "only requests at a rate of your own have gaps to draw"),
-        ({"max_concurrency": 2, "request_rate": "1"}, "the rate of a closed loop is an outcome"),
-        ({"max_concurrency": 2, "release_period": 1.0}, "a batcher holds Poisson arrivals at a rate of your own"),
-        ({"request_rate": "1", "release_period": 1.0, "burstiness": 2.0}, "a batcher holds Poisson arrivals"),
+        ({**TRACE, "burstiness": "2.0"}, "only requests at a rate of your own have gaps to draw"),
+        ({"max_concurrency": "2", "burstiness": "2.0"}, "only requests at a rate of your own have gaps to draw"),
+        ({"max_concurrency": "2", "request_rate": "1"}, "the rate of a closed loop is an outcome"),
+        ({"max_concurrency": "2", "release_period": 1.0}, "a batcher holds Poisson arrivals at a rate of your own"),
+        ({"request_rate": "1", "release_period": 1.0, "burstiness": "2.0"}, "a batcher holds Poisson arrivals"),
         ({**TRACE, "release_period": 1.0}, "a batcher holds Poisson arrivals"),
         ({**TRACE, "num_dataset_entries": 5}, "which prompts of a trace are the same is its own"),
-        ({"max_concurrency": 2, "client": "vlm"}, "its meaning of --random-range-ratio is not known. Nearest: vllm"),
-        ({"max_concurrency": 2, "num_dataset_entries": 5, "dataset_sampling_strategy": "rand"}, "Nearest: random"),
-        ({"max_concurrency": 2, "num_prompts": 0}, "0 requests"),
+        ({"max_concurrency": "2", "client": "vlm"}, "its meaning of --random-range-ratio is not known. Nearest: vllm"),
+        ({"max_concurrency": "2", "num_dataset_entries": 5, "dataset_sampling_strategy": "rand"}, "Nearest: random"),
+        ({"max_concurrency": "2", "num_prompts": 0}, "0 requests"),
         ({"request_rate": "1", "num_prompts": -3}, "-3 requests"),
         ({"request_rate": "1,"}, "a part of the list is empty"),
         ({"request_rate": "0"}, "finite rate above 0"),
         ({"request_rate": "-inf"}, "finite rate above 0"),
-        ({"max_concurrency": 0}, "concurrency 0"),
+        ({"max_concurrency": "0"}, "concurrency 0"),
     ],
 )  # fmt: skip
 def test_what_contradicts_is_refused(words, told):

@@ -1,0 +1,38 @@
+"""Colours of all plots, each with one meaning, and the axes that they share."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PROMPT, DECODE = "#d95f02", "#4c72b0"  # work on prompts; on generated tokens
+WAITING, RUNNING, CACHE, REDO = "#a6a6a6", "#333333", "#4d9221", "#b5428b"  # requests; KV cache; preemptions
+BOUND = "#c44e52"  # what the SLO or the asked rate demands, and what fails it
+RESOURCES = {"compute": "#7570b3", "memory": "#1b9e77", "link": "#e6ab02", "overhead": "#c9b29b", "idle": "#efefef"}
+SERIES = ("#1b6ca8", "#e08214", "#35978f", "#8073ac", "#6b4c2a", "#f4a6c1", "#7f7f7f", "#bcbd22")  # deployments
+WIDE = 8.0  # largest over smallest value from which an axis is logarithmic
+
+
+def wide_axis(axes: "Axes", which: str, values: npt.ArrayLike, bounds: Sequence[float] = ()) -> None:
+    """Make an axis ("x" or "y") logarithmic where positive values differ by more than `WIDE`, else let it begin at 0.
+
+    `bounds` are lines that it has to show, too. Ticks are plain numbers: 1, 2, 5, 10.
+    """
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter  # noqa: PLC0415  half a second
+
+    shown = np.asarray([*np.ravel(np.asarray(values, np.float64)), *bounds])
+    shown = shown[np.isfinite(shown) & (shown > 0)]
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    if len(shown) and shown.max() / shown.min() > WIDE:
+        axes.set(**{f"{which}scale": "log"})
+        tens = shown.max() / shown.min() > 60
+        axis.set_major_locator(LogLocator(subs=(1.0,) if tens else (1.0, 2.0, 5.0)))
+        axis.set_minor_formatter(NullFormatter())
+        axes.set(**{f"{which}lim": (shown.min() / 1.3, shown.max() * 1.3)})
+    else:
+        axes.set(**{f"{which}lim": (0.0, 1.08 * shown.max() if len(shown) else 1.0)})
+    axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))

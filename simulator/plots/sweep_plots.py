@@ -1,0 +1,223 @@
+"""Plots of sweeps: latency over the load with the SLO and the knee, tokens/s per user and per device, cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.plots.palette import BOUND, SERIES, wide_axis
+from simulator.reports.slo import Slo
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+Floats = npt.NDArray[np.float64]
+ENDLESS_MS = 1e9  # where an interval has no upper end: above every axis
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Rows of simulations, each at one value of what is swept, and the name of the curve that it belongs to.
+
+    `rows` have the keys of `infercast simulate`'s JSON, `x` are numbers or words, `x_label` says what they are.
+    """
+
+    title: str
+    x_label: str
+    x: Sequence[float | str]
+    series: Sequence[str]
+    rows: Sequence[Row]
+    slo: Slo
+    of_load: bool = True  # x is a load: the SLO is kept up to a knee
+
+    @property
+    def curves(self) -> dict[str, list[int]]:
+        """Places of the rows of each curve, in order of x."""
+        names = dict.fromkeys(self.series)
+        order = sorted(range(len(self.rows)), key=lambda place: self.places[place])
+        return {name: [place for place in order if self.series[place] == name] for name in names}
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether x are numbers."""
+        return all(isinstance(each, int | float) for each in self.x)
+
+    @property
+    def places(self) -> Floats:
+        """The numbers of x; of words their order."""
+        words = list(dict.fromkeys(self.x))
+        return np.array([each if self.is_numeric else words.index(each) for each in self.x], np.float64)
+
+    def keeps_slo(self, place: int) -> bool:
+        """Whether the load of a row keeps the SLO."""
+        row = self.rows[place]
+        return not row["overloaded"] and (row["slo_attainment"] or 0.0) >= self.slo.share
+
+    def kept(self, places: Sequence[int]) -> list[int]:
+        """Return the places of a curve to mark: of a load the knee, up to which the SLO is kept; else all that keep it.
+
+        Empty where none does, or no SLO is asked for.
+        """
+        if not self.slo.bounds_s:
+            return []
+        if not self.of_load:
+            return [place for place in places if self.keeps_slo(place)]
+        return list(takewhile(self.keeps_slo, places))[-1:]
+
+
+def plot_sweep(sweep: Sweep) -> "Figure":
+    """Return TTFT and TPOT (p95 and median, in ms) over what is swept, and tokens/s per user over tokens/s per device.
+
+    One colour per curve; bands and bars are held-out intervals, dashed red lines the SLO's bounds, a ring the knee: the
+    largest load up to which the SLO is kept (of settings: all that keep it). Overloaded loads, whose latency grows with
+    the run, are crosses at the top.
+    """
+    import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
+
+    figure, panels = plt.subplots(1, 3, figsize=(15, 5.0), layout="constrained")
+    colours = {name: SERIES[place % len(SERIES)] for place, name in enumerate(sweep.curves)}
+    for axes, metric in zip(panels, ("ttft", "tpot"), strict=False):
+        _plot_latency(axes, sweep, metric, colours)
+    _plot_pareto(panels[2], sweep, colours)
+    for axes in panels:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(True, color="#ececec", lw=0.6)
+        axes.set_axisbelow(True)
+    figure.legend(handles=_legend(sweep, colours), loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+    figure.suptitle(sweep.title, fontsize=10.5, wrap=True)
+    return figure
+
+
+def _values(sweep: Sweep, key: str, places: Sequence[int]) -> Floats:
+    found = [sweep.rows[place].get(key) for place in places]
+    return np.array([np.nan if each is None else each for each in found], np.float64)
+
+
+def _plot_latency(axes: "Axes", sweep: Sweep, metric: str, colours: Mapping[str, str]) -> None:
+    """Plot p95 with its interval and the median over x, the SLO's bound, the knee and what is overloaded."""
+    seen, bound_s = [], sweep.slo.bounds_s.get(metric)
+    for name, places in sweep.curves.items():
+        x, colour = sweep.places[places], colours[name]
+        p95, low, high = (_values(sweep, f"p95_{metric}_ms{end}", places) for end in ("", "_low", "_high"))
+        known = ~np.isnan(p95)
+        axes.plot(x[known], p95[known], "o-", color=colour, markersize=4, lw=1.6)
+        axes.plot(x[known], _values(sweep, f"median_{metric}_ms", places)[known], ":", color=colour, lw=1.3)
+        both, high = known & ~np.isnan(low), np.where(np.isnan(high), ENDLESS_MS, high)
+        axes.fill_between(x[both], low[both], high[both], color=colour, alpha=0.13, lw=0)
+        for at_x in x[~known]:
+            axes.plot(at_x, 0.97, "x", color=colour, transform=axes.get_xaxis_transform(), markersize=7, clip_on=False)
+        for place in sweep.kept(places):
+            at_y = sweep.rows[place][f"p95_{metric}_ms"]
+            axes.plot(sweep.places[place], at_y, "o", color=colour, mfc="none", markersize=12, mew=1.6)
+        seen += [*p95, *_values(sweep, f"median_{metric}_ms", places), *low]
+    if bound_s:
+        axes.axhline(bound_s * 1e3, color=BOUND, ls="--", lw=1.2)
+    axes.set(xlabel=sweep.x_label, ylabel=f"{metric.upper()} [ms]", title=metric.upper())
+    if sweep.is_numeric:
+        wide_axis(axes, "x", sweep.places)
+    else:
+        axes.set_xticks(range(len(set(sweep.x))), list(dict.fromkeys(map(str, sweep.x))), rotation=20, ha="right")
+    wide_axis(axes, "y", seen, [bound_s * 1e3] if bound_s else [])
+
+
+def _plot_pareto(axes: "Axes", sweep: Sweep, colours: Mapping[str, str]) -> None:
+    """Plot output tokens/s of a device over tokens/s of a user, one point per row with its x beside it."""
+    users, devices = list[float](), list[float]()
+    for name, places in sweep.curves.items():
+        count = np.array([sweep.rows[place]["devices"] * sweep.rows[place]["replicas"] for place in places])
+        user, device = _values(sweep, "tokens_per_s_user", places), _values(sweep, "output_throughput", places) / count
+        bars = [
+            np.abs(np.nan_to_num(np.vstack([value - _values(sweep, f"{key}_low", places) / by,
+                                            _values(sweep, f"{key}_high", places) / by - value])))
+            for key, value, by in (("tokens_per_s_user", user, 1), ("output_throughput", device, count))
+        ]  # fmt: skip
+        axes.errorbar(user, device, bars[1], bars[0], "o-", color=colours[name], markersize=4, lw=1.4, elinewidth=0.6)
+        for place, at in zip(places, zip(user, device, strict=True), strict=True):
+            axes.annotate(
+                _word(sweep.x[place]), at, (5, 4), textcoords="offset points", fontsize=8, color=colours[name]
+            )
+        users, devices = [*users, *user.tolist()], [*devices, *device.tolist()]
+    axes.set(xlabel="output tokens/s of a user (1 / TPOT)", ylabel="output tokens/s of a device", title="Pareto curve")
+    wide_axis(axes, "x", users)
+    wide_axis(axes, "y", devices)
+
+
+def _word(x: float | str) -> str:
+    return x if isinstance(x, str) else f"{x:g}"
+
+
+def _legend(sweep: Sweep, colours: Mapping[str, str]) -> list[Any]:
+    """Return an entry per curve, with its knee, and one for each kind of line."""
+    from matplotlib.lines import Line2D  # noqa: PLC0415  half a second
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    entries: list[Any] = []
+    for name, places in sweep.curves.items():
+        marked = ", ".join(_word(sweep.x[place]) for place in sweep.kept(places))
+        kept = f"kept {'up to' if sweep.of_load else 'at'} {marked}" if marked else "never kept"
+        label = f"{name}: SLO {kept}" if sweep.slo.bounds_s else name
+        entries.append(Line2D([], [], color=colours[name], marker="o", markersize=4, label=label.removeprefix(": ")))
+    ink: dict[str, Any] = {"color": "#555555"}
+    entries.append(Line2D([], [], marker="o", markersize=4, **ink, label="p95"))
+    entries.append(Line2D([], [], ls=":", **ink, label="median"))
+    entries.append(Patch(alpha=0.2, lw=0, **ink, label=f"held-out {sweep.rows[0]['interval']:.0%} interval"))
+    if sweep.slo.bounds_s:
+        entries.append(Line2D([], [], ls="--", color=BOUND, label=str(sweep.slo)))
+        entries.append(
+            Line2D(
+                [],
+                [],
+                ls="",
+                marker="o",
+                mfc="none",
+                markersize=11,
+                **ink,
+                label="knee" if sweep.of_load else "keeps the SLO",
+            )
+        )
+    if any(row["overloaded"] for row in sweep.rows):
+        entries.append(Line2D([], [], ls="", marker="x", **ink, label="overloaded: latency grows with the run"))
+    return entries
+
+
+def plot_cost_curves(rows: Sequence[Row], series: Sequence[str], title: str = "") -> "Figure":
+    """Return $ per million output tokens and $ per hour over the asked rate in requests/s, a colour per deployment.
+
+    `rows` are those of `infercast cost` at several rates, `series` the curve of each. Bands are held-out intervals,
+    numbers the replicas; rows that keep the SLO at no load are left out.
+    """
+    import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
+
+    figure, panels = plt.subplots(1, 2, figsize=(12, 5.0), layout="constrained")
+    keys = {"usd_per_million_output_tokens": "$ per million output tokens", "usd_per_hour": "$ per hour"}
+    for axes, (key, label) in zip(panels, keys.items(), strict=True):
+        seen = []
+        for place, name in enumerate(dict.fromkeys(series)):
+            own = [row for row, each in zip(rows, series, strict=True) if each == name and row["replicas"]]
+            own = sorted(own, key=lambda row: row["asked_rate_per_s"])
+            colour = SERIES[place % len(SERIES)]
+            x, y, low, high = (
+                np.array([np.nan if row[each] is None else row[each] for row in own], np.float64)
+                for each in ("asked_rate_per_s", key, f"{key}_low", f"{key}_high")
+            )
+            axes.plot(x, y, "o-", color=colour, markersize=4, lw=1.6, label=name)
+            axes.fill_between(x, low, high, color=colour, alpha=0.13, lw=0, where=~np.isnan(low) & ~np.isnan(high))
+            for at, row in zip(zip(x, y, strict=True), own, strict=True):
+                axes.annotate(str(row["replicas"]), at, (4, 5), textcoords="offset points", fontsize=8, color=colour)
+            seen += list(y)
+        axes.set(xlabel="asked rate, requests/s", ylabel=label, title=label)
+        wide_axis(axes, "x", [row["asked_rate_per_s"] for row in rows])
+        wide_axis(axes, "y", seen)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(True, color="#ececec", lw=0.6)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9, frameon=False
+    )
+    note = f"numbers: replicas; bands: held-out {rows[0]['interval']:.0%} intervals"
+    figure.suptitle(f"{title}\n{note}".strip(), fontsize=10.5, wrap=True)
+    return figure

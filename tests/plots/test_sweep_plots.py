@@ -1,0 +1,91 @@
+"""Plots of sweeps: what they draw is what the rows say, the knee is where the SLO ends, axes show small and large."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from simulator.plots.palette import BOUND, wide_axis
+from simulator.plots.sweep_plots import Sweep, plot_cost_curves, plot_sweep
+from simulator.reports.slo import Slo
+
+
+def row(x: float, attained: float, *, overloaded: bool = False, factor: float = 1.0) -> dict:
+    """A simulation whose p95 of TTFT is 100 ms x, half of that its median, and whose intervals are a factor of two."""
+    found = {"overloaded": overloaded, "slo_attainment": attained, "interval": 0.8, "devices": 2, "replicas": 3}
+    for name, value in (("ttft", 100.0 * x * factor), ("tpot", 10.0 * x)):
+        p95 = None if overloaded and name == "ttft" else value
+        found |= {f"p95_{name}_ms": p95, f"median_{name}_ms": p95 and p95 / 2}
+        found |= {f"p95_{name}_ms_low": p95 and p95 / 2, f"p95_{name}_ms_high": p95 and 2 * p95}
+    user, all_of_it = 100 / x, 600.0 * x
+    found |= {"tokens_per_s_user": user, "tokens_per_s_user_low": user / 2, "tokens_per_s_user_high": user * 2}
+    return found | {"output_throughput": all_of_it, "output_throughput_low": None, "output_throughput_high": None}
+
+
+X = [4.0, 1.0, 2.0, 8.0, 16.0]
+ROWS = [row(4, 0.96), row(1, 1.0), row(2, 0.98), row(8, 0.5), row(16, 0.97, overloaded=True)]
+SWEEP = Sweep("title", "requests/s", X, ["a"] * 5, ROWS, Slo({"ttft": 0.5}))
+
+
+def test_the_knee_is_the_largest_load_up_to_which_the_slo_is_kept():
+    (places,) = SWEEP.curves.values()
+    assert [X[place] for place in places] == [1, 2, 4, 8, 16]
+    assert [X[place] for place in SWEEP.kept(places)] == [4]  # 16 has a share above 95 %, and a queue that grows
+    of_settings = Sweep("", "max seqs", X, ["a"] * 5, [*ROWS[:3], row(8, 0.5), row(16, 0.97)], SWEEP.slo, of_load=False)
+    assert [X[place] for place in of_settings.kept(places)] == [1, 2, 4, 16]
+    assert Sweep("", "", X, ["a"] * 5, ROWS, Slo()).kept(places) == []
+
+
+def test_latencies_the_slo_and_the_knee_are_drawn_where_they_are():
+    ttft, tpot, pareto = plot_sweep(SWEEP).axes
+    p95, median, *_ = ttft.lines
+    assert np.array(p95.get_xydata()).tolist() == [[1, 100], [2, 200], [4, 400], [8, 800]]
+    assert median.get_ydata().tolist() == [50, 100, 200, 400]
+    (bound,) = (line for line in ttft.lines if line.get_color() == BOUND)
+    assert set(bound.get_ydata()) == {500}
+    assert not [line for line in tpot.lines if line.get_color() == BOUND]
+    (ring,) = (line for line in ttft.lines if line.get_markersize() == 12)
+    assert (list(ring.get_xdata()), list(ring.get_ydata())) == ([4], [400])
+    (cross,) = (line for line in ttft.lines if line.get_marker() == "x")
+    assert list(cross.get_xdata()) == [16]
+    assert (ttft.get_xscale(), ttft.get_yscale()) == ("log", "log")
+    points = np.array(pareto.lines[0].get_xydata()).tolist()
+    assert points == [[100 / x, 100 * x] for x in (1, 2, 4, 8, 16)]  # of six devices
+    low, high = ttft.get_ylim()
+    assert low < 50
+    assert high > 800
+
+
+def test_one_colour_is_one_deployment_and_words_are_ticks():
+    rows = [row(1, 1), row(2, 1), row(3, 1), row(4, 1)]
+    sweep = Sweep("", "settings", ["x=on", "x=off"] * 2, ["a", "a", "b", "b"], rows, Slo(), of_load=False)
+    figure = plot_sweep(sweep)
+    assert [each.get_text() for each in figure.axes[0].get_xticklabels()] == ["x=on", "x=off"]
+    colours = [{line.get_color() for line in axes.lines if line.get_marker() == "o"} for axes in figure.axes]
+    assert len(colours[0]) == 2
+    assert colours[0] == colours[1] == colours[2]
+    (legend,) = figure.legends
+    assert [each.get_text() for each in legend.get_texts()] == ["a", "b", "p95", "median", "held-out 80% interval"]
+
+
+def test_cost_is_drawn_over_the_load_with_replicas_and_without_what_keeps_no_slo():
+    def bill(rate: float, usd: float, replicas: int) -> dict:
+        found = {"asked_rate_per_s": rate, "replicas": replicas, "interval": 0.8}
+        for key in ("usd_per_million_output_tokens", "usd_per_hour"):
+            found |= {key: usd if replicas else None, f"{key}_low": usd / 2, f"{key}_high": None}
+        return found
+
+    rows = [bill(10, 3, 2), bill(1, 9, 1), bill(1, 1, 0)]
+    figure = plot_cost_curves(rows, ["a", "a", "b"])
+    left, right = figure.axes
+    assert np.array(left.lines[0].get_xydata()).tolist() == [[1, 9], [10, 3]]
+    assert [each.get_text() for each in right.texts] == ["1", "2"]
+    assert left.get_xscale() == "log"
+    assert len(left.lines[1].get_xdata()) == 0
+
+
+@pytest.mark.parametrize(("values", "scale"), [([1, 7], "linear"), ([1, 9], "log"), ([], "linear"), ([0, 5], "linear")])
+def test_axes_are_logarithmic_where_linear_ones_would_hide_the_small(values, scale):
+    _, axes = plt.subplots()
+    wide_axis(axes, "y", values)
+    assert axes.get_yscale() == scale
+    plt.close("all")
