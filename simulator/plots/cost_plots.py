@@ -90,7 +90,7 @@ def _price_bars(axes: "Axes", answers: Sequence[Answer], rows: Sequence[Row]) ->
 
 def _labels(answers: Sequence[Answer]) -> tuple[str, list[str]]:
     """Return what the deployments have in common, and a label for each: device, degrees, what differs, replicas."""
-    parts = [(*_parts(each.scenario.deployment), _offer(each)) for each in answers]
+    parts = [(*_parts(each.scenario.deployment), _commitment(each)) for each in answers]
     varying = {place for place, values in enumerate(zip(*parts, strict=True)) if len(set(values)) > 1}
     own = [[name for place, name in enumerate(each) if name and (place < 2 or place in varying)] for each in parts]
     shared = ", ".join(name for place, name in enumerate(parts[0]) if place >= 2 and place not in varying)
@@ -98,8 +98,8 @@ def _labels(answers: Sequence[Answer]) -> tuple[str, list[str]]:
     return shared, [" ".join(names) + count for names, count in zip(own, replicas, strict=True)]
 
 
-def _offer(found: Answer) -> str:
-    return found.scenario.offer.kind if found.scenario.offer else ""
+def _commitment(found: Answer) -> str:
+    return ", ".join(dict.fromkeys(each.commitment for each in found.scenario.offers))
 
 
 def _parts(deployment: Deployment) -> tuple[str, ...]:
