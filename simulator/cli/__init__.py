@@ -20,7 +20,7 @@ COMMANDS = {
     "plan": "Plan a fleet by the month as the load grows: always on, by the hour or autoscaled; the cheapest, checked.",
     "training": "Say what training a model costs, and after how many served tokens inference has cost as much.",
     "claims": "Compute what introductory texts teach about inference, and say what holds.",
-    "tune": "Search the engine's settings that serve most within the SLO, and say by how much they beat the default.",
+    "tune": "Search the settings that serve most within the SLO, and say by how much they beat the default.",
     "validate": "Predict every measurement of a file by what its load calls for, and show the errors.",
     "reference": "Generate text with the reference engine: greedy, paged cache, continuous batching.",
     "calibrate": (

@@ -38,7 +38,7 @@ def command(
     budget: Annotated[int, typer.Option("--budget", min=1, help="Settings to try at most.")] = 200,
     form: OutputFormat = Format.TEXT,
 ) -> None:
-    """Search the settings with which a deployment serves most within an SLO, and say by how much they beat the default.
+    """Search the settings that serve most within the SLO, and say by how much they beat the default.
 
     One setting after the other is changed, all on the same random numbers. A setting that is given with one value is
     fixed, one with a comma list has these values alone. With --max-concurrency or --rate inf it is output tokens/s that

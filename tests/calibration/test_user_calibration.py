@@ -107,7 +107,7 @@ def test_a_slower_machine_is_found_and_its_other_setups_are_predicted():
     assert value(found, "request_s") == pytest.approx(SLOW["request_s"], rel=0.1)
 
 
-@pytest.mark.parametrize("factor", [0.15, 4.0])
+@pytest.mark.parametrize("factor", [4.0, 25.0])  # of 5.3 ms; less is lost in a prefill of 20 ms
 def test_four_lone_prompts_find_a_hosts_time_per_request(factor):
     found = calibrated(rows({"request_s": factor}, LONE, ["ttft_ms"]), DEVICE)
     way = math.log(value(found, "request_s")) / math.log(factor)
