@@ -85,7 +85,7 @@ def as_prompts(step: list[Sequence], window: int | None) -> Counts:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 700), st.integers(256, 1500), st.sampled_from(["llama-3.1-8b", "gemma-3-27b"]))
 def test_prompts_are_counted_as_their_chunks_are(size, prompt_tokens, budget, model):
     one = replace(deployment(model), settings=Settings(max_num_seqs=64, max_num_batched_tokens=budget))
@@ -99,7 +99,7 @@ def test_prompts_are_counted_as_their_chunks_are(size, prompt_tokens, budget, mo
 
 
 @given(st.integers(1, 50), st.integers(1, 3000), st.integers(2, 40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_decode_steps_are_counted_as_single_sequences_are(size, prompt_tokens, output_tokens):
     one = deployment("gemma-3-27b")
     batch = Batch(size, prompt_tokens, output_tokens)
@@ -112,7 +112,7 @@ def test_decode_steps_are_counted_as_single_sequences_are(size, prompt_tokens, o
 
 
 @given(st.integers(1, 9), st.integers(1, 700), st.integers(1, 900), st.integers(1, 3000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_prompts_after_a_cached_past_are_counted_as_their_chunks_are(size, prompt_tokens, budget, past):
     one, batch = deployment("gemma-3-27b"), Batch(size, prompt_tokens, 1)
     ours = prefill_counts(one, batch, past=past, budget=budget)
@@ -134,7 +134,7 @@ def test_without_chunked_prefill_a_step_has_whole_prompts(prompt_tokens, steps):
 
 
 @given(st.integers(1, 50), st.integers(1, 3000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_without_a_cache_a_step_computes_every_token_anew(size, tokens):
     one = deployment("gemma-3-27b", engine="uncached")
     ours = decode_counts(one, Batch(size, 1, 1), np.array([float(tokens)]))

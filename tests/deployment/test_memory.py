@@ -238,7 +238,7 @@ def test_what_vllm_reported_at_its_start():
 LAYOUTS = st.fixed_dictionaries({"tp": st.sampled_from([1, 2, 4, 8]), "pp": st.sampled_from([1, 2])})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(names(MODELS)), st.sampled_from(names(HARDWARE)), st.sampled_from(ENGINES), LAYOUTS,
     st.integers(1, 131_072),

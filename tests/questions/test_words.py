@@ -92,7 +92,7 @@ def test_every_field_is_an_option_with_the_same_default_and_a_flag_of_its_name(o
 
 @pytest.mark.parametrize("of", QUESTIONS, ids=lambda of: of.__name__)
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_what_is_written_is_read_again(of, data):
     asked = data.draw(questions(of))
     read = parsed(QUESTIONS[of], arguments(asked))

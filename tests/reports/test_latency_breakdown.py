@@ -98,7 +98,7 @@ workloads = st.lists(st.tuples(st.floats(0, 0.3), st.integers(1, 120), st.intege
 
 @given(workloads, st.sampled_from(sorted(POLICIES)), st.sampled_from([0.0007, 0.004, 0.03]))
 @example([(0.0, 1, 1)] * 11 + [(0.0, 1, 2), (0.0, 61, 1)], "prompts-first", 0.004)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_front_end_delays_what_is_seen_and_not_what_the_prompts_take(rows, policy, stream_s):
     gaps, prompts, outputs = zip(*rows, strict=True)
     sent, limits = list(np.cumsum(gaps)), {"policy": POLICIES[policy]}
@@ -118,7 +118,7 @@ def test_a_front_end_delays_what_is_seen_and_not_what_the_prompts_take(rows, pol
 
 
 @given(workloads, st.sampled_from(sorted(POLICIES)), st.integers(12, 60), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_parts_add_up_and_none_is_negative(rows, policy, num_blocks, async_scheduling):
     gaps, prompts, outputs = zip(*rows, strict=True)
     limits = {"policy": POLICIES[policy], "num_blocks": num_blocks}
@@ -163,7 +163,7 @@ def test_a_cache_hit_is_no_prefill_and_without_a_cache_every_token_is_its_own():
 
 
 @given(workloads, st.integers(12, 60))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_timeline_adds_up(rows, num_blocks):
     gaps, prompts, outputs = zip(*rows, strict=True)
     happened = run(list(np.cumsum(gaps)), prompts, outputs, num_blocks=num_blocks)

@@ -136,7 +136,7 @@ def test_all_to_alls_are_near_those_of_deepep_over_nodes(nodes, tokens, measured
 # ---------------------------------------------------------------------------------------------------------- properties
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     device=st.sampled_from(["h100-sxm", "a100-sxm-80", "mi300x", "gaudi3", "b200-sxm", "l40s"]),
     nodes=st.integers(2, 16),
@@ -152,7 +152,7 @@ def test_an_all_reduce_over_nodes_is_never_faster_than_in_one(device, nodes, siz
     assert over >= all_reduce_s(hardware, devices, size, light=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     nodes=st.integers(1, 8), more=st.integers(0, 8), size=SIZES, slower=st.floats(1.0, 100.0), later=st.floats(0, 1e-4)
 )

@@ -78,7 +78,7 @@ def assert_equal(run: Run, oracle: OracleResult) -> None:
 lengths = st.tuples(st.floats(0, 0.3), st.integers(1, 40), st.integers(1, 30))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     rows=st.lists(lengths, min_size=1, max_size=25),
     max_num_seqs=st.integers(1, 8),
@@ -356,7 +356,7 @@ def recount(s: State) -> None:
     assert book.prompt_cached == running.cached[~decodes].sum()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 30), st.integers(0, 9)), min_size=1, max_size=20),
     drafts=st.sampled_from([0, 0, 2]),

@@ -48,7 +48,7 @@ rows = st.lists(st.tuples(st.floats(0, 0.3), st.integers(1, 40), st.integers(1, 
 # ---------------------------------------------------------------- one replica
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     rows=rows,
     router=st.sampled_from(list(ROUTERS)),
@@ -417,7 +417,7 @@ def check_conservation(run: FleetRun, asked: Requests) -> None:
         assert any(who == replica and start <= run.scheduled_s[row] for who, start, _ in up)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(service=services())
 def test_conservation_with_everything_on(service):
     fleet, asked, clients = service

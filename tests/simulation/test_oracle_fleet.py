@@ -292,7 +292,7 @@ def test_everything_together(data):
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_more_of_everything_together(data):
     everything(data)

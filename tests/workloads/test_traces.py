@@ -186,7 +186,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
             read_trace(tmp_path / name)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(name=st.sampled_from(sorted(GOOD)), place=st.integers(0, 200), damage=st.binary(max_size=4))
 def test_any_damage_is_read_or_refused_never_a_traceback(
     name: str, place: int, damage: bytes, tmp_path_factory: pytest.TempPathFactory
