@@ -55,9 +55,8 @@ class Settings:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise InfercastError(f"{name} {value}", "it is at least 1", "Give a larger number or leave it out")
         if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
-            raise InfercastError(
-                f"memory fraction {self.memory_fraction}", "it is above 0 and at most 1", "Give, say, 0.9"
-            )
+            given = f"memory fraction {self.memory_fraction}"
+            raise InfercastError(given, "it is a share above 0 and up to 1", "Give, say, 0.9")
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class Deployment:
         if not self.draft_tokens:
             return
         if self.layout.pp > 1:
-            raise NotModelledError(f"speculation with pp {self.layout.pp}", "which stage drafts is open", "Use tp")
+            raise NotModelledError(f"speculation with pp {self.layout.pp}", "which stage drafts is not known", "Use tp")
         if self.engine.policy not in ("continuous", "prompts-first"):
             given, because = f"speculation in {self.engine.id}", f"its policy is {self.engine.policy}"
             raise NotModelledError(given, because, "Use an engine that batches continuously")
@@ -243,10 +242,7 @@ class Deployment:
         return 0.0 if self.light else self.settings.first_call_s
 
     def request_s(self, prompt_tokens: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Return the seconds outside of steps (HTTP, tokenisation) by prompt length; 0 at the speed of light.
-
-        float64, of the shape of `prompt_tokens`.
-        """
+        """Return the seconds outside of steps by prompt length, float64 of its shape; 0 at the speed of light."""
         return self.overheads.answer_s(prompt_tokens) * (not self.light)
 
     def step_table(self) -> StepTable:

@@ -63,7 +63,7 @@ class Overheads(Strict):
             "HTTP": self.http_s + 0.0 * tokens,
             "tokenisation": self.prompt_token_s * tokens,
             "hop to the engine and back": self.hop_s + 0.0 * tokens,
-            "engine, beside its steps": self.request_s + 0.0 * tokens,
+            "engine's own": self.request_s + 0.0 * tokens,
         }
 
     def answer_s(self, prompt_tokens: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -27,7 +27,7 @@ def seconds_of(found: Estimate) -> dict[str, float]:
 def test_a_lone_request_takes_the_sum_of_its_parts():
     """0.85 ms of HTTP, 128 tokens of 4 us, a hop of 0.4 ms, 5.3 ms of the engine's own, 9.7 us to stream a token."""
     found = estimate(deployment(), Batch(1, 128, 1))
-    named = ("HTTP", "tokenisation", "hop to the engine and back", "engine, beside its steps", "streaming")
+    named = ("HTTP", "tokenisation", "hop to the engine and back", "engine's own", "streaming")
     assert seconds_of(found) == pytest.approx(dict(zip(named, (850e-6, 512e-6, 400e-6, 5.3e-3, 9.7e-6), strict=True)))
     assert found.expected.ttft_s == pytest.approx(7.0717e-3 + found.prefill_s)
     assert 10e-3 < found.expected.ttft_s < 18e-3  # published for prompts so short, at one in flight: 14 ms (p50)
