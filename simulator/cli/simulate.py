@@ -99,9 +99,7 @@ def _result(
         else [_summary_view(rows), _intervals_view(rows, level)]
     )
     deployments = [scenario.deployment for scenario, _, _ in found]
-    labels = [
-        _label(row, rows) if len(rows) > 1 else str(each[0].deployment) for each, row in zip(found, rows, strict=True)
-    ]
+    labels = [_label(each, row, rows) for each, row in zip(found, rows, strict=True)]
     notes = [note for each, label in zip(found, labels, strict=True) for note in _notes(label, *each)]
     notes += [DEFINITIONS, *interval_notes(rows)]
     notes += technique_notes(deployments)
@@ -181,9 +179,12 @@ def _used(scenario: Scenario, report: Report) -> float:
     return min(1.0, bounds(scenario).busy_s * counted / report.duration_s / report.run.engines)
 
 
-def _label(row: Row, rows: list[Row]) -> str:
-    """Return what tells a row of a sweep from the others."""
-    return ", ".join(f"{each.heading} {each.cell(row)}" for each in (*common(rows)[1], *loads(rows)))
+def _label(found: Found, row: Row, rows: list[Row]) -> str:
+    """Return what tells a row of a sweep from the others; of a single one its deployment and rate."""
+    scenario, rate, _ = found
+    if len(rows) > 1:
+        return ", ".join(f"{each.heading} {each.cell(row)}" for each in (*common(rows)[1], *loads(rows)))
+    return f"{scenario.deployment}" + (f" at {rate:g}/s" if rate is not None else "")
 
 
 def _notes(at: str, scenario: Scenario, _rate: float | None, report: Report) -> list[str]:

@@ -173,5 +173,6 @@ def _grouped(found: Tuned) -> Sequence[str]:
     if not found.refused:
         return []
     first = found.refused[0]
-    more = f", and {len(found.refused) - 1} other reasons" if len(found.refused) > 1 else ""
+    others = len(found.refused) - 1
+    more = f", and {others} other reason{'s' if others > 1 else ''}" if others else ""
     return [f"Not possible: {first.given}: {first.because}{more}."]

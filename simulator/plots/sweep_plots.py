@@ -148,7 +148,7 @@ def _plot_pareto(axes: "Axes", sweep: Sweep, colours: Mapping[str, str]) -> None
 
 
 def _word(x: float | str) -> str:
-    return x if isinstance(x, str) else f"{x:g}"
+    return x if isinstance(x, str) else f"{x:,.0f}" if x == round(x) else f"{x:.3g}"
 
 
 def _legend(sweep: Sweep, colours: Mapping[str, str]) -> list[Any]:

@@ -178,7 +178,8 @@ class _Rows:
     def _unknown_unit(self, numbers: FloatArray, column: str) -> WorkloadError:
         """Return the error of times whose unit nothing says, with the rates that s and ms would mean."""
         span, more = float(np.ptp(numbers)), len(numbers) - 1
-        rates = f"{more / span:,.3g} requests/s in s, {1e3 * more / span:,.3g} in ms" if span else "all at once"
+        per_s = more / span if span else 0.0
+        rates = f"{per_s:.4g} requests/s in s, {1e3 * per_s:,.0f} in ms" if span else "all at once"
         because = f"neither the name nor a known publisher says the unit ({len(numbers):,} rows: {rates})"
         remedy = f"Give --trace-columns time={column}:s, or {column}:ms, or name the column arrival_s"
         return WorkloadError(f"{self.name}, times in column {column!r}", because, remedy)

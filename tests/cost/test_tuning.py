@@ -155,6 +155,19 @@ def test_a_small_batch_limit_is_found_to_be_raised():
     assert found.without["--max-num-seqs"] < found.best.per_s
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("hardware", "slo"), [("l40s", "ttft:1s,tpot:60ms"), ("h100-sxm", "ttft:300ms,tpot:20ms")])
+def test_the_search_finds_the_best_of_all_combinations(hardware, slo):
+    question = TuneQuestion(DeploymentQuestion("llama-3.1-8b", hardware), CHAT, SloQuestion(slo))
+    values = {"--max-num-seqs": ["", "16", "64"], "--max-num-batched-tokens": ["", "512", "1024"]}
+    values["--cache-dtype"] = ["", "fp8"]
+    found = tune(question.scenario, values, HighestRate())
+    points = [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
+    scores = [HighestRate().beyond(question.scenario(point), 0.0)[0] for point in points]
+    assert found.best.per_s == pytest.approx(max(scores), rel=0.03)
+    assert found.tried < len(points)
+
+
 # --------------------------------------------------------------------------------------------------------- questions
 
 ASKED, CHAT, BOUNDS = DeploymentQuestion("llama-3.1-8b", "l40s"), WorkloadQuestion("chat"), SloQuestion("ttft:1s")

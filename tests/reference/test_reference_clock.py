@@ -225,7 +225,7 @@ class TestRefusals:
 
     def test_a_request_that_is_too_long(self, tiny):
         requests = Requests(np.zeros(1), [200], [20])
-        with pytest.raises(WorkloadError, match=r"220 tokens: .* the engine has, 24 blocks"):
+        with pytest.raises(WorkloadError, match=r"the request, rejected: .* KV cache holds \(24 blocks\)"):
             serve(tiny, engine_limits(tiny.transformer, 4, 32), requests, [[0] * 200], RecordedClock([]))
 
     def test_a_model_of_another_kind(self):

@@ -59,7 +59,7 @@ def test_a_pool_of_prompts_needs_no_room_for_answers():
     small = ALONE._replace(num_blocks=2)  # of 4 tokens
     asked = requests_of([(0.0, 8, 30)])
     assert simulate_fleet(split([0.0], prefill=Pool(small, SECONDS)), asked).finished_s == [8.5 + 29]
-    with pytest.raises(WorkloadError, match="one engine of the prefill pool has, 2 blocks for 8 tokens"):
+    with pytest.raises(WorkloadError, match=r"9 tokens that the KV cache holds \(2 blocks\) of a prefill replica"):
         simulate_fleet(split([0.0], prefill=Pool(small, SECONDS)), requests_of([(0.0, 9, 1)]))
 
 

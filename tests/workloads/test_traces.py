@@ -108,7 +108,7 @@ BAD = {
     "header and blanks": (HEADER + "\n\n", "no rows", "requests"),
     "no header": ("0,5,5\n1,5,5\n", "columns 0, 5, 5", "--trace-columns prompt=NAME"),
     "column missing": ("arrival_s,prompt_tokens\n0,5\n", "known to hold the output tokens", "output=NAME"),
-    "no unit": ("timestamp,ContextTokens,GeneratedTokens\n0,5,5\n9,5,5\n", "0.111 requests/s in s, 111 in ms", ":ms"),
+    "no unit": ("timestamp,ContextTokens,GeneratedTokens\n0,5,5\n9,5,5\n", "0.1111 requests/s in s, 111 in ms", ":ms"),
     "no Mooncake": ("timestamp,input_length,output_length\n0,5,5\n", "says the unit (1 rows: all at once)", ":s"),
     "two spellings": (
         "arrival_s,prompt_tokens,output_tokens,input_tokens\n0,5,5,5\n",
