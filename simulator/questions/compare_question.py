@@ -28,7 +28,7 @@ CLASSES = {  # words for --hardware, and the device classes that they mean
     "cloud": ("datacenter-gpu", "accelerator"),
     "desktop": ("consumer-gpu", "workstation-gpu", "integrated-gpu"),
 }
-SERVING = ("vllm", "sglang", "tensorrt-llm", "lmdeploy", "tgi", "llama.cpp", "ollama", "mlx-lm")  # --engine all
+SERVING = ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "mlx-lm")  # --engine all
 NO_ROOM = "memory"
 NATIVE = {"fp8": "fp8", "nvfp4": "fp4", "int8": "int8"}  # formats of --weight-dtype auto, and the peaks that they need
 
@@ -97,12 +97,13 @@ class CompareQuestion(DeploymentQuestion):
                 try:
                     stored = running_layout(model, hardware, engine, dtypes=dtypes)
                     bounds = light(model.id, stored.weight_dtype, stored.cache_dtype)
-                    degrees = self._degrees(hardware, has_experts=bounds.has_experts)
+                    device_s = bounds.device_s(hardware)
                 except InfercastError as error:
                     found.refused.append(error)
                     continue
+                degrees = self._degrees(hardware, has_experts=bounds.has_experts)
                 build = partial(self.configured, model, hardware, engine)
-                self._add(found, bounds, Candidate(model, hardware, stored, bounds.device_s(hardware), build), degrees)
+                self._add(found, bounds, Candidate(model, hardware, stored, device_s, build), degrees)
         return found
 
     def _add(self, found: Options, bounds: LightBounds, like: Candidate, degrees: list[dict[str, int]]) -> None:
