@@ -235,11 +235,14 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     excluded = f"Of {every:,} deployments {', '.join(exclusions(search, options)) or 'all were simulated'}."
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
     launch = [f"Launch{each}:", rows[0]["launch_command"]]
-    notes = [*why, excluded, "", *launch, "", FOOT]
+    formats = ((each.found.candidate.layout.weight_dtype, each.found.candidate.model.weight_dtype) for each in compared)
+    narrower = any(stored != own for stored, own in formats)
+    notes = [*why, excluded, "", *launch, "", FOOT, *([QUALITY] if narrower else [])]
     wrapped = [line for note in notes for line in (textwrap.wrap(note, WIDTH, break_on_hyphens=False) or [""])]
     view = table(rows)
     title = "\n".join(textwrap.wrap(verdict(compared, rows), WIDTH))
     return Result({"answers": rows}, [View(title, view.columns, view.rows, tight=True)], wrapped)
 
 
+QUALITY = "What another format than the checkpoint's costs in quality is not judged."
 FOOT = "TTFT, TPOT: p95, ms. Cases: step times as measured errors spread. --details: all figures."
