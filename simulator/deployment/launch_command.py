@@ -18,8 +18,8 @@ def launch_command(deployment: Deployment) -> str:
     llama.cpp, mlx_lm.server, Ollama's FAQ. Raises NotModelledError for engines that no command is known for.
 
     >>> from simulator.deployment.deployment import deploy
-    >>> launch_command(deploy("llama-3.1-8b", "m2-ultra", "mlx-lm"))
-    'mlx_lm.server --model mlx-community/Llama-3.1-8B-Instruct-4bit'
+    >>> launch_command(deploy("qwen3-32b", "h100-sxm")).partition(" --max-num-batched")[0]
+    'vllm serve Qwen/Qwen3-32B --max-num-seqs 1024'
     """
     engine = deployment.engine
     if engine.engine not in _COMMANDS:
