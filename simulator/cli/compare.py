@@ -57,7 +57,7 @@ def command(
     rate, workload = _fewer(users)
     priced.checked()
     options = asked.options(Demand(workload.requests(), slo))
-    load = priced_target(rate, workload, slo, priced.offers_for)
+    load = priced_target(rate, workload, slo, priced.offers_for, priced.interruptions())
     search = Search(load, options.candidates, top=top, jobs=jobs)
     interrupted = _searched(search)
     if not search.found:

@@ -87,7 +87,8 @@ def command(
     def case(index: int, choice: Choice) -> FleetPlan:
         progress(index, len(choices))
         deployment = choice()
-        scenario = Scenario(deployment, workload, slo, priced.offers(deployment))
+        offers, interruptions = priced.offers(deployment), priced.interruptions()
+        scenario = Scenario(deployment, workload, slo, offers, interruptions=interruptions)
         return plan(scenario, demand, headroom, planned.spare, planned.scaling(deployment))
 
     with progress_bar("deployments") as progress:

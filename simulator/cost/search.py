@@ -12,6 +12,7 @@ from simulator.cost.capacity import Capacity, what_breaks
 from simulator.cost.light_bounds import light_replicas
 from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import Scenario
+from simulator.cost.spot import Interruptions
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
@@ -38,9 +39,12 @@ class Target(NamedTuple):
     slo: Slo
     price: Price
     offers: OffersOf = lambda _hardware, _devices: ()  # of a replica, for its bill
+    interruptions: Interruptions = Interruptions()  # of spot offers
 
 
-def priced_target(rate_per_s: float, workload: Workload, slo: Slo, offers: OffersOf) -> Target:
+def priced_target(
+    rate_per_s: float, workload: Workload, slo: Slo, offers: OffersOf, interruptions: Interruptions = Interruptions()
+) -> Target:
     """Return a target whose price is that of the cheapest whole instances which hold all replicas.
 
     There is no price where nothing is offered that holds a replica. Each case is looked up once.
@@ -61,7 +65,7 @@ def priced_target(rate_per_s: float, workload: Workload, slo: Slo, offers: Offer
             usd[key] = packed(size, replicas, found).usd_per_hour if held else None
         return usd[key]
 
-    return Target(rate_per_s, workload, slo, usd_per_hour, offers_for)
+    return Target(rate_per_s, workload, slo, usd_per_hour, offers_for, interruptions)
 
 
 @dataclass(frozen=True)
@@ -267,7 +271,8 @@ class Search:
         workload = load.workload.at_rate(load.rate_per_s)
         candidate = look.candidate
         offers = load.offers(candidate.hardware, candidate.devices)
-        found = bounds(Scenario(candidate.build(candidate.layout), workload, load.slo, offers))
+        built = candidate.build(candidate.layout)
+        found = bounds(Scenario(built, workload, load.slo, offers, interruptions=load.interruptions))
         look.never = found.misses(load.slo)
         look.low = max(look.low, math.ceil(load.rate_per_s / found.most_per_s) - 1)
         look.bounds = found

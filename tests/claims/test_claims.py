@@ -62,7 +62,7 @@ PRICES = """
 provider: Someone
 sources: {own: {text: a test, date: "2026-11", evidence: given}}
 offers:
-  - {hardware: l40s, devices: 1, instance: one, kind: on-demand, usd_per_hour: {value: 0.3 USD/h, source: own}}
+  - {hardware: l40s, devices: 1, instance: one, commitment: on-demand, usd_per_hour: {value: 0.3 USD/h, source: own}}
 """
 
 
