@@ -36,7 +36,7 @@ class Lines(NamedTuple):
         """Return the least seconds of steps with so many tokens together, of the shape of both.
 
         >>> lines_below(np.array([2.0, 3.0, 4.0, 7.0])).least_s([1, 2], [3, 4])
-        array([7., 8.])
+        array([5., 8.])
         """
         steps, tokens = np.asarray(steps, np.float64)[..., None], np.asarray(tokens, np.float64)[..., None]
         return np.asarray((self.start_s * steps + self.token_s * tokens).max(axis=-1))
