@@ -36,11 +36,11 @@ def _name(deployment: Deployment) -> str:
 
 
 def _checkpoint(deployment: Deployment) -> str:
-    """Return the name of a checkpoint in the format of the weights: the model's own, or one that has to be found."""
+    """Return the checkpoint in the format of the weights: the model's own by name, another as what has to be found."""
     stored = deployment.layout.weight_dtype
     if stored == deployment.model.weight_dtype or stored in ("bf16", "fp16"):
         return _name(deployment)
-    return f"{_name(deployment)}-{stored.upper()}"
+    return f"'<{_name(deployment)} in {stored}>'"
 
 
 def _given(flags: Mapping[str, object]) -> Words:
