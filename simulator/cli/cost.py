@@ -275,7 +275,8 @@ ASKED = (
 
 def _varying(rows: list[Row]) -> list[Column]:
     """Return columns for what varies among deployments, loads and prices; the device where nothing does."""
-    varying = [*common(rows)[1], *(each for each in ASKED if len({row[each.key] for row in rows}) > 1)]
+    asked = (each for each in ASKED if len({row[each.key] for row in rows} - {None}) > 1)  # None: nothing is rented
+    varying = [*common(rows)[1], *asked]
     return varying or [Column("hardware", "hardware", left=True)]
 
 
