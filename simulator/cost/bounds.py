@@ -116,7 +116,8 @@ class Bounds:
         prefixes = self.requests.prefixes
         if not self.allowed.prefix_block_tokens:
             return tokens
-        return np.maximum(1.0 * self._served, tokens - prefixes.count * float(self.allowed.prefix_block_tokens))
+        found = prefixes.count * float(self.allowed.prefix_block_tokens)
+        return np.asarray(np.maximum(1.0 * self._served, tokens - found), np.float64)
 
     @cached_property
     def _decodes(self) -> Floats:
