@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from simulator.cli import main
@@ -63,10 +64,11 @@ class Done(NamedTuple):
     modules: list[str]
 
 
-def in_a_process_of_their_own(*commands: Sequence[str], before: str = "") -> list[Done]:
-    """Run commands one after the other in one new process: to start it takes longer than most of them."""
+def in_a_process_of_their_own(*commands: Sequence[str], before: str = "", folder: Path = ROOT) -> list[Done]:
+    """Run commands one after the other in one new process, in a folder: to start it takes longer than most of them."""
     program = [sys.executable, "-c", SEVERAL.format(before=before), json.dumps(commands)]
-    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True)
+    paths = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(program, cwd=folder, env=paths, capture_output=True, text=True, check=True)
     return [Done(*each) for each in json.loads(done.stdout)]
 
 
