@@ -30,6 +30,10 @@ ColdStart = Annotated[
 ]
 LoadRate = Annotated[str, Option("--load-rate", metavar="RATE", help="Weights per device and second; a guess.")]
 LOAD_RATE = f"{LOAD_BYTES_PER_S / 1e9:g} GB/s"
+LinkBandwidth = Annotated[
+    str, Option("--link-bandwidth", metavar="RATE", help="Of the caches, per prefill replica; a guess.")
+]
+LINK_BANDWIDTH = f"{LINK_BYTES_PER_S / 1e9:g} GB/s"
 CurveOption = Annotated[
     str,
     Option("--rate-curve", metavar="FILE[:NAME]", help="Shape of the rate (ServeGen's CSV), or sine:SWING of a day."),
@@ -75,9 +79,7 @@ class FleetOptions:
     disaggregate: Annotated[
         str, Option("--disaggregate", metavar="P:D", help="P replicas prefill, D decode, at most, for --replicas.")
     ] = ""
-    link_bandwidth: Annotated[
-        str, Option("--link-bandwidth", metavar="RATE", help="Of the caches, per prefill replica; a guess.")
-    ] = f"{LINK_BYTES_PER_S / 1e9:g} GB/s"
+    link_bandwidth: LinkBandwidth = LINK_BANDWIDTH
 
     def __post_init__(self) -> None:
         needed = {
