@@ -269,7 +269,7 @@ def _intervals_view(rows: list[Row], level: float) -> View:
 ASKED = (
     *LOADS[:-2],
     Column("asked_rate_per_s", "rate /s", lambda rate: f"{rate:g}"),
-    Column("price_kind", "price", left=True),
+    Column("price_commitment", "price", left=True),
 )
 
 
