@@ -14,14 +14,14 @@ from simulator.cli import main
 from tests.support.paths import ROOT
 
 
-def infercast(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in this process, in the folder of the checkout: a new one takes a second to import."""
+def infercast(*arguments: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in this process, in a folder (the checkout): a new one takes a second to import."""
     out, err, words, before, code = io.StringIO(), io.StringIO(), sys.argv, dict(os.environ), 0
     os.environ.pop("INFERCAST_PROFILES", None)
     os.environ.update(environment)
     sys.argv = ["infercast", *arguments]
     try:
-        with contextlib.chdir(ROOT), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             main()
     except SystemExit as left:
         code = int(left.code or 0)
