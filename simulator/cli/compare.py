@@ -56,6 +56,9 @@ def command(
     slo = accepted.value()
     rate, workload = _fewer(users)
     priced.checked()
+    if priced.vs_api:
+        remedy = "Give it to infercast cost, with the deployment that compare finds"
+        raise InfercastError("--vs-api of compare", "hosted prices are set beside one list of deployments", remedy)
     options = asked.options(Demand(workload.requests(), slo))
     load = priced_target(rate, workload, slo, priced.offers_for, priced.interruptions())
     search = Search(load, options.candidates, top=top, jobs=jobs)

@@ -115,6 +115,7 @@ def test_an_interrupt_prints_what_is_known(monkeypatch):
         (["--hardware", "h10"], "Nearest"),
         (["--slo", "ttft:1ms"], "no deployment keeps the SLO"),
         (["--tp", "0"], "it is not a whole number above 0"),
+        (["--vs-api"], "Give it to infercast cost"),
     ],
 )
 def test_mistakes_are_told_in_three_parts(words, said):
