@@ -93,7 +93,7 @@ def highest(keeps: Callable[[float], bool], start_per_s: float) -> float:
     Within 0.4 %, and `STRIDE` ** `MOST_STRIDES` times the start at most.
 
     >>> round(highest(lambda rate_per_s: rate_per_s <= 7.0, 2.0), 2)
-    6.98
+    6.99
     """
     if not keeps(start_per_s):
         return 0.0
