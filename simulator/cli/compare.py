@@ -55,10 +55,7 @@ def command(
     """
     slo = accepted.value()
     rate, workload = _fewer(users)
-    priced.checked()
-    if priced.vs_api:
-        remedy = "Give it to infercast cost, with the deployment that compare finds"
-        raise InfercastError("--vs-api of compare", "hosted prices are set beside one list of deployments", remedy)
+    _refuse_hosted(priced)
     options = asked.options(Demand(workload.requests(), slo))
     load = priced_target(rate, workload, slo, priced.offers_for, priced.interruptions())
     search = Search(load, options.candidates, top=top, jobs=jobs)
@@ -84,6 +81,14 @@ def command(
     elif plot is not None:
         _draw(compared, plot)
     emit(result, form)
+
+
+def _refuse_hosted(priced: OfferOptions) -> None:
+    """Raise InfercastError for options of prices that exclude each other, or that only `cost` takes."""
+    priced.checked()
+    if priced.vs_api:
+        remedy = "Give it to infercast cost, with the deployment that compare finds"
+        raise InfercastError("--vs-api of compare", "hosted prices are set beside one list of deployments", remedy)
 
 
 def _draw(compared: list[Compared], path: Path) -> None:
