@@ -92,6 +92,7 @@ class Engine(Profile):
     admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
     least_free_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # of the cache: prompts wait while less is free
     prompt_interval: Annotated[int, Field(ge=0)] = 0  # prompts wait for so many decode steps after the last that came
+    scheduler_recv_interval: Annotated[int, Field(ge=1)] = 1  # decodes from one look at arrivals to the next
     async_scheduling: bool = False
     chunked_prefill: bool = True
     long_prefill_tokens: Annotated[int, Field(ge=0)] = 0  # of one request in a step at most; 0 is no limit

@@ -11,7 +11,7 @@ from simulator.errors import WorkloadError
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.completion import complete, show
 from simulator.scheduler.jit import compiled, inlined
-from simulator.scheduler.policies import schedule, wake_s
+from simulator.scheduler.policies import received_s, schedule, wake_s
 from simulator.scheduler.prefix_cache import warm_cache
 from simulator.scheduler.state import (
     UNCACHED,
@@ -190,7 +190,7 @@ def end(s: State, clock: Floats, seconds: float) -> None:
             if s.requests[request].prefilled:
                 s.requests[request].first_token_s = s.requests[request].arrival_s
         book.released += finished
-    clock[1] = clock[0] if s.limits.async_scheduling else end_s
+    clock[1] = received_s(s, clock[0] if s.limits.async_scheduling else end_s)
     clock[0] = end_s
 
 

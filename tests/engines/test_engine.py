@@ -112,7 +112,13 @@ def test_what_cannot_be_set_is_refused_in_three_parts(written, said):
 @pytest.mark.parametrize("engine", ["static", "uncached"])
 @pytest.mark.parametrize(
     "rule",
-    [{"long_prefill_tokens": 8}, {"admit_full_output": True}, {"least_free_share": 0.1}, {"prompt_interval": 3}],
+    [
+        {"long_prefill_tokens": 8},
+        {"admit_full_output": True},
+        {"least_free_share": 0.1},
+        {"prompt_interval": 3},
+        {"scheduler_recv_interval": 2},
+    ],
     ids=str,
 )
 def test_rules_of_other_policies_are_refused(engine, rule):
