@@ -28,6 +28,7 @@ slow: .venv/reference ## README commands, tour, notebooks, the wheel, oracles ag
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/library.py
 
 refit: .venv/ready ## constants from the published measurements, intervals, docs/accuracy.md: docs/refitting.md
 	@mkdir -p out

@@ -51,7 +51,8 @@ def _as_profile(value: Strict, sources: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(each, Strict) and each != field.default:
             found[name] = _as_profile(each, sources)
         elif not isinstance(each, Figure | Strict) and each != field.default:
-            found[name] = each
+            nested = isinstance(each, tuple) and each and isinstance(each[0], Strict)
+            found[name] = [_as_profile(part, sources) for part in each] if nested else each
     return found
 
 

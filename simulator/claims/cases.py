@@ -47,8 +47,9 @@ def _split(options: Options, *kinds: Any) -> list[dict[str, Any]]:
     """Return the options of each kind of question; what several have, such as input_len, goes to the first of them."""
     rest, parts = dict(options), []
     for kind in kinds:
-        known = {each.name for each in fields(kind)}
-        parts.append({name: rest.pop(name) for name in list(rest) if name in known})
+        kinds_of = {each.name: each.type for each in fields(kind)}  # numbers where a list may stand are text
+        own = {name: rest.pop(name) for name in list(rest) if name in kinds_of}
+        parts.append({name: str(value) if kinds_of[name] is str else value for name, value in own.items()})
     if rest:
         known = {each.name for kind in kinds for each in fields(kind)}
         name = next(iter(rest))
@@ -59,7 +60,8 @@ def _split(options: Options, *kinds: Any) -> list[dict[str, Any]]:
 def deployment(options: Options) -> Deployment:
     """Return the only deployment that a case names, whatever else it says. Raises InfercastError where it cannot be."""
     known = {each.name for each in fields(DeploymentQuestion)}
-    return DeploymentQuestion(**{name: value for name, value in options.items() if name in known}).deployment()
+    [own] = _split({name: value for name, value in options.items() if name in known}, DeploymentQuestion)
+    return DeploymentQuestion(**own).deployment()
 
 
 def estimated(options: Options) -> Estimate:

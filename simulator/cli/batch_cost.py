@@ -85,7 +85,7 @@ def batch_result(
 
 def _work(users: WorkloadOptions) -> Workload:
     """Return the requests, there all at once. Raises InfercastError for a rate, and without a number of requests."""
-    if users.request_rate or users.max_concurrency is not None:
+    if users.request_rate or users.max_concurrency:
         raise InfercastError("--batch with a rate or a concurrency", "all requests are there at once", "Leave it out")
     if users.num_prompts is None and users.trace is None:
         raise InfercastError("--batch without --num-prompts", "nobody said how much there is to do", "Give it")

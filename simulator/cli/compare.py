@@ -5,14 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from simulator.cli.compare_options import CompareOptions
-from simulator.cli.compare_screen import Compared, compared_row, first_screen
+from simulator.cli.compare_screen import Compared, compared_row, exclusions, first_screen
 from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import answer_rows, details
 from simulator.cli.intervals import IntervalOptions
@@ -21,16 +21,13 @@ from simulator.cli.options import Format, OutputFormat, grouped
 from simulator.cli.output import Result, emit, evidence
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
 from simulator.cost.light_bounds import Demand
-from simulator.cost.packing import packed, replica_size
-from simulator.cost.search import Search, Target
+from simulator.cost.search import Search, priced_target
 from simulator.errors import InfercastError
-from simulator.hardware.hardware import Hardware
-from simulator.hardware.prices import Offer
+from simulator.questions.compare_question import Options
 from simulator.validation.parallel import cores
 from simulator.workloads.arrivals import RecordedArrivals
 from simulator.workloads.workload import Workload
 
-Value = TypeVar("Value")
 REQUESTS = 4_000  # of each simulation, where nothing is said
 
 
@@ -58,14 +55,13 @@ def command(
     """
     slo = accepted.value()
     rate, workload = _fewer(users)
-    priced.checked()
+    _refuse_hosted(priced)
     options = asked.options(Demand(workload.requests(), slo))
-    offers = _once(priced.offers_for)
-    load = Target(rate, workload, slo, _once(_price(offers)), offers)
+    load = priced_target(rate, workload, slo, priced.offers_for, priced.interruptions())
     search = Search(load, options.candidates, top=top, jobs=jobs)
     interrupted = _searched(search)
     if not search.found:
-        raise InfercastError(*_nothing(search, interrupted=interrupted))
+        raise InfercastError(*_nothing(search, options, interrupted=interrupted))
     with ThreadPoolExecutor(jobs) as pool:
         compared = [Compared(each, load) for each in search.found]
         rows = list(pool.map(compared_row, compared))
@@ -87,6 +83,14 @@ def command(
     emit(result, form)
 
 
+def _refuse_hosted(priced: OfferOptions) -> None:
+    """Raise InfercastError for options of prices that exclude each other, or that only `cost` takes."""
+    priced.checked()
+    if priced.vs_api:
+        remedy = "Give it to infercast cost, with the deployment that compare finds"
+        raise InfercastError("--vs-api of compare", "hosted prices are set beside one list of deployments", remedy)
+
+
 def _draw(compared: list[Compared], path: Path) -> None:
     from simulator.plots.cost_plots import plot_costs  # noqa: PLC0415  matplotlib takes half a second
     from simulator.plots.roofline_plots import save  # noqa: PLC0415
@@ -99,31 +103,6 @@ def _fewer(users: WorkloadOptions) -> tuple[float, Workload]:
     rate, workload = one_load(users)
     is_open = users.num_prompts is None and not isinstance(workload.arrivals, RecordedArrivals)
     return rate, replace(workload, request_count=REQUESTS) if is_open else workload
-
-
-def _once(look_up: Callable[..., Value]) -> Callable[..., Value]:
-    """Return a function of a device and numbers that looks each case up once; a device is known by its name."""
-    known: dict[tuple[object, ...], Value] = {}
-
-    def found(hardware: Hardware, *numbers: int) -> Value:
-        key = (hardware.id, *numbers)
-        if key not in known:
-            known[key] = look_up(hardware, *numbers)
-        return known[key]
-
-    return found
-
-
-def _price(offers: Callable[[Hardware, int], tuple[Offer, ...]]) -> Callable[[Hardware, int, int], float | None]:
-    """Return the price of replicas in whole instances; None where none is offered that holds one."""
-
-    def usd_per_hour(hardware: Hardware, devices: int, replicas: int) -> float | None:
-        known, size = offers(hardware, devices), replica_size(hardware, devices)
-        if not any(size.held(offer) for offer in known):
-            return None
-        return packed(size, replicas, known).usd_per_hour
-
-    return usd_per_hour
 
 
 def _searched(search: Search) -> bool:
@@ -145,11 +124,12 @@ def _bar() -> Iterator[Callable[[int, int], None]]:
         yield lambda decided, every: bar.update(task, completed=decided, total=every)
 
 
-def _nothing(search: Search, *, interrupted: bool) -> tuple[str, str, str]:
+def _nothing(search: Search, options: Options, *, interrupted: bool) -> tuple[str, str, str]:
     if interrupted:
         return "an interrupt", f"nothing was decided, of {len(search.candidates):,} deployments", "Let it run on"
-    errors = [each.error for each in search.out if each.error]
-    because = f"no deployment keeps the SLO: {len(search.out):,} looked at"
+    errors = [*options.refused, *(each.error for each in search.out if each.error)]
+    every = len(options.candidates) + sum(options.cut.values())
+    because = f"no deployment keeps the SLO: of {every:,} {', '.join(exclusions(search, options)) or 'none can be'}"
     last = f"{because}; {errors[0]}" if errors else because
     return f"{search.load.slo}", last, "Loosen the SLO, or give more devices, formats or engines"
 

@@ -14,6 +14,7 @@ from simulator.cost.limiter import Limiter, limiter
 from simulator.cost.risk import Risk, replicas_needed
 from simulator.cost.search import Look, Search, Solution, Target
 from simulator.deployment.launch_command import launch_command
+from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import DoesNotFitError, NotModelledError
 from simulator.hardware.hardware import load_hardware
 from simulator.questions.compare_question import NO_ROOM, Options
@@ -51,13 +52,15 @@ class Compared:
 
     @property
     def label(self) -> str:
-        """Devices of a replica, and what is not the checkpoint's own or the plainest: format and degrees."""
+        """Devices of a replica, and what is not usual: format, degrees, engine."""
         candidate, layout = self.found.candidate, self.found.candidate.layout
         many = f"{candidate.devices} x " if candidate.devices > 1 else ""
         named = (("pp", layout.pp), ("ep", layout.ep), ("dp", layout.dp))
         degrees = [f"{name}{degree}" for name, degree in named if degree > 1]
         stored = [layout.weight_dtype] if layout.weight_dtype != candidate.model.weight_dtype else []
-        return " ".join([f"{many}{candidate.hardware.id}", *stored, *degrees])
+        engine = self.found.scenario.deployment.engine
+        usual = engine.engine == loaded(load_engine, usual_engine(candidate.hardware)).engine
+        return " ".join([f"{many}{candidate.hardware.id}", *stored, *degrees, *([] if usual else [engine.engine])])
 
     def usd(self, replicas: int | None) -> float | None:
         """Return the dollars per hour of so many replicas; None for none, and without a price."""
@@ -232,11 +235,14 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     excluded = f"Of {every:,} deployments {', '.join(exclusions(search, options)) or 'all were simulated'}."
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
     launch = [f"Launch{each}:", rows[0]["launch_command"]]
-    notes = [*why, excluded, "", *launch, "", FOOT]
+    formats = ((each.found.candidate.layout.weight_dtype, each.found.candidate.model.weight_dtype) for each in compared)
+    narrower = any(stored != own for stored, own in formats)
+    notes = [*why, excluded, "", *launch, "", FOOT, *([QUALITY] if narrower else [])]
     wrapped = [line for note in notes for line in (textwrap.wrap(note, WIDTH, break_on_hyphens=False) or [""])]
     view = table(rows)
     title = "\n".join(textwrap.wrap(verdict(compared, rows), WIDTH))
     return Result({"answers": rows}, [View(title, view.columns, view.rows, tight=True)], wrapped)
 
 
+QUALITY = "What another format than the checkpoint's costs in quality is not judged."
 FOOT = "TTFT, TPOT: p95, ms. Cases: step times as measured errors spread. --details: all figures."

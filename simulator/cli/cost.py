@@ -269,13 +269,14 @@ def _intervals_view(rows: list[Row], level: float) -> View:
 ASKED = (
     *LOADS[:-2],
     Column("asked_rate_per_s", "rate /s", lambda rate: f"{rate:g}"),
-    Column("price_kind", "price", left=True),
+    Column("price_commitment", "price", left=True),
 )
 
 
 def _varying(rows: list[Row]) -> list[Column]:
     """Return columns for what varies among deployments, loads and prices; the device where nothing does."""
-    varying = [*common(rows)[1], *(each for each in ASKED if len({row[each.key] for row in rows}) > 1)]
+    asked = (each for each in ASKED if len({row[each.key] for row in rows} - {None}) > 1)  # None: nothing is rented
+    varying = [*common(rows)[1], *asked]
     return varying or [Column("hardware", "hardware", left=True)]
 
 

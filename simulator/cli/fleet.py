@@ -138,6 +138,7 @@ def _client_latencies(found: Found) -> dict[str, float | None]:
 def _figures(found: Found) -> Row:
     each = found.service
     service, run = each.service, each.run
+    scaler = service.autoscaler or service.prefill_autoscaler
     one = Scenario(service.deployment, found.workload, each.report.slo)
     return {
         **asked_columns(one, found.rate, each.report),
@@ -157,7 +158,7 @@ def _figures(found: Found) -> Row:
         "replica_hours": each.replica_hours,
         "device_hours": each.replica_hours * service.deployment.devices,
         **{f"usd_{kind}": usd for kind, (_, usd) in _bills(each).items()},
-        "cold_start_s": service.autoscaler.cold_start_s if service.autoscaler else None,
+        "cold_start_s": scaler.cold_start_s if scaler else None,
     }
 
 
@@ -188,7 +189,8 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
         ends[name] = None if ends[name] is None else ends[name] + network_ms[name.rpartition("_")[0]]
     ends |= throughput_intervals(prediction, each.report)
     spent = ["duration", "replica_hours", "device_hours", *(key for key in row if key.startswith("usd_"))]
-    if regime == "open_loop" or each.service.autoscaler:  # arrivals decide the duration, or the autoscaler the hours
+    scaled = each.service.autoscaler or each.service.prefill_autoscaler
+    if regime == "open_loop" or scaled:  # arrivals decide the duration, or the autoscaler the hours
         return ends | {f"{key}_{end}": None for key in spent for end in ENDS}
     return ends | dict(intervals(prediction, dict.fromkeys(spent, "1/throughput_out_tok_s")))
 
@@ -286,8 +288,8 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
     bills = [f"${usd:,.4g} {kind} ({rented})" for kind, (rented, usd) in _bills(each).items()]
     if bills:
         said.append(f"For this run, on the cheapest instances: {'; '.join(bills)}.")
-    if each.service.autoscaler is not None:
-        said.append(f"A replica starts in {lasting(each.service.autoscaler.cold_start_s)}.")
+    if row["cold_start_s"] is not None:
+        said.append(f"A replica starts in {lasting(row['cold_start_s'])}.")
     if each.service.prefill_replicas:
         said.append(f"Caches move at {scaled(each.service.link_bytes_per_s, 'B/s')} per prefill replica.")
     return said

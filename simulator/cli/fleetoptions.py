@@ -30,6 +30,10 @@ ColdStart = Annotated[
 ]
 LoadRate = Annotated[str, Option("--load-rate", metavar="RATE", help="Weights per device and second; a guess.")]
 LOAD_RATE = f"{LOAD_BYTES_PER_S / 1e9:g} GB/s"
+LinkBandwidth = Annotated[
+    str, Option("--link-bandwidth", metavar="RATE", help="Of the caches, per prefill replica; a guess.")
+]
+LINK_BANDWIDTH = f"{LINK_BYTES_PER_S / 1e9:g} GB/s"
 CurveOption = Annotated[
     str,
     Option("--rate-curve", metavar="FILE[:NAME]", help="Shape of the rate (ServeGen's CSV), or sine:SWING of a day."),
@@ -53,6 +57,12 @@ class FleetOptions:
     autoscale: Annotated[
         str, Option("--autoscale", metavar="METRIC:TARGET", help="Say concurrency:16 per replica, or queue:4.")
     ] = ""
+    prefill_autoscale: Annotated[
+        str, Option("--prefill-autoscale", metavar="METRIC:TARGET", help="Of the prefill pool; --autoscale: of decode.")
+    ] = ""
+    prefill_min_replicas: Annotated[
+        int, Option("--prefill-min-replicas", min=0, help="With --prefill-autoscale; 0 scales to zero.")
+    ] = 1
     min_replicas: Annotated[int, Option("--min-replicas", min=0, help="With --autoscale; 0 scales to zero.")] = 1
     sync_period: Annotated[
         str, Option("--sync-period", metavar="TIME", help="Between two looks of the autoscaler.")
@@ -67,19 +77,22 @@ class FleetOptions:
         Option("--fail", metavar="N@TIME:TIME,..", help="Copy N (from 0) dies at a time, for a time (or for good)."),
     ] = ""
     disaggregate: Annotated[
-        str, Option("--disaggregate", metavar="P:D", help="P replicas prefill, D decode, instead of --replicas.")
+        str, Option("--disaggregate", metavar="P:D", help="P replicas prefill, D decode, at most, for --replicas.")
     ] = ""
-    link_bandwidth: Annotated[
-        str, Option("--link-bandwidth", metavar="RATE", help="Of the caches, per prefill replica; a guess.")
-    ] = f"{LINK_BYTES_PER_S / 1e9:g} GB/s"
+    link_bandwidth: LinkBandwidth = LINK_BANDWIDTH
 
     def __post_init__(self) -> None:
-        _refuse_idle(self, {"autoscale": SCALING, "disaggregate": ("link_bandwidth",)})
+        needed = {
+            "autoscale": ("min_replicas",),
+            "prefill_autoscale": ("prefill_min_replicas",),
+            "disaggregate": ("link_bandwidth", "prefill_autoscale"),
+        }
+        _refuse_idle(self, needed if self.prefill_autoscale else {**needed, "autoscale": ("min_replicas", *SCALING)})
 
     def guesses(self) -> list[Provenance]:
         """Return the guesses in use: values that the user did not give."""
         defaulted = {name for name, default in _defaults(self).items() if getattr(self, name) == default}
-        starts = self.autoscale and "cold_start" in defaulted
+        starts = (self.autoscale or self.prefill_autoscale) and "cold_start" in defaulted
         found = {
             "start_s": (START_S, starts),
             "load_rate": (LOAD_BYTES_PER_S, starts and "load_rate" in defaulted),
@@ -111,23 +124,25 @@ class FleetOptions:
             deployment,
             replicas,
             Router(self.router, max_ongoing_requests=self.max_ongoing_requests),
-            self._autoscaler(deployment),
+            self._autoscaler("autoscale", replicas - prefill, self.min_replicas, deployment),
             tuple(_failure(each) for each in split(self.fail, "--fail")) if self.fail else (),
             prefill,
             parse(self.link_bandwidth, "bytes_per_s"),
+            prefill_autoscaler=self._autoscaler("prefill_autoscale", prefill, self.prefill_min_replicas, deployment),
         )
 
-    def _autoscaler(self, deployment: Deployment) -> Autoscaler | None:
-        if not self.autoscale:
+    def _autoscaler(self, option: str, most: int, least: int, deployment: Deployment) -> Autoscaler | None:
+        asked = getattr(self, option)
+        if not asked:
             return None
-        metric, _, target = self.autoscale.partition(":")
+        metric, _, target = asked.partition(":")
         if not re.fullmatch(r"\d+(\.\d*)?", target):
-            given = f"--autoscale {self.autoscale!r}"
+            given = f"--{option.replace('_', '-')} {asked!r}"
             raise InfercastError(given, "it is not METRIC:TARGET", f"Give, say, {next(iter(METRICS))}:16")
         return Autoscaler(
             target=float(target),
-            max_replicas=self.replicas,
-            min_replicas=self.min_replicas,
+            max_replicas=most,
+            min_replicas=least,
             metric=metric,
             interval_s=seconds(self.sync_period, "--sync-period"),
             down_delay_s=seconds(self.down_delay, "--down-delay"),
@@ -143,7 +158,7 @@ def cold_start(given: str, load_rate: str, deployment: Deployment) -> float:
     return seconds(given, "--cold-start") if given else start_seconds(deployment, parse(load_rate, "bytes_per_s"))
 
 
-SCALING = ("min_replicas", "sync_period", "down_delay", "cold_start", "load_rate")
+SCALING = ("sync_period", "down_delay", "cold_start", "load_rate")
 AFFINITY_SLACK = Figure(Router().affinity_slack, Source(text="a few requests", date="", evidence="guess"))
 
 

@@ -1,24 +1,40 @@
 """`infercast plan`: which fleet keeps the SLO in every hour while the load grows, and what it costs by the month."""
 
 import math
-from dataclasses import dataclass
+import textwrap
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated
 
 from typer import Option
 
-from simulator.cli.fleetoptions import LOAD_RATE, ColdStart, CurveOption, LoadRate, cold_start, curve_of
+from simulator.cli.fleetoptions import (
+    LINK_BANDWIDTH,
+    LOAD_RATE,
+    ColdStart,
+    CurveOption,
+    LinkBandwidth,
+    LoadRate,
+    cold_start,
+    curve_of,
+)
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, identity, number, sweep
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
+from simulator.cost.disaggregation import Disaggregation, disaggregation
 from simulator.cost.plan import KINDS, FleetCheck, FleetPlan, GrowingLoad, Picked, Scaling, cheapest, plan
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
 from simulator.questions.deployment_question import Choice
+from simulator.reports.provenance import Provenance
+from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
+from simulator.units import parse
 from simulator.workloads.arrivals import OpenLoop
 
+WIDTH = 80
+SHOWN_MONTHS = 6  # as many rows and the last month: the screen has 24 lines; json and csv have all
 MEANS = {
     "static": "always on, sized for the month's highest rate",
     "scheduled": "by the hour of the day",
@@ -37,6 +53,29 @@ class PlanOptions:
     spare: Annotated[int, Option("--spare", min=0, help="Replicas that may fail: 1 is N+1.")] = 0
     cold_start: ColdStart = ""
     load_rate: LoadRate = LOAD_RATE
+    disaggregate: Annotated[
+        bool, Option("--disaggregate", help="Search prefill and decode pools; do they serve more than as many mixed?")
+    ] = False
+    link_bandwidth: LinkBandwidth = LINK_BANDWIDTH
+
+    def __post_init__(self) -> None:
+        if self.link_bandwidth != LINK_BANDWIDTH and not self.disaggregate:
+            given = "--link-bandwidth without --disaggregate"
+            raise InfercastError(given, "it would change nothing", "Give --disaggregate too")
+
+    def split(self, best: FleetPlan) -> Disaggregation | None:
+        """Return the plan's largest fleet, without spares, split in two pools; None if not asked or of one replica."""
+        replicas = max(each.most for each in best.months) - best.sizing.spare
+        if not self.disaggregate or replicas < 2:
+            return None
+        return disaggregation(best.scenario, best.capacity, replicas, parse(self.link_bandwidth, "bytes_per_s"))
+
+    def guesses(self) -> list[Provenance]:
+        """Return the guesses of a search for pools: what the user did not give."""
+        found = {"link_latency_s": LINK_LATENCY_S}
+        if self.link_bandwidth == LINK_BANDWIDTH:
+            found["link_bandwidth"] = LINK_BYTES_PER_S
+        return [Provenance("fleet", name, float(each), each.source) for name, each in found.items()]
 
     def demand(self, arrivals: object) -> GrowingLoad:
         """Return the rates of every month. Raises InfercastError for anything but an open loop, and for no share."""
@@ -87,7 +126,8 @@ def command(
     def case(index: int, choice: Choice) -> FleetPlan:
         progress(index, len(choices))
         deployment = choice()
-        scenario = Scenario(deployment, workload, slo, priced.offers(deployment))
+        offers, interruptions = priced.offers(deployment), priced.interruptions()
+        scenario = Scenario(deployment, workload, slo, offers, interruptions=interruptions)
         return plan(scenario, demand, headroom, planned.spare, planned.scaling(deployment))
 
     with progress_bar("deployments") as progress:
@@ -96,10 +136,33 @@ def command(
     best = picked.plan if picked else found[0]
     rows: list[Row] = [{**identity(each.scenario.deployment), **row._asdict()} for each in found for row in each.months]
     verdict = _verdict(picked) if picked else [f"No fleet keeps the SLO in simulation ({slo})."]
+    pools = planned.split(best)
+    if planned.disaggregate:
+        verdict.append(_pools(pools))
     checks = [each._asdict() for each in (*(picked.failed if picked else ()), *([picked.check] if picked else ()))]
-    notes = [*verdict, *_comparison(found), *_basis(best), *technique_notes([best.scenario.deployment])]
+    notes = [*(_comparison(found) if len(found) > 1 else ()), *_basis(best)]
+    notes += technique_notes([best.scenario.deployment])
     sections: dict[str, list[Row]] = {"checks": [*checks], "months": rows}
-    emit(Result(sections, [_months_view(best)], notes, evidence([best.scenario.deployment]), refused), form)
+    if pools:
+        sections = {"disaggregation": [{**asdict(pools), "gain": pools.gain}], **sections}
+    used = [*evidence([best.scenario.deployment]), *(planned.guesses() if pools else ())]
+    view = _months_view(best, "\n".join(_wrapped(verdict)))
+    emit(Result(sections, [view], _wrapped(notes), used, refused), form)
+
+
+def _wrapped(sentences: list[str]) -> list[str]:
+    return [line for each in sentences for line in textwrap.wrap(each, WIDTH, break_on_hyphens=False)]
+
+
+def _pools(found: Disaggregation | None) -> str:
+    """Say whether a prefill and a decode pool serve more than as many mixed replicas."""
+    if found is None:
+        return "Disaggregated: not possible, one replica serves the load and each pool needs one."
+    mixed = f"{found.replicas} mixed replicas serve {found.mixed_per_s:.3g}/s within the SLO"
+    if not found.split_per_s:
+        return f"Disaggregated: no; {mixed}, no split of them a quarter of that."
+    split = f"{found.prefill} prefill and {found.replicas - found.prefill} decode replicas {found.split_per_s:.3g}/s"
+    return f"Disaggregated: {'yes' if found.gain > 0 else 'no'}; {mixed}, {split} ({found.gain:+.0%})."
 
 
 def _verdict(picked: Picked) -> list[str]:
@@ -116,7 +179,7 @@ def _verdict(picked: Picked) -> list[str]:
     said = [f"{check.kind.capitalize()} fleet ({MEANS[check.kind]}) of {best.scenario.deployment}, {sizes}{price}."]
     less = "" if check.within_one_less is None else f"; with one less, {check.within_one_less:.1%}"
     busiest = f"Simulated in month {check.month + 1}, where it is busiest, with {check.replicas} replicas"
-    said.append(f"{busiest}: {check.within:.1%} of requests keep the SLO ({check.share:.0%} asked){less}.")
+    said.append(f"{busiest}: {check.within:.1%} of requests keep the SLO, {best.scenario.slo}{less}.")
     return said + [_failed(each) for each in picked.failed]
 
 
@@ -140,14 +203,16 @@ def _basis(best: FleetPlan) -> list[str]:
     return [
         f"{demand.in_month(0).describe()}, growing {demand.growth_per_month:.0%} a month; "
         f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
+        *(["Months between: --format json, csv."] if _stride(demand.months) > 1 else []),
         f"At most: {rented}. Scheduled and autoscaled fleets pay for what is up, start included.",
     ]
 
 
-def _months_view(best: FleetPlan) -> View:
-    """Return a row for each month: its rates, and replicas and dollars of each kind of fleet."""
+def _months_view(best: FleetPlan, title: str) -> View:
+    """Return a row for some months: its rates, and replicas and dollars of each kind of fleet."""
     rows: list[Row] = []
-    for month in range(best.demand.months):
+    months = best.demand.months
+    for month in sorted({*range(0, months, _stride(months)), months - 1}):
         fleets = [each for each in best.months if each.month == month]
         rates = {"month": month + 1, "mean_per_s": fleets[0].mean_per_s, "peak_per_s": fleets[0].peak_per_s}
         sizes = {f"{each.kind}_replicas": _sizes(each.least, each.most) for each in fleets}
@@ -159,7 +224,11 @@ def _months_view(best: FleetPlan) -> View:
     ]
     for kind in (kind for kind in KINDS if kind in best.kinds):
         columns += [Column(f"{kind}_replicas", kind, str), Column(f"{kind}_usd", "$", count)]
-    return View(f"{best.scenario.deployment}; {best.scenario.slo}", columns, rows)
+    return View(title, columns, rows, tight=True)
+
+
+def _stride(months: int) -> int:
+    return math.ceil(months / SHOWN_MONTHS)
 
 
 def _sizes(least: int, most: int) -> str:

@@ -65,7 +65,7 @@ def _kinds() -> Result:
         if folder.is_dir()
     ]
     columns = (
-        Column("commitment", "commitment", left=True),
+        Column("kind", "kind", left=True),
         Column("profiles", "profiles"),
         Column("folder", "folder", left=True),
     )

@@ -19,6 +19,7 @@ from simulator.questions.tune_question import CACHE, CHUNKS, DRAFTS, LONG, TP, T
 from simulator.reports.intervals import PredictionRange
 
 FRESH = "The gain is that on other random numbers than the search's: the best of many is lucky, too."
+FIRST = "Of a list that was given, the first value stands for the default."
 QUALITY = "What an fp8 KV cache does to answers is not modelled: test it, or give --cache-dtype to leave it out."
 
 
@@ -161,7 +162,10 @@ def _notes(found: Tuned, question: TuneQuestion) -> list[str]:
     spent = f"{found.tried} of at most {found.budget} settings tried"
     over = "; the budget ended the search: give a larger --budget" if found.tried >= found.budget else ""
     tried = f"{spent}: {', '.join(question.coordinates)}{over}. No single change is better; two at once might be."
-    notes = [tried]
+    asked = question.deployment
+    memory = asked.gpu_memory_utilization
+    lists = (asked.max_num_seqs, asked.max_num_batched_tokens, memory, asked.cache_dtype, asked.tp)
+    notes = [tried, FIRST] if any("," in each for each in lists) else [tried]
     if found.best is not None and any(found.best.point.values()):
         notes = [f"Flags: {' '.join(question.flags(found.best.point))}", *notes, FRESH]
         notes += [QUALITY] if found.best.point.get(CACHE) else []

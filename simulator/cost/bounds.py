@@ -14,6 +14,7 @@ from simulator.cost.scenario import Scenario
 from simulator.reports.slo import Slo
 from simulator.scheduler.state import STATIC, UNCACHED, SchedulerLimits
 from simulator.simulation.fleet import Pool
+from simulator.simulation.rejection import Rejected, rejections
 from simulator.simulation.scheduler_limits import limits, stages
 from simulator.simulation.sent import sent
 from simulator.workloads.workload import Requests
@@ -35,7 +36,7 @@ class Lines(NamedTuple):
         """Return the least seconds of steps with so many tokens together, of the shape of both.
 
         >>> lines_below(np.array([2.0, 3.0, 4.0, 7.0])).least_s([1, 2], [3, 4])
-        array([7., 8.])
+        array([5., 8.])
         """
         steps, tokens = np.asarray(steps, np.float64)[..., None], np.asarray(tokens, np.float64)[..., None]
         return np.asarray((self.start_s * steps + self.token_s * tokens).max(axis=-1))
@@ -102,18 +103,27 @@ class Bounds:
         return stages(self.scenario.deployment, self._whole)
 
     @cached_property
+    def _served(self) -> npt.NDArray[np.bool_]:
+        """Which requests the engine does not reject; those that it does take no step."""
+        served = np.ones(len(self.requests), bool)
+        served[Rejected.of(rejections(self.allowed, self.requests), len(self.requests)).rows] = False
+        return served
+
+    @cached_property
     def _prompts(self) -> Floats:
         """Prompt tokens that each request computes at least."""
-        tokens = self.requests.prompt_tokens.astype(np.float64)
+        tokens = np.asarray(self.requests.prompt_tokens * self._served, np.float64)
         prefixes = self.requests.prefixes
         if not self.allowed.prefix_block_tokens:
             return tokens
-        return np.maximum(1.0, tokens - prefixes.count * float(self.allowed.prefix_block_tokens))
+        found = prefixes.count * float(self.allowed.prefix_block_tokens)
+        return np.asarray(np.maximum(1.0 * self._served, tokens - found), np.float64)
 
     @cached_property
     def _decodes(self) -> Floats:
         """Decode steps of each request at least."""
-        return np.ceil((self.requests.output_tokens - 1) / (1.0 + self.allowed.draft_tokens))
+        decodes = np.ceil((self.requests.output_tokens - 1) / (1.0 + self.allowed.draft_tokens))
+        return np.asarray(decodes * self._served, np.float64)
 
     @cached_property
     def _reads(self) -> Floats:
@@ -158,7 +168,7 @@ class Bounds:
     def _busy_s(self, steps: float) -> float:
         """Return the seconds that all requests together take at least, in no fewer than so many steps."""
         table, decodes = self.scenario.table, float(self._decodes.sum())
-        logits = (decodes + len(self.requests)) / (1.0 + self.allowed.draft_tokens)
+        logits = (decodes + int(self._served.sum())) / (1.0 + self.allowed.draft_tokens)
         token_s = self._lines.least_s(steps, decodes + float(self._prompts.sum()) - steps)
         logit_s = lines_below(table.logit_s, self._last_slope(table.logit_s)).least_s(steps, logits)
         return float(token_s + logit_s + sum(map(np.sum, self._attention_s())))

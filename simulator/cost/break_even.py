@@ -10,6 +10,7 @@ from simulator.cost.packing import Packing
 
 MOST_REPLICAS = 256  # beyond which no break-even is looked for
 SECONDS_PER_DAY = 86_400.0
+ROUNDING = 1e-9  # of rates that are equal
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class SelfHosting:
         for replicas, packing in enumerate(self.packings, start=1):
             full_per_s = replicas * found.capacity.rate_per_s
             equal_per_s = (packing.usd_per_hour + extra * replicas) / (3600 * hosted_usd)
-            if equal_per_s > full_per_s - found.capacity.rate_per_s:  # dearer at the first rate that needs so many
+            first_per_s = full_per_s - found.capacity.rate_per_s  # above it so many are needed
+            if equal_per_s > first_per_s * (1 + ROUNDING):
                 last = min(equal_per_s, full_per_s), full_per_s, packing
         if last is None or last[1] == MOST_REPLICAS * found.capacity.rate_per_s:
             return None

@@ -44,7 +44,7 @@ def limiter(bounds: Bounds, report: Report) -> Limiter:
     metric = _worst(report)
     if waiting := _waiting(bounds, report, metric):
         return waiting
-    if metric == "ttft" and (alone := _alone(bounds, report)):
+    if metric == "ttft" and (alone := _alone(report)):
         return alone
     if metric == "tpot" and (share := _interference(report)):
         told = f"others' prompts are {share:.0%} of the slowest requests' time per token"
@@ -97,15 +97,16 @@ def _waiting(bounds: Bounds, report: Report, metric: str) -> Limiter | None:
     return None
 
 
-def _alone(bounds: Bounds, report: Report) -> Limiter | None:
+def _alone(report: Report) -> Limiter | None:
     """Return the prompts that are late by themselves: without the others they are over, or close to, the bound."""
     slo, parts = report.slo, _parts(report, "ttft")
     if parts["prefill"] < MOST * sum(parts.values()):
         return None
     bound_s = min(bound for name, bound in slo.bounds_s.items() if name != "tpot")
-    kept = bounds.requests.prompt_tokens[report.skipped :]
+    prompts = report.run.requests.prompt_tokens
+    kept = prompts[report.skipped :]
     tokens = int(np.quantile(kept[_tail(report.latencies_s["ttft"])], MUCH))
-    share = float((bounds.requests.prompt_tokens >= tokens).mean())
+    share = float((prompts >= tokens).mean())
     own = parts["prefill"] / sum(parts.values())
     told = f"{share:.1%} have {tokens:,} tokens or more, which alone take {own:.0%} of their TTFT"
     return Limiter("long prompts", f"the longest prompts: {told} ({scaled(bound_s, 's')} allowed)")

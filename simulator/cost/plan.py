@@ -15,7 +15,7 @@ import numpy as np
 
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.capacity import Capacity, capacity
-from simulator.cost.packing import Packing, packed
+from simulator.cost.packing import Packing
 from simulator.cost.scenario import Scenario
 from simulator.cost.service import Service, start_seconds
 from simulator.errors import InfercastError, WorkloadError
@@ -203,7 +203,7 @@ class FleetPlan:
 
     def packing(self, replicas: int) -> Packing:
         """Return the cheapest whole instances for so many replicas. Raises InfercastError where none is offered."""
-        return packed(self.scenario.replica_size, replicas, self.scenario.offers)
+        return self.scenario.packing(replicas)
 
     def check(self, kind: FleetKind, month: int, seed: int = 1) -> FleetCheck:
         """Simulate a kind of fleet in a month, without its spare replicas: they are there for failures.
@@ -269,7 +269,7 @@ def plan(
         given = f"headroom {headroom:.0%} and {spare} spare replicas"
         raise InfercastError(given, "both are 0 or more", "Give, say, 20% and 1")
     if scenario.offers:
-        packed(scenario.replica_size, 1, scenario.offers)  # refuses, before anything is simulated
+        scenario.packing(1)  # refuses, before anything is simulated
     found = capacity(scenario)
     if not found.rate_per_s:
         raise WorkloadError(f"{scenario.deployment} within {scenario.slo}", found.breaks, "Loosen the SLO")

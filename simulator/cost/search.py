@@ -10,7 +10,9 @@ from typing import NamedTuple
 from simulator.cost.bounds import Bounds, bounds
 from simulator.cost.capacity import Capacity, what_breaks
 from simulator.cost.light_bounds import light_replicas
+from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import Scenario
+from simulator.cost.spot import Interruptions
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
@@ -25,6 +27,7 @@ MOST_REPLICAS = 10_000  # of an answer whose price does not rise with them
 PROBES = 6  # halvings of the interval, in logarithms, of the highest rate of one replica
 LIGHTEST_SHARE = 0.01  # of the highest rate with a steady state: requests of so light a load hardly ever run together
 Price = Callable[[Hardware, int, int], float | None]  # device, devices of a replica, replicas -> $/h; None: no price
+OffersOf = Callable[[Hardware, int], tuple[Offer, ...]]  # of a device, for a replica of so many
 Cost = tuple[bool, float, int]  # without a price; $/h, or devices where there is no price; order among equals
 
 
@@ -35,7 +38,34 @@ class Target(NamedTuple):
     workload: Workload
     slo: Slo
     price: Price
-    offers: Callable[[Hardware, int], tuple[Offer, ...]] = lambda _hardware, _devices: ()  # of a replica, for its bill
+    offers: OffersOf = lambda _hardware, _devices: ()  # of a replica, for its bill
+    interruptions: Interruptions = Interruptions()  # of spot offers
+
+
+def priced_target(
+    rate_per_s: float, workload: Workload, slo: Slo, offers: OffersOf, interruptions: Interruptions = Interruptions()
+) -> Target:
+    """Return a target whose price is that of the cheapest whole instances which hold all replicas.
+
+    There is no price where nothing is offered that holds a replica. Each case is looked up once.
+    """
+    known: dict[tuple[str, int], tuple[Offer, ...]] = {}
+    usd: dict[tuple[str, int, int], float | None] = {}
+
+    def offers_for(hardware: Hardware, devices: int) -> tuple[Offer, ...]:
+        if (hardware.id, devices) not in known:
+            known[hardware.id, devices] = offers(hardware, devices)
+        return known[hardware.id, devices]
+
+    def usd_per_hour(hardware: Hardware, devices: int, replicas: int) -> float | None:
+        key = (hardware.id, devices, replicas)
+        if key not in usd:
+            found, size = offers_for(hardware, devices), replica_size(hardware, devices)
+            held = any(size.held(offer) for offer in found)
+            usd[key] = packed(size, replicas, found).usd_per_hour if held else None
+        return usd[key]
+
+    return Target(rate_per_s, workload, slo, usd_per_hour, offers_for, interruptions)
 
 
 @dataclass(frozen=True)
@@ -241,7 +271,8 @@ class Search:
         workload = load.workload.at_rate(load.rate_per_s)
         candidate = look.candidate
         offers = load.offers(candidate.hardware, candidate.devices)
-        found = bounds(Scenario(candidate.build(candidate.layout), workload, load.slo, offers))
+        built = candidate.build(candidate.layout)
+        found = bounds(Scenario(built, workload, load.slo, offers, interruptions=load.interruptions))
         look.never = found.misses(load.slo)
         look.low = max(look.low, math.ceil(load.rate_per_s / found.most_per_s) - 1)
         look.bounds = found

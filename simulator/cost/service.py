@@ -36,9 +36,10 @@ class Service:
 
     `prefill_replicas` of the `replicas` only prefill, and send the KV caches to the others over a link each
     (`link_bytes_per_s`, `link_latency_s` per transfer; 0: no disaggregation). With an autoscaler its `min_replicas` and
-    `max_replicas` count instead of `replicas`.
+    `max_replicas` count instead of `replicas`; of two pools each may have its own, up to as many as it has.
 
-    Raises InfercastError unless 0 <= `prefill_replicas` < `replicas`.
+    Raises InfercastError unless 0 <= `prefill_replicas` < `replicas`, and for an autoscaler of a pool with other
+    replicas.
     """
 
     deployment: Deployment
@@ -49,11 +50,23 @@ class Service:
     prefill_replicas: int = 0
     link_bytes_per_s: float = LINK_BYTES_PER_S
     link_latency_s: float = LINK_LATENCY_S
+    prefill_autoscaler: Autoscaler | None = None
 
     def __post_init__(self) -> None:
         if self.prefill_replicas and not 0 < self.prefill_replicas < self.replicas:
             given = f"{self.prefill_replicas} of {self.replicas} replicas for prefill"
             raise InfercastError(given, "each pool needs one", "Give, say, 2 of 4")
+        if self.prefill_replicas:
+            pools = ((self.prefill_autoscaler, self.prefill_replicas), (self.autoscaler, self.decode_replicas))
+            for scaler, most in pools:
+                if scaler and scaler.max_replicas != most:
+                    given = f"an autoscaler of up to {scaler.max_replicas} replicas for a pool of {most}"
+                    raise InfercastError(given, "both say how many there are at most", "Give the same number")
+
+    @property
+    def decode_replicas(self) -> int:
+        """Replicas, at most, that decode; all of them without disaggregation."""
+        return self.replicas - self.prefill_replicas
 
     @cached_property
     def table(self) -> StepTable:
@@ -69,12 +82,12 @@ class Service:
         deployment, table = self.deployment, self.table
         allowed = limits(deployment, requests)
         per_replica = stages(deployment, allowed), deployment.acceptance
-        pool = Pool(allowed, table, self.replicas - self.prefill_replicas, *per_replica)
+        pool = Pool(allowed, table, self.decode_replicas, *per_replica)
         if not self.prefill_replicas:
-            return Fleet(pool, self.router, self.autoscaler, self.failures)
+            return Fleet(pool, self.router, self.autoscaler, self.failures, None, None, self.prefill_autoscaler)
         link = CacheLink(self.link_bytes_per_s, self.link_latency_s, cache_bytes(deployment, requests.prompt_tokens))
         prefill = Pool(allowed, table, self.prefill_replicas, *per_replica)
-        return Fleet(pool, self.router, self.autoscaler, self.failures, prefill, link)
+        return Fleet(pool, self.router, self.autoscaler, self.failures, prefill, link, self.prefill_autoscaler)
 
     def report(
         self,
@@ -203,10 +216,10 @@ class ServiceReport:
         service = self.service
         replicas = "1 replica" if self.run.replicas == 1 else f"{self.run.replicas} replicas"
         if service.prefill_replicas:
-            decoding = self.run.replicas - service.prefill_replicas
-            replicas = f"{service.prefill_replicas} prefill and {decoding} decode replicas"
+            prefilling = _range(service.prefill_autoscaler, service.prefill_replicas)
+            replicas = f"{prefilling} prefill and {_range(service.autoscaler, service.decode_replicas)} decode replicas"
         elif service.autoscaler:
-            replicas = f"{service.autoscaler.min_replicas} to {self.run.replicas} replicas"
+            replicas = f"{_range(service.autoscaler, self.run.replicas)} replicas"
         return f"{replicas} of {service.deployment}, {service.deployment.engine.id}, {service.router.name}"
 
     @property
@@ -237,12 +250,17 @@ class ServiceReport:
     @property
     def changes(self) -> list[dict[str, Any]]:
         """Changes of the replicas' states in order of time (seconds), without the start of those there at time 0."""
-        scaler = self.service.autoscaler
-        initial = scaler.min_replicas if scaler else self.run.replicas
+        service, initial = self.service, self.run.replicas
+        for scaler in (service.prefill_autoscaler, service.autoscaler):
+            initial -= scaler.max_replicas - scaler.min_replicas if scaler else 0
         return [
             {"time_s": float(each.time_s), "replica": int(each.replica), "state": STATES[each.state]}
             for each in self.run.events[2 * initial :]
         ]
+
+
+def _range(scaler: Autoscaler | None, most: int) -> str:
+    return f"{scaler.min_replicas} to {most}" if scaler else str(most)
 
 
 def _open_at(times_s: Floats, spans_s: Sequence[tuple[float, float]] | Floats) -> Ints:

@@ -18,8 +18,8 @@ def launch_command(deployment: Deployment) -> str:
     llama.cpp, mlx_lm.server, Ollama's FAQ. Raises NotModelledError for engines that no command is known for.
 
     >>> from simulator.deployment.deployment import deploy
-    >>> launch_command(deploy("llama-3.1-8b", "m2-ultra", "mlx-lm"))
-    'mlx_lm.server --model mlx-community/Llama-3.1-8B-Instruct-4bit'
+    >>> launch_command(deploy("qwen3-32b", "h100-sxm")).partition(" --max-num-batched")[0]
+    'vllm serve Qwen/Qwen3-32B --max-num-seqs 1024'
     """
     engine = deployment.engine
     if engine.engine not in _COMMANDS:
@@ -36,11 +36,11 @@ def _name(deployment: Deployment) -> str:
 
 
 def _checkpoint(deployment: Deployment) -> str:
-    """Return the name of a checkpoint in the format of the weights: the model's own, or one that has to be found."""
+    """Return the checkpoint in the format of the weights: the model's own by name, another as what has to be found."""
     stored = deployment.layout.weight_dtype
     if stored == deployment.model.weight_dtype or stored in ("bf16", "fp16"):
         return _name(deployment)
-    return f"{_name(deployment)}-{stored.upper()}"
+    return f"'<{_name(deployment)} in {stored}>'"
 
 
 def _given(flags: Mapping[str, object]) -> Words:

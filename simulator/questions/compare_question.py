@@ -29,7 +29,7 @@ CLASSES = {  # words for --hardware, and the device classes that they mean
     "cloud": ("datacenter-gpu", "accelerator"),
     "desktop": ("consumer-gpu", "workstation-gpu", "integrated-gpu"),
 }
-SERVING = ("vllm", "sglang", "tensorrt-llm", "lmdeploy", "tgi", "llama.cpp", "ollama", "mlx-lm")  # --engine all
+SERVING = ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "mlx-lm")  # --engine all
 NO_ROOM = "memory"
 NATIVE = {"fp8": "fp8", "nvfp4": "fp4", "int8": "int8"}  # formats of --weight-dtype auto, and the peaks that they need
 
@@ -98,14 +98,14 @@ class CompareQuestion(DeploymentQuestion):
                 try:
                     stored = running_layout(model, hardware, engine, dtypes=dtypes)
                     bounds = light(model.id, stored.weight_dtype, stored.cache_dtype)
-                    degrees = self._degrees(hardware, has_experts=bounds.has_experts)
+                    device_s = bounds.device_s(hardware)
                 except InfercastError as error:
                     found.refused.append(error)
                     continue
+                degrees = self._degrees(hardware, has_experts=bounds.has_experts)
                 for variant in self.variants:
                     build = partial(configured, variant, model, hardware, engine)
-                    like = Candidate(model, hardware, stored, bounds.device_s(hardware), build)
-                    _add(found, bounds, like, degrees, variant[0])
+                    _add(found, bounds, Candidate(model, hardware, stored, device_s, build), degrees, variant[0])
         return found
 
     def _served(self, model: Model, named: str, hardware: Hardware) -> Iterator[tuple[Engine, tuple[str, str]]]:

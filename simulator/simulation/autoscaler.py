@@ -20,7 +20,9 @@ from simulator.simulation.fleet_state import (
     UP,
     FleetState,
     append,
+    end_replica,
     first_engine,
+    first_replica,
     inbox,
     log,
     outstanding,
@@ -39,9 +41,9 @@ START_S = Figure(30.0, Source(text="process, kernels and graphs", date="", evide
 
 @dataclass(frozen=True, slots=True)
 class Autoscaler:
-    """Settings of an autoscaler: every `interval_s` it wants ceil(metric / target) replicas, within the given range.
+    """Settings of a pool's autoscaler: every `interval_s` it wants ceil(metric / target) replicas, within its range.
 
-    `metric`: outstanding requests of the whole fleet ("concurrency", as in Knative and Ray Serve) or waiting requests
+    `metric`: outstanding requests of the whole pool ("concurrency", as in Knative and Ray Serve) or waiting requests
     only ("queue"); `target` is the desired value per replica, in requests. A new replica serves `cold_start_s` after it
     was started. Replicas are stopped once fewer were wanted for `down_delay_s`; as many stay as were wanted at most
     during that time (the stabilization window of the Kubernetes Horizontal Pod Autoscaler). All times are in seconds.
@@ -125,9 +127,27 @@ def control(f: FleetState, now_s: float) -> None:
             if row.state in (STARTING, FAILED) and row.ready_s <= now_s:
                 log(f, replica, UP)
         _note_ready(f)
-    if f.rules.metric > 0 and loop.check * f.rules.interval_s <= now_s:
-        _check(f)
-        loop.check += 1
+    for pool in range(2):
+        scaler = f.scalers[pool]
+        if scaler.metric > 0 and scaler.check * scaler.interval_s <= now_s:
+            _check(f, pool)
+            scaler.check += 1
+
+
+@compiled
+def next_check_s(f: FleetState, other_s: float) -> float:
+    """Return when the next check of an autoscaler that may change something is; the next other event is at `other_s`.
+
+    Infinity where nothing else lies ahead and no autoscaler starts anything.
+    """
+    t, settled = math.inf, 1
+    for pool in range(2):
+        scaler = f.scalers[pool]
+        if scaler.metric > 0:
+            scaler.settled = scaler.settled if other_s == math.inf else 0
+            settled = min(settled, scaler.settled)
+            t = min(t, scaler.check * scaler.interval_s)
+    return math.inf if settled == 1 else t
 
 
 @compiled
@@ -195,12 +215,12 @@ def _return(f: FleetState, request: int) -> None:
 
 
 @compiled
-def start_lowest(f: FleetState) -> bool:
-    """Start the lowest-numbered replica that is off; return False if there is none. Rule A."""
+def start_lowest(f: FleetState, pool: int) -> bool:
+    """Start the lowest-numbered replica of a pool that is off; return False if there is none. Rule A."""
     loop = f.loop
-    for replica in range(f.rules.replicas):
+    for replica in range(first_replica(f, pool), end_replica(f, pool)):
         if f.replicas[replica].state == OFF:
-            f.replicas[replica].ready_s = loop.clock_s + f.rules.cold_start_s
+            f.replicas[replica].ready_s = loop.clock_s + f.scalers[pool].cold_start_s
             loop.ready_s = min(loop.ready_s, f.replicas[replica].ready_s)
             log(f, replica, STARTING)
             return True
@@ -208,53 +228,54 @@ def start_lowest(f: FleetState) -> bool:
 
 
 @compiled
-def ready_or_starting(f: FleetState) -> int:
-    """Count the replicas that are up or starting."""
+def ready_or_starting(f: FleetState, pool: int) -> int:
+    """Count the replicas of a pool that are up or starting."""
     count = 0
-    for replica in range(f.rules.replicas):
+    for replica in range(first_replica(f, pool), end_replica(f, pool)):
         state = f.replicas[replica].state
         count += 1 if state in (UP, STARTING) else 0
     return count
 
 
 @compiled
-def _metric(f: FleetState) -> int:
-    """Count the requests that the autoscaler's metric counts."""
-    count: int = f.queues[0].waiting
-    for replica in range(f.rules.replicas):
+def _metric(f: FleetState, pool: int) -> int:
+    """Count the requests of a pool that its autoscaler's metric counts."""
+    count: int = f.queues[pool].waiting
+    for replica in range(first_replica(f, pool), end_replica(f, pool)):
         count += outstanding(f, replica)
-    if f.rules.metric == QUEUE_METRIC:
-        for engine in range(len(f.engine_steps)):
-            count -= f.engines.books[engine].running
+        if f.scalers[pool].metric == QUEUE_METRIC:
+            first = first_engine(f, replica)
+            for engine in range(first, first + f.rules.engines_per_replica):
+                count -= f.engines.books[engine].running
     return count
 
 
 @compiled
-def _check(f: FleetState) -> None:
-    """Run one check of the autoscaler: start missing replicas, or drain superfluous ones after `down_delay_s`."""
-    loop, rules, number = f.loop, f.rules, f.loop.check
-    wanted = min(max(math.ceil(_metric(f) / rules.target), rules.min_replicas), rules.replicas)
-    count = ready_or_starting(f)
-    loop.settled = 1
+def _check(f: FleetState, pool: int) -> None:
+    """Run one check of a pool: start missing replicas, or drain superfluous ones after `down_delay_s`."""
+    scaler = f.scalers[pool]
+    most = end_replica(f, pool) - first_replica(f, pool)
+    wanted = min(max(math.ceil(_metric(f, pool) / scaler.target), scaler.min_replicas), most)
+    count = ready_or_starting(f, pool)
+    scaler.settled = 1
     if wanted >= count:
-        loop.below_since = 0
+        scaler.below_since = 0
         for _ in range(wanted - count):
-            if start_lowest(f):
-                loop.settled = 0
+            if start_lowest(f, pool):
+                scaler.settled = 0
         return
-    loop.most_wanted = max(wanted, loop.most_wanted if loop.below_since > 0 else 0)
-    if loop.below_since == 0:
-        loop.below_since = number
-    if (number - loop.below_since) * rules.interval_s >= rules.down_delay_s:
-        _drain(f, count - loop.most_wanted)
-        loop.below_since = 0
+    scaler.most_wanted = max(wanted, scaler.most_wanted if scaler.below_since > 0 else 0)
+    if scaler.below_since == 0:
+        scaler.below_since = scaler.check
+    if (scaler.check - scaler.below_since) * scaler.interval_s >= scaler.down_delay_s:
+        _drain(f, pool, count - scaler.most_wanted)
+        scaler.below_since = 0
 
 
 @compiled
-def _drain(f: FleetState, count: int) -> None:
-    """Drain `count` of the replicas that are up, the highest-numbered first."""
-    for back in range(f.rules.replicas):
-        replica = f.rules.replicas - 1 - back
+def _drain(f: FleetState, pool: int, count: int) -> None:
+    """Drain `count` of a pool's replicas that are up, the highest-numbered first."""
+    for replica in range(end_replica(f, pool) - 1, first_replica(f, pool) - 1, -1):
         if count > 0 and f.replicas[replica].state == UP:
             log(f, replica, DRAINING)
             retire(f, replica)

@@ -1,6 +1,5 @@
 """Fleets: replicas of one deployment, or of a prefill and a decode pool, behind a router; and their simulation."""
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +26,7 @@ from simulator.simulation.fleet_state import (
     QUEUE,
     REPLICA,
     RULES,
+    SCALER,
     STARTING,
     UP,
     FleetState,
@@ -73,8 +73,11 @@ class Pool:
 class Fleet:
     """Replicas behind a router, with autoscaling and failures; an optional `prefill` pool is joined by `link`.
 
-    Raises InfercastError for a prefill pool without a link (or the reverse) and for a failure of an unknown replica,
-    NotModelledError for autoscaling with two pools and for pools with different numbers of pipeline stages.
+    `autoscaler` scales `pool`, `prefill_autoscaler` the prefill pool; a pool with one has up to its `max_replicas`.
+
+    Raises InfercastError for a prefill pool without a link (or the reverse), for an autoscaler of a prefill pool that
+    is not there and for a failure of an unknown replica, NotModelledError for pools with different numbers of pipeline
+    stages.
     """
 
     pool: Pool
@@ -83,14 +86,15 @@ class Fleet:
     failures: tuple[Failure, ...] = ()
     prefill: Pool | None = None
     link: CacheLink | None = None
+    prefill_autoscaler: Autoscaler | None = None
 
     def __post_init__(self) -> None:
         if (self.prefill is None) != (self.link is None):
             given = "a prefill pool without a link, or a link without a prefill pool"
             raise InfercastError(given, "the link carries the KV cache of the pool", "Give both or neither")
-        if self.prefill is not None and self.autoscaler is not None:
-            because = "scaling two pools separately is not modelled"
-            raise NotModelledError("autoscaling of a prefill and a decode pool", because, "Leave one out")
+        if self.prefill is None and self.prefill_autoscaler is not None:
+            given = "an autoscaler of a prefill pool without such a pool"
+            raise InfercastError(given, "it has nothing to scale", "Give the pool too, or scale the other replicas")
         if self.prefill is not None and self.prefill.stages != self.pool.stages:
             given = f"pools of {self.prefill.stages} and {self.pool.stages} stages"
             raise NotModelledError(given, "both pools must have the same number", "Use one pp for both")
@@ -108,9 +112,29 @@ class Fleet:
     @property
     def replicas(self) -> int:
         """Largest number of replicas; prefill replicas are numbered first."""
-        if self.autoscaler is not None:
-            return self.autoscaler.max_replicas
-        return self.pool.replicas + (self.prefill.replicas if self.prefill else 0)
+        return self.prefill_replicas + _most(self.pool, self.autoscaler)
+
+    @property
+    def prefill_replicas(self) -> int:
+        """Largest number of replicas that only prefill; 0 without a prefill pool."""
+        return _most(self.prefill, self.prefill_autoscaler) if self.prefill else 0
+
+    @property
+    def scalers(self) -> tuple[Autoscaler | None, Autoscaler | None]:
+        """Autoscalers by pool as the event loop numbers them: of the pool that requests come to, and of decode."""
+        return (self.prefill_autoscaler, self.autoscaler) if self.prefill else (self.autoscaler, None)
+
+    @property
+    def up_at_start(self) -> list[int]:
+        """Replicas that are up at 0 s, by number."""
+        first, last = self.scalers
+        split = self.prefill_replicas or self.replicas
+        up = range(first.min_replicas if first else split)
+        return [*up, *range(split, split + last.min_replicas if last else self.replicas)]
+
+
+def _most(pool: Pool, scaler: Autoscaler | None) -> int:
+    return scaler.max_replicas if scaler else pool.replicas
 
 
 def simulate_fleet(
@@ -145,7 +169,7 @@ def simulate_fleet(
         loop.events = 0
         if progress is not None:
             progress(len(requests) - int(loop.left), len(requests))
-        if loop.stuck and not fleet.failures and fleet.autoscaler is None:
+        if loop.stuck and not fleet.failures and not any(fleet.scalers):
             raise stuck(int(loop.left), requests)
         if loop.stuck:
             because = "no replica comes up again to serve them"
@@ -180,11 +204,12 @@ def _fleet_state(fleet: Fleet, requests: Requests, clients: Clients) -> FleetSta
     engine_count = fleet.replicas * fleet.pool.stages
     kinds = [(fleet.pool.share, fleet.pool.acceptance)] * engine_count
     if prefill is not None:
-        first = prefill.replicas * prefill.stages
+        first = fleet.prefill_replicas * prefill.stages
         kinds[:first] = [(prefill.share, prefill.acceptance)] * first
     f = FleetState(
         rules=_rules(fleet, requests, clients),
         loop=table(LOOP, 1)[0],
+        scalers=_scalers(fleet),
         engines=new_engines(kinds, rows, requests.prefixes.ids),
         engine_steps=table(ENGINE_STEP, engine_count),
         ends_s=np.full(engine_count, np.inf),
@@ -219,35 +244,41 @@ def _table(fleet: Fleet, requests: Requests, known: npt.NDArray[np.bool_]) -> Ta
 def _open(f: FleetState, fleet: Fleet) -> None:
     """Set the counters and clocks to their first values, and switch on the replicas that are up at 0 s."""
     loop = f.loop
-    loop.left, loop.ready_s, loop.check = len(f.calls), np.inf, 1
+    loop.left, loop.ready_s = len(f.calls), np.inf
     loop.released = min(f.rules.concurrency, len(f.calls))
     f.queues[0].last = (f.rules.prefill_replicas or f.rules.replicas) - 1
     f.queues[1].last = f.rules.replicas - 1
-    up = fleet.autoscaler.min_replicas if fleet.autoscaler else fleet.replicas
-    f.replicas.state = np.where(np.arange(fleet.replicas) < up, UP, OFF)
-    for index in range(up):
-        f.events[2 * index] = (0.0, index, STARTING)
-        f.events[2 * index + 1] = (0.0, index, UP)
-    loop.events = 2 * up
+    up = fleet.up_at_start
+    f.replicas.state = np.where(np.isin(np.arange(fleet.replicas), up), UP, OFF)
+    for index, replica in enumerate(up):
+        f.events[2 * index] = (0.0, replica, STARTING)
+        f.events[2 * index + 1] = (0.0, replica, UP)
+    loop.events = 2 * len(up)
+
+
+def _scalers(fleet: Fleet) -> Table:
+    """Return the autoscalers of both pools, with a metric of 0 for a pool without one."""
+    rows = table(SCALER, 2)
+    for row, scaler in zip(rows, fleet.scalers, strict=True):
+        if scaler:
+            row.metric, row.target, row.check = METRICS[scaler.metric], scaler.target, 1
+            row.min_replicas, row.interval_s = scaler.min_replicas, scaler.interval_s
+            row.down_delay_s, row.cold_start_s = scaler.down_delay_s, scaler.cold_start_s
+    return rows
 
 
 def _rules(fleet: Fleet, requests: Requests, clients: Clients) -> Any:
     """Return the settings of fleet, workload and clients as one numba record."""
-    scaler, packed = fleet.autoscaler, table(RULES, 1)
+    packed = table(RULES, 1)
     packed[0] = Rules(
         engines_per_replica=fleet.pool.stages,
-        prefill_replicas=fleet.prefill.replicas if fleet.prefill else 0,
+        prefill_replicas=fleet.prefill_replicas,
+        autoscaled=int(any(fleet.scalers)),
         replicas=fleet.replicas,
         concurrency=requests.concurrency,
         router=ROUTERS[fleet.router.name],
         affinity_slack=fleet.router.affinity_slack,
         max_ongoing_requests=fleet.router.max_ongoing_requests,
-        metric=METRICS[scaler.metric] if scaler else 0,
-        target=float(scaler.target) if scaler else 1.0,
-        min_replicas=scaler.min_replicas if scaler else fleet.replicas,
-        interval_s=float(scaler.interval_s) if scaler else math.inf,
-        down_delay_s=float(scaler.down_delay_s) if scaler else math.inf,
-        cold_start_s=float(scaler.cold_start_s) if scaler else 0.0,
         answered_s=float(clients.network_s) + fleet.pool.limits.turnaround_s,
         timeout_s=float(clients.timeout_s),
         max_retries=clients.max_retries,

@@ -11,7 +11,7 @@ from simulator.scheduler.jit import compiled, inlined
 from simulator.scheduler.policies import schedule, wake_s
 from simulator.scheduler.state import NOBODY, State, view
 from simulator.scheduler.waiting_queue import enqueue
-from simulator.simulation.autoscaler import control, ready_or_starting, start_lowest
+from simulator.simulation.autoscaler import control, next_check_s, ready_or_starting, start_lowest
 from simulator.simulation.clients import conclude, send, sweep, time_out
 from simulator.simulation.engine_loop import STEP, note, step_seconds
 from simulator.simulation.fleet_state import (
@@ -46,9 +46,7 @@ def _next_moment(f: FleetState) -> float:
         t = min(t, f.calls[f.timers[loop.timer]].sent_s + f.rules.timeout_s)
     if loop.failure < len(f.failures):
         t = min(t, f.failures[loop.failure].at_s)
-    if f.rules.metric > 0 and not (t == math.inf and loop.settled == 1):
-        t = min(t, loop.check * f.rules.interval_s)
-    return t
+    return min(t, next_check_s(f, t)) if f.rules.autoscaled == 1 else t
 
 
 @inlined
@@ -71,7 +69,7 @@ def _end_steps(f: FleetState, now_s: float) -> None:
             request = following
         if f.engine_steps[engine].overdue > 0:
             sweep(f, engine, now_s)
-        if f.rules.metric > 0:
+        if f.rules.autoscaled == 1:
             retire(f, replica)
 
 
@@ -122,8 +120,9 @@ def _route(f: FleetState, pool: int, now_s: float) -> bool:
     request = queue.head
     replica = choose(f, pool, request)
     if replica == NOBODY:
-        if f.rules.metric > 0 and f.rules.min_replicas == 0 and ready_or_starting(f) == 0:
-            start_lowest(f)
+        scaler = f.scalers[pool]
+        if scaler.metric > 0 and scaler.min_replicas == 0 and ready_or_starting(f, pool) == 0:
+            start_lowest(f, pool)
         return False
     queue.last = replica
     take_out(f, request)
@@ -209,7 +208,7 @@ def burst(f: FleetState, tables: Tables, steps: npt.NDArray[np.void]) -> int:
         if now_s == math.inf:
             loop.stuck = 1
             break
-        loop.clock_s, loop.settled = now_s, 0
+        loop.clock_s = now_s
         _end_steps(f, now_s)
         if f.rules.timeout_s < math.inf:
             time_out(f, now_s)

@@ -28,15 +28,25 @@ LOOP = np.dtype(
         ("timer", np.int64),  # first entry of the ring of timeouts
         ("timers", np.int64),  # entries of this ring
         ("failure", np.int64),  # next row of the table of failures
-        ("check", np.int64),  # number of the autoscaler's next check
-        ("below_since", np.int64),  # number of the first check in a row that wanted fewer replicas, 0 for none
-        ("most_wanted", np.int64),  # most replicas wanted since that check
         ("busy", np.int64),  # engines with a step under way
-        ("settled", np.int64),  # 1: the last check started nothing
         ("events", np.int64),  # rows filled in the table of events
         ("lost", np.int64),  # steps lost to failures
         ("stuck", np.int64),  # 1: no event lies ahead, yet requests are left
         ("steps", np.int64),  # steps begun in earlier bursts
+    ]
+)
+SCALER = np.dtype(
+    [
+        ("metric", np.int64),  # 0: the number of replicas is fixed
+        ("target", np.float64),
+        ("min_replicas", np.int64),
+        ("interval_s", np.float64),
+        ("down_delay_s", np.float64),
+        ("cold_start_s", np.float64),
+        ("check", np.int64),  # number of its next check
+        ("below_since", np.int64),  # number of the first check in a row that wanted fewer replicas, 0 for none
+        ("most_wanted", np.int64),  # most replicas wanted since that check
+        ("settled", np.int64),  # 1: its last check started nothing, and nothing but checks has happened since
     ]
 )
 ENGINE_STEP = np.dtype(
@@ -73,21 +83,16 @@ EVENT = np.dtype([("time_s", np.float64), ("replica", np.int64), ("state", np.in
 
 
 class Rules(NamedTuple):
-    """Settings of fleet, router, autoscaler and clients as plain numbers, under the names of their classes."""
+    """Settings of fleet, router and clients as plain numbers, under the names of their classes."""
 
     engines_per_replica: int  # one per pipeline stage
     prefill_replicas: int  # 0: every replica prefills and decodes
+    autoscaled: int  # 1: the number of replicas changes, in a pool at least
     replicas: int
     concurrency: int
     router: int
     affinity_slack: int
     max_ongoing_requests: int
-    metric: int
-    target: float
-    min_replicas: int
-    interval_s: float
-    down_delay_s: float
-    cold_start_s: float
     answered_s: float  # end of a request until its client has the answer and sends the next one
     timeout_s: float
     max_retries: int
@@ -105,6 +110,7 @@ class FleetState(NamedTuple):
 
     rules: Any  # a record of `Rules`
     loop: Any  # a record of LOOP
+    scalers: Table  # by pool, of SCALER
     engines: Engines  # schedulers, by engine
     engine_steps: Table  # by engine
     ends_s: Floats  # (engines,): end of the step under way, infinite for none
@@ -143,6 +149,20 @@ def first_engine(f: FleetState, replica: int) -> int:
 def pool_of(f: FleetState, replica: int) -> int:
     """Return the pool of a replica: 1 if it decodes what others have prefilled, else 0."""
     return 1 if f.rules.prefill_replicas > 0 and replica >= f.rules.prefill_replicas else 0
+
+
+@inlined
+def first_replica(f: FleetState, pool: int) -> int:
+    """Return the first replica of a pool."""
+    first: int = f.rules.prefill_replicas if pool == 1 else 0
+    return first
+
+
+@inlined
+def end_replica(f: FleetState, pool: int) -> int:
+    """Return the replica behind the last one of a pool."""
+    end: int = f.rules.prefill_replicas if pool == 0 and f.rules.prefill_replicas > 0 else f.rules.replicas
+    return end
 
 
 @compiled

@@ -7,7 +7,15 @@ from simulator.scheduler.draft_acceptance import uniform
 from simulator.scheduler.jit import compiled
 from simulator.scheduler.prefix_cache import cached_prefix_blocks
 from simulator.scheduler.state import NOBODY, blocks, view
-from simulator.simulation.fleet_state import UP, FleetState, first_engine, inbox, outstanding
+from simulator.simulation.fleet_state import (
+    UP,
+    FleetState,
+    end_replica,
+    first_engine,
+    first_replica,
+    inbox,
+    outstanding,
+)
 
 ROUND_ROBIN, LEAST_OUTSTANDING, LEAST_CACHE, POWER_OF_TWO, PREFIX_AFFINITY = range(5)
 ROUTERS = {
@@ -149,9 +157,7 @@ def _least(f: FleetState, first: int, last: int, request: int) -> int:
 @compiled
 def choose(f: FleetState, pool: int, request: int) -> int:
     """Return the replica of a pool (0 or 1) that a request is sent to, NOBODY (-1) if none takes it. Rule T."""
-    prefill = f.rules.prefill_replicas
-    first = prefill if pool == 1 else 0
-    last = prefill if pool == 0 and prefill > 0 else f.rules.replicas
+    first, last = first_replica(f, pool), end_replica(f, pool)
     if f.rules.router == ROUND_ROBIN:
         return _round_robin(f, first, last, f.queues[pool].last)
     if f.rules.router == POWER_OF_TWO:

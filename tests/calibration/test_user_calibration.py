@@ -374,6 +374,7 @@ def test_calibrating_again_starts_from_the_shipped_preset_and_keeps_other_device
     assert both.overheads_on(DEVICE).request_s == pytest.approx(once.engine.overheads_on(DEVICE).request_s, rel=1e-3)
     h100 = load_hardware("h100-sxm")
     assert both.kernels_on(h100).residuals
+    assert both.kernels_on(h100).rules == load_engine("vllm").kernels_on(h100).rules
     assert both.overheads_on(h100).request_s != both.overheads_on(DEVICE).request_s
 
 

@@ -77,10 +77,12 @@ def test_costs_are_compared_at_several_rates_and_prices_and_the_capacity_is_sear
     command = ["cost", *DEPLOYMENT, "--isl", "256", "--osl", "64", "--num-prompts", "200", "--slo", "ttft:2s"]
     found = json.loads(printed(*command, "--rate", "40,1", "--price", "on-demand,spot", "--format", "json"))["answers"]
     assert [row["asked_rate_per_s"] for row in found] == [1, 1, 40, 40]
-    assert {row["price_kind"] for row in found} == {"on-demand", "spot"}
+    assert {row["price_commitment"] for row in found} == {"on-demand", "spot"}
     assert len({row["capacity_per_s"] for row in found}) == 1
     (alone,) = json.loads(printed(*command, "--rate", "40", "--format", "json"))["answers"]
-    assert alone == next(row for row in found if row["asked_rate_per_s"] == 40 and row["price_kind"] == "on-demand")
+    assert alone == next(
+        row for row in found if row["asked_rate_per_s"] == 40 and row["price_commitment"] == "on-demand"
+    )
     assert "Nearest: spot" in refused(*command, "--rate", "1", "--price", "spott")
 
 

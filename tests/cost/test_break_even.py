@@ -35,7 +35,8 @@ def usd_per_hour(found: Answer, replicas: int) -> float:
     return packed(found.scenario.replica_size, replicas, found.scenario.offers).usd_per_hour
 
 
-RATES = np.linspace(0.003, 12, 1500)  # of the capacity of a replica
+# of the capacity of a replica; also just above each whole one, where the next replica begins to be paid
+RATES = np.union1d(np.linspace(0.003, 12, 1500), np.arange(12) + 1e-9)
 
 
 @given(st.floats(0.6, 20.0))

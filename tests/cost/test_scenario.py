@@ -79,7 +79,7 @@ def test_an_open_loop_goes_on_and_its_rate_is_that_of_its_arrivals():
 
 def test_the_warm_up_of_an_open_loop_is_dropped_unless_the_whole_counts():
     """A queue that fills for a while: the first requests meet an empty engine."""
-    load = replace(OPEN, workload=replace(OPEN.workload, arrivals=OpenLoop(6.0), request_count=2_000))
+    load = replace(OPEN, workload=replace(OPEN.workload, arrivals=OpenLoop(5.0), request_count=2_000))
     steady, whole = load.simulated(), replace(load, whole_run=True).simulated()
     assert steady.skipped > 0 == whole.skipped
     assert steady.metrics["tpot"]["mean"] > whole.metrics["tpot"]["mean"]
@@ -149,7 +149,7 @@ def test_a_smaller_cache_still_holds_the_longest_request():
 
 def test_what_counts_of_a_run_counts_with_other_steps_too():
     """The same requests are left out, whatever the warm-up of the slower run would be."""
-    load = replace(OPEN, workload=replace(OPEN.workload, arrivals=OpenLoop(6.0), request_count=2_000))
+    load = replace(OPEN, workload=replace(OPEN.workload, arrivals=OpenLoop(5.0), request_count=2_000))
     report = load.simulated()
     assert load.rerun(report, 0.8).skipped == report.skipped > 0
 

@@ -50,7 +50,8 @@ MOST = 24  # replicas that are simulated
 def exhaustive(library, load: Target) -> dict[str, float]:
     """The least cost of each device by simulating every number of replicas of every layout, without any bound.
 
-    Loads on the edge of the SLO, of which more replicas keep less by chance, are no examples.
+    Loads on the edge of the SLO, of which more replicas keep less by chance, are no examples, nor are those that need
+    more than MOST.
     """
     least: dict[str, float] = {}
     for hardware, tp in library:
@@ -60,6 +61,7 @@ def exhaustive(library, load: Target) -> dict[str, float]:
         rates = [load.workload.at_rate(load.rate_per_s / replicas) for replicas in range(1, MOST + 1)]
         keeps = [scenario.report(workload).meets_slo for workload in rates]
         assume(keeps == sorted(keeps))
+        assume(any(keeps) or not scenario.report(load.workload.at_rate(load.rate_per_s / 1000)).meets_slo)
         if any(keeps):
             cost = load.price(hardware, tp, keeps.index(True) + 1)
             least[hardware.id] = min(cost, least.get(hardware.id, cost))

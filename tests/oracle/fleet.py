@@ -84,6 +84,22 @@ class OracleFleet:
     failures: tuple[OracleFailure, ...] = ()
     prefill: OraclePool | None = None
     link: OracleLink | None = None
+    prefill_autoscaler: OracleAutoscaler | None = None
+
+
+@dataclass
+class _Scaling:
+    """A: a pool's autoscaler, what it scales, and what it remembers."""
+
+    rules: OracleAutoscaler
+    copies: list[_Copy]
+    queue: list[OracleRequest]  # of the pool's router
+    check: int = 1
+    low_since: int | None = None
+    most: int = 0
+
+    def count(self, *statuses: str) -> int:
+        return sum(copy.status in statuses for copy in self.copies)
 
 
 @dataclass
@@ -170,12 +186,11 @@ class _Fleet:
         asked = self.asked
         self.now_s = 0.0
         self.copies = []
+        self.queues: dict[bool, list[OracleRequest]] = {False: [], True: []}  # of the first router, of the second
+        self.scalings: dict[bool, _Scaling] = {}  # by the router's queue, in the order of the pools
         if asked.prefill is not None:
-            self.copies += [_Copy(number, asked.prefill, False, UP) for number in range(asked.prefill.replicas)]
-        count = asked.autoscaler.max_replicas if asked.autoscaler else asked.pool.replicas
-        up = asked.autoscaler.min_replicas if asked.autoscaler else count
-        for number in range(count):
-            self.copies.append(_Copy(len(self.copies), asked.pool, True, UP if number < up else OFF))
+            self._add_pool(asked.prefill, asked.prefill_autoscaler, last_pool=False, queue=False)
+        self._add_pool(asked.pool, asked.autoscaler, last_pool=True, queue=asked.prefill is not None)
         self.requests = [
             OracleRequest(i, job.prompt_tokens, job.output_tokens, job.priority, job.ids, number=i)
             for i, job in enumerate(self.jobs)
@@ -187,14 +202,20 @@ class _Fleet:
         self.replica: dict[int, int] = {}
         self.coming: list[tuple[float, int, bool]] = []  # (time, request, whether to the pool that decodes)
         self.deadlines: list[tuple[float, int]] = []
-        self.queues: dict[bool, list[OracleRequest]] = {False: [], True: []}  # of the first router, of the second
         self.last_chosen = {False: -1, True: -1}
         self.failures = sorted(asked.failures, key=lambda each: (each.at_s, each.replica, each.repair_s))
-        self.check, self.low_since, self.most = 1, None, 0
         self.steps: list[OracleFleetStep] = []
         self.events: list[tuple[float, int, str]] = []
         self.unsent: list[int] = []
         self._first_arrivals()
+
+    def _add_pool(self, pool: OraclePool, scaler: OracleAutoscaler | None, last_pool: bool, queue: bool) -> None:
+        count = scaler.max_replicas if scaler else pool.replicas
+        up = scaler.min_replicas if scaler else count
+        here = [_Copy(len(self.copies) + place, pool, last_pool, UP if place < up else OFF) for place in range(count)]
+        self.copies += here
+        if scaler:
+            self.scalings[queue] = _Scaling(scaler, here, self.queues[queue])
 
     def _first_arrivals(self) -> None:
         follows = self.clients.follows or (-1,) * len(self.jobs)
@@ -214,7 +235,8 @@ class _Fleet:
             self._time_out()
             self._fail()
             self._come_up()
-            self._autoscale()
+            for each in self.scalings.values():
+                self._autoscale(each)
             self._route()
             self._begin_steps()
         return OracleFleetResult(
@@ -239,8 +261,7 @@ class _Fleet:
                 for engine, each in zip(copy.engines, copy.under_way, strict=True)
                 if each is None and engine.waiting
             ]
-        if self.asked.autoscaler is not None:
-            moments.append(self.check * self.asked.autoscaler.interval_s)
+        moments += [each.check * each.rules.interval_s for each in self.scalings.values()]
         return min(moments, default=math.inf)
 
     # ------------------------------------------------------------ R1: ends of steps
@@ -380,38 +401,34 @@ class _Fleet:
             copy.forget()
             self._set(copy, OFF)
 
-    def _count(self, *statuses: str) -> int:
-        return sum(copy.status in statuses for copy in self.copies)
-
-    def _start_lowest(self) -> None:
-        assert self.asked.autoscaler is not None
-        for copy in self.copies:
+    def _start_lowest(self, pool: _Scaling) -> None:
+        for copy in pool.copies:
             if copy.status == OFF:
                 self._set(copy, STARTING)
-                copy.ready_s = self.now_s + self.asked.autoscaler.cold_start_s
+                copy.ready_s = self.now_s + pool.rules.cold_start_s
                 return
 
-    def _autoscale(self) -> None:
-        rules = self.asked.autoscaler
-        if rules is None or self.check * rules.interval_s > self.now_s:
+    def _autoscale(self, pool: _Scaling) -> None:
+        rules = pool.rules
+        if pool.check * rules.interval_s > self.now_s:
             return
-        number, self.check = self.check, self.check + 1
-        metric = len(self.queues[False])
-        metric += sum(c.outstanding() if rules.metric == "concurrency" else c.waiting() for c in self.copies)
+        number, pool.check = pool.check, pool.check + 1
+        metric = len(pool.queue)
+        metric += sum(c.outstanding() if rules.metric == "concurrency" else c.waiting() for c in pool.copies)
         wanted = min(max(math.ceil(metric / rules.target), rules.min_replicas), rules.max_replicas)
-        present = self._count(UP, STARTING)
+        present = pool.count(UP, STARTING)
         if wanted >= present:
-            self.low_since = None
+            pool.low_since = None
             for _ in range(wanted - present):
-                self._start_lowest()
+                self._start_lowest(pool)
             return
-        if self.low_since is None:
-            self.low_since, self.most = number, 0
-        self.most = max(self.most, wanted)
-        if (number - self.low_since) * rules.interval_s >= rules.down_delay_s:
-            self.low_since = None
-            up = [copy for copy in self.copies if copy.status == UP]
-            for copy in up[::-1][: max(0, present - self.most)]:
+        if pool.low_since is None:
+            pool.low_since, pool.most = number, 0
+        pool.most = max(pool.most, wanted)
+        if (number - pool.low_since) * rules.interval_s >= rules.down_delay_s:
+            pool.low_since = None
+            up = [copy for copy in pool.copies if copy.status == UP]
+            for copy in up[::-1][: max(0, present - pool.most)]:
                 self._set(copy, DRAINING)
                 self._maybe_off(copy)
 
@@ -429,9 +446,9 @@ class _Fleet:
             while queue:
                 copy = self._choose(queue[0], decodes)
                 if copy is None:
-                    scaler = self.asked.autoscaler
-                    if scaler is not None and scaler.min_replicas == 0 and not self._count(UP, STARTING):
-                        self._start_lowest()
+                    pool = self.scalings.get(decodes)
+                    if pool is not None and pool.rules.min_replicas == 0 and not pool.count(UP, STARTING):
+                        self._start_lowest(pool)
                     break
                 self._assign(queue.pop(0), copy)
 

@@ -105,7 +105,7 @@ SECOND_PER_STEP = StepTable(np.full(4097, 0.05), np.zeros(257), np.zeros(5))  # 
 def test_a_short_request_is_stuck_behind_a_long_one():
     """Row 15: 100 and 10 tokens in one static batch at 50 ms a token; the next 10-token request comes at 0.1 s."""
     three = Requests(np.array([0.0, 0.0, 0.1]), np.full(3, 8), np.array([100, 10, 10]))
-    plain = A100.limits._replace(async_scheduling=False, max_num_seqs=2)
+    plain = A100.limits._replace(async_scheduling=False, max_num_seqs=2, stream_s=0.0)
     stuck = simulate(plain._replace(policy=STATIC), SECOND_PER_STEP, three)
     free = simulate(plain, SECOND_PER_STEP, three)
     assert stuck.steps.start_s[99] + 0.05 == pytest.approx(5.0)  # the batch, and with it its answers, ends at 5 s

@@ -101,7 +101,7 @@ def test_five_commands_run(command, run):
 
 def test_the_readme_has_five_commands():
     kinds = [shlex.split(command)[1] for command in five_commands()]
-    assert kinds == ["memory", "estimate", "simulate", "cost", "validate"]
+    assert kinds == ["compare", "estimate", "simulate", "cost", "validate"]
 
 
 @pytest.mark.slow

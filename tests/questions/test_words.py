@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from simulator.cli import build
+from simulator.cli.compare_options import CompareOptions
 from simulator.cli.estimate import BatchOptions
 from simulator.cli.options import DeploymentOptions, grouped
 from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions
 from simulator.errors import InfercastError
 from simulator.questions.batch_question import BatchQuestion, BatchSizes
+from simulator.questions.compare_question import CompareQuestion
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.questions.load_question import LoadQuestion, RunQuestion, SloQuestion
 from simulator.questions.words import FLAGS, arguments, number, probability, split, whole_numbers
@@ -25,6 +27,7 @@ from simulator.questions.workload_question import WorkloadQuestion
 
 QUESTIONS = {  # and the options of the command line that read them
     DeploymentQuestion: DeploymentOptions,
+    CompareQuestion: CompareOptions,
     WorkloadQuestion: WorkloadOptions,
     SloQuestion: SloOptions,
     RunQuestion: RunOptions,

@@ -74,9 +74,9 @@ def test_a_long_prompt_leaves_room_unless_it_is_alone() -> None:
 
 
 def test_whole_prompts() -> None:
-    # 8 tokens: B's 4 do not fit behind A's 5, so B and C behind it wait. 8 + 2 - 1 tokens could never be resumed.
+    # 8 tokens: B's 4 do not fit behind A's 5, so B and C behind it wait. A prompt of 9 is never computed.
     limits = OracleLimits(4, 8, num_blocks=99, chunked_prefill=False)
-    result = run_oracle([(0.0, 5, 2), (0.0, 4, 1), (0.0, 1, 1), (0.0, 8, 2)], limits, one_second)
+    result = run_oracle([(0.0, 5, 2), (0.0, 4, 1), (0.0, 1, 1), (0.0, 9, 2)], limits, one_second)
     assert timetable(result) == [((0, 5, 0),), ((0, 1, 5), (1, 4, 0), (2, 1, 0))]
     assert result.rejected == [3]
 

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.errors import InfercastError, NotModelledError, WorkloadError
+from simulator.errors import InfercastError, WorkloadError
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import CONTINUOUS, PROMPTS_FIRST, STATIC, SchedulerLimits
 from simulator.simulation.autoscaler import Autoscaler, Failure
 from simulator.simulation.clients import Clients
-from simulator.simulation.disaggregation import CacheLink
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
@@ -455,8 +454,8 @@ def test_fleets_that_cannot_be(make, message):
 
 
 def test_pools_do_not_scale():
-    with pytest.raises(NotModelledError, match="autoscaling of a prefill and a decode pool"):
-        slow(prefill=Pool(ALONE, SECONDS), link=CacheLink(1.0), autoscaler=Autoscaler(1, 2))
+    with pytest.raises(InfercastError, match="an autoscaler of a prefill pool without such a pool"):
+        slow(prefill_autoscaler=Autoscaler(1, 2))
 
 
 def test_a_request_that_no_engine_holds():

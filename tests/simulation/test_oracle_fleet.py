@@ -51,11 +51,13 @@ def pool_of(pool: OraclePool) -> Pool:
 
 def fleet_of(fleet: OracleFleet) -> Fleet:
     """The same fleet, of ours."""
-    scaler, router, link = fleet.autoscaler, fleet.router, fleet.link
+    router, link = fleet.router, fleet.link
+    last, first = (each and Autoscaler(**vars(each)) for each in (fleet.autoscaler, fleet.prefill_autoscaler))
     return Fleet(
         pool_of(fleet.pool),
         router=Router(router.name, router.affinity_slack, router.max_ongoing_requests),
-        autoscaler=None if scaler is None else Autoscaler(**vars(scaler)),
+        autoscaler=last,
+        prefill_autoscaler=first,
         failures=tuple(Failure(each.at_s, each.replica, each.repair_s) for each in fleet.failures),
         prefill=None if fleet.prefill is None else pool_of(fleet.prefill),
         link=None if link is None else CacheLink(link.bytes_per_s, link.latency_s, np.array(link.bytes_of)),
@@ -249,6 +251,18 @@ def test_disaggregation(case):
     compare(jobs, fleet, concurrency=concurrency)
 
 
+@settings(max_examples=15, deadline=None)
+@given(case=two_pools(blocks_per_prefix=2), data=st.data())
+def test_each_pool_scales_on_its_own(case, data):
+    """One of them or both, from zero too, with replicas that fail and clients that give up."""
+    jobs, fleet, concurrency = case
+    last, first = data.draw(st.one_of(st.none(), autoscalers)), data.draw(autoscalers)
+    decoding = last.max_replicas if last else fleet.pool.replicas
+    fleet = replace(fleet, autoscaler=last, prefill_autoscaler=first)
+    fleet = replace(fleet, failures=data.draw(failures(first.max_replicas + decoding)))
+    compare(jobs, fleet, data.draw(clients_for(len(jobs), sessions=not concurrency)), concurrency)
+
+
 @settings(max_examples=12, deadline=None)
 @given(case=fleets(blocks_per_prefix=2, groups=GROUPS, async_scheduling=st.booleans()), data=st.data())
 def test_groups_and_the_one_step_lag(case, data):
@@ -278,9 +292,9 @@ def everything(data: st.DataObject) -> None:
         )
     )
     count = fleet.pool.replicas + (fleet.prefill.replicas if fleet.prefill else 0)
-    if kind == "autoscaled":
+    if kind == "autoscaled" or (kind == "two pools" and data.draw(st.booleans())):
         fleet = replace(fleet, autoscaler=data.draw(autoscalers))
-        count = fleet.autoscaler.max_replicas
+        count += fleet.autoscaler.max_replicas - fleet.pool.replicas
     fleet = replace(fleet, failures=data.draw(failures(count)))
     compare(jobs, fleet, data.draw(clients_for(len(jobs), sessions=not concurrency)), concurrency)
 

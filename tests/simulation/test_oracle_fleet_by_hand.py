@@ -233,6 +233,20 @@ def test_disaggregation() -> None:
     assert result.replica == {0: 1, 1: 1, 2: 0}
 
 
+def test_each_pool_scales_on_its_own() -> None:
+    # Prefill: three requests at 0 s, one a second; check 1 (after the first) wants 2, and replica 1 is up at 1.5 s, too
+    # late for what waits at replica 0. Decode: from zero, the first cache (1 s) starts replica 2, up at 3 s.
+    pool = OraclePool(ONE_SLOT, one_second)
+    first = OracleAutoscaler(target=1, max_replicas=2, interval_s=1.0, down_delay_s=9.0, cold_start_s=0.5)
+    last = OracleAutoscaler(target=9, max_replicas=2, min_replicas=0, interval_s=5.0, down_delay_s=9.0, cold_start_s=2)
+    link = OracleLink(math.inf, 0.0, (1.0,) * 4)
+    fleet = OracleFleet(pool, OracleRouter("least-outstanding"), last, (), pool, link, first)
+    result = run_fleet_oracle([(0.0, 1, 2), (0.0, 1, 2), (0.0, 1, 2), (1.5, 1, 1)], fleet)
+    assert result.events == [(1.0, 1, "starting"), (1.0, 2, "starting"), (1.5, 1, "up"), (3.0, 2, "up")]
+    assert [request.first_token_s for request in result.requests] == [1.0, 2.0, 3.0, 2.5]
+    assert finish(result) == [4.0, 5.0, 6.0, 2.5]
+
+
 def test_free_prefill_and_link_are_decode_alone() -> None:
     limits = OracleLimits(3, 16, num_blocks=6, block_size=4)
     jobs = [OracleJob(0.3 * index, 1 + 5 * index % 11, 2 + 7 * index % 9, prefilled=True) for index in range(20)]

@@ -7,20 +7,21 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from simulator.cli import main
 from tests.support.paths import ROOT
 
 
-def infercast(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in this process, in the folder of the checkout: a new one takes a second to import."""
+def infercast(*arguments: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in this process, in a folder (the checkout): a new one takes a second to import."""
     out, err, words, before, code = io.StringIO(), io.StringIO(), sys.argv, dict(os.environ), 0
     os.environ.pop("INFERCAST_PROFILES", None)
     os.environ.update(environment)
     sys.argv = ["infercast", *arguments]
     try:
-        with contextlib.chdir(ROOT), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             main()
     except SystemExit as left:
         code = int(left.code or 0)
@@ -63,10 +64,11 @@ class Done(NamedTuple):
     modules: list[str]
 
 
-def in_a_process_of_their_own(*commands: Sequence[str], before: str = "") -> list[Done]:
-    """Run commands one after the other in one new process: to start it takes longer than most of them."""
+def in_a_process_of_their_own(*commands: Sequence[str], before: str = "", folder: Path = ROOT) -> list[Done]:
+    """Run commands one after the other in one new process, in a folder: to start it takes longer than most of them."""
     program = [sys.executable, "-c", SEVERAL.format(before=before), json.dumps(commands)]
-    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True)
+    paths = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(program, cwd=folder, env=paths, capture_output=True, text=True, check=True)
     return [Done(*each) for each in json.loads(done.stdout)]
 
 

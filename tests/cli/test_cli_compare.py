@@ -1,0 +1,133 @@
+"""`infercast compare` as users see it: one screen, exclusions by reason, every figure on request, an interrupt."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from simulator.cli import build
+from simulator.cost.search import Search
+
+ASKED = ["compare", "--model", "llama-3.1-8b", "--workload", "chat", "--request-rate", "6"]
+SLO = ["--slo", "ttft:800ms,tpot:50ms", "--num-prompts", "600", "--price-date", "2026-11-23"]
+SOME = ["--hardware", "l4,l40s,h100-sxm,h200-sxm"]
+
+
+def run(*words: str) -> str:
+    done = CliRunner().invoke(build(words), list(words), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def screen() -> list[str]:
+    return run(*ASKED, *SLO, *SOME).splitlines()
+
+
+def test_the_first_screen_is_a_screen(screen):
+    assert len(screen) <= 24
+    assert max(map(len, screen)) <= 80
+
+
+def test_the_verdict_comes_first_with_dollars_and_risk(screen):
+    first = " ".join(screen[:2])
+    assert "a month" in first
+    assert "of 5 cases" in first
+
+
+def test_the_screen_says_what_limits_why_not_the_others_and_how_to_launch(screen):
+    text = " ".join(screen)
+    assert "limited by" in text
+    assert "Limit of" in text
+    assert "miss TPOT even for lone requests" in text  # of an L4 in 16 bits
+    assert "vllm serve meta-llama/Llama-3.1-8B-Instruct" in text
+    assert "--max-num-seqs" in text
+
+
+def test_json_has_every_figure_and_its_interval():
+    found = json.loads(run(*ASKED, *SLO, *SOME, "--top", "2", "--format", "json"))
+    assert [row["usd_per_hour"] for row in found["answers"]] == sorted(row["usd_per_hour"] for row in found["answers"])
+    for row in found["answers"]:
+        assert row["replicas_low"] <= row["replicas"]
+        assert row["replicas_high"] is None or row["replicas"] <= row["replicas_high"]
+        assert 0 < row["load_of_capacity"] <= 1
+        assert row["p95_ttft_ms"] <= 800
+        assert row["launch_command"].startswith("vllm serve")
+        assert row["p95_ttft_ms_low"] < row["p95_ttft_ms"] < row["p95_ttft_ms_high"]
+
+
+def test_details_are_one_option_away():
+    text = run(*ASKED, *SLO, "--hardware", "l40s,h100-sxm", "--weight-dtype", "bf16", "--tp", "1", "--details")
+    assert "What users get" in text
+    assert "Held-out 80% intervals" in text
+    assert "Rests on guesses" in text
+
+
+def test_sensitivity_says_what_moves_the_answer_and_what_to_measure():
+    words = [*ASKED, *SLO, "--hardware", "l40s,h100-sxm", "--tp", "1", "--pp", "1", "--sensitivity"]
+    text = run(*words)
+    for knob in (
+        "rate",
+        "prompts",
+        "outputs",
+        "TTFT bound",
+        "TPOT bound",
+        "step times",
+        "memory bandwidth",
+        "KV cache",
+    ):
+        assert f"\n{knob} " in text
+    assert "flips" in text
+    assert "easure" in text
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_a_tornado_can_be_drawn(tmp_path):
+    words = [*ASKED, *SLO, "--hardware", "l40s", "--tp", "1", "--pp", "1", "--sensitivity", "--plot"]
+    run(*words, str(tmp_path / "tornado.png"))
+    assert (tmp_path / "tornado.png").stat().st_size > 10_000
+
+
+def test_an_interrupt_prints_what_is_known(monkeypatch):
+    whole = Search.run
+
+    def stopped(self, progress):
+        def until_found(decided, every):
+            progress(decided, every)
+            if self.found:
+                raise KeyboardInterrupt
+
+        whole(self, until_found)
+
+    monkeypatch.setattr(Search, "run", stopped)
+    text = run(*ASKED, *SLO, *SOME)
+    assert "INTERRUPTED" in text
+    assert "none costs less than $" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--hardware", "zz*"], "no device fits it"),
+        (["--hardware", "h10"], "Nearest"),
+        (["--slo", "ttft:1ms"], "no deployment keeps the SLO"),
+        (["--tp", "0"], "it is not a whole number above 0"),
+        (["--vs-api"], "Give it to infercast cost"),
+    ],
+)
+def test_mistakes_are_told_in_three_parts(words, said):
+    given = [sys.executable, "-m", "simulator.cli", *ASKED, *SLO, "--hardware", "l4,l40s", *words]
+    done = subprocess.run(given, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_own_prices_and_devices_without_one():
+    own = run(*ASKED, *SLO, "--hardware", "rtx-4080", "--usd-per-hour", "0.3", "--weight-dtype", "fp8", "--tp", "1")
+    assert "$219 a month" in own or "a month" in own
+    none = json.loads(run(*ASKED, *SLO, "--hardware", "m2-ultra,gb10", "--request-rate", "0.02", "--format", "json"))
+    assert all(row["usd_per_hour"] is None or math.isfinite(row["usd_per_hour"]) for row in none["answers"])

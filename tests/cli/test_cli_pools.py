@@ -1,0 +1,36 @@
+"""Prefill and decode pools on the command line: `fleet` scales each, `plan` says whether they pay."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from simulator.cli import build
+from simulator.errors import InfercastError
+
+LOAD = ("--model", "llama-3.1-8b", "--hardware", "l40s", "--isl", "2048", "--osl", "64")
+POOLS = ("fleet", *LOAD, "--request-rate", "10", "--num-prompts", "400", "--disaggregate", "3:2")
+PLAN = ("plan", *LOAD, "--request-rate", "0.6", "--slo", "ttft:2s,tpot:30ms", "--growth", "5%", "--disaggregate")
+
+
+def printed(*arguments: str) -> str:
+    return CliRunner().invoke(build(arguments), list(arguments), catch_exceptions=False).stdout
+
+
+def test_each_pool_scales_up_to_its_own_number():
+    scaling = ("--prefill-autoscale", "queue:1", "--cold-start", "1s", "--sync-period", "2s")
+    found = json.loads(printed(*POOLS, *scaling, "--format", "json"))
+    assert {each["replica"] for each in found["changes"]} == {1, 2}  # of 3 that prefill; both that decode stay up
+    both = printed(*POOLS, *scaling, "--autoscale", "concurrency:900")
+    assert both.startswith("1 to 3 prefill and 1 to 2 decode replicas")
+    with pytest.raises(InfercastError, match="--prefill-autoscale without --disaggregate"):
+        printed("fleet", *LOAD, "--request-rate", "10", *scaling)
+
+
+def test_a_plan_says_first_what_to_do_and_whether_pools_pay():
+    text = printed(*PLAN)
+    assert text.startswith("Static fleet (always on")
+    assert "Disaggregated: yes; " in text
+    assert all(len(line) <= 80 for line in text.splitlines() if not line.startswith("Rests on"))
+    assert len(text.splitlines()) <= 24
+    assert "Months between: --format json, csv." in text

@@ -1,0 +1,121 @@
+"""Risk and sensitivity: replicas by case, costs at both ends of a knob, flips, and what is worth measuring."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from simulator import Scenario, Workload, deploy, load_workload, parse_slo
+from simulator.cost.light_bounds import Demand, LightBounds
+from simulator.cost.risk import CASES, Risk, replicas_needed, step_quantile
+from simulator.cost.search import Candidate, Search, Target
+from simulator.cost.sensitivity import Sensitivity, worth_measuring
+
+CHAT = load_workload("chat")
+SLO = parse_slo("ttft:800ms,tpot:50ms")
+USD = {"l40s": 1.0, "h100-sxm": 2.7}
+
+
+def target(rate: float) -> Target:
+    workload = Workload(CHAT.arrivals(rate), CHAT.lengths, 500)
+    return Target(rate, workload, SLO, lambda hardware, devices, replicas: USD[hardware.id] * devices * replicas)
+
+
+def searched(rate: float, names=("l40s", "h100-sxm")) -> Search:
+    load, candidates = target(rate), []
+    for name in names:
+        deployment = deploy("llama-3.1-8b", name)
+        light = LightBounds(deployment.model, ("bf16", "bf16"), Demand(load.workload.requests(), SLO))
+        device_s = light.device_s(deployment.hardware)
+        candidates.append(
+            Candidate(deployment.model, deployment.hardware, deployment.layout, device_s, lambda _, of=deployment: of)
+        )
+    search = Search(load, candidates)
+    search.run()
+    return search
+
+
+@pytest.fixture(scope="module")
+def found() -> Search:
+    return searched(5.0)
+
+
+def test_replicas_needed_is_the_edge_whatever_it_starts_from():
+    scenario = Scenario(deploy("llama-3.1-8b", "l40s"), Workload(CHAT.arrivals(12.0), CHAT.lengths, 500), SLO)
+    counts = {replicas_needed(scenario, 12.0, start) for start in (1, 4, 30)}
+    assert len(counts) == 1
+    needed = counts.pop()
+    assert scenario.report(scenario.workload.at_rate(12.0 / needed)).meets_slo
+    assert not scenario.report(scenario.workload.at_rate(12.0 / (needed - 1))).meets_slo
+
+
+def test_no_number_of_replicas_is_none():
+    scenario = Scenario(deploy("llama-3.1-8b", "l4"), Workload(CHAT.arrivals(2.0), CHAT.lengths, 200), SLO)
+    assert replicas_needed(scenario, 2.0) is None
+
+
+def test_slower_steps_take_no_fewer_replicas(found):
+    for each in found.found:
+        risk = Risk(each, found.load)
+        known = [count for count in risk.replicas if count is not None]
+        assert known == sorted(known)
+        assert risk.replicas[len(CASES) // 2] == each.replicas
+        assert risk.short == sum(count is None or count > each.replicas for count in risk.replicas)
+
+
+def test_cases_are_quantiles_of_step_times(found):
+    factors = [step_quantile(found.found[0], case) for case in CASES]
+    assert factors == sorted(factors)
+    assert factors[2] == 1.0
+
+
+def test_knobs_move_cost_the_way_that_they_must(found):
+    knobs = {knob.name: knob for knob in Sensitivity(found.found, found.load).knobs()}
+
+    def ends(name):
+        return [float("inf") if end.own_usd is None else end.own_usd for end in (knobs[name].low, knobs[name].high)]
+
+    for name in ("rate", "prompts", "outputs", "step times"):
+        assert ends(name) == sorted(ends(name)), name
+    for name in ("TTFT bound", "TPOT bound", "memory bandwidth", "arithmetic", "KV cache"):
+        assert ends(name) == sorted(ends(name), reverse=True), name
+    assert knobs["rate"].is_known
+    assert not knobs["KV cache"].is_known
+
+
+def test_an_answer_flips_where_another_becomes_cheaper(found):
+    sensitivity = Sensitivity(found.found, found.load)
+    usd, place = sensitivity.flip_price()
+    first, other = found.found[0], found.found[place]
+    assert usd * first.replicas == pytest.approx(other.usd_per_hour)
+    for up in (True, False):
+        flip = sensitivity.flip_rate_per_s(up)
+        if flip:
+            rate, winner = flip
+            cost = {}
+            for at, each in enumerate(found.found):
+                needed = replicas_needed(each.scenario, rate)
+                cost[at] = needed * USD[each.candidate.hardware.id]
+            assert min(cost, key=cost.get) == winner != 0
+
+
+def risk(*replicas: int | None, usd: float) -> SimpleNamespace:
+    candidate = SimpleNamespace(hardware=usd, devices=1)
+    load = SimpleNamespace(price=lambda hardware, devices, count: hardware * devices * count)
+    return SimpleNamespace(replicas=replicas, found=SimpleNamespace(candidate=candidate), load=load)
+
+
+def test_what_is_worth_measuring_by_hand():
+    """Mean costs 1.4 and 1.5: who knows the first's case pays 1 in four cases of five and 1.5 in the last: 1.1."""
+    best = worth_measuring([risk(1, 1, 1, 1, 3, usd=1.0), risk(1, 1, 1, 1, 1, usd=1.5)])
+    assert best.place == 0
+    assert best.usd_per_hour == pytest.approx(1.4 - 1.1)
+    assert worth_measuring([risk(1, 1, 1, 1, 1, usd=1.0), risk(1, 1, 1, 1, 1, usd=1.5)]) is None
+    never = worth_measuring([risk(1, 1, 1, 1, None, usd=1.0), risk(1, 1, 1, 1, 1, usd=1.5)])
+    assert never.usd_per_hour == pytest.approx(1.5 - 1.1)
+
+
+def test_stretched_lengths_leave_the_arrivals():
+    load = target(2.0).workload
+    longer = replace(load, lengths=CHAT.lengths)
+    assert (load.requests().arrival_s == longer.requests().arrival_s).all()
