@@ -1,6 +1,6 @@
 """The gate for files: how much of a file any reader takes, plain or .gz, and JSON within what Python can hold.
 
-What exceeds a limit raises OSError (JSON: ValueError), whose text says why; readers make it a three-part error.
+What exceeds a limit raises OSError (JSON: ValueError), whose text says why; readers make a three-part error of it.
 """
 
 import errno
@@ -37,7 +37,7 @@ class _Bounded(io.RawIOBase):
             raise OSError(errno.EINVAL, f"it is no sound .gz: {error}") from error
         self.left -= len(data)
         if self.left < 0:
-            because = f"it holds more than {self.most_mb:g} MB; {MAX_MB_VARIABLE} raises the limit"
+            because = f"it holds more than {self.most_mb:g} MB; {MAX_MB_VARIABLE} sets the limit"
             raise OSError(errno.EFBIG, because)
         buffer[: len(data)] = data
         return len(data)
@@ -51,8 +51,8 @@ class _Bounded(io.RawIOBase):
 def open_text(path: Path, usual_mb: float = MAX_MB) -> TextIO:
     """Open a text file in UTF-8, plain or .gz (by name or first bytes), of at most `usual_mb` MB (10^6 bytes) of text.
 
-    The environment variable INFERCAST_MAX_FILE_MB raises the limit. Raises OSError for what is no regular file (a pipe
-    may never end), now or while it is read for text beyond the limit and a broken .gz.
+    The environment variable INFERCAST_MAX_FILE_MB sets another limit. Raises OSError for what is no regular file: a
+    pipe may never end. While it is read, text beyond the limit and a broken .gz raise OSError.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     file = cast(BinaryIO, os.fdopen(descriptor, "rb"))
@@ -62,7 +62,7 @@ def open_text(path: Path, usual_mb: float = MAX_MB) -> TextIO:
         zipped = file.read(2) == _ZIPPED or path.suffix == ".gz"
         file.seek(0)
         stream = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if zipped else file
-        bounded = _Bounded(stream, file, max(usual_mb, _asked_mb()))
+        bounded = _Bounded(stream, file, _asked_mb() or usual_mb)
     except BaseException:
         file.close()
         raise
@@ -107,7 +107,6 @@ def _whole(text: str) -> int:
 
 def _asked_mb() -> int:
     asked = os.environ.get(MAX_MB_VARIABLE, "0")
-    try:
-        return int(asked)
-    except ValueError:
-        raise OSError(errno.EINVAL, f"{MAX_MB_VARIABLE}={asked} is no whole number of MB") from None
+    if not (asked.isascii() and asked.isdigit() and len(asked) <= MAX_DIGITS):
+        raise OSError(errno.EINVAL, f"{MAX_MB_VARIABLE}={asked} is no whole number of MB")
+    return int(asked)

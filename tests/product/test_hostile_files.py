@@ -61,14 +61,24 @@ def test_a_pipe_without_a_writer_is_refused(tmp_path: Path, reader: str) -> None
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_gzip_bomb_is_refused(tmp_path: Path, reader: str) -> None:
+def test_a_gzip_bomb_is_refused(tmp_path: Path, reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MAX_MB_VARIABLE, "1")
     path = tmp_path / "bomb.csv.gz"
-    path.write_bytes(gzip.compress(b"\0" * 70_000_000, 1))
-    with pytest.raises(InfercastError):
+    given = {"hardware": "l40s", "model": "llama-3.1-8b", "metric": "ttft_ms", "value": "9", "arrived_at": "1"}
+    given |= {
+        "prompt_tokens": "1",
+        "output_tokens": "1",
+        "window_start_s": "1",
+        "relative_request_rate": "1",
+        "source": "x" * 10_000,
+    }
+    text = ",".join(given) + "\n" + (",".join(given.values()) + "\n") * 110
+    path.write_bytes(gzip.compress(text.encode(), 1))
+    with pytest.raises(InfercastError, match="more than 1 MB"):
         READERS[reader](path)
 
 
-def test_the_limit_is_named_and_raised_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_is_named_and_set_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "large.csv"
     path.write_bytes(b"x" * 2_000_001)
     with pytest.raises(OSError, match=f"more than 2 MB; {MAX_MB_VARIABLE}"), open_text(path, 2) as file:
@@ -76,6 +86,9 @@ def test_the_limit_is_named_and_raised_by_the_environment(tmp_path: Path, monkey
     monkeypatch.setenv(MAX_MB_VARIABLE, "3")
     with open_text(path, 2) as file:
         assert len(file.read()) == 2_000_001
+    monkeypatch.setenv(MAX_MB_VARIABLE, "9" * 5000)
+    with pytest.raises(OSError, match="no whole number of MB"):
+        open_text(path)
 
 
 def test_a_name_longer_than_any_file_is_no_profile() -> None:

@@ -7,7 +7,7 @@ tables of measurements. Formats and definitions: docs/measurements.md.
 """
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,9 +79,9 @@ def _documents(text: str, path: Path) -> list[Mapping[str, Any]] | None:
     return None
 
 
-def _table(read: Callable[[str], list[Mapping[str, Any]]], text: str, path: Path) -> list[Mapping[str, Any]]:
+def _table(read: Callable[[str], Iterable[Mapping[str, Any]]], text: str, path: Path) -> list[Mapping[str, Any]]:
     try:
-        return read(text)
+        return list(read(text))
     except csv.Error as error:
         raise ProfileError(str(path), f"it is not CSV ({error})", "Give the file as the tool wrote it") from error
 
