@@ -23,6 +23,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from simulator.errors import InfercastError, ProfileError, nearest, reason
+from simulator.files import is_file, read_text
 from simulator.units import UNITS, parse
 
 ProfileT = TypeVar("ProfileT", bound="Profile")
@@ -178,9 +179,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises ProfileError for anything else, and for a file that is missing, not a mapping or over `MAX_PROFILE_BYTES`.
     """
     try:
-        if path.stat().st_size > MAX_PROFILE_BYTES:
-            raise ProfileError(str(path), f"it is larger than {MAX_PROFILE_BYTES} bytes", "Give a profile, not data")
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, MAX_PROFILE_BYTES / 1e6)
         _refuse_anchors_and_depth(text, str(path))
         node = yaml.compose(text, Loader=yaml.CSafeLoader)
         value = _plain(node, str(path)) if node else None
@@ -228,7 +227,10 @@ def _plain(node: yaml.Node, where: str) -> Any:
     if node.tag.endswith(":timestamp"):
         return node.value
     if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
-        return _CONSTRUCTOR.construct_document(node)
+        try:
+            return _CONSTRUCTOR.construct_document(node)
+        except (ValueError, KeyError, IndexError, OverflowError) as error:
+            raise ProfileError(f"{where}: {node.value[:40]!r}", "it is no YAML value of its tag", "Quote it") from error
     raise ProfileError(f"{where}: tag {node.tag!r}", "a profile holds plain values only", "Remove the tag")
 
 
@@ -246,7 +248,7 @@ class Profile(Strict):
     @classmethod
     def from_yaml(cls, path: Path) -> Self:
         """Return the profile in a file. Raises ProfileError, naming file and key, for any mistake in it."""
-        profile: Self = _read(cls, path, path.stat().st_mtime_ns if path.is_file() else 0)
+        profile: Self = _read(cls, path, path.stat().st_mtime_ns if is_file(path) else 0)
         return profile
 
     @classmethod
@@ -312,7 +314,7 @@ def find(kind: str, name: str, groups: Iterable[str] = ()) -> Path:
     if name.endswith((".yaml", ".yml")):
         return Path(name)
     for path in (folder / f"{name}.yaml" for folder in folders(kind)):
-        if path.is_file():
+        if is_file(path):
             return path
     aliases = _aliases(kind, os.environ.get("INFERCAST_PROFILES"))
     for each in (_joined(name), _joined(name).rpartition("/")[-1]):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from simulator.errors import ProfileError, reason
+from simulator.files import parse_json, read_text
 from simulator.models.operations import Counts, count
 from simulator.models.operations import Sequence as Row
 
@@ -94,11 +95,11 @@ class StepLog:
 def read_log(path: Path) -> StepLog:
     """Return the log in a JSON file. Raises ProfileError for any other file."""
     try:
-        body: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        body: dict[str, Any] = parse_json(read_text(path))
         steps = tuple(LoggedStep(start, seconds, _parts(parts)) for start, seconds, parts in body["steps"])
         requests = tuple(LoggedRequest(*each) for each in body["requests"])
         return StepLog(dict(body["about"]), dict(body["limits"]), steps, requests)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ProfileError(
             str(path), f"it is no step log ({reason(error)})", "Write one with `infercast check`"
         ) from error

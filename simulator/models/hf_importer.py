@@ -1,6 +1,5 @@
 """Import of a model from its Hugging Face config.json as a profile; what is not modelled is refused by name."""
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 import yaml
 
 from simulator.errors import NotModelledError, ProfileError, nearest, reason
+from simulator.files import parse_json, read_text
 from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
 from simulator.models.hf_layer_runs import block_names, runs
@@ -120,9 +120,8 @@ def write_profile(config_json_path: Path, target_folder: Path, name: str, force:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        with path.open(encoding="utf-8") as file:
-            value = json.loads(file.read(MAX_PROFILE_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
+        value = parse_json(read_text(path, MAX_PROFILE_BYTES / 1e6))
+    except (OSError, ValueError) as error:
         raise ProfileError(
             str(path), f"it is not readable JSON ({reason(error)})", "Give a model's config.json"
         ) from error

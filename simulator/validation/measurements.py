@@ -5,8 +5,6 @@ of the older schema, whose text older_notes.py turns into these columns. `.csv` 
 """
 
 import csv
-import gzip
-import io
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from simulator.errors import ProfileError, nearest, reason
+from simulator.files import open_text
 from simulator.models.number_formats import named_format
 from simulator.validation.older_notes import typed_columns
 
@@ -111,11 +110,9 @@ def read_measurements(path: Path, stated: Mapping[str, object] = MappingProxyTyp
     """
     remedy = "Give a .csv or .csv.gz of measurements"
     try:
-        data = path.read_bytes()
-        zipped = path.suffix == ".gz" or data[:2] == b"\x1f\x8b"
-        text = (gzip.decompress(data) if zipped else data).decode("utf-8-sig")
-        found = list(_read(csv.reader(io.StringIO(text, newline="")), path, stated))
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        with open_text(path) as file:
+            found = list(_read(csv.reader(file), path, stated))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ProfileError(str(path), f"it cannot be read ({reason(error)})", remedy) from error
     if not found:
         raise ProfileError(str(path), "it has no rows", remedy)
@@ -202,7 +199,10 @@ def _number(column: str, cell: str) -> float:
 
 
 def _whole(column: str, cell: str) -> int:
-    return int(_number(column, cell))
+    found = int(_number(column, cell))
+    if found > MAX_COUNT:
+        raise ValueError(f"{column} {cell!r} is more than {MAX_COUNT:,}")
+    return found
 
 
 def _word(_column: str, cell: str) -> str:
@@ -236,6 +236,7 @@ def _settings(column: str, cell: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name.strip(), value.strip()) for name, value in pairs))
 
 
+MAX_COUNT = 10_000_000  # of anything counted: tokens of a step, requests, devices
 ENDLESS = ("request_rate", "burstiness")  # columns that may be infinite
 CHOICES = {
     "regime": get_args(Regime),

@@ -4,10 +4,7 @@ This module imports pandas; import it where a trace is read, not at start-up.
 """
 
 import csv
-import gzip
-import json
 import warnings
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -19,11 +16,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from simulator.errors import WorkloadError, reason
+from simulator.files import MAX_TRACE_MB, open_text, parse_json
 from simulator.workloads.lengths import MAX_TOKENS, FloatArray, IntArray
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.trace_columns import AskedColumns, TraceColumns, columns_of
 
 MAX_TIME_S = 1e10  # 300 years
+MAX_LINE = 1_000_000  # characters of a header
 EPOCH_S = 1e9  # times from here on count from 1970: the first of them becomes 0
 _SURPLUS = "a field beyond the header"
 _REMEDY = "Correct or remove such rows"
@@ -70,11 +69,11 @@ def read_trace(path: str | Path, asked: AskedColumns | None = None) -> Trace:
     """
     path, asked = Path(path), asked or AskedColumns()
     try:
-        with _open(path) as file:
-            first_line = file.readline()
+        with open_text(path, MAX_TRACE_MB) as file:
+            first_line = _first_line(file)
             read = _read_json_lines if first_line.startswith("{") else _read_csv
             header, table = read(path.name, first_line, file, asked)
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         because = f"it cannot be read ({reason(error)})"
         raise WorkloadError(f"trace {path}", because, "Give a .csv or .jsonl file, or its .gz") from error
     if len(table) == 0:
@@ -91,10 +90,11 @@ def _prefix_column(header: Sequence[str]) -> str | None:
     return next((column for column in header if column in PREFIX_COLUMNS), None)
 
 
-def _open(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig")
-    return path.open(encoding="utf-8-sig")
+def _first_line(file: TextIO) -> str:
+    line = file.readline(MAX_LINE)
+    if len(line) == MAX_LINE:
+        raise csv.Error(f"its first line has more than {MAX_LINE:,} characters")
+    return line
 
 
 def _read_csv(name: str, first_line: str, file: TextIO, asked: AskedColumns) -> tuple[list[str], pd.DataFrame]:
@@ -131,8 +131,8 @@ def _read_json_lines(name: str, first_line: str, file: TextIO, asked: AskedColum
 
 def _json_object(name: str, row: int, line: str) -> dict[str, Any]:
     try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        entry = parse_json(line)
+    except ValueError as error:
         raise WorkloadError(f"{name}, row {row}", f"it is not JSON ({error})", "Write one object per line") from error
     if not isinstance(entry, dict):
         raise WorkloadError(f"{name}, row {row}", "it is not a JSON object", "Write one object per line")
@@ -205,7 +205,7 @@ class _Rows:
             given = value if isinstance(value, list) else str(value).split()
             try:
                 lists.append([int(each) for each in given[: tokens // prefix_block_tokens]])
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 bad = np.arange(len(values)) == row
                 self.refuse(bad, values.astype(str), "it is not a list of whole numbers", "Put spaces between them")
         return Prefixes.of(lists, prefix_block_tokens)
