@@ -8,6 +8,7 @@ from simulator.errors import UnitError, nearest
 
 KIB, MIB, GIB = 2.0**10, 2.0**20, 2.0**30
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
+DAY_S = 86_400.0
 
 _BYTES = {"B": 1.0, "kB": KB, "KB": KB, "MB": MB, "GB": GB, "TB": TB, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 _FLOPS = {"GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15, "TOP/s": 1e12}

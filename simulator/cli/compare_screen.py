@@ -149,18 +149,24 @@ def _counted(each: Compared, replicas: int) -> str:
 
 
 def _risk_in_words(best: Compared, others: list[Compared]) -> str:
-    """Say in how many cases the answer is too little, what it takes then, and which other answer costs less then."""
+    """Say in how many cases it takes more, in how many none does, and which other answer is cheapest in the worst."""
     risk = best.risk
-    if not risk.short:
+    more, never = risk.more, risk.never
+    if not (more or never):
         return "enough in 5 of 5 cases."
     usd = best.usd(risk.then)
     sure = [(each.usd(each.risk.then), each) for each in others]
     cheaper = [(cost, each) for cost, each in sure if cost is not None and (usd is None or cost < usd)]
     cost, other = min(cheaper, key=lambda pair: pair[0], default=(None, None))
-    takes = "no number of them keeps the SLO" if risk.then is None else f"it takes {risk.then} replicas"
+    takes = []
+    if more:
+        most = "" if more[0] == more[-1] else f" to {more[-1]}"
+        takes.append(f"in {len(more)} of 5 cases it takes {more[0]}{most} replicas")
+    if never:
+        takes.append(f"in {never} of 5{'' if more else ' cases'} no number of them keeps the SLO")
     months = f" (${cost * HOURS_PER_MONTH:,.0f})" if cost else ""
     then = f", then {_counted(other, other.risk.then or 1)}{months} is cheapest" if other else ""
-    return f"in {risk.short} of 5 cases {takes}{then}."
+    return f"{', '.join(takes)}{then}."
 
 
 def knife_edge(best: Compared) -> Iterator[str]:

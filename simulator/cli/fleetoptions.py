@@ -270,8 +270,7 @@ class ClientOptions:
         if self.rate_curve:
             arrivals = curve_of(self.rate_curve, arrivals)
         if self.duration:
-            span_s = seconds(self.duration, "--duration")
-            due = arrivals.expected(span_s) if isinstance(arrivals, RateCurve) else arrivals.rate_per_s * span_s
+            due = arrivals.expected(seconds(self.duration, "--duration"))
             workload = replace(workload, request_count=max(1, round(due)))
         return replace(workload, arrivals=arrivals)
 

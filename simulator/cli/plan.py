@@ -198,8 +198,9 @@ def _comparison(plans: list[FleetPlan]) -> list[str]:
 
 
 def _basis(best: FleetPlan) -> list[str]:
-    sizing, demand = best.sizing, best.demand
-    rented = best.packing(max(each.most for each in best.months)).describe() if best.scenario.offers else "no price"
+    sizing, demand, scenario = best.sizing, best.demand, best.scenario
+    most = max(each.most for each in best.months)
+    rented = scenario.packing(most).describe() if scenario.offers else "no price"
     return [
         f"{demand.in_month(0).describe()}, growing {demand.growth_per_month:.0%} a month; "
         f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",

@@ -7,9 +7,9 @@ from functools import cached_property
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.capacity import Answer
 from simulator.cost.packing import Packing
+from simulator.units import DAY_S
 
 MOST_REPLICAS = 256  # beyond which no break-even is looked for
-SECONDS_PER_DAY = 86_400.0
 ROUNDING = 1e-9  # of rates that are equal
 
 
@@ -69,7 +69,7 @@ class SelfHosting:
             return None
         rate_per_s, full_per_s, packing = last
         tokens = (found.report.input_tokens + found.report.output_tokens) / found.report.completed
-        return BreakEven(rate_per_s, rate_per_s * tokens * SECONDS_PER_DAY, rate_per_s / full_per_s, packing)
+        return BreakEven(rate_per_s, rate_per_s * tokens * DAY_S, rate_per_s / full_per_s, packing)
 
     def verdict(self, hosted_usd: float, provider: str) -> str:
         """Say from how many tokens a day on own instances cost less than a hosted API, and at what use."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from simulator.cost.bill import Bill, bill
 from simulator.cost.bounds import bounds
-from simulator.cost.energy import idle_watts, power
+from simulator.cost.energy import idle_watts, power_w
 from simulator.cost.limiter import limiter
 from simulator.cost.mean_steps import decode_step
 from simulator.cost.packing import Packing, full_usd_per_hour
@@ -75,22 +75,22 @@ class Answer:
         if not (self.packing and self.capacity.rate_per_s):
             return None
         usd_per_hour = full_usd_per_hour(self.scenario.replica_size, self.scenario.offers)
-        full = power(self.scenario.deployment, self.capacity.report) if self.packing.usd_per_kwh else None
-        electricity = self.packing.usd_per_kwh * full.watts / 1000 if full else 0.0
+        full_w = power_w(self.scenario.deployment, self.capacity.report) if self.packing.usd_per_kwh else None
+        electricity = self.packing.usd_per_kwh * (full_w or 0.0) / 1000
         return bill(self.capacity.report, self.capacity.rate_per_s, usd_per_hour + electricity)
 
     @cached_property
     def watts(self) -> float | None:
-        """Mean power of all replicas, of devices without work and of hosts, an estimate (`energy.power`).
+        """Mean power of all replicas, of devices without work and of hosts, an estimate (`energy.power_w`).
 
         Without what the data centre adds; None without a TDP, and where no number of replicas keeps the SLO.
         """
         deployment = self.scenario.deployment
-        one, idle_w = power(deployment, self.report), idle_watts(deployment.hardware)
-        if not self.replicas or one is None or idle_w is None:
+        one_w, idle_w = power_w(deployment, self.report), idle_watts(deployment.hardware)
+        if not self.replicas or one_w is None or idle_w is None:
             return None
         waiting = self.packing.devices - self.replicas * deployment.devices if self.packing else 0
-        return one.watts * self.replicas + idle_w * waiting
+        return one_w * self.replicas + idle_w * waiting
 
     @property
     def why(self) -> str:

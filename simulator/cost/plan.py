@@ -15,7 +15,6 @@ import numpy as np
 
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.capacity import Capacity, capacity
-from simulator.cost.packing import Packing
 from simulator.cost.scenario import Scenario
 from simulator.cost.service import Service, start_seconds
 from simulator.errors import InfercastError, WorkloadError
@@ -23,8 +22,9 @@ from simulator.scheduler.state import Floats, Ints
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, Autoscaler
 from simulator.simulation.routers import Router
 from simulator.simulation.sent import sent
+from simulator.units import DAY_S
 from simulator.workloads.arrivals import OpenLoop
-from simulator.workloads.rate_curves import DAY_S, RateCurve
+from simulator.workloads.rate_curves import RateCurve
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,11 +183,6 @@ class FleetPlan:
         """Return the dollars of a kind of fleet over all months; infinity without a price."""
         return sum(math.inf if each.usd is None else each.usd for each in self.months if each.kind == kind)
 
-    @property
-    def by_price(self) -> list[FleetKind]:
-        """Kinds of fleet, the cheapest over all months first; at equal price the simpler one."""
-        return sorted(self.kinds, key=lambda kind: (self.usd(kind), KINDS.index(kind)))
-
     def _month(self, kind: FleetKind, month: int) -> FleetMonth:
         rates_per_s = self.demand.rates_per_s(month)
         held = self.scaling.held(kind, self.sizing.replicas(rates_per_s), self.demand.window_s)
@@ -196,14 +191,10 @@ class FleetPlan:
         hours = (held * self.demand.window_s + starts_s) * share_of_month
         usd = None
         if self.scenario.offers:
-            per_hour = {n: self.packing(n).usd_per_hour / n for n in np.unique(held).tolist()}
+            per_hour = {n: self.scenario.packing(n).usd_per_hour / n for n in np.unique(held).tolist()}
             usd = float(sum(spent * per_hour[n] for spent, n in zip(hours.tolist(), held.tolist(), strict=True)))
         mean, peak = float(rates_per_s.mean()), float(rates_per_s.max())
         return FleetMonth(kind, month, mean, peak, int(held.min()), int(held.max()), float(hours.sum()), usd)
-
-    def packing(self, replicas: int) -> Packing:
-        """Return the cheapest whole instances for so many replicas. Raises InfercastError where none is offered."""
-        return self.scenario.packing(replicas)
 
     def check(self, kind: FleetKind, month: int, seed: int = 1) -> FleetCheck:
         """Simulate a kind of fleet in a month, without its spare replicas: they are there for failures.
@@ -217,8 +208,7 @@ class FleetPlan:
 
     def _within(self, kind: FleetKind, month: int, replicas: int, seed: int) -> float:
         arrivals, span_s = self._busiest(kind, month)
-        due = arrivals.expected(span_s) if isinstance(arrivals, RateCurve) else arrivals.rate_per_s * span_s
-        count = max(1, min(CHECKED_REQUESTS, round(due)))
+        count = max(1, min(CHECKED_REQUESTS, round(arrivals.expected(span_s))))
         load = replace(self.scenario.workload, arrivals=arrivals, request_count=count, seed=seed)
         scaler = self._autoscaler(replicas) if kind == "autoscaled" else None
         service = Service(self.scenario.deployment, replicas, Router("least-outstanding"), scaler)
@@ -289,11 +279,11 @@ class Picked(NamedTuple):
 def cheapest(plans: Iterable[FleetPlan]) -> Picked | None:
     """Return the cheapest fleet of all plans that keeps the SLO in its busiest month by simulation; None if none does.
 
-    Plans without a price come last.
+    At equal price the simpler kind comes first; plans without a price come last.
     """
     failed: list[FleetCheck] = []
-    every = [(each.usd(kind), place, each, kind) for place, each in enumerate(plans) for kind in each.by_price]
-    for _, _, each, kind in sorted(every, key=lambda one: (one[0], KINDS.index(one[3]), one[1])):
+    every = [(each, kind) for each in plans for kind in each.kinds]
+    for each, kind in sorted(every, key=lambda one: (one[0].usd(one[1]), KINDS.index(one[1]))):
         busiest = max(range(each.demand.months), key=lambda month: each.demand.rates_per_s(month).max())
         check = each.check(kind, busiest)
         if check.holds:

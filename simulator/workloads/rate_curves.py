@@ -11,10 +11,10 @@ from numpy.random import Generator
 
 from simulator.errors import WorkloadError, nearest, reason
 from simulator.files import open_text
+from simulator.units import DAY_S
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import FloatArray
 
-DAY_S = 86_400.0
 COLUMNS = ("window_start_s", "relative_request_rate")
 
 

@@ -4,11 +4,13 @@ import json
 import math
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from simulator.cli import build
+from simulator.cli.compare_screen import verdict
 from simulator.cost.search import Search
 
 ASKED = ["compare", "--model", "llama-3.1-8b", "--workload", "chat", "--request-rate", "6"]
@@ -57,6 +59,14 @@ def test_json_has_every_figure_and_its_interval():
         assert row["p95_ttft_ms"] <= 800
         assert row["launch_command"].startswith("vllm serve")
         assert row["p95_ttft_ms_low"] < row["p95_ttft_ms"] < row["p95_ttft_ms_high"]
+
+
+def test_cases_that_take_more_and_cases_that_nothing_serves_are_told_apart():
+    found = SimpleNamespace(replicas=2, candidate=SimpleNamespace(devices=1))
+    risk = SimpleNamespace(more=[3, 4], never=1, then=None)
+    best = SimpleNamespace(found=found, risk=risk, label="l40s", usd=lambda replicas: replicas and 1.0 * replicas)
+    said = verdict([best], [{"usd_per_month": 1460.0}])
+    assert said.endswith("in 2 of 5 cases it takes 3 to 4 replicas, in 1 of 5 no number of them keeps the SLO.")
 
 
 def test_details_are_one_option_away():

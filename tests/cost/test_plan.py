@@ -53,7 +53,7 @@ def test_a_month_costs_what_is_up_and_what_starts() -> None:
     a_day = 18 * 1 + 6 * 3 + 2 * 0.1
     assert (scheduled.least, scheduled.most, scheduled.usd) == (1, 3, pytest.approx(a_day * HOURS_PER_MONTH / 24))
     assert autoscaled.usd == pytest.approx((a_day + 6 * 2) * HOURS_PER_MONTH / 24)  # a window longer
-    assert made.by_price == ["scheduled", "autoscaled", "static"]
+    assert sorted(made.kinds, key=made.usd) == ["scheduled", "autoscaled", "static"]
 
 
 def test_whole_instances_are_paid() -> None:

@@ -60,7 +60,8 @@ def test_slower_steps_take_no_fewer_replicas(found):
         known = [count for count in risk.replicas if count is not None]
         assert known == sorted(known)
         assert risk.replicas[len(CASES) // 2] == each.replicas
-        assert risk.short == sum(count is None or count > each.replicas for count in risk.replicas)
+        assert risk.more == [count for count in known if count > each.replicas]
+        assert risk.never == len(CASES) - len(known)
 
 
 def test_cases_are_quantiles_of_step_times(found):
