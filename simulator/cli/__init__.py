@@ -9,6 +9,7 @@ import typer
 
 import simulator
 from simulator.cli.completion import asked_for, stand_in
+from simulator.cli.help import GroupedCommand
 from simulator.errors import InfercastError
 
 COMMANDS = {
@@ -48,7 +49,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         called = _not_asked
         if name == asked:
             called = _command(_module(name, arguments)) if completed is None else stand_in(name)
-        app.command(name, short_help=summary)(called)
+        app.command(name, cls=GroupedCommand, short_help=summary)(called)
     return app
 
 
