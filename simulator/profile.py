@@ -24,6 +24,7 @@ from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from simulator.errors import InfercastError, ProfileError, nearest, reason
 from simulator.files import is_file, read_text
+from simulator.profile_folders import folders, names
 from simulator.units import UNITS, parse
 
 ProfileT = TypeVar("ProfileT", bound="Profile")
@@ -281,23 +282,6 @@ def _in_three_parts(mistake: ErrorDetails, where: str) -> ProfileError:
     if mistake["type"] == "missing":
         return ProfileError(place, "this key is required and missing", "Add it")
     return ProfileError(f"{place}: {mistake['input']!r}", mistake["msg"], "Correct the value")
-
-
-def folders(kind: str) -> tuple[Path, ...]:
-    """Return the folders in which profiles of a kind ("hardware_profiles", ...) are searched, the user's own first."""
-    own = os.environ.get("INFERCAST_PROFILES")
-    return (Path(own) / kind, _shipped(kind)) if own else (_shipped(kind),)
-
-
-@cache
-def _shipped(kind: str) -> Path:
-    package = Path(__file__).parent
-    return next(path for path in (package / "profiles" / kind, package.parent / kind, package / kind) if path.is_dir())
-
-
-def names(kind: str) -> list[str]:
-    """Return the names of all profiles of a kind, sorted."""
-    return sorted({path.stem for folder in folders(kind) for path in folder.glob("*.yaml")})
 
 
 def find(kind: str, name: str, groups: Iterable[str] = ()) -> Path:

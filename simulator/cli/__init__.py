@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 import simulator
+from simulator.cli.completion import asked_for, stand_in
+from simulator.cli.help import GroupedCommand
 from simulator.errors import InfercastError
 
 COMMANDS = {
@@ -38,11 +40,16 @@ def build(arguments: Sequence[str]) -> typer.Typer:
 
     Importing one command keeps start-up fast; `arguments` are the words after `infercast`.
     """
-    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False, no_args_is_help=True)
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
     app.callback()(_group)
-    asked = next((each for each in arguments if not each.startswith("-")), "")
+    completed = asked_for()  # words that a shell wants completed
+    words = arguments if completed is None else completed
+    asked = next((each for each in words if not each.startswith("-")), "")
     for name, summary in COMMANDS.items():
-        app.command(name, short_help=summary)(_command(_module(name, arguments)) if name == asked else _not_asked)
+        called = _not_asked
+        if name == asked:
+            called = _command(_module(name, arguments)) if completed is None else stand_in(name)
+        app.command(name, cls=GroupedCommand, short_help=summary)(called)
     return app
 
 

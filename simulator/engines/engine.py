@@ -13,7 +13,8 @@ from simulator.engines.platforms import Platform
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.hardware.hardware import DeviceClass, Hardware
 from simulator.models.number_formats import Files
-from simulator.profile import Bytes, Figure, Fraction, Number, Origin, Profile, Source, Strict, Whole, find, names
+from simulator.profile import Bytes, Figure, Fraction, Number, Origin, Profile, Source, Strict, Whole, find
+from simulator.profile_folders import names
 
 KIND = "engines"
 USUAL = "vllm"  # on devices of which no preset says that its own users run it

@@ -22,8 +22,8 @@ from simulator.profile import (
     Watts,
     Whole,
     find,
-    folders,
 )
+from simulator.profile_folders import folders
 
 KIND = "hardware_profiles"
 PeakName = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]

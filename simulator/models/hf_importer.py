@@ -20,7 +20,8 @@ from simulator.models.hf_quantization import mlx_weight_dtype, weight_dtype
 from simulator.models.hf_rules import LayerKind
 from simulator.models.hf_vision import vision_from_config
 from simulator.models.model import KIND, Model
-from simulator.profile import MAX_PROFILE_BYTES, folders
+from simulator.profile import MAX_PROFILE_BYTES
+from simulator.profile_folders import folders
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx", "model_max_length")

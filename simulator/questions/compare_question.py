@@ -18,7 +18,7 @@ from simulator.errors import InfercastError, nearest
 from simulator.hardware.hardware import KIND, Hardware, load_hardware
 from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
-from simulator.profile import names
+from simulator.profile_folders import names
 from simulator.questions.deployment_question import DeploymentQuestion, configured, loaded
 from simulator.questions.words import split, whole_numbers
 

@@ -20,7 +20,7 @@ from simulator.hardware.hardware import KIND as HARDWARE
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import KIND as MODELS
 from simulator.models.model import load_model
-from simulator.profile import names
+from simulator.profile_folders import names
 from simulator.simulation.rejection import Rejected, rejections
 from simulator.simulation.scheduler_limits import limits
 from simulator.units import GIB, MIB

@@ -19,7 +19,7 @@ from simulator.errors import InfercastError, NotModelledError, ProfileError, Uni
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Sequence, count
-from simulator.profile import names
+from simulator.profile_folders import names
 from simulator.reports.provenance import figures
 from simulator.simulation.scheduler_limits import limits
 

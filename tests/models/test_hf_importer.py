@@ -13,7 +13,7 @@ from simulator.models.hf_importer import model_from_config, write_profile
 from simulator.models.hf_layer_runs import runs
 from simulator.models.hf_model_types import MODEL_TYPES
 from simulator.models.model import KIND, Model, load_model
-from simulator.profile import folders
+from simulator.profile_folders import folders
 from tests.support.for_each import for_each
 from tests.support.model_configs import CONFIGS, Config, sized
 

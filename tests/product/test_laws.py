@@ -18,7 +18,7 @@ from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import Achievable, DecodeAttention, Gemm, Hardware, PrefillAttention, load_hardware
 from simulator.models.model import Model, load_model
 from simulator.models.operations import Counts, Layout, Sequence, count
-from simulator.profile import names
+from simulator.profile_folders import names
 from simulator.roofline.roofline import Cost
 from simulator.roofline.step_model import SLOPES, StepModel, StepTable
 from simulator.scheduler.completion import complete

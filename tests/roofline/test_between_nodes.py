@@ -15,7 +15,8 @@ from simulator.errors import NotModelledError
 from simulator.hardware.hardware import Hardware, Network, load_hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Op
-from simulator.profile import Figure, Source, names
+from simulator.profile import Figure, Source
+from simulator.profile_folders import names
 from simulator.reports.provenance import basis, rests_on
 from simulator.roofline.between_nodes import NETWORK_FRACTION, PROTOCOLS
 from simulator.roofline.collectives import Links

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.errors import InfercastError, ProfileError, WorkloadError
-from simulator.profile import find, names
+from simulator.profile import find
+from simulator.profile_folders import names
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, RecordedArrivals
 from simulator.workloads.lengths import Banded, Fixed, Independent, Lengths, LogNormal, Quantiles, Uniform
 from simulator.workloads.traces import Trace, read_trace
