@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.loaded_weights import padding_bytes, vision_bytes
 from simulator.deployment.workspace import Workspace, workspace
+from simulator.frames import Framed
 from simulator.profile import Figure, Source
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ class Groups:
         return self.windowed + self.recurrent
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class MemoryPlan(Framed):
     """Bytes of one device by use, and its KV-cache blocks; a negative `cache_bytes` is what the device is short of.
 
     `block_size`: tokens of a block; where whole contexts are reserved (llama.cpp), a block is the slot of one sequence.

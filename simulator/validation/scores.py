@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.frames import Framed
 from simulator.validation.measurements import Measurement, read_measurements, read_published
 from simulator.validation.prediction import Prediction, predict
 
@@ -48,8 +49,8 @@ class Score(NamedTuple):
     row_bias: float
 
 
-@dataclass(frozen=True)
-class Validation:
+@dataclass(frozen=True, repr=False)
+class Validation(Framed):
     """Predictions of measurements; what `infercast validate` shows."""
 
     predictions: Sequence[Prediction]
