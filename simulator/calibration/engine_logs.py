@@ -82,6 +82,12 @@ def check_logs(folder: Path, deployment: Deployment) -> LogCheck:
 
     The calibrated step table has the shape of the deployment's roofline and values fitted to the small loads. Of the
     load's log only the requests are used. Raises ProfileError where the folder lacks a log.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> check_logs(Path("nowhere"), deploy("smollm2-135m", "xeon-8480"))
+    Traceback (most recent call last):
+    ...
+    simulator.errors.ProfileError: nowhere: it holds no mini-00a.json and load.json. Record them: docs/reference.md.
     """
     small = [read_log(path) for path in sorted(folder.glob("mini-*.json"))]
     if not small or not (folder / "load.json").is_file():

@@ -140,6 +140,14 @@ def capacity(scenario: Scenario) -> Capacity:
 
     Raises DoesNotFitError where the model does not fit in memory, WorkloadError where a request does not fit in the
     context or the KV cache, or where the workload is too short to measure the saturated rate.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> from simulator.reports.slo import parse_slo
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> load = Workload(OpenLoop(1.0), Independent(Fixed(512), Fixed(32)))
+    >>> found = capacity(Scenario(deploy("llama-3.2-1b", "l4"), load, parse_slo("ttft:1s")))
+    >>> found.rate_per_s > 0, found.report.meets_slo
+    (True, True)
     """
     saturated, running = _saturated_rate(scenario)
     probe = replace(scenario.workload, request_count=max(PROBE_REQUESTS, 10 * running))
@@ -216,6 +224,12 @@ def answer(scenario: Scenario, rate_per_s: float, known: Capacity | None = None)
 
     Raises DoesNotFitError and WorkloadError as `capacity` does, and InfercastError where there are offers, but none
     with the devices of a replica.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> scenario = Scenario(deploy("llama-3.2-1b", "l4"), Workload(OpenLoop(1.0), Independent(Fixed(512), Fixed(32))))
+    >>> answer(scenario, 5.0, Capacity(2.0, scenario.simulated(), "searched before")).replicas
+    3
     """
     if scenario.offers:
         scenario.packing(1)  # refuses, before anything is simulated
@@ -270,6 +284,12 @@ def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> Comparison:
 
     Those that cannot keep the SLO come last. A deployment that raises InfercastError (it does not fit, say) is in
     `refused` with that error.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> load = Workload(OpenLoop(1.0), Independent(Fixed(512), Fixed(32)))
+    >>> [type(each).__name__ for each in compare([Scenario(deploy("llama-3.1-70b", "l4"), load)], 1.0).refused]
+    ['DoesNotFitError']
     """
     answers, refused = [], []
     for scenario in scenarios:

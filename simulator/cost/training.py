@@ -42,6 +42,9 @@ class Training(Framed):
     0.8 to 2.9 times those computed here at an MFU of 0.4 (tests/cost/test_training.py).
 
     Raises InfercastError for numbers that are not above 0, and for an `mfu` above 1.
+
+    >>> Training(parameters=1e9, tokens=1e10, peak_flops_per_s=1e15).flops
+    6e+19
     """
 
     parameters: float

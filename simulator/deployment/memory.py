@@ -176,6 +176,12 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     (TensorRT-LLM). `of_rest`: cache = fraction x (total - context) - weights (SGLang), at most total - used. Used are
     weights (with adapters, a draft model, padding and a vision encoder), workspace, the driver's context and CUDA
     graphs. States of recurrent layers come out of the cache, or lie in its blocks (`recurrent_blocks`).
+
+    Llama 3.1 8B has 8,030,261,248 parameters (its config.json), of two bytes each:
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> f"{memory_plan(deploy('llama-3.1-8b', 'h100-sxm')).weight_bytes:,.0f}"
+    '16,060,522,496'
     """
     rule, total = deployment.engine.memory, deployment.hardware.memory_bytes
     weights = deployment.layout.weight_bytes(deployment.device_part.weights(deployment.layout))

@@ -13,6 +13,11 @@ class Settings:
 
     `max_num_seqs` and `max_num_batched_tokens` are of one data-parallel rank, as in vLLM; `changes` are the NAME=VALUE
     of --set. Raises InfercastError for a count below 1 and a `memory_fraction` outside of (0, 1].
+
+    >>> Settings(memory_fraction=90)
+    Traceback (most recent call last):
+    ...
+    simulator.errors.InfercastError: memory fraction 90: it is a share above 0 and up to 1. Give, say, 0.9.
     """
 
     max_num_seqs: int | None = None
