@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from simulator.claims.answers import figure
 from simulator.claims.claim import UNITS, Claim, ClaimedFigure, chosen
+from simulator.frames import Framed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +107,8 @@ class Verdict:
         return self.claim.because.format(*self.findings)
 
 
-class Verdicts(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)
+class Verdicts(Framed):
     """Verdicts in the order of the claims' numbers."""
 
     verdicts: list[Verdict]

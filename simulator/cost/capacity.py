@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from simulator.cost.packing import Packing, full_usd_per_hour
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
+from simulator.frames import Framed
 from simulator.reports.report import Report
 from simulator.roofline.roofline import mostly_bound
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, RecordedArrivals
@@ -30,8 +31,8 @@ PROBE_REQUESTS = 2_000  # least requests of a simulation of the search; at least
 LIGHTEST_SHARE = 0.01  # of the saturated rate: the lightest load tried, at which requests hardly ever run together
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+@dataclass(frozen=True, slots=True, repr=False)
+class Capacity(Framed):
     """Highest rate of one replica within the SLO, in requests/s, the report at it, and what breaks the SLO just above.
 
     `rate_per_s` is 0 where even the lightest load breaks the SLO; `report` is then the one of that load.
@@ -41,9 +42,21 @@ class Capacity:
     report: Report
     breaks: str
 
+    def to_frame(self) -> "pd.DataFrame":
+        """Return one row: the rate in requests/s, the latencies at it in seconds (p95), and what breaks above it."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
 
-@dataclass(frozen=True)
-class Answer:
+        return pd.DataFrame(
+            {
+                "rate_per_s": [self.rate_per_s],
+                **{f"p95_{name}_s": [self.report.metrics[name]["p95"]] for name in ("ttft", "tpot", "e2el")},
+                "breaks": [self.breaks],
+            }
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Answer(Framed):
     """Replicas that serve an asked rate within the SLO, their latencies and bills, and the reason.
 
     `rate_per_s`: asked of all replicas together, in requests/s. `report`: one replica under its share of it. `replicas`
@@ -55,6 +68,12 @@ class Answer:
     capacity: Capacity
     replicas: int
     report: Report
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return one row, with the columns of `Comparison.to_frame`."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        return pd.DataFrame([_row(self)])
 
     @cached_property
     def packing(self) -> Packing | None:
@@ -121,6 +140,14 @@ def capacity(scenario: Scenario) -> Capacity:
 
     Raises DoesNotFitError where the model does not fit in memory, WorkloadError where a request does not fit in the
     context or the KV cache, or where the workload is too short to measure the saturated rate.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> from simulator.reports.slo import parse_slo
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> load = Workload(OpenLoop(1.0), Independent(Fixed(512), Fixed(32)))
+    >>> found = capacity(Scenario(deploy("llama-3.2-1b", "l4"), load, parse_slo("ttft:1s")))
+    >>> found.rate_per_s > 0, found.report.meets_slo
+    (True, True)
     """
     saturated, running = _saturated_rate(scenario)
     probe = replace(scenario.workload, request_count=max(PROBE_REQUESTS, 10 * running))
@@ -197,6 +224,12 @@ def answer(scenario: Scenario, rate_per_s: float, known: Capacity | None = None)
 
     Raises DoesNotFitError and WorkloadError as `capacity` does, and InfercastError where there are offers, but none
     with the devices of a replica.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> scenario = Scenario(deploy("llama-3.2-1b", "l4"), Workload(OpenLoop(1.0), Independent(Fixed(512), Fixed(32))))
+    >>> answer(scenario, 5.0, Capacity(2.0, scenario.simulated(), "searched before")).replicas
+    3
     """
     if scenario.offers:
         scenario.packing(1)  # refuses, before anything is simulated
@@ -209,7 +242,8 @@ def answer(scenario: Scenario, rate_per_s: float, known: Capacity | None = None)
     )
 
 
-class Comparison(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison(Framed):
     """Answers, the cheapest at the asked rate first, and an error for each deployment that cannot run."""
 
     answers: list[Answer]
@@ -250,6 +284,12 @@ def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> Comparison:
 
     Those that cannot keep the SLO come last. A deployment that raises InfercastError (it does not fit, say) is in
     `refused` with that error.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> load = Workload(OpenLoop(1.0), Independent(Fixed(512), Fixed(32)))
+    >>> [type(each).__name__ for each in compare([Scenario(deploy("llama-3.1-70b", "l4"), load)], 1.0).refused]
+    ['DoesNotFitError']
     """
     answers, refused = [], []
     for scenario in scenarios:

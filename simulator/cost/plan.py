@@ -18,6 +18,7 @@ from simulator.cost.capacity import Capacity, capacity
 from simulator.cost.scenario import Scenario
 from simulator.cost.service import Service, start_seconds
 from simulator.errors import InfercastError, WorkloadError
+from simulator.frames import Framed
 from simulator.scheduler.state import Floats, Ints
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, Autoscaler
 from simulator.simulation.routers import Router
@@ -155,8 +156,8 @@ class FleetCheck(NamedTuple):
         return self.within >= self.share
 
 
-@dataclass(frozen=True)
-class FleetPlan:
+@dataclass(frozen=True, repr=False)
+class FleetPlan(Framed):
     """A deployment's fleets for a demand: what each costs by the month.
 
     `scenario`: one replica, with the SLO and the offers that count.

@@ -52,6 +52,13 @@ class Scenario:
     all. `whole_run`: count an open loop as load generators do, from the first request to the last token; without it
     warm-up and drain are left out. `assume_fits`: requests longer than the model's context are not rejected, because a
     measurement shows that they run. `interruptions`: of spot offers.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> from simulator.workloads.arrivals import ClosedLoop
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> load = Workload(ClosedLoop(4), Independent(Fixed(512), Fixed(32)), request_count=8)
+    >>> Scenario(deploy("llama-3.1-8b", "h100-sxm"), load).simulated().completed
+    8
     """
 
     deployment: Deployment

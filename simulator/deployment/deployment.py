@@ -8,9 +8,11 @@ import numpy.typing as npt
 
 from simulator.deployment.host_launches import host_slowness, prompt_launches_s, step_launches_s
 from simulator.deployment.layouts import running_layout
-from simulator.deployment.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
+from simulator.deployment.offload import device_part, host_cost, host_layers, offloaded_ops
+from simulator.deployment.setting_names import configure
+from simulator.deployment.settings import Settings
 from simulator.deployment.sharding import sharded
-from simulator.deployment.speculation import Draft, Speculation, draft_of
+from simulator.deployment.speculation import Draft, draft_of
 from simulator.deployment.weight_files import refuse_unreadable
 from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.engines.kernels import Kernels
@@ -25,38 +27,6 @@ from simulator.roofline.collectives import host_bytes_per_s
 from simulator.roofline.step_model import StepModel, StepTable
 
 LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Engine settings that a user may choose, under vLLM's names; None is the engine's default on the device.
-
-    `max_num_seqs` and `max_num_batched_tokens` are of one data-parallel rank, as in vLLM; `changes` are the NAME=VALUE
-    of --set. Raises InfercastError for a count below 1 and a `memory_fraction` outside of (0, 1].
-    """
-
-    max_num_seqs: int | None = None
-    max_num_batched_tokens: int | None = None
-    max_model_len: int | None = None
-    memory_fraction: float | None = None
-    num_blocks: int | None = None
-    speculation: Speculation | None = None
-    offload: Offload = NO_OFFLOAD
-    threads: int | None = None  # of a CPU; None: one for each of its cores
-    identical_prompts: bool = False  # all requests of a batch are the same text: the router picks the same experts
-    sorted_sampling: bool = False  # requests ask for top-k or top-p, for which the sampler sorts the vocabulary
-    stream: bool = True  # clients receive each token as it is generated
-    first_call_s: float = 0.0  # seconds that a batch's first call takes longer, where nothing warmed the engine up
-    language_model_only: bool = False  # a multimodal checkpoint's vision encoder is not loaded
-    changes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_blocks", "threads"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InfercastError(f"{name} {value}", "it is at least 1", "Give a larger number or leave it out")
-        if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
-            given = f"memory fraction {self.memory_fraction}"
-            raise InfercastError(given, "it is a share above 0 and up to 1", "Give, say, 0.9")
 
 
 @dataclass(frozen=True)
@@ -306,16 +276,18 @@ def deploy(
 ) -> Deployment:
     """Return a replica of three profiles, each given by name or path; without an engine, the device's usual one.
 
-    Without a layout: one device and the checkpoint's number formats. Raises ProfileError for an unknown name, and the
-    errors of `Deployment`.
+    Without a layout: one device and the checkpoint's number formats. `settings.changes` are set as --set sets them.
+    Raises ProfileError for an unknown name, and the errors of `configure` and `Deployment`.
 
     >>> str(deploy("llama-3.1-8b", "h100-sxm"))
     'llama-3.1-8b (bf16) on h100-sxm'
+    >>> deploy("llama-3.1-8b", "h100-sxm", settings=Settings(changes=("policy=static",))).engine.policy
+    'static'
     """
     (loaded, named), device = checkpoint(model), load_hardware(hardware)
-    preset = load_engine(engine or usual_engine(device))
+    preset, chosen = configure(load_engine(engine or usual_engine(device)), settings, settings.changes)
     layout = layout or running_layout(loaded, device, preset, dtypes=(named, ""))
-    return deployment_of(loaded, device, preset, layout, settings)
+    return deployment_of(loaded, device, preset, layout, chosen)
 
 
 def deployment_of(model: Model, hardware: Hardware, engine: Engine, layout: Layout, settings: Settings) -> Deployment:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
-from simulator.deployment.deployment import Settings
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine, Policy, Reservation, load_engine
 from simulator.errors import InfercastError, NotModelledError, nearest
 from simulator.profile import Figure, Source

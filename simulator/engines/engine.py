@@ -195,7 +195,13 @@ def usual_engine(hardware: Hardware) -> str:
 
 
 def load_engine(name: str) -> Engine:
-    """Return an engine's preset: "vllm-0.33" by its file, or "vllm" for the newest version."""
+    """Return an engine's preset: "vllm-0.33" by its file, or "vllm" for the newest version.
+
+    Raises ProfileError with the nearest names for an unknown one.
+
+    >>> load_engine("tgi").id
+    'tgi-3.3'
+    """
     engines = {each: each.rpartition("-")[0] or each for each in names(KIND)}
     versions = [each for each, engine in engines.items() if engine == name]
     newest = max(versions, key=lambda each: _numbers(each.rpartition("-")[2]), default=name)

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from simulator.cost.light_bounds import Demand, LightBounds
 from simulator.cost.search import Candidate
-from simulator.deployment.deployment import Settings
 from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import NO_OFFLOAD
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.errors import InfercastError, nearest
 from simulator.hardware.hardware import KIND, Hardware, load_hardware

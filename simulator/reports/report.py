@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from simulator.frames import Framed
 from simulator.reports.batch_means import QUANTILES, Floats, Statistic, mean_of, statistic, warm_up
 from simulator.reports.slo import Slo
 from simulator.simulation.engine_loop import Run
@@ -54,8 +55,8 @@ def gaps_of_steps(run: Run, since_s: float) -> tuple[Floats, Floats]:
     return gaps, np.concatenate([stayed[kept], np.ones(int(new.sum()))])
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Framed):
     """A run's numbers. The first `skipped` requests are left out of latencies and rates, and this is said.
 
     `request_s` is the engine's own time outside the steps, for any request or for each, `network_s` the round trip;

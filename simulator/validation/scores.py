@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.frames import Framed
 from simulator.validation.measurements import Measurement, read_measurements, read_published
 from simulator.validation.prediction import Prediction, predict
 
@@ -48,8 +49,8 @@ class Score(NamedTuple):
     row_bias: float
 
 
-@dataclass(frozen=True)
-class Validation:
+@dataclass(frozen=True, repr=False)
+class Validation(Framed):
     """Predictions of measurements; what `infercast validate` shows."""
 
     predictions: Sequence[Prediction]
@@ -70,9 +71,19 @@ class Validation:
 
 
 def validate(path: Path | None = None, *, level: float = 0.8) -> Validation:
-    """Predict every measurement of a file, or every published one; `level`: share of measurements that intervals hold.
+    r"""Predict every measurement of a file, or every published one; `level`: share of measurements that intervals hold.
 
     Raises ProfileError for a file that cannot be read. A row that is not modelled has no prediction but a reason.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "measured.csv")
+    ...     row = "h100-sxm,llama-3.1-8b,vllm,fixed_batch,1,1024,128,tpot_ms,7.1"
+    ...     lines = ["hardware,model,engine,regime,batch,input_len,output_len,metric,value", row]
+    ...     _ = path.write_text("\n".join(lines))
+    ...     found = validate(path).to_frame()
+    >>> found["measured"].tolist(), bool(abs(found["error"][0]) < 0.3)
+    ([7.1], True)
     """
     return Validation(predict(read_measurements(path) if path else read_published(), level=level))
 

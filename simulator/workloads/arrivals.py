@@ -127,6 +127,9 @@ class ClosedLoop:
     """A fixed number of requests in flight; each completion sends the next (vLLM's `--max-concurrency`).
 
     Raises WorkloadError unless `concurrency` is a whole number above 0.
+
+    >>> ClosedLoop(16).describe()
+    '16 in flight'
     """
 
     concurrency: int

@@ -53,7 +53,7 @@ PREFIX_COLUMNS = {"prefix_block_ids_512tok": 512, "hash_ids": 512}
 
 
 def read_trace(path: str | Path, asked: AskedColumns | None = None) -> Trace:
-    """Return a trace from a CSV or JSON-lines file, plain or .gz; `asked` names columns and the unit of time.
+    r"""Return a trace from a CSV or JSON-lines file, plain or .gz; `asked` names columns and the unit of time.
 
     Columns that are not asked for are found by their names, as is the unit (arrival_s, start_ms; BurstGPT's and
     Mooncake's own). Dates, and times since 1970, count from the first row, other times stay as they are. Shared
@@ -66,6 +66,12 @@ def read_trace(path: str | Path, asked: AskedColumns | None = None) -> Trace:
     logs failed requests with 0 output tokens and publishes `*_without_fails_*` files too.)
 
     Sources: github.com/Azure/AzurePublicDataset, github.com/HPMLL/BurstGPT, github.com/kvcache-ai/Mooncake.
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile("w", suffix=".csv") as file:
+    ...     print("arrival_ms,prompt_tokens,output_tokens\n0,1000,200\n500,800,100", file=file, flush=True)
+    ...     read_trace(file.name).arrival_s
+    array([0. , 0.5])
     """
     path, asked = Path(path), asked or AskedColumns()
     try:

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import Groups, MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit, remedies_for
 from simulator.deployment.offload import Offload
 from simulator.deployment.setting_names import configure
+from simulator.deployment.settings import Settings
 from simulator.deployment.speculation import Speculation
 from simulator.engines.engine import load_engine
 from simulator.errors import DoesNotFitError, NotModelledError

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.offload import COPIED_FROM_TOKENS, Offload, layer_bytes
 from simulator.deployment.offload_curve import OffloadPoint, offload_curve
+from simulator.deployment.settings import Settings
 from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model

@@ -9,10 +9,11 @@ from typer.testing import CliRunner, Result
 
 from simulator.cli import build
 from simulator.deployment.batches import Batch
-from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.setting_names import OURS, configure, known_names
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import KIND, Engine, engine_of, load_engine
 from simulator.engines.fitted_multipliers import EXPERTS, UNITY
 from simulator.errors import InfercastError, NotModelledError, ProfileError, UnitError
