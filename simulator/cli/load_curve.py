@@ -12,7 +12,7 @@ def load_curve(scenario: Scenario, capacity_per_s: float, level: float) -> list[
     """Return a row of figures, as `infercast simulate` has them, for each of SHARES of a rate in requests/s."""
     rows: list[Row] = []
     for share in SHARES:
-        rate_per_s = float(f"{share * capacity_per_s:.3g}")
+        rate_per_s = share * capacity_per_s
         report = scenario.report(scenario.workload.at_rate(rate_per_s))
         rows.append({**asked_columns(scenario, rate_per_s, report), **load_row(scenario, report, level)})
     return rows

@@ -10,12 +10,9 @@ from typing import Annotated
 import typer
 
 from simulator.cli.compare_screen import Compared, compared_row
-from simulator.cli.compare_sensitivity import SensitivityTables
-from simulator.cli.cost import answer_rows, details
 from simulator.cli.intervals import IntervalOptions
-from simulator.cli.load_curve import load_curve
 from simulator.cli.offer_options import OfferOptions
-from simulator.cli.options import DeploymentOptions, grouped, technique_notes
+from simulator.cli.options import DeploymentOptions, grouped
 from simulator.cli.output import sweep
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
 from simulator.cost.bounds import bounds
@@ -79,7 +76,12 @@ def command(
     if not compared:
         raise InfercastError(f"{slo}", excluded[0].removesuffix("."), "Loosen the SLO, or give more devices")
     excluded += [f"Left out: {error}" for error in refused]
-    _write(out, compared, excluded, (interval_options.interval, priced, jobs))
+    with ThreadPoolExecutor(jobs) as pool:
+        rows = list(pool.map(compared_row, compared))
+    from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
+
+    Decision(compared, rows, priced, interval_options.interval, jobs, excluded).save(out)
+    typer.echo(f"{out}: {out.stat().st_size / 1000:,.0f} kB")
 
 
 def _pinned(found: Answer, load: Target) -> Pinned:
@@ -92,28 +94,3 @@ def _pinned(found: Answer, load: Target) -> Pinned:
     usd = load.price(deployment.hardware, deployment.devices, found.replicas)
     known = bounds(found.scenario)
     return Pinned(Solution(candidate, found.scenario, found.replicas, found.report, usd, known), load, found)
-
-
-def _write(out: Path, compared: list[Pinned], excluded: list[str], how: tuple[float, OfferOptions, int]) -> None:
-    from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
-
-    level, priced, jobs = how
-    answers = [each.answer for each in compared]
-    with ThreadPoolExecutor(jobs) as pool:
-        rows = list(pool.map(compared_row, compared))
-    figures = answer_rows(answers, level, priced)
-    best = answers[0]
-    Decision(
-        compared=compared,
-        rows=rows,
-        figures=figures,
-        details=details(figures, priced, best.scenario.workload.describe(), level),
-        curve=load_curve(best.scenario, best.capacity.rate_per_s, level),
-        sensitivity=SensitivityTables(compared, jobs),
-        on=priced.terms().on,
-        level=level,
-        excluded=excluded,
-        guesses=priced.guesses(),
-        notes=technique_notes(each.scenario.deployment for each in answers),
-    ).save(out)
-    typer.echo(f"{out}: {out.stat().st_size / 1000:,.0f} kB")

@@ -28,13 +28,3 @@ for (const table of document.querySelectorAll("table:not(.fixed)")) {
     });
   });
 }
-// Printed pages show what is folded.
-const folded = [...document.querySelectorAll("details")];
-let opened = [];
-addEventListener("beforeprint", () => {
-  opened = folded.filter((each) => !each.open);
-  for (const each of opened) each.open = true;
-});
-addEventListener("afterprint", () => {
-  for (const each of opened) each.open = false;
-});

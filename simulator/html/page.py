@@ -89,7 +89,7 @@ class CommandBlock:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """Blocks that a reader opens, such as a table of hundreds of sources; printed they are open."""
+    """Blocks that a reader opens, such as a table of hundreds of sources."""
 
     summary: str
     blocks: "Sequence[Block]"

@@ -2,17 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from functools import cached_property
 from pathlib import Path
 
 from simulator.cli.compare_screen import QUALITY, Compared, knife_edge, verdict
 from simulator.cli.compare_sensitivity import SensitivityTables
+from simulator.cli.cost import answer_rows, details
+from simulator.cli.load_curve import load_curve
 from simulator.cli.offer_columns import energy_guesses
+from simulator.cli.offer_options import OfferOptions
+from simulator.cli.options import technique_notes
 from simulator.cli.output import Column, Row, View, count, number, percent
 from simulator.cli.pages.blocks import evidence_section, listed, repeat_section, table_of, write
 from simulator.cli.pages.sections import (
     Ran,
+    Rented,
+    curve_view,
     drawn,
     load_section,
     memory_section,
@@ -28,30 +33,24 @@ from simulator.plots.panels import frontier_panel
 from simulator.plots.sweep_plots import Sweep
 from simulator.plots.tornado import plot_tornado
 from simulator.questions.load_rows import load_row
-from simulator.reports.provenance import Provenance
 
-MONEY = number(3)
+three = number(3)
 
 
 @dataclass(frozen=True)
 class Decision:
     """Answers of a search or of a list, the cheapest first, with all that a page says of them.
 
-    `rows`: of `compared_row`. `details`: tables of every figure, of rows `figures`. `curve`: rows of the cheapest over
-    its load. `excluded`: sentences on those that are no answer. `level`: share of measurements that intervals hold.
+    `rows`: of `compared_row`. `level`: share of measurements that intervals hold. `jobs`: simulations at once.
+    `excluded`: sentences on those that are no answer.
     """
 
     compared: Sequence[Compared]
     rows: Sequence[Row]
-    figures: Sequence[Row]
-    details: Sequence[View]
-    curve: Sequence[Row]
-    sensitivity: SensitivityTables
-    on: date
+    priced: OfferOptions
     level: float
+    jobs: int
     excluded: Sequence[str] = ()
-    guesses: Sequence[Provenance] = ()
-    notes: Sequence[str] = ()
 
     @property
     def best(self) -> Compared:
@@ -62,6 +61,21 @@ class Decision:
     def deployments(self) -> list[Deployment]:
         """The deployments of all answers."""
         return [each.found.scenario.deployment for each in self.compared]
+
+    @cached_property
+    def sensitivity(self) -> SensitivityTables:
+        """What moves the cheapest answer."""
+        return SensitivityTables(self.compared, self.jobs)
+
+    @cached_property
+    def figures(self) -> list[Row]:
+        """Every figure of each answer, as `infercast cost` has them."""
+        return answer_rows([each.answer for each in self.compared], self.level, self.priced)
+
+    @cached_property
+    def curve(self) -> list[Row]:
+        """One replica of the cheapest answer over its load."""
+        return load_curve(self.best.found.scenario, self.best.answer.capacity.rate_per_s, self.level)
 
     @cached_property
     def ran(self) -> Ran:
@@ -75,7 +89,8 @@ class Decision:
         title = f"What to rent for {found.candidate.model.id}"
         asked = f"{found.scenario.workload.at_rate(load.rate_per_s).describe()}. Asked: {load.slo}."
         best = self.best.label
-        curve = load_section(self._sweep, _curve_view(self.curve), f"Latency against load, one replica of {best}")
+        curve = load_section(self._sweep, curve_view(self._sweep), f"Latency against load, one replica of {best}")
+        tables = details(self.figures, self.priced, found.scenario.workload.describe(), self.level)
         sections = [
             self._answer(),
             self._alternatives(),
@@ -84,10 +99,10 @@ class Decision:
             request_section(self.ran),
             step_section(self.ran),
             memory_section(self.deployments, [each.label for each in self.compared]),
-            prices_section([each.answer for each in self.compared], self.on),
-            PageSection("figures", "Every figure", [table_of(view) for view in self.details]),
-            evidence_section(self.deployments, [*energy_guesses(), *self.guesses]),
-            repeat_section([QUALITY, *self.notes]),
+            prices_section([Rented.of(each.answer) for each in self.compared], self.priced.terms().on),
+            PageSection("figures", "Every figure", [table_of(view) for view in tables]),
+            evidence_section(self.deployments, [*energy_guesses(), *self.priced.guesses()]),
+            repeat_section([QUALITY, *technique_notes(self.deployments)]),
         ]
         write(path, title, asked, verdict(list(self.compared), list(self.rows)), sections)
 
@@ -112,16 +127,16 @@ class Decision:
         low, high = self.best.risk.replicas[0], self.best.risk.replicas[-1]
         usd, per_million = row["usd_per_month"], row["usd_per_million_output_tokens"]
         bounds = {name: f"at most {bound * 1e3:g} ms asked" for name, bound in slo.bounds_s.items()}
-        cost = [KeyFigure("Price a month", f"${usd:,.0f}", f"${MONEY(row['usd_per_hour'])} an hour")] if usd else []
+        cost = [KeyFigure("Price a month", f"${usd:,.0f}", f"${three(row['usd_per_hour'])} an hour")] if usd else []
         if per_million:
             ends = _ends(row, "usd_per_million_output_tokens")
-            cost.append(KeyFigure("Per million output tokens", f"${MONEY(per_million)}", f"{ends} in five cases"))
-        most = f"of {MONEY(row['capacity_per_s'])} requests/s a replica"
+            cost.append(KeyFigure("Per million output tokens", f"${three(per_million)}", f"{ends} in five cases"))
+        most = f"of {three(row['capacity_per_s'])} requests/s a replica"
         return [
             *cost,
             KeyFigure("Replicas", str(found.replicas), f"{low or '-'} to {high or 'no number'} in five cases"),
-            KeyFigure("TTFT, p95", f"{MONEY(row['p95_ttft_ms'])} ms", bounds.get("ttft", "no bound asked")),
-            KeyFigure("TPOT, p95", f"{MONEY(row['p95_tpot_ms'])} ms", bounds.get("tpot", "no bound asked")),
+            KeyFigure("TTFT, p95", f"{three(row['p95_ttft_ms'])} ms", bounds.get("ttft", "no bound asked")),
+            KeyFigure("TPOT, p95", f"{three(row['p95_tpot_ms'])} ms", bounds.get("tpot", "no bound asked")),
             KeyFigure("Load", percent(row["load_of_capacity"]), most),
         ]
 
@@ -142,7 +157,9 @@ class Decision:
     def _risk(self) -> PageSection:
         """Return the replicas and dollars of each answer in five equally likely cases, and what moves the best."""
         moved, best = self.sensitivity, self.best
-        told = "Five equally likely cases of the step times, as measured errors spread: replicas that each takes."
+        told = (
+            "Five equally likely cases: step times at these quantiles of measured errors, and the replicas they take."
+        )
         usd = best.usd(best.found.replicas)
         tornado: list[Block] = []
         if usd is not None:
@@ -155,7 +172,7 @@ class Decision:
 def _ends(row: Row, key: str) -> str:
     """Return both ends of an interval."""
     low, high = row[f"{key}_low"], row[f"{key}_high"]
-    return f"{'-' if low is None else MONEY(low)} to {'no end' if high is None else MONEY(high)}"
+    return f"{'-' if low is None else three(low)} to {'no end' if high is None else three(high)}"
 
 
 def _answers_view(rows: Sequence[Row]) -> View:
@@ -166,13 +183,13 @@ def _answers_view(rows: Sequence[Row]) -> View:
         Column("deployment", "deployment", left=True),
         *([Column("model", "model", left=True)] if several else []),
         Column("replicas", "replicas", count),
-        Column("usd_per_hour", "$/h", MONEY),
+        Column("usd_per_hour", "$/h", three),
         Column("usd_per_month", "$/month", count),
-        Column("usd_per_million_output_tokens", "$/M output tokens", MONEY),
+        Column("usd_per_million_output_tokens", "$/M output tokens", three),
         Column("interval", "in five cases"),
-        Column("p95_ttft_ms", "TTFT p95 ms", MONEY),
-        Column("p95_tpot_ms", "TPOT p95 ms", MONEY),
-        Column("capacity_per_s", "max req/s of a replica", MONEY),
+        Column("p95_ttft_ms", "TTFT p95 ms", three),
+        Column("p95_tpot_ms", "TPOT p95 ms", three),
+        Column("capacity_per_s", "max req/s of a replica", three),
         Column("load_of_capacity", "load", percent),
         Column("limiter", "limited by", left=True),
     ]
@@ -192,23 +209,7 @@ def _cases_view(compared: Sequence[Compared]) -> View:
         )
     columns = [
         Column("deployment", "deployment", left=True),
-        *(Column(key, f"steps at {case:.0%}", count) for key, case in zip(keys, CASES, strict=True)),
-        Column("usd", "$/h in the slowest", MONEY),
+        *(Column(key, f"p{100 * case:.0f} steps", count) for key, case in zip(keys, CASES, strict=True)),
+        Column("usd", "$/h in the slowest", three),
     ]
     return View("Replicas by case: a dash where no number keeps the SLO", columns, rows)
-
-
-def _curve_view(rows: Sequence[Row]) -> View:
-    columns = [
-        Column("request_rate", "requests/s", lambda rate: f"{rate:g}"),
-        *(
-            Column(f"{stat}_{name}_ms", f"{name.upper()} {stat} ms", MONEY)
-            for name in ("ttft", "tpot", "e2el")
-            for stat in ("median", "p95")
-        ),
-        Column("output_throughput", "output tokens/s", MONEY),
-        Column("mean_num_requests_running", "at once", MONEY),
-        Column("mean_kv_cache_usage", "KV cache", percent),
-        Column("slo_attainment", "within the SLO", percent),
-    ]
-    return View("Latency and throughput over the load of one replica", columns, rows)

@@ -3,15 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import NamedTuple, Self
 
 from matplotlib.figure import Figure
 
 from simulator.cli.estimate import phase_view
 from simulator.cli.explain import split_view
 from simulator.cli.memory import ledger_view, plan_row
-from simulator.cli.output import Column, Row, View, common, identity, number
+from simulator.cli.output import Column, Row, View, common, identity, number, percent
 from simulator.cli.pages.blocks import table_of
 from simulator.cost.capacity import Answer
+from simulator.cost.packing import Packing
 from simulator.cost.scenario import Scenario
 from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment
@@ -62,6 +64,26 @@ def load_section(sweep: Sweep, view: View, heading: str) -> PageSection:
     pareto = "Output tokens/s of a device over those of a user; labels: " + sweep.x_label
     pictures.append(drawn(pareto_panel(sweep), "load-pareto", pareto))
     return PageSection("load", heading, [*pictures, table_of(view)])
+
+
+def curve_view(sweep: Sweep) -> View:
+    """Return the table of a sweep: its load, latencies, throughput, and what is within the SLO."""
+    named = {place: name for name, places in sweep.curves.items() for place in places}
+    rows = [{**sweep.rows[place], "x": sweep.x[place], "curve": name} for place, name in named.items()]
+    columns = [
+        *([Column("curve", "curve", left=True)] if len(sweep.curves) > 1 else []),
+        Column("x", sweep.x_label, number(3) if sweep.is_numeric else str),
+        *(
+            Column(f"{stat}_{name}_ms", f"{name.upper()} {stat} ms", number(3))
+            for name in LATENCIES
+            for stat in ("median", "p95")
+        ),
+        Column("output_throughput", "output tokens/s", number(3)),
+        Column("mean_num_requests_running", "at once", number(3)),
+        Column("mean_kv_cache_usage", "KV cache", percent),
+        Column("slo_attainment", "within the SLO", percent),
+    ]
+    return View(f"Latency and throughput over {sweep.x_label}", columns, rows)
 
 
 @dataclass(frozen=True)
@@ -129,9 +151,21 @@ def memory_section(deployments: Sequence[Deployment], labels: Sequence[str]) -> 
     return PageSection("memory", "Where the memory goes", [picture, table_of(replace(view, rows=named))])
 
 
-def prices_section(answers: Sequence[Answer], on: date) -> PageSection:
-    """Return the offers that are rented and the next cheapest ones, with their age and source."""
-    offered = [row for each in answers for row in _offer_rows(each, on)]
+class Rented(NamedTuple):
+    """The offers that count for a deployment, and the instances of them that are rented."""
+
+    offers: tuple[Offer, ...]
+    packing: Packing | None
+
+    @classmethod
+    def of(cls, found: Answer) -> Self:
+        """Return what an answer rents."""
+        return cls(found.scenario.offers, found.packing)
+
+
+def prices_section(rented: Sequence[Rented], on: date) -> PageSection:
+    """Return the offers that are rented and the next cheapest ones, with their age on a day, and source."""
+    offered = [row for each in rented for row in _offer_rows(each, on)]
     columns = [
         Column("hardware", "device", left=True),
         Column("used", "rented"),
@@ -155,9 +189,9 @@ def prices_section(answers: Sequence[Answer], on: date) -> PageSection:
     return PageSection("prices", "Prices", [*warned, table_of(view)])
 
 
-def _offer_rows(found: Answer, on: date) -> Iterator[Row]:
+def _offer_rows(found: Rented, on: date) -> Iterator[Row]:
     rented = dict(found.packing.instances) if found.packing else {}
-    cheapest = sorted(found.scenario.offers, key=lambda offer: offer.usd_per_device_hour)[:SHOWN_OFFERS]
+    cheapest = sorted(found.offers, key=lambda offer: offer.usd_per_device_hour)[:SHOWN_OFFERS]
     for offer in dict.fromkeys([*rented, *cheapest]):
         yield _offer_row(offer, rented.get(offer, 0), on)
 
