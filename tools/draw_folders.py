@@ -16,8 +16,10 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 TABLE, PICTURE = ROOT / "docs" / "structure.md", ROOT / "docs" / "images" / "folders.svg"
-GRID = 12  # columns
-COLUMNS = {  # first and last but one of each folder that is not as wide as the picture
+GRID = 14  # columns
+LEFT = (0, 12)  # columns of a folder without others: all but those of `html`, which stands on the root alone
+COLUMNS = {  # first and last but one of each folder that is not as wide as LEFT
+    **{"cli": (0, GRID), "root": (0, GRID), "html": (12, GRID)},
     **dict.fromkeys(("reference", "calibration", "validation"), (0, 6)),
     **dict.fromkeys(("deployment", "roofline", "engines"), (0, 6)),
     **{"questions": (0, 9), "plots": (9, 12), "workloads": (9, 12)},
@@ -26,13 +28,13 @@ COLUMNS = {  # first and last but one of each folder that is not as wide as the 
 DIRECT = {("cli", "questions")}  # drawn though it follows from others
 LABELS = {("cli", "questions"): "as users ask", ("validation", "questions"): "as published rows ask"}
 COLOURS = {  # each group of folders with its legend
-    "#cfe3f7": ("entry points", ("cli", "claims", "reference", "plots", "calibration", "validation")),
+    "#cfe3f7": ("entry points", ("cli", "claims", "reference", "plots", "calibration", "validation", "html")),
     "#f7e6b5": ("question and answer", ("questions", "cost", "reports")),
     "#cdebd0": ("load and schedule", ("simulation", "scheduler", "workloads")),
     "#f5d5c6": ("work and time", ("deployment", "roofline", "engines", "models", "hardware")),
     "#e2e2e2": ("shared by all", ("root",)),
 }
-WIDTH_PX, ROW_PX, GAP_PX, LEGEND_PX, LETTER_PX = 800, 48, 20, 34, 6.0
+WIDTH_PX, ROW_PX, GAP_PX, LEGEND_PX, LETTER_PX = 930, 48, 20, 34, 6.0
 LINE_PX = 14
 Arrows = dict[str, set[str]]
 
@@ -76,7 +78,7 @@ def boxes(arrows: Arrows) -> dict[str, Box]:
         return tops[name]
 
     rows = 1 + max(map(top, arrows))
-    columns = {name: COLUMNS.get(name, (0, GRID)) for name in arrows}
+    columns = {name: COLUMNS.get(name, LEFT) for name in arrows}
 
     def bottom(name: str) -> int:
         left, right = columns[name]

@@ -19,6 +19,7 @@ COMMANDS = {
     "fleet": "Simulate replicas behind a router: autoscaling, failures, prefill and decode pools, clients that wait.",
     "compare": "Search devices, layouts, formats and engines for the cheapest that keeps the SLO at a load.",
     "cost": "Compare what deployments cost per million tokens at a load, and at the highest load within the SLO.",
+    "report": "Write one web page to hand on: what to rent of the deployments that are asked about, and why.",
     "plan": "Plan a fleet by the month as the load grows: always on, by the hour or autoscaled; the cheapest, checked.",
     "training": "Say what training a model costs, and after how many served tokens inference has cost as much.",
     "claims": "Compute what introductory texts teach about inference, and say what holds.",

@@ -12,17 +12,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from simulator.cli.compare_options import CompareOptions
-from simulator.cli.compare_screen import Compared, compared_row, exclusions, first_screen
+from simulator.cli.compare_screen import Compared, compared_row, excluded, exclusions, first_screen, ties
 from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import answer_rows, details
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.offer_options import OfferOptions
-from simulator.cli.options import Format, OutputFormat, grouped
+from simulator.cli.options import Format, OutputFormat, ReportFile, grouped
 from simulator.cli.output import Result, emit, evidence
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
 from simulator.cost.light_bounds import Demand
 from simulator.cost.search import Search, priced_target
 from simulator.errors import InfercastError
+from simulator.html.page import refuse_ending
 from simulator.questions.compare_question import Options
 from simulator.validation.parallel import cores
 from simulator.workloads.arrivals import RecordedArrivals
@@ -47,6 +48,7 @@ def command(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the answers; with --sensitivity a tornado.")
     ] = None,
+    report: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Search devices, layouts, formats and engines for the cheapest that keeps the SLO at a load.
@@ -55,7 +57,7 @@ def command(
     """
     slo = accepted.value()
     rate, workload = _fewer(users)
-    _refuse_hosted(priced)
+    _refuse(priced, report)
     options = asked.options(Demand(workload.requests(), slo))
     load = priced_target(rate, workload, slo, priced.offers_for, priced.interruptions())
     search = Search(load, options.candidates, top=top, jobs=jobs)
@@ -66,29 +68,44 @@ def command(
         compared = [Compared(each, load) for each in search.found]
         rows = list(pool.map(compared_row, compared))
     result = first_screen(search, options, compared, rows)
-    if interrupted:
-        left = f"{len(search.left):,} deployments are not decided; none costs less than ${search.least_usd_left:.3g}/h."
-        result = replace(result, notes=[f"INTERRUPTED: {left}", *result.notes])
+    left = _interrupted(search) if interrupted else ()
+    result = replace(result, notes=[*left, *result.notes])
     if with_details or form is not Format.TEXT:
         result = _with_details(result, compared, interval_options.interval, priced)
     if sensitivity:
-        moved = SensitivityTables(compared, jobs)
-        sections = {"sensitivity": moved.rows(), **result.sections}
-        notes = [*result.notes, "", *moved.notes()]
-        result = replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
-        if plot is not None:
-            moved.save(plot)
+        result = _with_sensitivity(result, SensitivityTables(compared, jobs), plot)
     elif plot is not None:
         _draw(compared, plot)
+    if report is not None:
+        from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
+
+        others = [*left, *ties(search, compared), excluded(search, options)]
+        Decision(compared, rows, priced, interval_options.interval, jobs, others).save(report)
     emit(result, form)
 
 
-def _refuse_hosted(priced: OfferOptions) -> None:
-    """Raise InfercastError for options of prices that exclude each other, or that only `cost` takes."""
+def _refuse(priced: OfferOptions, report: Path | None) -> None:
+    """Raise InfercastError for options of prices that exclude each other, or that only `cost` takes, and no page."""
+    refuse_ending(report)
     priced.checked()
     if priced.vs_api:
         remedy = "Give it to infercast cost, with the deployment that compare finds"
         raise InfercastError("--vs-api of compare", "hosted prices are set beside one list of deployments", remedy)
+
+
+def _interrupted(search: Search) -> tuple[str]:
+    """Say what an interrupted search has left open."""
+    left = f"{len(search.left):,} deployments are not decided; none costs less than ${search.least_usd_left:.3g}/h."
+    return (f"INTERRUPTED: {left}",)
+
+
+def _with_sensitivity(result: Result, moved: SensitivityTables, plot: Path | None) -> Result:
+    """Return the result with what moves the best answer, which is drawn too where a file is asked for."""
+    if plot is not None:
+        moved.save(plot)
+    sections = {"sensitivity": moved.rows(), **result.sections}
+    notes = [*result.notes, "", *moved.notes()]
+    return replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
 
 
 def _draw(compared: list[Compared], path: Path) -> None:

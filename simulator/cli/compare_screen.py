@@ -219,6 +219,12 @@ def exclusions(search: Search, options: Options) -> Iterator[str]:
         yield f"{len(left) - priced:,} have no price"
 
 
+def excluded(search: Search, options: Options) -> str:
+    """Return why others are no answer, in a sentence."""
+    every = len(options.candidates) + sum(options.cut.values())
+    return f"Of {every:,} deployments {', '.join(exclusions(search, options)) or 'all were simulated'}."
+
+
 def _usd(search: Search, device: str) -> float:
     """Return the price of a device by the hour, infinity where there is none."""
     usd = search.load.price(loaded(load_hardware, device), 1, 1)
@@ -237,13 +243,11 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     """Return what is printed where nothing else is asked for: at most 80 columns and 24 lines."""
     best = compared[0]
     why = [f"Limit of {best.label}: {best.limiter.sentence}.", *knife_edge(best), *ties(search, compared)]
-    every = len(options.candidates) + sum(options.cut.values())
-    excluded = f"Of {every:,} deployments {', '.join(exclusions(search, options)) or 'all were simulated'}."
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
     launch = [f"Launch{each}:", rows[0]["launch_command"]]
     formats = ((each.found.candidate.layout.weight_dtype, each.found.candidate.model.weight_dtype) for each in compared)
     narrower = any(stored != own for stored, own in formats)
-    notes = [*why, excluded, "", *launch, "", FOOT, *([QUALITY] if narrower else [])]
+    notes = [*why, excluded(search, options), "", *launch, "", FOOT, *([QUALITY] if narrower else [])]
     wrapped = [line for note in notes for line in (textwrap.wrap(note, WIDTH, break_on_hyphens=False) or [""])]
     view = table(rows)
     title = "\n".join(textwrap.wrap(verdict(compared, rows), WIDTH))

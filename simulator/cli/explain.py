@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ import typer
 from simulator.cli.output import Column, Row, View, number, percent
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
+from simulator.plots.sweep_plots import Sweep
 from simulator.reports.latency_breakdown import PARTS, Explanation
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
@@ -70,24 +72,16 @@ class ExplainOptions:
         save(plot_run(title, over_time, Explanation(report), row), self.plot)
 
     def draw_sweep(self, rows: list[Row], varying: list[Column], title: str, slo: Slo) -> None:
-        """Draw several simulations over the rate if it varies, else requests in flight, else the first number.
-
-        `varying` are columns that may vary. Raises InfercastError where the file cannot be written.
-        """
+        """Draw several simulations as `sweep_of` orders them. Raises InfercastError if the file cannot be written."""
         if self.plot is None:
             return
         from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
-        from simulator.plots.sweep_plots import Sweep, plot_sweep  # noqa: PLC0415
+        from simulator.plots.sweep_plots import plot_sweep  # noqa: PLC0415
 
-        varying = [each for each in varying if len({row[each.key] for row in rows}) > 1]
-        if not varying:
+        found = sweep_of(rows, varying, title, slo)
+        if found is None:
             raise InfercastError(f"--plot {self.plot}", "nothing that could be an axis varies", "Vary a rate, say")
-        over = min(varying, key=lambda column: _preference(column, rows))
-        others = [each for each in varying if each is not over]
-        series = [" ".join(f"{each.heading} {each.cell(row)}" for each in others) for row in rows]
-        x, label = [_number(row[over.key]) for row in rows], X_LABELS.get(over.key, over.heading)
-        of_load = over.key in ("request_rate", "max_concurrency")
-        save(plot_sweep(Sweep(title, label, x, series, rows, slo, of_load)), self.plot)
+        save(plot_sweep(found), self.plot)
 
     def check(self, cases: int) -> None:
         """Check the files before anything is computed; `cases` is the number of simulations asked for.
@@ -103,7 +97,22 @@ class ExplainOptions:
             raise InfercastError(f"--timeline {self.timeline}", "its ending names no format", "Use .csv or .json")
 
 
-def _preference(column: Column, rows: list[Row]) -> tuple[bool, bool, bool]:
+def sweep_of(rows: Sequence[Row], varying: Sequence[Column], title: str, slo: Slo) -> Sweep | None:
+    """Return several simulations over the rate if it varies, else requests in flight, else the first number.
+
+    `varying` are columns that may vary; None where none does.
+    """
+    varying = [each for each in varying if len({row[each.key] for row in rows}) > 1]
+    if not varying:
+        return None
+    over = min(varying, key=lambda column: _preference(column, rows))
+    others = [each for each in varying if each is not over]
+    series = [" ".join(f"{each.heading} {each.cell(row)}" for each in others) for row in rows]
+    x, label = [_number(row[over.key]) for row in rows], X_LABELS.get(over.key, over.heading)
+    return Sweep(title, label, x, series, rows, slo, over.key in ("request_rate", "max_concurrency"))
+
+
+def _preference(column: Column, rows: Sequence[Row]) -> tuple[bool, bool, bool]:
     """Return what makes a column a better x the smaller it is: a load, then numbers."""
     words = any(isinstance(_number(row[column.key]), str) for row in rows)
     return words, column.key != "request_rate", column.key != "max_concurrency"

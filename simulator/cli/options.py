@@ -223,3 +223,6 @@ class Format(StrEnum):
 
 
 OutputFormat = Annotated[Format, Option("--format", help="How to print the result.")]
+ReportFile = Annotated[
+    Path | None, Option("--report", metavar="FILE", help="Write all of it as one web page to hand on (.html).")
+]

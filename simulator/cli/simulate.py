@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
-from simulator.cli.explain import ExplainOptions, queue_note, split_row, split_view
+from simulator.cli.explain import ExplainOptions, queue_note, split_row, split_view, sweep_of
 from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_by_metric, intervals_view
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, ReportFile, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
 from simulator.cli.run_columns import TOTALS, asked_columns, loads, rejection_notes
 from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions, progress_bar
@@ -14,6 +15,7 @@ from simulator.cost.bounds import bounds
 from simulator.cost.limiter import limiter
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
+from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_rows import METRICS, STATS, load_row
 from simulator.reports.latency_breakdown import PARTS, saved_prefill_s
@@ -39,6 +41,7 @@ def command(
     run: RunOptions,
     interval_options: IntervalOptions,
     fitted: FittedOption = False,
+    page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Simulate requests on one replica of a model, step by step, with the engine's own scheduling rules.
@@ -46,6 +49,7 @@ def command(
     Comma lists of deployments, settings, lengths, rates and requests in flight make every combination.
     """
     slo = accepted.value()
+    refuse_ending(page)
     choices = asked.choices()  # first: it opens the user's own profiles, of workloads too
     asked_loads = [
         (served, *load)
@@ -73,10 +77,21 @@ def command(
     result = _result(found, rows, refused, explain_options, interval_options.interval)
     of_loads = dict.fromkeys(each for scenario, _, _ in found for each in run.basis(scenario))
     result = replace(result, rests_on=[*result.rests_on, *of_loads])
+    if page is not None:
+        _save_page(page, result, found, rows)
     emit(with_fitted(result, (scenario.deployment for scenario, _, _ in found)) if fitted else result, form)
 
 
 Found = tuple[Scenario, float | None, Report]
+
+
+def _save_page(path: Path, result: Result, found: list[Found], rows: list[Row]) -> None:
+    from simulator.cli.pages.load_page import save_load_page  # noqa: PLC0415  matplotlib takes half a second
+    from simulator.cli.pages.sections import Ran  # noqa: PLC0415
+
+    ran = [Ran(scenario, report, row) for (scenario, _, report), row in zip(found, rows, strict=True)]
+    over = sweep_of(rows, [*common(rows)[1], *loads(rows)], "", ran[0].scenario.slo) if len(rows) > 1 else None
+    save_load_page(path, result, ran, over)
 
 
 def _rows(found: list[Found], level: float, *, explain: bool) -> list[Row]:

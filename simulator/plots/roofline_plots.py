@@ -18,7 +18,7 @@ from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.estimate import Estimate
 from simulator.errors import InfercastError
-from simulator.plots.palette import DECODE, PROMPT
+from simulator.plots.palette import DECODE, PROMPT, tip
 from simulator.roofline.roofline import Rates
 from simulator.units import scaled
 
@@ -122,6 +122,8 @@ class _Style(NamedTuple):
             markeredgecolor="white",
             markeredgewidth=0.6,
         )
+        attained = f"{scaled(point.flops_per_s, 'FLOP/s')} at {point.intensity:.3g} FLOP per byte"
+        tip(ax, point.intensity, point.flops_per_s, f"{point.phase}, {point.op}, {point.batch}: {attained}")
 
     def legend(self) -> list[Line2D]:
         def entry(label: str, colour: str, marker: str, weight: float = 1.0) -> Line2D:
