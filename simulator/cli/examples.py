@@ -39,6 +39,12 @@ EXAMPLES = {
         "infercast plan --model llama-3.1-8b --hardware l40s --workload chat --rate 4 \\\n"
         "  --slo ttft:1s,tpot:60ms --rate-curve sine:0.8 --months 1 --num-prompts 1000",
     ),
+    "report": (
+        "infercast report --model llama-3.1-8b --hardware l40s,h100-sxm \\\n"
+        "  --workload chat --rate 4 --slo ttft:1s,tpot:50ms --num-prompts 1000",
+        "infercast report --model qwen3-32b --hardware h100-sxm --tp 2 --isl 1024 \\\n"
+        "  --osl 256 --rate 2 --num-prompts 500 --slo ttft:2s,tpot:60ms -o chat.html",
+    ),
     "training": (
         "infercast training --model llama-3.1-8b --hardware h100-sxm \\\n  --training-tokens 15e12",
         "infercast training --model llama-3.1-8b --hardware h100-sxm \\\n  --usd-per-hour 2 --requests-per-day 1e6",
