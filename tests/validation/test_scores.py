@@ -301,12 +301,12 @@ def test_copies_multiply_throughput_and_share_the_load(tmp_path):
     assert four.value("tpot_ms") == pytest.approx(one.value("tpot_ms"))
 
 
-def test_prompts_first_holds_decodes_back(tmp_path):
+def test_equal_requests_stay_together_where_prompts_go_first(tmp_path):
     mixed = answer(setup(tmp_path, engine="vLLM", concurrency=64, load="closed-loop concurrency"))
     first = answer(
         setup(tmp_path, engine="SGLang", engine_version="0.5.6", concurrency=64, load="closed-loop concurrency")
     )
-    assert first.value("ttft_ms") > 1.5 * mixed.value("ttft_ms")  # equal requests stay together in waves
+    assert first.value("ttft_ms") > 1.25 * mixed.value("ttft_ms")  # vLLM's drift apart by a token
 
 
 def test_nothing_beats_the_speed_of_light(tmp_path):
