@@ -74,7 +74,7 @@ def _shown(steps_s: Seconds, stream_s: float) -> Seconds:
 
 def _sum_over_steps(cost: Cost) -> Cost:
     """Return the cost of an op with each field summed over the steps of a phase."""
-    return Cost(cost.name, *(float(np.sum(field)) for field in cost[1:]))
+    return Cost(cost.name, *(float(np.sum(each) if isinstance(each, np.ndarray) else each) for each in cost[1:]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from tests.support.commands import fresh, infercast, printed, refused
 
 DEPLOYMENT = ["--model", "llama-3.1-8b", "--hardware", "l40s"]
 CHAT = [*DEPLOYMENT, "--workload", "chat", "--num-prompts", "500"]
-COST = ["cost", *CHAT, "--rate", "1", "--slo", "ttft:500ms,tpot:50ms"]
+SHORT = [*DEPLOYMENT, "--isl", "256", "--osl", "32", "--num-prompts", "500"]  # a sixth of the steps of a chat
+COST = ["cost", *SHORT, "--rate", "1", "--slo", "ttft:500ms,tpot:50ms"]
 
 
 def test_simulate_prints_the_table_of_vllm():
@@ -199,7 +200,7 @@ def test_a_plot_is_written(tmp_path):
 
 
 def test_tune_says_what_to_set_and_by_how_much_it_is_better():
-    options = ["--isl", "256", "--osl", "64", "--slo", "ttft:1s,tpot:60ms", "--max-num-seqs", "4,16,64"]
+    options = ["--isl", "256", "--osl", "32", "--slo", "ttft:1s,tpot:60ms", "--max-num-seqs", "4,64"]
     fixed = ["--cache-dtype", "bf16", "--gpu-memory-utilization", "0.92", "--max-num-batched-tokens", "2048"]
     text = printed("tune", *DEPLOYMENT, *options, *fixed)
     assert text.splitlines()[0].startswith("llama-3.1-8b (bf16) on l40s: ")
@@ -222,7 +223,7 @@ def test_tune_says_what_to_set_and_by_how_much_it_is_better():
         (["--workload", "chat", "--slo", "ttft:1s", "--rate", "3"], "Leave it out, or give inf"),
         (["--workload", "chat", "--slo", "ttft:1s", "--draft", "eagle"], "--draft eagle:0.6"),
         (["--workload", "chat", "--slo", "ttft:1s", "--draft", "eagle:2"], "not a probability"),
-        (["--workload", "chat", "--slo", "ttft:1s", "--tp", "2", "--devices", "3"], "no whole number of them"),
+        (["--isl", "64", "--osl", "8", "--slo", "ttft:1s", "--tp", "2", "--devices", "3"], "no whole number of them"),
         (["--workload", "chat", "--slo", "ttft:1s", "--max-num-seqs", "many"], "not a whole number"),
     ],
 )

@@ -80,6 +80,23 @@ def test_json_has_the_keys_of_vllm_bench():
     assert not set(VLLM_KEYS.split()) - keys.keys()
 
 
+def test_json_has_milliseconds():
+    """The requests of `test_latencies_by_hand`, and half-widths of many that meet or miss each other."""
+    keys = vllm_result(summarize(run([0.0, 0.10], [100, 50], [4, 1]), steady=False))
+    found = {
+        name: keys[name] for name in ("mean_ttft_ms", "mean_queue_ms", "mean_tpot_ms", "median_itl_ms", "p99_itl_ms")
+    }
+    assert found == pytest.approx(dict(zip(found, (90.0, 5.0, 80 / 3, 10.0, 60.0), strict=True)))
+    assert keys["tokens_per_s_user"] == pytest.approx(3 / 0.080)
+    arrival_s = np.cumsum(np.random.default_rng(3).exponential(0.1, 4000))
+    report = summarize(run(arrival_s.tolist(), [20] * 4000, [4] * 4000))
+    half_s = report.metrics["ttft"].half_widths["mean"]
+    assert 0 < half_s < 0.01
+    assert [value for name, value in vllm_result(report).items() if "mean_ttft" in name] == pytest.approx(
+        [1e3 * report.metrics["ttft"]["mean"], 1e3 * half_s]
+    )
+
+
 def test_intervals_cover_the_truth():
     """95 % intervals of an autocorrelated series (AR(1), 0.9) cover its mean about 95 times in 100."""
     series = np.random.default_rng(7).normal(size=(200, 20_000)).T.copy()

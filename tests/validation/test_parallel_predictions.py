@@ -42,6 +42,7 @@ def rows() -> list[Measurement]:
     return [row for row in every if row.setup in wanted or row.setup.model == "Laguna-XS.2"][::-1]
 
 
+@pytest.mark.slow
 def test_answers_come_in_the_order_of_the_groups_from_several_processes():
     groups = [[each, each + 1] for each in range(40)]
     answers = over_groups(with_process, groups, 2)
