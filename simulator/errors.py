@@ -12,6 +12,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Self
 
+MOST_CHARACTERS = 2_000  # of a part of an error
+MOST_NAME = 200  # characters of a name that is compared with others
+
 
 class InfercastError(ValueError):
     """An error in three parts, printed as one line: what was given, why it cannot be, what to do.
@@ -21,12 +24,18 @@ class InfercastError(ValueError):
     """
 
     def __init__(self, given: str, because: str, remedy: str) -> None:
-        self.given, self.because, self.remedy = given, because, remedy
-        super().__init__(f"{given}: {because.rstrip('.')}. {remedy.rstrip('.')}.")
+        self.given, self.because, self.remedy = map(_cut, (given, because, remedy))
+        super().__init__(f"{self.given}: {self.because.rstrip('.')}. {self.remedy.rstrip('.')}.")
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
         """Return what it is made of, for pickle: an error may come from another process."""
         return type(self), (self.given, self.because, self.remedy)
+
+
+def _cut(text: str) -> str:
+    """Return a text on one line that a terminal can show: a file may hold a name of a million characters."""
+    plain = "".join(each if each.isprintable() else " " for each in text[: MOST_CHARACTERS + 1])
+    return plain if len(plain) <= MOST_CHARACTERS else f"{plain[:MOST_CHARACTERS]}..."
 
 
 class ProfileError(InfercastError):
@@ -49,14 +58,16 @@ class NotModelledError(InfercastError):
     """Something real that infercast refuses by name rather than guess."""
 
 
-def nearest(name: str, known: Iterable[str], most: int = 40) -> str:
+def nearest(name: object, known: Iterable[object], most: int = 40) -> str:
     """Return "Nearest: a, b", the known names most like `name`, or "Known: ..." with up to `most` if none is like it.
+
+    A file may hold anything in place of a name: all are taken as text.
 
     >>> nearest("l40", ["l40s", "l4", "h100-sxm"])
     'Nearest: l40s, l4'
     """
-    names = sorted(known)
-    close = get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+    names = sorted(map(str, known))
+    close = get_close_matches(str(name).lower()[:MOST_NAME], names, n=3, cutoff=0.5)
     if close:
         return f"Nearest: {', '.join(close)}"
     more = f" and {len(names) - most} more" if len(names) > most else ""

@@ -35,7 +35,7 @@ MAX_PROFILE_BYTES, MAX_DEPTH = 1_000_000, 20
 class Strict(BaseModel):
     """A frozen value read from YAML. An unknown key raises ProfileError, which names the nearest known key."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -132,11 +132,10 @@ class _Quantity:
             raise ProfileError(f"{dict(raw)}", "a figure has one source or is one guess", "Give source: or guess:")
         if "guess" in raw:
             return Source(text=str(raw["guess"]), date="", evidence="guess")
-        if raw["source"] not in sources:
-            raise ProfileError(
-                f"source {raw['source']!r}", "it is not in sources:", nearest(str(raw["source"]), sources)
-            )
-        return sources[raw["source"]]
+        source = sources.get(str(raw["source"]))
+        if source is None:
+            raise ProfileError(f"source {raw['source']!r}", "it is not in sources:", nearest(raw["source"], sources))
+        return source
 
     def __get_pydantic_core_schema__(self, _source_type: object, _handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_info_plain_validator_function(
@@ -255,8 +254,11 @@ class Profile(Strict):
     @classmethod
     def from_mapping(cls, raw: Mapping[str, Any], where: str) -> Self:
         """Return the profile in a mapping. Raises ProfileError for any mistake, which names the origin `where`."""
+        given = raw.get("sources") or {}
+        if not isinstance(given, Mapping):
+            raise ProfileError(f"{where}: sources", "it is not a mapping of keys to sources", "Write key: {text: ...}")
         try:
-            sources = {key: Source.model_validate(value) for key, value in dict(raw.get("sources") or {}).items()}
+            sources = {str(key): Source.model_validate(value) for key, value in given.items()}
             return cls.model_validate(raw, context={"sources": sources})
         except ValidationError as error:
             raise problems(error, where)[0] from error

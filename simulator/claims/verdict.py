@@ -132,7 +132,7 @@ def rows(verdict: Verdict) -> list[dict[str, object]]:
             "kind": claim.kind,
             "case": each.check.case,
             **{f"claimed_{name}": None if math.isinf(end) else end for name, end in _ends(each.check)},
-            "computed": each.shown,
+            "computed": each.shown if math.isfinite(each.shown) else None,
             "unit": each.check.unit,
             "holds": each.holds,
         }

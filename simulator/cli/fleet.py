@@ -13,7 +13,7 @@ import typer
 from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
 from simulator.cli.intervals import IntervalOptions, interval_notes, intervals_by_metric
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
-from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, percent, sweep
+from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, known, number, percent, sweep
 from simulator.cli.run_columns import TOTALS, asked_columns, rejection_notes
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.packing import packed, replica_size
@@ -130,8 +130,7 @@ def _client_latencies(found: Found) -> dict[str, float | None]:
     for name in SEEN:
         unknown = name not in found.service.metrics or name in found.endless
         for stat in STATS:
-            value = math.nan if unknown else found.service.metrics[name][stat] * 1e3
-            row[f"{stat}_{name}_ms"] = None if math.isnan(value) else value
+            row[f"{stat}_{name}_ms"] = None if unknown else known(found.service.metrics[name][stat] * 1e3)
     return row
 
 

@@ -77,12 +77,35 @@ class Result:
 
 
 def emit(result: Result, form: Format) -> None:
-    """Write a result to stdout in one piece, and with csv the refused cases to stderr."""
+    """Write a result to stdout in one piece, and with csv the refused cases to stderr.
+
+    Raises InfercastError for a result that is not finite.
+    """
+    refuse_not_finite(row for rows in result.sections.values() for row in rows)
+    refuse_not_finite(row for view in result.views for row in view.rows)
     terminal = sys.stdout.isatty()
     sys.stdout.write(result.render(form, Console().width if terminal else None))
     sys.stdout.flush()
     if form is Format.CSV:
         sys.stderr.writelines(f"infercast: left out: {error}\n" for error in result.refused)
+
+
+def known(value: float) -> float | None:
+    """Return a number, None for NaN: what is not known is left out.
+
+    >>> known(2.5), known(math.nan)
+    (2.5, None)
+    """
+    return None if math.isnan(value) else value
+
+
+def refuse_not_finite(rows: Iterable[Row]) -> None:
+    """Raise InfercastError for a number of a result that is NaN or infinite."""
+    for row in rows:
+        for key, value in row.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                because = "a result is a finite number, so this is a bug of infercast, or an input beyond all measure"
+                raise InfercastError(f"{key} is {value}", because, "Report it with the whole command line")
 
 
 def sweep(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:
@@ -164,7 +187,7 @@ def evidence(
 
 
 def _json(result: Result) -> str:
-    whole: dict[str, Any] = {name: [_finite(row) for row in rows] for name, rows in result.sections.items()}
+    whole: dict[str, Any] = {name: [dict(row) for row in rows] for name, rows in result.sections.items()}
     if result.flat and len(first := next(iter(whole.values()))) == 1:
         whole = {**first[0], **whole}
     whole["refused"] = [{"given": e.given, "because": e.because, "remedy": e.remedy} for e in result.refused]
@@ -174,11 +197,6 @@ def _json(result: Result) -> str:
         for each in result.rests_on
     ]
     return json.dumps(whole, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def _finite(row: Row) -> dict[str, Any]:
-    """Return a row with None for the numbers that json lacks: infinity and NaN."""
-    return {key: None if isinstance(each, float) and not math.isfinite(each) else each for key, each in row.items()}
 
 
 def _csv(rows: Sequence[Row]) -> str:

@@ -12,7 +12,7 @@ from simulator.calibration.own_preset import write_preset
 from simulator.calibration.user_calibration import Calibration, Moved, calibrated
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
-from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
+from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent
 from simulator.cli.workload_options import progress_bar
 from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import InfercastError
@@ -136,7 +136,7 @@ def _score(found: Calibration, metric: str) -> Row:
 
 def _without_nan(row: Row) -> Row:
     """Return a row with None for what is not known."""
-    return {key: None if isinstance(each, float) and math.isnan(each) else each for key, each in row.items()}
+    return {key: known(each) if isinstance(each, float) else each for key, each in row.items()}
 
 
 def _measured_rows(found: Calibration) -> list[Row]:

@@ -8,7 +8,7 @@ from simulator.cli.explain import ExplainOptions, queue_note, split_row, split_v
 from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_by_metric, intervals_view
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, ReportFile, grouped, technique_notes
-from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
+from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, known, number, percent, sweep
 from simulator.cli.run_columns import TOTALS, asked_columns, loads, rejection_notes
 from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.bounds import bounds
@@ -130,8 +130,8 @@ def _latency_view(scenario: Scenario, _rate: float | None, report: Report) -> Vi
     rows = []
     for name, stat in report.metrics.items():
         unknown = report.endless and name in GROWING
-        values = {key: None if unknown else stat.values[key] * 1e3 for key in STATS}
-        halves = {f"{key}_half": None if unknown else stat.half_widths[key] * 1e3 for key in values}
+        values = {key: None if unknown else known(stat.values[key] * 1e3) for key in STATS}
+        halves = {f"{key}_half": None if unknown else known(stat.half_widths[key] * 1e3) for key in values}
         bound = report.slo.bounds_s.get(name)
         kept = f"{report.within[name]:.1%} <= {bound * 1e3:g}" if bound and not unknown else None if bound else ""
         rows.append({"metric": f"{name.upper()} ms", **values, **halves, "within": kept})

@@ -13,7 +13,7 @@ import typer
 from simulator.cli.intervals import BASIS, IntervalColumn
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
-from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
+from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent, refuse_not_finite
 from simulator.errors import InfercastError
 from simulator.questions.words import split
 from simulator.validation.benchfiles import Stated, read_results
@@ -71,7 +71,7 @@ def command(
     if form is Format.JSON:
         sys.stdout.write(json.dumps(as_json(predictions, wanted), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
     elif form is Format.CSV:
-        sys.stdout.write(_csv(predictions))
+        sys.stdout.write(_csv([as_row(each) for each in predictions]))
     else:
         emit(_result(predictions, wanted, every), form)
 
@@ -86,9 +86,9 @@ def _measurements(file: Path | None, stated: Stated) -> list[Measurement]:
     return read_published()
 
 
-def _csv(predictions: Sequence[Prediction]) -> str:
+def _csv(rows: Sequence[Row]) -> str:
+    refuse_not_finite(rows)
     buffer = io.StringIO()
-    rows = [as_row(each) for each in predictions]
     writer = csv.DictWriter(buffer, rows[0].keys(), lineterminator="\n")
     writer.writeheader()
     for row in rows:
@@ -174,5 +174,5 @@ def _errors_view(kept: Sequence[Prediction], keys: tuple[str, ...], every: bool)
 
 
 def _row(keys: tuple[str, ...], values: tuple[str, ...], found: Score) -> Row:
-    figures = {name: None if value != value else value for name, value in found._asdict().items()}  # noqa: PLR0124  NaN
+    figures = {name: known(value) for name, value in found._asdict().items()}
     return {**dict(zip(keys, values, strict=True)), **figures}

@@ -53,11 +53,12 @@ def limiter(bounds: Bounds, report: Report) -> Limiter:
 
 
 def _worst(report: Report) -> str:
-    """Return ttft or tpot, whichever bound is nearer or broken more; "" where the queue grows, or without a bound."""
-    if report.overloaded or not report.slo.bounds_s:
-        return ""
+    """Return ttft or tpot, whichever bound is nearer or broken more; "" where the queue grows, or nothing is bound."""
     found, share = report.latencies_s, report.slo.share
-    of_bound = {name: np.nanquantile(found[name], share) / bound for name, bound in report.slo.bounds_s.items()}
+    bounds_s = {name: bound_s for name, bound_s in report.slo.bounds_s.items() if not np.isnan(found[name]).all()}
+    if report.overloaded or not bounds_s:
+        return ""
+    of_bound = {name: np.nanquantile(found[name], share) / bound_s for name, bound_s in bounds_s.items()}
     return "tpot" if max(of_bound, key=lambda name: of_bound[name]) == "tpot" else "ttft"
 
 

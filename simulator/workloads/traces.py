@@ -210,7 +210,7 @@ class _Rows:
         for row, (value, tokens) in enumerate(zip(values.tolist(), prompt_tokens.tolist(), strict=True)):
             given = value if isinstance(value, list) else str(value).split()
             try:
-                lists.append([int(each) for each in given[: tokens // prefix_block_tokens]])
+                lists.append([int(np.int64(each)) for each in given[: tokens // prefix_block_tokens]])
             except (TypeError, ValueError, OverflowError):
                 bad = np.arange(len(values)) == row
                 self.refuse(bad, values.astype(str), "it is not a list of whole numbers", "Put spaces between them")

@@ -158,7 +158,7 @@ def test_bad_traces_are_refused(name, tmp_path):
     [
         (["--workload", "chat", "--rate", "0"], "finite rate above 0"),
         (["--workload", "chat", "--rate", "-inf"], "finite rate above 0"),
-        (["--workload", "chat", "--rate", "nan"], "finite rate above 0"),
+        (["--workload", "chat", "--rate", "nan"], "not a number"),
         (["--workload", "chat", "--rate", "fast"], "not a number"),
         (["--workload", "chat"], "nobody sends anything"),
         (["--workload", "chat", "--rate", "1", "--max-concurrency", "2"], "Give one of the two"),

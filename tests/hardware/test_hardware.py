@@ -326,7 +326,7 @@ peak_flops_per_s:
         ("name: Mine", "name: !!python/object/apply:os.system [true]", "plain values only"),
         ("name: Mine", "name: " + "[" * 500 + "]" * 500, "nested deeper"),
         ("name: Mine", "name: 'Mine", "not YAML"),
-        ("name: Mine", "name: " + "x" * 1_000_001, "larger than"),
+        ("name: Mine", "name: " + "x" * 1_000_001, "holds more than 1 MB"),
         (VALID, "- a list", "mapping"),
         (VALID, "", "mapping"),
     ],
