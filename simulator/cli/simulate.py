@@ -1,5 +1,6 @@
 """`infercast simulate`: latencies and throughput of a deployment under a load."""
 
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from simulator.workloads.workload import Workload
 
 DEFINITIONS = (
     "TTFT: request sent to first token; E2EL: to last token. TPOT: (E2EL - TTFT) / (n - 1) per request. ITL: every gap "
-    "between tokens, pooled over requests. ± is the half-width of a 95 % interval (batch means), "
+    "between tokens, pooled over requests. ± is the half-width of a 95 % interval (batch means; docs/trust.md), "
     "none where the run is too short for one."
 )
 PARTS_TOLD = "; ".join(f"{part}: {meaning}" for part, meaning in PARTS.items()) + "."
@@ -188,6 +189,15 @@ def _cache_in_words(scenario: Scenario, report: Report) -> str:
     return f"{empty}, {hits:.0%} of the prompts' tokens cached before, which saved {saved_s:,.3g} s of prefill"
 
 
+def _too_short(report: Report) -> str:
+    """Return why a run states no half-widths, and what would."""
+    if report.requests_needed == math.inf:
+        return "no ±: the requests come faster than full steps would serve them."
+    needed = 10 ** math.floor(math.log10(report.requests_needed) - 1)
+    enough = math.ceil(report.requests_needed / needed) * needed
+    return f"no ±: at this load it takes {enough:,} requests to tell how far a run is off (--num-prompts)."
+
+
 def _used(scenario: Scenario, report: Report) -> float:
     """Return the share of a replica's capacity that a load uses: seconds that it takes at least, in full steps."""
     counted = report.completed / len(report.run.requests)
@@ -224,6 +234,8 @@ def _notes(at: str, scenario: Scenario, _rate: float | None, report: Report) -> 
     if report.slo.bounds_s:
         kept = f"{report.within['all']:.1%} keep every bound"
         said.append(f"{at}: {kept}: goodput {report.goodput_per_s:.3g} requests/s.")
+    if not report.has_intervals():
+        said.append(f"{at}: {_too_short(report)}")
     if report.skipped:
         said.append(f"{at}: the first {report.skipped} requests are left out as warm-up (MSER-5).")
     if isinstance(scenario.workload.arrivals, ClosedLoop):
