@@ -19,7 +19,7 @@ from simulator.cli.fleetoptions import (
     curve_of,
 )
 from simulator.cli.offer_options import OfferOptions
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, ReportFile, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, identity, number, sweep
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
 from simulator.cost.disaggregation import Disaggregation, disaggregation
@@ -27,6 +27,7 @@ from simulator.cost.plan import KINDS, FleetCheck, FleetPlan, GrowingLoad, Picke
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
+from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
 from simulator.reports.provenance import Provenance
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
@@ -112,6 +113,7 @@ def command(
     accepted: SloOptions,
     planned: PlanOptions,
     priced: OfferOptions,
+    page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Plan a fleet by the month as the load grows: always on, by the hour or autoscaled; the cheapest, checked.
@@ -119,6 +121,7 @@ def command(
     --request-rate is the mean of the first month; --rate-curve gives it the shape of a day. The fleet that is chosen is
     simulated where its load is highest, on other random numbers, as it is and with one replica less.
     """
+    refuse_ending(page)
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
     _, workload = one_load(users)
     demand, headroom = planned.demand(workload.arrivals), share(planned.headroom, "--headroom")
@@ -139,14 +142,19 @@ def command(
     pools = planned.split(best)
     if planned.disaggregate:
         verdict.append(_pools(pools))
-    checks = [each._asdict() for each in (*(picked.failed if picked else ()), *([picked.check] if picked else ()))]
+    checks = [*picked.failed, picked.check] if picked else []
     notes = [*(_comparison(found) if len(found) > 1 else ()), *_basis(best)]
     notes += technique_notes([best.scenario.deployment])
-    sections: dict[str, list[Row]] = {"checks": [*checks], "months": rows}
+    sections: dict[str, list[Row]] = {"checks": [each._asdict() for each in checks], "months": rows}
     if pools:
         sections = {"disaggregation": [{**asdict(pools), "gain": pools.gain}], **sections}
     used = [*evidence([best.scenario.deployment]), *(planned.guesses() if pools else ())]
     view = _months_view(best, "\n".join(_wrapped(verdict)))
+    if page is not None:
+        from simulator.cli.pages.plan_page import PlanAnswer  # noqa: PLC0415  matplotlib takes half a second
+
+        said = Result(sections, [view], notes, used, refused)
+        PlanAnswer(best, checks, verdict, priced.terms().on).save(page, said)
     emit(Result(sections, [view], _wrapped(notes), used, refused), form)
 
 

@@ -5,11 +5,13 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from simulator.deployment.estimate import Phase
-from simulator.plots.palette import RESOURCES, TIP, tip, wide_axis
+from simulator.plots.palette import BOUND, RESOURCES, TIP, tip, wide_axis
 from simulator.plots.run_plots import draw_distribution, draw_over_time, draw_parts
-from simulator.plots.sweep_plots import Sweep, draw_latency, draw_pareto, sweep_legend
+from simulator.plots.sweep_plots import Sweep, draw_latency, draw_pareto
 from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.timeline import Timeline
 from simulator.units import GIB
@@ -44,8 +46,27 @@ def latency_panel(sweep: Sweep, metric: str) -> Figure:
     axes.set_title("")
     axes.grid(True, color="#ececec", lw=0.6)
     axes.set_axisbelow(True)
-    figure.legend(handles=sweep_legend(sweep), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    figure.legend(handles=_keys(sweep, metric), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     return figure
+
+
+def _keys(sweep: Sweep, metric: str) -> list[Line2D | Patch]:
+    """Return what the lines of a latency over the load mean, in words short enough for a small plot."""
+    ink: dict[str, Any] = {"color": "#555555"}
+    found: list[Line2D | Patch] = [
+        Line2D([], [], color=colour, marker="o", markersize=4, label=name or "p95")
+        for name, colour in sweep.colours.items()
+    ]
+    found.append(Line2D([], [], ls=":", label="median", **ink))
+    found.append(Patch(alpha=0.2, lw=0, label=f"{sweep.rows[0]['interval']:.0%} interval of p95", **ink))
+    if bound_s := sweep.slo.bounds_s.get(metric):
+        found.append(Line2D([], [], ls="--", color=BOUND, label=f"at most {bound_s * 1e3:g} ms asked"))
+    if any(sweep.kept(places) for places in sweep.curves.values()):
+        said = "SLO kept up to here" if sweep.of_load else "keeps the SLO"
+        found.append(Line2D([], [], ls="", marker="o", mfc="none", markersize=9, label=said, **ink))
+    if any(row["overloaded"] for row in sweep.rows):
+        found.append(Line2D([], [], ls="", marker="x", label="the queue grows", **ink))
+    return found
 
 
 def pareto_panel(sweep: Sweep) -> Figure:

@@ -89,7 +89,7 @@ class Decision:
         title = f"What to rent for {found.candidate.model.id}"
         asked = f"{found.scenario.workload.at_rate(load.rate_per_s).describe()}. Asked: {load.slo}."
         best = self.best.label
-        curve = load_section(self._sweep, curve_view(self._sweep), f"Latency against load, one replica of {best}")
+        curve = load_section(self._sweep, [curve_view(self._sweep)], f"Latency against load, one replica of {best}")
         tables = details(self.figures, self.priced, found.scenario.workload.describe(), self.level)
         sections = [
             self._answer(),

@@ -7,7 +7,6 @@ from simulator.cli.output import Result, Row, number, percent
 from simulator.cli.pages.blocks import evidence_section, repeat_section, table_of, write
 from simulator.cli.pages.sections import (
     Ran,
-    curve_view,
     deployment_labels,
     load_section,
     memory_section,
@@ -18,7 +17,6 @@ from simulator.html.page import KeyFigure, KeyFigures, PageSection
 from simulator.plots.sweep_plots import Sweep
 
 three = number(3)
-THROUGHPUTS = {"output_throughput": "Output tokens/s", "request_throughput": "Requests/s"}
 
 
 def save_load_page(path: Path, result: Result, ran: Sequence[Ran], sweep: Sweep | None) -> None:
@@ -27,14 +25,15 @@ def save_load_page(path: Path, result: Result, ran: Sequence[Ran], sweep: Sweep 
     every = [each.scenario.deployment for each in ran]
     deployments = [each for place, each in enumerate(every) if each not in every[:place]]
     labels = [str(deployments[0])] if len(deployments) == 1 else deployment_labels(deployments)
-    scenario = shown.scenario
+    scenario, views = shown.scenario, list(result.views)
     asked = scenario.workload.describe() + (f". Asked: {scenario.slo}." if scenario.slo.bounds_s else ".")
-    loads = [] if sweep is None else [load_section(sweep, curve_view(sweep), "Latency against load")]
+    asked = asked if sweep is None else f"{len(ran)} simulations, of which one is looked into: {asked}"
+    tables = [PageSection("figures", "Every figure", [*map(table_of, views)])]
+    tables = tables if sweep is None else [load_section(sweep, views, f"Latency against {sweep.x_label}")]
     of = "" if sweep is None else f" at {_named(sweep, _looked_into(sweep))}"
     sections = [
         PageSection("summary", "In figures" + of, [KeyFigures(_key_figures(shown))]),
-        *loads,
-        PageSection("figures", "Every figure", [*map(table_of, result.views)]),
+        *tables,
         request_section(shown),
         step_section(shown),
         memory_section(deployments, labels),
@@ -42,7 +41,8 @@ def save_load_page(path: Path, result: Result, ran: Sequence[Ran], sweep: Sweep 
         repeat_section([*(f"Left out: {error}" for error in result.refused), *result.notes]),
     ]
     answer = _single(shown) if sweep is None else "; ".join(_kept(sweep, name) for name in sweep.curves) + "."
-    write(path, f"{scenario.deployment} under load", asked, answer, sections)
+    names = [dict.fromkeys(each) for each in zip(*((d.model.id, d.hardware.id) for d in deployments), strict=True)]
+    write(path, " on ".join(map(", ".join, names)) + " under load", asked, answer, sections)
 
 
 def _looked_into(sweep: Sweep) -> int:
@@ -97,7 +97,8 @@ def _key_figures(ran: Ran) -> list[KeyFigure]:
         p95, median = row[f"p95_{name}_ms"], row[f"median_{name}_ms"]
         known = f"median {three(median)} ms" if median is not None else "grows with the run"
         found.append(KeyFigure(f"{name.upper()}, p95", "-" if p95 is None else f"{three(p95)} ms", known))
-    found += [KeyFigure(name, three(row[key])) for key, name in THROUGHPUTS.items()]
+    per_s = f"{three(row['request_throughput'])} requests/s"
+    found.append(KeyFigure("Output tokens/s", three(row["output_throughput"]), per_s))
     if report.slo.bounds_s and not report.endless:
         goodput = f"goodput {three(report.goodput_per_s)} requests/s"
         found.append(KeyFigure("Within the SLO", f"{report.within['all']:.1%}", goodput))

@@ -55,7 +55,7 @@ def drawn(figure: Figure, name: str, caption: str, *, wide: bool = False) -> Pic
     return Picture(caption, inline_svg(figure, name, caption), wide)
 
 
-def load_section(sweep: Sweep, view: View, heading: str) -> PageSection:
+def load_section(sweep: Sweep, views: Sequence[View], heading: str) -> PageSection:
     """Return latencies and throughput of one replica over its load."""
     pictures: list[Block] = [
         drawn(latency_panel(sweep, metric), f"load-{metric}", f"{LATENCIES[metric]} over {sweep.x_label}")
@@ -63,16 +63,13 @@ def load_section(sweep: Sweep, view: View, heading: str) -> PageSection:
     ]
     pareto = "Output tokens/s of a device over those of a user; labels: " + sweep.x_label
     pictures.append(drawn(pareto_panel(sweep), "load-pareto", pareto))
-    return PageSection("load", heading, [*pictures, table_of(view)])
+    return PageSection("load", heading, [*pictures, *map(table_of, views)])
 
 
 def curve_view(sweep: Sweep) -> View:
-    """Return the table of a sweep: its load, latencies, throughput, and what is within the SLO."""
-    named = {place: name for name, places in sweep.curves.items() for place in places}
-    rows = [{**sweep.rows[place], "x": sweep.x[place], "curve": name} for place, name in named.items()]
+    """Return the table of a sweep of one deployment's rates: latencies, throughput, what is within the SLO."""
     columns = [
-        *([Column("curve", "curve", left=True)] if len(sweep.curves) > 1 else []),
-        Column("x", sweep.x_label, number(3) if sweep.is_numeric else str),
+        Column("request_rate", sweep.x_label, number(3)),
         *(
             Column(f"{stat}_{name}_ms", f"{name.upper()} {stat} ms", number(3))
             for name in LATENCIES
@@ -83,7 +80,7 @@ def curve_view(sweep: Sweep) -> View:
         Column("mean_kv_cache_usage", "KV cache", percent),
         Column("slo_attainment", "within the SLO", percent),
     ]
-    return View(f"Latency and throughput over {sweep.x_label}", columns, rows)
+    return View(f"Latency and throughput over {sweep.x_label}", columns, sweep.rows)
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ class Ran:
         return Batch(running, *lengths)
 
 
-def request_section(ran: Ran) -> PageSection:
+def request_section(ran: Ran, at: str = "") -> PageSection:
     """Return where a request's time goes, the spread of latencies, and the run over its time."""
     explained = Explanation(ran.report)
     blocks: list[Block] = [
@@ -117,7 +114,7 @@ def request_section(ran: Ran) -> PageSection:
     over_time = timeline_of(ran.report.run, ran.scenario.deployment.step_model())
     said = "One replica over the run: requests, KV cache, tokens/s, and the resource that binds"
     blocks.append(drawn(timeline_panel(over_time), "timeline", said, wide=True))
-    return PageSection("request", "Where a request's time goes", blocks)
+    return PageSection("request", f"Where a request's time goes{at}", blocks)
 
 
 def step_section(ran: Ran) -> PageSection:
