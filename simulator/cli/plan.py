@@ -153,8 +153,9 @@ def command(
     if page is not None:
         from simulator.cli.pages.plan_page import PlanAnswer  # noqa: PLC0415  matplotlib takes half a second
 
+        every = _months_view(best, "Replicas and dollars of each kind of fleet by the month", best.demand.months)
         said = Result(sections, [view], notes, used, refused)
-        PlanAnswer(best, checks, verdict, priced.terms().on).save(page, said)
+        PlanAnswer(best, every, checks, verdict, priced.terms().on).save(page, said)
     emit(Result(sections, [view], _wrapped(notes), used, refused), form)
 
 
@@ -211,16 +212,16 @@ def _basis(best: FleetPlan) -> list[str]:
     return [
         f"{demand.in_month(0).describe()}, growing {demand.growth_per_month:.0%} a month; "
         f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
-        *(["Months between: --format json, csv."] if _stride(demand.months) > 1 else []),
+        *(["Months between: --format json, csv."] if demand.months > SHOWN_MONTHS else []),
         f"At most: {rented}. Scheduled and autoscaled fleets pay for what is up, start included.",
     ]
 
 
-def _months_view(best: FleetPlan, title: str) -> View:
-    """Return a row for some months: its rates, and replicas and dollars of each kind of fleet."""
+def _months_view(best: FleetPlan, title: str, shown: int = SHOWN_MONTHS) -> View:
+    """Return a row for about as many months as `shown`: rates, and replicas and dollars of each kind of fleet."""
     rows: list[Row] = []
     months = best.demand.months
-    for month in sorted({*range(0, months, _stride(months)), months - 1}):
+    for month in sorted({*range(0, months, math.ceil(months / shown)), months - 1}):
         fleets = [each for each in best.months if each.month == month]
         rates = {"month": month + 1, "mean_per_s": fleets[0].mean_per_s, "peak_per_s": fleets[0].peak_per_s}
         sizes = {f"{each.kind}_replicas": _sizes(each.least, each.most) for each in fleets}
@@ -233,10 +234,6 @@ def _months_view(best: FleetPlan, title: str) -> View:
     for kind in (kind for kind in KINDS if kind in best.kinds):
         columns += [Column(f"{kind}_replicas", kind, str), Column(f"{kind}_usd", "$", count)]
     return View(title, columns, rows, tight=True)
-
-
-def _stride(months: int) -> int:
-    return math.ceil(months / SHOWN_MONTHS)
 
 
 def _sizes(least: int, most: int) -> str:

@@ -32,7 +32,7 @@ def inline_svg(figure: Figure, name: str, says: str) -> str:
     buffer = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         bare = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        figure.savefig(buffer, format="svg", transparent=True, metadata=bare)
+        figure.savefig(buffer, format="svg", transparent=True, metadata=bare, dpi=150)  # of what is rasterized
     text = buffer.getvalue()
     box = re.search(r'viewBox="([^"]*)"', text)
     inside = text[text.index(">", text.index("<svg")) + 1 : text.rindex("</svg>")]

@@ -49,7 +49,7 @@ def day_panel(plan: FleetPlan, month: int) -> Figure:
         line = axes.stairs(served_per_s, edges_h, baseline=None, color=colour, lw=1.8, ls=STYLES[kind])
         line.set(label=f"{kind} fleet can serve", gid=f"{TIP}{kind}: {up.min()} to {up.max()} replicas without spares")
     busiest_h = float(edges_h[int(rates_per_s.argmax())])
-    axes.axvline(busiest_h, color=BOUND, ls=":", lw=1.0, label="busiest, where it was simulated")
+    axes.axvline(busiest_h, color=BOUND, ls=":", lw=1.0, label="busiest")
     axes.set(xlabel=f"hour of the day, month {month + 1}", ylabel="requests/s")
     axes.set_ylim(bottom=0)
     axes.margins(x=0)

@@ -18,7 +18,7 @@ from simulator.cli.pages.sections import (
     step_section,
 )
 from simulator.cost.plan import FleetCheck, FleetPlan
-from simulator.html.page import Block, KeyFigure, KeyFigures, PageSection
+from simulator.html.page import Block, Folded, KeyFigure, KeyFigures, PageSection
 from simulator.plots.plan_panels import day_panel, months_panel
 
 three = number(3)
@@ -45,9 +45,10 @@ CHECKS = (
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """A plan's best fleets, the checks of them by simulation (the last one holds, if any does), and the verdict."""
+    """A plan's best fleets, a table of their months, the checks by simulation (the last holds, if any), the verdict."""
 
     best: FleetPlan
+    months: View
     checks: Sequence[FleetCheck]
     verdict: Sequence[str]
     on: date
@@ -58,14 +59,15 @@ class PlanAnswer:
         most = max(each.most for each in best.months)
         rented = Rented(scenario.offers, best.packing(most) if scenario.offers else None)
         full = Ran(scenario, best.capacity.report, {})
-        months = [{**each._asdict()} for each in best.months]
+        every = table_of(View("Every fleet of every month", MONTHS, [each._asdict() for each in best.months]))
+        folded = Folded("With replica-hours", [every])
         checks = [{**each._asdict(), "holds": each.holds} for each in self.checks]
         busiest = max(range(best.demand.months), key=lambda month: best.demand.rates_per_s(month).max())
         days = [drawn(day_panel(best, month), f"day-{month}", _day(month), wide=True) for month in {0: 0, busiest: 0}]
         by_month: list[Block] = [drawn(months_panel(best), "months", "Each kind of fleet by the month", wide=True)]
         sections = [
-            PageSection("summary", "In figures", [KeyFigures(self._key_figures()), *listed(*self.verdict[1:])]),
-            PageSection("months", "By the month", [*by_month, table_of(View("Every month", MONTHS, months))]),
+            PageSection("summary", "In figures", [KeyFigures(self._key_figures()), *listed(*self.verdict[2:])]),
+            PageSection("months", "By the month", [*by_month, table_of(self.months), folded]),
             PageSection("day", "A day of the fleet", days),
             PageSection("checks", "Checked by simulation", [table_of(View("Where it is busiest", CHECKS, checks))]),
             request_section(full, " at a replica's highest rate"),
@@ -77,7 +79,7 @@ class PlanAnswer:
         ]
         asked = f"{best.demand.in_month(0).describe()}, growing {best.demand.growth_per_month:.0%} a month for "
         asked += f"{best.demand.months} months. {scenario.workload.describe()}. Asked: {scenario.slo}."
-        write(path, f"A plan for {scenario.deployment.model.id}", asked, self.verdict[0], sections)
+        write(path, f"A plan for {scenario.deployment.model.id}", asked, " ".join(self.verdict[:2]), sections)
 
     def _key_figures(self) -> list[KeyFigure]:
         best, last = self.best, self.checks[-1] if self.checks else None
