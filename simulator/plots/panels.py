@@ -147,16 +147,16 @@ def memory_panel(labels: Sequence[str], stacks: Sequence[Mapping[str, float]]) -
     return figure
 
 
-def frontier_panel(rows: Sequence[Row]) -> Figure:
+def frontier_panel(labels: Sequence[str], rows: Sequence[Row]) -> Figure:
     """Return dollars per million output tokens over tokens/s of a user (1 / p95 TPOT), a point for each answer.
 
-    `rows` have `deployment`, `p95_tpot_ms` and `usd_per_million_output_tokens` with its `_low` and `_high`. The line
-    joins the answers that no other beats in both.
+    `rows`, each with its label, have `p95_tpot_ms` and `usd_per_million_output_tokens` with its `_low` and `_high`. The
+    line joins the answers that no other beats in both.
     """
     figure, axes = panel(WIDE_SIZE)
     points = [
-        (1e3 / row["p95_tpot_ms"], row["usd_per_million_output_tokens"], row)
-        for row in rows
+        (1e3 / row["p95_tpot_ms"], row["usd_per_million_output_tokens"], {**row, "label": label})
+        for label, row in zip(labels, rows, strict=True)
         if row["usd_per_million_output_tokens"] is not None
     ]
     best = [
@@ -170,9 +170,9 @@ def frontier_panel(rows: Sequence[Row]) -> Figure:
         if low is not None and high is not None:
             axes.plot([user, user], [low, high], color="#8c8c8c", lw=1, marker="_", markersize=6, zorder=1)
         axes.plot(user, usd, "o", color="#4c72b0", markersize=6)
-        axes.annotate(row["deployment"], (user, usd), (6, 5), textcoords="offset points", fontsize=8)
+        axes.annotate(row["label"], (user, usd), (6, 5), textcoords="offset points", fontsize=8)
         told = f"${usd:.3g} per million output tokens, {user:.3g} tokens/s of a user"
-        tip(axes, user, usd, f"{row['deployment']}: {told}")
+        tip(axes, user, usd, f"{row['label']}: {told}")
     axes.set(xlabel="tokens/s of a user at p95 (1 / TPOT)", ylabel="$ per million output tokens")
     axes.margins(x=0.12)
     ends = [row[f"usd_per_million_output_tokens_{end}"] for _, _, row in points for end in ("low", "high")]

@@ -1,4 +1,4 @@
-"""Pages in a real browser, headless Chromium: no console error, no request, sorted by click and by keyboard, on a phone."""
+"""Pages in headless Chromium: no console error, no request, sorted by click and by keyboard, on a phone, on paper."""
 
 import shutil
 from collections.abc import Iterator

@@ -62,6 +62,12 @@ class Decision:
         """The deployments of all answers."""
         return [each.found.scenario.deployment for each in self.compared]
 
+    @property
+    def labels(self) -> list[str]:
+        """What tells the answers apart: with their models, where they have several."""
+        several = len({each.model.id for each in self.deployments}) > 1
+        return [f"{row['model']} {row['deployment']}" if several else row["deployment"] for row in self.rows]
+
     @cached_property
     def sensitivity(self) -> SensitivityTables:
         """What moves the cheapest answer."""
@@ -86,7 +92,7 @@ class Decision:
     def save(self, path: Path) -> None:
         """Write the page. Raises InfercastError where its file cannot be written."""
         load, found = self.best.load, self.best.found
-        title = f"What to rent for {found.candidate.model.id}"
+        title = f"What to rent for {', '.join(dict.fromkeys(each.model.id for each in self.deployments))}"
         asked = f"{found.scenario.workload.at_rate(load.rate_per_s).describe()}. Asked: {load.slo}."
         best = self.best.label
         curve = load_section(self._sweep, [curve_view(self._sweep)], f"Latency against load, one replica of {best}")
@@ -98,7 +104,7 @@ class Decision:
             curve,
             request_section(self.ran),
             step_section(self.ran),
-            memory_section(self.deployments, [each.label for each in self.compared]),
+            memory_section(self.deployments, self.labels),
             prices_section([Rented.of(each.answer) for each in self.compared], self.priced.terms().on),
             PageSection("figures", "Every figure", [table_of(view) for view in tables]),
             evidence_section(self.deployments, [*energy_guesses(), *self.priced.guesses()]),
@@ -151,7 +157,7 @@ class Decision:
             blocks.append(drawn(costly, "costs", said, wide=True))
         if priced and several:
             said = "Price against speed; the line joins those that no other beats in both"
-            blocks.append(drawn(frontier_panel(self.rows), "frontier", said, wide=True))
+            blocks.append(drawn(frontier_panel(self.labels, self.rows), "frontier", said, wide=True))
         return PageSection("options", "The options" if several else "The cost", [*blocks, *listed(*self.excluded)])
 
     def _risk(self) -> PageSection:

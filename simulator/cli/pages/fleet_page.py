@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from simulator.cli.output import Result
+from simulator.cli.output import Result, labels_of
 from simulator.cli.pages.blocks import evidence_section, repeat_section, table_of, write
-from simulator.cli.pages.sections import deployment_labels, drawn, memory_section
+from simulator.cli.pages.sections import drawn, memory_section
 from simulator.cost.service import ServiceReport
 from simulator.html.page import PageSection
 from simulator.plots.fleet_plots import plot_service
@@ -21,7 +21,7 @@ def save_fleet_page(path: Path, asked: str, result: Result, services: Sequence[S
     sections = [
         PageSection("users", "What users see, and the replicas", [table_of(view) for view in result.views]),
         PageSection("time", "Over time", timelines),
-        memory_section(deployments, deployment_labels(deployments)),
+        memory_section(deployments, labels_of(deployments)),
         evidence_section(deployments, result.rests_on),
         repeat_section([*(f"Left out: {error}" for error in result.refused), *result.notes]),
     ]

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from simulator.cli.output import Result, Row, number, percent
+from simulator.cli.output import Result, Row, labels_of, number, percent
 from simulator.cli.pages.blocks import evidence_section, repeat_section, table_of, write
 from simulator.cli.pages.sections import (
     Ran,
-    deployment_labels,
     load_section,
     memory_section,
     request_section,
@@ -24,7 +23,6 @@ def save_load_page(path: Path, result: Result, ran: Sequence[Ran], sweep: Sweep 
     shown = ran[0] if sweep is None else ran[_looked_into(sweep)]
     every = [each.scenario.deployment for each in ran]
     deployments = [each for place, each in enumerate(every) if each not in every[:place]]
-    labels = [str(deployments[0])] if len(deployments) == 1 else deployment_labels(deployments)
     scenario, views = shown.scenario, list(result.views)
     asked = scenario.workload.describe() + (f". Asked: {scenario.slo}." if scenario.slo.bounds_s else ".")
     asked = asked if sweep is None else f"{len(ran)} simulations, of which one is looked into: {asked}"
@@ -36,7 +34,7 @@ def save_load_page(path: Path, result: Result, ran: Sequence[Ran], sweep: Sweep 
         *tables,
         request_section(shown),
         step_section(shown),
-        memory_section(deployments, labels),
+        memory_section(deployments, labels_of(deployments)),
         evidence_section(deployments, result.rests_on),
         repeat_section([*(f"Left out: {error}" for error in result.refused), *result.notes]),
     ]
@@ -76,10 +74,12 @@ def _single(ran: Ran) -> str:
     """Return the answer for one load: whether it keeps up, the p95 of TTFT and TPOT with their intervals."""
     report, row = ran.report, ran.row
     if report.endless:
-        return f"Overloaded: the queue grows by {report.queue_growth_per_s:.3g} requests per second without end."
-    kept = f"{report.within['all']:.1%} of requests keep the SLO" if report.slo.bounds_s else "It keeps up"
-    said = [f"p95 of {name.upper()} {_with_interval(row, f'p95_{name}_ms', 'ms')}" for name in ("ttft", "tpot")]
-    return f"{kept}: {', '.join(said)}. In brackets: {row['interval']:.0%} of measurements."
+        served = f"it serves {three(row['request_throughput'])} requests/s"
+        return f"Overloaded: {served}, and the queue grows by {report.queue_growth_per_s:.3g} per second without end."
+    kept = f"{report.within['all']:.1%} of requests keep the SLO" if report.slo.bounds_s else ""
+    kept = kept or f"{three(row['output_throughput'])} output tokens/s"
+    said = [f"{name.upper()} p95 {_with_interval(row, f'p95_{name}_ms', 'ms')}" for name in ("ttft", "tpot")]
+    return f"{kept}: {', '.join(said)}. The brackets hold {row['interval']:.0%} of measurements."
 
 
 def _with_interval(row: Row, key: str, unit: str) -> str:
@@ -95,7 +95,7 @@ def _key_figures(ran: Ran) -> list[KeyFigure]:
     found = []
     for name in ("ttft", "tpot", "e2el"):
         p95, median = row[f"p95_{name}_ms"], row[f"median_{name}_ms"]
-        known = f"median {three(median)} ms" if median is not None else "grows with the run"
+        known = f"median {three(median)} ms" if median is not None else "grows with the run" if report.endless else ""
         found.append(KeyFigure(f"{name.upper()}, p95", "-" if p95 is None else f"{three(p95)} ms", known))
     per_s = f"{three(row['request_throughput'])} requests/s"
     found.append(KeyFigure("Output tokens/s", three(row["output_throughput"]), per_s))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from simulator.cli.output import Column, Result, View, count, number, percent
+from simulator.cli.output import Column, Result, View, count, labels_of, number, percent
 from simulator.cli.pages.blocks import evidence_section, listed, repeat_section, table_of, write
 from simulator.cli.pages.sections import (
     Ran,
@@ -72,7 +72,7 @@ class PlanAnswer:
             PageSection("checks", "Checked by simulation", [table_of(View("Where it is busiest", CHECKS, checks))]),
             request_section(full, " at a replica's highest rate"),
             step_section(full),
-            memory_section([scenario.deployment], [str(scenario.deployment)]),
+            memory_section([scenario.deployment], labels_of([scenario.deployment])),
             prices_section([rented], self.on),
             evidence_section([scenario.deployment], result.rests_on),
             repeat_section([*(f"Left out: {error}" for error in result.refused), *result.notes]),

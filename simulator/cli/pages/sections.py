@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import NamedTuple, Self
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from simulator.cli.estimate import phase_view
 from simulator.cli.explain import split_view
 from simulator.cli.memory import ledger_view, plan_row
-from simulator.cli.output import Column, Row, View, common, identity, number, percent
+from simulator.cli.output import Column, Row, View, number, percent
 from simulator.cli.pages.blocks import table_of
 from simulator.cost.capacity import Answer
 from simulator.cost.packing import Packing
@@ -107,6 +108,7 @@ def request_section(ran: Ran, at: str = "") -> PageSection:
         *(
             drawn(distribution_panel(explained, metric, ran.row), f"spread-{metric}", f"{name}: requests within it")
             for metric, name in LATENCIES.items()
+            if np.isfinite(ran.report.latencies_s[metric]).any()
         ),
         table_of(split_view(ran.report)),
         Folded("What the parts are", [Prose([f"{part}: {meaning}." for part, meaning in PARTS.items()], listed=True)]),
@@ -138,9 +140,10 @@ _ROOFLINE = "Roofline: what each op attains of one device, under the data sheet'
 
 
 def memory_section(deployments: Sequence[Deployment], labels: Sequence[str]) -> PageSection:
-    """Return where the memory of each device goes, as a picture and in figures."""
+    """Return where the memory of each device goes, as a picture and in figures; no label: all that names it."""
     ledger = [plan_row(memory_plan(each)) for each in deployments]
     stacks = [{part: row[key] for part, key in STACK.items()} for row in ledger]
+    labels = [label or str(each) for label, each in zip(labels, deployments, strict=True)]
     said = "Memory of each device; what is left for the KV cache decides how many sequences run at once"
     picture = drawn(memory_panel(labels, stacks), "memory", said, wide=True)
     view = ledger_view(ledger)
@@ -210,10 +213,3 @@ def _offer_row(offer: Offer, rented: int, on: date) -> Row:
         "stale": offer.is_stale(on),
         "source": offer.usd_per_hour.source.text,
     }
-
-
-def deployment_labels(deployments: Sequence[Deployment]) -> list[str]:
-    """Return what tells deployments apart, in a few words each."""
-    rows = [identity(each) for each in deployments]
-    varying = common(rows)[1] or [Column("hardware", "")]
-    return [" ".join(f"{each.cell(row)}" for each in varying) for row in rows]
