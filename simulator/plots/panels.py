@@ -165,12 +165,15 @@ def frontier_panel(labels: Sequence[str], rows: Sequence[Row]) -> Figure:
         if not any(other >= user and less < usd for other, less, _ in points)
     ]
     axes.plot(*zip(*best, strict=True), "-", color="#b3c6e0", lw=1.4, zorder=1)
-    for user, usd, row in points:
+    middle = sum(user for user, *_ in points) / len(points)
+    for place, (user, usd, row) in enumerate(sorted(points, key=lambda each: each[0])):
         low, high = (row[f"usd_per_million_output_tokens_{end}"] for end in ("low", "high"))
         if low is not None and high is not None:
             axes.plot([user, user], [low, high], color="#8c8c8c", lw=1, marker="_", markersize=6, zorder=1)
         axes.plot(user, usd, "o", color="#4c72b0", markersize=6)
-        axes.annotate(row["label"], (user, usd), (6, 5), textcoords="offset points", fontsize=8)
+        side, beside = ("left", 6) if user <= middle else ("right", -6)
+        up = 5 + 11 * (place % 2)  # neighbours of one price do not cover each other's names
+        axes.annotate(row["label"], (user, usd), (beside, up), textcoords="offset points", fontsize=8, ha=side)
         told = f"${usd:.3g} per million output tokens, {user:.3g} tokens/s of a user"
         tip(axes, user, usd, f"{row['label']}: {told}")
     axes.set(xlabel="tokens/s of a user at p95 (1 / TPOT)", ylabel="$ per million output tokens")

@@ -136,11 +136,11 @@ class Decision:
         cost = [KeyFigure("Price a month", f"${usd:,.0f}", f"${three(row['usd_per_hour'])} an hour")] if usd else []
         if per_million:
             ends = _ends(row, "usd_per_million_output_tokens")
-            cost.append(KeyFigure("Per million output tokens", f"${three(per_million)}", f"{ends} in five cases"))
+            cost.append(KeyFigure("Per million output tokens", f"${three(per_million)}", _in_cases(*ends)))
         most = f"of {three(row['capacity_per_s'])} requests/s a replica"
         return [
             *cost,
-            KeyFigure("Replicas", str(found.replicas), f"{low or '-'} to {high or 'no number'} in five cases"),
+            KeyFigure("Replicas", str(found.replicas), _in_cases(str(low or "-"), str(high or "no number"))),
             KeyFigure("TTFT, p95", f"{three(row['p95_ttft_ms'])} ms", bounds.get("ttft", "no bound asked")),
             KeyFigure("TPOT, p95", f"{three(row['p95_tpot_ms'])} ms", bounds.get("tpot", "no bound asked")),
             KeyFigure("Load", percent(row["load_of_capacity"]), most),
@@ -152,7 +152,7 @@ class Decision:
         blocks: list[Block] = [table_of(_answers_view(self.rows))]
         if priced:
             said = "What each costs, and what one replica serves within the SLO, with held-out intervals"
-            costly = plot_costs(costs, self.figures)
+            costly = plot_costs(costs, self.figures, self.labels)
             costly.suptitle("")  # the page says it
             blocks.append(drawn(costly, "costs", said, wide=True))
         if priced and several:
@@ -175,16 +175,22 @@ class Decision:
         return PageSection("risk", "How sure it is, and what moves it", [*blocks, *listed(*moved.notes())])
 
 
-def _ends(row: Row, key: str) -> str:
-    """Return both ends of an interval."""
+def _ends(row: Row, key: str) -> tuple[str, str]:
+    """Return both ends of an interval in words."""
     low, high = row[f"{key}_low"], row[f"{key}_high"]
-    return f"{'-' if low is None else three(low)} to {'no end' if high is None else three(high)}"
+    return "-" if low is None else three(low), "no end" if high is None else three(high)
+
+
+def _in_cases(low: str, high: str) -> str:
+    return "in all five cases" if low == high else f"{low} to {high} in five cases"
 
 
 def _answers_view(rows: Sequence[Row]) -> View:
     """Return the table of the first screen with what 80 columns have no room for."""
     several = len({row["model"] for row in rows}) > 1
-    shown = [{**row, "interval": _ends(row, "usd_per_million_output_tokens")} for row in rows]
+    shown = [
+        {**row, "interval": " to ".join(dict.fromkeys(_ends(row, "usd_per_million_output_tokens")))} for row in rows
+    ]
     columns = [
         Column("deployment", "deployment", left=True),
         *([Column("model", "model", left=True)] if several else []),

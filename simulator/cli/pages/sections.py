@@ -169,13 +169,11 @@ def prices_section(rented: Sequence[Rented], on: date) -> PageSection:
     columns = [
         Column("hardware", "device", left=True),
         Column("used", "rented"),
-        Column("provider", "provider", left=True),
+        Column("provider", "provider, region", left=True),
         Column("instance", "instance", left=True),
-        Column("region", "region", left=True),
-        Column("commitment", "commitment", left=True),
         Column("devices", "devices"),
         Column("usd_per_hour", "$/h", number(4)),
-        Column("usd_per_device_hour", "$/h of a device", number(3)),
+        Column("usd_per_device_hour", "$/h a device", number(3)),
         Column("date", "priced", left=True),
         Column("age_days", "days old"),
         Column("source", "source", left=True),
@@ -185,7 +183,8 @@ def prices_section(rented: Sequence[Rented], on: date) -> PageSection:
     stale = sum(bool(row["stale"]) for row in offered if row["used"])
     warned = [Prose([f"{stale} of the rented offers are over 90 days old or undated: ask again."])] if stale else []
     seen = list({tuple(row.values()): row for row in offered}.values())
-    view = View(f"Offers that count, rented and next cheapest, on {on}", columns, seen)
+    kinds = ", ".join(dict.fromkeys(row["commitment"] for row in seen))
+    view = View(f"Offers that count ({kinds}), rented and next cheapest, on {on}", columns, seen)
     return PageSection("prices", "Prices", [*warned, table_of(view)])
 
 
@@ -201,9 +200,8 @@ def _offer_row(offer: Offer, rented: int, on: date) -> Row:
     return {
         "hardware": offer.hardware,
         "used": rented or None,
-        "provider": offer.provider,
+        "provider": f"{offer.provider}, {offer.region}" if offer.region else offer.provider,
         "instance": offer.instance,
-        "region": offer.region or None,
         "commitment": offer.commitment,
         "devices": offer.devices,
         "usd_per_hour": float(offer.usd_per_hour),
