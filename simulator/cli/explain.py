@@ -20,6 +20,7 @@ from simulator.reports.report import Report
 from simulator.reports.slo import Slo
 
 METRICS = ("ttft", "e2el")
+SELF_TOLD = ("model", "hardware", "engine")
 X_LABELS = {
     "request_rate": "requests/s",
     "max_concurrency": "requests in flight",
@@ -107,9 +108,14 @@ def sweep_of(rows: Sequence[Row], varying: Sequence[Column], title: str, slo: Sl
         return None
     over = min(varying, key=lambda column: _preference(column, rows))
     others = [each for each in varying if each is not over]
-    series = [" ".join(f"{each.heading} {each.cell(row)}" for each in others) for row in rows]
+    series = [" ".join(_said(each, row) for each in others) for row in rows]
     x, label = [_number(row[over.key]) for row in rows], X_LABELS.get(over.key, over.heading)
     return Sweep(title, label, x, series, rows, slo, over.key in ("request_rate", "max_concurrency"))
+
+
+def _said(column: Column, row: Row) -> str:
+    """Return a value with its heading, or without where it names itself."""
+    return column.cell(row) if column.key in SELF_TOLD else f"{column.heading} {column.cell(row)}"
 
 
 def _preference(column: Column, rows: Sequence[Row]) -> tuple[bool, bool, bool]:

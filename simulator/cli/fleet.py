@@ -12,7 +12,7 @@ import typer
 
 from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
 from simulator.cli.intervals import IntervalOptions, interval_notes, intervals_by_metric
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, ReportFile, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, known, number, percent, sweep
 from simulator.cli.run_columns import TOTALS, asked_columns, rejection_notes
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
@@ -21,6 +21,7 @@ from simulator.cost.scenario import Scenario
 from simulator.cost.service import ServiceReport
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Commitment, Terms, offers
+from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
 from simulator.questions.row_intervals import ENDS, intervals, regime_of
@@ -70,12 +71,14 @@ def command(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw load and replicas over time (.png, .svg).")
     ] = None,
+    page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Simulate replicas behind a router: autoscaling, failures, prefill and decode pools, clients that wait.
 
     Latencies are what users see: from the first sending, over the network, retries included.
     """
+    refuse_ending(page)
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
     loads = users.workloads()
     if behaviour.duration and users.num_prompts is not None:
@@ -100,7 +103,13 @@ def command(
     changes = [each for one in found for each in one.service.changes]
     sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
     used = [*evidence(deployments), *fleet.guesses()]
-    emit(Result(sections, views, list(dict.fromkeys(notes)), used, refused), form)
+    result = Result(sections, views, list(dict.fromkeys(notes)), used, refused)
+    if page is not None:
+        from simulator.cli.pages.fleet_page import save_fleet_page  # noqa: PLC0415  matplotlib takes half a second
+
+        said = ". ".join(dict.fromkeys(_load_in_words(each, behaviour) for each in found))
+        save_fleet_page(page, f"{said}. Asked: {slo}.", result, [each.service for each in found])
+    emit(result, form)
 
 
 def _load_in_words(found: Found, behaviour: ClientOptions) -> str:

@@ -5,7 +5,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -177,6 +177,17 @@ def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:
         if each not in varying and not (each.key in degrees and rows[0][each.key] == 1)
     ]
     return ", ".join(words), [*varying, *(each for each in SETTINGS if len({row[each.key] for row in rows}) > 1)]
+
+
+def labels_of(deployments: Sequence[Deployment], known: Collection[str] = ()) -> list[str]:
+    """Return what tells deployments apart, in a few words each, but for what is `known` (keys of `identity`)."""
+    rows = [identity(each) for each in deployments]
+    varying = [each for each in common(rows)[1] if each.key not in known]
+
+    def told(row: Row) -> str:
+        return " ".join(each.cell(row) if each.left else f"{each.heading} {each.cell(row)}" for each in varying)
+
+    return [told(row) for row in rows]
 
 
 def evidence(

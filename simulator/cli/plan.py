@@ -19,7 +19,7 @@ from simulator.cli.fleetoptions import (
     curve_of,
 )
 from simulator.cli.offer_options import OfferOptions
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, ReportFile, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, identity, number, sweep
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
 from simulator.cost.disaggregation import Disaggregation, disaggregation
@@ -27,6 +27,7 @@ from simulator.cost.plan import KINDS, FleetCheck, FleetPlan, GrowingLoad, Picke
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
+from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
 from simulator.reports.provenance import Provenance
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
@@ -112,6 +113,7 @@ def command(
     accepted: SloOptions,
     planned: PlanOptions,
     priced: OfferOptions,
+    page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Plan a fleet by the month as the load grows: always on, by the hour or autoscaled; the cheapest, checked.
@@ -119,6 +121,7 @@ def command(
     --request-rate is the mean of the first month; --rate-curve gives it the shape of a day. The fleet that is chosen is
     simulated where its load is highest, on other random numbers, as it is and with one replica less.
     """
+    refuse_ending(page)
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
     _, workload = one_load(users)
     demand, headroom = planned.demand(workload.arrivals), share(planned.headroom, "--headroom")
@@ -139,14 +142,20 @@ def command(
     pools = planned.split(best)
     if planned.disaggregate:
         verdict.append(_pools(pools))
-    checks = [each._asdict() for each in (*(picked.failed if picked else ()), *([picked.check] if picked else ()))]
+    checks = [*picked.failed, picked.check] if picked else []
     notes = [*(_comparison(found) if len(found) > 1 else ()), *_basis(best)]
     notes += technique_notes([best.scenario.deployment])
-    sections: dict[str, list[Row]] = {"checks": [*checks], "months": rows}
+    sections: dict[str, list[Row]] = {"checks": [each._asdict() for each in checks], "months": rows}
     if pools:
         sections = {"disaggregation": [{**asdict(pools), "gain": pools.gain}], **sections}
     used = [*evidence([best.scenario.deployment]), *(planned.guesses() if pools else ())]
     view = _months_view(best, "\n".join(_wrapped(verdict)))
+    if page is not None:
+        from simulator.cli.pages.plan_page import PlanAnswer  # noqa: PLC0415  matplotlib takes half a second
+
+        every = _months_view(best, "Replicas and dollars of each kind of fleet by the month", best.demand.months)
+        said = Result(sections, [view], notes, used, refused)
+        PlanAnswer(best, every, checks, verdict, priced.terms().on).save(page, said)
     emit(Result(sections, [view], _wrapped(notes), used, refused), form)
 
 
@@ -204,16 +213,16 @@ def _basis(best: FleetPlan) -> list[str]:
     return [
         f"{demand.in_month(0).describe()}, growing {demand.growth_per_month:.0%} a month; "
         f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
-        *(["Months between: --format json, csv."] if _stride(demand.months) > 1 else []),
+        *(["Months between: --format json, csv."] if demand.months > SHOWN_MONTHS else []),
         f"At most: {rented}. Scheduled and autoscaled fleets pay for what is up, start included.",
     ]
 
 
-def _months_view(best: FleetPlan, title: str) -> View:
-    """Return a row for some months: its rates, and replicas and dollars of each kind of fleet."""
+def _months_view(best: FleetPlan, title: str, shown: int = SHOWN_MONTHS) -> View:
+    """Return a row for about as many months as `shown`: rates, and replicas and dollars of each kind of fleet."""
     rows: list[Row] = []
     months = best.demand.months
-    for month in sorted({*range(0, months, _stride(months)), months - 1}):
+    for month in sorted({*range(0, months, math.ceil(months / shown)), months - 1}):
         fleets = [each for each in best.months if each.month == month]
         rates = {"month": month + 1, "mean_per_s": fleets[0].mean_per_s, "peak_per_s": fleets[0].peak_per_s}
         sizes = {f"{each.kind}_replicas": _sizes(each.least, each.most) for each in fleets}
@@ -226,10 +235,6 @@ def _months_view(best: FleetPlan, title: str) -> View:
     for kind in (kind for kind in KINDS if kind in best.kinds):
         columns += [Column(f"{kind}_replicas", kind, str), Column(f"{kind}_usd", "$", count)]
     return View(title, columns, rows, tight=True)
-
-
-def _stride(months: int) -> int:
-    return math.ceil(months / SHOWN_MONTHS)
 
 
 def _sizes(least: int, most: int) -> str:

@@ -1,19 +1,20 @@
 """`infercast report`: one web page on some deployments under a load: what they cost, why, how sure that is."""
 
+import textwrap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from simulator.cli.compare_screen import Compared, compared_row
+from simulator.cli.compare_screen import WIDTH, Compared, compared_row, verdict
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import DeploymentOptions, grouped
-from simulator.cli.output import sweep
+from simulator.cli.output import labels_of, sweep
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
 from simulator.cost.bounds import bounds
 from simulator.cost.capacity import Answer, answer, ranked
@@ -25,12 +26,20 @@ from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
 from simulator.validation.parallel import cores
 
+IN_A_LABEL = ("model", "hardware", "tp", "pp", "ep", "dp")  # a page says the model before it
+
 
 @dataclass(frozen=True)
 class Pinned(Compared):
-    """An answer whose deployment was given, not searched."""
+    """An answer whose deployment was given, not searched; `more`: what tells it from others of the same label."""
 
     given: Answer
+    more: str = ""
+
+    @property
+    def label(self) -> str:
+        """Devices of a replica, what is not usual, and what else tells it from the other deployments."""
+        return f"{super().label} {self.more}".rstrip()
 
     @cached_property
     def answer(self) -> Answer:
@@ -71,7 +80,7 @@ def command(
     with progress_bar("deployments") as progress:
         found, refused = sweep([partial(case, progress, *each) for each in enumerate(choices)])
     ordered = ranked(found)
-    compared = [_pinned(each, load) for each in ordered if each.replicas]
+    compared = _told_apart([_pinned(each, load) for each in ordered if each.replicas])
     excluded = [f"{each.scenario.deployment}: {each.why}." for each in ordered if not each.replicas]
     if not compared:
         raise InfercastError(f"{slo}", excluded[0].removesuffix("."), "Loosen the SLO, or give more devices")
@@ -81,7 +90,16 @@ def command(
     from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
 
     Decision(compared, rows, priced, interval_options.interval, jobs, excluded).save(out)
-    typer.echo(f"{out}: {out.stat().st_size / 1000:,.0f} kB")
+    said = f"{verdict([*compared], rows)} All of it: {out}"
+    typer.echo("\n".join(textwrap.wrap(said, WIDTH, break_on_hyphens=False, break_long_words=False)))
+
+
+def _told_apart(compared: list[Pinned]) -> list[Pinned]:
+    """Return answers with labels that differ, such as those of one device with several settings."""
+    if len({each.label for each in compared}) == len(compared):
+        return compared
+    more = labels_of([each.found.scenario.deployment for each in compared], IN_A_LABEL)
+    return [replace(each, more=words) for each, words in zip(compared, more, strict=True)]
 
 
 def _pinned(found: Answer, load: Target) -> Pinned:

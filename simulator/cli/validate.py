@@ -12,9 +12,10 @@ import typer
 
 from simulator.cli.intervals import BASIS, IntervalColumn
 from simulator.cli.measured_options import StatedOptions
-from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
+from simulator.cli.options import Format, OutputFormat, Profiles, ReportFile, grouped, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent, refuse_not_finite
 from simulator.errors import InfercastError
+from simulator.html.page import refuse_ending
 from simulator.questions.words import split
 from simulator.validation.benchfiles import Stated, read_results
 from simulator.validation.commands import commands
@@ -46,6 +47,7 @@ def command(
         int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes.", show_default="one for each core")
     ] = None,
     profiles: Profiles = None,
+    page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Predict every measurement of a file by what its load calls for, and show the errors.
@@ -57,6 +59,7 @@ def command(
     measurements that come with infercast.
     """
     use_profiles(profiles)
+    refuse_ending(page)
     wanted = split(grades, "--grades")
     rows = _measurements(file, stated.value())
     if shown:
@@ -64,16 +67,25 @@ def command(
         return
     predictions = predict_all(rows, light=light, level=interval, jobs=jobs)
     if plot is not None:
-        from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
-        from simulator.validation.scatter import scatter  # noqa: PLC0415
+        _draw(scored(predictions, wanted), plot)
+    if page is not None:
+        from simulator.cli.pages.scores_page import save_scores_page  # noqa: PLC0415  matplotlib takes half a second
 
-        save(scatter(scored(predictions, wanted)), plot)
+        asked = f"The measurements of {file}." if file else "All published measurements that come with infercast."
+        save_scores_page(page, asked, _result(predictions, wanted, every=True), scored(predictions, wanted))
     if form is Format.JSON:
         sys.stdout.write(json.dumps(as_json(predictions, wanted), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
     elif form is Format.CSV:
         sys.stdout.write(_csv([as_row(each) for each in predictions]))
     else:
         emit(_result(predictions, wanted, every), form)
+
+
+def _draw(kept: Sequence[Prediction], path: Path) -> None:
+    from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
+    from simulator.validation.scatter import scatter  # noqa: PLC0415
+
+    save(scatter(kept), path)
 
 
 def _measurements(file: Path | None, stated: Stated) -> list[Measurement]:

@@ -184,9 +184,13 @@ class FleetPlan(Framed):
         """Return the dollars of a kind of fleet over all months; infinity without a price."""
         return sum(math.inf if each.usd is None else each.usd for each in self.months if each.kind == kind)
 
+    def held(self, kind: FleetKind, month: int) -> Ints:
+        """Return the replicas of a kind of fleet in each window of a day of a month, int64, of shape (windows,)."""
+        wanted = self.sizing.replicas(self.demand.rates_per_s(month))
+        return self.scaling.held(kind, wanted, self.demand.window_s)
+
     def _month(self, kind: FleetKind, month: int) -> FleetMonth:
-        rates_per_s = self.demand.rates_per_s(month)
-        held = self.scaling.held(kind, self.sizing.replicas(rates_per_s), self.demand.window_s)
+        rates_per_s, held = self.demand.rates_per_s(month), self.held(kind, month)
         starts_s = np.maximum(np.diff(held, prepend=held[-1]), 0) * self.scaling.cold_start_s
         share_of_month = HOURS_PER_MONTH / (len(held) * self.demand.window_s)
         hours = (held * self.demand.window_s + starts_s) * share_of_month

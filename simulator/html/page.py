@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 
 from simulator.errors import InfercastError
@@ -126,7 +125,9 @@ class Page:
         >>> "&lt;b&gt;" in page.html, "1 &lt; 2" in page.html, "http" in page.html
         (True, True, False)
         """
-        from jinja2 import Environment, StrictUndefined  # noqa: PLC0415  only where a page is asked for
+        from importlib.resources import files  # noqa: PLC0415  only where a page is asked for
+
+        from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
 
         folder = files("simulator.html")
         texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html.j2", "page.css", "page.js")}

@@ -22,6 +22,7 @@ COLOURS = {
 }
 _COLOUR = re.compile(rf"(?<=: )(?:{'|'.join(COLOURS)})(?=[;\"])")
 _FONT = re.compile(r"font: (?:\w+ )*?(?:(\d00|bold) )?([\d.]+)px [^;\"]*")
+_FAMILY = re.compile(r"(?<=[;\"]) ?font-family: [^;\"]*;? ?")
 _NUMBERS = re.compile(r' (?:d|x|y|width|height|points|transform|viewBox)="[^"]*"')
 _ID = re.compile(r' id="([^"]*)"')
 _TIP = re.compile(rf'<g id="{TIP}([^"]*)">')
@@ -32,15 +33,16 @@ def inline_svg(figure: Figure, name: str, says: str) -> str:
     buffer = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         bare = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        figure.savefig(buffer, format="svg", transparent=True, metadata=bare)
+        figure.savefig(buffer, format="svg", transparent=True, metadata=bare, dpi=150)  # of what is rasterized
     text = buffer.getvalue()
     box = re.search(r'viewBox="([^"]*)"', text)
     inside = text[text.index(">", text.index("<svg")) + 1 : text.rindex("</svg>")]
-    inside = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", inside, flags=re.DOTALL)
+    inside = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", inside, flags=re.DOTALL)
     inside = _TIP.sub(lambda match: f'<g class="tip"><title>{match[1]}</title>', inside)
     inside = _own_ids(inside.replace("xlink:href", "href"), name)
     inside = _COLOUR.sub(lambda match: COLOURS[match[0]], inside)
     inside = _FONT.sub(lambda match: f"font-size: {match[2]}px" + ("; font-weight: 600" if match[1] else ""), inside)
+    inside = _FAMILY.sub("", inside)
     inside = _NUMBERS.sub(lambda match: re.sub(r"(\.\d\d)\d+", r"\1", match[0]), inside)
     inside = re.sub(r"\n\s*", "\n", inside)
     view = box[1] if box else "0 0 1 1"

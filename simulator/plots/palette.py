@@ -42,4 +42,4 @@ def wide_axis(axes: "Axes", which: str, values: npt.ArrayLike, bounds: Sequence[
 def tip(axes: "Axes", x: float, y: float, text: str) -> None:
     """Let a point of a plot show a text when pointed at (`inline_svg`); in files of pictures it shows nothing."""
     if np.isfinite([x, y]).all():
-        axes.scatter([x], [y], s=110, alpha=0.0, linewidths=0, gid=f"{TIP}{text}")
+        axes.scatter([x], [y], s=110, color="black", alpha=0.0, linewidths=0, gid=f"{TIP}{text}")

@@ -5,11 +5,13 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from simulator.deployment.estimate import Phase
-from simulator.plots.palette import RESOURCES, TIP, tip, wide_axis
+from simulator.plots.palette import BOUND, RESOURCES, TIP, tip, wide_axis
 from simulator.plots.run_plots import draw_distribution, draw_over_time, draw_parts
-from simulator.plots.sweep_plots import Sweep, draw_latency, draw_pareto, sweep_legend
+from simulator.plots.sweep_plots import Sweep, draw_latency, draw_pareto
 from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.timeline import Timeline
 from simulator.units import GIB
@@ -44,8 +46,27 @@ def latency_panel(sweep: Sweep, metric: str) -> Figure:
     axes.set_title("")
     axes.grid(True, color="#ececec", lw=0.6)
     axes.set_axisbelow(True)
-    figure.legend(handles=sweep_legend(sweep), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    figure.legend(handles=_keys(sweep, metric), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     return figure
+
+
+def _keys(sweep: Sweep, metric: str) -> list[Line2D | Patch]:
+    """Return what the lines of a latency over the load mean, in words short enough for a small plot."""
+    ink: dict[str, Any] = {"color": "#555555"}
+    found: list[Line2D | Patch] = [
+        Line2D([], [], color=colour, marker="o", markersize=4, label=name or "p95")
+        for name, colour in sweep.colours.items()
+    ]
+    found.append(Line2D([], [], ls=":", label="median", **ink))
+    found.append(Patch(alpha=0.2, lw=0, label=f"{sweep.rows[0]['interval']:.0%} interval of p95", **ink))
+    if bound_s := sweep.slo.bounds_s.get(metric):
+        found.append(Line2D([], [], ls="--", color=BOUND, label=f"at most {bound_s * 1e3:g} ms asked"))
+    if any(sweep.kept(places) for places in sweep.curves.values()):
+        said = "SLO kept up to here" if sweep.of_load else "keeps the SLO"
+        found.append(Line2D([], [], ls="", marker="o", mfc="none", markersize=9, label=said, **ink))
+    if any(row["overloaded"] for row in sweep.rows):
+        found.append(Line2D([], [], ls="", marker="x", label="the queue grows", **ink))
+    return found
 
 
 def pareto_panel(sweep: Sweep) -> Figure:
@@ -126,16 +147,16 @@ def memory_panel(labels: Sequence[str], stacks: Sequence[Mapping[str, float]]) -
     return figure
 
 
-def frontier_panel(rows: Sequence[Row]) -> Figure:
+def frontier_panel(labels: Sequence[str], rows: Sequence[Row]) -> Figure:
     """Return dollars per million output tokens over tokens/s of a user (1 / p95 TPOT), a point for each answer.
 
-    `rows` have `deployment`, `p95_tpot_ms` and `usd_per_million_output_tokens` with its `_low` and `_high`. The line
-    joins the answers that no other beats in both.
+    `rows`, each with its label, have `p95_tpot_ms` and `usd_per_million_output_tokens` with its `_low` and `_high`. The
+    line joins the answers that no other beats in both.
     """
     figure, axes = panel(WIDE_SIZE)
     points = [
-        (1e3 / row["p95_tpot_ms"], row["usd_per_million_output_tokens"], row)
-        for row in rows
+        (1e3 / row["p95_tpot_ms"], row["usd_per_million_output_tokens"], {**row, "label": label})
+        for label, row in zip(labels, rows, strict=True)
         if row["usd_per_million_output_tokens"] is not None
     ]
     best = [
@@ -144,14 +165,17 @@ def frontier_panel(rows: Sequence[Row]) -> Figure:
         if not any(other >= user and less < usd for other, less, _ in points)
     ]
     axes.plot(*zip(*best, strict=True), "-", color="#b3c6e0", lw=1.4, zorder=1)
-    for user, usd, row in points:
+    middle = sum(user for user, *_ in points) / len(points)
+    for place, (user, usd, row) in enumerate(sorted(points, key=lambda each: each[0])):
         low, high = (row[f"usd_per_million_output_tokens_{end}"] for end in ("low", "high"))
         if low is not None and high is not None:
             axes.plot([user, user], [low, high], color="#8c8c8c", lw=1, marker="_", markersize=6, zorder=1)
         axes.plot(user, usd, "o", color="#4c72b0", markersize=6)
-        axes.annotate(row["deployment"], (user, usd), (6, 5), textcoords="offset points", fontsize=8)
+        side, beside = ("left", 6) if user <= middle else ("right", -6)
+        up = 5 + 11 * (place % 2)  # neighbours of one price do not cover each other's names
+        axes.annotate(row["label"], (user, usd), (beside, up), textcoords="offset points", fontsize=8, ha=side)
         told = f"${usd:.3g} per million output tokens, {user:.3g} tokens/s of a user"
-        tip(axes, user, usd, f"{row['deployment']}: {told}")
+        tip(axes, user, usd, f"{row['label']}: {told}")
     axes.set(xlabel="tokens/s of a user at p95 (1 / TPOT)", ylabel="$ per million output tokens")
     axes.margins(x=0.12)
     ends = [row[f"usd_per_million_output_tokens_{end}"] for _, _, row in points for end in ("low", "high")]

@@ -92,7 +92,7 @@ def plot_sweep(sweep: Sweep) -> "Figure":
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(True, color="#ececec", lw=0.6)
         axes.set_axisbelow(True)
-    figure.legend(handles=sweep_legend(sweep), loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+    figure.legend(handles=_legend(sweep), loc="outside lower center", ncols=3, fontsize=9, frameon=False)
     figure.suptitle(sweep.title, fontsize=10.5, wrap=True)
     return figure
 
@@ -157,7 +157,7 @@ def _word(x: float | str) -> str:
     return x if isinstance(x, str) else f"{x:,.0f}" if x == round(x) else f"{x:.3g}"
 
 
-def sweep_legend(sweep: Sweep) -> list[Any]:
+def _legend(sweep: Sweep) -> list[Any]:
     """Return an entry per curve, with its knee, and one for each kind of line."""
     from matplotlib.lines import Line2D  # noqa: PLC0415  half a second
     from matplotlib.patches import Patch  # noqa: PLC0415

@@ -31,6 +31,8 @@ def test_holds_every_profile_and_the_published_measurements(wheel):
         for path in (ROOT / "simulator" / kind).glob("*.yaml"):
             assert f"simulator/{kind}/{path.name}" in inside
     assert "simulator/py.typed" in inside
+    for path in (ROOT / "simulator" / "html").glob("page.*"):
+        assert f"simulator/html/{path.name}" in inside
     for name in ("measurements.csv.gz", "round2.csv.gz", "README.md"):
         assert f"simulator/validation/published/{name}" in inside
 

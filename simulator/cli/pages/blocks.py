@@ -107,4 +107,4 @@ def made() -> str:
 
 def write(path: Path, title: str, asked: str, answer: str, sections: Sequence[PageSection]) -> None:
     """Write a page. Raises InfercastError where its file cannot be written."""
-    Page(title, asked, answer, sections, made()).save(path)
+    Page(title, asked[:1].upper() + asked[1:], answer, sections, made()).save(path)

@@ -62,6 +62,12 @@ class Decision:
         """The deployments of all answers."""
         return [each.found.scenario.deployment for each in self.compared]
 
+    @property
+    def labels(self) -> list[str]:
+        """What tells the answers apart: with their models, where they have several."""
+        several = len({each.model.id for each in self.deployments}) > 1
+        return [f"{row['model']} {row['deployment']}" if several else row["deployment"] for row in self.rows]
+
     @cached_property
     def sensitivity(self) -> SensitivityTables:
         """What moves the cheapest answer."""
@@ -86,10 +92,10 @@ class Decision:
     def save(self, path: Path) -> None:
         """Write the page. Raises InfercastError where its file cannot be written."""
         load, found = self.best.load, self.best.found
-        title = f"What to rent for {found.candidate.model.id}"
+        title = f"What to rent for {', '.join(dict.fromkeys(each.model.id for each in self.deployments))}"
         asked = f"{found.scenario.workload.at_rate(load.rate_per_s).describe()}. Asked: {load.slo}."
         best = self.best.label
-        curve = load_section(self._sweep, curve_view(self._sweep), f"Latency against load, one replica of {best}")
+        curve = load_section(self._sweep, [curve_view(self._sweep)], f"Latency against load, one replica of {best}")
         tables = details(self.figures, self.priced, found.scenario.workload.describe(), self.level)
         sections = [
             self._answer(),
@@ -98,7 +104,7 @@ class Decision:
             curve,
             request_section(self.ran),
             step_section(self.ran),
-            memory_section(self.deployments, [each.label for each in self.compared]),
+            memory_section(self.deployments, self.labels),
             prices_section([Rented.of(each.answer) for each in self.compared], self.priced.terms().on),
             PageSection("figures", "Every figure", [table_of(view) for view in tables]),
             evidence_section(self.deployments, [*energy_guesses(), *self.priced.guesses()]),
@@ -130,11 +136,11 @@ class Decision:
         cost = [KeyFigure("Price a month", f"${usd:,.0f}", f"${three(row['usd_per_hour'])} an hour")] if usd else []
         if per_million:
             ends = _ends(row, "usd_per_million_output_tokens")
-            cost.append(KeyFigure("Per million output tokens", f"${three(per_million)}", f"{ends} in five cases"))
+            cost.append(KeyFigure("Per million output tokens", f"${three(per_million)}", _in_cases(*ends)))
         most = f"of {three(row['capacity_per_s'])} requests/s a replica"
         return [
             *cost,
-            KeyFigure("Replicas", str(found.replicas), f"{low or '-'} to {high or 'no number'} in five cases"),
+            KeyFigure("Replicas", str(found.replicas), _in_cases(str(low or "-"), str(high or "no number"))),
             KeyFigure("TTFT, p95", f"{three(row['p95_ttft_ms'])} ms", bounds.get("ttft", "no bound asked")),
             KeyFigure("TPOT, p95", f"{three(row['p95_tpot_ms'])} ms", bounds.get("tpot", "no bound asked")),
             KeyFigure("Load", percent(row["load_of_capacity"]), most),
@@ -146,12 +152,12 @@ class Decision:
         blocks: list[Block] = [table_of(_answers_view(self.rows))]
         if priced:
             said = "What each costs, and what one replica serves within the SLO, with held-out intervals"
-            costly = plot_costs(costs, self.figures)
+            costly = plot_costs(costs, self.figures, self.labels)
             costly.suptitle("")  # the page says it
             blocks.append(drawn(costly, "costs", said, wide=True))
         if priced and several:
             said = "Price against speed; the line joins those that no other beats in both"
-            blocks.append(drawn(frontier_panel(self.rows), "frontier", said, wide=True))
+            blocks.append(drawn(frontier_panel(self.labels, self.rows), "frontier", said, wide=True))
         return PageSection("options", "The options" if several else "The cost", [*blocks, *listed(*self.excluded)])
 
     def _risk(self) -> PageSection:
@@ -169,16 +175,22 @@ class Decision:
         return PageSection("risk", "How sure it is, and what moves it", [*blocks, *listed(*moved.notes())])
 
 
-def _ends(row: Row, key: str) -> str:
-    """Return both ends of an interval."""
+def _ends(row: Row, key: str) -> tuple[str, str]:
+    """Return both ends of an interval in words."""
     low, high = row[f"{key}_low"], row[f"{key}_high"]
-    return f"{'-' if low is None else three(low)} to {'no end' if high is None else three(high)}"
+    return "-" if low is None else three(low), "no end" if high is None else three(high)
+
+
+def _in_cases(low: str, high: str) -> str:
+    return "in all five cases" if low == high else f"{low} to {high} in five cases"
 
 
 def _answers_view(rows: Sequence[Row]) -> View:
     """Return the table of the first screen with what 80 columns have no room for."""
     several = len({row["model"] for row in rows}) > 1
-    shown = [{**row, "interval": _ends(row, "usd_per_million_output_tokens")} for row in rows]
+    shown = [
+        {**row, "interval": " to ".join(dict.fromkeys(_ends(row, "usd_per_million_output_tokens")))} for row in rows
+    ]
     columns = [
         Column("deployment", "deployment", left=True),
         *([Column("model", "model", left=True)] if several else []),

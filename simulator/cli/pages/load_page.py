@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from simulator.cli.output import Result, Row, number, percent
+from simulator.cli.output import Result, Row, labels_of, number, percent
 from simulator.cli.pages.blocks import evidence_section, repeat_section, table_of, write
 from simulator.cli.pages.sections import (
     Ran,
-    curve_view,
-    deployment_labels,
     load_section,
     memory_section,
     request_section,
@@ -18,7 +16,6 @@ from simulator.html.page import KeyFigure, KeyFigures, PageSection
 from simulator.plots.sweep_plots import Sweep
 
 three = number(3)
-THROUGHPUTS = {"output_throughput": "Output tokens/s", "request_throughput": "Requests/s"}
 
 
 def save_load_page(path: Path, result: Result, ran: Sequence[Ran], sweep: Sweep | None) -> None:
@@ -26,23 +23,24 @@ def save_load_page(path: Path, result: Result, ran: Sequence[Ran], sweep: Sweep 
     shown = ran[0] if sweep is None else ran[_looked_into(sweep)]
     every = [each.scenario.deployment for each in ran]
     deployments = [each for place, each in enumerate(every) if each not in every[:place]]
-    labels = [str(deployments[0])] if len(deployments) == 1 else deployment_labels(deployments)
-    scenario = shown.scenario
+    scenario, views = shown.scenario, list(result.views)
     asked = scenario.workload.describe() + (f". Asked: {scenario.slo}." if scenario.slo.bounds_s else ".")
-    loads = [] if sweep is None else [load_section(sweep, curve_view(sweep), "Latency against load")]
+    asked = asked if sweep is None else f"{len(ran)} simulations, of which one is looked into: {asked}"
+    tables = [PageSection("figures", "Every figure", [*map(table_of, views)])]
+    tables = tables if sweep is None else [load_section(sweep, views, f"Latency against {sweep.x_label}")]
     of = "" if sweep is None else f" at {_named(sweep, _looked_into(sweep))}"
     sections = [
         PageSection("summary", "In figures" + of, [KeyFigures(_key_figures(shown))]),
-        *loads,
-        PageSection("figures", "Every figure", [*map(table_of, result.views)]),
+        *tables,
         request_section(shown),
         step_section(shown),
-        memory_section(deployments, labels),
+        memory_section(deployments, labels_of(deployments)),
         evidence_section(deployments, result.rests_on),
         repeat_section([*(f"Left out: {error}" for error in result.refused), *result.notes]),
     ]
     answer = _single(shown) if sweep is None else "; ".join(_kept(sweep, name) for name in sweep.curves) + "."
-    write(path, f"{scenario.deployment} under load", asked, answer, sections)
+    names = [dict.fromkeys(each) for each in zip(*((d.model.id, d.hardware.id) for d in deployments), strict=True)]
+    write(path, " on ".join(map(", ".join, names)) + " under load", asked, answer, sections)
 
 
 def _looked_into(sweep: Sweep) -> int:
@@ -76,10 +74,12 @@ def _single(ran: Ran) -> str:
     """Return the answer for one load: whether it keeps up, the p95 of TTFT and TPOT with their intervals."""
     report, row = ran.report, ran.row
     if report.endless:
-        return f"Overloaded: the queue grows by {report.queue_growth_per_s:.3g} requests per second without end."
-    kept = f"{report.within['all']:.1%} of requests keep the SLO" if report.slo.bounds_s else "It keeps up"
-    said = [f"p95 of {name.upper()} {_with_interval(row, f'p95_{name}_ms', 'ms')}" for name in ("ttft", "tpot")]
-    return f"{kept}: {', '.join(said)}. In brackets: {row['interval']:.0%} of measurements."
+        served = f"it serves {three(row['request_throughput'])} requests/s"
+        return f"Overloaded: {served}, and the queue grows by {report.queue_growth_per_s:.3g} per second without end."
+    kept = f"{report.within['all']:.1%} of requests keep the SLO" if report.slo.bounds_s else ""
+    kept = kept or f"{three(row['output_throughput'])} output tokens/s"
+    said = [f"{name.upper()} p95 {_with_interval(row, f'p95_{name}_ms', 'ms')}" for name in ("ttft", "tpot")]
+    return f"{kept}: {', '.join(said)}. The brackets hold {row['interval']:.0%} of measurements."
 
 
 def _with_interval(row: Row, key: str, unit: str) -> str:
@@ -95,9 +95,10 @@ def _key_figures(ran: Ran) -> list[KeyFigure]:
     found = []
     for name in ("ttft", "tpot", "e2el"):
         p95, median = row[f"p95_{name}_ms"], row[f"median_{name}_ms"]
-        known = f"median {three(median)} ms" if median is not None else "grows with the run"
+        known = f"median {three(median)} ms" if median is not None else "grows with the run" if report.endless else ""
         found.append(KeyFigure(f"{name.upper()}, p95", "-" if p95 is None else f"{three(p95)} ms", known))
-    found += [KeyFigure(name, three(row[key])) for key, name in THROUGHPUTS.items()]
+    per_s = f"{three(row['request_throughput'])} requests/s"
+    found.append(KeyFigure("Output tokens/s", three(row["output_throughput"]), per_s))
     if report.slo.bounds_s and not report.endless:
         goodput = f"goodput {three(report.goodput_per_s)} requests/s"
         found.append(KeyFigure("Within the SLO", f"{report.within['all']:.1%}", goodput))

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import NamedTuple, Self
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from simulator.cli.estimate import phase_view
 from simulator.cli.explain import split_view
 from simulator.cli.memory import ledger_view, plan_row
-from simulator.cli.output import Column, Row, View, common, identity, number, percent
+from simulator.cli.output import Column, Row, View, number, percent
 from simulator.cli.pages.blocks import table_of
 from simulator.cost.capacity import Answer
 from simulator.cost.packing import Packing
@@ -55,7 +56,7 @@ def drawn(figure: Figure, name: str, caption: str, *, wide: bool = False) -> Pic
     return Picture(caption, inline_svg(figure, name, caption), wide)
 
 
-def load_section(sweep: Sweep, view: View, heading: str) -> PageSection:
+def load_section(sweep: Sweep, views: Sequence[View], heading: str) -> PageSection:
     """Return latencies and throughput of one replica over its load."""
     pictures: list[Block] = [
         drawn(latency_panel(sweep, metric), f"load-{metric}", f"{LATENCIES[metric]} over {sweep.x_label}")
@@ -63,16 +64,13 @@ def load_section(sweep: Sweep, view: View, heading: str) -> PageSection:
     ]
     pareto = "Output tokens/s of a device over those of a user; labels: " + sweep.x_label
     pictures.append(drawn(pareto_panel(sweep), "load-pareto", pareto))
-    return PageSection("load", heading, [*pictures, table_of(view)])
+    return PageSection("load", heading, [*pictures, *map(table_of, views)])
 
 
 def curve_view(sweep: Sweep) -> View:
-    """Return the table of a sweep: its load, latencies, throughput, and what is within the SLO."""
-    named = {place: name for name, places in sweep.curves.items() for place in places}
-    rows = [{**sweep.rows[place], "x": sweep.x[place], "curve": name} for place, name in named.items()]
+    """Return the table of a sweep of one deployment's rates: latencies, throughput, what is within the SLO."""
     columns = [
-        *([Column("curve", "curve", left=True)] if len(sweep.curves) > 1 else []),
-        Column("x", sweep.x_label, number(3) if sweep.is_numeric else str),
+        Column("request_rate", sweep.x_label, number(3)),
         *(
             Column(f"{stat}_{name}_ms", f"{name.upper()} {stat} ms", number(3))
             for name in LATENCIES
@@ -83,7 +81,7 @@ def curve_view(sweep: Sweep) -> View:
         Column("mean_kv_cache_usage", "KV cache", percent),
         Column("slo_attainment", "within the SLO", percent),
     ]
-    return View(f"Latency and throughput over {sweep.x_label}", columns, rows)
+    return View(f"Latency and throughput over {sweep.x_label}", columns, sweep.rows)
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ class Ran:
         return Batch(running, *lengths)
 
 
-def request_section(ran: Ran) -> PageSection:
+def request_section(ran: Ran, at: str = "") -> PageSection:
     """Return where a request's time goes, the spread of latencies, and the run over its time."""
     explained = Explanation(ran.report)
     blocks: list[Block] = [
@@ -110,6 +108,7 @@ def request_section(ran: Ran) -> PageSection:
         *(
             drawn(distribution_panel(explained, metric, ran.row), f"spread-{metric}", f"{name}: requests within it")
             for metric, name in LATENCIES.items()
+            if np.isfinite(ran.report.latencies_s[metric]).any()
         ),
         table_of(split_view(ran.report)),
         Folded("What the parts are", [Prose([f"{part}: {meaning}." for part, meaning in PARTS.items()], listed=True)]),
@@ -117,7 +116,7 @@ def request_section(ran: Ran) -> PageSection:
     over_time = timeline_of(ran.report.run, ran.scenario.deployment.step_model())
     said = "One replica over the run: requests, KV cache, tokens/s, and the resource that binds"
     blocks.append(drawn(timeline_panel(over_time), "timeline", said, wide=True))
-    return PageSection("request", "Where a request's time goes", blocks)
+    return PageSection("request", f"Where a request's time goes{at}", blocks)
 
 
 def step_section(ran: Ran) -> PageSection:
@@ -141,9 +140,10 @@ _ROOFLINE = "Roofline: what each op attains of one device, under the data sheet'
 
 
 def memory_section(deployments: Sequence[Deployment], labels: Sequence[str]) -> PageSection:
-    """Return where the memory of each device goes, as a picture and in figures."""
+    """Return where the memory of each device goes, as a picture and in figures; no label: all that names it."""
     ledger = [plan_row(memory_plan(each)) for each in deployments]
     stacks = [{part: row[key] for part, key in STACK.items()} for row in ledger]
+    labels = [label or str(each) for label, each in zip(labels, deployments, strict=True)]
     said = "Memory of each device; what is left for the KV cache decides how many sequences run at once"
     picture = drawn(memory_panel(labels, stacks), "memory", said, wide=True)
     view = ledger_view(ledger)
@@ -169,13 +169,11 @@ def prices_section(rented: Sequence[Rented], on: date) -> PageSection:
     columns = [
         Column("hardware", "device", left=True),
         Column("used", "rented"),
-        Column("provider", "provider", left=True),
+        Column("provider", "provider, region", left=True),
         Column("instance", "instance", left=True),
-        Column("region", "region", left=True),
-        Column("commitment", "commitment", left=True),
         Column("devices", "devices"),
         Column("usd_per_hour", "$/h", number(4)),
-        Column("usd_per_device_hour", "$/h of a device", number(3)),
+        Column("usd_per_device_hour", "$/h a device", number(3)),
         Column("date", "priced", left=True),
         Column("age_days", "days old"),
         Column("source", "source", left=True),
@@ -185,7 +183,8 @@ def prices_section(rented: Sequence[Rented], on: date) -> PageSection:
     stale = sum(bool(row["stale"]) for row in offered if row["used"])
     warned = [Prose([f"{stale} of the rented offers are over 90 days old or undated: ask again."])] if stale else []
     seen = list({tuple(row.values()): row for row in offered}.values())
-    view = View(f"Offers that count, rented and next cheapest, on {on}", columns, seen)
+    kinds = ", ".join(dict.fromkeys(row["commitment"] for row in seen))
+    view = View(f"Offers that count ({kinds}), rented and next cheapest, on {on}", columns, seen)
     return PageSection("prices", "Prices", [*warned, table_of(view)])
 
 
@@ -201,9 +200,8 @@ def _offer_row(offer: Offer, rented: int, on: date) -> Row:
     return {
         "hardware": offer.hardware,
         "used": rented or None,
-        "provider": offer.provider,
+        "provider": f"{offer.provider}, {offer.region}" if offer.region else offer.provider,
         "instance": offer.instance,
-        "region": offer.region or None,
         "commitment": offer.commitment,
         "devices": offer.devices,
         "usd_per_hour": float(offer.usd_per_hour),
@@ -213,10 +211,3 @@ def _offer_row(offer: Offer, rented: int, on: date) -> Row:
         "stale": offer.is_stale(on),
         "source": offer.usd_per_hour.source.text,
     }
-
-
-def deployment_labels(deployments: Sequence[Deployment]) -> list[str]:
-    """Return what tells deployments apart, in a few words each."""
-    rows = [identity(each) for each in deployments]
-    varying = common(rows)[1] or [Column("hardware", "")]
-    return [" ".join(f"{each.cell(row)}" for each in varying) for row in rows]
