@@ -1,7 +1,6 @@
 """`infercast plan`: which fleet keeps the SLO in every hour while the load grows, and what it costs by the month."""
 
 import math
-import textwrap
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated
@@ -33,7 +32,6 @@ from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
 from simulator.units import parse
 from simulator.workloads.arrivals import OpenLoop
 
-WIDTH = 80
 SHOWN_MONTHS = 6  # as many rows and the last month: the screen has 24 lines; json and csv have all
 MEANS = {
     "static": "always on, sized for the month's highest rate",
@@ -146,12 +144,8 @@ def command(
     if pools:
         sections = {"disaggregation": [{**asdict(pools), "gain": pools.gain}], **sections}
     used = [*evidence([best.scenario.deployment]), *(planned.guesses() if pools else ())]
-    view = _months_view(best, "\n".join(_wrapped(verdict)))
-    emit(Result(sections, [view], _wrapped(notes), used, refused), form)
-
-
-def _wrapped(sentences: list[str]) -> list[str]:
-    return [line for each in sentences for line in textwrap.wrap(each, WIDTH, break_on_hyphens=False)]
+    view = _months_view(best, "\n".join(verdict))
+    emit(Result(sections, [view], notes, used, refused), form)
 
 
 def _pools(found: Disaggregation | None) -> str:
@@ -200,10 +194,10 @@ def _comparison(plans: list[FleetPlan]) -> list[str]:
 def _basis(best: FleetPlan) -> list[str]:
     sizing, demand = best.sizing, best.demand
     rented = best.packing(max(each.most for each in best.months)).describe() if best.scenario.offers else "no price"
+    between = " Months between: --format json, csv." if _stride(demand.months) > 1 else ""
     return [
         f"{demand.in_month(0).describe()}, growing {demand.growth_per_month:.0%} a month; "
-        f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
-        *(["Months between: --format json, csv."] if _stride(demand.months) > 1 else []),
+        f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.{between}",
         f"At most: {rented}. Scheduled and autoscaled fleets pay for what is up, start included.",
     ]
 
@@ -224,7 +218,7 @@ def _months_view(best: FleetPlan, title: str) -> View:
     ]
     for kind in (kind for kind in KINDS if kind in best.kinds):
         columns += [Column(f"{kind}_replicas", kind, str), Column(f"{kind}_usd", "$", count)]
-    return View(title, columns, rows, tight=True)
+    return View(title, columns, rows)
 
 
 def _stride(months: int) -> int:

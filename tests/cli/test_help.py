@@ -89,6 +89,8 @@ def test_the_examples_run(tmp_path):
         for words in examples(command):
             if command in ENGINE and "--measured" not in words:
                 continue
-            done = infercast(*words, folder=tmp_path)
+            done = infercast(*words, folder=tmp_path, COLUMNS="80")
             assert (done.returncode, done.stderr) == (0, ""), words
             assert done.stdout, words
+            if not {"--format", "--commands"} & {*words}:
+                assert [line for line in done.stdout.splitlines() if len(line) > 80 and " " in line] == [], words
