@@ -7,11 +7,14 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.text import Text
+from typer import Exit
 
+from simulator.cli.help import RUNNING
 from simulator.cli.layout import columns, wrapped
 from simulator.cli.options import Format
 from simulator.cli.tables import Cells, tables
@@ -21,6 +24,9 @@ from simulator.reports.provenance import Provenance, basis, rests_on
 
 Row = Mapping[str, Any]
 Value = TypeVar("Value")
+INTERRUPTED = 130  # exit code after Ctrl-C, as shells give it
+SCHEMA = Path(__file__).with_name("result.schema.json")
+SCHEMA_VERSION = 1  # of json: another one where a key goes or changes its meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ class Result:
     `sections`: rows by name, numbers in SI units under keys that end in the unit; json has all sections, csv only the
     last, most detailed one. `views` and `notes` are for people; json has the notes too. `rests_on`: guesses and fits
     behind the answer. `refused`: errors of the cases of a sweep that are impossible, always printed (on stderr with
-    csv). `flat`: where the first section has one row, json has its keys at the top too, as benchmarks' result files do.
+    csv). json is as result.schema.json says, with the same shape for one case and for many.
     """
 
     sections: Mapping[str, Sequence[Row]]
@@ -63,7 +69,6 @@ class Result:
     notes: Sequence[str] = ()
     rests_on: Sequence[Provenance] = ()
     refused: Sequence[InfercastError] = ()
-    flat: bool = False
 
     def render(self, form: Format, width: int, *, bold: bool = False) -> str:
         """Return the result as text that ends in a newline; `width`: columns that text has; `bold`: its titles."""
@@ -74,25 +79,43 @@ class Result:
         return _text(self, width, bold=bold)
 
 
+class InterruptedSweepError(InfercastError):
+    """Ctrl-C came before all cases of a sweep were answered."""
+
+
 def emit(result: Result, form: Format) -> None:
-    """Write a result to stdout in one piece, and with csv the refused cases to stderr."""
+    """Write a result to stdout in one piece, and with csv the refused cases to stderr.
+
+    Raises typer.Exit with code 130 where Ctrl-C ended the sweep.
+    """
     sys.stdout.write(result.render(form, columns(), bold=sys.stdout.isatty()))
     sys.stdout.flush()
     if form is Format.CSV:
         sys.stderr.writelines(f"infercast: left out: {error}\n" for error in result.refused)
+    if any(isinstance(each, InterruptedSweepError) for each in result.refused):
+        raise Exit(INTERRUPTED)
 
 
 def sweep(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:
     """Return the values of the calls that succeed, and the errors of the others.
 
-    Raises the first InfercastError where no call succeeds.
+    Ctrl-C ends it early: what is finished is kept, and the last error says what is not. Raises the first InfercastError
+    where no call succeeds, KeyboardInterrupt where none has when it comes.
     """
-    values, refused = [], []
-    for call in calls:
+    every = list(calls)
+    values, refused = list[Value](), list[InfercastError]()
+    for index, call in enumerate(every):
         try:
             values.append(call())
         except InfercastError as error:
             refused.append(error)
+        except KeyboardInterrupt:
+            if not values:
+                raise
+            left = f"{len(every) - index:,} of {len(every):,} cases"
+            remedy = "Let it run on, or ask for these alone"
+            refused.append(InterruptedSweepError(left, "an interrupt came before they were answered", remedy))
+            break
     if refused and not values:
         raise refused[0]
     return values, refused
@@ -161,9 +184,8 @@ def evidence(
 
 
 def _json(result: Result) -> str:
-    whole: dict[str, Any] = {name: [_finite(row) for row in rows] for name, rows in result.sections.items()}
-    if result.flat and len(first := next(iter(whole.values()))) == 1:
-        whole = {**first[0], **whole}
+    whole: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "command": RUNNING.get()}
+    whole |= {name: [_finite(row) for row in rows] for name, rows in result.sections.items()}
     whole["refused"] = [{"given": e.given, "because": e.because, "remedy": e.remedy} for e in result.refused]
     whole["notes"] = list(result.notes)
     whole["rests_on"] = [
