@@ -80,7 +80,7 @@ def batch_result(
         notes += _api_notes(found[0], priced)
     notes += [*NOTES, *price_notes(rows)]
     used = [*evidence(each.work.scenario.deployment for each in found), *energy_guesses(), *priced.guesses()]
-    return Result({"answers": rows}, [_view(rows, workload, deadline_s)], notes, used, refused, flat=True)
+    return Result({"answers": rows}, [_view(rows, workload, deadline_s)], notes, used, refused)
 
 
 def _work(users: WorkloadOptions) -> Workload:

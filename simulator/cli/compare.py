@@ -1,15 +1,11 @@
 """`infercast compare`: what to rent for a model, a load and an SLO, how many, at what price, and how to start it."""
 
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from simulator.cli.compare_options import CompareOptions
 from simulator.cli.compare_screen import Compared, compared_row, excluded, exclusions, first_screen, ties
@@ -18,8 +14,8 @@ from simulator.cli.cost import answer_rows, details
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import Format, OutputFormat, ReportFile, grouped
-from simulator.cli.output import Result, emit, evidence
-from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
+from simulator.cli.output import INTERRUPTED, Result, emit, evidence
+from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
 from simulator.cost.light_bounds import Demand
 from simulator.cost.search import Search, priced_target
 from simulator.errors import InfercastError
@@ -82,6 +78,8 @@ def command(
         others = [*left, *ties(search, compared), excluded(search, options)]
         Decision(compared, rows, priced, interval_options.interval, jobs, others).save(report)
     emit(result, form)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 def _refuse(priced: OfferOptions, report: Path | None) -> None:
@@ -123,22 +121,13 @@ def _fewer(users: WorkloadOptions) -> tuple[float, Workload]:
 
 
 def _searched(search: Search) -> bool:
-    """Run the search with a bar on stderr, if that is a terminal; return whether Ctrl-C ended it."""
+    """Run the search with its progress on stderr; return whether Ctrl-C ended it."""
     try:
-        with _bar() as progress:
+        with progress_bar("deployments decided or cut") as progress:
             search.run(progress)
     except KeyboardInterrupt:
         return True
     return False
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[int, int], None]]:
-    console = Console(stderr=True)
-    columns = (TextColumn("deployments decided or cut"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda decided, every: bar.update(task, completed=decided, total=every)
 
 
 def _nothing(search: Search, options: Options, *, interrupted: bool) -> tuple[str, str, str]:
@@ -158,4 +147,4 @@ def _with_details(result: Result, compared: list[Compared], level: float, priced
     views = details(rows, priced, answers[0].scenario.workload.describe(), level)
     used = evidence(each.scenario.deployment for each in answers)
     merged = [{**more, **row} for row, more in zip(result.sections["answers"], rows, strict=True)]
-    return replace(result, sections={"answers": merged}, views=[*result.views, *views], rests_on=used, flat=True)
+    return replace(result, sections={"answers": merged}, views=[*result.views, *views], rests_on=used)

@@ -1,12 +1,12 @@
 """The first screen of `infercast compare`: verdict and risk, one table, why not the others, the launch command."""
 
 import math
-import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from simulator.cli.layout import Command
 from simulator.cli.output import Column, Result, Row, View, count, number, percent
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.capacity import Answer
@@ -22,7 +22,6 @@ from simulator.questions.deployment_question import loaded
 from simulator.reports.slo import Slo
 from simulator.units import scaled
 
-WIDTH = 80
 LOOSER = 1.1  # times the bounds of the SLO, to see whether the answer stands on a knife edge
 SHOWN_DEVICES = 3
 
@@ -244,14 +243,11 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     best = compared[0]
     why = [f"Limit of {best.label}: {best.limiter.sentence}.", *knife_edge(best), *ties(search, compared)]
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
-    launch = [f"Launch{each}:", rows[0]["launch_command"]]
+    launch = [f"Launch{each}:", Command(rows[0]["launch_command"])]
     formats = ((each.found.candidate.layout.weight_dtype, each.found.candidate.model.weight_dtype) for each in compared)
     narrower = any(stored != own for stored, own in formats)
     notes = [*why, excluded(search, options), "", *launch, "", FOOT, *([QUALITY] if narrower else [])]
-    wrapped = [line for note in notes for line in (textwrap.wrap(note, WIDTH, break_on_hyphens=False) or [""])]
-    view = table(rows)
-    title = "\n".join(textwrap.wrap(verdict(compared, rows), WIDTH))
-    return Result({"answers": rows}, [View(title, view.columns, view.rows, tight=True)], wrapped)
+    return Result({"answers": rows}, [replace(table(rows), title=verdict(compared, rows))], notes)
 
 
 QUALITY = "What another format than the checkpoint's costs in quality is not judged."

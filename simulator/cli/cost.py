@@ -104,7 +104,7 @@ def _result(found: list[Answer], rows: list[Row], prices: list[OfferOptions], ti
     notes = [*_headlines(found), *api.notes, *NOTES, *interval_notes(rows), *drafted, *paid]
     used = [*evidence(deployments), *energy_guesses(), *(each for one in prices for each in one.guesses())]
     sections = {"api": api.rows, "answers": rows} if api.views else {"answers": rows}
-    return Result(sections, [*views[:-1], *api.views, views[-1]], notes, used, flat=not api.views)
+    return Result(sections, [*views[:-1], *api.views, views[-1]], notes, used)
 
 
 def details(rows: list[Row], priced: OfferOptions, title: str, level: float) -> list[View]:

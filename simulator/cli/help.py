@@ -1,12 +1,14 @@
 """`--help` of a command: options in groups, the usual ones first, and two examples that the tests run."""
 
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 from typer.core import TyperCommand
 
 from simulator.cli.examples import EXAMPLES
 
+RUNNING: ContextVar[str] = ContextVar("RUNNING", default="")  # the command that runs, for its json
 OWN = "Options"  # those that are in no other group
 GROUPS = {  # by the first flag of an option
     "Model, devices, engine": (
@@ -45,6 +47,14 @@ GROUPS = {  # by the first flag of an option
 
 class GroupedCommand(TyperCommand):
     """A command whose help has its options under headings, in the order of GROUPS, and ends in examples."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, under its name."""
+        before = RUNNING.set(ctx.info_name or "")
+        try:
+            return super().invoke(ctx)
+        finally:
+            RUNNING.reset(before)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options, group by group."""

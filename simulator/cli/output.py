@@ -7,21 +7,26 @@ import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
+from typer import Exit
 
+from simulator.cli.help import RUNNING
+from simulator.cli.layout import columns, wrapped
 from simulator.cli.options import Format
+from simulator.cli.tables import Cells, tables
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
 from simulator.reports.provenance import Provenance, basis, rests_on
 
 Row = Mapping[str, Any]
 Value = TypeVar("Value")
-UNLIMITED = 100_000  # columns: nothing is cut or folded where the output is no terminal
+INTERRUPTED = 130  # exit code after Ctrl-C, as shells give it
+SCHEMA = Path(__file__).with_name("result.schema.json")
+SCHEMA_VERSION = 1  # of json: another one where a key goes or changes its meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +46,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table for people; `upright` prints each row as a column, for few rows of many figures; `tight`: narrow gaps."""
+    """A table for people; `upright` prints each row as a column, for few rows of many figures."""
 
     title: str
     columns: Sequence[Column]
     rows: Sequence[Row]
     upright: bool = False
-    tight: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Result:
     `sections`: rows by name, numbers in SI units under keys that end in the unit; json has all sections, csv only the
     last, most detailed one. `views` and `notes` are for people; json has the notes too. `rests_on`: guesses and fits
     behind the answer. `refused`: errors of the cases of a sweep that are impossible, always printed (on stderr with
-    csv). `flat`: where the first section has one row, json has its keys at the top too, as benchmarks' result files do.
+    csv). json is as result.schema.json says, with the same shape for one case and for many.
     """
 
     sections: Mapping[str, Sequence[Row]]
@@ -65,29 +69,33 @@ class Result:
     notes: Sequence[str] = ()
     rests_on: Sequence[Provenance] = ()
     refused: Sequence[InfercastError] = ()
-    flat: bool = False
 
-    def render(self, form: Format, width: int | None = None) -> str:
-        """Return the result as text that ends in a newline; `width`: columns of the terminal, None for no terminal."""
+    def render(self, form: Format, width: int, *, bold: bool = False) -> str:
+        """Return the result as text that ends in a newline; `width`: columns that text has; `bold`: its titles."""
         if form is Format.JSON:
             return _json(self)
         if form is Format.CSV:
             return _csv(list(self.sections.values())[-1])
-        return _text(self, width)
+        return _text(self, width, bold=bold)
+
+
+class InterruptedSweepError(InfercastError):
+    """Ctrl-C came before all cases of a sweep were answered."""
 
 
 def emit(result: Result, form: Format) -> None:
     """Write a result to stdout in one piece, and with csv the refused cases to stderr.
 
-    Raises InfercastError for a result that is not finite.
+    Raises InfercastError for a result that is not finite, typer.Exit with code 130 where Ctrl-C ended the sweep.
     """
     refuse_not_finite(row for rows in result.sections.values() for row in rows)
     refuse_not_finite(row for view in result.views for row in view.rows)
-    terminal = sys.stdout.isatty()
-    sys.stdout.write(result.render(form, Console().width if terminal else None))
+    sys.stdout.write(result.render(form, columns(), bold=sys.stdout.isatty()))
     sys.stdout.flush()
     if form is Format.CSV:
         sys.stderr.writelines(f"infercast: left out: {error}\n" for error in result.refused)
+    if any(isinstance(each, InterruptedSweepError) for each in result.refused):
+        raise Exit(INTERRUPTED)
 
 
 def known(value: float) -> float | None:
@@ -111,14 +119,23 @@ def refuse_not_finite(rows: Iterable[Row]) -> None:
 def sweep(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:
     """Return the values of the calls that succeed, and the errors of the others.
 
-    Raises the first InfercastError where no call succeeds.
+    Ctrl-C ends it early: what is finished is kept, and the last error says what is not. Raises the first InfercastError
+    where no call succeeds, KeyboardInterrupt where none has when it comes.
     """
-    values, refused = [], []
-    for call in calls:
+    every = list(calls)
+    values, refused = list[Value](), list[InfercastError]()
+    for index, call in enumerate(every):
         try:
             values.append(call())
         except InfercastError as error:
             refused.append(error)
+        except KeyboardInterrupt:
+            if not values:
+                raise
+            left = f"{len(every) - index:,} of {len(every):,} cases"
+            remedy = "Let it run on, or ask for these alone"
+            refused.append(InterruptedSweepError(left, "an interrupt came before they were answered", remedy))
+            break
     if refused and not values:
         raise refused[0]
     return values, refused
@@ -198,9 +215,8 @@ def evidence(
 
 
 def _json(result: Result) -> str:
-    whole: dict[str, Any] = {name: [dict(row) for row in rows] for name, rows in result.sections.items()}
-    if result.flat and len(first := next(iter(whole.values()))) == 1:
-        whole = {**first[0], **whole}
+    whole: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "command": RUNNING.get()}
+    whole |= {name: [dict(row) for row in rows] for name, rows in result.sections.items()}
     whole["refused"] = [{"given": e.given, "because": e.because, "remedy": e.remedy} for e in result.refused]
     whole["notes"] = list(result.notes)
     whole["rests_on"] = [
@@ -218,12 +234,12 @@ def _csv(rows: Sequence[Row]) -> str:
     return buffer.getvalue()
 
 
-def _text(result: Result, width: int | None) -> str:
+def _text(result: Result, width: int, *, bold: bool) -> str:
     buffer = io.StringIO()
     console = Console(
         file=buffer,
-        width=width or UNLIMITED,
-        force_terminal=width is not None,
+        width=width,
+        force_terminal=bold,
         highlight=False,
         markup=False,
         emoji=False,
@@ -232,36 +248,26 @@ def _text(result: Result, width: int | None) -> str:
     for index, view in enumerate(result.views):
         if index:
             console.print()
-        console.print(Text(view.title, style="bold"), soft_wrap=True)
-        console.print(_table(view), crop=False)
+        console.print(Text("\n".join(wrapped(view.title, width)), style="bold"), soft_wrap=True)
+        for index_of_part, part in enumerate(tables(_cells(view), width)):
+            if index_of_part:
+                console.print()
+            console.print(part, crop=False)
     guesses, general = (rests_on(result.rests_on, kind) for kind in ("guess", "family"))
     notes = [*(f"Left out: {error}" for error in result.refused), *result.notes]
     notes += [f"Rests on guesses: {guesses}."] if guesses else []
     notes += [f"Rests on figures of the family: {general}."] if general else []
-    if result.views and notes:
-        console.print()
-    for note in notes:
-        console.print(Text(note))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+    lines = [line for note in notes for line in wrapped(note, width)]
+    text = buffer.getvalue() + ("\n" if result.views and lines else "") + "\n".join(lines)
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def _table(view: View) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0) if view.tight else (0, 1))
-    if view.upright:
-        head, *others = view.columns
-        table.add_column(head.heading, overflow="fold")
-        for row in view.rows:
-            table.add_column(head.cell(row), justify="right", overflow="fold")
-        for column in others:
-            table.add_row(column.heading, *(column.cell(row) for row in view.rows))
-        return table
-    for column in view.columns:
-        words = " ".join([column.heading, *(column.cell(row) for row in view.rows)]).split()
-        longest = max(map(len, words), default=0)  # a narrow terminal breaks between words, never inside a figure
-        table.add_column(column.heading, justify="left" if column.left else "right", min_width=longest)
-    for row in view.rows:
-        table.add_row(*(column.cell(row) for column in view.columns))
-    return table
+def _cells(view: View) -> list[Cells]:
+    """Return what each column of a table prints; `upright` swaps rows and columns."""
+    found = [(each.heading, *(each.cell(row) for row in view.rows)) for each in view.columns]
+    if not view.upright:
+        return [Cells(each[0], each[1:], column.left) for each, column in zip(found, view.columns, strict=True)]
+    return [Cells(each[0], each[1:], not index) for index, each in enumerate(zip(*found, strict=True))]
 
 
 def number(digits: int = 3, factor: float = 1.0) -> Callable[[float], str]:

@@ -1,7 +1,6 @@
 """`infercast calibrate --measured`: fit an engine's constants to own measurements, for the user's own folder."""
 
 import math
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +26,6 @@ from simulator.validation.scores import beating_light
 SHOWN = 6  # most names of devices in an error
 LISTED = 12  # most measurements that are listed one by one
 LITTLE = 0.1  # prior standard deviations: what moved less is left to json
-WIDTH = 80
 DEFINITIONS = (
     "Errors are medians of |predicted / measured - 1|; held back: each setup predicted by a fit that has not seen it. "
     "80 % range: what your rows leave open. docs/measurements.md explains the fit."
@@ -79,7 +77,7 @@ def _only_device(rows: Sequence[Measurement]) -> str:
 
 
 def _verdict(found: Calibration) -> str:
-    """Return what came out in a few plain sentences, in lines of WIDTH columns."""
+    """Return what came out in a few plain sentences."""
     score, name = found.score(), f"{found.shipped.id} on {found.hardware.id}"
     of = f"your {_many(score.rows, 'measurement')} of {_many(score.setups, 'setup')}"
     was = f"The shipped preset was {percent(score.before)} off {of}"
@@ -94,7 +92,7 @@ def _verdict(found: Calibration) -> str:
         said += f"it is {percent(score.held_back)} off{_worst(found)}: expect that of new lengths and loads."
     if faster := len(beating_light(predict(list(found.measurements), light=True))):
         said = f"{_many(faster, 'row')} beat the device's speed of light. {CHECK}\n{said}"
-    return "\n".join(line for part in said.splitlines() for line in textwrap.wrap(part, WIDTH)) + "\n"
+    return f"{said}\n"
 
 
 def _worst(found: Calibration) -> str:

@@ -1,7 +1,6 @@
 """`infercast plan`: which fleet keeps the SLO in every hour while the load grows, and what it costs by the month."""
 
 import math
-import textwrap
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated
@@ -34,7 +33,6 @@ from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
 from simulator.units import parse
 from simulator.workloads.arrivals import OpenLoop
 
-WIDTH = 80
 SHOWN_MONTHS = 6  # as many rows and the last month: the screen has 24 lines; json and csv have all
 MEANS = {
     "static": "always on, sized for the month's highest rate",
@@ -149,18 +147,14 @@ def command(
     if pools:
         sections = {"disaggregation": [{**asdict(pools), "gain": pools.gain}], **sections}
     used = [*evidence([best.scenario.deployment]), *(planned.guesses() if pools else ())]
-    view = _months_view(best, "\n".join(_wrapped(verdict)))
+    view = _months_view(best, "\n".join(verdict))
     if page is not None:
         from simulator.cli.pages.plan_page import PlanAnswer  # noqa: PLC0415  matplotlib takes half a second
 
         every = _months_view(best, "Replicas and dollars of each kind of fleet by the month", best.demand.months)
         said = Result(sections, [view], notes, used, refused)
         PlanAnswer(best, every, checks, verdict, priced.terms().on).save(page, said)
-    emit(Result(sections, [view], _wrapped(notes), used, refused), form)
-
-
-def _wrapped(sentences: list[str]) -> list[str]:
-    return [line for each in sentences for line in textwrap.wrap(each, WIDTH, break_on_hyphens=False)]
+    emit(Result(sections, [view], notes, used, refused), form)
 
 
 def _pools(found: Disaggregation | None) -> str:
@@ -234,7 +228,7 @@ def _months_view(best: FleetPlan, title: str, shown: int = SHOWN_MONTHS) -> View
     ]
     for kind in (kind for kind in KINDS if kind in best.kinds):
         columns += [Column(f"{kind}_replicas", kind, str), Column(f"{kind}_usd", "$", count)]
-    return View(title, columns, rows, tight=True)
+    return View(title, columns, rows)
 
 
 def _sizes(least: int, most: int) -> str:

@@ -1,6 +1,5 @@
 """`infercast report`: one web page on some deployments under a load: what they cost, why, how sure that is."""
 
-import textwrap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -10,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from simulator.cli.compare_screen import WIDTH, Compared, compared_row, verdict
+from simulator.cli.compare_screen import Compared, compared_row, verdict
 from simulator.cli.intervals import IntervalOptions
+from simulator.cli.layout import columns, wrapped
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import DeploymentOptions, grouped
 from simulator.cli.output import labels_of, sweep
@@ -91,7 +91,7 @@ def command(
 
     Decision(compared, rows, priced, interval_options.interval, jobs, excluded).save(out)
     said = f"{verdict([*compared], rows)} All of it: {out}"
-    typer.echo("\n".join(textwrap.wrap(said, WIDTH, break_on_hyphens=False, break_long_words=False)))
+    typer.echo("\n".join(wrapped(said, columns())))
 
 
 def _told_apart(compared: list[Pinned]) -> list[Pinned]:

@@ -123,7 +123,7 @@ def _result(
         views += [split_view(report) for _, _, report in found]
         notes += [queue_note(report) for _, _, report in found] + [PARTS_TOLD]
     once = list(dict.fromkeys(notes))
-    return Result({"simulations": rows}, views, once, evidence(deployments), refused, flat=True)
+    return Result({"simulations": rows}, views, once, evidence(deployments), refused)
 
 
 def _latency_view(scenario: Scenario, _rate: float | None, report: Report) -> View:

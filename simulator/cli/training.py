@@ -96,7 +96,7 @@ def command(
     views = [View(f"Training against inference: {title}", (Column("name", ""), *columns), shown, upright=True)]
     notes = [*NOTES, *dict.fromkeys(f"Price of {row['hardware']}: {row['price']}." for row in rows)]
     used = [] if trained.usd_per_million_tokens else evidence(deployment for deployment, _ in found)
-    emit(Result({"training": rows}, views, notes, used, refused, flat=True), form)
+    emit(Result({"training": rows}, views, notes, used, refused), form)
 
 
 def _load(users: WorkloadOptions) -> WorkloadOptions:

@@ -1,28 +1,26 @@
 """`infercast validate`: predict published or own measurements, and show the errors."""
 
-import csv
-import io
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from simulator.cli.intervals import BASIS, IntervalColumn
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, ReportFile, grouped, use_profiles
-from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent, refuse_not_finite
+from simulator.cli.output import INTERRUPTED as EXIT_CODE
+from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent
 from simulator.errors import InfercastError
 from simulator.html.page import refuse_ending
 from simulator.questions.words import split
 from simulator.validation.benchfiles import Stated, read_results
 from simulator.validation.commands import commands
 from simulator.validation.measurements import Measurement, read_published
-from simulator.validation.parallel import predict_all
+from simulator.validation.parallel import INTERRUPTED, predict_all
 from simulator.validation.prediction import Prediction
-from simulator.validation.scores import KEYS, Score, as_json, as_row, beating_light, by, not_covered, scored
+from simulator.validation.scores import KEYS, Score, beating_light, by, not_covered, scored, sections
 
 SHOWN = 12  # most rows of a long table without --all
 FEW = 100  # up to so many measurements are listed one by one: a sweep of GuideLLM has some eighty
@@ -73,12 +71,9 @@ def command(
 
         asked = f"The measurements of {file}." if file else "All published measurements that come with infercast."
         save_scores_page(page, asked, _result(predictions, wanted, every=True), scored(predictions, wanted))
-    if form is Format.JSON:
-        sys.stdout.write(json.dumps(as_json(predictions, wanted), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
-    elif form is Format.CSV:
-        sys.stdout.write(_csv([as_row(each) for each in predictions]))
-    else:
-        emit(_result(predictions, wanted, every), form)
+    emit(_result(predictions, wanted, every), form)
+    if any(each.reason == INTERRUPTED for each in predictions):
+        raise typer.Exit(EXIT_CODE)
 
 
 def _draw(kept: Sequence[Prediction], path: Path) -> None:
@@ -96,22 +91,6 @@ def _measurements(file: Path | None, stated: Stated) -> list[Measurement]:
         given, because = f"{', '.join(said)} without a FILE", "published measurements state what they are of"
         raise InfercastError(given, because, "Give the FILE that it is said of, or leave it out")
     return read_published()
-
-
-def _csv(rows: Sequence[Row]) -> str:
-    refuse_not_finite(rows)
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, rows[0].keys(), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: _cell(value) for key, value in row.items()})
-    return buffer.getvalue()
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 SCORES = (
@@ -145,7 +124,7 @@ def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -
             for each in beating_light(kept)
         ),
     ]
-    return Result({}, views if predicted else [], notes)
+    return Result(sections(predictions, grades), views if predicted else [], notes)
 
 
 def _row_count(rows: int) -> str:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from multiprocessing import get_context
@@ -22,6 +23,7 @@ Group = TypeVar("Group")
 Answer = TypeVar("Answer")
 SERIAL_SETUPS = 200  # fewer are answered by one process before others have started
 GROUP_SETUPS = 16  # most setups of a group
+INTERRUPTED = "an interrupt came before it was predicted"
 LONGEST_FIRST = ("open_loop", "offline", "closed_loop")  # regimes that are simulated, the longest first
 
 
@@ -30,6 +32,7 @@ def predict_all(
 ) -> list[Prediction]:
     """Return the prediction of each row, as `predict` does, by `jobs` processes; None is one for each core.
 
+    Ctrl-C ends it early: rows without an answer by then have the reason INTERRUPTED; where all are, it is raised.
     Raises InfercastError where a process is ended from outside.
     """
     indices: dict[Setup, list[int]] = defaultdict(list)
@@ -38,11 +41,13 @@ def predict_all(
     many = 1 if len(indices) < SERIAL_SETUPS else jobs or cores()
     work = partial(_predicted, light=light, level=level)
     groups = [[index for setup in group for index in indices[setup]] for group in _groups(indices)]
-    found: dict[int, Prediction] = {}
-    for group, answers in zip(
-        groups, over_groups(work, [[rows[at] for at in each] for each in groups], many), strict=True
-    ):
-        found |= {at: Prediction(rows[at], *answer) for at, answer in zip(group, answers, strict=True)}
+    found = {index: Prediction(row, None, None, INTERRUPTED) for index, row in enumerate(rows)}
+    with suppress(KeyboardInterrupt):
+        answered = _finished(work, [[rows[at] for at in each] for each in groups], many)
+        for group, answers in zip(groups, answered, strict=True):
+            found |= {at: Prediction(rows[at], *answer) for at, answer in zip(group, answers, strict=True)}
+    if all(each.reason == INTERRUPTED for each in found.values()) and rows:
+        raise KeyboardInterrupt
     return [found[index] for index in range(len(rows))]
 
 
@@ -56,13 +61,19 @@ def over_groups(work: Callable[[Group], Answer], groups: Sequence[Group], jobs: 
     >>> over_groups(len, ["a", "bc"], jobs=1)
     [1, 2]
     """
-    first = [work(each) for each in groups[:1]]
+    return list(_finished(work, groups, jobs))
+
+
+def _finished(work: Callable[[Group], Answer], groups: Sequence[Group], jobs: int) -> Iterator[Answer]:
+    """Yield the answers of `over_groups`, each as soon as it and all before it are there."""
+    yield from (work(each) for each in groups[:1])
     if jobs == 1 or len(groups) < 2:
-        return first + [work(each) for each in groups[1:]]
+        yield from (work(each) for each in groups[1:])
+        return
     with ProcessPoolExecutor(min(jobs, len(groups) - 1), get_context("spawn"), _leave_interrupts) as pool:
         waiting = [pool.submit(work, group) for group in groups[1:]]
         try:
-            return first + [each.result() for each in waiting]
+            yield from (each.result() for each in waiting)
         except BrokenProcessPool as error:
             because = "one of them was ended from outside, as where memory is short"
             raise InfercastError(f"{jobs} processes", because, "Give fewer, say --jobs 1") from error

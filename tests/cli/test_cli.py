@@ -94,7 +94,7 @@ def test_tables_say_what_the_rows_say():
     assert "Rests on guesses: " in text
 
 
-def test_piped_tables_are_never_cut():
+def test_tables_are_never_cut():
     text = printed(*ESTIMATE, "--hardware", "rtx-pro-6000-server,h100-sxm", "--explain", "--batch", "1,64")
     assert "…" not in text
     assert "\x1b" not in text

@@ -17,9 +17,9 @@ SLO = ["--slo", "ttft:800ms,tpot:50ms", "--num-prompts", "600", "--price-date", 
 SOME = ["--hardware", "l4,l40s,h100-sxm,h200-sxm"]
 
 
-def run(*words: str) -> str:
+def run(*words: str, code: int = 0) -> str:
     done = CliRunner().invoke(build(words), list(words), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == code, done.output
     return done.stdout
 
 
@@ -112,7 +112,7 @@ def test_an_interrupt_prints_what_is_known(monkeypatch):
         whole(self, until_found)
 
     monkeypatch.setattr(Search, "run", stopped)
-    text = run(*ASKED, *SLO, *SOME)
+    text = run(*ASKED, *SLO, *SOME, code=130)
     assert "INTERRUPTED" in text
     assert "none costs less than $" in text
 

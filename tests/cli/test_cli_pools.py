@@ -32,6 +32,6 @@ def test_a_plan_says_first_what_to_do_and_whether_pools_pay():
     text = printed(*PLAN)
     assert text.startswith("Static fleet (always on")
     assert "Disaggregated: yes; " in text
-    assert all(len(line) <= 80 for line in text.splitlines() if not line.startswith("Rests on"))
+    assert all(len(line) <= 80 for line in text.splitlines())
     assert len(text.splitlines()) <= 24
     assert "Months between: --format json, csv." in text

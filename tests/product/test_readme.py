@@ -58,7 +58,7 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture
 def run(folder) -> Callable[[str], subprocess.CompletedProcess[str]]:
     """Return what runs a line of shell in that folder."""
-    paths = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "INFERCAST_PROFILES": ""}
+    paths = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "INFERCAST_PROFILES": "", "COLUMNS": "80"}
 
     def run_line(line: str) -> subprocess.CompletedProcess[str]:
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}

@@ -13,12 +13,17 @@ from typing import NamedTuple
 from simulator.cli import main
 from tests.support.paths import ROOT
 
+WIDE = "100000"  # columns
+
 
 def infercast(*arguments: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in this process, in a folder (the checkout): a new one takes a second to import."""
+    """Run a command in this process, in a folder (the checkout): a new one takes a second to import.
+
+    Lines are as long as they need, so that tests find sentences in them.
+    """
     out, err, words, before, code = io.StringIO(), io.StringIO(), sys.argv, dict(os.environ), 0
     os.environ.pop("INFERCAST_PROFILES", None)
-    os.environ.update(environment)
+    os.environ.update({"COLUMNS": WIDE, **environment})
     sys.argv = ["infercast", *arguments]
     try:
         with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -67,7 +72,7 @@ class Done(NamedTuple):
 def in_a_process_of_their_own(*commands: Sequence[str], before: str = "", folder: Path = ROOT) -> list[Done]:
     """Run commands one after the other in one new process, in a folder: to start it takes longer than most of them."""
     program = [sys.executable, "-c", SEVERAL.format(before=before), json.dumps(commands)]
-    paths = {**os.environ, "PYTHONPATH": str(ROOT)}
+    paths = {**os.environ, "COLUMNS": WIDE, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(program, cwd=folder, env=paths, capture_output=True, text=True, check=True)
     return [Done(*each) for each in json.loads(done.stdout)]
 
