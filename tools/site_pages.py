@@ -47,11 +47,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def help_of(*words: str) -> str:
-    """Return what `infercast WORDS --help` prints.
-
-    >>> help_of("memory").splitlines()[0]
-    'Usage: infercast memory [OPTIONS]'
-    """
+    """Return what `infercast WORDS --help` prints."""
     arguments = [*words, "--help"]
     runner = CliRunner(env={"COLUMNS": str(WIDTH), "TERMINAL_WIDTH": str(WIDTH)})
     return runner.invoke(build(arguments), arguments, prog_name="infercast").output
@@ -82,10 +78,14 @@ def schemas_page() -> str:
 
 def keys_table(schema: Mapping[str, Any], title: str) -> str:
     """Return the keys of an object as a table: name, what it holds, default."""
-    rows = "".join(
-        f"| `{name}` | {kind_of(part, title)} | {default_of(schema, name)} |\n" for name, part in keys(schema)
-    )
-    return f"| key | holds | default |\n|---|---|---|\n{rows}"
+    rows = [f"| `{name}` | {holds(part, title)} | {default_of(schema, name)} |\n" for name, part in keys(schema)]
+    return f"| key | holds | default |\n|---|---|---|\n{''.join(rows)}"
+
+
+def holds(part: Mapping[str, Any], title: str) -> str:
+    """Return what a key holds, with its description where the schema has one."""
+    words = " ".join(part.get("description", "").split()).replace("|", "\\|")
+    return f"{kind_of(part, title)}: {words}" if words else kind_of(part, title)
 
 
 def keys(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -99,29 +99,34 @@ def default_of(schema: Mapping[str, Any], name: str) -> str:
     if name in schema.get("required", ()):
         return "required"
     default = schema["properties"][name].get("default")
-    return "" if default in (None, "", [], {}) else f"`{json.dumps(default)}`"
+    return "" if default in (None, "") or isinstance(default, list | dict) else f"`{json.dumps(default)}`"
 
 
 def kind_of(part: Mapping[str, Any], title: str) -> str:
-    """Return in a few words what a part of a JSON Schema allows.
-
-    >>> kind_of({"type": "array", "items": {"type": "string"}}, "Device")
-    'list of string'
-    """
+    """Return in a few words what a part of a JSON Schema allows."""
+    values, choices = part.get("additionalProperties"), part.get("anyOf", part.get("oneOf", ()))
     if "$ref" in part:
         name = part["$ref"].rpartition("/")[2]
-        return name if name == "Source" else f"[{name}](#{title.lower().replace(' ', '-')}-{name.lower()})"
-    if choices := part.get("anyOf", part.get("oneOf")):
-        return " or ".join(dict.fromkeys(kind_of(each, title) for each in choices if each.get("type") != "null"))
-    if "enum" in part or "const" in part:
-        return ", ".join(f"`{each}`" for each in part.get("enum", [part.get("const")]))
-    if part.get("type") == "array":
-        return f"list of {kind_of(part.get('items', {}), title)}"
-    if part.get("type") == "object":
-        values = part.get("additionalProperties")
-        figure = "value" in part.get("properties", {})
-        return "figure" if figure else f"name: {kind_of(values, title)}" if values else "mapping"
-    return str(part.get("type", "anything"))
+        found = name if name == "Source" else f"[{name}](#{title.lower().replace(' ', '-')}-{name.lower()})"
+    elif "value" in part.get("properties", {}):
+        found = figure_in(part["properties"]["value"])
+    elif choices:
+        found = " or ".join(dict.fromkeys(kind_of(each, title) for each in choices if each.get("type") != "null"))
+    elif "enum" in part or "const" in part:
+        found = ", ".join(f"`{each}`" for each in part.get("enum", [part.get("const")]))
+    elif part.get("type") == "array":
+        found = f"list of {kind_of(part.get('items', {}), title)}"
+    elif values:
+        found = f"of each name, {kind_of(values, title)}"
+    else:
+        found = {"object": "mapping", None: "anything"}.get(part.get("type"), str(part.get("type")))
+    return found
+
+
+def figure_in(value: Mapping[str, Any]) -> str:
+    """Return "figure", with the units that its value may have."""
+    units = re.search(r"\(([^()]*)\)\$$", value.get("pattern", ""))
+    return f"figure in {units[1].replace('|', ', ')}" if units else "figure"
 
 
 def outside_page(path: Path) -> str:
