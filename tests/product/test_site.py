@@ -1,8 +1,9 @@
-"""The documentation site: built without a warning, whole without a network, complete."""
+"""The documentation site: built without a warning, whole without a network, complete; opened from a folder."""
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from simulator.cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 FETCHED = re.compile(r"""(?:<(?:script|img|iframe|source)[^>]*\ssrc|<link[^>]*\shref)=["']?((?:https?:)?//[^"'\s>]+)""")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.slow
 
 
@@ -61,3 +63,24 @@ def test_the_reference_has_every_command_and_every_public_name(site):
     for name in simulator.__all__:
         assert f'id="simulator.{name}"' in api
         assert "<blockquote>" not in api  # doctests are code
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
+def test_a_browser_searches_a_folder(site):
+    """Opened as a file, a page finds words of others, says nothing on its console and asks no host for anything."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install '.[dev]'")
+    said, asked = [], []
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((site / "howto" / "own-gpu.html").as_uri())
+        page.locator(".md-search__input").press_sequentially("Pollaczek")
+        found = page.locator(".md-search-result__link").first
+        found.wait_for()
+        assert "queueing.html" in found.get_attribute("href")
+        browser.close()
+    assert said == []
+    assert {url.partition(":")[0] for url in asked} <= {"file", "data"}
