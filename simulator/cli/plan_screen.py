@@ -1,0 +1,132 @@
+"""What `infercast plan` prints: the fleet in a sentence, whether pools pay, and replicas and dollars by the month."""
+
+import math
+import textwrap
+from collections.abc import Sequence
+
+from simulator.cli.output import Column, Row, View, count, number
+from simulator.cost.plan import FleetCheck, FleetPlan, Picked
+
+WIDTH = 80
+SHOWN_MONTHS = 6  # as many rows and the last month: the screen has 24 lines; json and csv have all
+MEANS = {
+    "static": "always on, sized for the month's highest rate",
+    "scheduled": "by the hour of the day",
+    "autoscaled": "by load",
+}
+
+
+def wrapped(sentences: Sequence[str]) -> list[str]:
+    """Return sentences as lines of WIDTH columns."""
+    return [line for each in sentences for line in textwrap.wrap(each, WIDTH, break_on_hyphens=False)]
+
+
+def pools_row(mixed: FleetPlan, pooled: FleetPlan) -> Row:
+    """Return what the largest fleet of a plan in two pools serves within the SLO, and as many mixed replicas."""
+    replicas = pooled.most_at(pooled.busiest)
+    split_per_s, mixed_per_s = (each.rates.rate_per_s(replicas) for each in (pooled, mixed))
+    return {
+        "deployment": str(mixed.scenario.deployment),
+        "replicas": replicas,
+        "prefill": pooled.rates.prefill(replicas),
+        "split_per_s": split_per_s,
+        "mixed_per_s": mixed_per_s,
+        "gain": split_per_s / mixed_per_s - 1,
+        "split_usd": _finite(pooled.usd("static")),
+        "mixed_usd": _finite(mixed.usd("static")),
+    }
+
+
+def _finite(usd: float) -> float | None:
+    return usd if math.isfinite(usd) else None
+
+
+def pools_verdict(row: Row, *, chosen: bool) -> str:
+    """Say whether a prefill and a decode pool were chosen, what they serve, and what they cost always on."""
+    split = f"{row['prefill']} for prefill and {_counted(row['replicas'] - row['prefill'])} for decode"
+    rates = f"{split} serve {row['split_per_s']:.3g}/s within the SLO, as many mixed ones {row['mixed_per_s']:.3g}/s"
+    usd = row["split_usd"], row["mixed_usd"]
+    costs = f"; always on ${usd[0]:,.0f} in pools, ${usd[1]:,.0f} mixed" if None not in usd else ""
+    return f"Disaggregated: {'yes' if chosen else 'no'}; {rates} ({row['gain']:+.0%}){costs}."
+
+
+def verdict(picked: Picked) -> list[str]:
+    """Say which fleet, at what price, and what its simulation showed."""
+    best, check = picked.plan, picked.check
+    months = [each for each in best.months if each.kind == check.kind]
+    first, last = months[0], months[-1]
+    sizes = f"{first.least} to {last.most} replicas" if first.least < last.most else _counted(last.most)
+    if best.is_pooled:
+        sizes += f", {best.rates.prefill(check.replicas)} of {check.replicas} for prefill"
+    total = best.usd(check.kind)
+    price = ""
+    if math.isfinite(total):
+        later = f", ${last.usd:,.0f} in month {last.month + 1}" if last.usd != first.usd else ""
+        price = f": ${first.usd:,.0f} a month{later}, ${total:,.0f} in all"
+    said = [f"{check.kind.capitalize()} fleet ({MEANS[check.kind]}) of {best.scenario.deployment}, {sizes}{price}."]
+    less = "" if check.within_one_less is None else f"; with one less, {check.within_one_less:.1%}"
+    busiest = f"Simulated in month {check.month + 1}, where it is busiest, with {_counted(check.replicas)}"
+    said.append(f"{busiest}: {check.within:.1%} of requests keep the SLO, {best.scenario.slo}{less}.")
+    return said + [_failed(each) for each in picked.failed]
+
+
+def _counted(replicas: int) -> str:
+    return "1 replica" if replicas == 1 else f"{replicas} replicas"
+
+
+def _failed(check: FleetCheck) -> str:
+    kept = f"keeps it for {check.within:.1%} of requests only, in month {check.month + 1}"
+    return f"A cheaper {check.kind} fleet of {check.replicas} {kept}."
+
+
+def comparison(plans: Sequence[FleetPlan]) -> list[str]:
+    """Say what each deployment's fleets cost in all."""
+    said = []
+    for each in plans:
+        usd = [f"{kind} ${each.usd(kind):,.0f}" for kind in each.kinds if math.isfinite(each.usd(kind))]
+        pools = ", in pools" if each.is_pooled else ""
+        said.append(f"{each.scenario.deployment}{pools}: over all months {', '.join(usd) or 'no price'}.")
+    return said
+
+
+def basis(best: FleetPlan) -> list[str]:
+    """Say what the plan assumes, what a fleet serves, and what is rented at most."""
+    sizing, demand, scenario = best.sizing, best.demand, best.scenario
+    most = max(each.most for each in best.months)
+    rented = scenario.packing(most).describe() if scenario.offers else "no price"
+    scaled = "" if len(best.kinds) == 1 else " Scheduled and autoscaled fleets pay for what is up, start included."
+    replicas = best.most_at(best.busiest)
+    each = best.rates.rate_per_s(replicas) / replicas
+    router = f", {each:.3g}/s as one of {replicas} behind a least-outstanding router" if replicas > 1 else ""
+    return [
+        f"{demand.in_month(0).describe()}, growing {demand.growth_per_month:.0%} a month; "
+        f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
+        f"A replica serves {best.rates.known.rate_per_s:.3g}/s within the SLO{router}.",
+        *(["Months between: --format json, csv."] if _stride(demand.months) > 1 else []),
+        f"At most: {rented}.{scaled}",
+    ]
+
+
+def months_view(best: FleetPlan, title: str) -> View:
+    """Return a row for some months: its rates, and replicas and dollars of each kind of fleet."""
+    rows: list[Row] = []
+    months = best.demand.months
+    for month in sorted({*range(0, months, _stride(months)), months - 1}):
+        fleets = [each for each in best.months if each.month == month]
+        rates = {"month": month + 1, "mean_per_s": fleets[0].mean_per_s, "peak_per_s": fleets[0].peak_per_s}
+        sizes = {f"{each.kind}_replicas": _sizes(each.least, each.most) for each in fleets}
+        rows.append({**rates, **sizes, **{f"{each.kind}_usd": each.usd for each in fleets}})
+    columns = [Column("month", "month", str), Column("mean_per_s", "mean/s", number(3))]
+    if any(row["peak_per_s"] > row["mean_per_s"] for row in rows):
+        columns.append(Column("peak_per_s", "peak/s", number(3)))
+    for kind in (each for each in best.kinds if each == "static" or best.usd(each) != best.usd("static")):
+        columns += [Column(f"{kind}_replicas", kind, str), Column(f"{kind}_usd", "$", count)]
+    return View(title, columns, rows, tight=True)
+
+
+def _stride(months: int) -> int:
+    return math.ceil(months / SHOWN_MONTHS)
+
+
+def _sizes(least: int, most: int) -> str:
+    return str(most) if least == most else f"{least}-{most}"
