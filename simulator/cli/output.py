@@ -90,14 +90,20 @@ def sweep(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[Infer
 
     Raises the first InfercastError where no call succeeds.
     """
+    values, refused = tried(calls)
+    if refused and not values:
+        raise refused[0]
+    return values, refused
+
+
+def tried(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:
+    """Return the values of the calls that succeed, none perhaps, and the errors of the others."""
     values, refused = [], []
     for call in calls:
         try:
             values.append(call())
         except InfercastError as error:
             refused.append(error)
-    if refused and not values:
-        raise refused[0]
     return values, refused
 
 

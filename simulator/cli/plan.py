@@ -1,8 +1,10 @@
 """`infercast plan`: which fleet keeps the SLO in every hour while the load grows, and what it costs by the month."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, count
 from typing import Annotated
 
 from typer import Option
@@ -18,9 +20,9 @@ from simulator.cli.fleetoptions import (
     curve_of,
 )
 from simulator.cli.offer_options import OfferOptions
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
-from simulator.cli.output import Result, Row, emit, evidence, identity, sweep
-from simulator.cli.plan_screen import basis, comparison, months_view, pools_row, pools_verdict, verdict, wrapped
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped
+from simulator.cli.output import emit, tried
+from simulator.cli.plan_screen import Searched, plan_result
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
 from simulator.cost.fleet_sizing import GrowingLoad, Scaling
 from simulator.cost.plan import FleetPlan, cheapest, plan
@@ -28,10 +30,12 @@ from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
 from simulator.questions.deployment_question import Choice
+from simulator.questions.words import whole_numbers
 from simulator.reports.provenance import Provenance
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
 from simulator.units import parse
 from simulator.workloads.arrivals import OpenLoop
+from simulator.workloads.workload import Workload, split_by_prompt
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,14 @@ class PlanOptions:
         bool, Option("--disaggregate", help="Search fleets in a prefill and a decode pool, too; the cheapest is taken.")
     ] = False
     link_bandwidth: LinkBandwidth = LINK_BANDWIDTH
+    split_prompts: Annotated[
+        str,
+        Option(
+            "--split-prompts",
+            metavar="N,..",
+            help="Also two fleets, for prompts up to N tokens and for longer ones; the cheapest is taken.",
+        ),
+    ] = ""
 
     def __post_init__(self) -> None:
         if self.link_bandwidth != LINK_BANDWIDTH and not self.disaggregate:
@@ -58,6 +70,10 @@ class PlanOptions:
     def in_pools(self, mixed: FleetPlan) -> tuple[FleetPlan, FleetPlan]:
         """Return a plan, and the same with fleets in two pools. Raises as `FleetPlan.in_pools` does."""
         return mixed, mixed.in_pools(parse(self.link_bandwidth, "bytes_per_s"))
+
+    def thresholds(self) -> list[int]:
+        """Return the lengths of prompts at which two fleets are tried. Raises InfercastError for what is no list."""
+        return whole_numbers(self.split_prompts, "--split-prompts") if self.split_prompts else []
 
     def guesses(self) -> list[Provenance]:
         """Return the guesses of a search for pools: what the user did not give."""
@@ -112,36 +128,32 @@ def command(
     _, workload = one_load(users)
     demand, headroom = planned.demand(workload.arrivals), share(planned.headroom, "--headroom")
 
-    def case(index: int, choice: Choice) -> FleetPlan:
-        progress(index, len(choices))
+    loads = {tokens: split_by_prompt(workload, tokens) for tokens in planned.thresholds()}
+    started = count()
+
+    def case(load: Workload, growing: GrowingLoad, choice: Choice) -> FleetPlan:
+        progress(next(started), len(choices) * (1 + 2 * len(loads)))
         deployment = choice()
         offers, interruptions = priced.offers(deployment), priced.interruptions()
-        scenario = Scenario(deployment, workload, slo, offers, interruptions=interruptions)
-        return plan(scenario, demand, headroom, planned.spare, planned.scaling(deployment))
+        scenario = Scenario(deployment, load, slo, offers, interruptions=interruptions)
+        return plan(scenario, growing, headroom, planned.spare, planned.scaling(deployment))
+
+    def searched(load: Workload) -> Searched:
+        growing = demand.part(load.prompts.share) if load.prompts else demand
+        return search([partial(case, load, growing, each) for each in choices], planned)
 
     with progress_bar("deployments") as progress:
-        mixed, refused = sweep([partial(case, *each) for each in enumerate(choices)])
-        pairs, no_pools = sweep([partial(planned.in_pools, each) for each in mixed if planned.disaggregate])
-        found = [*mixed, *(pooled for _, pooled in pairs)]
-        picked = cheapest(found)
-    best = picked.plan if picked else found[0]
-    said = verdict(picked) if picked else [f"No fleet keeps the SLO in simulation ({slo})."]
-    pools = [pools_row(*each) for each in pairs]
-    said += [
-        pools_verdict(row, chosen=best.is_pooled and row["deployment"] == str(best.scenario.deployment))
-        for row in pools
-    ]
-    rows: list[Row] = [
-        {**identity(each.scenario.deployment), "disaggregated": each.is_pooled, **row._asdict()}
-        for each in found
-        for row in each.months
-    ]
-    checks = [each._asdict() for each in (*(picked.failed if picked else ()), *([picked.check] if picked else ()))]
-    notes = [*(comparison(found) if len(found) > 1 else ()), *basis(best)]
-    notes += technique_notes([best.scenario.deployment])
-    sections: dict[str, list[Row]] = {"checks": [*checks], "months": rows}
-    if pools:
-        sections = {"disaggregation": pools, **sections}
-    used = [*evidence([best.scenario.deployment]), *(planned.guesses() if pools else ())]
-    view = months_view(best, "\n".join(wrapped(said)))
-    emit(Result(sections, [view], wrapped(notes), used, [*refused, *no_pools]), form)
+        whole = searched(workload)
+        parts = {tokens: [searched(each) for each in both] for tokens, both in loads.items()}
+    if not any(each.mixed for each in (whole, *chain.from_iterable(parts.values()))):
+        raise whole.refused[0]
+    guesses = planned.guesses() if planned.disaggregate else []
+    emit(plan_result(whole, parts, accepted.value(), guesses), form)
+
+
+def search(calls: list[Callable[[], FleetPlan]], planned: PlanOptions) -> Searched:
+    """Return the plans of all deployments, the same in two pools where they are asked for, and the cheapest."""
+    mixed, refused = tried(calls)
+    pairs, no_pools = tried([partial(planned.in_pools, each) for each in mixed if planned.disaggregate])
+    picked = cheapest([*mixed, *(pooled for _, pooled in pairs)])
+    return Searched(mixed, pairs, picked, [*refused, *no_pools])

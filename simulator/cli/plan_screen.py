@@ -2,10 +2,15 @@
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from simulator.cli.output import Column, Row, View, count, number
-from simulator.cost.plan import FleetCheck, FleetPlan, Picked
+from simulator.cli.options import technique_notes
+from simulator.cli.output import Column, Result, Row, View, count, evidence, identity, number
+from simulator.cost.plan import FleetCheck, FleetMonth, FleetPlan, Picked, PromptSplit
+from simulator.errors import InfercastError
+from simulator.reports.provenance import Provenance
+from simulator.reports.slo import Slo
 
 WIDTH = 80
 SHOWN_MONTHS = 6  # as many rows and the last month: the screen has 24 lines; json and csv have all
@@ -14,6 +19,74 @@ MEANS = {
     "scheduled": "by the hour of the day",
     "autoscaled": "by load",
 }
+
+
+class Searched(NamedTuple):
+    """Plans of every deployment for some requests: mixed, in pairs with two pools, the cheapest, what is refused."""
+
+    mixed: list[FleetPlan]
+    pairs: list[tuple[FleetPlan, FleetPlan]]
+    picked: Picked | None
+    refused: list[InfercastError]
+
+    @property
+    def plans(self) -> list[FleetPlan]:
+        """All plans."""
+        return [*self.mixed, *(pooled for _, pooled in self.pairs)]
+
+
+def plan_result(
+    whole: Searched, parts: Mapping[int, Sequence[Searched]], slo: Slo, guesses: Sequence[Provenance]
+) -> Result:
+    """Return what is printed of plans for all requests, and of those for short and long prompts by where they split."""
+    splits = [
+        PromptSplit(tokens, (short.picked, long.picked))
+        for tokens, (short, long) in parts.items()
+        if short.picked and long.picked
+    ]
+    answers: list[Picked | PromptSplit] = [*([whole.picked] if whole.picked else ()), *splits]
+    best = min(answers, key=lambda each: each.cost, default=None)
+    chosen = list(best.fleets) if isinstance(best, PromptSplit) else [best] if best else []
+    every = [whole, *(each for both in parts.values() for each in both)]
+    pools = [pools_row(*pair) for each in every for pair in each.pairs]
+    said = [split_verdict(each, whole.picked, chosen=True) for each in splits if each is best]
+    said += [line for each in chosen for line in verdict(each)] or [f"No fleet keeps the SLO in simulation ({slo})."]
+    said += [split_verdict(each, whole.picked, chosen=False) for each in splits if each is not best]
+    said += [f"Prompts split at {each:,} tokens: no fleet keeps the SLO." for each in parts if not _is_in(each, splits)]
+    said += [pools_verdict(*pair, chosen=chosen) for pair in whole.pairs]
+    shown = [each.plan for each in chosen] or whole.plans[:1]
+    views = [months_view(each, "" if place else "\n".join(wrapped(said))) for place, each in enumerate(shown)]
+    notes = [*(comparison(whole.plans) if len(whole.mixed) > 1 else ()), *(" ".join(basis(each)) for each in shown)]
+    notes += technique_notes([each.scenario.deployment for each in shown])
+    checks = [_checked(each.plan, one) for each in chosen for one in (*each.failed, each.check)]
+    months = [_checked(each, row) for search in every for each in search.plans for row in each.months]
+    sections: dict[str, Sequence[Row]] = {"checks": checks, "months": months}
+    used = [*evidence([each.scenario.deployment for each in shown]), *guesses]
+    refused = [error for each in every if each is whole or not each.picked for error in each.refused]
+    return Result({"disaggregation": pools, **sections} if pools else sections, views, wrapped(notes), used, refused)
+
+
+def _is_in(tokens: int, splits: Sequence[PromptSplit]) -> bool:
+    return any(each.tokens == tokens for each in splits)
+
+
+def _checked(plan: FleetPlan, row: FleetCheck | FleetMonth) -> Row:
+    """Return a row of a plan with what tells it apart: deployment, pools, and which prompts."""
+    prompts = plan.scenario.workload.prompts
+    kind = {"disaggregated": plan.is_pooled, "prompts": str(prompts) if prompts else "all"}
+    return {**identity(plan.scenario.deployment), **kind, **row._asdict()}
+
+
+def split_verdict(split: PromptSplit, one: Picked | None, *, chosen: bool) -> str:
+    """Say whether two fleets, for short and for long prompts, cost less than one."""
+    (usd, devices), sizes = split.cost, " and ".join(_counted(each.check.replicas) for each in split.fleets)
+    both = f"${usd:,.0f} in all" if math.isfinite(usd) else f"{devices} devices"
+    other = ""
+    if one is not None:
+        usd, devices = one.cost
+        other = f" against {f'${usd:,.0f}' if math.isfinite(usd) else f'{devices} devices'} for one fleet"
+    kind = "Two fleets, prompts" if chosen else "Prompts"
+    return f"{kind} split at {split.tokens:,} tokens: {'' if chosen else 'no; '}{sizes}, {both}{other}."
 
 
 def wrapped(sentences: Sequence[str]) -> list[str]:
@@ -41,13 +114,15 @@ def _finite(usd: float) -> float | None:
     return usd if math.isfinite(usd) else None
 
 
-def pools_verdict(row: Row, *, chosen: bool) -> str:
+def pools_verdict(mixed: FleetPlan, pooled: FleetPlan, *, chosen: Sequence[Picked]) -> str:
     """Say whether a prefill and a decode pool were chosen, what they serve, and what they cost always on."""
+    row, deployment = pools_row(mixed, pooled), pooled.scenario.deployment
+    taken = any(each.plan.is_pooled and each.plan.scenario.deployment == deployment for each in chosen)
     split = f"{row['prefill']} for prefill and {_counted(row['replicas'] - row['prefill'])} for decode"
     rates = f"{split} serve {row['split_per_s']:.3g}/s within the SLO, as many mixed ones {row['mixed_per_s']:.3g}/s"
     usd = row["split_usd"], row["mixed_usd"]
     costs = f"; always on ${usd[0]:,.0f} in pools, ${usd[1]:,.0f} mixed" if None not in usd else ""
-    return f"Disaggregated: {'yes' if chosen else 'no'}; {rates} ({row['gain']:+.0%}){costs}."
+    return f"Disaggregated: {'yes' if taken else 'no'}; {rates} ({row['gain']:+.0%}){costs}."
 
 
 def verdict(picked: Picked) -> list[str]:
@@ -63,7 +138,9 @@ def verdict(picked: Picked) -> list[str]:
     if math.isfinite(total):
         later = f", ${last.usd:,.0f} in month {last.month + 1}" if last.usd != first.usd else ""
         price = f": ${first.usd:,.0f} a month{later}, ${total:,.0f} in all"
-    said = [f"{check.kind.capitalize()} fleet ({MEANS[check.kind]}) of {best.scenario.deployment}, {sizes}{price}."]
+    prompts = best.scenario.workload.prompts
+    means = f"{prompts}; {MEANS[check.kind]}" if prompts else MEANS[check.kind]
+    said = [f"{check.kind.capitalize()} fleet ({means}) of {best.scenario.deployment}, {sizes}{price}."]
     less = "" if check.within_one_less is None else f"; with one less, {check.within_one_less:.1%}"
     busiest = f"Simulated in month {check.month + 1}, where it is busiest, with {_counted(check.replicas)}"
     said.append(f"{busiest}: {check.within:.1%} of requests keep the SLO, {best.scenario.slo}{less}.")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, get_args
 
@@ -38,6 +38,10 @@ class GrowingLoad:
         if not (self.months >= 1 and -1 < self.growth_per_month < math.inf):
             given = f"{self.months} months of growth by {self.growth_per_month:.0%}"
             raise InfercastError(given, "a plan has a month at least, and some load is left", "Give, say, 12 and 10%")
+
+    def part(self, share: float) -> "GrowingLoad":
+        """Return the load of a share of the requests."""
+        return replace(self, arrivals=self.arrivals.at_rate(self.arrivals.rate_per_s * share))
 
     def in_month(self, month: int) -> OpenLoop | RateCurve:
         """Return the arrivals of a month, counted from 0."""

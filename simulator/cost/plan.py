@@ -220,7 +220,9 @@ def plan(
         scenario.packing(1)  # refuses, before anything is simulated
     found = capacity(scenario)
     if not found.rate_per_s:
-        raise WorkloadError(f"{scenario.deployment} within {scenario.slo}", found.breaks, "Loosen the SLO")
+        prompts = scenario.workload.prompts
+        given = f"{scenario.deployment} within {scenario.slo}{f', {prompts}' if prompts else ''}"
+        raise WorkloadError(given, found.breaks, "Loosen the SLO")
     rates = FleetRates(scenario, found)
     sizing = Sizing(rates.rate_per_s, headroom, spare)
     return FleetPlan(rates, demand, sizing, scaling or Scaling(start_seconds(scenario.deployment, LOAD_BYTES_PER_S)))
@@ -232,6 +234,25 @@ class Picked(NamedTuple):
     plan: FleetPlan
     check: FleetCheck
     failed: tuple[FleetCheck, ...]
+
+    @property
+    def cost(self) -> tuple[float, int]:
+        """Dollars over all months, infinity without a price; then devices of the largest fleet."""
+        most = self.plan.most_at(self.plan.busiest) + self.plan.sizing.spare
+        return self.plan.usd(self.check.kind), most * self.plan.scenario.deployment.devices
+
+
+class PromptSplit(NamedTuple):
+    """Two fleets instead of one, for prompts of up to `tokens` and for longer ones."""
+
+    tokens: int
+    fleets: tuple[Picked, Picked]
+
+    @property
+    def cost(self) -> tuple[float, int]:
+        """Dollars over all months of both, infinity without a price; then devices of both."""
+        (short_usd, short_devices), (long_usd, long_devices) = (each.cost for each in self.fleets)
+        return short_usd + long_usd, short_devices + long_devices
 
 
 def cheapest(plans: Iterable[FleetPlan]) -> Picked | None:

@@ -27,6 +27,19 @@ def test_each_pool_scales_up_to_its_own_number():
         printed("fleet", *LOAD, "--request-rate", "10", *scaling)
 
 
+@pytest.mark.slow
+def test_long_prompts_that_break_the_tpot_of_short_ones_get_a_fleet_of_their_own():
+    load = ("--model", "llama-3.1-8b", "--hardware", "l40s", "--isl", "quantiles:0=100,0.95=300,0.96=7000,1=9000")
+    asked = ("plan", *load, "--osl", "100", "--request-rate", "6", "--slo", "ttft:6s,tpot:30ms", "--months", "1")
+    text = printed(*asked, "--split-prompts", "1000")
+    assert text.startswith("Two fleets, prompts split at 1,000 tokens: 1 replica and ")
+    assert "for one fleet." in text
+    assert "(prompts above 1,000 tokens; always" in " ".join(text.split())
+    assert all(len(line) <= 80 for line in text.splitlines() if not line.startswith("Rests on"))
+    with pytest.raises(InfercastError, match=r"prompts have 100 to 8,999 tokens, 100\.0% of them up to that"):
+        printed(*asked, "--split-prompts", "10000")
+
+
 def test_a_plan_says_first_what_to_do_and_whether_pools_pay():
     text = printed(*PLAN)
     assert text.startswith("Static fleet (always on")
