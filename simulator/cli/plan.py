@@ -16,6 +16,7 @@ from simulator.cli.fleetoptions import (
     CurveOption,
     LinkBandwidth,
     LoadRate,
+    SessionOptions,
     cold_start,
     curve_of,
 )
@@ -39,8 +40,8 @@ from simulator.workloads.workload import Workload, split_by_prompt
 
 
 @dataclass(frozen=True)
-class PlanOptions:
-    """Options for how the load grows, and for what a fleet keeps in reserve."""
+class PlanOptions(SessionOptions):
+    """Options for how the load grows, for sessions, and for what a fleet keeps in reserve."""
 
     growth: Annotated[str, Option("--growth", metavar="SHARE", help="Of the load, per month: 10% or 0.1.")] = "0%"
     months: Annotated[int, Option("--months", min=1, max=120, help="To plan for.")] = 12
@@ -63,6 +64,10 @@ class PlanOptions:
     ] = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.turns > 1 and self.split_prompts:
+            given = f"--split-prompts {self.split_prompts} with --turns {self.turns}"
+            raise InfercastError(given, "a session's prompts grow from one fleet into the other", "Give one of the two")
         if self.link_bandwidth != LINK_BANDWIDTH and not self.disaggregate:
             given = "--link-bandwidth without --disaggregate"
             raise InfercastError(given, "it would change nothing", "Give --disaggregate too")
@@ -136,7 +141,7 @@ def command(
         deployment = choice()
         offers, interruptions = priced.offers(deployment), priced.interruptions()
         scenario = Scenario(deployment, load, slo, offers, interruptions=interruptions)
-        return plan(scenario, growing, headroom, planned.spare, planned.scaling(deployment))
+        return plan(scenario, growing, headroom, planned.spare, planned.scaling(deployment), planned.sessions())
 
     def searched(load: Workload) -> Searched:
         growing = demand.part(load.prompts.share) if load.prompts else demand

@@ -174,11 +174,13 @@ def basis(best: FleetPlan) -> list[str]:
     scaled = "" if len(best.kinds) == 1 else " Scheduled and autoscaled fleets pay for what is up, start included."
     replicas = best.most_at(best.busiest)
     each = best.rates.rate_per_s(replicas) / replicas
-    router = f", {each:.3g}/s as one of {replicas} behind a least-outstanding router" if replicas > 1 else ""
+    router = f", {each:.3g}/s as one of {replicas} behind a {best.rates.router} router" if replicas > 1 else ""
+    alone = best.rates.rate_per_s(1) if best.rates.least == 1 else best.rates.known.rate_per_s
+    sessions = f" in {best.rates.sessions}" if best.rates.sessions.turns > 1 else ""
     return [
-        f"{demand.in_month(0).describe()}, growing {demand.growth_per_month:.0%} a month; "
+        f"{demand.in_month(0).describe()}{sessions}, growing {demand.growth_per_month:.0%} a month; "
         f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
-        f"A replica serves {best.rates.known.rate_per_s:.3g}/s within the SLO{router}.",
+        f"A replica serves {alone:.3g}/s within the SLO{router}.",
         *(["Months between: --format json, csv."] if _stride(demand.months) > 1 else []),
         f"At most: {rented}.{scaled}",
     ]

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from simulator.cost.capacity import PROBE_REQUESTS, Capacity
 from simulator.cost.scenario import Scenario
-from simulator.cost.service import Service
+from simulator.cost.service import Service, ServiceReport
 from simulator.errors import WorkloadError
 from simulator.simulation.autoscaler import Autoscaler
 from simulator.simulation.routers import Router
 from simulator.simulation.sent import sent
+from simulator.simulation.sessions import Sessions
 from simulator.workloads.workload import Workload
 
 STRIDE = 1.25  # from a rate that keeps the SLO to the next that is tried
@@ -22,6 +23,7 @@ STARTS = (
     0.6,
     0.25,
 )  # of the rate of as many replicas alone: where a search begins; below it a fleet is no rival
+LONGER_STARTS = 0.1, 0.04  # of sessions, whose prompts grow
 FEW = 4  # replicas: if such a fleet keeps the SLO at no rate tried, larger ones are not tried
 EXACT = 8  # up to so many replicas each fleet is simulated
 SIZES = (*range(1, EXACT + 1), 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -38,7 +40,8 @@ class FleetRate(NamedTuple):
 class FleetRates:
     """Highest rates within the SLO of fleets of one deployment, by their number of replicas; each searched once.
 
-    The router sends a request to the replica with the fewest in flight, so many replicas serve more than as many alone.
+    The router sends a request to the replica with the fewest in flight, so many replicas serve more than as many alone;
+    of sessions, to where its history is cached.
     Fleets of SIZES replicas are simulated, all with the same requests. Between two of them the rate of a replica is
     interpolated in 1 / sqrt(replicas), by which what a fleet holds in reserve against chance falls (square-root
     staffing; Halfin and Whitt, Operations Research, 1981); beyond the largest it is that of the largest.
@@ -51,7 +54,18 @@ class FleetRates:
     scenario: Scenario
     known: Capacity
     link_bytes_per_s: float = 0.0
+    sessions: Sessions = field(default_factory=Sessions)
     _found: dict[int, FleetRate] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def router(self) -> str:
+        """The router, which sends a session to where its history is cached, unless that replica is far busier."""
+        return "least-outstanding" if self.sessions.turns == 1 else "prefix-affinity"
+
+    def report(self, service: Service, load: Workload) -> ServiceReport:
+        """Return what clients see of a load on a fleet."""
+        requests, clients = self.sessions.requests(sent(load, self.scenario.deployment))
+        return service.report(requests, clients, self.scenario.slo)
 
     @property
     def least(self) -> int:
@@ -76,7 +90,7 @@ class FleetRates:
         return self._service(replicas, self.prefill(replicas), autoscaler)
 
     def _service(self, replicas: int, prefill: int, autoscaler: Autoscaler | None = None) -> Service:
-        fleet = Service(self.scenario.deployment, replicas, Router("least-outstanding"), autoscaler)
+        fleet = Service(self.scenario.deployment, replicas, Router(self.router), autoscaler)
         return replace(fleet, prefill_replicas=prefill, link_bytes_per_s=self.link_bytes_per_s) if prefill else fleet
 
     def _searched(self, replicas: int) -> FleetRate:
@@ -90,9 +104,10 @@ class FleetRates:
         return self._found[replicas]
 
     def _mixed(self, replicas: int) -> FleetRate:
-        if replicas == 1:
+        if replicas == 1 and self.sessions.turns == 1:
             return FleetRate(self.known.rate_per_s)
-        starts = (share * replicas * self.known.rate_per_s for share in STARTS)
+        shares = STARTS if self.sessions.turns == 1 else (*STARTS, *LONGER_STARTS)
+        starts = (share * replicas * self.known.rate_per_s for share in shares)
         return FleetRate(next((rate for start in starts if (rate := highest(self._keeps(replicas), start))), 0.0))
 
     def _split(self, replicas: int) -> FleetRate:
@@ -113,11 +128,12 @@ class FleetRates:
     def _keeps(self, replicas: int, prefill: int = 0) -> Callable[[float], bool]:
         """Return whether a fleet keeps the SLO at a rate in requests/s."""
         scenario, service = self.scenario, self._service(replicas, prefill)
-        in_flight = self.known.rate_per_s * self.known.report.metrics["e2el"].values["mean"]  # of one, by Little's law
+        lasting_s = self.known.report.metrics["e2el"].values["mean"] + (self.sessions.turns - 1) * self.sessions.think_s
+        in_flight = self.known.rate_per_s * lasting_s  # of one replica, those who think included, by Little's law
         load: Workload = replace(scenario.workload, request_count=max(PROBE_REQUESTS, round(10 * in_flight * replicas)))
 
         def at(rate_per_s: float) -> bool:
-            seen = service.report(sent(load.at_rate(rate_per_s), scenario.deployment).requests(), slo=scenario.slo)
+            seen = self.report(service, load.at_rate(rate_per_s))
             overloaded = seen.report.overloaded or seen.decode_queue_growth_per_s > 0
             return seen.within_share >= scenario.slo.share and not overloaded
 

@@ -23,7 +23,7 @@ from simulator.cost.scenario import Scenario
 from simulator.cost.service import start_seconds
 from simulator.errors import InfercastError, WorkloadError
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, Autoscaler
-from simulator.simulation.sent import sent
+from simulator.simulation.sessions import Sessions
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.rate_curves import RateCurve
 
@@ -97,7 +97,7 @@ class FleetPlan:
 
         Raises WorkloadError where no split keeps the SLO, as `FleetRates` does.
         """
-        rates = FleetRates(self.scenario, self.rates.known, link_bytes_per_s)
+        rates = FleetRates(self.scenario, self.rates.known, link_bytes_per_s, self.rates.sessions)
         sizing = replace(self.sizing, highest_per_s=rates.rate_per_s, least=rates.least)
         found = replace(self, rates=rates, sizing=sizing)
         found.most_at(0)
@@ -168,8 +168,7 @@ class FleetPlan:
         count = max(1, min(CHECKED_REQUESTS, round(arrivals.expected(span_s))))
         load = replace(self.scenario.workload, arrivals=arrivals, request_count=count, seed=seed)
         scaler = self._autoscaler(month, replicas) if kind == "autoscaled" else None
-        service = self.rates.service(replicas, scaler)
-        return service.report(sent(load, self.scenario.deployment).requests(), slo=self.scenario.slo).within_share
+        return self.rates.report(self.rates.service(replicas, scaler), load).within_share
 
     def _busiest(self, kind: FleetKind, month: int) -> tuple[OpenLoop | RateCurve, float]:
         """Return the arrivals of a check and its length in seconds."""
@@ -206,7 +205,12 @@ class FleetPlan:
 
 
 def plan(
-    scenario: Scenario, demand: GrowingLoad, headroom: float = 0.0, spare: int = 0, scaling: Scaling | None = None
+    scenario: Scenario,
+    demand: GrowingLoad,
+    headroom: float = 0.0,
+    spare: int = 0,
+    scaling: Scaling | None = None,
+    sessions: Sessions | None = None,
 ) -> FleetPlan:
     """Return a deployment's fleets for a demand; the highest rates within the SLO are searched (`FleetRates`).
 
@@ -223,7 +227,7 @@ def plan(
         prompts = scenario.workload.prompts
         given = f"{scenario.deployment} within {scenario.slo}{f', {prompts}' if prompts else ''}"
         raise WorkloadError(given, found.breaks, "Loosen the SLO")
-    rates = FleetRates(scenario, found)
+    rates = FleetRates(scenario, found, sessions=sessions or Sessions())
     sizing = Sizing(rates.rate_per_s, headroom, spare)
     return FleetPlan(rates, demand, sizing, scaling or Scaling(start_seconds(scenario.deployment, LOAD_BYTES_PER_S)))
 

@@ -40,6 +40,21 @@ def test_long_prompts_that_break_the_tpot_of_short_ones_get_a_fleet_of_their_own
         printed(*asked, "--split-prompts", "10000")
 
 
+@pytest.mark.slow
+def test_a_plan_of_sessions_says_where_their_history_is():
+    load = ("--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--isl", "1000", "--osl", "50", "--request-rate", "3")
+    asked = ("plan", *load, "--slo", "ttft:1s,tpot:50ms", "--months", "1", "--turns", "4", "--think-time", "5s")
+    added, included = (" ".join(printed(*asked, *more).split()) for more in ((), ("--history", "included")))
+    assert "sessions of 4 turns, 5 s apart, their history on top of the given lengths" in added
+    assert "their history within the given lengths" in included
+    least = [float(text.split("A replica serves ")[1].split("/s")[0]) for text in (added, included)]
+    assert least[0] < least[1]
+    with pytest.raises(InfercastError, match="the lengths either hold it or not"):
+        printed(*asked, "--history", "maybe")
+    with pytest.raises(InfercastError, match="--history without --turns"):
+        printed(*asked[:-4], "--history", "included")
+
+
 def test_a_plan_says_first_what_to_do_and_whether_pools_pay():
     text = printed(*PLAN)
     assert text.startswith("Static fleet (always on")
