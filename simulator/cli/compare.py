@@ -1,5 +1,6 @@
 """`infercast compare`: what to rent for a model, a load and an SLO, how many, at what price, and how to start it."""
 
+import textwrap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,8 +12,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from simulator.cli.api_columns import hosted
 from simulator.cli.compare_options import CompareOptions
-from simulator.cli.compare_screen import Compared, compared_row, exclusions, first_screen
+from simulator.cli.compare_screen import WIDTH, Compared, compared_row, exclusions, first_screen
 from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import answer_rows, details
 from simulator.cli.intervals import IntervalOptions
@@ -55,7 +57,7 @@ def command(
     """
     slo = accepted.value()
     rate, workload = _fewer(users)
-    _refuse_hosted(priced)
+    priced.checked()
     options = asked.options(Demand(workload.requests(), slo))
     load = priced_target(rate, workload, slo, priced.offers_for, priced.interruptions())
     search = Search(load, options.candidates, top=top, jobs=jobs)
@@ -66,6 +68,8 @@ def command(
         compared = [Compared(each, load) for each in search.found]
         rows = list(pool.map(compared_row, compared))
     result = first_screen(search, options, compared, rows)
+    if priced.vs_api:
+        result = _with_hosted(result, compared, priced)
     if interrupted:
         left = f"{len(search.left):,} deployments are not decided; none costs less than ${search.least_usd_left:.3g}/h."
         result = replace(result, notes=[f"INTERRUPTED: {left}", *result.notes])
@@ -83,12 +87,12 @@ def command(
     emit(result, form)
 
 
-def _refuse_hosted(priced: OfferOptions) -> None:
-    """Raise InfercastError for options of prices that exclude each other, or that only `cost` takes."""
-    priced.checked()
-    if priced.vs_api:
-        remedy = "Give it to infercast cost, with the deployment that compare finds"
-        raise InfercastError("--vs-api of compare", "hosted prices are set beside one list of deployments", remedy)
+def _with_hosted(result: Result, compared: list[Compared], priced: OfferOptions) -> Result:
+    """Return the result with the hosted prices of the same models, and from which volume on the best answer pays."""
+    api = hosted([each.answer for each in compared], priced.terms())
+    notes = [line for each in api.notes for line in textwrap.wrap(each, WIDTH, break_on_hyphens=False)]
+    sections = {"api": api.rows, **result.sections} if api.rows else result.sections
+    return replace(result, sections=sections, views=[*result.views, *api.views], notes=[*notes, "", *result.notes])
 
 
 def _draw(compared: list[Compared], path: Path) -> None:
@@ -141,4 +145,6 @@ def _with_details(result: Result, compared: list[Compared], level: float, priced
     views = details(rows, priced, answers[0].scenario.workload.describe(), level)
     used = evidence(each.scenario.deployment for each in answers)
     merged = [{**more, **row} for row, more in zip(result.sections["answers"], rows, strict=True)]
-    return replace(result, sections={"answers": merged}, views=[*result.views, *views], rests_on=used, flat=True)
+    sections = {**result.sections, "answers": merged}
+    is_flat = len(sections) == 1
+    return replace(result, sections=sections, views=[*result.views, *views], rests_on=used, flat=is_flat)
