@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from simulator.cli.api_columns import hosted
 from simulator.cli.compare_options import CompareOptions
 from simulator.cli.compare_screen import Compared, compared_row, excluded, exclusions, first_screen, ties
 from simulator.cli.compare_sensitivity import SensitivityTables
@@ -53,7 +54,8 @@ def command(
     """
     slo = accepted.value()
     rate, workload = _fewer(users)
-    _refuse(priced, report)
+    refuse_ending(report)
+    priced.checked()
     options = asked.options(Demand(workload.requests(), slo))
     load = priced_target(rate, workload, slo, priced.offers_for, priced.interruptions())
     search = Search(load, options.candidates, top=top, jobs=jobs)
@@ -64,6 +66,8 @@ def command(
         compared = [Compared(each, load) for each in search.found]
         rows = list(pool.map(compared_row, compared))
     result = first_screen(search, options, compared, rows)
+    if priced.vs_api:
+        result = _with_hosted(result, compared, priced)
     left = _interrupted(search) if interrupted else ()
     result = replace(result, notes=[*left, *result.notes])
     if with_details or form is not Format.TEXT:
@@ -82,13 +86,11 @@ def command(
         raise typer.Exit(INTERRUPTED)
 
 
-def _refuse(priced: OfferOptions, report: Path | None) -> None:
-    """Raise InfercastError for options of prices that exclude each other, or that only `cost` takes, and no page."""
-    refuse_ending(report)
-    priced.checked()
-    if priced.vs_api:
-        remedy = "Give it to infercast cost, with the deployment that compare finds"
-        raise InfercastError("--vs-api of compare", "hosted prices are set beside one list of deployments", remedy)
+def _with_hosted(result: Result, compared: list[Compared], priced: OfferOptions) -> Result:
+    """Return the result with the hosted prices of the same models, and from which volume on the best answer pays."""
+    api = hosted([each.answer for each in compared], priced.terms())
+    sections = {"api": api.rows, **result.sections} if api.rows else result.sections
+    return replace(result, sections=sections, views=[*result.views, *api.views], notes=[*api.notes, "", *result.notes])
 
 
 def _interrupted(search: Search) -> tuple[str]:
@@ -147,4 +149,5 @@ def _with_details(result: Result, compared: list[Compared], level: float, priced
     views = details(rows, priced, answers[0].scenario.workload.describe(), level)
     used = evidence(each.scenario.deployment for each in answers)
     merged = [{**more, **row} for row, more in zip(result.sections["answers"], rows, strict=True)]
-    return replace(result, sections={"answers": merged}, views=[*result.views, *views], rests_on=used)
+    sections = {**result.sections, "answers": merged}
+    return replace(result, sections=sections, views=[*result.views, *views], rests_on=used)

@@ -113,8 +113,8 @@ def command(
 
 
 def _load_in_words(found: Found, behaviour: ClientOptions) -> str:
-    turns, thoughts = behaviour.turns, behaviour.thinking_tokens
-    sessions = f", in sessions of {turns} turns" if turns > 1 else ""
+    thoughts = behaviour.thinking_tokens
+    sessions = f", in {behaviour.sessions()}" if behaviour.turns > 1 else ""
     thinking = f", the first {thoughts:,} of each output thoughts" if thoughts else ""
     return found.workload.describe(found.sent) + sessions + thinking
 

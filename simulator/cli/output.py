@@ -122,6 +122,14 @@ def sweep(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[Infer
     Ctrl-C ends it early: what is finished is kept, and the last error says what is not. Raises the first InfercastError
     where no call succeeds, KeyboardInterrupt where none has when it comes.
     """
+    values, refused = tried(calls)
+    if refused and not values:
+        raise refused[0]
+    return values, refused
+
+
+def tried(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:
+    """Return the values of the calls that succeed, none perhaps, and the errors of the others, as `sweep` does."""
     every = list(calls)
     values, refused = list[Value](), list[InfercastError]()
     for index, call in enumerate(every):
@@ -136,8 +144,6 @@ def sweep(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[Infer
             remedy = "Let it run on, or ask for these alone"
             refused.append(InterruptedSweepError(left, "an interrupt came before they were answered", remedy))
             break
-    if refused and not values:
-        raise refused[0]
     return values, refused
 
 

@@ -45,7 +45,7 @@ def day_panel(plan: FleetPlan, month: int) -> Figure:
     axes.stairs(rates_per_s, edges_h, fill=True, color="#b3c6e0", label="requests/s", gid=f"{TIP}requests/s asked")
     for colour, kind in zip(SERIES, plan.kinds, strict=False):
         up = plan.held(kind, month) - plan.sizing.spare
-        served_per_s = up * plan.sizing.capacity_per_s
+        served_per_s = np.array([plan.rates.rate_per_s(each) if each else 0.0 for each in up.tolist()])
         line = axes.stairs(served_per_s, edges_h, baseline=None, color=colour, lw=1.8, ls=STYLES[kind])
         line.set(label=f"{kind} fleet can serve", gid=f"{TIP}{kind}: {up.min()} to {up.max()} replicas without spares")
     busiest_h = float(edges_h[int(rates_per_s.argmax())])

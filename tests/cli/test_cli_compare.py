@@ -75,6 +75,16 @@ def test_details_are_one_option_away():
     assert "Rests on guesses" in text
 
 
+def test_hosted_prices_stand_below_the_answers():
+    words = (*ASKED, *SLO, "--hardware", "l40s,h100-sxm", "--tp", "1", "--weight-dtype", "bf16", "--vs-api")
+    text = run(*words)
+    assert text.index("a month") < text.index("Hosted APIs, cheapest 8 of ") < text.index("Self-hosting on l40s pays")
+    assert max(map(len, text.splitlines())) <= 80
+    found = json.loads(run(*words, "--format", "json"))
+    assert found["api"][0]["usd_per_month"] == min(row["usd_per_month"] for row in found["api"])
+    assert {row["deployment"] for row in found["answers"]} == {"l40s", "h100-sxm"}
+
+
 def test_sensitivity_says_what_moves_the_answer_and_what_to_measure():
     words = [*ASKED, *SLO, "--hardware", "l40s,h100-sxm", "--tp", "1", "--pp", "1", "--sensitivity"]
     text = run(*words)
@@ -124,7 +134,7 @@ def test_an_interrupt_prints_what_is_known(monkeypatch):
         (["--hardware", "h10"], "Nearest"),
         (["--slo", "ttft:1ms"], "no deployment keeps the SLO"),
         (["--tp", "0"], "it is not a whole number above 0"),
-        (["--vs-api"], "Give it to infercast cost"),
+        (["--price", "owned", "--usd-per-hour", "2"], "an hour of an owned machine is computed"),
     ],
 )
 def test_mistakes_are_told_in_three_parts(words, said):

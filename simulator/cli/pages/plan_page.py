@@ -58,7 +58,7 @@ class PlanAnswer:
         best, scenario = self.best, self.best.scenario
         most = max(each.most for each in best.months)
         rented = Rented(scenario.offers, best.scenario.packing(most) if scenario.offers else None)
-        full = Ran(scenario, best.capacity.report, {})
+        full = Ran(scenario, best.rates.known.report, {})
         every = table_of(View("Every fleet of every month", MONTHS, [each._asdict() for each in best.months]))
         folded = Folded("With replica-hours", [every])
         checks = [{**each._asdict(), "holds": each.holds} for each in self.checks]
@@ -91,7 +91,7 @@ class PlanAnswer:
             found.append(KeyFigure("Price of month 1", f"${months[0].usd or 0:,.0f}", f"${usd:,.0f} over all months"))
         least, most = min(each.least for each in months), max(each.most for each in months)
         found.append(KeyFigure("Replicas", f"{least} to {most}" if least < most else str(most), "spares included"))
-        found.append(KeyFigure("One replica serves", f"{three(best.sizing.capacity_per_s)}/s", "within the SLO"))
+        found.append(KeyFigure("One replica serves", f"{three(best.rates.known.rate_per_s)}/s", "within the SLO"))
         if last:
             less = "" if last.within_one_less is None else f"with one replica less {last.within_one_less:.1%}"
             found.append(KeyFigure("Within the SLO", f"{last.within:.1%}", less))
