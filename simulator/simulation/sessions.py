@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.errors import WorkloadError
+from simulator.limits import refuse_beyond_memory
 from simulator.simulation.clients import Clients
 from simulator.workloads.arrivals import ClosedLoop
 from simulator.workloads.shared_prefixes import Prefixes
-from simulator.workloads.workload import Requests, Workload
+from simulator.workloads.workload import REQUEST_BYTES, Requests, Workload
 
 PREFIX_BLOCK_TOKENS = 64
+PREFIX_BLOCK_BYTES = 100  # of a block in one prompt, while ids are made and sorted
 MAX_BLOCKS = 2**32  # prefix blocks of one session, so that ids of two sessions never meet
 
 
@@ -38,6 +40,7 @@ def sessions(
         because = "a closed loop and sessions both say when a request is sent"
         raise WorkloadError("sessions in a closed loop", because, "Give a rate")
     count = -(-workload.request_count // turns)
+    refuse_beyond_memory(f"{count * turns:,} turns", float(count * turns) * REQUEST_BYTES, "Give fewer --turns")
     drawn = replace(workload, request_count=count * turns).requests()
     begins = replace(workload, request_count=count)
     rate = getattr(begins.arrivals, "rate_per_s", 1.0)
@@ -47,6 +50,10 @@ def sessions(
     prompts = before.ravel() + drawn.prompt_tokens
     rows = np.arange(count * turns)
     follows = np.where(rows % turns > 0, rows - 1, -1)
+    tokens = float((prompts + drawn.output_tokens).sum())
+    given = f"sessions of {turns:,} turns, whose prompts have {tokens:,.0f} tokens together"
+    remedy = "Give fewer or shorter --turns"
+    refuse_beyond_memory(given, tokens / PREFIX_BLOCK_TOKENS * PREFIX_BLOCK_BYTES, remedy)
     prefix_blocks = (prompts + drawn.output_tokens) // PREFIX_BLOCK_TOKENS
     place = np.concatenate([np.arange(each) for each in prefix_blocks])
     session = np.repeat(rows // turns + 1, prefix_blocks)
