@@ -58,6 +58,7 @@ def answer(words: list[str]) -> tuple[int, str, str]:
     """Return exit code, stdout and stderr of a command line, run in this process. Raises what it lets through."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     sys.argv = ["infercast", *words]
+    os.environ.pop("INFERCAST_PROFILES", None)  # which --profiles leaves behind
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             main()

@@ -63,7 +63,7 @@ READERS = {
         f"estimate --model {{file}} --hardware b300-sxm --tp 8 --batch 8 {LENGTHS}", _some("model_profiles/*.yaml")
     ),
     "engine": Target(
-        f"estimate --model smollm2-135m --hardware l4 --engine {{file}} --batch 8 {LENGTHS}",
+        f"estimate --model smollm2-135m --hardware l4 --engine {{file}} --batch 1 {LENGTHS}",
         _some("simulator/engines/*.yaml"),
     ),
     "workload": Target(f"simulate --workload {{file}} {SMALL}", _some("simulator/workloads/*.yaml")),

@@ -93,6 +93,10 @@ def check_logs(folder: Path, deployment: Deployment) -> LogCheck:
     if not small or not (folder / "load.json").is_file():
         raise ProfileError(str(folder), "it holds no mini-00a.json and load.json", "Record them: docs/reference.md")
     load = read_log(folder / "load.json")
+    longest = max(sum(part.new_tokens for part in step.parts) for log in (*small, load) for step in log.steps)
+    if longest > MAX_TOKENS:
+        because = f"steps of up to {MAX_TOKENS:,} tokens are compared"
+        raise ProfileError(f"{folder}: a step of {longest:,} tokens", because, "Log loads with a lower token budget")
     tiers, window = _tiers(deployment, small), deployment.model.window
     requests, limits = requests_of(load), limits_of(load, window or 0)
     runs = {name: simulate(limits, table, requests) for name, table in tiers.items()}

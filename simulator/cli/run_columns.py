@@ -1,5 +1,6 @@
 """Columns of what a run was asked, with the keys of `vllm bench serve --save-result`."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 from simulator.cli.output import Column, Row, identity
@@ -12,7 +13,7 @@ from simulator.workloads.lengths import Independent
 LOADS = (  # columns of a table where they vary
     Column("input_len", "ISL", left=True),
     Column("output_len", "OSL", left=True),
-    Column("burstiness", "burstiness", lambda shape: f"{shape:g}"),
+    Column("burstiness", "burstiness", lambda shape: f"{float(shape):g}"),
     Column("max_concurrency", "in flight"),
     Column("request_rate", "rate /s", lambda rate: rate if isinstance(rate, str) else f"{rate:g}", left=True),
 )
@@ -25,6 +26,7 @@ def asked_columns(scenario: Scenario, rate: float | None, report: Report) -> Row
     `rate` is in requests/s, None where all requests come at once or in a closed loop; `request_rate` is then "inf".
     """
     workload, lengths = scenario.workload, scenario.workload.lengths
+    burstiness = getattr(workload.arrivals, "burstiness", None)
     return {
         **identity(scenario.deployment),
         "endpoint_type": "infercast",
@@ -34,7 +36,7 @@ def asked_columns(scenario: Scenario, rate: float | None, report: Report) -> Row
         "tokenizer_id": scenario.deployment.model.id,
         "num_prompts": report.sent * scenario.replicas,
         "request_rate": "inf" if rate is None else rate,
-        "burstiness": getattr(workload.arrivals, "burstiness", None),
+        "burstiness": "inf" if burstiness == math.inf else burstiness,
         "max_concurrency": workload.arrivals.concurrency * scenario.replicas or None,
         "replicas": scenario.replicas,
         "input_len": in_words(lengths.prompt) if isinstance(lengths, Independent) else None,

@@ -56,6 +56,10 @@ class Deployment:
         if self.hardware.nodes(self.tp) > 1 and self.engine.splits_rows:
             given, because = f"{self.engine.id} with tp {self.tp}", "it splits rows of matrices within a node"
             raise NotModelledError(given, because, f"Give tp {self.hardware.node_devices} or less; use pp")
+        if self.layout.pp > len(self.model.layer_names):
+            given, layers = f"pp {self.layout.pp}", len(self.model.layer_names)
+            because = f"each stage has a layer at least, and {self.model.id} has {layers}"
+            raise InfercastError(given, because, f"Give --pp {layers} or less")
         if self.max_num_seqs > self.max_num_batched_tokens:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", "Raise the token budget")

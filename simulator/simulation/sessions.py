@@ -5,13 +5,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.errors import WorkloadError
+from simulator.limits import refuse_beyond_memory
 from simulator.scheduler.state import Ints
 from simulator.simulation.clients import Clients
 from simulator.workloads.arrivals import ClosedLoop
 from simulator.workloads.shared_prefixes import Prefixes
-from simulator.workloads.workload import Requests, Workload
+from simulator.workloads.workload import REQUEST_BYTES, Requests, Workload
 
 PREFIX_BLOCK_TOKENS = 64
+PREFIX_BLOCK_BYTES = 100  # of a block in one prompt, while ids are made and sorted
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Sessions:
             because = "a closed loop and sessions both say when a request is sent"
             raise WorkloadError("sessions in a closed loop", because, "Give a rate")
         begins = replace(workload, request_count=-(-workload.request_count // self.turns))
+        turns = begins.request_count * self.turns
+        refuse_beyond_memory(f"{turns:,} turns", float(turns) * REQUEST_BYTES, "Give fewer --turns")
         rate = getattr(begins.arrivals, "rate_per_s", 1.0)
         arrival_s = np.repeat(begins.at_rate(rate / self.turns).requests().arrival_s, self.turns)
         prompts, outputs = self._tokens(workload, begins.request_count)
@@ -87,6 +91,8 @@ class Sessions:
     def _prefixes(self, workload: Workload, tokens: Ints) -> Prefixes:
         """Return the prefix blocks of all that is said: those of a session are its own, after what sessions share."""
         shared, blocks = workload.shared, tokens // PREFIX_BLOCK_TOKENS
+        given = f"sessions of {self.turns:,} turns of {float(tokens.sum()):,.0f} tokens together, histories included"
+        refuse_beyond_memory(given, float(blocks.sum()) * PREFIX_BLOCK_BYTES, "Give fewer or shorter --turns")
         place = np.arange(blocks.sum()) - np.repeat(np.cumsum(blocks) - blocks, blocks)
         session = np.repeat(np.arange(len(tokens)) // self.turns, blocks)
         owner = session + (shared.count if shared else 0)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from simulator.errors import ProfileError, WorkloadError, nearest
+from simulator.limits import refuse_beyond_memory
 from simulator.profile import Number, Profile, Strict, find
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, RecordedArrivals
 from simulator.workloads.lengths import MAX_TOKENS, Banded, Fixed, FloatArray, Independent, IntArray, Lengths, Recorded
@@ -22,6 +23,7 @@ Sampling = Literal["shuffle", "random"]
 MAX_REQUESTS = 100_000_000
 DRAWN_FOR_SHARE = 100_000  # requests by which the share of long prompts is counted
 LEAST_SHARE = 0.001  # of all requests in each of two parts
+REQUEST_BYTES = 600  # of a request on its way through a run: drawn, copied, scheduled, reported
 COLUMNS = {
     "arrival_s": np.float64,
     "prompt_tokens": np.int64,
@@ -115,6 +117,7 @@ class RepeatedPrompts:
     warmup_requests: int = 0
 
     def __post_init__(self) -> None:
+        refuse_beyond_memory(f"{self.entries:,} prompts to repeat", self.entries * 8.0, "Give fewer")
         if self.entries < 1 or self.warmup_requests < 0:
             given = f"{self.entries} prompts to repeat, {self.warmup_requests} requests to warm up"
             raise WorkloadError(given, "there is at least one prompt, and no fewer than no request", "Correct them")
@@ -227,9 +230,14 @@ class Workload:
         return replace(self, arrivals=self.arrivals.at_rate(rate_per_s))
 
     def requests(self) -> Requests:
-        """Return the requests; the same workload always draws the same ones."""
+        """Return the requests; the same workload always draws the same ones.
+
+        Raises InfercastError where they exceed the memory.
+        """
         if self.prompts is not None:
             return self._in_range(self.prompts)
+        needed_bytes = self.request_count * REQUEST_BYTES
+        refuse_beyond_memory(f"{self.request_count:,} requests", needed_bytes, "Give fewer, say --num-prompts 100000")
         arrival_rng, prompt_rng, output_rng = map(np.random.default_rng, np.random.SeedSequence(self.seed).spawn(3))
         prompt_tokens, output_tokens = self.lengths.draw(self.request_count, prompt_rng, output_rng)
         arrival_s = self.arrivals.times_s(self.request_count, arrival_rng)
