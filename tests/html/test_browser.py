@@ -170,3 +170,17 @@ def test_who_uses_no_mouse_reaches_answer_tables_and_folded_parts(pages, browser
         names = [each.get_attribute("aria-label") for each in opened.page.get_by_role("img").all()]
         assert all(names)
         assert len(names) == len(set(names))
+
+
+def test_what_is_pointed_at_tells_its_figure(pages, browser):
+    """The topmost thing in the middle of a point or bar is its tooltip, or that of another over it."""
+    hits = """[...document.querySelectorAll(".tip")].map((tip) => {
+      tip.scrollIntoView({ block: "center", behavior: "instant" });
+      const at = tip.getBoundingClientRect();
+      const top = document.elementFromPoint(at.x + at.width / 2, at.y + at.height / 2);
+      return [tip.querySelector("title").textContent, Math.min(at.width, at.height), Boolean(top?.closest(".tip"))];
+    })"""
+    with Opened(browser, pages["report"], viewport={"width": 1280, "height": 900}) as opened:
+        found = opened.page.evaluate(hits)
+    assert len(found) > 40
+    assert [told for told, width, is_hit in found if width > 2 and not is_hit] == []

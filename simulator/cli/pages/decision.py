@@ -132,7 +132,7 @@ class Decision:
         row, found, slo = self.rows[0], self.best.found, self.best.load.slo
         low, high = self.best.risk.replicas[0], self.best.risk.replicas[-1]
         usd, per_million = row["usd_per_month"], row["usd_per_million_output_tokens"]
-        bounds = {name: f"at most {bound * 1e3:g} ms asked" for name, bound in slo.bounds_s.items()}
+        bounds = {name: f"at most {bound * 1e3:,g} ms asked" for name, bound in slo.bounds_s.items()}
         cost = [KeyFigure("Price a month", f"${usd:,.0f}", f"${three(row['usd_per_hour'])} an hour")] if usd else []
         if per_million:
             ends = _ends(row, "usd_per_million_output_tokens")
