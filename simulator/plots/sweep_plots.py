@@ -116,7 +116,7 @@ def draw_latency(axes: "Axes", sweep: Sweep, metric: str) -> None:
         for at_x in x[~known]:
             axes.plot(at_x, 0.97, "x", color=colour, transform=axes.get_xaxis_transform(), markersize=7, clip_on=False)
         for place in sweep.kept(places):
-            at_y = sweep.rows[place][f"p95_{metric}_ms"]
+            (at_y,) = _values(sweep, f"p95_{metric}_ms", [place])  # NaN: one output token has no TPOT
             axes.plot(sweep.places[place], at_y, "o", color=colour, mfc="none", markersize=12, mew=1.6)
         for at, value in zip(x, p95, strict=True):
             tip(axes, at, value, f"{short(at)} {sweep.x_label}: {metric.upper()} p95 {short(value)} ms")

@@ -19,12 +19,14 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 MOST_BYTES = 2_000_000
 DEPLOYED = ["--model", "llama-3.2-1b", "--hardware", "l4,h100-sxm"]
 LOAD = ["--isl", "256", "--osl", "64", "--num-prompts", "200", "--slo", "ttft:500ms,tpot:50ms"]
+ONE_TOKEN = ["--isl", "256", "--osl", "1", "--num-prompts", "50", "--rate", "0.5", "--slo", "ttft:5s"]
 RESULTS = "tests/fixtures/bench/invented_vllm_serve.json"
 COMMANDS = {
     "report": ["report", *DEPLOYED, *LOAD, "--rate", "4", "--out"],
     "compare": ["compare", *DEPLOYED, *LOAD, "--rate", "40", "--report"],
     "sweep": ["simulate", *DEPLOYED, *LOAD, "--rate", "1,4,16,200", "--report"],
     "overloaded": ["simulate", "--model", "llama-3.2-1b", "--hardware", "l4", *LOAD, "--rate", "500", "--report"],
+    "no price, one token": ["report", "--model", "llama-3.2-1b", "--hardware", "m2-ultra", *ONE_TOKEN, "--out"],
     "plan": ["plan", *DEPLOYED, *LOAD, "--rate", "40", "--rate-curve", "sine:0.8", "--months", "3", "--report"],
     "fleet": ["fleet", *DEPLOYED, *LOAD, "--rate", "8", "--replicas", "2", "--report"],
     "validate": ["validate", RESULTS, "--hardware", "l40s", "--tp", "1", "--report"],
@@ -34,7 +36,7 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    found = {name: folder / f"{name}.html" for name in COMMANDS}
+    found = {name: folder / f"{place}.html" for place, name in enumerate(COMMANDS)}
     for name, command in COMMANDS.items():
         done = infercast(*command, str(found[name]))
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
