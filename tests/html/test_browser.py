@@ -22,7 +22,7 @@ LOAD = ["--isl", "256", "--osl", "64", "--num-prompts", "200", "--slo", "ttft:50
 ONE_TOKEN = ["--isl", "256", "--osl", "1", "--num-prompts", "50", "--rate", "0.5", "--slo", "ttft:5s"]
 RESULTS = "tests/fixtures/bench/invented_vllm_serve.json"
 COMMANDS = {
-    "report": ["report", *DEPLOYED, *LOAD, "--rate", "4", "--out"],
+    "report": ["report", *DEPLOYED, *LOAD, "--rate", "4", "--vs-api", "--out"],
     "compare": ["compare", *DEPLOYED, *LOAD, "--rate", "40", "--report"],
     "sweep": ["simulate", *DEPLOYED, *LOAD, "--rate", "1,4,16,200", "--report"],
     "overloaded": ["simulate", "--model", "llama-3.2-1b", "--hardware", "l4", *LOAD, "--rate", "500", "--report"],
@@ -172,6 +172,25 @@ def test_who_uses_no_mouse_reaches_answer_tables_and_folded_parts(pages, browser
         names = [each.get_attribute("aria-label") for each in opened.page.get_by_role("img").all()]
         assert all(names)
         assert len(names) == len(set(names))
+
+
+def test_the_report_has_all_that_a_planner_asks_for(pages, browser):
+    with Opened(browser, pages["report"]) as opened:
+        headings = [each.inner_text() for each in opened.page.locator("h2").all()[1:]]
+    assert headings == [
+        "In figures",
+        "The options",
+        "How sure it is, and what moves it",
+        "Against hosted APIs",
+        "Latency against load, one replica of l4",
+        "Where a request's time goes",
+        "Where a step's time goes",
+        "Where the memory goes",
+        "Prices",
+        "Every figure",
+        "What this rests on",
+        "How to repeat it",
+    ]
 
 
 def test_what_is_pointed_at_tells_its_figure(pages, browser):

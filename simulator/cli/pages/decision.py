@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from simulator.cli.api_columns import hosted
 from simulator.cli.compare_screen import QUALITY, Compared, knife_edge, verdict
 from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import answer_rows, details
@@ -103,6 +104,7 @@ class Decision:
             self._answer(),
             self._alternatives(),
             self._risk(),
+            self._hosted(),
             curve,
             request_section(self.ran),
             step_section(self.ran),
@@ -112,7 +114,14 @@ class Decision:
             evidence_section(self.deployments, [*energy_guesses(), *self.priced.guesses()]),
             repeat_section([QUALITY, *technique_notes(self.deployments)]),
         ]
-        write(path, title, asked, verdict(list(self.compared), list(self.rows)), sections)
+        write(path, title, asked, self._verdict, sections)
+
+    @property
+    def _verdict(self) -> str:
+        """The answer in a sentence, with its model where there are several."""
+        said = verdict(list(self.compared), list(self.rows))
+        several = len({each.model.id for each in self.deployments}) > 1
+        return f"{self.rows[0]['model']}: {said}" if several else said
 
     @property
     def _sweep(self) -> Sweep:
@@ -178,6 +187,13 @@ class Decision:
         tornado = drawn(plot_tornado(moved.knobs, usd, ""), "tornado", said, wide=True)
         moving = [tornado, table_of(moved.view()), *listed(*moved.notes())]
         return PageSection("risk", "How sure it is, and what moves it", [*cases, *moving])
+
+    def _hosted(self) -> PageSection:
+        """Return what hosted APIs of the same models cost, where that is asked for."""
+        if not self.priced.vs_api:
+            return PageSection("hosted", "", [])
+        api = hosted([each.answer for each in self.compared], self.priced.terms())
+        return PageSection("hosted", "Against hosted APIs", [*map(table_of, api.views), *listed(*api.notes)])
 
 
 def _ends(row: Row, key: str) -> tuple[str, str]:
