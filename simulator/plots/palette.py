@@ -39,7 +39,16 @@ def wide_axis(axes: "Axes", which: str, values: npt.ArrayLike, bounds: Sequence[
     axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
 
 
+def short(value: float) -> str:
+    """Return a number with three significant digits, and all of those before the point.
+
+    >>> short(1291.4), short(0.01234), short(0.0)
+    ('1,291', '0.0123', '0')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 or value == 0 else f"{value:.3g}"
+
+
 def tip(axes: "Axes", x: float, y: float, text: str) -> None:
     """Let a point of a plot show a text when pointed at (`inline_svg`); in files of pictures it shows nothing."""
     if np.isfinite([x, y]).all():
-        axes.scatter([x], [y], s=110, color="black", alpha=0.0, linewidths=0, gid=f"{TIP}{text}")
+        axes.scatter([x], [y], s=110, color="black", alpha=0.0, linewidths=0, zorder=9, gid=f"{TIP}{text}")

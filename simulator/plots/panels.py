@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from simulator.deployment.estimate import Phase
-from simulator.plots.palette import BOUND, RESOURCES, TIP, tip, wide_axis
+from simulator.plots.palette import BOUND, RESOURCES, TIP, short, tip, wide_axis
 from simulator.plots.run_plots import draw_distribution, draw_over_time, draw_parts
 from simulator.plots.sweep_plots import Sweep, draw_latency, draw_pareto
 from simulator.reports.latency_breakdown import Explanation
@@ -60,7 +60,7 @@ def _keys(sweep: Sweep, metric: str) -> list[Line2D | Patch]:
     found.append(Line2D([], [], ls=":", label="median", **ink))
     found.append(Patch(alpha=0.2, lw=0, label=f"{sweep.rows[0]['interval']:.0%} interval of p95", **ink))
     if bound_s := sweep.slo.bounds_s.get(metric):
-        found.append(Line2D([], [], ls="--", color=BOUND, label=f"at most {bound_s * 1e3:g} ms asked"))
+        found.append(Line2D([], [], ls="--", color=BOUND, label=f"at most {bound_s * 1e3:,g} ms asked"))
     if any(sweep.kept(places) for places in sweep.curves.values()):
         said = "SLO kept up to here" if sweep.of_load else "keeps the SLO"
         found.append(Line2D([], [], ls="", marker="o", mfc="none", markersize=9, label=said, **ink))
@@ -104,8 +104,8 @@ def timeline_panel(over_time: Timeline) -> Figure:
     return figure
 
 
-def phase_panel(phase: Phase, unit: str = "ms") -> Figure:
-    """Return the seconds of each kind of op of a phase, the longest first, in the colour of what binds it."""
+def phase_panel(phase: Phase) -> Figure:
+    """Return the milliseconds of each kind of op of a phase, the longest first, in the colour of what binds it."""
     figure, axes = panel()
     ops = sorted(phase.ops, key=lambda op: -float(op.cost.seconds))
     shown, rest = ops[:MOST_OPS], ops[MOST_OPS:]
@@ -115,12 +115,12 @@ def phase_panel(phase: Phase, unit: str = "ms") -> Figure:
     for place, (name, took_ms, bound) in enumerate(bars):
         share = took_ms / (phase.seconds * 1e3)
         (bar,) = axes.barh(place, took_ms, 0.7, color=RESOURCES.get(bound, RESOURCES["idle"]))
-        bar.set_gid(f"{TIP}{name}: {took_ms:.3g} {unit}, {share:.0%} of {phase.seconds * 1e3:.3g} {unit}")
+        bar.set_gid(f"{TIP}{name}: {short(took_ms)} ms, {share:.0%} of {short(phase.seconds * 1e3)} ms")
         axes.annotate(f"{share:.0%}", (took_ms, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_yticks(range(len(bars)), [name for name, _, _ in bars], fontsize=8.5)
     axes.invert_yaxis()
     axes.margins(x=0.12)
-    axes.set_xlabel(unit)
+    axes.set_xlabel("ms")
     bounds = dict.fromkeys(bound for _, _, bound in bars if bound in RESOURCES and bound != "idle")
     handles = [axes.barh(0, 0, color=RESOURCES[bound], label=f"bound by {bound}") for bound in bounds]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
@@ -136,7 +136,7 @@ def memory_panel(labels: Sequence[str], stacks: Sequence[Mapping[str, float]]) -
             gib = stack.get(part, 0.0) / GIB
             if gib > 0:
                 (bar,) = axes.barh(place, gib, 0.62, left=begin, color=colour)
-                bar.set_gid(f"{TIP}{labels[place]}: {part} {gib:.3g} GiB")
+                bar.set_gid(f"{TIP}{labels[place]}: {part} {short(gib)} GiB")
                 begin += gib
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
@@ -174,7 +174,7 @@ def frontier_panel(labels: Sequence[str], rows: Sequence[Row]) -> Figure:
         side, beside = ("left", 6) if user <= middle else ("right", -6)
         up = 5 + 11 * (place % 2)  # neighbours of one price do not cover each other's names
         axes.annotate(row["label"], (user, usd), (beside, up), textcoords="offset points", fontsize=8, ha=side)
-        told = f"${usd:.3g} per million output tokens, {user:.3g} tokens/s of a user"
+        told = f"${short(usd)} per million output tokens, {short(user)} tokens/s of a user"
         tip(axes, user, usd, f"{row['label']}: {told}")
     axes.set(xlabel="tokens/s of a user at p95 (1 / TPOT)", ylabel="$ per million output tokens")
     axes.margins(x=0.12)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.plots.palette import BOUND, SERIES, tip, wide_axis
+from simulator.plots.palette import BOUND, SERIES, short, tip, wide_axis
 from simulator.reports.slo import Slo
 
 if TYPE_CHECKING:
@@ -116,10 +116,10 @@ def draw_latency(axes: "Axes", sweep: Sweep, metric: str) -> None:
         for at_x in x[~known]:
             axes.plot(at_x, 0.97, "x", color=colour, transform=axes.get_xaxis_transform(), markersize=7, clip_on=False)
         for place in sweep.kept(places):
-            at_y = sweep.rows[place][f"p95_{metric}_ms"]
+            (at_y,) = _values(sweep, f"p95_{metric}_ms", [place])  # NaN: one output token has no TPOT
             axes.plot(sweep.places[place], at_y, "o", color=colour, mfc="none", markersize=12, mew=1.6)
         for at, value in zip(x, p95, strict=True):
-            tip(axes, at, value, f"{at:,.3g} {sweep.x_label}: {metric.upper()} p95 {value:,.3g} ms")
+            tip(axes, at, value, f"{short(at)} {sweep.x_label}: {metric.upper()} p95 {short(value)} ms")
         seen += [*p95, *_values(sweep, f"median_{metric}_ms", places), *low]
     if bound_s:
         axes.axhline(bound_s * 1e3, color=BOUND, ls="--", lw=1.2)
@@ -146,7 +146,7 @@ def draw_pareto(axes: "Axes", sweep: Sweep) -> None:
         axes.errorbar(user, device, bars[1], bars[0], "o-", color=colour, markersize=4, lw=1.4, elinewidth=0.6)
         for place, at in zip(places, zip(user, device, strict=True), strict=True):
             axes.annotate(_word(sweep.x[place]), at, (5, 4), textcoords="offset points", fontsize=8, color=colour)
-            tip(axes, *at, f"{_word(sweep.x[place])}: {at[0]:,.3g} tokens/s of a user, {at[1]:,.4g} of a device")
+            tip(axes, *at, f"{_word(sweep.x[place])}: {short(at[0])} tokens/s of a user, {short(at[1])} of a device")
         users, devices = [*users, *user.tolist()], [*devices, *device.tolist()]
     axes.set(xlabel="output tokens/s of a user (1 / TPOT)", ylabel="output tokens/s of a device", title="Pareto curve")
     wide_axis(axes, "x", users)

@@ -60,7 +60,7 @@ def test_the_same_command_writes_the_same_bytes(tmp_path):
 @pytest.mark.parametrize("command", ["simulate", "plan", "compare", "fleet"])
 def test_a_file_of_another_kind_is_refused_first(command):
     told = refused(command, *ASKED, *LOAD, "--report", "page.pdf")
-    assert told == "infercast: error: --report page.pdf: its ending is not that of a web page. Use page.html.\n"
+    assert told == "infercast: error: the page page.pdf: its ending is not that of a web page. Use page.html.\n"
 
 
 def test_report_refuses_what_no_deployment_keeps(tmp_path):

@@ -19,12 +19,14 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 MOST_BYTES = 2_000_000
 DEPLOYED = ["--model", "llama-3.2-1b", "--hardware", "l4,h100-sxm"]
 LOAD = ["--isl", "256", "--osl", "64", "--num-prompts", "200", "--slo", "ttft:500ms,tpot:50ms"]
+ONE_TOKEN = ["--isl", "256", "--osl", "1", "--num-prompts", "50", "--rate", "0.5", "--slo", "ttft:5s"]
 RESULTS = "tests/fixtures/bench/invented_vllm_serve.json"
 COMMANDS = {
-    "report": ["report", *DEPLOYED, *LOAD, "--rate", "4", "--out"],
+    "report": ["report", *DEPLOYED, *LOAD, "--rate", "4", "--vs-api", "--out"],
     "compare": ["compare", *DEPLOYED, *LOAD, "--rate", "40", "--report"],
     "sweep": ["simulate", *DEPLOYED, *LOAD, "--rate", "1,4,16,200", "--report"],
     "overloaded": ["simulate", "--model", "llama-3.2-1b", "--hardware", "l4", *LOAD, "--rate", "500", "--report"],
+    "no price, one token": ["report", "--model", "llama-3.2-1b", "--hardware", "m2-ultra", *ONE_TOKEN, "--out"],
     "plan": ["plan", *DEPLOYED, *LOAD, "--rate", "40", "--rate-curve", "sine:0.8", "--months", "3", "--report"],
     "fleet": ["fleet", *DEPLOYED, *LOAD, "--rate", "8", "--replicas", "2", "--report"],
     "validate": ["validate", RESULTS, "--hardware", "l40s", "--tp", "1", "--report"],
@@ -34,7 +36,7 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    found = {name: folder / f"{name}.html" for name in COMMANDS}
+    found = {name: folder / f"{place}.html" for place, name in enumerate(COMMANDS)}
     for name, command in COMMANDS.items():
         done = infercast(*command, str(found[name]))
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -170,3 +172,36 @@ def test_who_uses_no_mouse_reaches_answer_tables_and_folded_parts(pages, browser
         names = [each.get_attribute("aria-label") for each in opened.page.get_by_role("img").all()]
         assert all(names)
         assert len(names) == len(set(names))
+
+
+def test_the_report_has_all_that_a_planner_asks_for(pages, browser):
+    with Opened(browser, pages["report"]) as opened:
+        headings = [each.inner_text() for each in opened.page.locator("h2").all()[1:]]
+    assert headings == [
+        "In figures",
+        "The options",
+        "How sure it is, and what moves it",
+        "Against hosted APIs",
+        "Latency against load, one replica of l4",
+        "Where a request's time goes",
+        "Where a step's time goes",
+        "Where the memory goes",
+        "Prices",
+        "Every figure",
+        "What this rests on",
+        "How to repeat it",
+    ]
+
+
+def test_what_is_pointed_at_tells_its_figure(pages, browser):
+    """The topmost thing in the middle of a point or bar is its tooltip, or that of another over it."""
+    hits = """[...document.querySelectorAll(".tip")].map((tip) => {
+      tip.scrollIntoView({ block: "center", behavior: "instant" });
+      const at = tip.getBoundingClientRect();
+      const top = document.elementFromPoint(at.x + at.width / 2, at.y + at.height / 2);
+      return [tip.querySelector("title").textContent, Math.min(at.width, at.height), Boolean(top?.closest(".tip"))];
+    })"""
+    with Opened(browser, pages["report"], viewport={"width": 1280, "height": 900}) as opened:
+        found = opened.page.evaluate(hits)
+    assert len(found) > 40
+    assert [told for told, width, is_hit in found if width > 2 and not is_hit] == []

@@ -55,6 +55,14 @@ def test_latencies_the_slo_and_the_knee_are_drawn_where_they_are():
     assert high > 800
 
 
+def test_requests_of_one_token_have_no_tpot_and_no_ring_there():
+    rows = [{**each, "p95_tpot_ms": None, "median_tpot_ms": None} for each in ROWS]
+    ttft, tpot, _ = plot_sweep(Sweep("", "requests/s", X, ["a"] * 5, rows, SWEEP.slo)).axes
+    (knee,), (none,) = ([line for line in axes.lines if line.get_markersize() == 12] for axes in (ttft, tpot))
+    assert list(knee.get_ydata()) == [400]
+    assert np.isnan(none.get_ydata()).all()
+
+
 def test_one_colour_is_one_deployment_and_words_are_ticks():
     rows = [row(1, 1), row(2, 1), row(3, 1), row(4, 1)]
     sweep = Sweep("", "settings", ["x=on", "x=off"] * 2, ["a", "a", "b", "b"], rows, Slo(), of_load=False)

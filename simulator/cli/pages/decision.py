@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from simulator.cli.api_columns import hosted
 from simulator.cli.compare_screen import QUALITY, Compared, knife_edge, verdict
 from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import answer_rows, details
@@ -27,6 +28,8 @@ from simulator.cli.pages.sections import (
 )
 from simulator.cost.risk import CASES
 from simulator.deployment.deployment import Deployment
+from simulator.deployment.launch_command import launch_command
+from simulator.errors import NotModelledError
 from simulator.html.page import Block, CommandBlock, KeyFigure, KeyFigures, PageSection, Prose
 from simulator.plots.cost_plots import plot_costs
 from simulator.plots.panels import frontier_panel
@@ -101,6 +104,7 @@ class Decision:
             self._answer(),
             self._alternatives(),
             self._risk(),
+            self._hosted(),
             curve,
             request_section(self.ran),
             step_section(self.ran),
@@ -110,7 +114,14 @@ class Decision:
             evidence_section(self.deployments, [*energy_guesses(), *self.priced.guesses()]),
             repeat_section([QUALITY, *technique_notes(self.deployments)]),
         ]
-        write(path, title, asked, verdict(list(self.compared), list(self.rows)), sections)
+        write(path, title, asked, self._verdict, sections)
+
+    @property
+    def _verdict(self) -> str:
+        """The answer in a sentence, with its model where there are several."""
+        said = verdict(list(self.compared), list(self.rows))
+        several = len({each.model.id for each in self.deployments}) > 1
+        return f"{self.rows[0]['model']}: {said}" if several else said
 
     @property
     def _sweep(self) -> Sweep:
@@ -120,19 +131,23 @@ class Decision:
 
     def _answer(self) -> PageSection:
         """Return the key figures of the cheapest answer, what limits it, and how to start it."""
-        row, best = self.rows[0], self.best
+        best, figures = self.best, KeyFigures(self._key_figures())
         why = [f"Limit of {best.label}: {best.limiter.sentence}.", *knife_edge(best)]
-        each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
-        blocks: list[Block] = [KeyFigures(self._key_figures()), *listed(*why)]
-        launch = row["launch_command"]
-        blocks.append(Prose([launch]) if launch.startswith("(") else CommandBlock(f"Launch{each}", launch))
-        return PageSection("summary", "In figures", blocks)
+        return PageSection("summary", "In figures", [figures, *listed(*why), self._launch()])
+
+    def _launch(self) -> Block:
+        found = self.best.found
+        try:
+            command = launch_command(found.scenario.deployment)
+        except NotModelledError as error:
+            return Prose([f"{error}"])
+        return CommandBlock(f"Launch each of {found.replicas}" if found.replicas > 1 else "Launch", command)
 
     def _key_figures(self) -> list[KeyFigure]:
         row, found, slo = self.rows[0], self.best.found, self.best.load.slo
         low, high = self.best.risk.replicas[0], self.best.risk.replicas[-1]
         usd, per_million = row["usd_per_month"], row["usd_per_million_output_tokens"]
-        bounds = {name: f"at most {bound * 1e3:g} ms asked" for name, bound in slo.bounds_s.items()}
+        bounds = {name: f"at most {bound * 1e3:,g} ms asked" for name, bound in slo.bounds_s.items()}
         cost = [KeyFigure("Price a month", f"${usd:,.0f}", f"${three(row['usd_per_hour'])} an hour")] if usd else []
         if per_million:
             ends = _ends(row, "usd_per_million_output_tokens")
@@ -155,7 +170,7 @@ class Decision:
             costly = plot_costs(costs, self.figures, self.labels)
             costly.suptitle("")  # the page says it
             blocks.append(drawn(costly, "costs", said, wide=True))
-        if priced and several:
+        if priced and several and all(row["p95_tpot_ms"] > 0 for row in self.rows):  # one output token has no TPOT
             said = "Price against speed; the line joins those that no other beats in both"
             blocks.append(drawn(frontier_panel(self.labels, self.rows), "frontier", said, wide=True))
         return PageSection("options", "The options" if several else "The cost", [*blocks, *listed(*self.excluded)])
@@ -163,22 +178,32 @@ class Decision:
     def _risk(self) -> PageSection:
         """Return the replicas and dollars of each answer in five equally likely cases, and what moves the best."""
         moved, best = self.sensitivity, self.best
-        told = (
-            "Five equally likely cases: step times at these quantiles of measured errors, and the replicas they take."
-        )
+        told = "Five equally likely cases: step times at these quantiles of measured errors, and replicas for each."
+        cases: list[Block] = [Prose([told]), table_of(_cases_view(self.compared))]
         usd = best.usd(best.found.replicas)
-        tornado: list[Block] = []
-        if usd is not None:
-            said = f"What {best.label} costs at both ends of what may be other than asked or predicted"
-            tornado = [drawn(plot_tornado(moved.knobs, usd, ""), "tornado", said, wide=True)]
-        blocks = [Prose([told]), table_of(_cases_view(self.compared)), *tornado, table_of(moved.view())]
-        return PageSection("risk", "How sure it is, and what moves it", [*blocks, *listed(*moved.notes())])
+        if usd is None:  # what moves an answer is told in dollars
+            return PageSection("risk", "How sure it is", cases)
+        said = f"What {best.label} costs at both ends of what may be other than asked or predicted"
+        tornado = drawn(plot_tornado(moved.knobs, usd, ""), "tornado", said, wide=True)
+        moving = [tornado, table_of(moved.view()), *listed(*moved.notes())]
+        return PageSection("risk", "How sure it is, and what moves it", [*cases, *moving])
+
+    def _hosted(self) -> PageSection:
+        """Return what hosted APIs of the same models cost, where that is asked for."""
+        if not self.priced.vs_api:
+            return PageSection("hosted", "", [])
+        api = hosted([each.answer for each in self.compared], self.priced.terms())
+        return PageSection("hosted", "Against hosted APIs", [*map(table_of, api.views), *listed(*api.notes)])
 
 
 def _ends(row: Row, key: str) -> tuple[str, str]:
     """Return both ends of an interval in words."""
     low, high = row[f"{key}_low"], row[f"{key}_high"]
     return "-" if low is None else three(low), "no end" if high is None else three(high)
+
+
+def _cases(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
 
 
 def _in_cases(low: str, high: str) -> str:
@@ -188,9 +213,8 @@ def _in_cases(low: str, high: str) -> str:
 def _answers_view(rows: Sequence[Row]) -> View:
     """Return the table of the first screen with what 80 columns have no room for."""
     several = len({row["model"] for row in rows}) > 1
-    shown = [
-        {**row, "interval": " to ".join(dict.fromkeys(_ends(row, "usd_per_million_output_tokens")))} for row in rows
-    ]
+    key = "usd_per_million_output_tokens"
+    shown = [{**row, "interval": None if row[key] is None else _cases(*_ends(row, key))} for row in rows]
     columns = [
         Column("deployment", "deployment", left=True),
         *([Column("model", "model", left=True)] if several else []),
@@ -212,13 +236,8 @@ def _cases_view(compared: Sequence[Compared]) -> View:
     keys = [f"case_{place}" for place in range(len(CASES))]
     rows: list[Row] = []
     for each in compared:
-        rows.append(
-            {
-                "deployment": each.label,
-                **dict(zip(keys, each.risk.replicas, strict=True)),
-                "usd": each.usd(each.risk.then),
-            }
-        )
+        cases = dict(zip(keys, each.risk.replicas, strict=True))
+        rows.append({"deployment": each.label, **cases, "usd": each.usd(each.risk.then)})
     columns = [
         Column("deployment", "deployment", left=True),
         *(Column(key, f"p{100 * case:.0f} steps", count) for key, case in zip(keys, CASES, strict=True)),

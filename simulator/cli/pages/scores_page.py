@@ -23,10 +23,11 @@ def save_scores_page(path: Path, asked: str, result: Result, kept: Sequence[Pred
         write(path, "Predictions against measurements", asked, answer, sections)
         return
     inside = found.interval_coverage
-    answer = (
-        f"{found.rows:,} of {len(kept):,} measurements are predicted, with an error of {found.median_ape:.0%} in the "
-        f"median and {found.p90_ape:.0%} at the 90th percentile of {found.groups:,} groups (source, device, model)."
-    )
+    median, p90, of = found.median_ape, found.p90_ape, f" of {found.groups:,} groups (source, device, model)"
+    if found.groups == 1:
+        median, p90, of = found.row_median_ape, found.row_p90_ape, ""
+    errors = f"with an error of {median:.0%} in the median and {p90:.0%} at the 90th percentile{of}"
+    answer = f"{found.rows:,} of {len(kept):,} measurements are predicted, {errors}."
     figures = [
         KeyFigure("Median error", f"{found.median_ape:.0%}", f"{found.row_median_ape:.0%} by row"),
         KeyFigure("90th percentile", f"{found.p90_ape:.0%}", f"{found.row_p90_ape:.0%} by row"),

@@ -61,9 +61,11 @@ def load_section(sweep: Sweep, views: Sequence[View], heading: str) -> PageSecti
     pictures: list[Block] = [
         drawn(latency_panel(sweep, metric), f"load-{metric}", f"{LATENCIES[metric]} over {sweep.x_label}")
         for metric in LATENCIES
+        if any(row[f"p95_{metric}_ms"] is not None for row in sweep.rows)
     ]
-    pareto = "Output tokens/s of a device over those of a user; labels: " + sweep.x_label
-    pictures.append(drawn(pareto_panel(sweep), "load-pareto", pareto))
+    if any(row["tokens_per_s_user"] is not None for row in sweep.rows):
+        pareto = f"Output tokens/s of a device over those of a user; labels: {sweep.x_label}"
+        pictures.append(drawn(pareto_panel(sweep), "load-pareto", pareto))
     return PageSection("load", heading, [*pictures, *map(table_of, views)])
 
 
