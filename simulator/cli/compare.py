@@ -68,17 +68,21 @@ def command(
     if with_details or form is not Format.TEXT:
         result = _with_details(result, compared, interval_options.interval, priced)
     if sensitivity:
-        moved = SensitivityTables(compared, jobs)
-        sections = {"sensitivity": moved.rows(), **result.sections}
-        notes = [*result.notes, "", *moved.notes()]
-        result = replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
-        if plot is not None:
-            moved.save(plot)
+        result = _with_sensitivity(result, SensitivityTables(compared, jobs), plot)
     elif plot is not None:
         _draw(compared, plot)
     emit(result, form)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _with_sensitivity(result: Result, moved: SensitivityTables, plot: Path | None) -> Result:
+    """Return the result with what moves it; draw that into a file, if there is one."""
+    sections = {"sensitivity": moved.rows(), **result.sections}
+    notes = [*result.notes, "", *moved.notes()]
+    if plot is not None:
+        moved.save(plot)
+    return replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
 
 
 def _refuse_hosted(priced: OfferOptions) -> None:
