@@ -40,7 +40,8 @@ GROUPS = {  # by the first flag of an option
         "--kv-offloading-size --host"
     ),
     "Output": (
-        "--format --explain --details --sensitivity --fitted --interval --plot --timeline --trace-out --profiles --help"
+        "--format --explain --details --sensitivity --fitted --interval --plot --timeline --trace-out --save-result "
+        "--profiles --help"
     ),
 }
 

@@ -185,7 +185,7 @@ def evidence(
 
 def _json(result: Result) -> str:
     whole: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "command": RUNNING.get()}
-    whole |= {name: [_finite(row) for row in rows] for name, rows in result.sections.items()}
+    whole |= {name: [finite(row) for row in rows] for name, rows in result.sections.items()}
     whole["refused"] = [{"given": e.given, "because": e.because, "remedy": e.remedy} for e in result.refused]
     whole["notes"] = list(result.notes)
     whole["rests_on"] = [
@@ -195,7 +195,7 @@ def _json(result: Result) -> str:
     return json.dumps(whole, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def _finite(row: Row) -> dict[str, Any]:
+def finite(row: Row) -> dict[str, Any]:
     """Return a row with None for the numbers that json lacks: infinity and NaN."""
     return {key: None if isinstance(each, float) and not math.isfinite(each) else each for key, each in row.items()}
 
