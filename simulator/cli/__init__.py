@@ -9,7 +9,7 @@ import typer
 
 import simulator
 from simulator.cli.completion import asked_for, stand_in
-from simulator.cli.help import GroupedCommand
+from simulator.cli.help import INTERRUPTED, GroupedCommand
 from simulator.errors import InfercastError
 
 COMMANDS = {
@@ -91,3 +91,5 @@ def main() -> None:
     except InfercastError as error:
         sys.stderr.write(f"infercast: error: {error}\n")
         sys.exit(2)
+    except KeyboardInterrupt:  # while a command is imported; later typer and the commands themselves take it
+        sys.exit(INTERRUPTED)
