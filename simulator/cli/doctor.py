@@ -113,9 +113,9 @@ def _profiles() -> Iterator[Diagnosis]:
         if problems:
             path, problem = problems[0]
             more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-            yield Diagnosis(f"{name} profiles", BROKEN, f"{path}: {problem}{more}; infercast profiles --lint lists all")
+            yield Diagnosis(f"profiles of {name}", BROKEN, f"{path}: {problem}{more}; infercast profiles --lint lists all")
         else:
-            yield Diagnosis(f"{name} profiles", OK, f"{len(names(kind.folder))} in {where}")
+            yield Diagnosis(f"profiles of {name}", OK, f"{len(names(kind.folder))} in {where}")
 
 
 def _extras() -> Iterator[Diagnosis]:

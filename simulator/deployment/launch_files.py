@@ -15,7 +15,7 @@ from simulator.hardware.hardware import NODE_DEVICES
 
 TOKEN = "HF_TOKEN"  # noqa: S105  the name of a variable: a Hugging Face token, for gated models
 SECRET, SECRET_KEY = "hf-token-secret", "token"  # as in vLLM's and Dynamo's guides
-WEIGHTS = "/root/.cache/huggingface"
+WEIGHTS = "/models"  # in the container; HF_HOME says so to huggingface_hub
 LOADING_S, ASKED_EVERY_S = 1800, 10  # until a replica that answers no health check is started anew; between two checks
 SHARED_MEMORY = "2Gi"  # /dev/shm, of vLLM's guide to Kubernetes: workers of one replica pass tensors through it
 Document = dict[str, Any]
@@ -152,7 +152,7 @@ def _compose(launch: Launch) -> list[Document]:
             "image": launch.image or container.image,
             "entrypoint": launch.program,
             "command": launch.flags,
-            "environment": [TOKEN],
+            "environment": [TOKEN, f"HF_HOME={WEIGHTS}"],
             "volumes": [f"weights:{WEIGHTS}"],
             "ports": [f"{container.port + index}:{container.port}"],
             "ipc": "host",

@@ -25,7 +25,7 @@ def test_all_is_well_here():
     code, each = found()
     assert code == 0
     assert {row["state"] for name, row in each.items() if not name.startswith("extra")} == {"ok"}
-    assert {"python", "processor", "numba", "numpy", "machine code", "sites profiles", "extra reference"} <= each.keys()
+    assert {"python", "processor", "numba", "numpy", "machine code", "profiles of sites", "extra reference"} <= each.keys()
 
 
 def test_a_cache_that_cannot_be_written(tmp_path):
@@ -45,7 +45,7 @@ def test_a_broken_profile_of_the_user(tmp_path):
     (tmp_path / "hardware_profiles" / "sites" / "mine.yaml").write_text("pue: 0.5")
     code, each = found(INFERCAST_PROFILES=str(tmp_path))
     assert code == 1
-    assert "mine.yaml" in each["sites profiles"]["found"]
+    assert "mine.yaml" in each["profiles of sites"]["found"]
 
 
 def test_what_is_not_installed(monkeypatch):
