@@ -113,7 +113,8 @@ def _profiles() -> Iterator[Diagnosis]:
         if problems:
             path, problem = problems[0]
             more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-            yield Diagnosis(f"profiles of {name}", BROKEN, f"{path}: {problem}{more}; infercast profiles --lint lists all")
+            told = f"{path}: {problem}{more}; infercast profiles --lint lists all"
+            yield Diagnosis(f"profiles of {name}", BROKEN, told)
         else:
             yield Diagnosis(f"profiles of {name}", OK, f"{len(names(kind.folder))} in {where}")
 
