@@ -11,6 +11,7 @@ from simulator.cli import COMMANDS, build
 from simulator.cli.completion import TABLE
 from simulator.cli.offer_options import COMMITMENTS
 from simulator.cli.profile_lint import KINDS
+from simulator.deployment.launch_files import KINDS as LAUNCH_FILES
 from simulator.models.number_formats import FORMATS
 from simulator.questions.compare_question import CLASSES
 from simulator.questions.workload_question import SPREADS
@@ -41,6 +42,7 @@ def _values() -> dict[str, Any]:
         "commitments": list(COMMITMENTS),
         "routers": list(ROUTERS),
         "clients": list(SPREADS),
+        "launch_files": ["command", *LAUNCH_FILES],
         "kinds": {name: each.folder for name, each in KINDS.items()},
     }
 

@@ -9,7 +9,7 @@ import typer
 
 import simulator
 from simulator.cli.completion import asked_for, stand_in
-from simulator.cli.help import GroupedCommand
+from simulator.cli.help import INTERRUPTED, GroupedCommand
 from simulator.errors import InfercastError
 
 COMMANDS = {
@@ -24,6 +24,7 @@ COMMANDS = {
     "training": "Say what training a model costs, and after how many served tokens inference has cost as much.",
     "claims": "Compute what introductory texts teach about inference, and say what holds.",
     "tune": "Search the settings that serve most within the SLO, and say by how much they beat the default.",
+    "launch": "Print what starts a deployment: its command, or a file for Docker Compose, Kubernetes or NVIDIA Dynamo.",
     "validate": "Predict every measurement of a file by what its load calls for, and show the errors.",
     "reference": "Generate text with the reference engine: greedy, paged cache, continuous batching.",
     "calibrate": (
@@ -32,6 +33,7 @@ COMMANDS = {
     "check": "Calibrate, predict steps and a Poisson load, then run both on the reference engine and compare.",
     "check-log": "Predict the load that another engine has logged, from its own small loads, and compare.",
     "profiles": "List, show and check the profiles of devices, models, engines, prices, sites and workloads.",
+    "doctor": "Check this installation: versions, caches, folders of profiles, and which extras are missing.",
     "import-model": "Write a model profile from a Hugging Face config.json.",
 }
 
@@ -90,3 +92,5 @@ def main() -> None:
     except InfercastError as error:
         sys.stderr.write(f"infercast: error: {error}\n")
         sys.exit(2)
+    except KeyboardInterrupt:  # while a command is imported; later typer and the commands themselves take it
+        sys.exit(INTERRUPTED)

@@ -12,10 +12,11 @@ from simulator.cli.compare_options import CompareOptions
 from simulator.cli.compare_screen import Compared, compared_row, excluded, exclusions, first_screen, ties
 from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import answer_rows, details
+from simulator.cli.help import INTERRUPTED
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import Format, OutputFormat, ReportFile, grouped
-from simulator.cli.output import INTERRUPTED, Result, emit, evidence
+from simulator.cli.output import Result, emit, evidence
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
 from simulator.cost.light_bounds import Demand
 from simulator.cost.search import Search, priced_target

@@ -251,4 +251,4 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
 
 
 QUALITY = "What another format than the checkpoint's costs in quality is not judged."
-FOOT = "TTFT, TPOT: p95, ms. Cases: step times as measured errors spread. --details: all figures."
+FOOT = "TTFT, TPOT: p95, ms. Cases: steps as measured errors spread. --details: all."

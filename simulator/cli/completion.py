@@ -33,6 +33,7 @@ WHAT = {  # completes the value of an option, by its first flag, or an argument,
     "--price": "commitments",
     "--router": "routers",
     "--client": "clients",
+    "--as": "launch_files",
     "kind_name": "kinds",
     "name": "profiles",
 }

@@ -59,6 +59,11 @@ EXAMPLES = {
         "infercast tune --model llama-3.1-8b --hardware l40s --max-num-seqs 64,256 \\\n"
         "  --cache-dtype bf16 --max-concurrency 32 --isl 1024 --osl 128 --budget 20",
     ),
+    "launch": (
+        "infercast launch --model qwen3-32b --hardware h100-sxm --tp 2",
+        "infercast launch --model qwen3-32b --hardware h100-sxm --tp 2 \\\n"
+        "  --as kubernetes --replicas 3 --out qwen3.yaml",
+    ),
     "validate": (
         "infercast validate results.json --hardware h100-sxm --tp 1",
         "infercast validate measured.csv --commands",
@@ -82,6 +87,10 @@ EXAMPLES = {
     "profiles": (
         "infercast profiles models",
         "infercast profiles hardware h100-sxm --all",
+    ),
+    "doctor": (
+        "infercast doctor",
+        "infercast doctor --profiles mine --format json",
     ),
     "import-model": (
         "infercast import-model config.json --name my-model --to mine/model_profiles",

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +43,10 @@ class ExplainOptions:
     trace_out: Annotated[
         Path | None, typer.Option("--trace-out", metavar="FILE", help="Write the steps for ui.perfetto.dev (.json).")
     ] = None
+    save_result: Annotated[
+        Path | None,
+        typer.Option("--save-result", metavar="FILE", help="Write a result file of vllm bench serve (.json)."),
+    ] = None
     plot: Annotated[
         Path | None,
         typer.Option("--plot", metavar="FILE", help="Draw the run over time, or the curves of a sweep (.png, .svg)."),
@@ -58,6 +63,18 @@ class ExplainOptions:
             from simulator.reports.perfetto import write_trace  # noqa: PLC0415
 
             write_trace(report.run, self.trace_out)
+
+    def save(self, row: Row) -> None:
+        """Write the only simulation as a result file, if asked for. Raises InfercastError if it cannot be written."""
+        if self.save_result is None:
+            return
+        now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")  # as vLLM writes it
+        text = json.dumps({"date": now, **row}, indent=2, allow_nan=False, ensure_ascii=False)
+        try:
+            self.save_result.write_text(f"{text}\n", encoding="utf-8")
+        except OSError as error:
+            given, because = f"--save-result {self.save_result}", f"it cannot be written ({error.strerror})"
+            raise InfercastError(given, because, "Check the path") from error
 
     def draw(self, scenario: Scenario, report: Report, row: Row) -> None:
         """Draw the run of the only simulation. Raises InfercastError where the file cannot be written."""
@@ -89,7 +106,7 @@ class ExplainOptions:
 
         Raises InfercastError for a file with several simulations, and for a timeline that is not .csv or .json.
         """
-        files = {"--timeline": self.timeline, "--trace-out": self.trace_out}
+        files = {"--timeline": self.timeline, "--trace-out": self.trace_out, "--save-result": self.save_result}
         asked = {option: path for option, path in files.items() if path is not None}
         if cases > 1 and asked:
             because = f"{cases} simulations were asked for, and a file holds one"

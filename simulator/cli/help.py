@@ -9,6 +9,7 @@ from typer.core import TyperCommand
 from simulator.cli.examples import EXAMPLES
 
 RUNNING: ContextVar[str] = ContextVar("RUNNING", default="")  # the command that runs, for its json
+INTERRUPTED = 130  # exit code after Ctrl-C, as shells give it
 OWN = "Options"  # those that are in no other group
 GROUPS = {  # by the first flag of an option
     "Model, devices, engine": (
@@ -40,7 +41,8 @@ GROUPS = {  # by the first flag of an option
         "--kv-offloading-size --host"
     ),
     "Output": (
-        "--format --explain --details --sensitivity --fitted --interval --plot --timeline --trace-out --profiles --help"
+        "--format --explain --details --sensitivity --fitted --interval --plot --timeline --trace-out --save-result "
+        "--profiles --help"
     ),
 }
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 from typer import Exit
 
-from simulator.cli.help import RUNNING
+from simulator.cli.help import INTERRUPTED, RUNNING
 from simulator.cli.layout import columns, wrapped
 from simulator.cli.options import Format
 from simulator.cli.tables import Cells, tables
@@ -24,7 +24,6 @@ from simulator.reports.provenance import Provenance, basis, rests_on
 
 Row = Mapping[str, Any]
 Value = TypeVar("Value")
-INTERRUPTED = 130  # exit code after Ctrl-C, as shells give it
 SCHEMA = Path(__file__).with_name("result.schema.json")
 SCHEMA_VERSION = 1  # of json: another one where a key goes or changes its meaning
 

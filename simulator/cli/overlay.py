@@ -9,6 +9,7 @@ from typer import Option
 
 from simulator.calibration.own_preset import write_preset
 from simulator.calibration.user_calibration import Calibration, Moved, calibrated
+from simulator.cli.layout import Command
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent
@@ -63,7 +64,8 @@ def command(
     views += [View("What moved", MOVED, some)] if (some := [row for row in moved if abs(row["by"]) > LITTLE]) else []
     sure = [_interval_row(*kind) for kind in found.intervals]
     views.append(View("80 % intervals, as factors on a prediction", INTERVALS, sure))
-    notes = [_usage(found, path, folder, profiles), *_remarks(found), DEFINITIONS]
+    used_by = Command(_usage(found, folder, profiles))
+    notes = [f"Wrote {path}. It is used by:", used_by, *_remarks(found), DEFINITIONS]
     emit(Result({"moved": moved, "intervals": sure, "measured": each, "calibration": scores}, views, notes), form)
 
 
@@ -107,7 +109,7 @@ def _many(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _usage(found: Calibration, path: Path, folder: Path, profiles: Path | None) -> str:
+def _usage(found: Calibration, folder: Path, profiles: Path | None) -> str:
     """Return the command that gives the calibrated answer now."""
     setup = found.measurements[0].setup
     model, asked = setup.model, "simulate" if setup.concurrency or setup.rate_per_s else "estimate"
@@ -116,7 +118,7 @@ def _usage(found: Calibration, path: Path, folder: Path, profiles: Path | None) 
         [] if load_engine(usual_engine(found.hardware)).id == found.shipped.id else [f"--engine {found.shipped.id}"]
     )
     words += [] if profiles and folder == profiles else [f"--profiles {folder}"]
-    return f"Wrote {path}. It is used by: {' '.join(words)}"
+    return " ".join(words)
 
 
 def _remarks(found: Calibration) -> list[str]:

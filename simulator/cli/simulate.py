@@ -71,6 +71,7 @@ def command(
     found, refused = sweep([partial(case, choice, *load) for choice in choices for load in asked_loads])
     rows = _rows(found, interval_options.interval, explain=explain_options.explain)
     if len(rows) == 1:
+        explain_options.save(rows[0])
         explain_options.draw(found[0][0], found[0][2], rows[0])
     else:
         title, varying = common(rows)

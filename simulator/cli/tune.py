@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from simulator.cli.intervals import IntervalOptions
+from simulator.cli.layout import Command
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, emit, evidence, identity, number
 from simulator.cli.workload_options import SloOptions, WorkloadOptions
@@ -167,7 +168,7 @@ def _notes(found: Tuned, question: TuneQuestion) -> list[str]:
     lists = (asked.max_num_seqs, asked.max_num_batched_tokens, memory, asked.cache_dtype, asked.tp)
     notes = [tried, FIRST] if any("," in each for each in lists) else [tried]
     if found.best is not None and any(found.best.point.values()):
-        notes = [f"Flags: {' '.join(question.flags(found.best.point))}", *notes, FRESH]
+        notes = ["Flags:", Command(" ".join(question.flags(found.best.point))), *notes, FRESH]
         notes += [QUALITY] if found.best.point.get(CACHE) else []
     return [*notes, *_grouped(found)]
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from simulator.cli.help import INTERRUPTED as EXIT_CODE
 from simulator.cli.intervals import BASIS, IntervalColumn
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, ReportFile, grouped, use_profiles
-from simulator.cli.output import INTERRUPTED as EXIT_CODE
 from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent
 from simulator.errors import InfercastError
 from simulator.html.page import refuse_ending

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from simulator import cli
 from simulator.cli import cost, output
 from simulator.validation import parallel
 from tests.support.commands import infercast
@@ -47,6 +48,12 @@ def test_nothing_is_printed_where_nothing_is_finished(monkeypatch):
     monkeypatch.setattr(cost, "answer", interrupted_at(1, cost.answer))
     done = infercast(*COST, *LOAD)
     assert (done.returncode, done.stdout) == (130, "")
+
+
+def test_an_interrupt_of_an_import_is_no_traceback(monkeypatch):
+    monkeypatch.setattr(cli, "import_module", interrupted_at(1, cli.import_module))
+    done = infercast(*COST, *LOAD)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_validate_scores_what_it_has(monkeypatch, tmp_path):

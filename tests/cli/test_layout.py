@@ -15,7 +15,6 @@ COMMANDS = (  # the others: tests/cli/test_help.py, at 80 columns
     ("memory", *EIGHT_B, "--context", "1000,2000,4000"),
     ("simulate", *EIGHT_B, *LOAD),
     ("profiles", "hardware", "h100-sxm"),
-    ("profiles", "engines"),
 )
 
 

@@ -171,8 +171,8 @@ def test_python(path, code):
 def test_one_row_has_the_number_of_validate(run):
     """What the tour shows of a row: its command, run by itself, answers what `validate` predicts."""
     predicted = next(csv.DictReader(io.StringIO(run("infercast validate measured.csv --format csv").stdout)))
-    alone = re.search(r'^  "mean_ttft_ms": ([0-9.]+),$', TOUR.read_text(), re.MULTILINE)[1]
-    assert f"{float(alone):.6g}" == predicted["predicted"]
+    alone = re.search(r'^ +"mean_ttft_ms": ([0-9.]+),$', TOUR.read_text(), re.MULTILINE)[1]
+    assert float(alone) == float(predicted["predicted"])
 
 
 def scores(path: Path, column: int) -> dict[str, str]:

@@ -239,7 +239,7 @@ ESTIMATE = ("estimate", "--model", "llama-3.1-8b", "--hardware", "h100-sxm,l40s"
 
 def run(*arguments: str) -> str:
     """What the command line prints."""
-    result = CliRunner().invoke(build(arguments), arguments, catch_exceptions=False)
+    result = CliRunner(env={"COLUMNS": "1000"}).invoke(build(arguments), arguments, catch_exceptions=False)
     assert result.exit_code == 0
     return result.stdout
 

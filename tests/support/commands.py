@@ -3,14 +3,16 @@
 import contextlib
 import io
 import json
+import math
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
-from simulator.cli import main
+from simulator.cli import main, workload_options
 from tests.support.paths import ROOT
 
 WIDE = "100000"  # columns
@@ -26,7 +28,8 @@ def infercast(*arguments: str, folder: Path = ROOT, **environment: str) -> subpr
     os.environ.update({"COLUMNS": WIDE, **environment})
     sys.argv = ["infercast", *arguments]
     try:
-        with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+        with contextlib.chdir(folder), streams[0], streams[1], patch.object(workload_options, "FIRST_LINE_S", math.inf):
             main()
     except SystemExit as left:
         code = int(left.code or 0)
@@ -46,7 +49,7 @@ def fresh(*arguments: str) -> str:
 SEVERAL = """
 import contextlib, io, json, sys
 {before}
-from simulator.cli import main
+from simulator.cli import main, workload_options
 found = []
 for words in json.loads(sys.argv[1]):
     out, err, code, sys.argv = io.StringIO(), io.StringIO(), 0, ["infercast", *words]
