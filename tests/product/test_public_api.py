@@ -20,6 +20,7 @@ ANSWERS = {  # what the verbs return
     "estimate": "deployment.estimate.Estimate",
     "judge_claims": "claims.verdict.Verdicts",
     "memory_plan": "deployment.memory.MemoryPlan",
+    "offload_curve": "deployment.offload_curve.OffloadCurve",
     "packed": "cost.packing.Packing",
     "simulate": "reports.report.Report",
     "training_of": "cost.training.Training",
