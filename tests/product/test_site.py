@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,24 @@ def test_the_reference_has_every_command_and_every_public_name(site):
     for name in simulator.__all__:
         assert f'id="simulator.{name}"' in api
         assert "<blockquote>" not in api  # doctests are code
+
+
+def test_options_that_pages_name_are_there(site):
+    """`infercast COMMAND --option` in the text of a page: the command's help has the option."""
+    commands = unescape((site / "commands.html").read_text())
+    helps = {part.split()[0]: part for part in commands.split("Usage: infercast ")[1:]}
+    helps["calibrate"] = "".join(
+        part for part in commands.split("Usage: infercast ")[1:] if part.startswith("calibrate")
+    )
+    named = 0
+    for path in (ROOT / "docs").rglob("*.md"):
+        for words in re.findall(r"`infercast ([a-z-]+(?: [^`]*)?)`", path.read_text()):
+            name, *others = words.split()
+            assert name in COMMANDS or name.startswith("-"), f"{path.name}: infercast {words}"
+            for option in [each.partition("=")[0] for each in others if each.startswith("--")]:
+                named += 1
+                assert re.search(rf"(?<![\w-]){option}(?![\w-])", helps[name]), f"{path.name}: infercast {words}"
+    assert named > 10
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
