@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from simulator.deployment.estimate import estimate
     from simulator.deployment.layouts import default_layout
     from simulator.deployment.memory import memory_plan
+    from simulator.deployment.offload_curve import offload_curve
     from simulator.deployment.settings import Settings
     from simulator.deployment.speculation import Speculation
     from simulator.engines.engine import load_engine
@@ -54,6 +55,7 @@ _FILES = {
     "deployment.estimate": ("estimate",),
     "deployment.layouts": ("default_layout",),
     "deployment.memory": ("memory_plan",),
+    "deployment.offload_curve": ("offload_curve",),
     "deployment.settings": ("Settings",),
     "deployment.speculation": ("Speculation",),
     "engines.engine": ("load_engine",),
@@ -98,6 +100,7 @@ __all__ = [
     "load_workload",
     "memory_plan",
     "offers",
+    "offload_curve",
     "own_offer",
     "packed",
     "parse_slo",

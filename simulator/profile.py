@@ -245,6 +245,9 @@ class Profile(Strict):
         """Name of the file, by which the profile is asked for."""
         return self._id
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._id!r})" if self._id else super().__repr__()
+
     @classmethod
     def from_yaml(cls, path: Path) -> Self:
         """Return the profile in a file. Raises ProfileError, naming file and key, for any mistake in it."""

@@ -37,6 +37,15 @@ all. Your own lie in a folder of yours: [a device](howto/own-gpu.md), [a model](
 EXAMPLE = re.compile(r"^( *)>>> .*(?:\n(?!\s*$).*)*", re.MULTILINE)  # a doctest, up to an empty line
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put documents that the navigation does not name at the end of its last section."""
+    (last,) = config.nav[-1].values()
+    named = set(re.findall(r"[\w/-]+\.md", json.dumps(config.nav)))
+    documents = (str(path.relative_to(config.docs_dir)) for path in sorted(Path(config.docs_dir).rglob("*.md")))
+    last += [name for name in documents if name not in named]
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
     pages = {"commands.md": commands_page(), "schemas.md": schemas_page()}

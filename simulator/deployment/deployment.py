@@ -29,7 +29,7 @@ from simulator.roofline.step_model import StepModel, StepTable
 LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Deployment:
     """One replica, as `deployment_of` makes it: a model on devices, sharded, under an engine and the user's settings.
 
@@ -269,6 +269,9 @@ class Deployment:
         if not self.settings.offload.cache_bytes:
             return 0.0
         return self.model.cache_bytes(1, self.layout) / host_bytes_per_s(self.hardware, light=light)
+
+    def __repr__(self) -> str:
+        return f"Deployment({self}, {self.engine.id})"
 
     def __str__(self) -> str:
         size = f"{self.devices} x " if self.devices > 1 else ""

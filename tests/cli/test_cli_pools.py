@@ -10,8 +10,7 @@ from simulator.errors import InfercastError
 
 LOAD = ("--model", "llama-3.1-8b", "--hardware", "l40s", "--isl", "2048", "--osl", "64")
 POOLS = ("fleet", *LOAD, "--request-rate", "10", "--num-prompts", "400", "--disaggregate", "3:2")
-SHORT = ("--model", "llama-3.1-8b", "--hardware", "l40s", "--isl", "1024", "--osl", "16", "--slo", "ttft:1s,tpot:30ms")
-PLAN = ("plan", *SHORT, "--request-rate", "0.6", "--growth", "5%", "--disaggregate")
+PLAN = ("plan", *LOAD, "--request-rate", "2", "--slo", "ttft:2s,tpot:30ms", "--growth", "5%", "--disaggregate")
 
 
 def printed(*arguments: str) -> str:

@@ -20,6 +20,7 @@ ANSWERS = {  # what the verbs return
     "estimate": "deployment.estimate.Estimate",
     "judge_claims": "claims.verdict.Verdicts",
     "memory_plan": "deployment.memory.MemoryPlan",
+    "offload_curve": "deployment.offload_curve.OffloadCurve",
     "packed": "cost.packing.Packing",
     "simulate": "reports.report.Report",
     "training_of": "cost.training.Training",
@@ -88,3 +89,13 @@ def test_a_long_table_is_cut_and_says_so():
     rows = len(found.to_frame())
     assert rows > MOST_ROWS
     assert f"{MOST_ROWS} of {rows} rows" in found._repr_html_()
+
+
+def test_what_a_prompt_shows_is_short():
+    """Profiles and deployments name themselves; `infercast profiles` shows their figures."""
+    deployment = simulator.deploy("llama-3.1-8b", "h100-sxm", "vllm-0.33")
+    assert repr(deployment) == "Deployment(llama-3.1-8b (bf16) on h100-sxm, vllm-0.33)"
+    assert repr(deployment.hardware) == "Hardware('h100-sxm')"
+    chat = simulator.load_workload("chat")
+    load = simulator.Workload(chat.arrivals(1.0), chat.lengths)
+    assert len(repr(simulator.Scenario(deployment, load))) < 3_000

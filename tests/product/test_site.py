@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,21 @@ def test_the_reference_has_every_command_and_every_public_name(site):
         assert "<blockquote>" not in api  # doctests are code
 
 
+def test_options_that_pages_name_are_there(site):
+    """`infercast COMMAND --option` in the text of a page: the command's help has the option."""
+    helps, named = defaultdict(str), 0
+    for part in unescape((site / "commands.html").read_text()).split("Usage: infercast ")[1:]:
+        helps[part.split()[0]] += part  # calibrate has two
+    for path in (ROOT / "docs").rglob("*.md"):
+        for words in re.findall(r"`infercast ([a-z-]+(?: [^`]*)?)`", path.read_text()):
+            name, *others = words.split()
+            assert name in COMMANDS or name.startswith("-"), f"{path.name}: infercast {words}"
+            for option in [each.partition("=")[0] for each in others if each.startswith("--")]:
+                named += 1
+                assert re.search(rf"(?<![\w-]){option}(?![\w-])", helps[name]), f"{path.name}: infercast {words}"
+    assert named > 10
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
 def test_a_browser_searches_a_folder(site):
     """Opened as a file, a page finds words of others, says nothing on its console and asks no host for anything."""
@@ -77,7 +94,7 @@ def test_a_browser_searches_a_folder(site):
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
         page.goto((site / "howto" / "own-gpu.html").as_uri())
-        page.locator(".md-search__input").press_sequentially("Pollaczek")
+        page.locator(".md-search__input").press_sequentially("Khinchine")
         found = page.locator(".md-search-result__link").first
         found.wait_for()
         assert "queueing.html" in found.get_attribute("href")
