@@ -82,3 +82,5 @@ def main() -> None:
     except InfercastError as error:
         sys.stderr.write(f"infercast: error: {error}\n")
         sys.exit(2)
+    except KeyboardInterrupt:  # while a command is still imported; in it typer ends with the same code
+        sys.exit(130)

@@ -13,6 +13,7 @@ import typer
 from simulator.cli.output import Column, Row, View, number, percent
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
+from simulator.files import write_whole
 from simulator.reports.latency_breakdown import PARTS, Explanation
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
@@ -131,11 +132,7 @@ def _write_rows(rows: list[dict[str, float | str]], path: Path) -> None:
         writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    try:
-        path.write_text(buffer.getvalue(), encoding="utf-8")
-    except OSError as error:
-        given = f"--timeline {path}"
-        raise InfercastError(given, f"it cannot be written ({error.strerror})", "Check the path") from error
+    write_whole(path, buffer.getvalue(), "--timeline")
 
 
 def split_row(report: Report) -> Row:

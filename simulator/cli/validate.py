@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ import typer
 from simulator.cli.intervals import BASIS, IntervalColumn
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
-from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent, refuse_not_finite
+from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent, put, refuse_not_finite
 from simulator.errors import InfercastError
 from simulator.questions.words import split
 from simulator.validation.benchfiles import Stated, read_results
@@ -60,7 +59,7 @@ def command(
     wanted = split(grades, "--grades")
     rows = _measurements(file, stated.value())
     if shown:
-        sys.stdout.writelines(f"{line}\n" for line in commands(rows))
+        put("".join(f"{line}\n" for line in commands(rows)))
         return
     predictions = predict_all(rows, light=light, level=interval, jobs=jobs)
     if plot is not None:
@@ -69,9 +68,9 @@ def command(
 
         save(scatter(scored(predictions, wanted)), plot)
     if form is Format.JSON:
-        sys.stdout.write(json.dumps(as_json(predictions, wanted), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+        put(json.dumps(as_json(predictions, wanted), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
     elif form is Format.CSV:
-        sys.stdout.write(_csv([as_row(each) for each in predictions]))
+        put(_csv([as_row(each) for each in predictions]))
     else:
         emit(_result(predictions, wanted, every), form)
 
