@@ -17,7 +17,7 @@ from simulator.errors import InfercastError, reason
 
 MAX_MB_VARIABLE = "INFERCAST_MAX_FILE_MB"
 MAX_MB = 64.0  # of text, decompressed: 300,000 rows of measurements
-MAX_TRACE_MB = 256.0  # 5 million requests or more
+MAX_TRACE_MB = 512.0  # 10 million requests or more
 MAX_DIGITS = 20  # of a whole number: 2^64 has 20
 _ZIPPED = b"\x1f\x8b"
 
