@@ -1,4 +1,4 @@
-"""The gate for files: how much of a file any reader takes, plain or .gz, and JSON within what Python can hold.
+"""The gate for files: how much of a file any reader takes, plain or .gz, JSON within bounds; and writing, whole or not.
 
 What exceeds a limit raises OSError (JSON: ValueError), whose text says why; readers make a three-part error of it.
 """
@@ -13,9 +13,11 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
+from simulator.errors import InfercastError, reason
+
 MAX_MB_VARIABLE = "INFERCAST_MAX_FILE_MB"
 MAX_MB = 64.0  # of text, decompressed: 300,000 rows of measurements
-MAX_TRACE_MB = 256.0  # 5 million requests or more
+MAX_TRACE_MB = 512.0  # 10 million requests or more
 MAX_DIGITS = 20  # of a whole number: 2^64 has 20
 _ZIPPED = b"\x1f\x8b"
 
@@ -73,6 +75,30 @@ def read_text(path: Path, usual_mb: float = MAX_MB) -> str:
     """Return the text of a file (`open_text`). Raises OSError, UnicodeDecodeError for what is no UTF-8."""
     with open_text(path, usual_mb) as file:
         return file.read()
+
+
+def write_whole(path: Path, content: str | bytes, option: str = "") -> None:
+    """Write a file atomically, with its folder: who reads it, or ends this process, finds the old file or the new one.
+
+    It is written beside its place and then moved there; what is no regular file (/dev/stdout) is written as it stands.
+    Raises InfercastError, which names the `option` that gave the path, where it cannot be written.
+    """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    try:
+        target = path.resolve()  # a link stays a link
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)
+            return
+        unfinished = target.with_name(f".infercast-{os.getpid()}.tmp")
+        try:
+            unfinished.write_bytes(data)
+            unfinished.replace(target)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:  # a name that no file can have
+        given = f"{option} {path}".strip()
+        raise InfercastError(given, f"it cannot be written ({reason(error)})", "Check the path") from error
 
 
 def parse_json(text: str) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from simulator.errors import ProfileError, reason
-from simulator.files import parse_json, read_text
+from simulator.files import parse_json, read_text, write_whole
 from simulator.limits import MOST_WHOLE
 from simulator.models.operations import Counts, count
 from simulator.models.operations import Sequence as Row
@@ -94,7 +94,7 @@ class StepLog:
         steps = [[round(s.start_s, 6), round(s.seconds, 6), [list(part) for part in s.parts]] for s in self.steps]
         requests = [[round(value, 6) for value in asdict(each).values()] for each in self.requests]
         body = {"about": self.about, "limits": self.limits, "steps": steps, "requests": requests}
-        path.write_text(json.dumps(body, separators=(",", ":")) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(body, separators=(",", ":")) + "\n")
 
 
 def read_log(path: Path) -> StepLog:

@@ -15,6 +15,7 @@ import typer
 from simulator.cli.output import Column, Row, View, number, percent
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
+from simulator.files import write_whole
 from simulator.plots.sweep_plots import Sweep
 from simulator.reports.latency_breakdown import PARTS, Explanation
 from simulator.reports.report import Report
@@ -70,11 +71,7 @@ class ExplainOptions:
             return
         now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")  # as vLLM writes it
         text = json.dumps({"date": now, **row}, indent=2, allow_nan=False, ensure_ascii=False)
-        try:
-            self.save_result.write_text(f"{text}\n", encoding="utf-8")
-        except OSError as error:
-            given, because = f"--save-result {self.save_result}", f"it cannot be written ({error.strerror})"
-            raise InfercastError(given, because, "Check the path") from error
+        write_whole(self.save_result, f"{text}\n", "--save-result")
 
     def draw(self, scenario: Scenario, report: Report, row: Row) -> None:
         """Draw the run of the only simulation. Raises InfercastError where the file cannot be written."""
@@ -163,11 +160,7 @@ def _write_rows(rows: list[dict[str, float | str]], path: Path) -> None:
         writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    try:
-        path.write_text(buffer.getvalue(), encoding="utf-8")
-    except OSError as error:
-        given = f"--timeline {path}"
-        raise InfercastError(given, f"it cannot be written ({error.strerror})", "Check the path") from error
+    write_whole(path, buffer.getvalue(), "--timeline")
 
 
 def split_row(report: Report) -> Row:

@@ -1,6 +1,5 @@
 """`infercast launch`: the command, or a file, that starts a deployment with exactly the settings of its prediction."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,9 +7,10 @@ import typer
 
 from simulator.cli.layout import Command, columns, wrapped
 from simulator.cli.options import DeploymentOptions, grouped
+from simulator.cli.output import put
 from simulator.deployment.launch_command import launch_command
 from simulator.deployment.launch_files import KINDS, Launch, launch_file
-from simulator.errors import InfercastError
+from simulator.files import write_whole
 
 COMMAND = "command"
 
@@ -42,10 +42,6 @@ def command(
     else:
         text = launch_file(Launch(deployment, replicas, image), kind)
     if out is None:
-        sys.stdout.write(text)
-        return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InfercastError(f"--out {out}", f"it cannot be written ({error.strerror})", "Give another path") from error
-    sys.stderr.write(f"infercast: wrote {out}\n")
+        put(text)
+    else:
+        write_whole(out, text, "--out")

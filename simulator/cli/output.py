@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from simulator.cli.layout import columns, wrapped
 from simulator.cli.options import Format
 from simulator.cli.tables import Cells, tables
 from simulator.deployment.deployment import Deployment
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, reason
 from simulator.reports.provenance import Provenance, basis, rests_on
 
 Row = Mapping[str, Any]
@@ -89,8 +90,7 @@ def emit(result: Result, form: Format) -> None:
     """
     refuse_not_finite(row for rows in result.sections.values() for row in rows)
     refuse_not_finite(row for view in result.views for row in view.rows)
-    sys.stdout.write(result.render(form, columns(), bold=sys.stdout.isatty()))
-    sys.stdout.flush()
+    put(result.render(form, columns(), bold=sys.stdout is not None and sys.stdout.isatty()))
     if form is Format.CSV:
         sys.stderr.writelines(f"infercast: left out: {error}\n" for error in result.refused)
     if any(isinstance(each, InterruptedSweepError) for each in result.refused):
@@ -113,6 +113,25 @@ def refuse_not_finite(rows: Iterable[Row]) -> None:
             if isinstance(value, float) and not math.isfinite(value):
                 because = "a result is a finite number, so this is a bug of infercast, or an input beyond all measure"
                 raise InfercastError(f"{key} is {value}", because, "Report it with the whole command line")
+
+
+def put(text: str) -> None:
+    """Write text to stdout; characters that its encoding lacks become question marks.
+
+    Ends with code 141, as other tools do, where the reader of a pipe is gone. Raises InfercastError where stdout is
+    closed or cannot be written.
+    """
+    if sys.stdout is None:
+        raise InfercastError("stdout", "it is closed", "Send it to a file or to /dev/null")
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)  # nothing is left
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(141) from error
+        raise InfercastError("stdout", f"it cannot be written ({reason(error)})", "Send it elsewhere") from error
 
 
 def sweep(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:

@@ -1,6 +1,5 @@
 """`infercast validate`: predict published or own measurements, and show the errors."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ from simulator.cli.help import INTERRUPTED as EXIT_CODE
 from simulator.cli.intervals import BASIS, IntervalColumn
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, ReportFile, grouped, use_profiles
-from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent
+from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent, put
 from simulator.errors import InfercastError
 from simulator.html.page import refuse_ending
 from simulator.questions.words import split
@@ -61,7 +60,7 @@ def command(
     wanted = split(grades, "--grades")
     rows = _measurements(file, stated.value())
     if shown:
-        sys.stdout.writelines(f"{line}\n" for line in commands(rows))
+        put("".join(f"{line}\n" for line in commands(rows)))
         return
     predictions = predict_all(rows, light=light, level=interval, jobs=jobs)
     if plot is not None:

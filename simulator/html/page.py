@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from simulator.errors import InfercastError
+from simulator.files import write_whole
 
 ENDINGS = (".html", ".htm")
 
@@ -139,14 +140,7 @@ class Page:
 
     def save(self, path: Path) -> None:
         """Write the page to a file, atomically. Raises InfercastError where it cannot be written."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = path.with_name(f".{path.name}.tmp")
-            unfinished.write_text(self.html, encoding="utf-8")
-            unfinished.replace(path)
-        except OSError as error:
-            because = f"it cannot be written ({error.strerror})"
-            raise InfercastError(f"the page {path}", because, "Check the path") from error
+        write_whole(path, self.html, "--report")
 
 
 def refuse_ending(path: Path | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import yaml
 
 from simulator.errors import NotModelledError, ProfileError, nearest, reason
-from simulator.files import parse_json, read_text
+from simulator.files import parse_json, read_text, write_whole
 from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
 from simulator.models.hf_layer_runs import block_names, runs
@@ -115,7 +115,7 @@ def write_profile(config_json_path: Path, target_folder: Path, name: str, force:
     Model.from_mapping(profile, where)
     body = yaml.safe_dump(profile, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
     schema = Path(os.path.relpath(folders(KIND)[-1] / "schema.json", target_folder)).as_posix()
-    _write_whole(target, f"# yaml-language-server: $schema={schema}\n{body}")
+    write_whole(target, f"# yaml-language-server: $schema={schema}\n{body}")
     return target
 
 
@@ -129,20 +129,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ProfileError(str(path), "it holds no object", "Give a model's config.json")
     return value
-
-
-def _write_whole(target: Path, text: str) -> None:
-    """Write a file atomically: a reader sees all of it or none of it."""
-    temporary = target.with_name(f".{target.name}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise ProfileError(str(target), f"it cannot be written ({reason(error)})", "Check the folder") from error
 
 
 def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]:

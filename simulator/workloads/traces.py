@@ -5,9 +5,9 @@ This module imports pandas; import it where a trace is read, not at start-up.
 
 import csv
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,6 +23,7 @@ from simulator.workloads.trace_columns import AskedColumns, TraceColumns, column
 
 MAX_TIME_S = 1e10  # 300 years
 MAX_LINE = 1_000_000  # characters of a header
+JSON_ROWS = 100_000  # that are Python objects at a time, which take ten times the room of columns
 EPOCH_S = 1e9  # times from here on count from 1970: the first of them becomes 0
 _SURPLUS = "a field beyond the header"
 _REMEDY = "Correct or remove such rows"
@@ -123,16 +124,21 @@ def _read_csv(name: str, first_line: str, file: TextIO, asked: AskedColumns) -> 
 
 
 def _read_json_lines(name: str, first_line: str, file: TextIO, asked: AskedColumns) -> tuple[list[str], pd.DataFrame]:
-    header, rows = list(_json_object(name, 1, first_line)), []
+    header = list(_json_object(name, 1, first_line))
     ids = _prefix_column(header)
     columns = [*columns_of(name, header, asked).names, *([ids] if ids else [])]
-    for number, line in enumerate(filter(str.strip, chain([first_line], file)), start=1):
+    rows = _json_rows(name, columns, chain([first_line], file))
+    parts = [pd.DataFrame(part, columns=columns) for part in iter(lambda: list(islice(rows, JSON_ROWS)), [])]
+    return header, pd.concat(parts, ignore_index=True)
+
+
+def _json_rows(name: str, columns: Sequence[str], lines: Iterable[str]) -> Iterator[list[Any]]:
+    for number, line in enumerate(filter(str.strip, lines), start=1):
         entry = _json_object(name, number, line)
         missing = [column for column in columns if column not in entry]
         if missing:
             raise WorkloadError(f"{name}, row {number}", f"missing {', '.join(missing)}", "Mend or remove this row")
-        rows.append([entry[column] for column in columns])
-    return header, pd.DataFrame(rows, columns=columns)
+        yield [entry[column] for column in columns]
 
 
 def _json_object(name: str, row: int, line: str) -> dict[str, Any]:

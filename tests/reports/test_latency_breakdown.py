@@ -255,7 +255,7 @@ def test_the_split_is_in_the_json():
     [
         (["--rate", "1,2", "--timeline", "x.csv"], "a file holds one"),
         (["--rate", "1", "--timeline", "x.txt"], "names no format"),
-        (["--rate", "1", "--trace-out", "missing/x.json"], "cannot be written"),
+        (["--rate", "1", "--trace-out", "/proc/missing/x.json"], "cannot be written"),
     ],
 )
 def test_files_that_cannot_be_are_refused(options, told):
