@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import time
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -67,6 +68,8 @@ def _leave_with(work: Any) -> None:
     code = 1
     try:
         code = work()
+    except Exception:  # noqa: BLE001  a fork must not go on with its parent's work
+        traceback.print_exc()
     finally:
         os._exit(code)
 
