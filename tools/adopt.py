@@ -4,7 +4,7 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any
 
-PLAIN = (int, float, str, tuple, frozenset)
+PLAIN = (int, float, str, tuple, frozenset, dict, list)
 
 
 def adopt(live: ModuleType, source: str) -> None:

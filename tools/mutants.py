@@ -33,6 +33,7 @@ COMPUTED = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
+AROUND = 24  # characters told on both sides of a change
 SKIPPED = (ast.JoinedStr, ast.Import, ast.ImportFrom)
 Change = Callable[[ast.AST], ast.AST]
 
@@ -81,14 +82,16 @@ def _mutant(tree: ast.Module, site: Site) -> Mutant:
     whole = _Replace(old, new).visit(changed)
     after = ast.unparse(new if old is statement else statement)
     return Mutant(
-        site.function, _first(before, after), _first(after, before), ast.unparse(ast.fix_missing_locations(whole))
+        site.function, _told(before, after), _told(after, before), ast.unparse(ast.fix_missing_locations(whole))
     )
 
 
-def _first(text: str, other: str) -> str:
-    """Return the first line of a text that differs from the other's."""
-    lines, others = text.splitlines(), other.splitlines()
-    return next((a.strip() for a, b in zip(lines, others, strict=False) if a != b), lines[0].strip())
+def _told(text: str, other: str) -> str:
+    """Return the part of a text that differs from another's, with some characters around it."""
+    begin = next((at for at, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), 0)
+    end = next((at for at, (a, b) in enumerate(zip(text[::-1], other[::-1], strict=False)) if a != b), 0)
+    end = min(end, len(text) - begin, len(other) - begin)
+    return " ".join(text[max(0, begin - AROUND) : len(text) - end + AROUND].split())
 
 
 class _Replace(ast.NodeTransformer):

@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import time
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +30,6 @@ ROOT = Path(__file__).parents[1]
 RESULTS, REASONS = ROOT / "out" / "mutants.json", ROOT / "tools" / "survivors.yaml"
 OUTPUT = ROOT / "out" / "mutant.txt"  # of the tests that ran last
 SEED = 19
-PLAIN = ("scheduler", "simulation")  # folders of compiled functions
 PATIENCE = 3.0, 20.0  # times the seconds of the unchanged module's tests, and seconds more
 LONGEST_S = 300.0
 
@@ -67,14 +67,16 @@ def _leave_with(work: Any) -> None:
     code = 1
     try:
         code = work()
+    except Exception:  # noqa: BLE001  a fork must not go on with its parent's work
+        traceback.print_exc()
     finally:
         os._exit(code)
 
 
 def survivors(module: str, files: Sequence[str], count: int) -> dict[str, Any]:
     """Run mutants of one module; return how many there were and the names of those that no test noticed."""
-    os.environ["NUMBA_DISABLE_JIT"] = str(int(module.startswith(PLAIN)))
     path = ROOT / "simulator" / module
+    os.environ["NUMBA_DISABLE_JIT"] = str(int("@compiled" in path.read_text()))
     live = import_module(f"simulator.{module.removesuffix('.py').replace('/', '.')}")
     for each in {each.partition("::")[0] for each in files if each.startswith("tests/")}:
         for name in re.findall(r"^from (simulator[\w.]*) import", (ROOT / each).read_text(), re.MULTILINE):

@@ -116,7 +116,7 @@ def _quantile_half_width(values: Floats, ordered: Floats, share: float, quantile
     if len(values) * (1 - share) < BATCHES * MIN_TAIL:
         return float("nan")
     levels = _half_width((values > quantile).astype(np.float64))
-    if share + levels >= 1 or share - levels <= 0:
+    if share + levels >= 1:  # no share is below a half, so share - levels is above 0
         return float("nan")
     low, high = np.quantile(ordered, [share - levels, share + levels])
     return float(max(quantile - low, high - quantile))

@@ -1,6 +1,7 @@
 """Estimates of queueing theory against textbooks, and what the report says near and above saturation."""
 
 import math
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from simulator.reports.queueing import QueueEstimate, erlang_c, m_g_1_wait_s, m_
 from simulator.reports.report import summarize
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import CONTINUOUS, SchedulerLimits
-from simulator.simulation.engine_loop import simulate
+from simulator.simulation.engine_loop import Run, simulate
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.workload import Requests
 from tests.support.queues import ONE_AT_A_TIME, SERVICE_S, SERVICE_TICKS, TABLE
@@ -101,6 +102,24 @@ def test_the_load_of_arrivals_by_hand():
     limits = ONE_AT_A_TIME._replace(max_num_seqs=8, max_num_batched_tokens=4096)
     requests = Requests(np.arange(100.0), np.full(100, 100), np.full(100, 5))
     assert arrival_load(simulate(limits, table, requests)) == pytest.approx(100 * (0.110 + 4 * 0.010 / 8) / 99)
+
+
+def test_a_full_cache_makes_steps_no_fuller():
+    """14 blocks hold two sequences of 96 + 5 tokens, in seven blocks each, though a step may have eight of them."""
+    table = StepTable(np.full(4097, 0.010), np.zeros(257), np.array([0, 0, 0.001, 0, 0]))
+    limits = ONE_AT_A_TIME._replace(max_num_seqs=8, max_num_batched_tokens=4096, num_blocks=14)
+    run = simulate(limits, table, Requests(np.arange(100.0), np.full(100, 96), np.full(100, 5)))
+    assert arrival_load(run) == pytest.approx(100 * (0.106 + 4 * 0.010 / 2) / 99)
+
+
+def test_two_engines_share_a_load():
+    class Pair(Run):
+        engines = 2
+
+    arrival_s = np.arange(0.0, 10.0)
+    one = simulate(ONE_AT_A_TIME, TABLE, Requests(arrival_s, np.full(10, SERVICE_TICKS), np.ones(10, np.int64)))
+    two = Pair(**{each.name: getattr(one, each.name) for each in fields(one)})
+    assert arrival_load(two) == pytest.approx(arrival_load(one) / 2)
 
 
 def test_sequences_that_slow_each_other_down_count_in_full():

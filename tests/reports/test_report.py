@@ -1,6 +1,7 @@
 """Reports: metric definitions by hand, intervals that cover, warm-up, overload."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from simulator.cost.bill import bill, usd_per_million
 from simulator.errors import InfercastError
 from simulator.reports.batch_means import statistic, warm_up
-from simulator.reports.report import summarize
+from simulator.reports.report import latencies_s, summarize
 from simulator.reports.slo import Slo, parse_slo
 from simulator.reports.vllm_result import vllm_result
 from simulator.roofline.step_model import StepTable
@@ -47,6 +48,11 @@ def test_latencies_by_hand():
     assert report.utilisation == pytest.approx(1.0)
 
 
+def test_an_answer_of_two_tokens_has_one_gap_and_one_of_one_has_none():
+    found = latencies_s(np.zeros(2), np.array([0.5, 0.5]), np.array([1.5, 0.5]), np.array([2, 1]))
+    assert found["tpot"] == pytest.approx([1.0, math.nan], nan_ok=True)
+
+
 def test_itl_counts_the_gap_of_a_preemption():
     """Two requests that outgrow the cache together: the second is put back and its gap is seen."""
     tight = run([0.0, 0.0], [16, 16], [20, 20], num_blocks=3)
@@ -67,6 +73,23 @@ def test_slo_attainment_counts_every_bound():
 def test_goodput_is_throughput_times_attainment():
     report = summarize(run([0.0, 0.0, 5.0], [100, 100, 100], [4, 4, 4]), Slo({"ttft": 0.2}), steady=False)
     assert vllm_result(report)["request_goodput"] == pytest.approx(1 / report.duration_s)
+
+
+def test_what_is_rejected_is_no_goodput():
+    """Of three requests one is longer than the cache of 16,000 tokens; the two others keep the SLO: 2 in 1.02 s."""
+    report = summarize(run([0.0, 0.5, 1.0], [10, 20_000, 10], [1, 1, 1]), Slo({"ttft": 1.0}), steady=False)
+    assert report.rejected_share == pytest.approx(1 / 3)
+    assert report.within["all"] == pytest.approx(2 / 3)
+    assert report.goodput_per_s == pytest.approx(2 / 1.02)
+
+
+def test_shares_by_hand():
+    """Two prompts of 100 and 50 tokens, 25 of them cached; one request at a time, with a second between them."""
+    calm = run([0.0, 1.0], [100, 50], [1, 1])
+    report = summarize(replace(calm, hit_tokens=np.array([25, 0])), steady=False)
+    assert report.prefix_hit_rate == pytest.approx(25 / 150)
+    assert report.mean_running == 1.0
+    assert bill(report, 1.0, usd_per_hour=1.0).idle_share == pytest.approx(1 - (0.110 + 0.060) / 1.060)
 
 
 VLLM_KEYS = """duration completed failed total_input_tokens total_output_tokens request_throughput request_goodput
@@ -112,6 +135,26 @@ def test_too_few_values_have_no_interval():
     assert math.isnan(statistic(np.arange(100.0)).half_widths["p99"])
     assert not math.isnan(statistic(1000 + np.arange(100.0)).half_widths["mean"])
     assert math.isnan(statistic(np.arange(100.0)).half_widths["mean"])  # it only grows: half its mean either way
+
+
+def test_what_never_changes_has_no_error():
+    """Of a queue in which nobody waits."""
+    assert statistic(np.zeros(100)).half_widths["mean"] == 0.0
+
+
+def test_the_interval_of_a_quantile_of_independent_values():
+    """1.96 sqrt(p (1-p) / n) = 0.0021 of the p95 of 40,000 numbers between 10 and 11; five of 500 have no p99."""
+    numbers = np.random.default_rng(3).uniform(10, 11, 40_000)
+    assert statistic(numbers).half_widths["p95"] == pytest.approx(0.0021, rel=0.6)
+    assert math.isnan(statistic(numbers[:500]).half_widths["p99"])
+
+
+def test_a_tail_that_came_all_at_once_has_no_interval():
+    """The 600 longest of 10,000 are the last: the p95 rests on one event."""
+    noise = np.random.default_rng(4).normal(1.0, 0.01, 10_000)
+    noise[-600:] += 4
+    assert math.isnan(statistic(noise).half_widths["p95"])
+    assert not math.isnan(statistic(noise).half_widths["mean"])
 
 
 def test_warm_up_finds_a_transient_and_leaves_noise_alone():
