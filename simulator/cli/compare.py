@@ -18,7 +18,7 @@ from simulator.cli.compare_screen import WIDTH, Compared, compared_row, exclusio
 from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import answer_rows, details
 from simulator.cli.intervals import IntervalOptions
-from simulator.cli.offer_options import OfferOptions
+from simulator.cli.offer_options import OfferAndApiOptions
 from simulator.cli.options import Format, OutputFormat, grouped
 from simulator.cli.output import Result, emit, evidence
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
@@ -39,7 +39,7 @@ def command(
     users: WorkloadOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
-    priced: OfferOptions,
+    priced: OfferAndApiOptions,
     top: Annotated[int, typer.Option("--top", min=1, help="Answers, each on another device.")] = 5,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Simulations at once.", show_default="cores")] = cores(),
     with_details: Annotated[bool, typer.Option("--details", help="Print every figure, interval and reason.")] = False,
@@ -87,7 +87,7 @@ def command(
     emit(result, form)
 
 
-def _with_hosted(result: Result, compared: list[Compared], priced: OfferOptions) -> Result:
+def _with_hosted(result: Result, compared: list[Compared], priced: OfferAndApiOptions) -> Result:
     """Return the result with the hosted prices of the same models, and from which volume on the best answer pays."""
     api = hosted([each.answer for each in compared], priced.terms())
     notes = [line for each in api.notes for line in textwrap.wrap(each, WIDTH, break_on_hyphens=False)]
@@ -138,7 +138,7 @@ def _nothing(search: Search, options: Options, *, interrupted: bool) -> tuple[st
     return f"{search.load.slo}", last, "Loosen the SLO, or give more devices, formats or engines"
 
 
-def _with_details(result: Result, compared: list[Compared], level: float, priced: OfferOptions) -> Result:
+def _with_details(result: Result, compared: list[Compared], level: float, priced: OfferAndApiOptions) -> Result:
     """Return the result with all figures of each answer, their intervals, energy and guesses."""
     answers = [each.answer for each in compared]
     rows = answer_rows(answers, level, priced)
