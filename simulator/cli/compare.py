@@ -76,15 +76,20 @@ def command(
     if with_details or form is not Format.TEXT:
         result = _with_details(result, compared, interval_options.interval, priced)
     if sensitivity:
-        moved = SensitivityTables(compared, jobs)
-        sections = {"sensitivity": moved.rows(), **result.sections}
-        notes = [*result.notes, "", *moved.notes()]
-        result = replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
-        if plot is not None:
-            moved.save(plot)
+        result = _with_sensitivity(result, compared, jobs, plot)
     elif plot is not None:
         _draw(compared, plot)
     emit(result, form)
+
+
+def _with_sensitivity(result: Result, compared: list[Compared], jobs: int, plot: Path | None) -> Result:
+    """Return the result with what moves the answer, drawn as a tornado where a file is given."""
+    moved = SensitivityTables(compared, jobs)
+    if plot is not None:
+        moved.save(plot)
+    sections = {"sensitivity": moved.rows(), **result.sections}
+    notes = [*result.notes, "", *moved.notes()]
+    return replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
 
 
 def _with_hosted(result: Result, compared: list[Compared], priced: OfferAndApiOptions) -> Result:
