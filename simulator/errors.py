@@ -8,8 +8,9 @@ InfercastError
 └── NotModelledError  something real that infercast refuses by name rather than guess
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Self
 
 MOST_CHARACTERS = 2_000  # of a part of an error
@@ -19,13 +20,23 @@ MOST_NAME = 200  # characters of a name that is compared with others
 class InfercastError(ValueError):
     """An error in three parts, printed as one line: what was given, why it cannot be, what to do.
 
+    A remedy that takes long to find is a function, which is called when the error is printed.
+
     >>> print(InfercastError("rate 0", "no request ever arrives", "Give a rate above 0"))
     rate 0: no request ever arrives. Give a rate above 0.
     """
 
-    def __init__(self, given: str, because: str, remedy: str) -> None:
-        self.given, self.because, self.remedy = map(_cut, (given, because, remedy))
-        super().__init__(f"{self.given}: {self.because.rstrip('.')}. {self.remedy.rstrip('.')}.")
+    def __init__(self, given: str, because: str, remedy: str | Callable[[], str]) -> None:
+        self.given, self.because, self._remedy = _cut(given), _cut(because), remedy
+        super().__init__(self.given, self.because)
+
+    @cached_property
+    def remedy(self) -> str:
+        """What to do."""
+        return _cut(self._remedy if isinstance(self._remedy, str) else self._remedy())
+
+    def __str__(self) -> str:
+        return f"{self.given}: {self.because.rstrip('.')}. {self.remedy.rstrip('.')}."
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
         """Return what it is made of, for pickle: an error may come from another process."""

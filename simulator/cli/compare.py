@@ -14,7 +14,7 @@ from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import answer_rows, details
 from simulator.cli.help import INTERRUPTED
 from simulator.cli.intervals import IntervalOptions
-from simulator.cli.offer_options import OfferOptions
+from simulator.cli.offer_options import OfferAndApiOptions
 from simulator.cli.options import Format, OutputFormat, ReportFile, grouped
 from simulator.cli.output import Result, emit, evidence
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
@@ -36,7 +36,7 @@ def command(
     users: WorkloadOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
-    priced: OfferOptions,
+    priced: OfferAndApiOptions,
     top: Annotated[int, typer.Option("--top", min=1, help="Answers, each on another device.")] = 5,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Simulations at once.", show_default="cores")] = cores(),
     with_details: Annotated[bool, typer.Option("--details", help="Print every figure, interval and reason.")] = False,
@@ -74,7 +74,7 @@ def command(
     if with_details or form is not Format.TEXT:
         result = _with_details(result, compared, interval_options.interval, priced)
     if sensitivity:
-        result = _with_sensitivity(result, SensitivityTables(compared, jobs), plot)
+        result = _with_sensitivity(result, compared, jobs, plot)
     elif plot is not None:
         _draw(compared, plot)
     if report is not None:
@@ -87,7 +87,17 @@ def command(
         raise typer.Exit(INTERRUPTED)
 
 
-def _with_hosted(result: Result, compared: list[Compared], priced: OfferOptions) -> Result:
+def _with_sensitivity(result: Result, compared: list[Compared], jobs: int, plot: Path | None) -> Result:
+    """Return the result with what moves the answer, drawn as a tornado where a file is given."""
+    moved = SensitivityTables(compared, jobs)
+    if plot is not None:
+        moved.save(plot)
+    sections = {"sensitivity": moved.rows(), **result.sections}
+    notes = [*result.notes, "", *moved.notes()]
+    return replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
+
+
+def _with_hosted(result: Result, compared: list[Compared], priced: OfferAndApiOptions) -> Result:
     """Return the result with the hosted prices of the same models, and from which volume on the best answer pays."""
     api = hosted([each.answer for each in compared], priced.terms())
     sections = {"api": api.rows, **result.sections} if api.rows else result.sections
@@ -98,15 +108,6 @@ def _interrupted(search: Search) -> tuple[str]:
     """Say what an interrupted search has left open."""
     left = f"{len(search.left):,} deployments are not decided; none costs less than ${search.least_usd_left:.3g}/h."
     return (f"INTERRUPTED: {left}",)
-
-
-def _with_sensitivity(result: Result, moved: SensitivityTables, plot: Path | None) -> Result:
-    """Return the result with what moves the best answer, which is drawn too where a file is asked for."""
-    if plot is not None:
-        moved.save(plot)
-    sections = {"sensitivity": moved.rows(), **result.sections}
-    notes = [*result.notes, "", *moved.notes()]
-    return replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
 
 
 def _draw(compared: list[Compared], path: Path) -> None:
@@ -143,7 +144,7 @@ def _nothing(search: Search, options: Options, *, interrupted: bool) -> tuple[st
     return f"{search.load.slo}", last, "Loosen the SLO, or give more devices, formats or engines"
 
 
-def _with_details(result: Result, compared: list[Compared], level: float, priced: OfferOptions) -> Result:
+def _with_details(result: Result, compared: list[Compared], level: float, priced: OfferAndApiOptions) -> Result:
     """Return the result with all figures of each answer, their intervals, energy and guesses."""
     answers = [each.answer for each in compared]
     rows = answer_rows(answers, level, priced)

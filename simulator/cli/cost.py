@@ -21,7 +21,7 @@ from simulator.cli.offer_columns import (
     spot_columns,
     spot_notes,
 )
-from simulator.cli.offer_options import OfferOptions
+from simulator.cli.offer_options import OfferAndApiOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
 from simulator.cli.run_columns import LOADS, asked_columns
@@ -51,7 +51,7 @@ def command(
     users: WorkloadOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
-    priced: OfferOptions,
+    priced: OfferAndApiOptions,
     offline: OfflineOptions,
     fitted: FittedOption = False,
     plot: Annotated[
@@ -75,7 +75,7 @@ def command(
     cases = [(choice, one, load) for choice in choices for one in prices for load in loads]
     searched: dict[tuple[Choice, WorkloadQuestion], Capacity] = {}
 
-    def case(index: int, choice: Choice, one: OfferOptions, load: AskedLoad) -> Answer:
+    def case(index: int, choice: Choice, one: OfferAndApiOptions, load: AskedLoad) -> Answer:
         progress(index, len(cases))
         deployment, key = choice(), (choice, replace(load.asked, request_rate=""))
         scenario = Scenario(deployment, load.workload, slo, one.offers(deployment), interruptions=one.interruptions())
@@ -94,7 +94,7 @@ def command(
     emit(with_fitted(result, (each.scenario.deployment for each in found)) if fitted else result, form)
 
 
-def _result(found: list[Answer], rows: list[Row], prices: list[OfferOptions], title: str, level: float) -> Result:
+def _result(found: list[Answer], rows: list[Row], prices: list[OfferAndApiOptions], title: str, level: float) -> Result:
     """Return the tables and sentences of the answers, the cheapest at each rate first."""
     views = details(rows, prices[0], title, level)
     api = hosted(found, prices[0].terms()) if prices[0].vs_api else Hosted([], [], [])
@@ -107,7 +107,7 @@ def _result(found: list[Answer], rows: list[Row], prices: list[OfferOptions], ti
     return Result(sections, [*views[:-1], *api.views, views[-1]], notes, used)
 
 
-def details(rows: list[Row], priced: OfferOptions, title: str, level: float) -> list[View]:
+def details(rows: list[Row], priced: OfferAndApiOptions, title: str, level: float) -> list[View]:
     """Return the tables of all figures of some answers; the last says why."""
     energy = energy_view(_varying(rows), rows, priced.place())
     return [_bills_view(rows, title), _latency_view(rows), energy, _intervals_view(rows, level), _reasons_view(rows)]
@@ -141,7 +141,7 @@ def _loads(users: WorkloadOptions) -> list[AskedLoad]:
     return [AskedLoad(one, rate or 0.0, workload) for one, rate, workload in found]
 
 
-def answer_rows(found: list[Answer], level: float, priced: OfferOptions) -> list[Row]:
+def answer_rows(found: list[Answer], level: float, priced: OfferAndApiOptions) -> list[Row]:
     """Return a row of all figures for each answer; those at several rates share the intervals of their capacity."""
     known: dict[int, list[float]] = {}
     site, on = priced.place(), priced.terms().on

@@ -111,7 +111,7 @@ def pools_verdict(mixed: FleetPlan, pooled: FleetPlan, *, chosen: Sequence[Picke
     """Say whether a prefill and a decode pool were chosen, what they serve, and what they cost always on."""
     row, deployment = pools_row(mixed, pooled), pooled.scenario.deployment
     taken = any(each.plan.is_pooled and each.plan.scenario.deployment == deployment for each in chosen)
-    split = f"{row['prefill']} for prefill and {_counted(row['replicas'] - row['prefill'])} for decode"
+    split = f"{_counted(row['prefill'])} for prefill and {row['replicas'] - row['prefill']} for decode"
     rates = f"{split} serve {row['split_per_s']:.3g}/s within the SLO, as many mixed ones {row['mixed_per_s']:.3g}/s"
     usd = row["split_usd"], row["mixed_usd"]
     costs = f"; always on ${usd[0]:,.0f} in pools, ${usd[1]:,.0f} mixed" if None not in usd else ""

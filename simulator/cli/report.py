@@ -12,7 +12,7 @@ import typer
 from simulator.cli.compare_screen import Compared, compared_row, verdict
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.layout import columns, wrapped
-from simulator.cli.offer_options import OfferOptions
+from simulator.cli.offer_options import OfferAndApiOptions
 from simulator.cli.options import DeploymentOptions, grouped
 from simulator.cli.output import labels_of, sweep
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
@@ -53,7 +53,7 @@ def command(
     users: WorkloadOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
-    priced: OfferOptions,
+    priced: OfferAndApiOptions,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write it (.html).")] = Path(
         "report.html"
     ),

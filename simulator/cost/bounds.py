@@ -3,6 +3,7 @@
 They come from the table of steps that the simulation itself looks up. A search cuts with them (search.py).
 """
 
+from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -17,9 +18,10 @@ from simulator.simulation.fleet import Pool
 from simulator.simulation.rejection import Rejected, rejections
 from simulator.simulation.scheduler_limits import limits, stages
 from simulator.simulation.sent import sent
-from simulator.workloads.workload import Requests
+from simulator.workloads.workload import Requests, Workload
 
 Floats = npt.NDArray[np.float64]
+_RECENT_REQUESTS: deque[tuple[Workload, Requests]] = deque(maxlen=4)
 GROWTH = 1.1  # of the sizes of steps whose least time stands for all of them
 
 
@@ -239,4 +241,14 @@ def bounds(scenario: Scenario) -> Bounds:
 
     Raises DoesNotFitError and WorkloadError as a simulation does.
     """
-    return Bounds(scenario, sent(scenario.workload, scenario.deployment).requests())
+    return Bounds(scenario, _drawn(sent(scenario.workload, scenario.deployment)))
+
+
+def _drawn(workload: Workload) -> Requests:
+    """Return a workload's requests, drawn once for all candidates of a search, which share the object."""
+    for known, requests in list(_RECENT_REQUESTS):  # a copy: other threads add to it
+        if known is workload:
+            return requests
+    drawn = workload.requests()
+    _RECENT_REQUESTS.append((workload, drawn))
+    return drawn

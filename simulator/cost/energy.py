@@ -52,6 +52,14 @@ def idle_watts(hardware: Hardware) -> float | None:
     return hardware.tdp_w * IDLE_SHARE + host_watts(hardware) if hardware.tdp_w else None
 
 
+def full_watts(hardware: Hardware) -> float | None:
+    """Return the power of a device whose arithmetic binds all the time, and of its share of a host; None without a TDP.
+
+    As of training; in watts.
+    """
+    return hardware.tdp_w * COMPUTE_SHARE + host_watts(hardware) if hardware.tdp_w else None
+
+
 def host_watts(hardware: Hardware) -> float:
     """Return a device's share of the power of its host, in watts."""
     return 0.0 if hardware.device_class in HOSTLESS else float(HOST_W)

@@ -26,7 +26,7 @@ STARTS = (
 LONGER_STARTS = 0.1, 0.04  # of sessions, whose prompts grow
 FEW = 4  # replicas: if such a fleet keeps the SLO at no rate tried, larger ones are not tried
 EXACT = 8  # up to so many replicas each fleet is simulated
-SIZES = (*range(1, EXACT + 1), 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+SIZES = (*range(1, EXACT + 1), 12, 16, 24, 32, 48, 64)
 
 
 class FleetRate(NamedTuple):
@@ -144,7 +144,7 @@ def _around(replicas: int) -> tuple[int, int]:
     """Return the sizes of SIZES next to some replicas, equal where these are one of them or more than all.
 
     >>> _around(6), _around(20), _around(1000)
-    ((6, 6), (16, 24), (256, 256))
+    ((6, 6), (16, 24), (64, 64))
     """
     below = max(size for size in SIZES if size <= replicas)
     return below, min((size for size in SIZES if size >= replicas), default=below)

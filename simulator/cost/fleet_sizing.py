@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, WorkloadError
 from simulator.scheduler.state import Floats, Ints
 from simulator.units import DAY_S
 from simulator.workloads.arrivals import OpenLoop
@@ -16,6 +16,7 @@ from simulator.workloads.rate_curves import RateCurve
 
 FleetKind = Literal["static", "scheduled", "autoscaled"]
 KINDS: tuple[FleetKind, ...] = get_args(FleetKind)
+MOST_REPLICAS = 1_000  # of a fleet
 ROUNDING_PER_S = 1e-9  # of rates that are equal
 
 
@@ -77,7 +78,10 @@ class Sizing:
     least: int = 1
 
     def replicas(self, rates_per_s: Floats) -> Ints:
-        """Return the replicas for each rate in requests/s, int64, of the shape of the rates."""
+        """Return the replicas for each rate in requests/s, int64, of the shape of the rates.
+
+        Raises WorkloadError for a rate that takes more than MOST_REPLICAS.
+        """
         different, places = np.unique(rates_per_s, return_inverse=True)
         highest_per_s = cache(self.highest_per_s)
         needed = (different * (1 + self.headroom) - ROUNDING_PER_S).tolist()
@@ -86,7 +90,12 @@ class Sizing:
     def _fewest(self, rate_per_s: float, highest_per_s: Callable[[int], float]) -> int:
         low, high = self.least - 1, self.least
         while highest_per_s(high) < rate_per_s:
-            low, high = high, 2 * high
+            if high == MOST_REPLICAS:
+                because = f"{MOST_REPLICAS:,} replicas serve {highest_per_s(high):,.0f}/s"
+                raise WorkloadError(
+                    f"{rate_per_s:,.0f} requests/s", because, "Plan a part of the load, or larger replicas"
+                )
+            low, high = high, min(2 * high, MOST_REPLICAS)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if highest_per_s(middle) < rate_per_s else (low, middle)

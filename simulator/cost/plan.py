@@ -97,12 +97,12 @@ class FleetPlan(Framed):
     def in_pools(self, link_bytes_per_s: float) -> "FleetPlan":
         """Return the plan whose fleets are split in a prefill and a decode pool, with a link for each replica's caches.
 
-        Raises WorkloadError where no split keeps the SLO, as `FleetRates` does.
+        Raises WorkloadError where no split keeps the SLO, as `FleetRates` and `Sizing` do.
         """
         rates = FleetRates(self.scenario, self.rates.known, link_bytes_per_s, self.rates.sessions)
         sizing = replace(self.sizing, highest_per_s=rates.rate_per_s, least=rates.least)
         found = replace(self, rates=rates, sizing=sizing)
-        found.most_at(0)
+        found.most_at(found.busiest)
         return found
 
     @cached_property
@@ -219,8 +219,8 @@ def plan(
 ) -> FleetPlan:
     """Return a deployment's fleets for a demand; the highest rates within the SLO are searched (`FleetRates`).
 
-    Raises WorkloadError where no load keeps the SLO, and as `capacity` does; InfercastError for a negative headroom or
-    number of spares, and where no offer has the devices of a replica.
+    Raises WorkloadError where no load keeps the SLO, for a load that takes too many replicas, and as `capacity` does;
+    InfercastError for a negative headroom or number of spares, and where no offer has the devices of a replica.
     """
     if not (headroom >= 0 and spare >= 0):
         given = f"headroom {headroom:.0%} and {spare} spare replicas"
@@ -234,7 +234,9 @@ def plan(
         raise WorkloadError(given, found.breaks, "Loosen the SLO")
     rates = FleetRates(scenario, found, sessions=sessions or Sessions())
     sizing = Sizing(rates.rate_per_s, headroom, spare)
-    return FleetPlan(rates, demand, sizing, scaling or Scaling(start_seconds(scenario.deployment, LOAD_BYTES_PER_S)))
+    made = FleetPlan(rates, demand, sizing, scaling or Scaling(start_seconds(scenario.deployment, LOAD_BYTES_PER_S)))
+    made.most_at(made.busiest)
+    return made
 
 
 class Picked(NamedTuple):

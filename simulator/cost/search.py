@@ -171,8 +171,10 @@ class Search:
     _known: dict[tuple[str, str], Cost] = field(default_factory=dict)  # least cost known to do, by model and device
     _heap: list[tuple[Cost, int, Look]] = field(default_factory=list)
     _serial: int = 0
+    _workload: Workload = field(init=False)
 
     def __post_init__(self) -> None:
+        self._workload = self.load.workload.at_rate(self.load.rate_per_s)  # one object, whose requests are drawn once
         for each in self.candidates:
             self._push(Look(each, light_replicas(each.device_s, each.devices, self.load.rate_per_s) - 1))
 
@@ -268,11 +270,10 @@ class Search:
     def _bound(self, look: Look) -> None:
         """Build the deployment, and learn how many replicas its own steps need at least."""
         load = self.load
-        workload = load.workload.at_rate(load.rate_per_s)
         candidate = look.candidate
         offers = load.offers(candidate.hardware, candidate.devices)
         built = candidate.build(candidate.layout)
-        found = bounds(Scenario(built, workload, load.slo, offers, interruptions=load.interruptions))
+        found = bounds(Scenario(built, self._workload, load.slo, offers, interruptions=load.interruptions))
         look.never = found.misses(load.slo)
         look.low = max(look.low, math.ceil(load.rate_per_s / found.most_per_s) - 1)
         look.bounds = found

@@ -90,6 +90,8 @@ def test_sensitivity_says_what_moves_the_answer_and_what_to_measure():
     text = run(*words)
     for knob in (
         "rate",
+        "utilisation",
+        "price",
         "prompts",
         "outputs",
         "TTFT bound",

@@ -53,6 +53,12 @@ def test_a_fleet_holds_what_is_wanted_and_not_more_than_the_most(wanted: list[in
     assert set(static.tolist()) == {max(wanted)}
 
 
+def test_a_rate_beyond_all_fleets_is_refused() -> None:
+    assert Sizing(lambda replicas: 2.0 * replicas).replicas(np.array([2000.0])).tolist() == [1000]
+    with pytest.raises(WorkloadError, match="1,000 replicas serve 2,000/s"):
+        Sizing(lambda replicas: 2.0 * replicas).replicas(np.array([1.0, 2001.0]))
+
+
 def test_a_month_costs_what_is_up_and_what_starts() -> None:
     """One replica for 18 hours, three for 6, two of them started once a day: 1 $/h each, by hand."""
     curve = RateCurve(1.0, np.array([1.0, 1.0, 1.0, 5.0]), window_s=6 * 3600.0)  # 0.5 and 2.5 requests/s

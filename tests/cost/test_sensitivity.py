@@ -76,11 +76,13 @@ def test_knobs_move_cost_the_way_that_they_must(found):
     def ends(name):
         return [float("inf") if end.own_usd is None else end.own_usd for end in (knobs[name].low, knobs[name].high)]
 
-    for name in ("rate", "prompts", "outputs", "step times"):
+    for name in ("rate", "price", "prompts", "outputs", "step times"):
         assert ends(name) == sorted(ends(name)), name
-    for name in ("TTFT bound", "TPOT bound", "memory bandwidth", "arithmetic", "KV cache"):
+    for name in ("utilisation", "TTFT bound", "TPOT bound", "memory bandwidth", "arithmetic", "KV cache"):
         assert ends(name) == sorted(ends(name), reverse=True), name
     assert knobs["rate"].is_known
+    assert ends("price") == pytest.approx([0.8 * found.found[0].usd_per_hour, 1.25 * found.found[0].usd_per_hour])
+    assert ends("utilisation")[0] >= found.found[0].usd_per_hour
     assert not knobs["KV cache"].is_known
 
 

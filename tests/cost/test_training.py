@@ -5,6 +5,7 @@ import pytest
 from simulator import load_hardware, load_model, training_of
 from simulator.cost.training import MFU, Training, equal_cost_tokens
 from simulator.errors import InfercastError
+from simulator.hardware.sites import load_site
 from tests.support.commands import answer, refused
 
 H100 = "h100-sxm"
@@ -76,3 +77,14 @@ def test_a_price_of_tokens_needs_no_simulation():
 
 def test_several_rates_are_refused():
     assert "several rates" in refused(*ASKED, "--workload", "chat", "--request-rate", "1,2")
+
+
+def test_training_takes_the_prices_that_cost_takes():
+    words = (*ASKED, "--usd-per-million-tokens", "2")
+    reserved = answer(*words, "--price", "reserved", "--price-date", "2026-11-23")
+    plain = answer(*words, "--price-date", "2026-11-23")
+    assert 0 < reserved["usd_per_device_hour"] != plain["usd_per_device_hour"]
+    cheap, dear = (answer(*words, "--price", "owned", "--usd-per-kwh", usd) for usd in ("0.1", "0.2"))
+    power_kw = (0.86 * 700 + 150) / 1000 * load_site("us").pue
+    assert dear["usd_per_device_hour"] - cheap["usd_per_device_hour"] == pytest.approx(0.1 * power_kw)
+    assert "not modelled" in refused(*words, "--price", "spot")

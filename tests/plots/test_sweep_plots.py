@@ -6,6 +6,7 @@ import pytest
 
 from simulator.plots.palette import BOUND, wide_axis
 from simulator.plots.sweep_plots import Sweep, plot_cost_curves, plot_sweep
+from simulator.plots.tuning_plot import plot_tuned
 from simulator.reports.slo import Slo
 
 
@@ -97,3 +98,12 @@ def test_axes_are_logarithmic_where_linear_ones_would_hide_the_small(values, sca
     wide_axis(axes, "y", values)
     assert axes.get_yscale() == scale
     plt.close("all")
+
+
+def test_tuned_settings_have_a_bar_each_and_what_keeps_no_slo_is_written():
+    bars = [("default", 2.0, 1.0, 3.0), ("best", 3.0, 2.0, 4.0), ("best without --max-num-seqs", 0.0, None, None)]
+    (axes,) = plot_tuned(bars, "req/s", "title").axes
+    assert [bar.get_width() for bar in axes.patches] == [2.0, 3.0, 0.0]
+    assert [list(line.get_xdata()) for line in axes.lines] == [[1.0, 3.0], [2.0, 4.0]]
+    assert [text.get_text().strip() for text in axes.texts] == ["no load keeps the SLO"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [name for name, *_ in bars]

@@ -11,7 +11,7 @@ from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import answer_rows, details
 from simulator.cli.load_curve import load_curve
 from simulator.cli.offer_columns import energy_guesses
-from simulator.cli.offer_options import OfferOptions
+from simulator.cli.offer_options import OfferAndApiOptions
 from simulator.cli.options import technique_notes
 from simulator.cli.output import Column, Row, View, count, number, percent
 from simulator.cli.pages.blocks import evidence_section, listed, repeat_section, table_of, write
@@ -50,7 +50,7 @@ class Decision:
 
     compared: Sequence[Compared]
     rows: Sequence[Row]
-    priced: OfferOptions
+    priced: OfferAndApiOptions
     level: float
     jobs: int
     excluded: Sequence[str] = ()
