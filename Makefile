@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint unit slow bench refit accuracy page check check-vllm clean
+.PHONY: demo test lint unit slow fuzz bench refit accuracy page check check-vllm clean
 FITTED := simulator/validation/published/measurements.csv.gz
 
 demo: .venv/ready ## the main job: what does a million tokens cost, and on which device?
@@ -25,6 +25,9 @@ unit: .venv/reference
 
 slow: .venv/reference ## README commands, tour, notebooks, the wheel, oracles again and again
 	$(BIN)/python -m pytest -m slow
+
+fuzz: .venv/reference ## ten minutes of changed files and options for each reader and command: finite numbers or a one-line error
+	$(BIN)/python -m tools.fuzz --seconds 600
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/speed.py

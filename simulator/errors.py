@@ -24,7 +24,7 @@ class InfercastError(ValueError):
     """
 
     def __init__(self, given: str, because: str, remedy: str) -> None:
-        self.given, self.because, self.remedy = map(_cut, (given, because, remedy))
+        self.given, self.because, self.remedy = map(_shown, (given, because, remedy))
         super().__init__(f"{self.given}: {self.because.rstrip('.')}. {self.remedy.rstrip('.')}.")
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
@@ -32,10 +32,18 @@ class InfercastError(ValueError):
         return type(self), (self.given, self.because, self.remedy)
 
 
-def _cut(text: str) -> str:
-    """Return a text on one line that a terminal can show: a file may hold a name of a million characters."""
-    plain = "".join(each if each.isprintable() else " " for each in text[: MOST_CHARACTERS + 1])
-    return plain if len(plain) <= MOST_CHARACTERS else f"{plain[:MOST_CHARACTERS]}..."
+def printable(text: str) -> str:
+    """Return a text with spaces for what no terminal shows: line ends, and characters that steer it.
+
+    >>> printable("a name" + chr(27) + "[2J")
+    'a name [2J'
+    """
+    return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
+
+
+def _shown(text: str) -> str:
+    """Return a text on one line, cut: a file may hold a name of a million characters."""
+    return printable(text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}...")
 
 
 class ProfileError(InfercastError):

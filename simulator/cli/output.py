@@ -17,11 +17,12 @@ from rich.text import Text
 
 from simulator.cli.options import Format
 from simulator.deployment.deployment import Deployment
-from simulator.errors import InfercastError, reason
+from simulator.errors import InfercastError, printable, reason
 from simulator.reports.provenance import Provenance, basis, rests_on
 
 Row = Mapping[str, Any]
 Value = TypeVar("Value")
+FORMULA = ("=", "+", "-", "@")  # what the formulas of spreadsheets begin with
 UNLIMITED = 100_000  # columns: nothing is cut or folded where the output is no terminal
 
 
@@ -37,7 +38,7 @@ class Column:
     def cell(self, row: Row) -> str:
         """Return the printed value of a row; a dash for None."""
         value = row[self.key]
-        return "-" if value is None else self.show(value)
+        return "-" if value is None else printable(str(self.show(value)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,27 @@ def put(text: str) -> None:
         if isinstance(error, BrokenPipeError):
             raise SystemExit(141) from error
         raise InfercastError("stdout", f"it cannot be written ({reason(error)})", "Send it elsewhere") from error
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """Return rows as CSV with a header."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def as_text(value: object) -> object:
+    """Return the value of a CSV cell: one line, with an apostrophe before what a spreadsheet would run as a formula.
+
+    >>> as_text("=1+1"), as_text("l40s"), as_text(-1.5)
+    ("'=1+1", 'l40s', -1.5)
+    """
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(FORMULA) and text != "-" else text
 
 
 def sweep(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:
@@ -219,11 +241,7 @@ def _json(result: Result) -> str:
 
 
 def _csv(rows: Sequence[Row]) -> str:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
+    return as_csv([{key: as_text(value) for key, value in row.items()} for row in rows])
 
 
 def _text(result: Result, width: int | None) -> str:
@@ -240,7 +258,7 @@ def _text(result: Result, width: int | None) -> str:
     for index, view in enumerate(result.views):
         if index:
             console.print()
-        console.print(Text(view.title, style="bold"), soft_wrap=True)
+        console.print(Text(printable(view.title), style="bold"), soft_wrap=True)
         console.print(_table(view), crop=False)
     guesses, general = (rests_on(result.rests_on, kind) for kind in ("guess", "family"))
     notes = [*(f"Left out: {error}" for error in result.refused), *result.notes]
@@ -249,7 +267,7 @@ def _text(result: Result, width: int | None) -> str:
     if result.views and notes:
         console.print()
     for note in notes:
-        console.print(Text(note))
+        console.print(Text(printable(note)))
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
 

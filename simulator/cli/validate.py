@@ -1,7 +1,5 @@
 """`infercast validate`: predict published or own measurements, and show the errors."""
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +10,21 @@ import typer
 from simulator.cli.intervals import BASIS, IntervalColumn
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
-from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent, put, refuse_not_finite
+from simulator.cli.output import (
+    Column,
+    Result,
+    Row,
+    View,
+    as_csv,
+    as_text,
+    count,
+    emit,
+    known,
+    number,
+    percent,
+    put,
+    refuse_not_finite,
+)
 from simulator.errors import InfercastError
 from simulator.questions.words import split
 from simulator.validation.benchfiles import Stated, read_results
@@ -87,18 +99,11 @@ def _measurements(file: Path | None, stated: Stated) -> list[Measurement]:
 
 def _csv(rows: Sequence[Row]) -> str:
     refuse_not_finite(rows)
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, rows[0].keys(), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: _cell(value) for key, value in row.items()})
-    return buffer.getvalue()
+    return as_csv([{key: _cell(value) for key, value in row.items()} for row in rows])
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _cell(value: Any) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else as_text(value)
 
 
 SCORES = (
