@@ -38,7 +38,7 @@ class Column:
     def cell(self, row: Row) -> str:
         """Return the printed value of a row; a dash for None."""
         value = row[self.key]
-        return "-" if value is None else printable(str(self.show(value)))
+        return "-" if value is None else lines(str(self.show(value)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ def refuse_not_finite(rows: Iterable[Row]) -> None:
 def put(text: str) -> None:
     """Write text to stdout; characters that its encoding lacks become question marks.
 
-    Ends with code 141, as other tools do, where the reader of a pipe is gone. Raises InfercastError where stdout is
-    closed or cannot be written.
+    Raises InfercastError where stdout is closed or cannot be written, BrokenPipeError where its reader is gone, which
+    typer makes exit code 1.
     """
     if sys.stdout is None:
         raise InfercastError("stdout", "it is closed", "Send it to a file or to /dev/null")
@@ -121,11 +121,16 @@ def put(text: str) -> None:
     try:
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)  # nothing is left
-        if isinstance(error, BrokenPipeError):
-            raise SystemExit(141) from error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is still in its buffer when the process ends
         raise InfercastError("stdout", f"it cannot be written ({reason(error)})", "Send it elsewhere") from error
+
+
+def lines(text: str) -> str:
+    """Return a text whose lines are printable."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def as_csv(rows: Sequence[Row]) -> str:
@@ -258,7 +263,7 @@ def _text(result: Result, width: int | None) -> str:
     for index, view in enumerate(result.views):
         if index:
             console.print()
-        console.print(Text(printable(view.title), style="bold"), soft_wrap=True)
+        console.print(Text(lines(view.title), style="bold"), soft_wrap=True)
         console.print(_table(view), crop=False)
     guesses, general = (rests_on(result.rests_on, kind) for kind in ("guess", "family"))
     notes = [*(f"Left out: {error}" for error in result.refused), *result.notes]
@@ -267,7 +272,7 @@ def _text(result: Result, width: int | None) -> str:
     if result.views and notes:
         console.print()
     for note in notes:
-        console.print(Text(printable(note)))
+        console.print(Text(lines(note)))
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
 

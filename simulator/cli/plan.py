@@ -27,6 +27,7 @@ from simulator.cost.plan import KINDS, FleetCheck, FleetPlan, GrowingLoad, Picke
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
+from simulator.limits import in_range
 from simulator.questions.deployment_question import Choice
 from simulator.reports.provenance import Provenance
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
@@ -90,6 +91,9 @@ class PlanOptions:
         return Scaling(cold_start(self.cold_start, self.load_rate, deployment))
 
 
+MOST_SHARE = 100.0  # of a growth or a headroom: 10,000 %
+
+
 def share(text: str, option: str) -> float:
     """Return a share that was written as 10% or as 0.1. Raises InfercastError for anything else.
 
@@ -102,7 +106,7 @@ def share(text: str, option: str) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise InfercastError(f"{option} {text}", "it is not a share", f"Give, say, {option} 10%")
-    return value
+    return in_range(value, f"{option} {text}", MOST_SHARE)
 
 
 @grouped

@@ -51,9 +51,9 @@ def test_a_name_is_no_formula_in_a_plot(tmp_path: Path) -> None:
 
 def test_a_name_leads_to_no_other_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hardware_profiles").mkdir()
-    shutil.copy(ROOT / "hardware_profiles" / "l40s.yaml", tmp_path / "secret.yaml")
+    shutil.copy(ROOT / "hardware_profiles" / "l40s.yaml", tmp_path / "evil.yaml")
     monkeypatch.setenv("INFERCAST_PROFILES", str(tmp_path))
-    for name in ("../secret", f"{tmp_path}/secret", "x/../../secret"):
+    for name in ("../evil", f"{tmp_path}/evil", "x/../../evil"):
         with pytest.raises(InfercastError, match="no hardware profile"):
             find("hardware_profiles", name)
 
