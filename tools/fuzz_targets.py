@@ -73,9 +73,7 @@ READERS = {
         f"fleet --model smollm2-135m --hardware l4 --request-rate 2 {LENGTHS} --rate-curve {{file}} --duration 10s",
         _some("tests/fixtures/fuzz/rates*"),
     ),
-    "measurements": Target(
-        VALIDATE, [*_some("tests/fixtures/fuzz/measurements*"), FIXTURES / "older_measurements.csv"]
-    ),
+    "measurements": Target(VALIDATE, _some("tests/fixtures/fuzz/measurements*")),
     "vllm results": Target(VALIDATE, _bench("vllm_serve.json", "vllm_serve_appended.json")),
     "vllm batches": Target(
         VALIDATE.replace("--max-concurrency", "--batch"), _bench("vllm_latency.json", "vllm_throughput.json")
