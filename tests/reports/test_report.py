@@ -115,6 +115,7 @@ def test_intervals_cover_the_truth():
 
 
 def test_too_few_values_have_no_interval():
+    assert math.isnan(statistic(np.ones(10)).half_widths["mean"])
     assert math.isnan(statistic(np.arange(100.0)).half_widths["p99"])
     assert not math.isnan(statistic(1000 + np.arange(100.0)).half_widths["mean"])
     assert math.isnan(statistic(np.arange(100.0)).half_widths["mean"])  # it only grows: half its mean either way
@@ -132,6 +133,18 @@ def test_the_interval_of_a_quantile_of_independent_values():
     assert math.isnan(statistic(numbers[:500]).half_widths["p99"])
 
 
+def test_an_interval_reaches_to_its_farther_end():
+    """Of 4,000 values 4.5 % are 12 and the rest 10: the p95 is 10, and may be 12 (1.96 x 0.34 % beyond 95 %).
+
+    As a factor, 10 exp(2 / 10) = 12.21.
+    """
+    numbers = np.full(4000, 10.0)
+    numbers[np.random.default_rng(5).choice(4000, 180, replace=False)] = 12.0
+    found = statistic(numbers)
+    assert found["p95"] == 10.0
+    assert found.half_widths["p95"] == pytest.approx(2.214, rel=1e-3)
+
+
 def test_a_tail_that_came_all_at_once_has_no_interval():
     """The 600 longest of 10,000 are the last: the p95 rests on one event."""
     noise = np.random.default_rng(4).normal(1.0, 0.01, 10_000)
@@ -146,6 +159,7 @@ def test_warm_up_finds_a_transient_and_leaves_noise_alone():
     transient = noise + np.concatenate([np.linspace(-10, 0, 500), np.zeros(4500)])
     assert 300 <= warm_up(transient) <= 1000
     assert warm_up(noise) < 1000
+    assert 300 <= warm_up(transient[:4998]) <= 1000  # the last three make no whole batch of five
 
 
 def test_overload_is_seen_and_load_is_not():
