@@ -124,6 +124,8 @@ def test_too_few_values_have_no_interval():
 def test_what_never_changes_has_no_error():
     """Of a queue in which nobody waits."""
     assert statistic(np.zeros(100)).half_widths["mean"] == 0.0
+    rounded = statistic(np.where(np.arange(2000) % 3, 0.1 + 0.2, 0.3))  # 0.3 and 0.30000000000000004
+    assert (rounded.half_widths["mean"], rounded.half_widths["p90"]) == (0.0, 0.0)
 
 
 def test_the_interval_of_a_quantile_of_independent_values():
