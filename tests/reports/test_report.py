@@ -128,6 +128,13 @@ def test_what_never_changes_has_no_error():
     assert (rounded.half_widths["mean"], rounded.half_widths["p90"]) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize(("count", "stated"), [(80, True), (79, False)])
+def test_the_interval_of_a_mean_by_hand(count, stated):
+    """Ten batches of 10.1 and 9.9 in turn: 2.262 sqrt(0.1 / 9 / 10) = 0.0754; as a factor 10 (exp(0.00754) - 1)."""
+    found = statistic(np.repeat([10.1, 9.9] * 5, 8)[:count])
+    assert found.half_widths["mean"] == pytest.approx(0.07568 if stated else math.nan, rel=1e-3, nan_ok=True)
+
+
 def test_the_interval_of_a_quantile_of_independent_values():
     """1.96 sqrt(p (1-p) / n) = 0.0021 of the p95 of 40,000 numbers between 10 and 11; five of 500 have no p99."""
     numbers = np.random.default_rng(3).uniform(10, 11, 40_000)
