@@ -1,6 +1,5 @@
 """Answers that are tables: `to_frame()` makes a data frame of them, and a notebook shows it."""
 
-from html import escape
 from math import isnan
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -38,9 +37,8 @@ class Framed:
 
     def _repr_html_(self) -> str:
         frame = self.to_frame()
-        shown = frame.head(MOST_ROWS).map(lambda value: escape(cell(value)))
         more = f"<p>{MOST_ROWS} of {len(frame):,} rows; to_frame() has all.</p>" if len(frame) > MOST_ROWS else ""
-        return shown.to_html(escape=False, border=0, index=_has_names(frame)) + more
+        return frame.head(MOST_ROWS).map(cell).to_html(border=0, index=_has_names(frame)) + more
 
     def __repr__(self) -> str:
         frame = self.to_frame()
