@@ -90,6 +90,8 @@ def test_a_long_table_is_cut_and_says_so():
     rows = len(found.to_frame())
     assert rows > MOST_ROWS
     assert f"{MOST_ROWS} of {rows} rows" in found._repr_html_()
+    assert f"{MOST_ROWS} of {rows} rows" in repr(found)
+    assert found.to_frame()["reason"][0] in found._repr_html_()  # whole, not cut
 
 
 class Named(Framed):
