@@ -17,6 +17,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.layers import Attention
 from simulator.models.model import Model
 from simulator.models.op_builders import SINGLE
+from simulator.profile_folders import schema_line
 from simulator.units import scaled
 
 Floats = npt.NDArray[np.float64]
@@ -223,7 +224,7 @@ def write_profile(path: Path, profile: Mapping[str, Any]) -> Path:
     """Write one profile as YAML, with its folder; return the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     body = yaml.safe_dump(dict(profile), sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
-    path.write_text(body, encoding="utf-8")
+    path.write_text(f"{schema_line(path.parent.name, path.parent)}\n{body}", encoding="utf-8")
     return path
 
 
