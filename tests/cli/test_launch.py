@@ -23,7 +23,7 @@ def test_a_file_is_written_or_printed(tmp_path):
     assert (tmp_path / "pod.yaml").read_text() == text
     first, _ = yaml.safe_load_all(text)
     assert first["spec"]["template"]["spec"]["containers"][0]["image"] == "mine/vllm:1"
-    assert "cannot be written" in refused(*ASKED, "--as", "compose", "--out", str(tmp_path / "no" / "file.yaml"))
+    assert "cannot be written" in refused(*ASKED, "--as", "compose", "--out", str(tmp_path / "pod.yaml" / "file.yaml"))
 
 
 def test_several_deployments_are_refused():

@@ -80,11 +80,14 @@ def test_several_rates_are_refused():
 
 
 def test_training_takes_the_prices_that_cost_takes():
+    def one(*arguments):
+        return answer(*arguments)["training"][0]
+
     words = (*ASKED, "--usd-per-million-tokens", "2")
-    reserved = answer(*words, "--price", "reserved", "--price-date", "2026-11-23")
-    plain = answer(*words, "--price-date", "2026-11-23")
+    reserved = one(*words, "--price", "reserved", "--price-date", "2026-11-23")
+    plain = one(*words, "--price-date", "2026-11-23")
     assert 0 < reserved["usd_per_device_hour"] != plain["usd_per_device_hour"]
-    cheap, dear = (answer(*words, "--price", "owned", "--usd-per-kwh", usd) for usd in ("0.1", "0.2"))
+    cheap, dear = (one(*words, "--price", "owned", "--usd-per-kwh", usd) for usd in ("0.1", "0.2"))
     power_kw = (0.86 * 700 + 150) / 1000 * load_site("us").pue
     assert dear["usd_per_device_hour"] - cheap["usd_per_device_hour"] == pytest.approx(0.1 * power_kw)
     assert "not modelled" in refused(*words, "--price", "spot")

@@ -23,7 +23,7 @@ HUGE = ["--engine", "vllm", "--max-num-seqs", "1000000000", "--max-num-batched-t
         (("simulate", *OPEN, *HUGE), "a table of steps of up to 1,000,000,000 tokens"),
         (("fleet", *OPEN, "--replicas", "1000000"), "1,000,000 engines: a fleet of up to"),
         (("fleet", *OPEN, "--turns", "1000000000"), "1,000,000,000 turns: it would take"),
-        (("fleet", *OPEN, "--turns", "500000"), "whose prompts have"),
+        (("fleet", *OPEN, "--turns", "500000"), "tokens together"),
         (("simulate", *BASE, *LENGTHS, "--max-concurrency", BILLION), "requests: it"),
         (("simulate", *BASE, *LENGTHS, "--max-concurrency", "4", "--num-dataset-entries", "2000000000"), "repeat"),
         (("simulate", *OPEN, "--prefix-len", BILLION, "--num-prefixes", BILLION), "prefix blocks that 20 requests"),

@@ -22,20 +22,20 @@ FORMULAS = ("=1+1", "+1", "-1+cmd", "@SUM(A1)", "\t=1", "\r=1")
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_a_formula_is_text_in_csv(name: str) -> None:
-    text = Result({"rows": [{"model": name, "usd": -1.5}]}, []).render(Format.CSV)
+    text = Result({"rows": [{"model": name, "usd": -1.5}]}, []).render(Format.CSV, 80)
     [row] = csv.DictReader(io.StringIO(text, newline=""))
     assert row == {"model": f"'{name}" if name.isprintable() else f" {name[1:]}", "usd": "-1.5"}
 
 
 def test_other_text_stays_as_it_is_in_csv() -> None:
-    text = Result({"rows": [{"model": name, "usd": 1} for name in SAFE]}, []).render(Format.CSV)
+    text = Result({"rows": [{"model": name, "usd": 1} for name in SAFE]}, []).render(Format.CSV, 80)
     assert [row["model"] for row in csv.DictReader(io.StringIO(text))] == list(SAFE)
 
 
 def test_text_does_not_steer_a_terminal() -> None:
     hostile = "a\x1b]0;owned\x07\x1b[2J[red]b[/red]\u202e"
     view = View(hostile, [Column("model", "model")], [{"model": hostile}])
-    text = Result({}, [view], [hostile]).render(Format.TEXT)
+    text = Result({}, [view], [hostile]).render(Format.TEXT, 80)
     assert set(text) & set("\x1b\x07\u202e") == set()
     assert "[red]b[/red]" in text  # shown, not obeyed
 

@@ -325,5 +325,5 @@ def test_the_command_reads_them():
     ]
     result = CliRunner().invoke(build(arguments), arguments, catch_exceptions=False)
     found = json.loads(result.stdout)
-    assert (found["rows"], found["rows_predicted"], found["not_covered"]) == (14, 14, {})
-    assert found["metrics"]["ttft_ms"]["closed_loop"]["rows"] == 3
+    assert found["summary"] == [{"rows": 14, "rows_predicted": 14}]
+    assert {(each["metric"], each["regime"]): each["rows"] for each in found["errors"]}["ttft_ms", "closed_loop"] == 3
