@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from simulator.cost.light_bounds import Demand
 from simulator.cost.search import Search, priced_target
+from simulator.executors.executor import cores
 from simulator.hardware.prices import offers
 from simulator.questions.compare_question import CompareQuestion
 from simulator.questions.workload_question import WorkloadQuestion
 from simulator.reports.slo import parse_slo
-from simulator.validation.parallel import cores
 
 AIM_S, REQUESTS = 10.0, 4_000
 QUESTIONS = (

@@ -1,8 +1,8 @@
 """infercast: what LLM inference will take, before anyone rents a device.
 
 Everything public is here and is imported when it is first used, so that `import simulator` stays instant. Verbs are
-functions (`deploy`, `memory_plan`, `estimate`, `simulate`, `capacity`, `compare`, `validate`, `judge_claims`); what
-they return has `.to_frame()`.
+functions (`deploy`, `memory_plan`, `estimate`, `simulate`, `sweep`, `capacity`, `compare`, `validate`,
+`judge_claims`); what they return has `.to_frame()`.
 
 >>> from simulator import Batch, deploy, estimate
 >>> str(deploy("llama-3.1-8b", "h100-sxm"))
@@ -31,6 +31,11 @@ _FILES = {
     "hardware.hardware": ("load_hardware",),
     "hardware.prices": ("Terms", "offers", "own_offer"),
     "models.model": ("load_model",),
+    "questions.batch_question": ("BatchQuestion", "BatchSizes"),
+    "questions.deployment_question": ("DeploymentQuestion",),
+    "questions.load_question": ("LoadQuestion", "RunQuestion", "SloQuestion"),
+    "questions.sweep": ("sweep",),
+    "questions.workload_question": ("WorkloadQuestion",),
     "reports.slo": ("parse_slo",),
     "validation.scores": ("validate",),
     "workloads.arrivals": ("ClosedLoop", "OpenLoop"),

@@ -15,6 +15,7 @@ from simulator.cli.compare_options import CompareOptions
 from simulator.cli.compare_screen import Compared, compared_row, exclusions, first_screen
 from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import answer_rows, details
+from simulator.cli.executor_options import ExecutorName
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import Format, OutputFormat, grouped
@@ -23,8 +24,9 @@ from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
 from simulator.cost.light_bounds import Demand
 from simulator.cost.search import Search, priced_target
 from simulator.errors import InfercastError
+from simulator.executors.choice import executor_named
+from simulator.executors.executor import cores
 from simulator.questions.compare_question import Options
-from simulator.validation.parallel import cores
 from simulator.workloads.arrivals import RecordedArrivals
 from simulator.workloads.workload import Workload
 
@@ -40,6 +42,7 @@ def command(
     priced: OfferOptions,
     top: Annotated[int, typer.Option("--top", min=1, help="Answers, each on another device.")] = 5,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Simulations at once.", show_default="cores")] = cores(),
+    executor: ExecutorName = "",
     with_details: Annotated[bool, typer.Option("--details", help="Print every figure, interval and reason.")] = False,
     sensitivity: Annotated[
         bool, typer.Option("--sensitivity", help="What moves the answer, where it flips, what to measure first.")
@@ -53,12 +56,12 @@ def command(
 
     By default all devices. What bounds prove to be no answer is cut; the rest is simulated on the same requests.
     """
-    slo = accepted.value()
-    rate, workload = _fewer(users)
+    slo, (rate, workload) = accepted.value(), _fewer(users)
     _refuse_hosted(priced)
     options = asked.options(Demand(workload.requests(), slo))
     load = priced_target(rate, workload, slo, priced.offers_for, priced.interruptions())
-    search = Search(load, options.candidates, top=top, jobs=jobs)
+    cluster = executor_named(executor) if executor else None
+    search = Search(load, options.candidates, top=top, jobs=jobs, executor=cluster)
     interrupted = _searched(search)
     if not search.found:
         raise InfercastError(*_nothing(search, options, interrupted=interrupted))

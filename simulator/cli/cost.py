@@ -24,7 +24,7 @@ from simulator.cli.offer_columns import (
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
-from simulator.cli.run_columns import LOADS, asked_columns
+from simulator.cli.run_columns import LOADS
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.bill import Bill
 from simulator.cost.capacity import Answer, Capacity, answer, capacity, ranked
@@ -32,6 +32,7 @@ from simulator.cost.packing import full_usd_per_hour
 from simulator.cost.scenario import Scenario
 from simulator.errors import WorkloadError
 from simulator.hardware.sites import Site
+from simulator.questions.asked_columns import asked_columns
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_rows import load_row
 from simulator.questions.workload_question import WorkloadQuestion

@@ -122,27 +122,6 @@ SETTINGS = (  # that a user gave: columns where they vary, never part of a title
 )
 
 
-def identity(deployment: Deployment) -> dict[str, Any]:
-    """Return the columns that identify a deployment: model, device, engine, degrees, number formats, given settings."""
-    layout, settings = deployment.layout, deployment.settings
-    return {
-        "model": deployment.model.id,
-        "hardware": deployment.hardware.id,
-        "engine": deployment.engine.id,
-        "devices": deployment.devices,
-        "tp": deployment.tp,
-        "pp": layout.pp,
-        "ep": layout.ep,
-        "dp": layout.dp,
-        "weight_dtype": layout.weight_dtype,
-        "cache_dtype": layout.cache_dtype,
-        "max_num_seqs": settings.max_num_seqs,
-        "max_num_batched_tokens": settings.max_num_batched_tokens,
-        "gpu_memory_utilization": settings.memory_fraction,
-        "settings": " ".join(settings.changes) or None,
-    }
-
-
 def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:
     """Return what the deployments of all rows share, as text for a title, and columns for what varies among them."""
     varying = [each for each in IDENTITY if len({row[each.key] for row in rows}) > 1]

@@ -17,7 +17,6 @@ from simulator.cli.output import (
     count,
     emit,
     evidence,
-    identity,
     number,
     percent,
     sweep,
@@ -28,6 +27,7 @@ from simulator.cost.training import MFU, equal_cost_tokens, training_of
 from simulator.deployment.deployment import Deployment
 from simulator.errors import WorkloadError
 from simulator.hardware.prices import Offer, cheapest, own_offer
+from simulator.questions.asked_columns import identity
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_question import RunQuestion, SloQuestion
 from simulator.questions.load_rows import load_row

@@ -7,12 +7,13 @@ import typer
 
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
-from simulator.cli.output import Column, Result, Row, View, emit, evidence, identity, number
+from simulator.cli.output import Column, Result, Row, View, emit, evidence, number
 from simulator.cli.workload_options import SloOptions, WorkloadOptions
 from simulator.cost.capacity import capacity
 from simulator.cost.scenario import Scenario
 from simulator.cost.tuning import HighestRate, Objective, Trial, Tuned, tune
 from simulator.deployment.deployment import Deployment
+from simulator.questions.asked_columns import identity
 from simulator.questions.deployment_question import SEQS, SHARE, TOKENS
 from simulator.questions.load_rows import load_row
 from simulator.questions.tune_question import CACHE, CHUNKS, DRAFTS, LONG, TP, TuneQuestion

@@ -10,11 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
+from simulator.cli.executor_options import ExecutorName, Jobs
 from simulator.cli.intervals import BASIS, IntervalColumn
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
 from simulator.errors import InfercastError
+from simulator.executors.choice import executor_named
 from simulator.questions.words import split
 from simulator.validation.benchfiles import Stated, read_results
 from simulator.validation.commands import commands
@@ -42,9 +44,8 @@ def command(
     ] = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Predicted over measured.")] = None,
     shown: Annotated[bool, typer.Option("--commands", help="Print the command that asks each row, and stop.")] = False,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes.", show_default="one for each core")
-    ] = None,
+    jobs: Jobs = None,
+    executor: ExecutorName = "",
     profiles: Profiles = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -62,7 +63,7 @@ def command(
     if shown:
         sys.stdout.writelines(f"{line}\n" for line in commands(rows))
         return
-    predictions = predict_all(rows, light=light, level=interval, jobs=jobs)
+    predictions = predict_all(rows, light=light, level=interval, executor=executor_named(executor, jobs))
     if plot is not None:
         from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
         from simulator.validation.scatter import scatter  # noqa: PLC0415

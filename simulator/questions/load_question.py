@@ -1,20 +1,27 @@
 """A question about a load, as `infercast simulate` takes it: deployment, workload, SLO, and how the run is counted."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 from simulator.cost.scenario import Scenario
 from simulator.cost.slo_rate import MOST_OF_ASKED, SHARE_SERVED, within_slo
 from simulator.deployment.deployment import Deployment
-from simulator.questions.deployment_question import DeploymentQuestion
-from simulator.questions.words import arguments
+from simulator.executors.program import file_digest
+from simulator.questions.asked_columns import asked_columns
+from simulator.questions.case_answer import CaseAnswer
+from simulator.questions.deployment_question import DeploymentQuestion, loaded
+from simulator.questions.load_notes import load_notes
+from simulator.questions.load_rows import load_row
+from simulator.questions.split_rows import queue_note, split_row
+from simulator.questions.words import arguments, plain
 from simulator.questions.workload_question import WorkloadQuestion
 from simulator.reports.provenance import Provenance
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo, parse_slo
 from simulator.simulation.engine_loop import Progress
 from simulator.simulation.sent import sent
-from simulator.workloads.workload import Workload
+from simulator.workloads.workload import Workload, load_workload
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,25 @@ class RunQuestion:
         return within_slo(scenario, progress) if self.within_slo else scenario.simulated(progress)
 
 
+class SimulatedLoad(NamedTuple):
+    """One simulated load: its scenario, the asked rate in requests/s of all replicas (None without one), its report."""
+
+    scenario: Scenario
+    rate_per_s: float | None
+    report: Report
+
+    def answer(self, level: float, *, explain: bool = False) -> CaseAnswer:
+        """Return the figures as one row, with intervals at `level` (0 to 1), and what is said about them.
+
+        `explain` adds the columns of the breakdown of latencies.
+        """
+        row = {**asked_columns(*self), **load_row(self.scenario, self.report, level)}
+        notes = tuple(load_notes(self.scenario, self.report))
+        if not explain:
+            return CaseAnswer((row,), notes)
+        return CaseAnswer(({**row, **split_row(self.report)},), notes, (queue_note(self.report),))
+
+
 @dataclass(frozen=True)
 class LoadQuestion:
     """All that `infercast simulate` is asked: deployments, workload, SLO, and how the run is counted."""
@@ -94,3 +120,46 @@ class LoadQuestion:
         """Return the command line that asks this question, as a list of words."""
         groups = (self.deployment, self.users, self.accepted, self.run)
         return ["infercast", "simulate", *(word for each in groups for word in arguments(each))]
+
+    def each(self) -> list["LoadQuestion"]:
+        """Return a question for every combination of the comma lists, deployments first.
+
+        Raises ProfileError for a name that no profile has, InfercastError or WorkloadError for options that contradict
+        each other or lack one.
+        """
+        self.deployment.choices(), self.accepted.value()  # refuse at once what no combination can mend
+        loads = [plain(WorkloadQuestion, users) for users in self.users.each()]
+        asked = [(users, plain(RunQuestion, self.run.serving(users))) for users in loads]
+        for users, run in asked:
+            users.workloads(run.replicas)
+        accepted = plain(SloQuestion, self.accepted)
+        return [
+            LoadQuestion(deployment, users, accepted, run)
+            for deployment in self.deployment.each()
+            for users, run in asked
+        ]
+
+    def digests(self) -> Iterator[str]:
+        """Yield the digests of the files that a question without lists names: profiles, a preset, a trace."""
+        yield from self.deployment.digests()
+        if self.users.workload:
+            yield file_digest(loaded(load_workload, self.users.workload).path)
+        if self.users.trace is not None:
+            yield file_digest(self.users.trace)
+
+    def scenario(self) -> tuple[Scenario, float | None]:
+        """Return the scenario of a question without lists, and its rate in requests/s, None where it has none.
+
+        Raises InfercastError where it is impossible.
+        """
+        [(rate, workload)] = self.users.workloads(self.run.replicas)
+        return self.run.scenario(self.deployment.deployment(), workload, self.accepted.value()), rate
+
+    def simulated(self, progress: Progress | None = None) -> SimulatedLoad:
+        """Simulate a question without lists. Raises InfercastError where that is impossible."""
+        scenario, rate = self.scenario()
+        return SimulatedLoad(scenario, rate, self.run.report(scenario, progress))
+
+    def answer(self, level: float = 0.8, *, explain: bool = False) -> CaseAnswer:
+        """Return the answer to a question without lists. Raises as `simulated` does."""
+        return self.simulated().answer(level, explain=explain)

@@ -8,8 +8,9 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, parse_slo
+from simulator.cost.candidate import Candidate
 from simulator.cost.light_bounds import Demand, LightBounds
-from simulator.cost.search import Candidate, Search, Target
+from simulator.cost.search import Search, Target
 from simulator.deployment.deployment import deployment_of
 from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine

@@ -1,0 +1,54 @@
+"""What was asked, as columns of a row: the deployment, and the load with the keys of `vllm bench serve`."""
+
+from typing import Any
+
+from simulator.cost.scenario import Scenario
+from simulator.deployment.deployment import Deployment
+from simulator.questions.length_words import in_words
+from simulator.questions.row_intervals import Row
+from simulator.reports.report import Report
+from simulator.workloads.lengths import Independent
+
+
+def identity(deployment: Deployment) -> dict[str, Any]:
+    """Return the columns that identify a deployment: model, device, engine, degrees, number formats, given settings."""
+    layout, settings = deployment.layout, deployment.settings
+    return {
+        "model": deployment.model.id,
+        "hardware": deployment.hardware.id,
+        "engine": deployment.engine.id,
+        "devices": deployment.devices,
+        "tp": deployment.tp,
+        "pp": layout.pp,
+        "ep": layout.ep,
+        "dp": layout.dp,
+        "weight_dtype": layout.weight_dtype,
+        "cache_dtype": layout.cache_dtype,
+        "max_num_seqs": settings.max_num_seqs,
+        "max_num_batched_tokens": settings.max_num_batched_tokens,
+        "gpu_memory_utilization": settings.memory_fraction,
+        "settings": " ".join(settings.changes) or None,
+    }
+
+
+def asked_columns(scenario: Scenario, rate: float | None, report: Report) -> Row:
+    """Return what was asked, with the keys of a result file of `vllm bench serve` and those of the deployment.
+
+    `rate` is in requests/s, None where all requests come at once or in a closed loop; `request_rate` is then "inf".
+    """
+    workload, lengths = scenario.workload, scenario.workload.lengths
+    return {
+        **identity(scenario.deployment),
+        "endpoint_type": "infercast",
+        "backend": scenario.deployment.engine.engine,
+        "label": workload.name or None,
+        "model_id": scenario.deployment.model.id,
+        "tokenizer_id": scenario.deployment.model.id,
+        "num_prompts": report.sent * scenario.replicas,
+        "request_rate": "inf" if rate is None else rate,
+        "burstiness": getattr(workload.arrivals, "burstiness", None),
+        "max_concurrency": workload.arrivals.concurrency * scenario.replicas or None,
+        "replicas": scenario.replicas,
+        "input_len": in_words(lengths.prompt) if isinstance(lengths, Independent) else None,
+        "output_len": in_words(lengths.output) if isinstance(lengths, Independent) else None,
+    }
