@@ -65,7 +65,8 @@ class DaskCluster:
             under_way[future] = bundle
             return future
 
-        done = as_completed([hand_out(bundle) for _, bundle in zip(range(most), bundles, strict=False)])
+        first = [hand_out(bundle) for _, bundle in zip(range(most), bundles, strict=False)]
+        done = as_completed(first, loop=client.loop)
         try:
             for future in done:
                 yield from zip(under_way.pop(future), self._result(future), strict=True)
