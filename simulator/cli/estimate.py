@@ -18,7 +18,6 @@ from simulator.cli.output import (
     View,
     common,
     count,
-    emit,
     evidence,
     milliseconds,
     number,
@@ -83,10 +82,15 @@ def command(
         views += [view for each in found for view in _op_views(each)]
     told = form is not Format.CSV or fitted  # csv has rows alone, of which there may be many
     deployments = [each.deployment() for each in dict.fromkeys(one.deployment for one in questions)] if told else []
-    notes = [*run_on.interrupt_notes(answered), LIGHT, REQUEST, *interval_notes(rows)]
-    notes += [*([PIPELINE] if asked.pp > 1 else []), *technique_notes(deployments)]
+    notes = [
+        LIGHT,
+        REQUEST,
+        *interval_notes(rows),
+        *([PIPELINE] if asked.pp > 1 else []),
+        *technique_notes(deployments),
+    ]
     result = Result(sections, views, notes, evidence(deployments), answered.refused)
-    emit(with_fitted(result, deployments) if fitted else result, form)
+    run_on.emit(with_fitted(result, deployments) if fitted else result, form, answered)
 
 
 def _with_light(key: str, heading: str, show: Any) -> tuple[Column, Column, Column]:

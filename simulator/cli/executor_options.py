@@ -1,12 +1,16 @@
 """Options for where a sweep is computed, and where its answers are kept."""
 
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
 from typer import Option
 
+from simulator.cli.options import Format
+from simulator.cli.output import Result, emit
 from simulator.cli.workload_options import progress_bar
 from simulator.executors.choice import executor_named
 from simulator.executors.executor import TaskExecutor
@@ -46,10 +50,14 @@ class ExecutorOptions:
             raise KeyboardInterrupt
         return found
 
-    def interrupt_notes(self, found: SweepAnswers[Any]) -> list[str]:
-        """Say how much of an interrupted sweep is left, and how it goes on."""
+    def emit(self, result: Result, form: Format, found: SweepAnswers[Any]) -> None:
+        """Write a result; of an interrupted sweep, say what is left, and exit with the code of an interrupt (130)."""
         if not found.interrupted:
-            return []
+            emit(result, form)
+            return
         left = f"INTERRUPTED: {len(found.cases) - len(found.known):,} of {len(found.cases):,} cases are not answered"
         on = f"the same command with --store {self.store} goes on" if self.store else "with --store FILE it could go on"
-        return [f"{left}; {on}."]
+        emit(replace(result, notes=[f"{left}; {on}.", *result.notes]), form)
+        if form is Format.CSV:
+            sys.stderr.write(f"infercast: {left}; {on}.\n")
+        raise typer.Exit(130)

@@ -8,7 +8,7 @@ from simulator.cli.explain import ExplainOptions, split_view
 from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_by_metric, intervals_view
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
-from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent
+from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, percent
 from simulator.cli.run_columns import TOTALS, loads
 from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions, progress_bar
 from simulator.cost.scenario import Scenario
@@ -48,16 +48,17 @@ def command(
         found = _one(cases[0], explain_options)
     else:
         found = run_on.answers(cases, "simulations")
-    if len(cases) > 1:
+    if len(cases) > 1 and len(found.rows) == 1 and explain_options.needs_run:
+        _one(found.answered[0][0], explain_options)
+    elif len(cases) > 1:
         title, varying = common(found.rows)
         explain_options.draw_sweep(found.rows, [*varying, *loads(found.rows)], title, accepted.value())
     told = form is not Format.CSV or fitted  # csv has rows alone, of which there may be many
     scenarios = [each.question.scenario()[0] for each, _ in found.answered] if told else []
     result = _result(found, scenarios, explain_options, level)
     of_loads = dict.fromkeys(each for scenario in scenarios for each in run.basis(scenario))
-    notes = [*run_on.interrupt_notes(found), *result.notes]
-    result = replace(result, notes=notes, rests_on=[*result.rests_on, *of_loads])
-    emit(with_fitted(result, (each.deployment for each in scenarios)) if fitted else result, form)
+    result = replace(result, rests_on=[*result.rests_on, *of_loads])
+    run_on.emit(with_fitted(result, (each.deployment for each in scenarios)) if fitted else result, form, found)
 
 
 def _one(case: SweepCase[LoadQuestion], explain_options: ExplainOptions) -> SweepAnswers[LoadQuestion]:

@@ -89,6 +89,11 @@ class DaskCluster:
         except KilledWorker as error:
             because = f"several workers died over the same tasks, the last one {error.last_worker.address}"
             raise InfercastError(self.address, because, "Give workers more memory, or see their logs") from error
+        except RuntimeError as error:
+            if "deserialization" not in str(error):
+                raise
+            because, remedy = "its scheduler or a worker cannot load the work", "Install infercast on every machine"
+            raise InfercastError(self.address, because, remedy) from error
         except (FutureCancelledError, OSError) as error:
             because = "the scheduler went away"
             raise InfercastError(self.address, because, "Start it, and ask again: a --store goes on") from error
