@@ -11,7 +11,8 @@ from simulator.cli.fleetoptions import seconds
 from simulator.cli.offer_columns import energy_guesses, packing_columns, price_notes
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, sweep
-from simulator.cli.workload_options import WorkloadOptions, progress_bar
+from simulator.cli.progress import progress_bar
+from simulator.cli.workload_options import WorkloadOptions
 from simulator.cost.api_prices import api_prices, edition
 from simulator.cost.batch_work import BatchAnswer, BatchWork, batch_answer
 from simulator.cost.scenario import Scenario

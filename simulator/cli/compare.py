@@ -14,7 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from simulator.cli.compare_options import CompareOptions
 from simulator.cli.compare_screen import Compared, compared_row, exclusions, first_screen
 from simulator.cli.compare_sensitivity import SensitivityTables
-from simulator.cli.cost import answer_rows, details
+from simulator.cli.cost import details
+from simulator.cli.cost_question import answer_rows
 from simulator.cli.executor_options import ExecutorName
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.offer_options import OfferOptions

@@ -25,8 +25,8 @@ from simulator.cli.output import (
     seconds,
 )
 from simulator.deployment.estimate import Estimate, OpCost, Phase
-from simulator.questions.asked_columns import identity
 from simulator.questions.batch_question import BatchQuestion, BatchSizes
+from simulator.questions.identity import identity
 from simulator.questions.sweep import SweepCase
 from simulator.units import scaled
 

@@ -11,7 +11,7 @@ from typer import Option
 
 from simulator.cli.options import Format
 from simulator.cli.output import Result, emit
-from simulator.cli.workload_options import progress_bar
+from simulator.cli.progress import progress_bar
 from simulator.executors.choice import executor_named
 from simulator.executors.executor import TaskExecutor
 from simulator.questions.sweep import QuestionT, SweepAnswers, SweepCase, answers

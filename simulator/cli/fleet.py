@@ -14,8 +14,9 @@ from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
 from simulator.cli.intervals import IntervalOptions, interval_notes, intervals_by_metric
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, percent, sweep
+from simulator.cli.progress import progress_bar
 from simulator.cli.run_columns import TOTALS
-from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
+from simulator.cli.workload_options import SloOptions, WorkloadOptions
 from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import Scenario
 from simulator.cost.service import ServiceReport

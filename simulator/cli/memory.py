@@ -12,7 +12,7 @@ from simulator.deployment.loaded_weights import padding_bytes, vision_bytes
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.errors import DoesNotFitError
-from simulator.questions.asked_columns import identity
+from simulator.questions.identity import identity
 from simulator.questions.words import whole_numbers
 from simulator.reports.provenance import memory_basis
 from simulator.units import MIB, gibibytes

@@ -21,14 +21,15 @@ from simulator.cli.fleetoptions import (
 from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, sweep
-from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
+from simulator.cli.progress import progress_bar
+from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
 from simulator.cost.disaggregation import Disaggregation, disaggregation
 from simulator.cost.plan import KINDS, FleetCheck, FleetPlan, GrowingLoad, Picked, Scaling, cheapest, plan
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
-from simulator.questions.asked_columns import identity
 from simulator.questions.deployment_question import Choice
+from simulator.questions.identity import identity
 from simulator.reports.provenance import Provenance
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
 from simulator.units import parse

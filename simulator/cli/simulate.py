@@ -9,8 +9,9 @@ from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_by_metric, intervals_view
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, percent
+from simulator.cli.progress import progress_bar
 from simulator.cli.run_columns import TOTALS, loads
-from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions, progress_bar
+from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions
 from simulator.cost.scenario import Scenario
 from simulator.questions.load_question import LoadQuestion
 from simulator.questions.load_rows import METRICS, STATS

@@ -21,14 +21,15 @@ from simulator.cli.output import (
     percent,
     sweep,
 )
-from simulator.cli.workload_options import WorkloadOptions, progress_bar
+from simulator.cli.progress import progress_bar
+from simulator.cli.workload_options import WorkloadOptions
 from simulator.cost.bill import usd_per_million
 from simulator.cost.training import MFU, equal_cost_tokens, training_of
 from simulator.deployment.deployment import Deployment
 from simulator.errors import WorkloadError
 from simulator.hardware.prices import Offer, cheapest, own_offer
-from simulator.questions.asked_columns import identity
 from simulator.questions.deployment_question import Choice
+from simulator.questions.identity import identity
 from simulator.questions.load_question import RunQuestion, SloQuestion
 from simulator.questions.load_rows import load_row
 

@@ -13,8 +13,8 @@ from simulator.cost.capacity import capacity
 from simulator.cost.scenario import Scenario
 from simulator.cost.tuning import HighestRate, Objective, Trial, Tuned, tune
 from simulator.deployment.deployment import Deployment
-from simulator.questions.asked_columns import identity
 from simulator.questions.deployment_question import SEQS, SHARE, TOKENS
+from simulator.questions.identity import identity
 from simulator.questions.load_rows import load_row
 from simulator.questions.tune_question import CACHE, CHUNKS, DRAFTS, LONG, TP, TuneQuestion
 from simulator.reports.intervals import PredictionRange

@@ -1,19 +1,14 @@
 """Options for the workload, the SLO and how a run is counted, shared by the commands that simulate."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
-from rich.progress import Progress as Bar
 from typer import Option
 
 from simulator.errors import WorkloadError
 from simulator.questions.load_question import RunQuestion, SloQuestion
 from simulator.questions.workload_question import WorkloadQuestion
-from simulator.simulation.engine_loop import Progress
 from simulator.workloads.workload import Workload
 
 
@@ -159,12 +154,3 @@ def one_load(users: WorkloadOptions) -> tuple[float, Workload]:
         because = "its rate is an outcome, so no number of replicas follows"
         raise WorkloadError("a closed loop", because, "Give --request-rate")
     return rate, workload
-
-
-@contextmanager
-def progress_bar(label: str) -> Iterator[Progress]:
-    """Yield a `Progress` that shows the finished requests in a bar on stderr, if that is a terminal."""
-    console = Console(stderr=True)
-    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda finished, requests: bar.update(task, completed=finished, total=requests)

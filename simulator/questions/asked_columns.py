@@ -1,34 +1,11 @@
 """What was asked, as columns of a row: the deployment, and the load with the keys of `vllm bench serve`."""
 
-from typing import Any
-
 from simulator.cost.scenario import Scenario
-from simulator.deployment.deployment import Deployment
+from simulator.questions.identity import identity
 from simulator.questions.length_words import in_words
 from simulator.questions.row_intervals import Row
 from simulator.reports.report import Report
 from simulator.workloads.lengths import Independent
-
-
-def identity(deployment: Deployment) -> dict[str, Any]:
-    """Return the columns that identify a deployment: model, device, engine, degrees, number formats, given settings."""
-    layout, settings = deployment.layout, deployment.settings
-    return {
-        "model": deployment.model.id,
-        "hardware": deployment.hardware.id,
-        "engine": deployment.engine.id,
-        "devices": deployment.devices,
-        "tp": deployment.tp,
-        "pp": layout.pp,
-        "ep": layout.ep,
-        "dp": layout.dp,
-        "weight_dtype": layout.weight_dtype,
-        "cache_dtype": layout.cache_dtype,
-        "max_num_seqs": settings.max_num_seqs,
-        "max_num_batched_tokens": settings.max_num_batched_tokens,
-        "gpu_memory_utilization": settings.memory_fraction,
-        "settings": " ".join(settings.changes) or None,
-    }
 
 
 def asked_columns(scenario: Scenario, rate: float | None, report: Report) -> Row:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.estimate import Estimate, estimate
-from simulator.questions.asked_columns import identity
 from simulator.questions.batch_rows import batch_row
 from simulator.questions.case_answer import CaseAnswer
 from simulator.questions.deployment_question import DeploymentQuestion
+from simulator.questions.identity import identity
 from simulator.questions.words import arguments, plain, whole_numbers
 
 
@@ -86,6 +86,11 @@ class BatchQuestion:
         """
         self.deployment.choices(), self.sizes.batches()  # refuse at once what no combination can mend
         return [BatchQuestion(one, sizes) for one in self.deployment.each() for sizes in self.sizes.each()]
+
+    @property
+    def together(self) -> "BatchQuestion":
+        """Itself: it shares no work with others (`SweepQuestion.together`)."""
+        return self
 
     def digests(self) -> Iterator[str]:
         """Yield the digests of the profiles that a question without lists names."""

@@ -139,6 +139,11 @@ class LoadQuestion:
             for users, run in asked
         ]
 
+    @property
+    def together(self) -> "LoadQuestion":
+        """Itself: it shares no work with others (`SweepQuestion.together`)."""
+        return self
+
     def digests(self) -> Iterator[str]:
         """Yield the digests of the files that a question without lists names: profiles, a preset, a trace."""
         yield from self.deployment.digests()

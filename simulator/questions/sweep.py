@@ -1,7 +1,7 @@
 """Sweeps: every combination of a question's lists, answered by an executor, and gone on with from a store."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,10 @@ class SweepQuestion(Protocol):
 
     def each(self) -> Sequence[Self]:
         """Return a question without lists for each case."""
+
+    @property
+    def together(self) -> Hashable:
+        """What cases share that one process had better answer one after the other; of most each has its own."""
 
     def command(self) -> list[str]:
         """Return the command line that asks it: its canonical form."""
@@ -147,13 +151,13 @@ def answers(
 
         for key, text in known.items():
             take(key, text)
-        tasks = [(cases[where[0]], key) for key, where in places.items() if key not in known]
+        tasks = _tasks([(cases[where[0]], key) for key, where in places.items() if key not in known])
         try:
-            for place, text in executor.finished(_answer_text, tasks):
-                case, key = tasks[place]
-                if kept:
-                    kept.put(key, " ".join(case.question.command()), text)
-                take(key, text)
+            for place, texts in executor.finished(_answer_texts, tasks):
+                for (case, key), text in zip(tasks[place], texts, strict=True):
+                    if kept:
+                        kept.put(key, " ".join(case.question.command()), text)
+                    take(key, text)
         except KeyboardInterrupt:
             found.interrupted = True
     if found.refused and not found.answered:
@@ -161,11 +165,24 @@ def answers(
     return found
 
 
-def _answer_text(task: tuple[SweepCase[Any], str]) -> str:
-    """Return the text of an answer, wherever this runs. Raises InfercastError where files differ from the asker's."""
-    case, key = task
-    if case.key != key:
-        given = " ".join(case.question.command())
-        remedy = "Mount the same folder at the same path everywhere"
-        raise InfercastError(given, "a file that it names has another content where it is answered", remedy)
-    return case.answer().text()
+Keyed = tuple[SweepCase[Any], str]  # a case and its key
+
+
+def _tasks(keyed: Iterable[Keyed]) -> list[list[Keyed]]:
+    """Return the cases in bundles that share work, in the order of their first ones."""
+    found: dict[Hashable, list[Keyed]] = {}
+    for case, key in keyed:
+        found.setdefault(case.question.together, []).append((case, key))
+    return list(found.values())
+
+
+def _answer_texts(task: list[Keyed]) -> list[str]:
+    """Return the texts of answers, wherever this runs. Raises InfercastError where files differ from the asker's."""
+    texts = []
+    for case, key in task:
+        if case.key != key:
+            given = " ".join(case.question.command())
+            remedy = "Mount the same folder at the same path everywhere"
+            raise InfercastError(given, "a file that it names has another content where it is answered", remedy)
+        texts.append(case.answer().text())
+    return texts

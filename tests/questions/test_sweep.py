@@ -179,7 +179,7 @@ def test_whatever_profile_is_read_for_an_answer_is_in_its_key(monkeypatch):
 def test_a_file_that_differs_where_it_is_answered_is_told():
     [case, *_] = cases()
     with pytest.raises(InfercastError, match="another content where it is answered"):
-        module._answer_text((case, "another key"))
+        module._answer_texts([(case, "another key")])
 
 
 def test_an_answer_is_read_as_it_was_written():
