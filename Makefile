@@ -29,6 +29,7 @@ slow: .venv/reference ## README commands, tour, notebooks, the wheel, oracles ag
 bench: .venv/ready
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/library.py
+	$(BIN)/python benchmarks/scale.py
 
 refit: .venv/ready ## constants from the published measurements, intervals, docs/accuracy.md: docs/refitting.md
 	@mkdir -p out

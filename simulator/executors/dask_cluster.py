@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SCHEME = "dask://"
 CONNECT_S = 10.0  # within which a scheduler has to answer
 AHEAD = 3  # bundles handed out per thread of the cluster, so that none waits for the next one
-MOST_BUNDLED = 16  # tasks that travel together: Dask takes about 1 ms for each bundle (docs/scale.md)
+MOST_BUNDLED = 32  # tasks that travel together: Dask takes about 1 ms for each bundle (docs/scale.md)
 _CLIENTS: "dict[str, Client]" = {}
 
 

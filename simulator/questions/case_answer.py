@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from sys import intern
 from typing import Any
 
 from simulator.errors import InfercastError
@@ -38,4 +39,5 @@ class CaseAnswer:
         told: dict[str, Any] = json.loads(text)
         if "refused" in told:
             return cls(refused=InfercastError(*told["refused"]))
-        return cls(tuple(told["rows"]), tuple(told["notes"]), tuple(told["remarks"]))
+        rows = ({intern(key): value for key, value in row.items()} for row in told["rows"])  # rows share their keys
+        return cls(tuple(rows), tuple(told["notes"]), tuple(told["remarks"]))
