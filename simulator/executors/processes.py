@@ -55,7 +55,8 @@ class Processes:
                     yield from _first(under_way)
             except BrokenProcessPool as error:
                 because = "one of them was ended from outside, as where memory is short"
-                raise InfercastError(f"{self.width} processes", because, "Give fewer, say --jobs 1") from error
+                remedy = 'Give fewer, say --jobs 1; in a script of your own, ask below `if __name__ == "__main__":`'
+                raise InfercastError(f"{self.width} processes", because, remedy) from error
             except KeyboardInterrupt:
                 running = {each: place for each, place in under_way.items() if not each.cancel()}
                 while running:

@@ -106,13 +106,17 @@ def sweep(
     executor: TaskExecutor | str = "",
     store: Path | str | None = None,
     level: float = 0.8,
+    jobs: int | None = None,
 ) -> SweepAnswers[QuestionT]:
-    """Answer every combination of a question's comma lists, on all cores or where `executor` says.
+    """Answer every combination of a question's comma lists, by `jobs` processes or by the cluster that `executor` says.
 
-    `executor`: "dask://HOST:PORT" (extra `cluster`), or one of simulator/executors/; the answers are the same to the
-    bit. `store`: a file (SQLite) that keeps each answer once it is there; asked again, even after an interrupt or a
-    crash, only what is not in it is computed. `level`: share of measurements that intervals hold. A case that is
-    impossible is in `refused`. Raises InfercastError where all are, and for a question that is wrong in every case.
+    `jobs`: None is one for each core; they start when the work turns out to be long, and import the script that asks:
+    ask below `if __name__ == "__main__":`. `executor`: "dask://HOST:PORT" (extra `cluster`), or a `TaskExecutor`. The
+    answers are the same to the bit. `store`: a file (SQLite) that keeps each answer once it is there; asked again, even
+    after an interrupt or a crash, only what is not in it is computed. `level`: share of measurements that intervals
+    hold, 0 to 1. A case that is impossible is in `refused`.
+
+    Raises InfercastError where all cases are impossible, and for a question that is wrong in every case.
 
     >>> from simulator import BatchQuestion, BatchSizes, DeploymentQuestion
     >>> asked = BatchQuestion(DeploymentQuestion("llama-3.1-8b", "l40s,h100-sxm"), BatchSizes("1,8"))
@@ -120,7 +124,7 @@ def sweep(
     [['l40s', 1, 'bf16'], ['l40s', 8, 'bf16'], ['h100-sxm', 1, 'bf16'], ['h100-sxm', 8, 'bf16']]
     """
     cases = [SweepCase(each, level) for each in question.each()]
-    chosen = executor_named(executor) if isinstance(executor, str) else executor
+    chosen = executor_named(executor, jobs) if isinstance(executor, str) else executor
     found = answers(cases, chosen, store)
     if found.interrupted:
         raise KeyboardInterrupt
