@@ -1,7 +1,6 @@
 """`infercast compare`: what to rent for a model, a load and an SLO, how many, at what price, and how to start it."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,8 @@ from simulator.cost.light_bounds import Demand
 from simulator.cost.search import Search, priced_target
 from simulator.errors import InfercastError
 from simulator.executors.choice import executor_named
-from simulator.executors.executor import cores
+from simulator.executors.executor import cores, in_order
+from simulator.executors.threads import Threads
 from simulator.questions.compare_question import Options
 from simulator.workloads.arrivals import RecordedArrivals
 from simulator.workloads.workload import Workload
@@ -66,9 +66,8 @@ def command(
     interrupted = _searched(search)
     if not search.found:
         raise InfercastError(*_nothing(search, options, interrupted=interrupted))
-    with ThreadPoolExecutor(jobs) as pool:
-        compared = [Compared(each, load) for each in search.found]
-        rows = list(pool.map(compared_row, compared))
+    compared = [Compared(each, load) for each in search.found]
+    rows = list(in_order(Threads(jobs), compared_row, compared))
     result = first_screen(search, options, compared, rows)
     if interrupted:
         left = f"{len(search.left):,} deployments are not decided; none costs less than ${search.least_usd_left:.3g}/h."

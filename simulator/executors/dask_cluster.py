@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 SCHEME = "dask://"
-CONNECT_S = 10.0  # within which a scheduler has to answer
+CONNECT_S, WORKER_S = 10.0, 30.0  # within which a scheduler has to answer, and a first worker has to come
 AHEAD = 3  # bundles handed out per thread of the cluster, so that none waits for the next one
 MOST_BUNDLED = 32  # tasks that travel together: Dask takes about 1 ms for each bundle (docs/scale.md)
 _CLIENTS: "dict[str, Client]" = {}
@@ -30,7 +30,7 @@ class DaskCluster:
 
     @property
     def width(self) -> int:
-        """Threads of all workers that are there now; 1 where none has come yet. Raises InfercastError as `finished`."""
+        """Threads of all workers that are there now, at least 1. Raises InfercastError as `finished`."""
         return max(1, int(sum(_connected(self.address).ncores().values())))
 
     def finished(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
@@ -103,7 +103,7 @@ class DaskCluster:
 def _connected(address: str) -> "Client":
     """Return the client of a scheduler, which stays connected until this process ends.
 
-    Raises InfercastError without Dask, and where there is no answer.
+    Raises InfercastError without Dask, where there is no answer, and where no worker comes.
     """
     try:
         from distributed import Client  # noqa: PLC0415  an extra
@@ -117,6 +117,12 @@ def _connected(address: str) -> "Client":
     except (OSError, ValueError) as error:
         remedy = "Start `dask scheduler` and `dask worker tcp://HOST:PORT`, or give the address that it prints"
         raise InfercastError(address, f"no Dask scheduler answers within {CONNECT_S:g} s", remedy) from error
+    try:
+        _CLIENTS[address].wait_for_workers(1, timeout=WORKER_S)
+    except TimeoutError as error:
+        _CLIENTS.pop(address).close()
+        remedy = f"Start `dask worker {address.replace(SCHEME, 'tcp://')}`"
+        raise InfercastError(address, f"it has no worker after {WORKER_S:g} s", remedy) from error
     return _CLIENTS[address]
 
 

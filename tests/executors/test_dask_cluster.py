@@ -116,6 +116,16 @@ def test_nobody_at_the_address_is_told(monkeypatch):
         list(DaskCluster("dask://127.0.0.1:9").finished(abs, [-1]))
 
 
+def test_a_scheduler_without_workers_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("simulator.executors.dask_cluster.WORKER_S", 0.2)
+    alone = Cluster(tmp_path)
+    try:
+        with pytest.raises(InfercastError, match=r"it has no worker after 0.2 s. Start `dask worker tcp://127"):
+            list(DaskCluster(alone.address).finished(abs, [-1]))
+    finally:
+        alone.end()
+
+
 def test_tasks_that_kill_their_workers_and_a_lost_scheduler_are_told():
     def raised(error: Exception) -> str:
         def result() -> None:
