@@ -17,9 +17,9 @@ from tests.support.paths import ROOT
 pytestmark = pytest.mark.slow
 WORDS = (
     *("simulate", "--model", "llama-3.1-8b", "--hardware", "l40s,l4", "--isl", "200,300,400", "--osl", "60"),
-    *("--request-rate", "1,2,3,4,5", "--num-prompts", "1000", "--format", "csv"),
+    *("--request-rate", "1,2,3,4,5,6,7,8", "--num-prompts", "1000", "--format", "csv"),
 )
-CASES = 30
+CASES = 48
 LOST_S = 60  # after which a process that should have come this far is given up
 KILLED = f"""
 from simulator import DeploymentQuestion, LoadQuestion, WorkloadQuestion, sweep
@@ -86,10 +86,19 @@ def test_a_sweep_goes_on_after_an_interrupt_and_after_a_kill(tmp_path):
     assert first.returncode == 130 and 3 <= len(after_first) < CASES
     assert set(out.splitlines()) < set(computed.splitlines()) and out.count("\n") == len(after_first) + 1
     left = CASES - len(after_first)
-    assert f"INTERRUPTED: {left} of 30 cases are not answered; the same command with --store {store} goes on." in err
+    assert f"INTERRUPTED: {left} of 48 cases are not answered; the same command with --store {store} goes on." in err
 
     program = tmp_path / "killed.py"
     program.write_text(KILLED.replace("STORE", str(store)))
+    pooled = started(str(program))
+    wait_until(lambda: len(stored(store)) > len(after_first) + 1, pooled)
+    assert len(group(pooled)) > 2, "others compute"
+    os.killpg(pooled.pid, signal.SIGINT)
+    _, err = pooled.communicate(timeout=LOST_S)
+    assert err.rstrip().endswith("KeyboardInterrupt") and group(pooled) == []
+    after_first, before = stored(store), after_first
+    assert len(before) + 1 < len(after_first) < CASES and before.items() < after_first.items()
+
     second = started(str(program))
     wait_until(lambda: len(stored(store)) > len(after_first) + 2, second)
     assert len(group(second)) > 2, "others compute"
