@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint unit slow bench refit accuracy page check check-vllm clean
+.PHONY: demo test lint unit slow docs bench refit accuracy page check check-vllm clean
 FITTED := simulator/validation/published/measurements.csv.gz
 
 demo: .venv/ready ## the main job: what does a million tokens cost, and on which device?
@@ -25,6 +25,9 @@ unit: .venv/reference
 
 slow: .venv/reference ## README commands, tour, notebooks, the wheel, oracles again and again
 	$(BIN)/python -m pytest -m slow
+
+docs: .venv/reference ## the documentation as a site, out/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/speed.py
@@ -59,7 +62,7 @@ check-vllm: .venv/reference ## schedule and times of real vLLM on this CPU, in a
 # torch by its exact version first: a range would fetch the newest build, with gigabytes of CUDA.
 .venv/reference: .venv/ready
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --editable '.[dev,reference]' 'transformers>=5'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,docs,reference]' 'transformers>=5'
 	@touch $@
 
 .venv/ready: pyproject.toml

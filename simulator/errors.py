@@ -5,28 +5,49 @@ InfercastError
 ├── UnitError         a quantity without its unit, or with the wrong one
 ├── WorkloadError     a trace or an arrival process that cannot be simulated
 ├── DoesNotFitError   a deployment whose weights or KV cache exceed the memory
-└── NotModelledError  something real that infercast refuses by name rather than guess
+├── NotModelledError  something real that infercast refuses by name rather than guess
+└── InterruptedSweepError  cases of a sweep that Ctrl-C has left unanswered
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Self
+
+MOST_CHARACTERS = 2_000  # of a part of an error
+MOST_NAME = 200  # characters of a name that is compared with others
 
 
 class InfercastError(ValueError):
     """An error in three parts, printed as one line: what was given, why it cannot be, what to do.
 
+    A remedy that takes long to find is a function, which is called when the error is printed.
+
     >>> print(InfercastError("rate 0", "no request ever arrives", "Give a rate above 0"))
     rate 0: no request ever arrives. Give a rate above 0.
     """
 
-    def __init__(self, given: str, because: str, remedy: str) -> None:
-        self.given, self.because, self.remedy = given, because, remedy
-        super().__init__(f"{given}: {because.rstrip('.')}. {remedy.rstrip('.')}.")
+    def __init__(self, given: str, because: str, remedy: str | Callable[[], str]) -> None:
+        self.given, self.because, self._remedy = _cut(given), _cut(because), remedy
+        super().__init__(self.given, self.because)
+
+    @cached_property
+    def remedy(self) -> str:
+        """What to do."""
+        return _cut(self._remedy if isinstance(self._remedy, str) else self._remedy())
+
+    def __str__(self) -> str:
+        return f"{self.given}: {self.because.rstrip('.')}. {self.remedy.rstrip('.')}."
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
         """Return what it is made of, for pickle: an error may come from another process."""
         return type(self), (self.given, self.because, self.remedy)
+
+
+def _cut(text: str) -> str:
+    """Return a text on one line that a terminal can show: a file may hold a name of a million characters."""
+    plain = "".join(each if each.isprintable() else " " for each in text[: MOST_CHARACTERS + 1])
+    return plain if len(plain) <= MOST_CHARACTERS else f"{plain[:MOST_CHARACTERS]}..."
 
 
 class ProfileError(InfercastError):
@@ -49,14 +70,29 @@ class NotModelledError(InfercastError):
     """Something real that infercast refuses by name rather than guess."""
 
 
-def nearest(name: str, known: Iterable[str], most: int = 40) -> str:
+class InterruptedSweepError(InfercastError):
+    """Ctrl-C came before all cases of a sweep were answered."""
+
+    @classmethod
+    def of(cls, left: int, every: int, remedy: str) -> Self:
+        """Return the error for so many of all cases that are left.
+
+        >>> print(InterruptedSweepError.of(2, 1_000, "Let it run on"))
+        2 of 1,000 cases: an interrupt came before they were answered. Let it run on.
+        """
+        return cls(f"{left:,} of {every:,} cases", "an interrupt came before they were answered", remedy)
+
+
+def nearest(name: object, known: Iterable[object], most: int = 40) -> str:
     """Return "Nearest: a, b", the known names most like `name`, or "Known: ..." with up to `most` if none is like it.
+
+    A file may hold anything in place of a name: all are taken as text.
 
     >>> nearest("l40", ["l40s", "l4", "h100-sxm"])
     'Nearest: l40s, l4'
     """
-    names = sorted(known)
-    close = get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+    names = sorted(map(str, known))
+    close = get_close_matches(str(name).lower()[:MOST_NAME], names, n=3, cutoff=0.5)
     if close:
         return f"Nearest: {', '.join(close)}"
     more = f" and {len(names) - most} more" if len(names) > most else ""

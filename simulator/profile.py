@@ -23,6 +23,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from simulator.errors import InfercastError, ProfileError, nearest, reason
+from simulator.files import is_file, read_text
+from simulator.profile_folders import folders, names
 from simulator.units import UNITS, parse
 
 ProfileT = TypeVar("ProfileT", bound="Profile")
@@ -33,7 +35,7 @@ MAX_PROFILE_BYTES, MAX_DEPTH = 1_000_000, 20
 class Strict(BaseModel):
     """A frozen value read from YAML. An unknown key raises ProfileError, which names the nearest known key."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -130,11 +132,10 @@ class _Quantity:
             raise ProfileError(f"{dict(raw)}", "a figure has one source or is one guess", "Give source: or guess:")
         if "guess" in raw:
             return Source(text=str(raw["guess"]), date="", evidence="guess")
-        if raw["source"] not in sources:
-            raise ProfileError(
-                f"source {raw['source']!r}", "it is not in sources:", nearest(str(raw["source"]), sources)
-            )
-        return sources[raw["source"]]
+        source = sources.get(str(raw["source"]))
+        if source is None:
+            raise ProfileError(f"source {raw['source']!r}", "it is not in sources:", nearest(raw["source"], sources))
+        return source
 
     def __get_pydantic_core_schema__(self, _source_type: object, _handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_info_plain_validator_function(
@@ -178,9 +179,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises ProfileError for anything else, and for a file that is missing, not a mapping or over `MAX_PROFILE_BYTES`.
     """
     try:
-        if path.stat().st_size > MAX_PROFILE_BYTES:
-            raise ProfileError(str(path), f"it is larger than {MAX_PROFILE_BYTES} bytes", "Give a profile, not data")
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, MAX_PROFILE_BYTES / 1e6)
         _refuse_anchors_and_depth(text, str(path))
         node = yaml.compose(text, Loader=yaml.CSafeLoader)
         value = _plain(node, str(path)) if node else None
@@ -228,7 +227,10 @@ def _plain(node: yaml.Node, where: str) -> Any:
     if node.tag.endswith(":timestamp"):
         return node.value
     if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
-        return _CONSTRUCTOR.construct_document(node)
+        try:
+            return _CONSTRUCTOR.construct_document(node)
+        except (ValueError, KeyError, IndexError, OverflowError) as error:
+            raise ProfileError(f"{where}: {node.value[:40]!r}", "it is no YAML value of its tag", "Quote it") from error
     raise ProfileError(f"{where}: tag {node.tag!r}", "a profile holds plain values only", "Remove the tag")
 
 
@@ -249,17 +251,23 @@ class Profile(Strict):
         """The file that it was read from."""
         return self._path
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._id!r})" if self._id else super().__repr__()
+
     @classmethod
     def from_yaml(cls, path: Path) -> Self:
         """Return the profile in a file. Raises ProfileError, naming file and key, for any mistake in it."""
-        profile: Self = _read(cls, path, path.stat().st_mtime_ns if path.is_file() else 0)
+        profile: Self = _read(cls, path, path.stat().st_mtime_ns if is_file(path) else 0)
         return profile
 
     @classmethod
     def from_mapping(cls, raw: Mapping[str, Any], where: str) -> Self:
         """Return the profile in a mapping. Raises ProfileError for any mistake, which names the origin `where`."""
+        given = raw.get("sources") or {}
+        if not isinstance(given, Mapping):
+            raise ProfileError(f"{where}: sources", "it is not a mapping of keys to sources", "Write key: {text: ...}")
         try:
-            sources = {key: Source.model_validate(value) for key, value in dict(raw.get("sources") or {}).items()}
+            sources = {str(key): Source.model_validate(value) for key, value in given.items()}
             return cls.model_validate(raw, context={"sources": sources})
         except ValidationError as error:
             raise problems(error, where)[0] from error
@@ -287,23 +295,6 @@ def _in_three_parts(mistake: ErrorDetails, where: str) -> ProfileError:
     return ProfileError(f"{place}: {mistake['input']!r}", mistake["msg"], "Correct the value")
 
 
-def folders(kind: str) -> tuple[Path, ...]:
-    """Return the folders in which profiles of a kind ("hardware_profiles", ...) are searched, the user's own first."""
-    own = os.environ.get("INFERCAST_PROFILES")
-    return (Path(own) / kind, _shipped(kind)) if own else (_shipped(kind),)
-
-
-@cache
-def _shipped(kind: str) -> Path:
-    package = Path(__file__).parent
-    return next(path for path in (package / "profiles" / kind, package.parent / kind, package / kind) if path.is_dir())
-
-
-def names(kind: str) -> list[str]:
-    """Return the names of all profiles of a kind, sorted."""
-    return sorted({path.stem for folder in folders(kind) for path in folder.glob("*.yaml")})
-
-
 def find(kind: str, name: str, groups: Iterable[str] = ()) -> Path:
     """Return the path of a profile, by its id, its name, one of its aliases, or its path ending in .yaml.
 
@@ -318,7 +309,7 @@ def find(kind: str, name: str, groups: Iterable[str] = ()) -> Path:
     if name.endswith((".yaml", ".yml")):
         return Path(name)
     for path in (folder / f"{name}.yaml" for folder in folders(kind)):
-        if path.is_file():
+        if is_file(path):
             return path
     aliases = _aliases(kind, os.environ.get("INFERCAST_PROFILES"))
     for each in (_joined(name), _joined(name).rpartition("/")[-1]):

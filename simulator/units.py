@@ -8,6 +8,7 @@ from simulator.errors import UnitError, nearest
 
 KIB, MIB, GIB = 2.0**10, 2.0**20, 2.0**30
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
+DAY_S = 86_400.0
 
 _BYTES = {"B": 1.0, "kB": KB, "KB": KB, "MB": MB, "GB": GB, "TB": TB, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 _FLOPS = {"GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15, "TOP/s": 1e12}
@@ -27,6 +28,11 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "fraction": {"": 1.0},
     "count": {"": 1.0},
 }
+MOST: Mapping[str, float] = {  # of a quantity in SI units: far beyond whatever exists, and sums of them stay finite
+    **{"bytes": 1e18, "bytes_per_s": 1e18, "flops_per_s": 1e21, "s": 1e10, "w": 1e12, "hz": 1e12, "tokens": 1e15},
+    **dict.fromkeys(("usd_per_hour", "usd", "usd_per_kwh", "usd_per_kw_month", "g_per_kwh"), 1e12),
+    **{"fraction": 1e15, "count": 1e15},
+}
 _QUANTITY = re.compile(r"\s*([+-]?\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?)\s*([A-Za-zµ$/]*)\s*")
 
 
@@ -35,7 +41,7 @@ def parse(given: object, dimension: str) -> float:
 
     `dimension` is a key of `UNITS`, which is also the suffix of the quantity's name.
 
-    Raises UnitError for a missing or foreign unit, and for a negative, infinite or NaN number.
+    Raises UnitError for a missing or foreign unit, and for a number that is negative, NaN or beyond `MOST`.
 
     >>> parse("864 GB/s", "bytes_per_s")
     864000000000.0
@@ -58,6 +64,9 @@ def parse(given: object, dimension: str) -> float:
         raise UnitError(f"{given!r}", because, hint)
     if number < 0 or not math.isfinite(number):
         raise UnitError(f"{given!r}", "a quantity here is finite and not negative", "Correct the number")
+    if number * units[unit] > MOST[dimension]:
+        because = f"more than {MOST[dimension]:g} in {dimension} is not of this world"
+        raise UnitError(f"{given!r}", because, "Correct the number or its unit")
     return number * units[unit]
 
 

@@ -13,6 +13,7 @@ import yaml
 
 from simulator.calibration.op_tables import OpTables, decode_line, prefill_line
 from simulator.errors import ProfileError
+from simulator.files import write_whole
 from simulator.hardware.hardware import Hardware
 from simulator.models.layers import Attention
 from simulator.models.model import Model
@@ -221,9 +222,8 @@ def engine_preset(bench: Bench, tables: OpTables, model: Model) -> dict[str, Any
 
 def write_profile(path: Path, profile: Mapping[str, Any]) -> Path:
     """Write one profile as YAML, with its folder; return the path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     body = yaml.safe_dump(dict(profile), sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
-    path.write_text(body, encoding="utf-8")
+    write_whole(path, body)
     return path
 
 

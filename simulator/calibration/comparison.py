@@ -105,7 +105,7 @@ def limits_of(log: StepLog, window: int = 0) -> SchedulerLimits:
         max_num_batched_tokens=log.limits["max_num_batched_tokens"],
         num_blocks=log.limits["num_blocks"],
         block_size=log.limits["block_size"],
-        admit_full_prompt=bool(log.limits["admit_full_prompt"]),
+        admit_full_prompt=bool(log.limits.get("admit_full_prompt")),
         window=window,
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from simulator.calibration.comparison import (
     StepErrors,
@@ -13,29 +14,67 @@ from simulator.calibration.comparison import (
     replay,
     requests_of,
 )
-from simulator.calibration.op_tables import fit_step_table
+from simulator.calibration.op_tables import fit_step_table, table_seconds
 from simulator.calibration.step_log import StepLog, read_log, typical_steps
 from simulator.deployment.deployment import Deployment
 from simulator.errors import ProfileError
+from simulator.frames import Framed
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.engine_loop import simulate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAX_TOKENS = 4096  # of a step in the tables
 
 
-@dataclass(frozen=True, slots=True)
-class LogCheck:
+@dataclass(frozen=True, slots=True, repr=False)
+class LogCheck(Framed):
     """Predictions of a logged load by predictor ("roofline", "calibrated") beside what was measured, in seconds.
 
-    `equal_steps`: leading steps that our scheduler composes as the engine did.
+    `tables`: the step times of each predictor; `window`: the model's sliding window in tokens. `equal_steps`: leading
+    steps that our scheduler composes as the engine did.
     """
 
-    about: dict[str, str]
-    step_errors: dict[str, dict[str, StepErrors]]
+    log: StepLog
+    tables: dict[str, StepTable]
+    window: int | None
     predicted: dict[str, dict[str, float]]
     measured: dict[str, float]
-    steps: int
     equal_steps: int
+
+    @property
+    def about(self) -> dict[str, str]:
+        """Which engine served which model on what."""
+        return self.log.about
+
+    @property
+    def steps(self) -> int:
+        """Steps of the load."""
+        return len(self.log.steps)
+
+    @property
+    def step_errors(self) -> dict[str, dict[str, StepErrors]]:
+        """How far predicted step times are from measured ones, by kind of step and predictor."""
+        return errors_by_kind(self.tables, self.log.steps, self.window)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return p50 and p95 of TTFT, TPOT and E2EL in seconds: a column for what was measured, one a predictor."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        return pd.DataFrame({"measured": self.measured, **self.predicted}).rename_axis("metric")
+
+    def step_frame(self) -> "pd.DataFrame":
+        """Return the seconds of each step, measured and by predictor, with its kind, sequences and new tokens."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        rows = []
+        for step in self.log.steps:
+            counts = step.counts(self.window)
+            seconds = {name: table_seconds(table, counts) for name, table in self.tables.items()}
+            size = {"sequences": len(step.parts), "new_tokens": int(counts.tokens), "measured": step.seconds}
+            rows.append({"start_s": step.start_s, "kind": step.kind, **size, **seconds})
+        return pd.DataFrame(rows)
 
 
 def check_logs(folder: Path, deployment: Deployment) -> LogCheck:
@@ -43,21 +82,31 @@ def check_logs(folder: Path, deployment: Deployment) -> LogCheck:
 
     The calibrated step table has the shape of the deployment's roofline and values fitted to the small loads. Of the
     load's log only the requests are used. Raises ProfileError where the folder lacks a log.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> check_logs(Path("nowhere"), deploy("smollm2-135m", "xeon-8480"))
+    Traceback (most recent call last):
+    ...
+    simulator.errors.ProfileError: nowhere: it holds no mini-00a.json and load.json. Record them: docs/reference.md.
     """
     small = [read_log(path) for path in sorted(folder.glob("mini-*.json"))]
     if not small or not (folder / "load.json").is_file():
         raise ProfileError(str(folder), "it holds no mini-00a.json and load.json", "Record them: docs/reference.md")
     load = read_log(folder / "load.json")
+    longest = max(sum(part.new_tokens for part in step.parts) for log in (*small, load) for step in log.steps)
+    if longest > MAX_TOKENS:
+        because = f"steps of up to {MAX_TOKENS:,} tokens are compared"
+        raise ProfileError(f"{folder}: a step of {longest:,} tokens", because, "Log loads with a lower token budget")
     tiers, window = _tiers(deployment, small), deployment.model.window
     requests, limits = requests_of(load), limits_of(load, window or 0)
     runs = {name: simulate(limits, table, requests) for name, table in tiers.items()}
     again = replay(load)
     return LogCheck(
-        about=load.about,
-        step_errors=errors_by_kind(tiers, load.steps, window),
+        log=load,
+        tables=tiers,
+        window=window,
         predicted={name: latencies(run) for name, run in runs.items()},
         measured=logged_latencies(load),
-        steps=len(load.steps),
         equal_steps=again.equal,
     )
 

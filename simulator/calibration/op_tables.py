@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.errors import ProfileError
+from simulator.files import write_whole
 from simulator.models.layers import Attention, Dense
 from simulator.models.model import Model
 from simulator.models.operations import Counts
@@ -59,7 +60,7 @@ class OpTables:
     def write(self, path: Path) -> None:
         """Write the tables as JSON."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        path.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(fields, indent=1) + "\n")
 
 
 def _interpolated(row: Mapping[int, float], tokens: Floats) -> Floats:

@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from simulator.errors import ProfileError, reason
+from simulator.files import parse_json, read_text, write_whole
+from simulator.limits import MOST_WHOLE
 from simulator.models.operations import Counts, count
 from simulator.models.operations import Sequence as Row
+from simulator.units import MOST
 
 if TYPE_CHECKING:  # numba, which vLLM on a CPU must not find loaded (reference/vllm_cpu.py)
     from simulator.scheduler.state import State
+
+
+LIMITS = ("max_num_seqs", "max_num_batched_tokens", "num_blocks", "block_size")  # that every log states
 
 
 class Part(NamedTuple):
@@ -88,24 +94,56 @@ class StepLog:
         steps = [[round(s.start_s, 6), round(s.seconds, 6), [list(part) for part in s.parts]] for s in self.steps]
         requests = [[round(value, 6) for value in asdict(each).values()] for each in self.requests]
         body = {"about": self.about, "limits": self.limits, "steps": steps, "requests": requests}
-        path.write_text(json.dumps(body, separators=(",", ":")) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(body, separators=(",", ":")) + "\n")
 
 
 def read_log(path: Path) -> StepLog:
     """Return the log in a JSON file. Raises ProfileError for any other file."""
     try:
-        body: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        steps = tuple(LoggedStep(start, seconds, _parts(parts)) for start, seconds, parts in body["steps"])
-        requests = tuple(LoggedRequest(*each) for each in body["requests"])
-        return StepLog(dict(body["about"]), dict(body["limits"]), steps, requests)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        body: dict[str, Any] = parse_json(read_text(path))
+        steps = tuple(LoggedStep(_time_s(at), _time_s(took), _parts(parts)) for at, took, parts in body["steps"])
+        requests = tuple(_request(*each) for each in body["requests"])
+        about = {str(key): str(value) for key, value in dict(body["about"]).items()}
+        limits = {str(key): _count(value) for key, value in dict(body["limits"]).items()}
+        return _sound(StepLog(about, limits, steps, requests))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ProfileError(
             str(path), f"it is no step log ({reason(error)})", "Write one with `infercast check`"
         ) from error
 
 
+def _sound(log: StepLog) -> StepLog:
+    """Return a log that can be replayed. Raises ValueError for one that cannot."""
+    if missing := [name for name in LIMITS if not log.limits.get(name)]:
+        raise ValueError(f"its limits lack {', '.join(missing)}")
+    if not (log.requests and log.steps and all(step.seconds and step.parts for step in log.steps)):
+        raise ValueError("it has no requests or no steps, or a step without a time or parts")
+    if not all(each.prompt_tokens and each.output_tokens for each in log.requests):
+        raise ValueError("a request has at least one token each way")
+    computed = sum(part.new_tokens for step in log.steps for part in step.parts)
+    if sum(each.output_tokens for each in log.requests) > computed + len(log.requests):
+        raise ValueError("its requests have more output tokens than its steps computed")
+    return log
+
+
 def _parts(rows: Sequence[Sequence[int]]) -> tuple[Part, ...]:
-    return tuple(Part(*row) for row in rows)
+    return tuple(Part(*map(_count, row)) for row in rows)
+
+
+def _request(arrival_s: float, prompt: int, output: int, first_s: float, finished_s: float) -> LoggedRequest:
+    return LoggedRequest(_time_s(arrival_s), _count(prompt), _count(output), _time_s(first_s), _time_s(finished_s))
+
+
+def _time_s(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST["s"]:
+        raise ValueError(f"{value!r} is not a time in seconds")
+    return float(value)
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value <= MOST_WHOLE:
+        raise ValueError(f"{value!r} is not a whole number")
+    return int(value)
 
 
 def typical_steps(runs: Iterable[Sequence[LoggedStep]], window: int | None = None) -> list[tuple[Counts, float]]:

@@ -9,13 +9,13 @@ from pydantic import Field, model_validator
 
 from simulator.errors import InfercastError, ProfileError, nearest
 from simulator.profile import Profile, Strict
-from simulator.units import GB, KB
+from simulator.units import DAY_S, GB, KB
 
 Options = Mapping[str, Any]
 ABOUT = 1.25  # "about N" is N / 1.25 to 1.25 N
 UNITS = {  # SI units in one of the unit in which a figure is claimed and shown
     **{"x": 1.0, "%": 0.01, "tokens": 1.0, "at once": 1.0, "GB": GB, "kB": KB, "s": 1.0, "ms": 1e-3},
-    **{"tok/s": 1.0, "USD": 1.0, "$/M": 1e-6, "years": 365 * 86400.0},
+    **{"tok/s": 1.0, "USD": 1.0, "$/M": 1e-6, "years": 365 * DAY_S},
 }
 Unit = Literal["x", "%", "tokens", "at once", "GB", "kB", "s", "ms", "tok/s", "USD", "$/M", "years"]
 ClaimKind = Literal["rule of thumb", "figure", "arithmetic", "price"]

@@ -7,8 +7,7 @@ from simulator.cost.bill import Bill, bill, usd_per_million
 from simulator.cost.training import equal_cost_tokens, training_of
 from simulator.deployment.deployment import Deployment
 from simulator.hardware.prices import cheapest
-
-DAY_S = 86400.0
+from simulator.units import DAY_S
 
 
 def usd_per_token(usd_per_hour: float, tokens_per_s: float) -> float:

@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from simulator.claims.answers import figure
 from simulator.claims.claim import UNITS, Claim, ClaimedFigure, chosen
+from simulator.frames import Framed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +107,8 @@ class Verdict:
         return self.claim.because.format(*self.findings)
 
 
-class Verdicts(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)
+class Verdicts(Framed):
     """Verdicts in the order of the claims' numbers."""
 
     verdicts: list[Verdict]
@@ -130,7 +132,7 @@ def rows(verdict: Verdict) -> list[dict[str, object]]:
             "kind": claim.kind,
             "case": each.check.case,
             **{f"claimed_{name}": None if math.isinf(end) else end for name, end in _ends(each.check)},
-            "computed": each.shown,
+            "computed": each.shown if math.isfinite(each.shown) else None,
             "unit": each.check.unit,
             "holds": each.holds,
         }

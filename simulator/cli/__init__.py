@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 import simulator
+from simulator.cli.completion import asked_for, stand_in
+from simulator.cli.help import INTERRUPTED, GroupedCommand
 from simulator.errors import InfercastError
 
 COMMANDS = {
@@ -17,10 +19,12 @@ COMMANDS = {
     "fleet": "Simulate replicas behind a router: autoscaling, failures, prefill and decode pools, clients that wait.",
     "compare": "Search devices, layouts, formats and engines for the cheapest that keeps the SLO at a load.",
     "cost": "Compare what deployments cost per million tokens at a load, and at the highest load within the SLO.",
+    "report": "Write one web page to hand on: what to rent of the deployments that are asked about, and why.",
     "plan": "Plan a fleet by the month as the load grows: always on, by the hour or autoscaled; the cheapest, checked.",
     "training": "Say what training a model costs, and after how many served tokens inference has cost as much.",
     "claims": "Compute what introductory texts teach about inference, and say what holds.",
     "tune": "Search the settings that serve most within the SLO, and say by how much they beat the default.",
+    "launch": "Print what starts a deployment: its command, or a file for Docker Compose, Kubernetes or NVIDIA Dynamo.",
     "validate": "Predict every measurement of a file by what its load calls for, and show the errors.",
     "reference": "Generate text with the reference engine: greedy, paged cache, continuous batching.",
     "calibrate": (
@@ -29,6 +33,7 @@ COMMANDS = {
     "check": "Calibrate, predict steps and a Poisson load, then run both on the reference engine and compare.",
     "check-log": "Predict the load that another engine has logged, from its own small loads, and compare.",
     "profiles": "List, show and check the profiles of devices, models, engines, prices, sites and workloads.",
+    "doctor": "Check this installation: versions, caches, folders of profiles, and which extras are missing.",
     "import-model": "Write a model profile from a Hugging Face config.json.",
 }
 
@@ -38,11 +43,16 @@ def build(arguments: Sequence[str]) -> typer.Typer:
 
     Importing one command keeps start-up fast; `arguments` are the words after `infercast`.
     """
-    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False, no_args_is_help=True)
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
     app.callback()(_group)
-    asked = next((each for each in arguments if not each.startswith("-")), "")
+    completed = asked_for()  # words that a shell wants completed
+    words = arguments if completed is None else completed
+    asked = next((each for each in words if not each.startswith("-")), "")
     for name, summary in COMMANDS.items():
-        app.command(name, short_help=summary)(_command(_module(name, arguments)) if name == asked else _not_asked)
+        called = _not_asked
+        if name == asked:
+            called = _command(_module(name, arguments)) if completed is None else stand_in(name)
+        app.command(name, cls=GroupedCommand, short_help=summary)(called)
     return app
 
 
@@ -82,3 +92,5 @@ def main() -> None:
     except InfercastError as error:
         sys.stderr.write(f"infercast: error: {error}\n")
         sys.exit(2)
+    except KeyboardInterrupt:  # while a command is imported; later typer and the commands themselves take it
+        sys.exit(INTERRUPTED)

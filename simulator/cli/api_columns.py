@@ -83,9 +83,10 @@ def _view(rows: list[Row]) -> View:
         Column("output_usd_per_million", "$/M out", dollars),
         Column("batch_output_usd_per_million", "batch out", dollars),
         Column("usd_per_month", "$/month", count),
-        Column("break_even_tokens_per_day", "M tokens/day", number(3, 1e-6)),
+        Column("break_even_tokens_per_day", "M/day", number(3, 1e-6)),
     ]
     if len({row["model"] for row in rows}) > 1:
         columns.insert(0, Column("model", "model", left=True))
-    shown = f", the cheapest {SHOWN} of {len(rows)}" if len(rows) > SHOWN else ""
-    return View(f"Hosted APIs at the asked load{shown}; above M tokens a day own instances pay", columns, rows[:SHOWN])
+    shown = f", cheapest {SHOWN} of {len(rows)}" if len(rows) > SHOWN else ""
+    title = f"Hosted APIs{shown} (M/day: million tokens above which own ones pay)"
+    return View(title, columns, rows[:SHOWN])

@@ -9,7 +9,7 @@ from typer import Option
 
 from simulator.cli.fleetoptions import seconds
 from simulator.cli.offer_columns import energy_guesses, packing_columns, price_notes
-from simulator.cli.offer_options import OfferOptions
+from simulator.cli.offer_options import OfferAndApiOptions
 from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, sweep
 from simulator.cli.progress import progress_bar
 from simulator.cli.workload_options import WorkloadOptions
@@ -61,7 +61,7 @@ class OfflineOptions:
 
 
 def batch_result(
-    choices: list[Choice], users: WorkloadOptions, priced: OfferOptions, offline: OfflineOptions, level: float
+    choices: list[Choice], users: WorkloadOptions, priced: OfferAndApiOptions, offline: OfflineOptions, level: float
 ) -> Result:
     """Return the cost of offline work on each deployment, cheapest first, with the hours that idle replicas take."""
     deadline_s, workload = seconds(offline.deadline or NIGHT, "--deadline"), _work(users)
@@ -81,7 +81,7 @@ def batch_result(
         notes += _api_notes(found[0], priced)
     notes += [*NOTES, *price_notes(rows)]
     used = [*evidence(each.work.scenario.deployment for each in found), *energy_guesses(), *priced.guesses()]
-    return Result({"answers": rows}, [_view(rows, workload, deadline_s)], notes, used, refused, flat=True)
+    return Result({"answers": rows}, [_view(rows, workload, deadline_s)], notes, used, refused)
 
 
 def _work(users: WorkloadOptions) -> Workload:
@@ -94,7 +94,7 @@ def _work(users: WorkloadOptions) -> Workload:
     return workload
 
 
-def _row(found: BatchAnswer, priced: OfferOptions, level: float) -> Row:
+def _row(found: BatchAnswer, priced: OfferAndApiOptions, level: float) -> Row:
     scenario, site = found.work.scenario, priced.place()
     tokens = found.tokens
     hours = found.seconds / 3600
@@ -155,7 +155,7 @@ def _idle_notes(found: Iterable[BatchAnswer], idle_replicas: int, deadline_s: fl
     return said
 
 
-def _api_notes(best: BatchAnswer, priced: OfferOptions) -> list[str]:
+def _api_notes(best: BatchAnswer, priced: OfferAndApiOptions) -> list[str]:
     """Say what hosted APIs take for the work: the cheapest price of batches, and the cheapest other one."""
     model, on = best.work.scenario.deployment.model, priced.terms().on
     prices = api_prices((model.id, model.name), on, round(best.tokens[0] / best.work.scenario.workload.request_count))

@@ -1,32 +1,31 @@
 """`infercast compare`: what to rent for a model, a load and an SLO, how many, at what price, and how to start it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from simulator.cli.api_columns import hosted
 from simulator.cli.compare_options import CompareOptions
-from simulator.cli.compare_screen import Compared, compared_row, exclusions, first_screen
+from simulator.cli.compare_screen import Compared, compared_row, excluded, exclusions, first_screen, ties
 from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import details
 from simulator.cli.cost_question import answer_rows
 from simulator.cli.executor_options import ExecutorName
 from simulator.cli.intervals import IntervalOptions
-from simulator.cli.offer_options import OfferOptions
-from simulator.cli.options import Format, OutputFormat, grouped
+from simulator.cli.offer_options import OfferAndApiOptions
+from simulator.cli.options import Format, OutputFormat, ReportFile, grouped
 from simulator.cli.output import Result, emit, evidence
+from simulator.cli.progress import progress_bar
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
 from simulator.cost.light_bounds import Demand
 from simulator.cost.search import Search, priced_target
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, InterruptedSweepError
 from simulator.executors.choice import executor_named
 from simulator.executors.executor import cores, in_order
 from simulator.executors.threads import Threads
+from simulator.html.page import refuse_ending
 from simulator.questions.compare_question import Options
 from simulator.workloads.arrivals import RecordedArrivals
 from simulator.workloads.workload import Workload
@@ -40,7 +39,7 @@ def command(
     users: WorkloadOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
-    priced: OfferOptions,
+    priced: OfferAndApiOptions,
     top: Annotated[int, typer.Option("--top", min=1, help="Answers, each on another device.")] = 5,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Simulations at once.", show_default="cores")] = cores(),
     executor: ExecutorName = "",
@@ -51,6 +50,7 @@ def command(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the answers; with --sensitivity a tornado.")
     ] = None,
+    report: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Search devices, layouts, formats and engines for the cheapest that keeps the SLO at a load.
@@ -58,40 +58,56 @@ def command(
     By default all devices. What bounds prove to be no answer is cut; the rest is simulated on the same requests.
     """
     slo, (rate, workload) = accepted.value(), _fewer(users)
-    _refuse_hosted(priced)
+    refuse_ending(report)
+    priced.checked()
     options = asked.options(Demand(workload.requests(), slo))
     load = priced_target(rate, workload, slo, priced.offers_for, priced.interruptions())
-    cluster = executor_named(executor) if executor else None
-    search = Search(load, options.candidates, top=top, jobs=jobs, executor=cluster)
+    search = Search(load, options.candidates, top, executor_named(executor) if executor else Threads(jobs))
     interrupted = _searched(search)
     if not search.found:
         raise InfercastError(*_nothing(search, options, interrupted=interrupted))
     compared = [Compared(each, load) for each in search.found]
     rows = list(in_order(Threads(jobs), compared_row, compared))
     result = first_screen(search, options, compared, rows)
-    if interrupted:
-        left = f"{len(search.left):,} deployments are not decided; none costs less than ${search.least_usd_left:.3g}/h."
-        result = replace(result, notes=[f"INTERRUPTED: {left}", *result.notes])
+    result = replace(result, refused=_left(search) if interrupted else [])
+    if priced.vs_api:
+        result = _with_hosted(result, compared, priced)
     if with_details or form is not Format.TEXT:
         result = _with_details(result, compared, interval_options.interval, priced)
     if sensitivity:
-        moved = SensitivityTables(compared, jobs)
-        sections = {"sensitivity": moved.rows(), **result.sections}
-        notes = [*result.notes, "", *moved.notes()]
-        result = replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
-        if plot is not None:
-            moved.save(plot)
+        result = _with_sensitivity(result, compared, jobs, plot)
     elif plot is not None:
         _draw(compared, plot)
+    if report is not None:
+        from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
+
+        others = [*map(str, result.refused), *ties(search, compared), excluded(search, options)]
+        Decision(compared, rows, priced, interval_options.interval, jobs, others).save(report)
     emit(result, form)
 
 
-def _refuse_hosted(priced: OfferOptions) -> None:
-    """Raise InfercastError for options of prices that exclude each other, or that only `cost` takes."""
-    priced.checked()
-    if priced.vs_api:
-        remedy = "Give it to infercast cost, with the deployment that compare finds"
-        raise InfercastError("--vs-api of compare", "hosted prices are set beside one list of deployments", remedy)
+def _with_sensitivity(result: Result, compared: list[Compared], jobs: int, plot: Path | None) -> Result:
+    """Return the result with what moves the answer, drawn as a tornado where a file is given."""
+    moved = SensitivityTables(compared, jobs)
+    if plot is not None:
+        moved.save(plot)
+    sections = {"sensitivity": moved.rows(), **result.sections}
+    notes = [*result.notes, "", *moved.notes()]
+    return replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
+
+
+def _with_hosted(result: Result, compared: list[Compared], priced: OfferAndApiOptions) -> Result:
+    """Return the result with the hosted prices of the same models, and from which volume on the best answer pays."""
+    api = hosted([each.answer for each in compared], priced.terms())
+    sections = {"api": api.rows, **result.sections} if api.rows else result.sections
+    return replace(result, sections=sections, views=[*result.views, *api.views], notes=[*api.notes, "", *result.notes])
+
+
+def _left(search: Search) -> list[InterruptedSweepError]:
+    """Return what an interrupted search has left open."""
+    left = f"{len(search.left):,} of {len(search.candidates):,} deployments"
+    because = f"an interrupt came before they were decided; none costs less than ${search.least_usd_left:.3g}/h"
+    return [InterruptedSweepError(left, because, "Let it run on, or ask for fewer")]
 
 
 def _draw(compared: list[Compared], path: Path) -> None:
@@ -109,22 +125,13 @@ def _fewer(users: WorkloadOptions) -> tuple[float, Workload]:
 
 
 def _searched(search: Search) -> bool:
-    """Run the search with a bar on stderr, if that is a terminal; return whether Ctrl-C ended it."""
+    """Run the search with its progress on stderr; return whether Ctrl-C ended it."""
     try:
-        with _bar() as progress:
+        with progress_bar("deployments decided or cut") as progress:
             search.run(progress)
     except KeyboardInterrupt:
         return True
     return False
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[int, int], None]]:
-    console = Console(stderr=True)
-    columns = (TextColumn("deployments decided or cut"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda decided, every: bar.update(task, completed=decided, total=every)
 
 
 def _nothing(search: Search, options: Options, *, interrupted: bool) -> tuple[str, str, str]:
@@ -137,11 +144,12 @@ def _nothing(search: Search, options: Options, *, interrupted: bool) -> tuple[st
     return f"{search.load.slo}", last, "Loosen the SLO, or give more devices, formats or engines"
 
 
-def _with_details(result: Result, compared: list[Compared], level: float, priced: OfferOptions) -> Result:
+def _with_details(result: Result, compared: list[Compared], level: float, priced: OfferAndApiOptions) -> Result:
     """Return the result with all figures of each answer, their intervals, energy and guesses."""
     answers = [each.answer for each in compared]
     rows = answer_rows(answers, level, priced)
     views = details(rows, priced, answers[0].scenario.workload.describe(), level)
     used = evidence(each.scenario.deployment for each in answers)
     merged = [{**more, **row} for row, more in zip(result.sections["answers"], rows, strict=True)]
-    return replace(result, sections={"answers": merged}, views=[*result.views, *views], rests_on=used, flat=True)
+    sections = {**result.sections, "answers": merged}
+    return replace(result, sections=sections, views=[*result.views, *views], rests_on=used)

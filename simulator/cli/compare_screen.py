@@ -1,12 +1,12 @@
 """The first screen of `infercast compare`: verdict and risk, one table, why not the others, the launch command."""
 
 import math
-import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from simulator.cli.layout import Command
 from simulator.cli.output import Column, Result, Row, View, count, number, percent
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.capacity import Answer
@@ -22,7 +22,6 @@ from simulator.questions.deployment_question import loaded
 from simulator.reports.slo import Slo
 from simulator.units import scaled
 
-WIDTH = 80
 LOOSER = 1.1  # times the bounds of the SLO, to see whether the answer stands on a knife edge
 SHOWN_DEVICES = 3
 
@@ -149,18 +148,24 @@ def _counted(each: Compared, replicas: int) -> str:
 
 
 def _risk_in_words(best: Compared, others: list[Compared]) -> str:
-    """Say in how many cases the answer is too little, what it takes then, and which other answer costs less then."""
+    """Say in how many cases it takes more, in how many none does, and which other answer is cheapest in the worst."""
     risk = best.risk
-    if not risk.short:
+    more, never = risk.more, risk.never
+    if not (more or never):
         return "enough in 5 of 5 cases."
     usd = best.usd(risk.then)
     sure = [(each.usd(each.risk.then), each) for each in others]
     cheaper = [(cost, each) for cost, each in sure if cost is not None and (usd is None or cost < usd)]
     cost, other = min(cheaper, key=lambda pair: pair[0], default=(None, None))
-    takes = "no number of them keeps the SLO" if risk.then is None else f"it takes {risk.then} replicas"
+    takes = []
+    if more:
+        most = "" if more[0] == more[-1] else f" to {more[-1]}"
+        takes.append(f"in {len(more)} of 5 cases it takes {more[0]}{most} replicas")
+    if never:
+        takes.append(f"in {never} of 5{'' if more else ' cases'} no number of them keeps the SLO")
     months = f" (${cost * HOURS_PER_MONTH:,.0f})" if cost else ""
     then = f", then {_counted(other, other.risk.then or 1)}{months} is cheapest" if other else ""
-    return f"in {risk.short} of 5 cases {takes}{then}."
+    return f"{', '.join(takes)}{then}."
 
 
 def knife_edge(best: Compared) -> Iterator[str]:
@@ -213,6 +218,12 @@ def exclusions(search: Search, options: Options) -> Iterator[str]:
         yield f"{len(left) - priced:,} have no price"
 
 
+def excluded(search: Search, options: Options) -> str:
+    """Return why others are no answer, in a sentence."""
+    every = len(options.candidates) + sum(options.cut.values())
+    return f"Of {every:,} deployments {', '.join(exclusions(search, options)) or 'all were simulated'}."
+
+
 def _usd(search: Search, device: str) -> float:
     """Return the price of a device by the hour, infinity where there is none."""
     usd = search.load.price(loaded(load_hardware, device), 1, 1)
@@ -231,18 +242,13 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     """Return what is printed where nothing else is asked for: at most 80 columns and 24 lines."""
     best = compared[0]
     why = [f"Limit of {best.label}: {best.limiter.sentence}.", *knife_edge(best), *ties(search, compared)]
-    every = len(options.candidates) + sum(options.cut.values())
-    excluded = f"Of {every:,} deployments {', '.join(exclusions(search, options)) or 'all were simulated'}."
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
-    launch = [f"Launch{each}:", rows[0]["launch_command"]]
+    launch = [f"Launch{each}:", Command(rows[0]["launch_command"])]
     formats = ((each.found.candidate.layout.weight_dtype, each.found.candidate.model.weight_dtype) for each in compared)
     narrower = any(stored != own for stored, own in formats)
-    notes = [*why, excluded, "", *launch, "", FOOT, *([QUALITY] if narrower else [])]
-    wrapped = [line for note in notes for line in (textwrap.wrap(note, WIDTH, break_on_hyphens=False) or [""])]
-    view = table(rows)
-    title = "\n".join(textwrap.wrap(verdict(compared, rows), WIDTH))
-    return Result({"answers": rows}, [View(title, view.columns, view.rows, tight=True)], wrapped)
+    notes = [*why, excluded(search, options), "", *launch, "", FOOT, *([QUALITY] if narrower else [])]
+    return Result({"answers": rows}, [replace(table(rows), title=verdict(compared, rows))], notes)
 
 
 QUALITY = "What another format than the checkpoint's costs in quality is not judged."
-FOOT = "TTFT, TPOT: p95, ms. Cases: step times as measured errors spread. --details: all figures."
+FOOT = "TTFT, TPOT: p95, ms. Cases: steps as measured errors spread. --details: all."

@@ -19,13 +19,14 @@ from simulator.cli.offer_columns import (
     price_notes,
     spot_notes,
 )
-from simulator.cli.offer_options import OfferOptions
+from simulator.cli.offer_options import OfferAndApiOptions, OfferOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent
 from simulator.cli.run_columns import LOADS
 from simulator.cli.workload_options import SloOptions, WorkloadOptions
 from simulator.deployment.deployment import Deployment
 from simulator.questions.sweep import SweepCase
+from simulator.questions.words import plain
 from simulator.reports.slo import Slo
 
 NOTES = (
@@ -41,7 +42,7 @@ def command(
     users: WorkloadOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
-    priced: OfferOptions,
+    priced: OfferAndApiOptions,
     offline: OfflineOptions,
     run_on: ExecutorOptions,
     fitted: FittedOption = False,
@@ -57,13 +58,14 @@ def command(
     deadline, and no SLO.
     """
     choices = asked.choices()  # first: it opens the user's own profiles, of workloads too
-    of_sweeps = {"--executor": run_on.executor, "--store": run_on.store}
+    of_sweeps = {"--jobs": run_on.jobs, "--executor": run_on.executor, "--store": run_on.store}
     offline.refuse_contradictions({"--slo": accepted.slo, "--plot": plot, "--fitted": fitted, **of_sweeps})
     prices, level = priced.each(), interval_options.interval
     if offline.batch:
         emit(batch_result(choices, users, priced, offline, level), form)
         return
-    cases = [SweepCase(each, level) for one in prices for each in CostQuestion(asked, users, accepted, one).each()]
+    asked_at = [CostQuestion(asked, users, accepted, plain(OfferOptions, one)) for one in prices]
+    cases = [SweepCase(each, level) for question in asked_at for each in question.each()]
     found = run_on.answers(cases, "deployments")
     answered = sorted(found.answered, key=lambda each: _rank(each[1].rows[0]))
     questions, rows = [case.question for case, _ in answered], [answer.rows[0] for _, answer in answered]
@@ -73,7 +75,7 @@ def command(
     loads = {case.question.users for case in cases}
     told = f"{questions[0].scenario().workload.describe()}; {accepted.value()}" if len(loads) == 1 else accepted.value()
     result = replace(_result(questions, rows, prices, str(told), level), refused=found.refused)
-    run_on.emit(with_fitted(result, deployments) if fitted else result, form, found)
+    emit(with_fitted(result, deployments) if fitted else result, form)
 
 
 def _rank(row: Row) -> tuple[float, bool, float, float]:
@@ -83,7 +85,7 @@ def _rank(row: Row) -> tuple[float, bool, float, float]:
 
 
 def _result(
-    questions: list[CostQuestion], rows: list[Row], prices: list[OfferOptions], title: str, level: float
+    questions: list[CostQuestion], rows: list[Row], prices: list[OfferAndApiOptions], title: str, level: float
 ) -> Result:
     """Return the tables and sentences of the answers, the cheapest at each rate first."""
     views = details(rows, prices[0], title, level)
@@ -96,10 +98,10 @@ def _result(
     notes = [*_headlines(rows, deployments), *api.notes, *NOTES, *interval_notes(rows), *drafted, *paid]
     used = [*evidence(deployments), *energy_guesses(), *(each for one in prices for each in one.guesses())]
     sections = {"api": api.rows, "answers": rows} if api.views else {"answers": rows}
-    return Result(sections, [*views[:-1], *api.views, views[-1]], notes, used, flat=not api.views)
+    return Result(sections, [*views[:-1], *api.views, views[-1]], notes, used)
 
 
-def details(rows: list[Row], priced: OfferOptions, title: str, level: float) -> list[View]:
+def details(rows: list[Row], priced: OfferAndApiOptions, title: str, level: float) -> list[View]:
     """Return the tables of all figures of some answers; the last says why."""
     energy = energy_view(_varying(rows), rows, priced.place())
     return [_bills_view(rows, title), _latency_view(rows), energy, _intervals_view(rows, level), _reasons_view(rows)]

@@ -1,7 +1,6 @@
 """Data sheets of `infercast profiles models NAME` and `hardware NAME`: the main figures, and how good they are."""
 
 from collections.abc import Iterator
-from textwrap import wrap
 
 from simulator.cli.architecture_words import layers_in_words, order_in_words
 from simulator.cli.output import Column, Row, View
@@ -12,7 +11,6 @@ from simulator.profile import Evidence, Figure, Profile
 from simulator.reports.provenance import Provenance, figures, readable, rests_on
 from simulator.units import GIB, gibibytes, scaled
 
-WIDTH = 80  # columns: words of a cell go on in its next line
 PLAIN = (Column("what", "figure", left=True), Column("value", "value", left=True))
 EVIDENCE = (Column("what", "evidence", left=True), Column("value", "figures", left=True))
 SOURCED = (*PLAIN, Column("evidence", "evidence", left=True))
@@ -26,19 +24,14 @@ def sheet(profile: Profile) -> list[View]:
     return _device_sheet(profile) if isinstance(profile, Hardware) else []
 
 
-def _folded(words: str, before: int) -> str:
-    """Return words in lines that end before column WIDTH, after so many columns before them."""
-    return "\n".join(wrap(words, WIDTH - before, break_on_hyphens=False, break_long_words=False))
-
-
 def _rows(lines: Iterator[Line]) -> list[Row]:
     return [{"what": what, "value": value, "evidence": evidence} for what, value, evidence in lines if value]
 
 
 def _model_sheet(model: Model) -> list[View]:
-    layers: list[Row] = [{"what": times, "value": _folded(words, 9)} for times, words in layers_in_words(model)]
+    layers: list[Row] = [{"what": times, "value": words} for times, words in layers_in_words(model)]
     if order := order_in_words(model):
-        layers.append({"what": "", "value": _folded(f"in the order {order}", 9)})
+        layers.append({"what": "", "value": f"in the order {order}"})
     heads = (Column("what", "layers"), Column("value", "each", left=True))
     return [
         View(f"{model.name} ({model.id})", SOURCED, _rows(_model_lines(model))),
@@ -83,7 +76,7 @@ def _cache_lines(model: Model, layout: Layout) -> Iterator[Line]:
 
 def _device_sheet(device: Hardware) -> list[View]:
     kernels = [*_kernel_rows(device)]
-    quality: list[Row] = [{"what": kind, "value": _folded(names, 25)} for kind, names in _quality(device)]
+    quality: list[Row] = [{"what": kind, "value": names} for kind, names in _quality(device)]
     return [
         View(f"{device.name} ({device.id})", SOURCED, _rows(_device_lines(device))),
         View("What kernels reach of the peaks", KERNELS, kernels),

@@ -18,6 +18,7 @@ from simulator.cli.output import (
     View,
     common,
     count,
+    emit,
     evidence,
     milliseconds,
     number,
@@ -79,7 +80,7 @@ def command(
     sections: dict[str, list[Row]] = {"estimates": rows}
     if explain:
         sections["ops"] = [row for each in found for row in _op_rows(each)]
-        views += [view for each in found for view in _op_views(each)]
+        views += [view for each in found for view in op_views(each)]
     told = form is not Format.CSV or fitted  # csv has rows alone, of which there may be many
     deployments = [each.deployment() for each in dict.fromkeys(one.deployment for one in questions)] if told else []
     notes = [
@@ -90,7 +91,7 @@ def command(
         *technique_notes(deployments),
     ]
     result = Result(sections, views, notes, evidence(deployments), answered.refused)
-    run_on.emit(with_fitted(result, deployments) if fitted else result, form, answered)
+    emit(with_fitted(result, deployments) if fitted else result, form)
 
 
 def _with_light(key: str, heading: str, show: Any) -> tuple[Column, Column, Column]:
@@ -207,15 +208,20 @@ OP_COLUMNS = (
 )
 
 
-def _op_views(found: Estimate) -> Iterator[View]:
-    """Yield a table of all ops for each phase, with their sums in the last row."""
+def op_views(found: Estimate) -> Iterator[View]:
+    """Yield a table of all ops for each phase."""
+    for name, phase in (("Per request", found.request), ("Prefill", found.prefill), ("Decode step", found.decode)):
+        if phase.ops:
+            yield phase_view(found, name, phase)
+
+
+def phase_view(found: Estimate, name: str, phase: Phase) -> View:
+    """Return a table of all ops of a phase, with their sums in the last row."""
     each = ", each device" if found.deployment.layout.devices > 1 else ""
     subject = f"{found.batch} on {found.deployment}, {found.deployment.engine.id}{each}"
-    phases = (("Per request", found.request), ("Prefill", found.prefill), ("Decode step", found.decode))
-    for name, phase in (each for each in phases if each[1].ops):
-        steps = f" in {phase.steps} steps" if phase.steps > 1 else ""
-        rows = [*(_op_row(phase, op) for op in phase.ops), _sum_row(phase)]
-        yield View(f"{name}{steps}: {subject}", OP_COLUMNS, rows)
+    steps = f" in {phase.steps} steps" if phase.steps > 1 else ""
+    rows = [*(_op_row(phase, op) for op in phase.ops), _sum_row(phase)]
+    return View(f"{name}{steps}: {subject}", OP_COLUMNS, rows)
 
 
 def _sum_row(phase: Phase) -> Row:

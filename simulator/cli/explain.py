@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,11 +14,14 @@ import typer
 from simulator.cli.output import Column, Row, View, number, percent
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
+from simulator.files import write_whole
+from simulator.plots.sweep_plots import Sweep
 from simulator.questions.split_rows import METRICS
 from simulator.reports.latency_breakdown import PARTS, Explanation
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
 
+SELF_TOLD = ("model", "hardware", "engine")
 X_LABELS = {
     "request_rate": "requests/s",
     "max_concurrency": "requests in flight",
@@ -37,6 +42,10 @@ class ExplainOptions:
     ] = None
     trace_out: Annotated[
         Path | None, typer.Option("--trace-out", metavar="FILE", help="Write the steps for ui.perfetto.dev (.json).")
+    ] = None
+    save_result: Annotated[
+        Path | None,
+        typer.Option("--save-result", metavar="FILE", help="Write a result file of vllm bench serve (.json)."),
     ] = None
     plot: Annotated[
         Path | None,
@@ -60,6 +69,14 @@ class ExplainOptions:
 
             write_trace(report.run, self.trace_out)
 
+    def save(self, row: Row) -> None:
+        """Write the only simulation as a result file, if asked for. Raises InfercastError if it cannot be written."""
+        if self.save_result is None:
+            return
+        now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")  # as vLLM writes it
+        text = json.dumps({"date": now, **row}, indent=2, allow_nan=False, ensure_ascii=False)
+        write_whole(self.save_result, f"{text}\n", "--save-result")
+
     def draw(self, scenario: Scenario, report: Report, row: Row) -> None:
         """Draw the run of the only simulation. Raises InfercastError where the file cannot be written."""
         if self.plot is None:
@@ -74,31 +91,23 @@ class ExplainOptions:
         save(plot_run(title, over_time, Explanation(report), row), self.plot)
 
     def draw_sweep(self, rows: list[Row], varying: list[Column], title: str, slo: Slo) -> None:
-        """Draw several simulations over the rate if it varies, else requests in flight, else the first number.
-
-        `varying` are columns that may vary. Raises InfercastError where the file cannot be written.
-        """
+        """Draw several simulations as `sweep_of` orders them. Raises InfercastError if the file cannot be written."""
         if self.plot is None:
             return
         from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
-        from simulator.plots.sweep_plots import Sweep, plot_sweep  # noqa: PLC0415
+        from simulator.plots.sweep_plots import plot_sweep  # noqa: PLC0415
 
-        varying = [each for each in varying if len({row[each.key] for row in rows}) > 1]
-        if not varying:
+        found = sweep_of(rows, varying, title, slo)
+        if found is None:
             raise InfercastError(f"--plot {self.plot}", "nothing that could be an axis varies", "Vary a rate, say")
-        over = min(varying, key=lambda column: _preference(column, rows))
-        others = [each for each in varying if each is not over]
-        series = [" ".join(f"{each.heading} {each.cell(row)}" for each in others) for row in rows]
-        x, label = [_number(row[over.key]) for row in rows], X_LABELS.get(over.key, over.heading)
-        of_load = over.key in ("request_rate", "max_concurrency")
-        save(plot_sweep(Sweep(title, label, x, series, rows, slo, of_load)), self.plot)
+        save(plot_sweep(found), self.plot)
 
     def check(self, cases: int) -> None:
         """Check the files before anything is computed; `cases` is the number of simulations asked for.
 
         Raises InfercastError for a file with several simulations, and for a timeline that is not .csv or .json.
         """
-        files = {"--timeline": self.timeline, "--trace-out": self.trace_out}
+        files = {"--timeline": self.timeline, "--trace-out": self.trace_out, "--save-result": self.save_result}
         asked = {option: path for option, path in files.items() if path is not None}
         if cases > 1 and asked:
             because = f"{cases} simulations were asked for, and a file holds one"
@@ -107,7 +116,27 @@ class ExplainOptions:
             raise InfercastError(f"--timeline {self.timeline}", "its ending names no format", "Use .csv or .json")
 
 
-def _preference(column: Column, rows: list[Row]) -> tuple[bool, bool, bool]:
+def sweep_of(rows: Sequence[Row], varying: Sequence[Column], title: str, slo: Slo) -> Sweep | None:
+    """Return several simulations over the rate if it varies, else requests in flight, else the first number.
+
+    `varying` are columns that may vary; None where none does.
+    """
+    varying = [each for each in varying if len({row[each.key] for row in rows}) > 1]
+    if not varying:
+        return None
+    over = min(varying, key=lambda column: _preference(column, rows))
+    others = [each for each in varying if each is not over]
+    series = [" ".join(_said(each, row) for each in others) for row in rows]
+    x, label = [_number(row[over.key]) for row in rows], X_LABELS.get(over.key, over.heading)
+    return Sweep(title, label, x, series, rows, slo, over.key in ("request_rate", "max_concurrency"))
+
+
+def _said(column: Column, row: Row) -> str:
+    """Return a value with its heading, or without where it names itself."""
+    return column.cell(row) if column.key in SELF_TOLD else f"{column.heading} {column.cell(row)}"
+
+
+def _preference(column: Column, rows: Sequence[Row]) -> tuple[bool, bool, bool]:
     """Return what makes a column a better x the smaller it is: a load, then numbers."""
     words = any(isinstance(_number(row[column.key]), str) for row in rows)
     return words, column.key != "request_rate", column.key != "max_concurrency"
@@ -135,11 +164,7 @@ def _write_rows(rows: list[dict[str, float | str]], path: Path) -> None:
         writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    try:
-        path.write_text(buffer.getvalue(), encoding="utf-8")
-    except OSError as error:
-        given = f"--timeline {path}"
-        raise InfercastError(given, f"it cannot be written ({error.strerror})", "Check the path") from error
+    write_whole(path, buffer.getvalue(), "--timeline")
 
 
 def split_view(row: Row) -> View:

@@ -28,10 +28,19 @@ COLUMNS = (
 def with_fitted(result: Result, deployments: Iterable[Deployment]) -> Result:
     """Return a result with one more section and table: the multipliers and host times fitted into its step times."""
     rows = _rows(deployments)
+    sections = {**result.sections, "fitted_multipliers": rows}
+    return replace(result, sections=sections, views=[*result.views, _view(rows)])
+
+
+def fitted_view(deployments: Iterable[Deployment]) -> View:
+    """Return the table of the multipliers and host times fitted into the step times of some deployments."""
+    return _view(_rows(deployments))
+
+
+def _view(rows: list[Row]) -> View:
     shown = [{**row, "shown": _value(row), "source": row["source"].removeprefix(TOOL)} for row in rows]
     varying = [each for each in NAMES if len({row[each.key] for row in rows}) > 1]
-    view = View(TITLE, (*varying, *COLUMNS), shown)
-    return replace(result, sections={**result.sections, "fitted_multipliers": rows}, views=[*result.views, view])
+    return View(TITLE, (*varying, *COLUMNS), shown)
 
 
 def _value(row: Row) -> str:

@@ -12,8 +12,8 @@ import typer
 
 from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
 from simulator.cli.intervals import IntervalOptions, interval_notes, intervals_by_metric
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
-from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, percent, sweep
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, ReportFile, grouped, technique_notes
+from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, known, number, percent, sweep
 from simulator.cli.progress import progress_bar
 from simulator.cli.run_columns import TOTALS
 from simulator.cli.workload_options import SloOptions, WorkloadOptions
@@ -22,6 +22,7 @@ from simulator.cost.scenario import Scenario
 from simulator.cost.service import ServiceReport
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Commitment, Terms, offers
+from simulator.html.page import refuse_ending
 from simulator.questions.asked_columns import asked_columns
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_notes import rejection_notes
@@ -73,12 +74,14 @@ def command(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw load and replicas over time (.png, .svg).")
     ] = None,
+    page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Simulate replicas behind a router: autoscaling, failures, prefill and decode pools, clients that wait.
 
     Latencies are what users see: from the first sending, over the network, retries included.
     """
+    refuse_ending(page)
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
     loads = users.workloads()
     if behaviour.duration and users.num_prompts is not None:
@@ -103,12 +106,18 @@ def command(
     changes = [each for one in found for each in one.service.changes]
     sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
     used = [*evidence(deployments), *fleet.guesses()]
-    emit(Result(sections, views, list(dict.fromkeys(notes)), used, refused), form)
+    result = Result(sections, views, list(dict.fromkeys(notes)), used, refused)
+    if page is not None:
+        from simulator.cli.pages.fleet_page import save_fleet_page  # noqa: PLC0415  matplotlib takes half a second
+
+        said = ". ".join(dict.fromkeys(_load_in_words(each, behaviour) for each in found))
+        save_fleet_page(page, f"{said}. Asked: {slo}.", result, [each.service for each in found])
+    emit(result, form)
 
 
 def _load_in_words(found: Found, behaviour: ClientOptions) -> str:
-    turns, thoughts = behaviour.turns, behaviour.thinking_tokens
-    sessions = f", in sessions of {turns} turns" if turns > 1 else ""
+    thoughts = behaviour.thinking_tokens
+    sessions = f", in {behaviour.sessions()}" if behaviour.turns > 1 else ""
     thinking = f", the first {thoughts:,} of each output thoughts" if thoughts else ""
     return found.workload.describe(found.sent) + sessions + thinking
 
@@ -133,8 +142,7 @@ def _client_latencies(found: Found) -> dict[str, float | None]:
     for name in SEEN:
         unknown = name not in found.service.metrics or name in found.endless
         for stat in STATS:
-            value = math.nan if unknown else found.service.metrics[name][stat] * 1e3
-            row[f"{stat}_{name}_ms"] = None if math.isnan(value) else value
+            row[f"{stat}_{name}_ms"] = None if unknown else known(found.service.metrics[name][stat] * 1e3)
     return row
 
 

@@ -11,7 +11,7 @@ from typer import Option
 
 from simulator.cost.service import Service, start_seconds
 from simulator.deployment.deployment import Deployment
-from simulator.errors import InfercastError, UnitError
+from simulator.errors import InfercastError, UnitError, nearest
 from simulator.profile import Figure, Source
 from simulator.questions.words import split
 from simulator.reports.provenance import Provenance
@@ -19,7 +19,7 @@ from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, 
 from simulator.simulation.clients import Clients
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
 from simulator.simulation.routers import ROUTERS, Router
-from simulator.simulation.sessions import sessions
+from simulator.simulation.sessions import Sessions
 from simulator.units import parse
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.rate_curves import RateCurve, daily, read_rate_curve
@@ -158,6 +158,7 @@ def cold_start(given: str, load_rate: str, deployment: Deployment) -> float:
     return seconds(given, "--cold-start") if given else start_seconds(deployment, parse(load_rate, "bytes_per_s"))
 
 
+HISTORIES = ("added", "included")
 SCALING = ("sync_period", "down_delay", "cold_start", "load_rate")
 AFFINITY_SLACK = Figure(Router().affinity_slack, Source(text="a few requests", date="", evidence="guess"))
 
@@ -197,7 +198,38 @@ def _failure(text: str) -> Failure:
 
 
 @dataclass(frozen=True)
-class ClientOptions:
+class SessionOptions:
+    """Options for sessions of several turns.
+
+    Raises InfercastError for an option that changes nothing without another, and for a history that is neither.
+    """
+
+    turns: Annotated[int, Option("--turns", min=1, help="Requests of a session, each with all that was said.")] = 1
+    think_time: Annotated[str, Option("--think-time", metavar="TIME", help="Between an answer and the next turn.")] = (
+        "30s"
+    )
+    history: Annotated[
+        str,
+        Option(
+            "--history",
+            metavar="NAME",
+            help="What was said before: added to the given prompt lengths, or included in them.",
+        ),
+    ] = "added"
+
+    def __post_init__(self) -> None:
+        _refuse_idle(self, {"turns": ("think_time", "history")})
+        if self.history not in HISTORIES:
+            given = f"--history {self.history}"
+            raise InfercastError(given, "the lengths either hold it or not", nearest(self.history, HISTORIES))
+
+    def sessions(self) -> Sessions:
+        """Return the sessions. Raises InfercastError for a time that cannot be read."""
+        return Sessions(self.turns, seconds(self.think_time, "--think-time"), self.history == "included")
+
+
+@dataclass(frozen=True)
+class ClientOptions(SessionOptions):
     """Options for the clients: sessions, timeouts and retries, and how the rate changes over the day.
 
     A rate curve is a CSV file of ServeGen, or a sine.
@@ -218,10 +250,6 @@ class ClientOptions:
     ] = ""
     max_retries: Annotated[int, Option("--max-retries", min=0, help="How often they send it again.")] = 0
     retry_delay: Annotated[str, Option("--retry-delay", metavar="TIME", help="How long after.")] = "1s"
-    turns: Annotated[int, Option("--turns", min=1, help="Requests of a session, each with all that was said.")] = 1
-    think_time: Annotated[str, Option("--think-time", metavar="TIME", help="Between an answer and the next turn.")] = (
-        "30s"
-    )
     thinking_tokens: Annotated[
         int, Option("--thinking-tokens", min=0, help="Output tokens before the visible ones, and besides them.")
     ] = 0
@@ -230,7 +258,8 @@ class ClientOptions:
     ] = ""
 
     def __post_init__(self) -> None:
-        _refuse_idle(self, {"timeout": ("max_retries", "retry_delay"), "turns": ("think_time",)})
+        super().__post_init__()
+        _refuse_idle(self, {"timeout": ("max_retries", "retry_delay")})
 
     def asked(self, workload: Workload) -> tuple[Workload, Requests, Clients]:
         """Return the workload with the asked rate curve and duration, its requests, and the clients that send them.
@@ -246,10 +275,7 @@ class ClientOptions:
             max_retries=self.max_retries,
             retry_delay_s=seconds(self.retry_delay, "--retry-delay"),
         )
-        if self.turns > 1:
-            requests, clients = sessions(workload, self.turns, seconds(self.think_time, "--think-time"), clients)
-        else:
-            requests = workload.requests()
+        requests, clients = self.sessions().requests(workload, clients)
         if self.thinking_tokens:
             requests = replace(requests, output_tokens=requests.output_tokens + self.thinking_tokens)
             clients = replace(clients, thinking_tokens=np.full(len(requests), self.thinking_tokens))
@@ -270,8 +296,7 @@ class ClientOptions:
         if self.rate_curve:
             arrivals = curve_of(self.rate_curve, arrivals)
         if self.duration:
-            span_s = seconds(self.duration, "--duration")
-            due = arrivals.expected(span_s) if isinstance(arrivals, RateCurve) else arrivals.rate_per_s * span_s
+            due = arrivals.expected(seconds(self.duration, "--duration"))
             workload = replace(workload, request_count=max(1, round(due)))
         return replace(workload, arrivals=arrivals)
 

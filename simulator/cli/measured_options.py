@@ -9,7 +9,7 @@ from typer import Option
 from simulator.cli.options import BATCH, CACHE_DTYPE, PP, TP
 from simulator.engines.engine import KIND
 from simulator.errors import InfercastError
-from simulator.profile import names
+from simulator.profile_folders import names
 from simulator.validation.benchfiles import Stated
 
 

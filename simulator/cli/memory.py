@@ -1,5 +1,6 @@
 """`infercast memory`: where the memory of a device goes, and what the cache holds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -57,15 +58,12 @@ def command(asked: DeploymentOptions, lengths: ContextOptions, form: OutputForma
     deployments, refused = sweep(asked.choices())
     plans = [memory_plan(each) for each in deployments]
     misfits = [error for error in map(_misfit, plans) if error]
-    ledger = [_plan_row(plan) for plan in plans]
+    ledger = [plan_row(plan) for plan in plans]
     sequences = [_sequence_rows(plan, lengths) for plan in plans]
     rows: list[Row] = [{**plan, **each} for plan, fitting in zip(ledger, sequences, strict=True) for each in fitting]
-    title, varying = common(ledger)
-    heads = [{**row, "name": "\n".join(str(row[each.key]) for each in varying)} for row in ledger]
-    columns = [each for each in LEDGER if each.key not in OPTIONAL or any(row[each.key] for row in ledger)]
-    views = [View(f"Memory of each device: {title}", (Column("name", ""), *columns), heads, upright=True)]
+    views = [ledger_view(ledger)]
     if fitting := [row for row in rows if row["fits"]]:
-        views.append(View("Sequences side by side", (*varying, *SEQUENCES), fitting))
+        views.append(View("Sequences side by side", (*common(ledger)[1], *SEQUENCES), fitting))
     notes = [*dict.fromkeys(_convention(each) for each in deployments), *technique_notes(deployments)]
     rests_on = evidence(deployments, memory_basis)
     emit(Result({"plans": rows}, views, notes, rests_on, refused), form)
@@ -73,6 +71,14 @@ def command(asked: DeploymentOptions, lengths: ContextOptions, form: OutputForma
         typer.echo(f"infercast: error: {error}", err=True)
     if misfits:
         raise typer.Exit(2)
+
+
+def ledger_view(ledger: Sequence[Row]) -> View:
+    """Return the table of memory plans side by side, each a column, of rows that `plan_row` made."""
+    title, varying = common(ledger)
+    heads = [{**row, "name": "\n".join(str(row[each.key]) for each in varying)} for row in ledger]
+    columns = [each for each in LEDGER if each.key not in OPTIONAL or any(row[each.key] for row in ledger)]
+    return View(f"Memory of each device: {title}", (Column("name", ""), *columns), heads, upright=True)
 
 
 def _misfit(plan: MemoryPlan) -> DoesNotFitError | None:
@@ -83,7 +89,7 @@ def _misfit(plan: MemoryPlan) -> DoesNotFitError | None:
     return None
 
 
-def _plan_row(plan: MemoryPlan) -> dict[str, Any]:
+def plan_row(plan: MemoryPlan) -> dict[str, Any]:
     """Return the parts of a memory plan in bytes per device, and what the KV cache holds, in blocks and tokens."""
     deployment = plan.deployment
     return {

@@ -107,10 +107,6 @@ class OfferOptions(OwnerOptions):
         float, Option("--availability", help="Share of the time in which the needed replicas are up, on spot.")
     ] = 0.999
 
-    vs_api: Annotated[
-        bool, Option("--vs-api", help="Compare with hosted APIs of the same model (genai-prices, offline).")
-    ] = False
-
     def each(self) -> list[Self]:
         """Return the options for each commitment of --price. Raises InfercastError as `checked` does."""
         found = [replace(self, price=each) for each in split(self.price, "--price")]
@@ -181,3 +177,12 @@ class OfferOptions(OwnerOptions):
             return date.fromisoformat(self.price_date) if self.price_date else today()
         except ValueError as error:
             raise InfercastError(f"--price-date {self.price_date}", "it is no date", "Give it as 2026-11-23") from error
+
+
+@dataclass(frozen=True)
+class OfferAndApiOptions(OfferOptions):
+    """Options for the offers that count, and for hosted APIs beside them."""
+
+    vs_api: Annotated[
+        bool, Option("--vs-api", help="Compare with hosted APIs of the same model (genai-prices, offline).")
+    ] = False

@@ -14,6 +14,7 @@ import typer
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.offload import NO_OFFLOAD, host_of
 from simulator.errors import InfercastError
+from simulator.limits import MOST_NUMBER, MOST_WHOLE, in_range
 from simulator.models.number_formats import number_format
 from simulator.questions.deployment_question import Choice, DeploymentQuestion
 from simulator.roofline.collectives import PCIE_FRACTION
@@ -39,6 +40,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def call(**given: Any) -> None:
+        for name, value in given.items():
+            _refuse_beyond(f"--{name.replace('_', '-')} {value}", value)
         for name, kind in groups.items():
             given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
         command(**given)
@@ -51,6 +54,12 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     call.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in ordered}
     return call
+
+
+def _refuse_beyond(given: str, value: Any) -> None:
+    """Raise InfercastError for a number that no option can mean: whole ones from 2^31 on, others from 10^15 on, NaN."""
+    if isinstance(value, int | float):
+        in_range(value, given, MOST_WHOLE if isinstance(value, int) else MOST_NUMBER)
 
 
 def _parameters(group: Any) -> list[inspect.Parameter]:
@@ -223,3 +232,6 @@ class Format(StrEnum):
 
 
 OutputFormat = Annotated[Format, Option("--format", help="How to print the result.")]
+ReportFile = Annotated[
+    Path | None, Option("--report", metavar="FILE", help="Write all of it as one web page to hand on (.html).")
+]

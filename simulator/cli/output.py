@@ -4,24 +4,30 @@ import csv
 import io
 import json
 import math
+import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
+from typer import Exit
 
+from simulator.cli.help import INTERRUPTED, RUNNING
+from simulator.cli.layout import columns, wrapped
 from simulator.cli.options import Format
+from simulator.cli.tables import Cells, tables
 from simulator.deployment.deployment import Deployment
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, InterruptedSweepError, reason
+from simulator.questions.identity import identity
 from simulator.reports.provenance import Provenance, basis, rests_on
 
 Row = Mapping[str, Any]
 Value = TypeVar("Value")
-UNLIMITED = 100_000  # columns: nothing is cut or folded where the output is no terminal
+SCHEMA = Path(__file__).with_name("result.schema.json")
+SCHEMA_VERSION = 1  # of json: another one where a key goes or changes its meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +47,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table for people; `upright` prints each row as a column, for few rows of many figures; `tight`: narrow gaps."""
+    """A table for people; `upright` prints each row as a column, for few rows of many figures."""
 
     title: str
     columns: Sequence[Column]
     rows: Sequence[Row]
     upright: bool = False
-    tight: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ class Result:
     `sections`: rows by name, numbers in SI units under keys that end in the unit; json has all sections, csv only the
     last, most detailed one. `views` and `notes` are for people; json has the notes too. `rests_on`: guesses and fits
     behind the answer. `refused`: errors of the cases of a sweep that are impossible, always printed (on stderr with
-    csv). `flat`: where the first section has one row, json has its keys at the top too, as benchmarks' result files do.
+    csv). json is as result.schema.json says, with the same shape for one case and for many.
     """
 
     sections: Mapping[str, Sequence[Row]]
@@ -65,39 +70,94 @@ class Result:
     notes: Sequence[str] = ()
     rests_on: Sequence[Provenance] = ()
     refused: Sequence[InfercastError] = ()
-    flat: bool = False
 
-    def render(self, form: Format, width: int | None = None) -> str:
-        """Return the result as text that ends in a newline; `width`: columns of the terminal, None for no terminal."""
+    def render(self, form: Format, width: int, *, bold: bool = False) -> str:
+        """Return the result as text that ends in a newline; `width`: columns that text has; `bold`: its titles."""
         if form is Format.JSON:
             return _json(self)
         if form is Format.CSV:
             return _csv(list(self.sections.values())[-1])
-        return _text(self, width)
+        return _text(self, width, bold=bold)
 
 
 def emit(result: Result, form: Format) -> None:
-    """Write a result to stdout in one piece, and with csv the refused cases to stderr."""
-    terminal = sys.stdout.isatty()
-    sys.stdout.write(result.render(form, Console().width if terminal else None))
-    sys.stdout.flush()
+    """Write a result to stdout in one piece, and with csv the refused cases to stderr.
+
+    Raises InfercastError for a result that is not finite, typer.Exit with code 130 where Ctrl-C ended the sweep.
+    """
+    refuse_not_finite(row for rows in result.sections.values() for row in rows)
+    refuse_not_finite(row for view in result.views for row in view.rows)
+    put(result.render(form, columns(), bold=sys.stdout is not None and sys.stdout.isatty()))
     if form is Format.CSV:
         sys.stderr.writelines(f"infercast: left out: {error}\n" for error in result.refused)
+    if any(isinstance(each, InterruptedSweepError) for each in result.refused):
+        raise Exit(INTERRUPTED)
+
+
+def known(value: float) -> float | None:
+    """Return a number, None for NaN: what is not known is left out.
+
+    >>> known(2.5), known(math.nan)
+    (2.5, None)
+    """
+    return None if math.isnan(value) else value
+
+
+def refuse_not_finite(rows: Iterable[Row]) -> None:
+    """Raise InfercastError for a number of a result that is NaN or infinite."""
+    for row in rows:
+        for key, value in row.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                because = "a result is a finite number, so this is a bug of infercast, or an input beyond all measure"
+                raise InfercastError(f"{key} is {value}", because, "Report it with the whole command line")
+
+
+def put(text: str) -> None:
+    """Write text to stdout; characters that its encoding lacks become question marks.
+
+    Ends with code 141, as other tools do, where the reader of a pipe is gone. Raises InfercastError where stdout is
+    closed or cannot be written.
+    """
+    if sys.stdout is None:
+        raise InfercastError("stdout", "it is closed", "Send it to a file or to /dev/null")
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)  # nothing is left
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(141) from error
+        raise InfercastError("stdout", f"it cannot be written ({reason(error)})", "Send it elsewhere") from error
 
 
 def sweep(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:
     """Return the values of the calls that succeed, and the errors of the others.
 
-    Raises the first InfercastError where no call succeeds.
+    Ctrl-C ends it early: what is finished is kept, and the last error says what is not. Raises the first InfercastError
+    where no call succeeds, KeyboardInterrupt where none has when it comes.
     """
-    values, refused = [], []
-    for call in calls:
+    values, refused = tried(calls)
+    if refused and not values:
+        raise refused[0]
+    return values, refused
+
+
+def tried(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:
+    """Return the values of the calls that succeed, none perhaps, and the errors of the others, as `sweep` does."""
+    every = list(calls)
+    values, refused = list[Value](), list[InfercastError]()
+    for index, call in enumerate(every):
         try:
             values.append(call())
         except InfercastError as error:
             refused.append(error)
-    if refused and not values:
-        raise refused[0]
+        except KeyboardInterrupt:
+            if not values:
+                raise
+            remedy = "Let it run on, or ask for these alone"
+            refused.append(InterruptedSweepError.of(len(every) - index, len(every), remedy))
+            break
     return values, refused
 
 
@@ -135,6 +195,17 @@ def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:
     return ", ".join(words), [*varying, *(each for each in SETTINGS if len({row[each.key] for row in rows}) > 1)]
 
 
+def labels_of(deployments: Sequence[Deployment], known: Collection[str] = ()) -> list[str]:
+    """Return what tells deployments apart, in a few words each, but for what is `known` (keys of `identity`)."""
+    rows = [identity(each) for each in deployments]
+    varying = [each for each in common(rows)[1] if each.key not in known]
+
+    def told(row: Row) -> str:
+        return " ".join(each.cell(row) if each.left else f"{each.heading} {each.cell(row)}" for each in varying)
+
+    return [told(row) for row in rows]
+
+
 def evidence(
     deployments: Iterable[Deployment], of: Callable[[Deployment], Iterable[Provenance]] = basis
 ) -> list[Provenance]:
@@ -143,9 +214,8 @@ def evidence(
 
 
 def _json(result: Result) -> str:
-    whole: dict[str, Any] = {name: [_finite(row) for row in rows] for name, rows in result.sections.items()}
-    if result.flat and len(first := next(iter(whole.values()))) == 1:
-        whole = {**first[0], **whole}
+    whole: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "command": RUNNING.get()}
+    whole |= {name: [dict(row) for row in rows] for name, rows in result.sections.items()}
     whole["refused"] = [{"given": e.given, "because": e.because, "remedy": e.remedy} for e in result.refused]
     whole["notes"] = list(result.notes)
     whole["rests_on"] = [
@@ -153,11 +223,6 @@ def _json(result: Result) -> str:
         for each in result.rests_on
     ]
     return json.dumps(whole, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def _finite(row: Row) -> dict[str, Any]:
-    """Return a row with None for the numbers that json lacks: infinity and NaN."""
-    return {key: None if isinstance(each, float) and not math.isfinite(each) else each for key, each in row.items()}
 
 
 def _csv(rows: Sequence[Row]) -> str:
@@ -168,12 +233,12 @@ def _csv(rows: Sequence[Row]) -> str:
     return buffer.getvalue()
 
 
-def _text(result: Result, width: int | None) -> str:
+def _text(result: Result, width: int, *, bold: bool) -> str:
     buffer = io.StringIO()
     console = Console(
         file=buffer,
-        width=width or UNLIMITED,
-        force_terminal=width is not None,
+        width=width,
+        force_terminal=bold,
         highlight=False,
         markup=False,
         emoji=False,
@@ -182,36 +247,26 @@ def _text(result: Result, width: int | None) -> str:
     for index, view in enumerate(result.views):
         if index:
             console.print()
-        console.print(Text(view.title, style="bold"), soft_wrap=True)
-        console.print(_table(view), crop=False)
+        console.print(Text("\n".join(wrapped(view.title, width)), style="bold"), soft_wrap=True)
+        for index_of_part, part in enumerate(tables(_cells(view), width)):
+            if index_of_part:
+                console.print()
+            console.print(part, crop=False)
     guesses, general = (rests_on(result.rests_on, kind) for kind in ("guess", "family"))
     notes = [*(f"Left out: {error}" for error in result.refused), *result.notes]
     notes += [f"Rests on guesses: {guesses}."] if guesses else []
     notes += [f"Rests on figures of the family: {general}."] if general else []
-    if result.views and notes:
-        console.print()
-    for note in notes:
-        console.print(Text(note))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+    lines = [line for note in notes for line in wrapped(note, width)]
+    text = buffer.getvalue() + ("\n" if result.views and lines else "") + "\n".join(lines)
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def _table(view: View) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0) if view.tight else (0, 1))
-    if view.upright:
-        head, *others = view.columns
-        table.add_column(head.heading, overflow="fold")
-        for row in view.rows:
-            table.add_column(head.cell(row), justify="right", overflow="fold")
-        for column in others:
-            table.add_row(column.heading, *(column.cell(row) for row in view.rows))
-        return table
-    for column in view.columns:
-        words = " ".join([column.heading, *(column.cell(row) for row in view.rows)]).split()
-        longest = max(map(len, words), default=0)  # a narrow terminal breaks between words, never inside a figure
-        table.add_column(column.heading, justify="left" if column.left else "right", min_width=longest)
-    for row in view.rows:
-        table.add_row(*(column.cell(row) for column in view.columns))
-    return table
+def _cells(view: View) -> list[Cells]:
+    """Return what each column of a table prints; `upright` swaps rows and columns."""
+    found = [(each.heading, *(each.cell(row) for row in view.rows)) for each in view.columns]
+    if not view.upright:
+        return [Cells(each[0], each[1:], column.left) for each, column in zip(found, view.columns, strict=True)]
+    return [Cells(each[0], each[1:], not index) for index, each in enumerate(zip(*found, strict=True))]
 
 
 def number(digits: int = 3, factor: float = 1.0) -> Callable[[float], str]:

@@ -1,7 +1,6 @@
 """`infercast calibrate --measured`: fit an engine's constants to own measurements, for the user's own folder."""
 
 import math
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +9,10 @@ from typer import Option
 
 from simulator.calibration.own_preset import write_preset
 from simulator.calibration.user_calibration import Calibration, Moved, calibrated
+from simulator.cli.layout import Command
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
-from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
+from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent
 from simulator.cli.progress import progress_bar
 from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import InfercastError
@@ -27,7 +27,6 @@ from simulator.validation.scores import beating_light
 SHOWN = 6  # most names of devices in an error
 LISTED = 12  # most measurements that are listed one by one
 LITTLE = 0.1  # prior standard deviations: what moved less is left to json
-WIDTH = 80
 DEFINITIONS = (
     "Errors are medians of |predicted / measured - 1|; held back: each setup predicted by a fit that has not seen it. "
     "80 % range: what your rows leave open. docs/measurements.md explains the fit."
@@ -65,7 +64,8 @@ def command(
     views += [View("What moved", MOVED, some)] if (some := [row for row in moved if abs(row["by"]) > LITTLE]) else []
     sure = [_interval_row(*kind) for kind in found.intervals]
     views.append(View("80 % intervals, as factors on a prediction", INTERVALS, sure))
-    notes = [_usage(found, path, folder, profiles), *_remarks(found), DEFINITIONS]
+    used_by = Command(_usage(found, folder, profiles))
+    notes = [f"Wrote {path}. It is used by:", used_by, *_remarks(found), DEFINITIONS]
     emit(Result({"moved": moved, "intervals": sure, "measured": each, "calibration": scores}, views, notes), form)
 
 
@@ -79,7 +79,7 @@ def _only_device(rows: Sequence[Measurement]) -> str:
 
 
 def _verdict(found: Calibration) -> str:
-    """Return what came out in a few plain sentences, in lines of WIDTH columns."""
+    """Return what came out in a few plain sentences."""
     score, name = found.score(), f"{found.shipped.id} on {found.hardware.id}"
     of = f"your {_many(score.rows, 'measurement')} of {_many(score.setups, 'setup')}"
     was = f"The shipped preset was {percent(score.before)} off {of}"
@@ -94,7 +94,7 @@ def _verdict(found: Calibration) -> str:
         said += f"it is {percent(score.held_back)} off{_worst(found)}: expect that of new lengths and loads."
     if faster := len(beating_light(predict(list(found.measurements), light=True))):
         said = f"{_many(faster, 'row')} beat the device's speed of light. {CHECK}\n{said}"
-    return "\n".join(line for part in said.splitlines() for line in textwrap.wrap(part, WIDTH)) + "\n"
+    return f"{said}\n"
 
 
 def _worst(found: Calibration) -> str:
@@ -109,7 +109,7 @@ def _many(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _usage(found: Calibration, path: Path, folder: Path, profiles: Path | None) -> str:
+def _usage(found: Calibration, folder: Path, profiles: Path | None) -> str:
     """Return the command that gives the calibrated answer now."""
     setup = found.measurements[0].setup
     model, asked = setup.model, "simulate" if setup.concurrency or setup.rate_per_s else "estimate"
@@ -118,7 +118,7 @@ def _usage(found: Calibration, path: Path, folder: Path, profiles: Path | None) 
         [] if load_engine(usual_engine(found.hardware)).id == found.shipped.id else [f"--engine {found.shipped.id}"]
     )
     words += [] if profiles and folder == profiles else [f"--profiles {folder}"]
-    return f"Wrote {path}. It is used by: {' '.join(words)}"
+    return " ".join(words)
 
 
 def _remarks(found: Calibration) -> list[str]:
@@ -136,7 +136,7 @@ def _score(found: Calibration, metric: str) -> Row:
 
 def _without_nan(row: Row) -> Row:
     """Return a row with None for what is not known."""
-    return {key: None if isinstance(each, float) and math.isnan(each) else each for key, each in row.items()}
+    return {key: known(each) if isinstance(each, float) else each for key, each in row.items()}
 
 
 def _measured_rows(found: Calibration) -> list[Row]:

@@ -1,9 +1,12 @@
 """`infercast plan`: which fleet keeps the SLO in every hour while the load grows, and what it costs by the month."""
 
 import math
-import textwrap
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
 from functools import partial
+from itertools import chain, count
+from pathlib import Path
 from typing import Annotated
 
 from typer import Option
@@ -15,38 +18,35 @@ from simulator.cli.fleetoptions import (
     CurveOption,
     LinkBandwidth,
     LoadRate,
+    SessionOptions,
     cold_start,
     curve_of,
 )
 from simulator.cli.offer_options import OfferOptions
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
-from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, number, sweep
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, ReportFile, grouped
+from simulator.cli.output import Result, emit, tried
+from simulator.cli.plan_screen import Searched, months_view, plan_result, verdict
 from simulator.cli.progress import progress_bar
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
-from simulator.cost.disaggregation import Disaggregation, disaggregation
-from simulator.cost.plan import KINDS, FleetCheck, FleetPlan, GrowingLoad, Picked, Scaling, cheapest, plan
+from simulator.cost.fleet_sizing import GrowingLoad, Scaling
+from simulator.cost.plan import FleetPlan, cheapest, plan
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
+from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
-from simulator.questions.identity import identity
+from simulator.questions.words import whole_numbers
 from simulator.reports.provenance import Provenance
+from simulator.reports.slo import Slo
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
 from simulator.units import parse
 from simulator.workloads.arrivals import OpenLoop
-
-WIDTH = 80
-SHOWN_MONTHS = 6  # as many rows and the last month: the screen has 24 lines; json and csv have all
-MEANS = {
-    "static": "always on, sized for the month's highest rate",
-    "scheduled": "by the hour of the day",
-    "autoscaled": "by load",
-}
+from simulator.workloads.workload import Workload, split_by_prompt
 
 
 @dataclass(frozen=True)
-class PlanOptions:
-    """Options for how the load grows, and for what a fleet keeps in reserve."""
+class PlanOptions(SessionOptions):
+    """Options for how the load grows, for sessions, and for what a fleet keeps in reserve."""
 
     growth: Annotated[str, Option("--growth", metavar="SHARE", help="Of the load, per month: 10% or 0.1.")] = "0%"
     months: Annotated[int, Option("--months", min=1, max=120, help="To plan for.")] = 12
@@ -56,21 +56,34 @@ class PlanOptions:
     cold_start: ColdStart = ""
     load_rate: LoadRate = LOAD_RATE
     disaggregate: Annotated[
-        bool, Option("--disaggregate", help="Search prefill and decode pools; do they serve more than as many mixed?")
+        bool, Option("--disaggregate", help="Search fleets in a prefill and a decode pool, too; the cheapest is taken.")
     ] = False
     link_bandwidth: LinkBandwidth = LINK_BANDWIDTH
+    split_prompts: Annotated[
+        str,
+        Option(
+            "--split-prompts",
+            metavar="N,..",
+            help="Also two fleets, for prompts up to N tokens and for longer ones; the cheapest is taken.",
+        ),
+    ] = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.turns > 1 and self.split_prompts:
+            given = f"--split-prompts {self.split_prompts} with --turns {self.turns}"
+            raise InfercastError(given, "a session's prompts grow from one fleet into the other", "Give one of the two")
         if self.link_bandwidth != LINK_BANDWIDTH and not self.disaggregate:
             given = "--link-bandwidth without --disaggregate"
             raise InfercastError(given, "it would change nothing", "Give --disaggregate too")
 
-    def split(self, best: FleetPlan) -> Disaggregation | None:
-        """Return the plan's largest fleet, without spares, split in two pools; None if not asked or of one replica."""
-        replicas = max(each.most for each in best.months) - best.sizing.spare
-        if not self.disaggregate or replicas < 2:
-            return None
-        return disaggregation(best.scenario, best.capacity, replicas, parse(self.link_bandwidth, "bytes_per_s"))
+    def in_pools(self, mixed: FleetPlan) -> tuple[FleetPlan, FleetPlan]:
+        """Return a plan, and the same with fleets in two pools. Raises as `FleetPlan.in_pools` does."""
+        return mixed, mixed.in_pools(parse(self.link_bandwidth, "bytes_per_s"))
+
+    def thresholds(self) -> list[int]:
+        """Return the lengths of prompts at which two fleets are tried. Raises InfercastError for what is no list."""
+        return whole_numbers(self.split_prompts, "--split-prompts") if self.split_prompts else []
 
     def guesses(self) -> list[Provenance]:
         """Return the guesses of a search for pools: what the user did not give."""
@@ -114,6 +127,7 @@ def command(
     accepted: SloOptions,
     planned: PlanOptions,
     priced: OfferOptions,
+    page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Plan a fleet by the month as the load grows: always on, by the hour or autoscaled; the cheapest, checked.
@@ -121,117 +135,54 @@ def command(
     --request-rate is the mean of the first month; --rate-curve gives it the shape of a day. The fleet that is chosen is
     simulated where its load is highest, on other random numbers, as it is and with one replica less.
     """
+    refuse_ending(page)
+    if page is not None and planned.split_prompts:
+        because = "a page shows one fleet, for all prompts"
+        raise InfercastError("--report with --split-prompts", because, "Leave one of them out")
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
     _, workload = one_load(users)
     demand, headroom = planned.demand(workload.arrivals), share(planned.headroom, "--headroom")
 
-    def case(index: int, choice: Choice) -> FleetPlan:
-        progress(index, len(choices))
+    loads = {tokens: split_by_prompt(workload, tokens) for tokens in planned.thresholds()}
+    started = count()
+
+    def case(load: Workload, growing: GrowingLoad, choice: Choice) -> FleetPlan:
+        progress(next(started), len(choices) * (1 + 2 * len(loads)))
         deployment = choice()
         offers, interruptions = priced.offers(deployment), priced.interruptions()
-        scenario = Scenario(deployment, workload, slo, offers, interruptions=interruptions)
-        return plan(scenario, demand, headroom, planned.spare, planned.scaling(deployment))
+        scenario = Scenario(deployment, load, slo, offers, interruptions=interruptions)
+        return plan(scenario, growing, headroom, planned.spare, planned.scaling(deployment), planned.sessions())
+
+    def searched(load: Workload) -> Searched:
+        growing = demand.part(load.prompts.share) if load.prompts else demand
+        return search([partial(case, load, growing, each) for each in choices], planned)
 
     with progress_bar("deployments") as progress:
-        found, refused = sweep([partial(case, *each) for each in enumerate(choices)])
-        picked = cheapest(found)
-    best = picked.plan if picked else found[0]
-    rows: list[Row] = [{**identity(each.scenario.deployment), **row._asdict()} for each in found for row in each.months]
-    verdict = _verdict(picked) if picked else [f"No fleet keeps the SLO in simulation ({slo})."]
-    pools = planned.split(best)
-    if planned.disaggregate:
-        verdict.append(_pools(pools))
-    checks = [each._asdict() for each in (*(picked.failed if picked else ()), *([picked.check] if picked else ()))]
-    notes = [*(_comparison(found) if len(found) > 1 else ()), *_basis(best)]
-    notes += technique_notes([best.scenario.deployment])
-    sections: dict[str, list[Row]] = {"checks": [*checks], "months": rows}
-    if pools:
-        sections = {"disaggregation": [{**asdict(pools), "gain": pools.gain}], **sections}
-    used = [*evidence([best.scenario.deployment]), *(planned.guesses() if pools else ())]
-    view = _months_view(best, "\n".join(_wrapped(verdict)))
-    emit(Result(sections, [view], _wrapped(notes), used, refused), form)
+        whole = searched(workload)
+        parts = {tokens: [searched(each) for each in both] for tokens, both in loads.items()}
+    if not any(each.mixed for each in (whole, *chain.from_iterable(parts.values()))):
+        raise whole.refused[0]
+    guesses = planned.guesses() if planned.disaggregate else []
+    result = plan_result(whole, parts, slo, guesses)
+    if page is not None:
+        _save_page(page, whole, result, slo, priced.terms().on)
+    emit(result, form)
 
 
-def _wrapped(sentences: list[str]) -> list[str]:
-    return [line for each in sentences for line in textwrap.wrap(each, WIDTH, break_on_hyphens=False)]
+def _save_page(page: Path, found: Searched, result: Result, slo: Slo, on: date) -> None:
+    """Write the web page of one fleet for all prompts."""
+    from simulator.cli.pages.plan_page import PlanAnswer  # noqa: PLC0415  matplotlib takes half a second
+
+    picked = found.picked
+    best, checks = (picked.plan, [*picked.failed, picked.check]) if picked else (found.plans[0], [])
+    said = verdict(picked) if picked else [f"No fleet keeps the SLO in simulation ({slo})."]
+    every = months_view(best, "Replicas and dollars of each kind of fleet by the month", best.demand.months)
+    PlanAnswer(best, every, checks, said, on).save(page, result)
 
 
-def _pools(found: Disaggregation | None) -> str:
-    """Say whether a prefill and a decode pool serve more than as many mixed replicas."""
-    if found is None:
-        return "Disaggregated: not possible, one replica serves the load and each pool needs one."
-    mixed = f"{found.replicas} mixed replicas serve {found.mixed_per_s:.3g}/s within the SLO"
-    if not found.split_per_s:
-        return f"Disaggregated: no; {mixed}, no split of them a quarter of that."
-    split = f"{found.prefill} prefill and {found.replicas - found.prefill} decode replicas {found.split_per_s:.3g}/s"
-    return f"Disaggregated: {'yes' if found.gain > 0 else 'no'}; {mixed}, {split} ({found.gain:+.0%})."
-
-
-def _verdict(picked: Picked) -> list[str]:
-    """Say which fleet, at what price, and what its simulation showed."""
-    best, check = picked.plan, picked.check
-    months = [each for each in best.months if each.kind == check.kind]
-    first, last = months[0], months[-1]
-    sizes = f"{first.least} to {last.most} replicas" if first.least < last.most else f"{last.most} replicas"
-    total = best.usd(check.kind)
-    price = ""
-    if math.isfinite(total):
-        later = f", ${last.usd:,.0f} in month {last.month + 1}" if last.usd != first.usd else ""
-        price = f": ${first.usd:,.0f} a month{later}, ${total:,.0f} in all"
-    said = [f"{check.kind.capitalize()} fleet ({MEANS[check.kind]}) of {best.scenario.deployment}, {sizes}{price}."]
-    less = "" if check.within_one_less is None else f"; with one less, {check.within_one_less:.1%}"
-    busiest = f"Simulated in month {check.month + 1}, where it is busiest, with {check.replicas} replicas"
-    said.append(f"{busiest}: {check.within:.1%} of requests keep the SLO, {best.scenario.slo}{less}.")
-    return said + [_failed(each) for each in picked.failed]
-
-
-def _failed(check: FleetCheck) -> str:
-    return f"A cheaper {check.kind} fleet keeps it for {check.within:.1%} of requests only, in month {check.month + 1}."
-
-
-def _comparison(plans: list[FleetPlan]) -> list[str]:
-    """Say what each deployment's fleets cost in all."""
-    said = []
-    for each in plans:
-        usd = [f"{kind} ${each.usd(kind):,.0f}" for kind in each.kinds if math.isfinite(each.usd(kind))]
-        rate = f"{each.capacity.rate_per_s:.3g} requests/s a replica"
-        said.append(f"{each.scenario.deployment}: {rate}; over all months {', '.join(usd) or 'no price'}.")
-    return said
-
-
-def _basis(best: FleetPlan) -> list[str]:
-    sizing, demand = best.sizing, best.demand
-    rented = best.packing(max(each.most for each in best.months)).describe() if best.scenario.offers else "no price"
-    return [
-        f"{demand.in_month(0).describe()}, growing {demand.growth_per_month:.0%} a month; "
-        f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
-        *(["Months between: --format json, csv."] if _stride(demand.months) > 1 else []),
-        f"At most: {rented}. Scheduled and autoscaled fleets pay for what is up, start included.",
-    ]
-
-
-def _months_view(best: FleetPlan, title: str) -> View:
-    """Return a row for some months: its rates, and replicas and dollars of each kind of fleet."""
-    rows: list[Row] = []
-    months = best.demand.months
-    for month in sorted({*range(0, months, _stride(months)), months - 1}):
-        fleets = [each for each in best.months if each.month == month]
-        rates = {"month": month + 1, "mean_per_s": fleets[0].mean_per_s, "peak_per_s": fleets[0].peak_per_s}
-        sizes = {f"{each.kind}_replicas": _sizes(each.least, each.most) for each in fleets}
-        rows.append({**rates, **sizes, **{f"{each.kind}_usd": each.usd for each in fleets}})
-    columns = [
-        Column("month", "month", str),
-        Column("mean_per_s", "mean/s", number(3)),
-        Column("peak_per_s", "peak/s", number(3)),
-    ]
-    for kind in (kind for kind in KINDS if kind in best.kinds):
-        columns += [Column(f"{kind}_replicas", kind, str), Column(f"{kind}_usd", "$", count)]
-    return View(title, columns, rows, tight=True)
-
-
-def _stride(months: int) -> int:
-    return math.ceil(months / SHOWN_MONTHS)
-
-
-def _sizes(least: int, most: int) -> str:
-    return str(most) if least == most else f"{least}-{most}"
+def search(calls: list[Callable[[], FleetPlan]], planned: PlanOptions) -> Searched:
+    """Return the plans of all deployments, the same in two pools where they are asked for, and the cheapest."""
+    mixed, refused = tried(calls)
+    pairs, no_pools = tried([partial(planned.in_pools, each) for each in mixed if planned.disaggregate])
+    picked = cheapest([*mixed, *(pooled for _, pooled in pairs)])
+    return Searched(mixed, pairs, picked, [*refused, *no_pools])

@@ -12,7 +12,8 @@ from simulator.engines import engine
 from simulator.errors import InfercastError, ProfileError, nearest
 from simulator.hardware import hardware, prices, purchases, sites
 from simulator.models import model
-from simulator.profile import Profile, find, folders, names, problems
+from simulator.profile import Profile, find, problems
+from simulator.profile_folders import folders, names
 from simulator.workloads import workload
 
 FIRST_LINE = "# yaml-language-server: $schema=schema.json"

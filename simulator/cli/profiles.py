@@ -15,7 +15,8 @@ from simulator.cli.profile_lint import KINDS, kind, lint, load_prices, schema
 from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import load_offers
 from simulator.models.model import Model
-from simulator.profile import Figure, Profile, folders
+from simulator.profile import Figure, Profile
+from simulator.profile_folders import folders
 from simulator.reports.provenance import figures, readable
 
 

@@ -7,7 +7,7 @@ from simulator.cli.output import Column, Row
 LOADS = (  # columns of a table where they vary
     Column("input_len", "ISL", left=True),
     Column("output_len", "OSL", left=True),
-    Column("burstiness", "burstiness", lambda shape: f"{shape:g}"),
+    Column("burstiness", "burstiness", lambda shape: f"{float(shape):g}"),
     Column("max_concurrency", "in flight"),
     Column("request_rate", "rate /s", lambda rate: rate if isinstance(rate, str) else f"{rate:g}", left=True),
 )

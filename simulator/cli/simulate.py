@@ -2,25 +2,28 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 from simulator.cli.executor_options import ExecutorOptions
-from simulator.cli.explain import ExplainOptions, split_view
+from simulator.cli.explain import ExplainOptions, split_view, sweep_of
 from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_by_metric, intervals_view
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
-from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, percent
+from simulator.cli.options import DeploymentOptions, Format, OutputFormat, ReportFile, grouped, technique_notes
+from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent
 from simulator.cli.progress import progress_bar
 from simulator.cli.run_columns import TOTALS, loads
 from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions
 from simulator.cost.scenario import Scenario
-from simulator.questions.load_question import LoadQuestion
+from simulator.html.page import refuse_ending
+from simulator.questions.load_question import LoadQuestion, SimulatedLoad
 from simulator.questions.load_rows import METRICS, STATS
 from simulator.questions.sweep import SweepAnswers, SweepCase
 from simulator.reports.latency_breakdown import PARTS
+from simulator.reports.slo import Slo
 
 DEFINITIONS = (
     "TTFT: request sent to first token; E2EL: to last token. TPOT: (E2EL - TTFT) / (n - 1) per request. ITL: every gap "
-    "between tokens, pooled over requests. ± is the half-width of a 95 % interval (batch means), "
+    "between tokens, pooled over requests. ± is the half-width of a 95 % interval (batch means; docs/trust.md), "
     "none where the run is too short for one."
 )
 PARTS_TOLD = "; ".join(f"{part}: {meaning}" for part, meaning in PARTS.items()) + "."
@@ -36,41 +39,61 @@ def command(
     interval_options: IntervalOptions,
     run_on: ExecutorOptions,
     fitted: FittedOption = False,
+    page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Simulate requests on one replica of a model, step by step, with the engine's own scheduling rules.
 
     Comma lists of deployments, settings, lengths, rates and requests in flight make every combination.
     """
+    refuse_ending(page)
     question, level = LoadQuestion(asked, users, accepted, run), interval_options.interval
     cases = [SweepCase(each, level, explain_options.explain) for each in question.each()]
     explain_options.check(len(cases))
-    if len(cases) == 1 and (explain_options.needs_run or run_on.store is None):
-        found = _one(cases[0], explain_options)
+    wants_runs = page is not None or explain_options.needs_run
+    if len(cases) == 1 and (wants_runs or run_on.store is None):
+        done = [_simulated(cases[0].question)]
+        found = SweepAnswers(cases, {0: done[0].answer(level, explain=explain_options.explain)})
     else:
         found = run_on.answers(cases, "simulations")
-    if len(cases) > 1 and len(found.rows) == 1 and explain_options.needs_run:
-        _one(found.answered[0][0], explain_options)
-    elif len(cases) > 1:
-        title, varying = common(found.rows)
-        explain_options.draw_sweep(found.rows, [*varying, *loads(found.rows)], title, accepted.value())
-    told = form is not Format.CSV or fitted  # csv has rows alone, of which there may be many
+        again = wants_runs and (page is not None or len(found.rows) == 1)
+        done = [_simulated(each.question) for each, _ in found.answered] if again else []
+    _write_files(found.rows, done, explain_options, accepted.value())
+    told = form is not Format.CSV or fitted or page is not None  # csv has rows alone, of which there may be many
     scenarios = [each.question.scenario()[0] for each, _ in found.answered] if told else []
     result = _result(found, scenarios, explain_options, level)
     of_loads = dict.fromkeys(each for scenario in scenarios for each in run.basis(scenario))
     result = replace(result, rests_on=[*result.rests_on, *of_loads])
-    run_on.emit(with_fitted(result, (each.deployment for each in scenarios)) if fitted else result, form, found)
+    if page is not None:
+        _save_page(page, result, done, found.rows)
+    emit(with_fitted(result, (each.deployment for each in scenarios)) if fitted else result, form)
 
 
-def _one(case: SweepCase[LoadQuestion], explain_options: ExplainOptions) -> SweepAnswers[LoadQuestion]:
-    """Simulate the only case here, with a bar of its requests, and write the files about it that were asked for."""
-    question = case.question
+def _simulated(question: LoadQuestion) -> SimulatedLoad:
+    """Simulate a load in this process, with a bar of its requests."""
     with progress_bar(str(question.scenario()[0].deployment)) as progress:
-        done = question.simulated(progress)
-    answer = done.answer(case.level, explain=case.explain)
-    explain_options.write(done.scenario, done.report)
-    explain_options.draw(done.scenario, done.report, answer.rows[0])
-    return SweepAnswers([case], {0: answer})
+        return question.simulated(progress)
+
+
+def _write_files(rows: list[Row], done: list[SimulatedLoad], explain_options: ExplainOptions, slo: Slo) -> None:
+    """Write the files about the only simulation, or the drawing of several, that were asked for."""
+    if len(rows) > 1:
+        title, varying = common(rows)
+        explain_options.draw_sweep(rows, [*varying, *loads(rows)], title, slo)
+        return
+    explain_options.save(rows[0])
+    for each in done:
+        explain_options.write(each.scenario, each.report)
+        explain_options.draw(each.scenario, each.report, rows[0])
+
+
+def _save_page(path: Path, result: Result, done: list[SimulatedLoad], rows: list[Row]) -> None:
+    from simulator.cli.pages.load_page import save_load_page  # noqa: PLC0415  matplotlib takes half a second
+    from simulator.cli.pages.sections import Ran  # noqa: PLC0415
+
+    ran = [Ran(each.scenario, each.report, row) for each, row in zip(done, rows, strict=True)]
+    over = sweep_of(rows, [*common(rows)[1], *loads(rows)], "", ran[0].scenario.slo) if len(rows) > 1 else None
+    save_load_page(path, result, ran, over)
 
 
 def _result(
@@ -96,7 +119,7 @@ def _result(
         views += [split_view(row) for row in rows]
         notes += [*(remark for answer in given for remark in answer.remarks), PARTS_TOLD]
     once = list(dict.fromkeys(notes))
-    return Result({"simulations": rows}, views, once, evidence(deployments), found.refused, flat=True)
+    return Result({"simulations": rows}, views, once, evidence(deployments), found.refused)
 
 
 def _latency_view(scenario: Scenario, row: Row) -> View:

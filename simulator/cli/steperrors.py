@@ -3,7 +3,6 @@
 A tier is a way of predicting: from the data sheet's roofline, or from a calibration.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 
 from simulator.calibration.comparison import METRICS, StepErrors, relative_errors
@@ -12,8 +11,8 @@ from simulator.cli.output import Column, Row, View, number, percent
 
 def error_row(kind: str, tier: str, errors: StepErrors) -> Row:
     """Return the row of one kind of step (prefill, decode or mixed) under one tier; errors are relative."""
-    fields = {name: getattr(errors, name) for name in ("count", "median", "p90", "largest", "bias")}
-    return {"kind": kind, "tier": tier, **fields}
+    shares = {name: getattr(errors, name) if errors.count else None for name in ("median", "p90", "largest", "bias")}
+    return {"kind": kind, "tier": tier, "count": errors.count, **shares}
 
 
 def load_step_rows(by_kind: Mapping[str, Mapping[str, StepErrors]]) -> list[Row]:
@@ -50,10 +49,6 @@ def latency_view(title: str, rows: Sequence[Row]) -> View:
     return View(title, [*columns, *(Column(tier, tier, lambda value: f"{value:+.1%}") for tier in tiers)], rows)
 
 
-def _factor(value: float) -> str:
-    return "-" if math.isnan(value) else f"x{value:.2f}"
-
-
 STEP_COLUMNS = (
     Column("kind", "steps", left=True),
     Column("tier", "predicted from", left=True),
@@ -61,7 +56,7 @@ STEP_COLUMNS = (
     Column("median", "median error", percent),
     Column("p90", "p90", percent),
     Column("largest", "largest", percent),
-    Column("bias", "bias", _factor),
+    Column("bias", "bias", lambda value: f"x{value:.2f}"),
 )
 
 

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from simulator.cli.intervals import IntervalColumn, IntervalOptions
+from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped
 from simulator.cli.output import (
     Column,
@@ -24,10 +25,11 @@ from simulator.cli.output import (
 from simulator.cli.progress import progress_bar
 from simulator.cli.workload_options import WorkloadOptions
 from simulator.cost.bill import usd_per_million
+from simulator.cost.energy import full_watts
 from simulator.cost.training import MFU, equal_cost_tokens, training_of
 from simulator.deployment.deployment import Deployment
-from simulator.errors import WorkloadError
-from simulator.hardware.prices import Offer, cheapest, own_offer
+from simulator.errors import NotModelledError, WorkloadError
+from simulator.hardware.prices import Offer, cheapest
 from simulator.questions.deployment_question import Choice
 from simulator.questions.identity import identity
 from simulator.questions.load_question import RunQuestion, SloQuestion
@@ -42,7 +44,7 @@ NOTES = (
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Options for the training run, the price of a device and the traffic."""
+    """Options for the training run, the price of served tokens and the traffic."""
 
     training_tokens: Annotated[
         float | None, typer.Option("--training-tokens", metavar="N", help="Say 15e12.", show_default="20 per parameter")
@@ -50,10 +52,6 @@ class TrainingOptions:
     mfu: Annotated[
         float | None,
         typer.Option("--mfu", help="Share of the peak that training reaches.", show_default=f"{float(MFU):g}"),
-    ] = None
-    usd_per_hour: Annotated[
-        float | None,
-        typer.Option("--usd-per-hour", help="Your own price of one device.", show_default="cheapest on demand"),
     ] = None
     usd_per_million_tokens: Annotated[
         float | None,
@@ -63,10 +61,28 @@ class TrainingOptions:
         float | None, typer.Option("--requests-per-day", help="Adds the days until both have cost the same.")
     ] = None
 
-    def offer(self, deployment: Deployment) -> Offer:
-        """Return the price of a device. Raises ProfileError where no price list has it and none is given."""
-        device = deployment.hardware.id
-        return cheapest(device) if self.usd_per_hour is None else own_offer(device, self.usd_per_hour)
+
+class DevicePrice(NamedTuple):
+    """US dollars of a device by the hour, electricity included, and of which offer."""
+
+    usd_per_hour: float
+    offer: Offer
+
+
+def device_price(deployment: Deployment, priced: OfferOptions) -> DevicePrice:
+    """Return the price of a device: the cheapest that counts; an owned one takes its electricity at full power.
+
+    Raises ProfileError where no price list has the device, NotModelledError for spot prices, and as
+    `OfferOptions.terms` does.
+    """
+    terms, hardware = priced.terms(), deployment.hardware
+    if terms.commitment == "spot":
+        because = "what a training run loses with an instance is not modelled"
+        raise NotModelledError("--price spot of training", because, "Give another --price, or --usd-per-hour")
+    found = priced.offers(deployment) or (cheapest(hardware.id, terms),)
+    offer = min(found, key=lambda each: each.usd_per_device_hour)
+    electricity = offer.usd_per_kwh * (full_watts(hardware) or 0.0) / 1000
+    return DevicePrice(offer.usd_per_device_hour + electricity, offer)
 
 
 @grouped
@@ -74,6 +90,7 @@ def command(
     asked: DeploymentOptions,
     trained: TrainingOptions,
     users: WorkloadOptions,
+    priced: OfferOptions,
     interval_options: IntervalOptions,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -86,7 +103,11 @@ def command(
 
     def case(choice: Choice) -> tuple[Deployment, Row]:
         deployment = choice()
-        return deployment, {**identity(deployment), **_row(deployment, trained, users, interval_options.interval)}
+        price = device_price(deployment, priced)
+        return deployment, {
+            **identity(deployment),
+            **_row(deployment, trained, users, price, interval_options.interval),
+        }
 
     with progress_bar("deployments"):
         found, refused = sweep([partial(case, each) for each in choices])
@@ -97,7 +118,7 @@ def command(
     views = [View(f"Training against inference: {title}", (Column("name", ""), *columns), shown, upright=True)]
     notes = [*NOTES, *dict.fromkeys(f"Price of {row['hardware']}: {row['price']}." for row in rows)]
     used = [] if trained.usd_per_million_tokens else evidence(deployment for deployment, _ in found)
-    emit(Result({"training": rows}, views, notes, used, refused, flat=True), form)
+    emit(Result({"training": rows}, views, notes, used, refused), form)
 
 
 def _load(users: WorkloadOptions) -> WorkloadOptions:
@@ -107,15 +128,16 @@ def _load(users: WorkloadOptions) -> WorkloadOptions:
     return users if users.request_rate or users.max_concurrency or users.trace else replace(users, request_rate="inf")
 
 
-def _row(deployment: Deployment, asked: TrainingOptions, users: WorkloadOptions, level: float) -> Row:
-    offer = asked.offer(deployment)
+def _row(
+    deployment: Deployment, asked: TrainingOptions, users: WorkloadOptions, price: DevicePrice, level: float
+) -> Row:
     training = training_of(deployment.model, deployment.hardware, asked.training_tokens, asked.mfu)
-    usd = training.usd(offer.usd_per_device_hour)
-    served = _served(deployment, offer, users, level) if asked.usd_per_million_tokens is None else {}
+    usd = training.usd(price.usd_per_hour)
+    served = _served(deployment, price, users, level) if asked.usd_per_million_tokens is None else {}
     per_million = {"usd_per_million_total_tokens": asked.usd_per_million_tokens, **NOTHING, **served}
     equal: dict[str, float | None] = {
-        f"equal_cost_tokens{end}": equal_cost_tokens(usd, price) if price else None
-        for end, price in (
+        f"equal_cost_tokens{end}": equal_cost_tokens(usd, of_tokens) if of_tokens else None
+        for end, of_tokens in (
             ("", per_million["usd_per_million_total_tokens"]),
             ("_low", per_million["usd_per_million_total_tokens_high"]),
             ("_high", per_million["usd_per_million_total_tokens_low"]),
@@ -129,8 +151,8 @@ def _row(deployment: Deployment, asked: TrainingOptions, users: WorkloadOptions,
         "mfu": training.mfu,
         "training_flops": training.flops,
         "training_device_hours": training.device_hours,
-        "price": f"{offer.usd_per_device_hour:.3g} $/h ({', '.join(filter(None, (offer.provider, offer.date)))})",
-        "usd_per_device_hour": offer.usd_per_device_hour,
+        "price": f"{price.usd_per_hour:.3g} $/h ({', '.join(filter(None, (price.offer.provider, price.offer.date)))})",
+        "usd_per_device_hour": price.usd_per_hour,
         "training_usd": usd,
         **per_million,
         **equal,
@@ -145,7 +167,7 @@ PER_TOKEN = "usd_per_million_total_tokens"  # noqa: S105  a price
 NOTHING: Row = {f"{PER_TOKEN}_low": None, f"{PER_TOKEN}_high": None, "tokens_per_request": None}
 
 
-def _served(deployment: Deployment, offer: Offer, users: WorkloadOptions, level: float) -> Row:
+def _served(deployment: Deployment, price: DevicePrice, users: WorkloadOptions, level: float) -> Row:
     """Return dollars per million tokens, prompts included, of a replica under a load, with the interval's ends.
 
     Raises WorkloadError for several rates.
@@ -156,7 +178,7 @@ def _served(deployment: Deployment, offer: Offer, users: WorkloadOptions, level:
     scenario = RunQuestion().scenario(deployment, loads[0][1], SloQuestion().value())
     report = scenario.simulated()
     row = load_row(scenario, report, level)
-    usd_per_hour = offer.usd_per_device_hour * deployment.devices
+    usd_per_hour = price.usd_per_hour * deployment.devices
     ends = {"": "", "_low": "_high", "_high": "_low"}  # the more tokens, the cheaper each
     found = {
         f"{PER_TOKEN}{end}": usd_per_million(usd_per_hour, rate)

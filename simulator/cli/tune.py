@@ -1,11 +1,13 @@
 """`infercast tune`: the settings that serve most within an SLO, and by how much they beat the default."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from simulator.cli.intervals import IntervalOptions
+from simulator.cli.layout import Command
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, emit, evidence, number
 from simulator.cli.workload_options import SloOptions, WorkloadOptions
@@ -13,6 +15,8 @@ from simulator.cost.capacity import capacity
 from simulator.cost.scenario import Scenario
 from simulator.cost.tuning import HighestRate, Objective, Trial, Tuned, tune
 from simulator.deployment.deployment import Deployment
+from simulator.deployment.launch_command import launch_command
+from simulator.errors import NotModelledError
 from simulator.questions.deployment_question import SEQS, SHARE, TOKENS
 from simulator.questions.identity import identity
 from simulator.questions.load_rows import load_row
@@ -38,6 +42,9 @@ def command(
         typer.Option("--draft", metavar="NAME:RATE", help="What may draft, and its acceptance rate; may be repeated."),
     ] = None,
     budget: Annotated[int, typer.Option("--budget", min=1, help="Settings to try at most.")] = 200,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw default and best, and what each change brings.")
+    ] = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Search the settings that serve most within the SLO, and say by how much they beat the default.
@@ -59,10 +66,22 @@ def command(
     settings = _setting_rows(question, found)
     views = [View(_verdict(found, question, objective.unit), RATES, rows)] if rows else []
     views += [View("Settings to change", SETTINGS, settings)] if settings else []
+    if plot is not None and rows:
+        _draw(found, rows, objective.unit, plot)
     deployments = [each.scenario.deployment for each in kinds.values() if each]
     notes = [] if rows else [_verdict(found, question, objective.unit)]
     notes += [*_notes(found, question), *technique_notes(deployments)]
     emit(Result({"settings": settings, "tuned": rows}, views, notes, evidence(deployments)), form)
+
+
+def _draw(found: Tuned, rows: Sequence[Row], unit: str, path: Path) -> None:
+    """Draw the score of the default, of the best, and of the best without each of its changes."""
+    from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
+    from simulator.plots.tuning_plot import plot_tuned  # noqa: PLC0415
+
+    bars = [(str(row["which"]), row["per_s"], row["per_s_low"], row["per_s_high"]) for row in rows]
+    bars += [(f"best without {name}", per_s, None, None) for name, per_s in found.without.items()]
+    save(plot_tuned(bars, unit, f"{rows[0]['model']} on {rows[0]['hardware']}"), path)
 
 
 RATES = (
@@ -99,6 +118,7 @@ def _row(which: str, trial: Trial, question: TuneQuestion, objective: Objective,
         "per_s_high": high,
         "range": f"{show(low)}-{show(high)}",
         "flags": " ".join(question.flags(trial.point)),
+        "launch_command": _launch(trial),
     }
 
 
@@ -167,10 +187,20 @@ def _notes(found: Tuned, question: TuneQuestion) -> list[str]:
     memory = asked.gpu_memory_utilization
     lists = (asked.max_num_seqs, asked.max_num_batched_tokens, memory, asked.cache_dtype, asked.tp)
     notes = [tried, FIRST] if any("," in each for each in lists) else [tried]
+    if found.best is not None:
+        notes = [f"Launch: {_launch(found.best)}", *notes]
     if found.best is not None and any(found.best.point.values()):
-        notes = [f"Flags: {' '.join(question.flags(found.best.point))}", *notes, FRESH]
+        notes = ["Flags:", Command(" ".join(question.flags(found.best.point))), *notes, FRESH]
         notes += [QUALITY] if found.best.point.get(CACHE) else []
     return [*notes, *_grouped(found)]
+
+
+def _launch(trial: Trial) -> str:
+    """Return the command that starts a replica with some settings, or why none is known."""
+    try:
+        return launch_command(trial.scenario.deployment)
+    except NotModelledError as error:
+        return f"({error.given}: {error.because})"
 
 
 def _grouped(found: Tuned) -> Sequence[str]:

@@ -1,29 +1,26 @@
 """`infercast validate`: predict published or own measurements, and show the errors."""
 
-import csv
-import io
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from simulator.cli.executor_options import ExecutorName, Jobs
 from simulator.cli.intervals import BASIS, IntervalColumn
 from simulator.cli.measured_options import StatedOptions
-from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
-from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
-from simulator.errors import InfercastError
+from simulator.cli.options import Format, OutputFormat, Profiles, ReportFile, grouped, use_profiles
+from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent, put
+from simulator.errors import InfercastError, InterruptedSweepError
 from simulator.executors.choice import executor_named
+from simulator.html.page import refuse_ending
 from simulator.questions.words import split
 from simulator.validation.benchfiles import Stated, read_results
 from simulator.validation.commands import commands
 from simulator.validation.measurements import Measurement, read_published
-from simulator.validation.parallel import predict_all
+from simulator.validation.parallel import INTERRUPTED, predict_all
 from simulator.validation.prediction import Prediction
-from simulator.validation.scores import KEYS, Score, as_json, as_row, beating_light, by, not_covered, scored
+from simulator.validation.scores import KEYS, Score, beating_light, by, not_covered, scored, sections
 
 SHOWN = 12  # most rows of a long table without --all
 FEW = 100  # up to so many measurements are listed one by one: a sweep of GuideLLM has some eighty
@@ -47,6 +44,7 @@ def command(
     jobs: Jobs = None,
     executor: ExecutorName = "",
     profiles: Profiles = None,
+    page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
     """Predict every measurement of a file by what its load calls for, and show the errors.
@@ -58,23 +56,28 @@ def command(
     measurements that come with infercast.
     """
     use_profiles(profiles)
+    refuse_ending(page)
     wanted = split(grades, "--grades")
     rows = _measurements(file, stated.value())
     if shown:
-        sys.stdout.writelines(f"{line}\n" for line in commands(rows))
+        put("".join(f"{line}\n" for line in commands(rows)))
         return
     predictions = predict_all(rows, light=light, level=interval, executor=executor_named(executor, jobs))
     if plot is not None:
-        from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
-        from simulator.validation.scatter import scatter  # noqa: PLC0415
+        _draw(scored(predictions, wanted), plot)
+    if page is not None:
+        from simulator.cli.pages.scores_page import save_scores_page  # noqa: PLC0415  matplotlib takes half a second
 
-        save(scatter(scored(predictions, wanted)), plot)
-    if form is Format.JSON:
-        sys.stdout.write(json.dumps(as_json(predictions, wanted), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
-    elif form is Format.CSV:
-        sys.stdout.write(_csv(predictions))
-    else:
-        emit(_result(predictions, wanted, every), form)
+        asked = f"The measurements of {file}." if file else "All published measurements that come with infercast."
+        save_scores_page(page, asked, _result(predictions, wanted, every=True), scored(predictions, wanted))
+    emit(_result(predictions, wanted, every), form)
+
+
+def _draw(kept: Sequence[Prediction], path: Path) -> None:
+    from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
+    from simulator.validation.scatter import scatter  # noqa: PLC0415
+
+    save(scatter(kept), path)
 
 
 def _measurements(file: Path | None, stated: Stated) -> list[Measurement]:
@@ -85,22 +88,6 @@ def _measurements(file: Path | None, stated: Stated) -> list[Measurement]:
         given, because = f"{', '.join(said)} without a FILE", "published measurements state what they are of"
         raise InfercastError(given, because, "Give the FILE that it is said of, or leave it out")
     return read_published()
-
-
-def _csv(predictions: Sequence[Prediction]) -> str:
-    buffer = io.StringIO()
-    rows = [as_row(each) for each in predictions]
-    writer = csv.DictWriter(buffer, rows[0].keys(), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: _cell(value) for key, value in row.items()})
-    return buffer.getvalue()
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 SCORES = (
@@ -134,7 +121,14 @@ def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -
             for each in beating_light(kept)
         ),
     ]
-    return Result({}, views if predicted else [], notes)
+    return Result(sections(predictions, grades), views if predicted else [], notes, refused=_left(predictions))
+
+
+def _left(predictions: Sequence[Prediction]) -> list[InterruptedSweepError]:
+    """Return what an interrupt has left."""
+    left = sum(each.reason == INTERRUPTED for each in predictions)
+    remedy = "Let it run on, or ask for these rows alone"
+    return [InterruptedSweepError.of(left, len(predictions), remedy)] if left else []
 
 
 def _row_count(rows: int) -> str:
@@ -175,5 +169,5 @@ def _errors_view(kept: Sequence[Prediction], keys: tuple[str, ...], every: bool)
 
 
 def _row(keys: tuple[str, ...], values: tuple[str, ...], found: Score) -> Row:
-    figures = {name: None if value != value else value for name, value in found._asdict().items()}  # noqa: PLR0124  NaN
+    figures = {name: known(value) for name, value in found._asdict().items()}
     return {**dict(zip(keys, values, strict=True)), **figures}

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from simulator.cost.energy import idle_watts, power
+from simulator.cost.energy import idle_watts, power_w
 from simulator.cost.packing import Packing, packed
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
@@ -81,10 +81,10 @@ class BatchAnswer:
     def watts(self) -> float | None:
         """Mean power of all replicas and empty devices, an estimate, without the data centre's; None without a TDP."""
         deployment = self.work.scenario.deployment
-        one, idle_w = power(deployment, self.work.sample), idle_watts(deployment.hardware)
-        if one is None or idle_w is None:
+        one_w, idle_w = power_w(deployment, self.work.sample), idle_watts(deployment.hardware)
+        if one_w is None or idle_w is None:
             return None
-        return one.watts * self.replicas + idle_w * (self.packing.empty_devices if self.packing else 0)
+        return one_w * self.replicas + idle_w * (self.packing.empty_devices if self.packing else 0)
 
     @property
     def usd(self) -> float | None:

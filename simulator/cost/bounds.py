@@ -3,6 +3,7 @@
 They come from the table of steps that the simulation itself looks up. A search cuts with them (search.py).
 """
 
+from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -17,9 +18,10 @@ from simulator.simulation.fleet import Pool
 from simulator.simulation.rejection import Rejected, rejections
 from simulator.simulation.scheduler_limits import limits, stages
 from simulator.simulation.sent import sent
-from simulator.workloads.workload import Requests
+from simulator.workloads.workload import Requests, Workload
 
 Floats = npt.NDArray[np.float64]
+_RECENT_REQUESTS: deque[tuple[Workload, Requests]] = deque(maxlen=4)
 GROWTH = 1.1  # of the sizes of steps whose least time stands for all of them
 
 
@@ -141,6 +143,12 @@ class Bounds:
         """Return the slope beyond a table; static batches go there, all others never do."""
         return float(seconds[-1] - seconds[-2]) if self.allowed.policy == STATIC else np.inf
 
+    @cached_property
+    def _logit_lines(self) -> Lines:
+        seconds = self.scenario.table.logit_s
+        return lines_below(seconds, self._last_slope(seconds))
+
+    @cached_property
     def _attention_s(self) -> tuple[Floats, Floats]:
         """Return the least seconds of attention of each request, shape (requests,): of its prompt, of its decoding."""
         slopes, window = self.scenario.table.slopes, float(self.allowed.window or np.inf)
@@ -167,11 +175,11 @@ class Bounds:
 
     def _busy_s(self, steps: float) -> float:
         """Return the seconds that all requests together take at least, in no fewer than so many steps."""
-        table, decodes = self.scenario.table, float(self._decodes.sum())
+        decodes = float(self._decodes.sum())
         logits = (decodes + int(self._served.sum())) / (1.0 + self.allowed.draft_tokens)
         token_s = self._lines.least_s(steps, decodes + float(self._prompts.sum()) - steps)
-        logit_s = lines_below(table.logit_s, self._last_slope(table.logit_s)).least_s(steps, logits)
-        return float(token_s + logit_s + sum(map(np.sum, self._attention_s())))
+        logit_s = self._logit_lines.least_s(steps, logits)
+        return float(token_s + logit_s + sum(map(np.sum, self._attention_s)))
 
     @cached_property
     def busy_s(self) -> float:
@@ -196,7 +204,7 @@ class Bounds:
     def latencies_s(self) -> dict[str, Floats]:
         """Least TTFT, TPOT and E2EL of each request in seconds, shape (requests,); one of one token has no TPOT: 0."""
         prompts, deployment = self._prompts, self.scenario.deployment
-        of_prompt, of_decodes = self._attention_s()
+        of_prompt, of_decodes = self._attention_s
         steps = np.ceil(prompts / self.allowed.max_num_batched_tokens)
         if self.allowed.policy == STATIC:
             steps = np.ones_like(prompts)
@@ -233,4 +241,14 @@ def bounds(scenario: Scenario) -> Bounds:
 
     Raises DoesNotFitError and WorkloadError as a simulation does.
     """
-    return Bounds(scenario, sent(scenario.workload, scenario.deployment).requests())
+    return Bounds(scenario, _drawn(sent(scenario.workload, scenario.deployment)))
+
+
+def _drawn(workload: Workload) -> Requests:
+    """Return a workload's requests, drawn once for all candidates of a search, which share the object."""
+    for known, requests in list(_RECENT_REQUESTS):  # a copy: other threads add to it
+        if known is workload:
+            return requests
+    drawn = workload.requests()
+    _RECENT_REQUESTS.append((workload, drawn))
+    return drawn

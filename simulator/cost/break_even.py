@@ -7,9 +7,9 @@ from functools import cached_property
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.capacity import Answer
 from simulator.cost.packing import Packing
+from simulator.units import DAY_S
 
 MOST_REPLICAS = 256  # beyond which no break-even is looked for
-SECONDS_PER_DAY = 86_400.0
 ROUNDING = 1e-9  # of rates that are equal
 
 
@@ -68,8 +68,12 @@ class SelfHosting:
         if last is None or last[1] == MOST_REPLICAS * found.capacity.rate_per_s:
             return None
         rate_per_s, full_per_s, packing = last
-        tokens = (found.report.input_tokens + found.report.output_tokens) / found.report.completed
-        return BreakEven(rate_per_s, rate_per_s * tokens * SECONDS_PER_DAY, rate_per_s / full_per_s, packing)
+        return BreakEven(rate_per_s, self.tokens_per_day(rate_per_s), rate_per_s / full_per_s, packing)
+
+    def tokens_per_day(self, rate_per_s: float) -> float:
+        """Return the tokens of a day at a rate in requests/s, with prompts."""
+        report = self.found.report
+        return rate_per_s * (report.input_tokens + report.output_tokens) / report.completed * DAY_S
 
     def verdict(self, hosted_usd: float, provider: str) -> str:
         """Say from how many tokens a day on own instances cost less than a hosted API, and at what use."""
@@ -78,7 +82,8 @@ class SelfHosting:
             return f"Self-hosting on {where} pays at no volume: {provider} costs less than full replicas."
         volume = f"{_rounded(above.tokens_per_day / 1e6)} million tokens a day against {provider}"
         at = f"{above.rate_per_s:.3g} requests/s, {above.utilisation:.0%} of the capacity of {above.packing.describe()}"
-        return f"Self-hosting on {where} pays above {volume}: {at}."
+        asked = f"asked are {_rounded(self.tokens_per_day(self.found.rate_per_s) / 1e6)} million"
+        return f"Self-hosting on {where} pays above {volume} ({asked}): {at}."
 
 
 def _rounded(value: float) -> str:

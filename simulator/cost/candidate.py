@@ -59,10 +59,9 @@ class Tried(NamedTuple):
 
 
 class BoundLookup(NamedTuple):
-    """A candidate to be built, and the load that its own steps bound."""
+    """A candidate to be built, and the load, at the asked rate, that its own steps bound."""
 
     candidate: Candidate
-    rate_per_s: float
     workload: Workload
     slo: Slo
     offers: tuple[Offer, ...]
@@ -85,8 +84,7 @@ def learned_of(asked: BoundLookup | LoadLookup) -> Bounded | Tried | InfercastEr
             report = scenario.report(scenario.workload.at_rate(asked.share_per_s))
             return Tried(asked.replicas, asked.share_per_s, keeps=report.meets_slo)
         built = asked.candidate.build(asked.candidate.layout)
-        workload = asked.workload.at_rate(asked.rate_per_s)
-        found = bounds(Scenario(built, workload, asked.slo, asked.offers, interruptions=asked.interruptions))
+        found = bounds(Scenario(built, asked.workload, asked.slo, asked.offers, interruptions=asked.interruptions))
         never = found.misses(asked.slo)
         assert found.most_per_s > 0  # noqa: S101  computed here, where an error is told
         return Bounded(found, never)

@@ -4,19 +4,20 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simulator.cost.bill import Bill, bill
 from simulator.cost.bounds import bounds
-from simulator.cost.energy import idle_watts, power
+from simulator.cost.energy import idle_watts, power_w
 from simulator.cost.limiter import limiter
 from simulator.cost.mean_steps import decode_step
 from simulator.cost.packing import Packing, full_usd_per_hour
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
+from simulator.frames import Framed
 from simulator.reports.report import Report
 from simulator.roofline.roofline import mostly_bound
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, RecordedArrivals
@@ -30,8 +31,8 @@ PROBE_REQUESTS = 2_000  # least requests of a simulation of the search; at least
 LIGHTEST_SHARE = 0.01  # of the saturated rate: the lightest load tried, at which requests hardly ever run together
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+@dataclass(frozen=True, slots=True, repr=False)
+class Capacity(Framed):
     """Highest rate of one replica within the SLO, in requests/s, the report at it, and what breaks the SLO just above.
 
     `rate_per_s` is 0 where even the lightest load breaks the SLO; `report` is then the one of that load.
@@ -41,9 +42,21 @@ class Capacity:
     report: Report
     breaks: str
 
+    def to_frame(self) -> "pd.DataFrame":
+        """Return one row: the rate in requests/s, the latencies at it in seconds (p95), and what breaks above it."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
 
-@dataclass(frozen=True)
-class Answer:
+        return pd.DataFrame(
+            {
+                "rate_per_s": [self.rate_per_s],
+                **{f"p95_{name}_s": [self.report.metrics[name]["p95"]] for name in ("ttft", "tpot", "e2el")},
+                "breaks": [self.breaks],
+            }
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Answer(Framed):
     """Replicas that serve an asked rate within the SLO, their latencies and bills, and the reason.
 
     `rate_per_s`: asked of all replicas together, in requests/s. `report`: one replica under its share of it. `replicas`
@@ -55,6 +68,12 @@ class Answer:
     capacity: Capacity
     replicas: int
     report: Report
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return one row, with the columns of `Comparison.to_frame`."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        return pd.DataFrame([_row(self)])
 
     @cached_property
     def packing(self) -> Packing | None:
@@ -75,22 +94,22 @@ class Answer:
         if not (self.packing and self.capacity.rate_per_s):
             return None
         usd_per_hour = full_usd_per_hour(self.scenario.replica_size, self.scenario.offers)
-        full = power(self.scenario.deployment, self.capacity.report) if self.packing.usd_per_kwh else None
-        electricity = self.packing.usd_per_kwh * full.watts / 1000 if full else 0.0
+        full_w = power_w(self.scenario.deployment, self.capacity.report) if self.packing.usd_per_kwh else None
+        electricity = self.packing.usd_per_kwh * (full_w or 0.0) / 1000
         return bill(self.capacity.report, self.capacity.rate_per_s, usd_per_hour + electricity)
 
     @cached_property
     def watts(self) -> float | None:
-        """Mean power of all replicas, of devices without work and of hosts, an estimate (`energy.power`).
+        """Mean power of all replicas, of devices without work and of hosts, an estimate (`energy.power_w`).
 
         Without what the data centre adds; None without a TDP, and where no number of replicas keeps the SLO.
         """
         deployment = self.scenario.deployment
-        one, idle_w = power(deployment, self.report), idle_watts(deployment.hardware)
-        if not self.replicas or one is None or idle_w is None:
+        one_w, idle_w = power_w(deployment, self.report), idle_watts(deployment.hardware)
+        if not self.replicas or one_w is None or idle_w is None:
             return None
         waiting = self.packing.devices - self.replicas * deployment.devices if self.packing else 0
-        return one.watts * self.replicas + idle_w * waiting
+        return one_w * self.replicas + idle_w * waiting
 
     @property
     def why(self) -> str:
@@ -121,6 +140,14 @@ def capacity(scenario: Scenario) -> Capacity:
 
     Raises DoesNotFitError where the model does not fit in memory, WorkloadError where a request does not fit in the
     context or the KV cache, or where the workload is too short to measure the saturated rate.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> from simulator.reports.slo import parse_slo
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> load = Workload(OpenLoop(1.0), Independent(Fixed(512), Fixed(32)))
+    >>> found = capacity(Scenario(deploy("llama-3.2-1b", "l4"), load, parse_slo("ttft:1s")))
+    >>> found.rate_per_s > 0, found.report.meets_slo
+    (True, True)
     """
     saturated, running = _saturated_rate(scenario)
     probe = replace(scenario.workload, request_count=max(PROBE_REQUESTS, 10 * running))
@@ -197,6 +224,12 @@ def answer(scenario: Scenario, rate_per_s: float, known: Capacity | None = None)
 
     Raises DoesNotFitError and WorkloadError as `capacity` does, and InfercastError where there are offers, but none
     with the devices of a replica.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> scenario = Scenario(deploy("llama-3.2-1b", "l4"), Workload(OpenLoop(1.0), Independent(Fixed(512), Fixed(32))))
+    >>> answer(scenario, 5.0, Capacity(2.0, scenario.simulated(), "searched before")).replicas
+    3
     """
     if scenario.offers:
         scenario.packing(1)  # refuses, before anything is simulated
@@ -209,7 +242,8 @@ def answer(scenario: Scenario, rate_per_s: float, known: Capacity | None = None)
     )
 
 
-class Comparison(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison(Framed):
     """Answers, the cheapest at the asked rate first, and an error for each deployment that cannot run."""
 
     answers: list[Answer]
@@ -250,6 +284,12 @@ def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> Comparison:
 
     Those that cannot keep the SLO come last. A deployment that raises InfercastError (it does not fit, say) is in
     `refused` with that error.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> load = Workload(OpenLoop(1.0), Independent(Fixed(512), Fixed(32)))
+    >>> [type(each).__name__ for each in compare([Scenario(deploy("llama-3.1-70b", "l4"), load)], 1.0).refused]
+    ['DoesNotFitError']
     """
     answers, refused = [], []
     for scenario in scenarios:

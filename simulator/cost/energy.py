@@ -35,19 +35,6 @@ HOSTLESS = ("integrated-gpu", "cpu")  # their TDP is that of a whole machine, ne
 
 
 @dataclass(frozen=True, slots=True)
-class Power:
-    """Mean power of one replica in watts, its hosts included, without what the data centre adds; all an estimate.
-
-    Shares of the time, 0 to 1: in which compute binds, in which memory or a link does; in the rest the device idles or
-    waits for its host.
-    """
-
-    watts: float
-    compute_share: float
-    memory_share: float
-
-
-@dataclass(frozen=True, slots=True)
 class Energy:
     """Energy and CO2 of all instances at a load, with what the data centre adds: estimates.
 
@@ -65,13 +52,23 @@ def idle_watts(hardware: Hardware) -> float | None:
     return hardware.tdp_w * IDLE_SHARE + host_watts(hardware) if hardware.tdp_w else None
 
 
+def full_watts(hardware: Hardware) -> float | None:
+    """Return the power of a device whose arithmetic binds all the time, and of its share of a host; None without a TDP.
+
+    As of training; in watts.
+    """
+    return hardware.tdp_w * COMPUTE_SHARE + host_watts(hardware) if hardware.tdp_w else None
+
+
 def host_watts(hardware: Hardware) -> float:
     """Return a device's share of the power of its host, in watts."""
     return 0.0 if hardware.device_class in HOSTLESS else float(HOST_W)
 
 
-def power(deployment: Deployment, report: Report) -> Power | None:
-    """Return the mean power of a replica that a report is of; None where the device's TDP is not known.
+def power_w(deployment: Deployment, report: Report) -> float | None:
+    """Return the mean power in watts of a replica that a report is of, an estimate; None for a device without a TDP.
+
+    Its hosts are included, what the data centre adds is not.
 
     P = n (TDP (s_idle t_idle + s_memory t_memory + s_compute t_compute) + P_host), with n devices and shares t of the
     time by the roofline: of a mean step of decodes and of a mean prompt, each op counts for the resource that binds it.
@@ -90,8 +87,7 @@ def power(deployment: Deployment, report: Report) -> Power | None:
         compute += report.utilisation * share * bound["compute"]
         memory += report.utilisation * share * (bound["memory"] + bound["link"])
     share = IDLE_SHARE * (1 - compute - memory) + MEMORY_SHARE * memory + COMPUTE_SHARE * compute
-    watts = deployment.devices * (hardware.tdp_w * share + host_watts(hardware))
-    return Power(watts, compute, memory)
+    return deployment.devices * (hardware.tdp_w * share + host_watts(hardware))
 
 
 def _bound(costs: Iterable[Cost]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from simulator.cost.bounds import Bounds
 from simulator.cost.mean_steps import decode_step, prompt_step
 from simulator.deployment.deployment import Deployment
 from simulator.models.operations import Op
-from simulator.reports.latency_breakdown import split
+from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.report import Report
 from simulator.units import scaled
 
@@ -41,23 +41,24 @@ def limiter(bounds: Bounds, report: Report) -> Limiter:
     fuller without that limit; prompts that are late by themselves; others' prompts in decode steps; else the resource
     that binds most of the time of the steps that the latency, or the queue, consists of.
     """
-    metric = _worst(report)
-    if waiting := _waiting(bounds, report, metric):
+    metric, seen = _worst(report), Explanation(report)
+    if waiting := _waiting(bounds, seen, metric):
         return waiting
-    if metric == "ttft" and (alone := _alone(report)):
+    if metric == "ttft" and (alone := _alone(seen)):
         return alone
-    if metric == "tpot" and (share := _interference(report)):
+    if metric == "tpot" and (share := _interference(seen)):
         told = f"others' prompts are {share:.0%} of the slowest requests' time per token"
         return Limiter("interference", f"prefill interference: {told}")
-    return _resource(bounds.scenario.deployment, report, metric)
+    return _resource(bounds.scenario.deployment, seen, metric)
 
 
 def _worst(report: Report) -> str:
-    """Return ttft or tpot, whichever bound is nearer or broken more; "" where the queue grows, or without a bound."""
-    if report.overloaded or not report.slo.bounds_s:
-        return ""
+    """Return ttft or tpot, whichever bound is nearer or broken more; "" where the queue grows, or nothing is bound."""
     found, share = report.latencies_s, report.slo.share
-    of_bound = {name: np.nanquantile(found[name], share) / bound for name, bound in report.slo.bounds_s.items()}
+    bounds_s = {name: bound_s for name, bound_s in report.slo.bounds_s.items() if not np.isnan(found[name]).all()}
+    if report.overloaded or not bounds_s:
+        return ""
+    of_bound = {name: np.nanquantile(found[name], share) / bound_s for name, bound_s in bounds_s.items()}
     return "tpot" if max(of_bound, key=lambda name: of_bound[name]) == "tpot" else "ttft"
 
 
@@ -65,19 +66,20 @@ def _tail(latency_s: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
     return np.nan_to_num(latency_s) >= np.nanquantile(latency_s, TAIL)
 
 
-def _parts(report: Report, metric: str) -> dict[str, float]:
+def _parts(seen: Explanation, metric: str) -> dict[str, float]:
     """Return the mean seconds of each part of the slowest requests' TTFT, or of their time after the first token."""
-    parts, tail = split(report), _tail(report.latencies_s[metric])
+    parts, tail = seen.split, _tail(seen.report.latencies_s[metric])
     before = {name: float(values[tail].mean()) for name, values in parts.ttft.items()}
     if metric == "ttft":
         return before
     return {name: float(values[tail].mean()) - before[name] for name, values in parts.e2el.items()}
 
 
-def _waiting(bounds: Bounds, report: Report, metric: str) -> Limiter | None:
+def _waiting(bounds: Bounds, seen: Explanation, metric: str) -> Limiter | None:
     """Return KV cache or slots, where requests wait for them or are preempted, and more of them would serve more."""
-    steps, limits, requests = report.run.steps, report.run.limits, report.run.requests
-    parts = _parts(report, metric) if metric else {"queue": 1.0}
+    run = seen.report.run
+    steps, limits, requests = run.steps, run.limits, run.requests
+    parts = _parts(seen, metric) if metric else {"queue": 1.0}
     if parts["queue"] + parts.get("redo", 0.0) < MOST * sum(parts.values()):
         return None
     groups = limits.full_groups + limits.window_groups
@@ -86,7 +88,7 @@ def _waiting(bounds: Bounds, report: Report, metric: str) -> Limiter | None:
     waited_s = steps.waiting * steps.seconds
     total_s = float(waited_s.sum()) or 1.0
     by_slots, by_cache = (float(waited_s[each].sum()) / total_s for each in (full, short & ~full))
-    preempted = int(report.run.preemptions.sum())
+    preempted = int(run.preemptions.sum())
     if (by_cache > MOST or preempted > MUCH * len(requests)) and bounds.gain_without("cache") > GAIN:
         tokens = limits.num_blocks // groups * limits.block_size
         told = f"{tokens:,} tokens, {preempted:,} preemptions, {by_cache:.0%} of all waiting is for blocks"
@@ -97,12 +99,12 @@ def _waiting(bounds: Bounds, report: Report, metric: str) -> Limiter | None:
     return None
 
 
-def _alone(report: Report) -> Limiter | None:
+def _alone(seen: Explanation) -> Limiter | None:
     """Return the prompts that are late by themselves: without the others they are over, or close to, the bound."""
-    slo, parts = report.slo, _parts(report, "ttft")
+    report, parts = seen.report, _parts(seen, "ttft")
     if parts["prefill"] < MOST * sum(parts.values()):
         return None
-    bound_s = min(bound for name, bound in slo.bounds_s.items() if name != "tpot")
+    bound_s = min(bound for name, bound in report.slo.bounds_s.items() if name != "tpot")
     prompts = report.run.requests.prompt_tokens
     kept = prompts[report.skipped :]
     tokens = int(np.quantile(kept[_tail(report.latencies_s["ttft"])], MUCH))
@@ -112,27 +114,28 @@ def _alone(report: Report) -> Limiter | None:
     return Limiter("long prompts", f"the longest prompts: {told} ({scaled(bound_s, 's')} allowed)")
 
 
-def _interference(report: Report) -> float:
+def _interference(seen: Explanation) -> float:
     """Return the share of others' prompts in the slowest requests' decoding, where that would be in time without."""
-    parts = _parts(report, "tpot")
+    report, parts = seen.report, _parts(seen, "tpot")
     share = parts["interference"] / (sum(parts.values()) or 1.0)
     tpot_s = float(np.nanquantile(report.latencies_s["tpot"], TAIL))
     return share if share > MUCH and tpot_s * (1 - share) < report.slo.bounds_s["tpot"] else 0.0
 
 
-def _prompt_share(report: Report, metric: str) -> float:
+def _prompt_share(seen: Explanation, metric: str) -> float:
     """Return the share of prompts in the time that decides: of a TTFT or of all steps; none in a TPOT."""
+    report = seen.report
     if metric != "ttft":
         return 0.0 if metric == "tpot" else report.prompt_share
-    parts = _parts(report, "ttft")
+    parts = _parts(seen, "ttft")
     prompts = parts["prefill"] + parts["interference"] + parts["queue"] * report.prompt_share
     decodes = parts["decode"] + parts["queue"] * (1 - report.prompt_share)
     return prompts / (prompts + decodes) if prompts + decodes else 0.0
 
 
-def _resource(deployment: Deployment, report: Report, metric: str) -> Limiter:
+def _resource(deployment: Deployment, seen: Explanation, metric: str) -> Limiter:
     """Return the resource that binds most of the time of the steps that a metric consists of, by the ops' seconds."""
-    model, share = deployment.step_model(), _prompt_share(report, metric)
+    model, share, report = deployment.step_model(), _prompt_share(seen, metric), seen.report
     seconds: dict[str, float] = {}
     for counts, weight in ((decode_step(deployment, report), 1 - share), (prompt_step(deployment, report), share)):
         costs = model.explain(counts)

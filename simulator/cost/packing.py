@@ -5,11 +5,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from simulator.errors import InfercastError
+from simulator.frames import Framed
 from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Offer
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LARGEST_SERVER = 16  # devices with a link of their own: trn1.32xlarge, a2-megagpu-16g; longer links leave the server
 
@@ -52,8 +56,8 @@ def replica_size(hardware: Hardware, devices: int) -> ReplicaSize:
     return ReplicaSize(devices, math.ceil(devices / hardware.node_devices))
 
 
-@dataclass(frozen=True)
-class Packing:
+@dataclass(frozen=True, repr=False)
+class Packing(Framed):
     """Whole instances that hold some replicas, all of one provider, commitment and region.
 
     `instances`: each offer with how many of it.
@@ -62,6 +66,20 @@ class Packing:
     instances: tuple[tuple[Offer, int], ...]
     replicas: int
     size: ReplicaSize
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row for each kind of instance: how many, of whom, at what price each (USD/h), since when."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        return pd.DataFrame(
+            {
+                "count": count,
+                **{name: getattr(offer, name) for name in ("instance", "provider", "region", "commitment", "devices")},
+                "usd_per_hour": float(offer.usd_per_hour),
+                "date": offer.date,
+            }
+            for offer, count in self.instances
+        )
 
     @property
     def usd_per_hour(self) -> float:

@@ -67,9 +67,14 @@ class Risk:
         return replicas_needed(scenario, self.load.rate_per_s, self.found.replicas)
 
     @property
-    def short(self) -> int:
-        """In how many of CASES the replicas of the prediction are too few."""
-        return sum(each is None or each > self.found.replicas for each in self.replicas)
+    def more(self) -> list[int]:
+        """Replicas in those of CASES that take more than the prediction, fewest first."""
+        return sorted(each for each in self.replicas if each is not None and each > self.found.replicas)
+
+    @property
+    def never(self) -> int:
+        """In how many of CASES no number of replicas keeps the SLO."""
+        return self.replicas.count(None)
 
     @property
     def then(self) -> int | None:

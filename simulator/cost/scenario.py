@@ -44,6 +44,16 @@ def simulate(scenario: "Scenario", progress: Progress | None = None) -> Report:
     return scenario.simulated(progress)
 
 
+def shared_table(deployment: Deployment) -> StepTable:
+    """Return the step times of a deployment in seconds, those of an equal one where it was looked at lately."""
+    stepping = replace(deployment, cache_shift=0.0) if deployment.cache_shift else deployment  # makes no other steps
+    for known, table in reversed(list(_RECENT_TABLES)):  # a copy: other threads add to it
+        if known == stepping:
+            return table
+    _RECENT_TABLES.append((stepping, stepping.step_table()))
+    return _RECENT_TABLES[-1][1]
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A deployment, the workload sent to it, the SLO and the offers of its device that count.
@@ -52,6 +62,13 @@ class Scenario:
     all. `whole_run`: count an open loop as load generators do, from the first request to the last token; without it
     warm-up and drain are left out. `assume_fits`: requests longer than the model's context are not rejected, because a
     measurement shows that they run. `interruptions`: of spot offers.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> from simulator.workloads.arrivals import ClosedLoop
+    >>> from simulator.workloads.lengths import Fixed, Independent
+    >>> load = Workload(ClosedLoop(4), Independent(Fixed(512), Fixed(32)), request_count=8)
+    >>> Scenario(deploy("llama-3.1-8b", "h100-sxm"), load).simulated().completed
+    8
     """
 
     deployment: Deployment
@@ -95,14 +112,8 @@ class Scenario:
 
     @cached_property
     def table(self) -> StepTable:
-        """Step times in seconds, shared with other scenarios of an equal deployment: sweeps vary the load far more."""
-        shifted, stepping = self.deployment.cache_shift, self.deployment
-        stepping = replace(stepping, cache_shift=0.0) if shifted else stepping  # a larger cache makes no other steps
-        for known, table in reversed(list(_RECENT_TABLES)):  # a copy: other threads add to it
-            if known == stepping:
-                return table
-        _RECENT_TABLES.append((stepping, stepping.step_table()))
-        return _RECENT_TABLES[-1][1]
+        """Step times in seconds."""
+        return shared_table(self.deployment)
 
     def simulated(self, progress: Progress | None = None) -> Report:
         """Simulate the scenario's workload; its metrics are means over several seeds where it has few requests.

@@ -139,15 +139,14 @@ class Search:
     can cost less, and it is the next best: an exhaustive search finds the same. Of one device only the best candidate
     is an answer, since the others are the same offer with another layout or format.
 
-    `top`: how many answers are wanted. `executor` looks at as many candidates side by side as it has workers; None:
-    `jobs` threads of this process. `found` and `least_usd_left` may be read at any time.
+    `top`: how many answers are wanted. `executor` looks at as many candidates side by side as it has workers. `found`
+    and `least_usd_left` may be read at any time.
     """
 
     load: Target
     candidates: Sequence[Candidate]
     top: int = 5
-    jobs: int = 1
-    executor: TaskExecutor | None = None
+    executor: TaskExecutor = field(default_factory=Threads)
     found: list[Solution] = field(default_factory=list)
     out: list[Look] = field(default_factory=list)
     same_cost: dict[int, list[Candidate]] = field(default_factory=dict)  # by the place of an answer
@@ -155,8 +154,10 @@ class Search:
     _known: dict[tuple[str, str], Cost] = field(default_factory=dict)  # least cost known to do, by model and device
     _heap: list[tuple[Cost, int, Look]] = field(default_factory=list)
     _serial: int = 0
+    _workload: Workload = field(init=False)
 
     def __post_init__(self) -> None:
+        self._workload = self.load.workload.at_rate(self.load.rate_per_s)  # one object, whose requests are drawn once
         for each in self.candidates:
             self._push(Look(each, light_replicas(each.device_s, each.devices, self.load.rate_per_s) - 1))
 
@@ -171,16 +172,12 @@ class Search:
             return True, float(candidate.devices * replicas), candidate.plain
         return False, usd, candidate.plain
 
-    @property
-    def _at(self) -> TaskExecutor:
-        return self.executor or Threads(self.jobs)
-
     def run(self, progress: Callable[[int, int], None] = lambda _looked, _all: None) -> None:
         """Search to the end. `progress` is called with (candidates that are decided or cut, all candidates)."""
         while self._heap and len(self.found) < self.top:
             wave = list(self._next_wave())
             try:
-                for place, learned in self._at.finished(learned_of, [self._lookup(each) for each in wave]):
+                for place, learned in self.executor.finished(learned_of, [self._lookup(each) for each in wave]):
                     self._learn(wave[place], learned)
             finally:  # an interrupt leaves a state that can be read
                 for each in wave:
@@ -202,7 +199,7 @@ class Search:
         """Take decided candidates as answers while they are the best; yield others to learn more of, one per worker."""
         held: list[tuple[Cost, int, Look]] = []
         looking = 0
-        while self._heap and looking < self._at.width and len(self.found) < self.top:
+        while self._heap and looking < self.executor.width and len(self.found) < self.top:
             entry = heapq.heappop(self._heap)
             look = entry[2]
             if self._is_alike(look.candidate, entry[0]):
@@ -252,7 +249,7 @@ class Search:
         load = self.load
         if look.bounds is None:
             offers = load.offers(look.candidate.hardware, look.candidate.devices)
-            return BoundLookup(look.candidate, load.rate_per_s, load.workload, load.slo, offers, load.interruptions)
+            return BoundLookup(look.candidate, self._workload, load.slo, offers, load.interruptions)
         replicas = (look.low + look.high) // 2 if look.high else self._affordable(look) or look.low + look.step
         return LoadLookup(look.bounds.scenario, replicas, load.rate_per_s / replicas)
 

@@ -15,6 +15,7 @@ from simulator.reports.slo import Slo
 from simulator.workloads.lengths import Stretched
 
 LESS, MORE = 0.8, 1.25  # times what is asked
+FULLEST = 0.7, 1.0  # of the capacity within the SLO: what a cautious planner uses of it, and all
 FLIPS = 6  # halvings of the interval, in logarithms, in which another answer begins to win
 WIDEST = 4.0  # times the asked rate, up and down
 Change = Callable[[Scenario, float], tuple[Scenario, float]]  # of a scenario and its rate in requests/s of all replicas
@@ -57,9 +58,14 @@ class Sensitivity:
         return sorted(found, key=lambda knob: -knob.swing_usd)
 
     def _asked(self) -> list[Callable[[], Knob]]:
-        """Return the knobs that a user knows: rate, lengths, bounds of the SLO."""
+        """Return the knobs that a user knows: rate, how full replicas may be, price, lengths, bounds of the SLO."""
         rate = self.load.rate_per_s
-        knobs = [self._knob("rate", [(f"{rate * f:.3g}/s", partial(_at_rate, f)) for f in (0.5, 2.0)])]
+        full = [(f"{share:.0%} at most", partial(_at_rate, 1 / share)) for share in FULLEST]
+        knobs = [
+            self._knob("rate", [(f"{rate * f:.3g}/s", partial(_at_rate, f)) for f in (0.5, 2.0)]),
+            self._knob("utilisation", full),
+            self._price,
+        ]
         for name, prompt, output in (("prompts", 1, 0), ("outputs", 0, 1)):
             ends = [(f"{f:g} x", partial(_longer, f if prompt else 1.0, f if output else 1.0)) for f in (LESS, MORE)]
             knobs.append(self._knob(name, ends))
@@ -91,10 +97,20 @@ class Sensitivity:
 
         return make
 
+    def _price(self) -> Knob:
+        """Return the knob of the price of the answer that is best as asked; the others cost what they cost."""
+        own, *others = [self._usd(each, None) for each in self.answers]
+        low, high = (self._cheapest(f"{f:g} x", [own and own * f, *others]) for f in (LESS, MORE))
+        return Knob("price", low, high, is_known=True)
+
     def _end(self, value: str, change: Change, *, only_best: bool) -> End:
         usd = [
             self._usd(each, change if not (place and only_best) else None) for place, each in enumerate(self.answers)
         ]
+        return self._cheapest(value, usd)
+
+    @staticmethod
+    def _cheapest(value: str, usd: Sequence[float | None]) -> End:
         known = [(cost, place) for place, cost in enumerate(usd) if cost is not None]
         best_usd, best = min(known, default=(None, None))
         return End(value, usd[0], best, best_usd)

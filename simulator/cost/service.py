@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from simulator.cost.packing import packed, replica_size
+from simulator.cost.scenario import shared_table
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import memory_plan
 from simulator.errors import InfercastError
@@ -71,7 +72,7 @@ class Service:
     @cached_property
     def table(self) -> StepTable:
         """Step times of a replica, in seconds."""
-        return self.deployment.step_table()
+        return shared_table(self.deployment)
 
     def fleet(self, requests: Requests) -> Fleet:
         """Return the pools, router and link as the event loop takes them; `requests` size blocks and KV caches.

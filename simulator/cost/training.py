@@ -1,12 +1,17 @@
 """Training against inference: FLOPs, device hours and dollars of training, and the served tokens that equal it."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from simulator.errors import InfercastError
+from simulator.frames import Framed
 from simulator.hardware.hardware import Hardware
 from simulator.models.model import Model
 from simulator.profile import Figure, Source
 from simulator.roofline.roofline import Rates
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FLOPS_PER_PARAMETER = 6.0  # and token: 2 forward, 4 backward
 MFU = Figure(
@@ -28,8 +33,8 @@ OPTIMAL_TOKENS_PER_PARAMETER = Figure(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Training:
+@dataclass(frozen=True, slots=True, repr=False)
+class Training(Framed):
     """One pass of a model over `tokens` training tokens, on devices that reach a share `mfu` of their dense peak.
 
     `parameters`: those that one token uses; all of a dense model, the active ones of a mixture of experts. What is left
@@ -37,6 +42,9 @@ class Training:
     0.8 to 2.9 times those computed here at an MFU of 0.4 (tests/cost/test_training.py).
 
     Raises InfercastError for numbers that are not above 0, and for an `mfu` above 1.
+
+    >>> Training(parameters=1e9, tokens=1e10, peak_flops_per_s=1e15).flops
+    6e+19
     """
 
     parameters: float
@@ -74,6 +82,17 @@ class Training:
         0.99
         """
         return self.flops / (self.peak_flops_per_s * self.mfu) / 3600
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return one row: parameters, training tokens, MFU, FLOPs, device hours, served tokens of as many FLOPs."""
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
+        return pd.DataFrame(
+            {
+                name: [getattr(self, name)]
+                for name in ("parameters", "tokens", "mfu", "flops", "device_hours", "equal_flops_tokens")
+            }
+        )
 
     def usd(self, usd_per_device_hour: float) -> float:
         """Return the cost of the device hours in US dollars."""

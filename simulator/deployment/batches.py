@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from simulator.deployment.deployment import Deployment
 from simulator.errors import WorkloadError
+from simulator.limits import refuse_beyond_memory
 from simulator.models.operations import Array, Counts, pairs
 
 
@@ -15,7 +16,8 @@ from simulator.models.operations import Array, Counts, pairs
 class Batch:
     """`size` requests of equal lengths in tokens that start together; `context_tokens` of each are cached before.
 
-    Raises WorkloadError for a size, prompt or output below 1 and for a negative context.
+    Raises WorkloadError for a size, prompt or output below 1 and for a negative context; InfercastError for an output
+    whose steps exceed the memory.
 
     >>> Batch(8, 1024, 128).cached_tokens
     1151
@@ -31,6 +33,7 @@ class Batch:
             if getattr(self, name) < 1:
                 given = f"{name.replace('_', ' ')} {getattr(self, name)}"
                 raise WorkloadError(given, "a batch has at least one request and one token each way", "Give 1 or more")
+        refuse_beyond_memory(f"{self.output_tokens:,} output tokens", 100.0 * self.output_tokens, "Give fewer")
         if self.context_tokens < 0:
             given = f"context of {self.context_tokens} tokens"
             raise WorkloadError(given, "a cache holds no fewer than none", "Give 0 or more")

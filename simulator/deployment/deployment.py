@@ -8,9 +8,11 @@ import numpy.typing as npt
 
 from simulator.deployment.host_launches import host_slowness, prompt_launches_s, step_launches_s
 from simulator.deployment.layouts import running_layout
-from simulator.deployment.offload import NO_OFFLOAD, Offload, device_part, host_cost, host_layers, offloaded_ops
+from simulator.deployment.offload import device_part, host_cost, host_layers, offloaded_ops
+from simulator.deployment.setting_names import configure
+from simulator.deployment.settings import Settings
 from simulator.deployment.sharding import sharded
-from simulator.deployment.speculation import Draft, Speculation, draft_of
+from simulator.deployment.speculation import Draft, draft_of
 from simulator.deployment.weight_files import refuse_unreadable
 from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.engines.kernels import Kernels
@@ -27,39 +29,7 @@ from simulator.roofline.step_model import StepModel, StepTable
 LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Engine settings that a user may choose, under vLLM's names; None is the engine's default on the device.
-
-    `max_num_seqs` and `max_num_batched_tokens` are of one data-parallel rank, as in vLLM; `changes` are the NAME=VALUE
-    of --set. Raises InfercastError for a count below 1 and a `memory_fraction` outside of (0, 1].
-    """
-
-    max_num_seqs: int | None = None
-    max_num_batched_tokens: int | None = None
-    max_model_len: int | None = None
-    memory_fraction: float | None = None
-    num_blocks: int | None = None
-    speculation: Speculation | None = None
-    offload: Offload = NO_OFFLOAD
-    threads: int | None = None  # of a CPU; None: one for each of its cores
-    identical_prompts: bool = False  # all requests of a batch are the same text: the router picks the same experts
-    sorted_sampling: bool = False  # requests ask for top-k or top-p, for which the sampler sorts the vocabulary
-    stream: bool = True  # clients receive each token as it is generated
-    first_call_s: float = 0.0  # seconds that a batch's first call takes longer, where nothing warmed the engine up
-    language_model_only: bool = False  # a multimodal checkpoint's vision encoder is not loaded
-    changes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_blocks", "threads"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InfercastError(f"{name} {value}", "it is at least 1", "Give a larger number or leave it out")
-        if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
-            given = f"memory fraction {self.memory_fraction}"
-            raise InfercastError(given, "it is a share above 0 and up to 1", "Give, say, 0.9")
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Deployment:
     """One replica, as `deployment_of` makes it: a model on devices, sharded, under an engine and the user's settings.
 
@@ -86,6 +56,10 @@ class Deployment:
         if self.hardware.nodes(self.tp) > 1 and self.engine.splits_rows:
             given, because = f"{self.engine.id} with tp {self.tp}", "it splits rows of matrices within a node"
             raise NotModelledError(given, because, f"Give tp {self.hardware.node_devices} or less; use pp")
+        if self.layout.pp > len(self.model.layer_names):
+            given, layers = f"pp {self.layout.pp}", len(self.model.layer_names)
+            because = f"each stage has a layer at least, and {self.model.id} has {layers}"
+            raise InfercastError(given, because, f"Give --pp {layers} or less")
         if self.max_num_seqs > self.max_num_batched_tokens:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", "Raise the token budget")
@@ -296,6 +270,9 @@ class Deployment:
             return 0.0
         return self.model.cache_bytes(1, self.layout) / host_bytes_per_s(self.hardware, light=light)
 
+    def __repr__(self) -> str:
+        return f"Deployment({self}, {self.engine.id})"
+
     def __str__(self) -> str:
         size = f"{self.devices} x " if self.devices > 1 else ""
         return f"{self.model.id} ({self.layout.weight_dtype}) on {size}{self.hardware.id}"
@@ -306,16 +283,18 @@ def deploy(
 ) -> Deployment:
     """Return a replica of three profiles, each given by name or path; without an engine, the device's usual one.
 
-    Without a layout: one device and the checkpoint's number formats. Raises ProfileError for an unknown name, and the
-    errors of `Deployment`.
+    Without a layout: one device and the checkpoint's number formats. `settings.changes` are set as --set sets them.
+    Raises ProfileError for an unknown name, and the errors of `configure` and `Deployment`.
 
     >>> str(deploy("llama-3.1-8b", "h100-sxm"))
     'llama-3.1-8b (bf16) on h100-sxm'
+    >>> deploy("llama-3.1-8b", "h100-sxm", settings=Settings(changes=("policy=static",))).engine.policy
+    'static'
     """
     (loaded, named), device = checkpoint(model), load_hardware(hardware)
-    preset = load_engine(engine or usual_engine(device))
+    preset, chosen = configure(load_engine(engine or usual_engine(device)), settings, settings.changes)
     layout = layout or running_layout(loaded, device, preset, dtypes=(named, ""))
-    return deployment_of(loaded, device, preset, layout, settings)
+    return deployment_of(loaded, device, preset, layout, chosen)
 
 
 def deployment_of(model: Model, hardware: Hardware, engine: Engine, layout: Layout, settings: Settings) -> Deployment:

@@ -13,6 +13,7 @@ from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.deployment.pipeline_overlap import kernels_per_layer, overlapped_s
 from simulator.errors import DoesNotFitError, InfercastError
+from simulator.frames import Framed
 from simulator.models.operations import Array, Counts
 from simulator.roofline.roofline import Cost, mostly_bound
 from simulator.roofline.step_model import StepModel
@@ -73,7 +74,7 @@ def _shown(steps_s: Seconds, stream_s: float) -> Seconds:
 
 def _sum_over_steps(cost: Cost) -> Cost:
     """Return the cost of an op with each field summed over the steps of a phase."""
-    return Cost(cost.name, *(float(np.sum(field)) for field in cost[1:]))
+    return Cost(cost.name, *(float(np.sum(each) if isinstance(each, np.ndarray) else each) for each in cost[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,8 @@ class Latency(NamedTuple):
     e2el_s: float
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Framed):
     """Predicted latency and throughput of one batch that has a deployment to itself.
 
     With pp > 1 the batch passes through the stages one after the other while the others idle: a latency, no capacity.

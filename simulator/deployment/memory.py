@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.loaded_weights import padding_bytes, vision_bytes
 from simulator.deployment.workspace import Workspace, workspace
+from simulator.frames import Framed
 from simulator.profile import Figure, Source
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ class Groups:
         return self.windowed + self.recurrent
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class MemoryPlan(Framed):
     """Bytes of one device by use, and its KV-cache blocks; a negative `cache_bytes` is what the device is short of.
 
     `block_size`: tokens of a block; where whole contexts are reserved (llama.cpp), a block is the slot of one sequence.
@@ -175,6 +176,12 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     (TensorRT-LLM). `of_rest`: cache = fraction x (total - context) - weights (SGLang), at most total - used. Used are
     weights (with adapters, a draft model, padding and a vision encoder), workspace, the driver's context and CUDA
     graphs. States of recurrent layers come out of the cache, or lie in its blocks (`recurrent_blocks`).
+
+    Llama 3.1 8B has 8,030,261,248 parameters (its config.json), of two bytes each:
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> f"{memory_plan(deploy('llama-3.1-8b', 'h100-sxm')).weight_bytes:,.0f}"
+    '16,060,522,496'
     """
     rule, total = deployment.engine.memory, deployment.hardware.memory_bytes
     weights = deployment.layout.weight_bytes(deployment.device_part.weights(deployment.layout))

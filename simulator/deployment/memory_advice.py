@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from simulator.deployment.deployment import Deployment
@@ -27,7 +28,7 @@ def refuse_misfit(plan: MemoryPlan) -> None:
     deployment, settings = plan.deployment, plan.deployment.settings
     _refuse_host_misfit(plan)
     if plan.blocks_that_fit < 1:
-        raise DoesNotFitError(str(deployment), _shortage(plan), _advice(deployment))
+        raise DoesNotFitError(str(deployment), _shortage(plan), partial(_advice, deployment))
     if plan.num_blocks > plan.blocks_that_fit:
         given, because = f"{deployment} with {plan.num_blocks} cache blocks", f"{plan.blocks_that_fit} fit"
         raise DoesNotFitError(given, because, f"Give --num-gpu-blocks-override {plan.blocks_that_fit} or less")
@@ -38,7 +39,8 @@ def refuse_misfit(plan: MemoryPlan) -> None:
     if settings.max_model_len is not None and plan.max_context_tokens < settings.max_model_len:
         given = f"{deployment} with max_model_len {settings.max_model_len}"
         because = f"the cache holds one sequence of {plan.max_context_tokens} tokens at most"
-        raise DoesNotFitError(given, because, f"Give --max-model-len {plan.max_context_tokens}. {_advice(deployment)}")
+        shorter = f"Give --max-model-len {plan.max_context_tokens}"
+        raise DoesNotFitError(given, because, lambda: f"{shorter}. {_advice(deployment)}")
 
 
 def _refuse_host_misfit(plan: MemoryPlan) -> None:

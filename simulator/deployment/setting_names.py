@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
-from simulator.deployment.deployment import Settings
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine, Policy, Reservation, load_engine
 from simulator.errors import InfercastError, NotModelledError, nearest
 from simulator.profile import Figure, Source
@@ -27,7 +27,7 @@ OF_REQUESTS = ("identical_prompts", "sorted_sampling", "stream")  # switches of 
 OF_LOADING = ("language_model_only",)
 CHOICES = {"policy": get_args(Policy), "reservation": get_args(Reservation)}
 COUNTS = (
-    *("batch_size", "block_size", "max_loras", "max_lora_rank"),
+    *("batch_size", "block_size", "max_loras", "max_lora_rank", "scheduler_recv_interval"),
     *("long_prefill_tokens", "micro_batch_tokens", "graph_tokens", "graph_tokens_per_seq"),
     *("drift_tokens", "gathered_steps", "prompt_interval"),
 )
@@ -38,7 +38,7 @@ SHARED = ("cache_tokens", "total_context")  # tokens of the whole KV cache: of a
 OURS = (*SWITCHES, *OF_REQUESTS, *OF_LOADING, *CHOICES, *COUNTS, *LIMITS, *FRACTIONS, *SECONDS, *SHARED)
 FIGURES = ("block_size", "max_lora_rank", "drift_tokens")  # values of an engine preset that carry a source
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
-NO_LIMIT = COUNTS[4:]  # counts that may be 0: no limit
+NO_LIMIT = COUNTS[5:]  # counts that may be 0: no limit
 
 
 class Configured(NamedTuple):

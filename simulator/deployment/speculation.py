@@ -23,6 +23,9 @@ class Speculation:
 
     Raises InfercastError for no draft token, a number of rates that is neither 1 nor `tokens`, and a rate outside of 0
     to 1.
+
+    >>> Speculation("ngram", 3, (0.8,)).rates
+    (0.8, 0.8, 0.8)
     """
 
     draft: str

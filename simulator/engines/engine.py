@@ -13,7 +13,8 @@ from simulator.engines.platforms import Platform
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.hardware.hardware import DeviceClass, Hardware
 from simulator.models.number_formats import Files
-from simulator.profile import Bytes, Figure, Fraction, Number, Origin, Profile, Source, Strict, Whole, find, names
+from simulator.profile import Bytes, Figure, Fraction, Number, Origin, Profile, Source, Strict, Whole, find
+from simulator.profile_folders import names
 
 KIND = "engines"
 USUAL = "vllm"  # on devices of which no preset says that its own users run it
@@ -92,6 +93,7 @@ class Engine(Profile):
     admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
     least_free_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # of the cache: prompts wait while less is free
     prompt_interval: Annotated[int, Field(ge=0)] = 0  # prompts wait for so many decode steps after the last that came
+    scheduler_recv_interval: Annotated[int, Field(ge=1)] = 1  # decodes from one look at arrivals to the next
     async_scheduling: bool = False
     chunked_prefill: bool = True
     long_prefill_tokens: Annotated[int, Field(ge=0)] = 0  # of one request in a step at most; 0 is no limit
@@ -193,7 +195,13 @@ def usual_engine(hardware: Hardware) -> str:
 
 
 def load_engine(name: str) -> Engine:
-    """Return an engine's preset: "vllm-0.33" by its file, or "vllm" for the newest version."""
+    """Return an engine's preset: "vllm-0.33" by its file, or "vllm" for the newest version.
+
+    Raises ProfileError with the nearest names for an unknown one.
+
+    >>> load_engine("tgi").id
+    'tgi-3.3'
+    """
     engines = {each: each.rpartition("-")[0] or each for each in names(KIND)}
     versions = [each for each, engine in engines.items() if engine == name]
     newest = max(versions, key=lambda each: _numbers(each.rpartition("-")[2]), default=name)

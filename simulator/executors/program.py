@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from simulator.errors import InfercastError, reason
-from simulator.profile import folders
+from simulator.profile_folders import folders
 
 PACKAGE = Path(__file__).parents[1]
 LIBRARIES = ("hardware_profiles", "model_profiles")  # folders of profiles, with price lists and all else in them

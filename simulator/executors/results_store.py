@@ -1,10 +1,10 @@
 """A file of finished results, from which an interrupted sweep goes on: SQLite, one row for each key."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from simulator.errors import InfercastError, reason
 
@@ -27,8 +27,8 @@ class ResultsStore:
     {'key': '{}'}
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection, self._path = connection, path
 
     @classmethod
     @contextmanager
@@ -40,22 +40,32 @@ class ResultsStore:
             raise InfercastError(f"store {path}", f"it cannot be opened ({reason(error)})", "Check the path") from error
         try:
             _prepare(connection, path)
-            yield cls(connection)
+            yield cls(connection, path)
         finally:
             connection.close()
 
     def known(self, keys: Iterable[str]) -> dict[str, str]:
-        """Return the texts of those keys that are there."""
+        """Return the texts of those keys that are there. Raises InfercastError where they cannot be read."""
         wanted, found = list(dict.fromkeys(keys)), dict[str, str]()
         for at in range(0, len(wanted), AT_ONCE):
             some = wanted[at : at + AT_ONCE]
             marks = ",".join("?" * len(some))
-            found |= self._connection.execute(f"SELECT key, answer FROM results WHERE key IN ({marks})", some)  # noqa: S608
+            found |= self._rows(f"SELECT key, answer FROM results WHERE key IN ({marks})", some)  # noqa: S608
         return found
 
     def put(self, key: str, question: str, answer: str) -> None:
-        """Store a text; `question` is what people read who open the file."""
-        self._connection.execute("INSERT OR IGNORE INTO results VALUES (?, ?, ?)", (key, question, answer))
+        """Store a text; `question` is what people read who open the file.
+
+        Raises InfercastError where it cannot be written, as on a full disk.
+        """
+        self._rows("INSERT OR IGNORE INTO results VALUES (?, ?, ?)", (key, question, answer))
+
+    def _rows(self, statement: str, values: Sequence[str]) -> list[Any]:
+        try:
+            return self._connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            remedy = "Free its disk, or give a new file"
+            raise InfercastError(f"store {self._path}", f"it cannot be used ({reason(error)})", remedy) from error
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:

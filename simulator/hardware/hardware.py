@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from simulator.errors import NotModelledError, ProfileError
+from simulator.files import is_file
 from simulator.profile import (
     Bytes,
     BytesPerS,
@@ -22,8 +23,8 @@ from simulator.profile import (
     Watts,
     Whole,
     find,
-    folders,
 )
+from simulator.profile_folders import folders
 
 KIND = "hardware_profiles"
 PeakName = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
@@ -210,7 +211,7 @@ def load_hardware(name: str) -> Hardware:
 
 def _family_path(name: str) -> Path | None:
     paths = (folder / "families" / f"{name}.yaml" for folder in folders(KIND))
-    return next((path for path in paths if path.is_file()), None)
+    return next((path for path in paths if is_file(path)), None)
 
 
 def require(hardware: Hardware, part: str) -> None:

@@ -13,7 +13,8 @@ from pydantic import Field
 
 from simulator.errors import InfercastError, ProfileError, nearest
 from simulator.hardware.hardware import KIND as HARDWARE
-from simulator.profile import Profile, Strict, UsdPerHour, find, names
+from simulator.profile import Profile, Strict, UsdPerHour, find
+from simulator.profile_folders import names
 
 KIND = "hardware_profiles/prices"
 STALE_DAYS, OLD_DAYS = 90, 730

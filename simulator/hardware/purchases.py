@@ -9,7 +9,8 @@ from pydantic import Field
 
 from simulator.hardware.hardware import KIND as HARDWARE
 from simulator.hardware.prices import first_day
-from simulator.profile import Profile, Strict, Usd, find, names
+from simulator.profile import Profile, Strict, Usd, find
+from simulator.profile_folders import names
 
 KIND = "hardware_profiles/purchases"
 

@@ -1,6 +1,5 @@
 """Import of a model from its Hugging Face config.json as a profile; what is not modelled is refused by name."""
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 import yaml
 
 from simulator.errors import NotModelledError, ProfileError, nearest, reason
+from simulator.files import parse_json, read_text, write_whole
 from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
 from simulator.models.hf_layer_runs import block_names, runs
@@ -20,7 +20,8 @@ from simulator.models.hf_quantization import mlx_weight_dtype, weight_dtype
 from simulator.models.hf_rules import LayerKind
 from simulator.models.hf_vision import vision_from_config
 from simulator.models.model import KIND, Model
-from simulator.profile import MAX_PROFILE_BYTES, folders
+from simulator.profile import MAX_PROFILE_BYTES
+from simulator.profile_folders import folders
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx", "model_max_length")
@@ -114,35 +115,20 @@ def write_profile(config_json_path: Path, target_folder: Path, name: str, force:
     Model.from_mapping(profile, where)
     body = yaml.safe_dump(profile, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
     schema = Path(os.path.relpath(folders(KIND)[-1] / "schema.json", target_folder)).as_posix()
-    _write_whole(target, f"# yaml-language-server: $schema={schema}\n{body}")
+    write_whole(target, f"# yaml-language-server: $schema={schema}\n{body}")
     return target
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        with path.open(encoding="utf-8") as file:
-            value = json.loads(file.read(MAX_PROFILE_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
+        value = parse_json(read_text(path, MAX_PROFILE_BYTES / 1e6))
+    except (OSError, ValueError) as error:
         raise ProfileError(
             str(path), f"it is not readable JSON ({reason(error)})", "Give a model's config.json"
         ) from error
     if not isinstance(value, dict):
         raise ProfileError(str(path), "it holds no object", "Give a model's config.json")
     return value
-
-
-def _write_whole(target: Path, text: str) -> None:
-    """Write a file atomically: a reader sees all of it or none of it."""
-    temporary = target.with_name(f".{target.name}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise ProfileError(str(target), f"it cannot be written ({reason(error)})", "Check the folder") from error
 
 
 def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]:

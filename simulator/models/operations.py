@@ -44,9 +44,11 @@ class Counts(NamedTuple):
 
     def dot(self, coefficients: "Counts") -> Array:
         """Return sum_i count_i x coefficient_i, with the shape of the counts."""
+        if coefficients is NOTHING:  # most of what an op could move it does not
+            return 0.0
         total: Array = 0.0
         for count, each in zip(self, coefficients, strict=True):
-            if isinstance(each, np.ndarray) or each:
+            if each.__class__ is np.ndarray or each:
                 total = total + count * each
         return total
 

@@ -15,21 +15,22 @@ if TYPE_CHECKING:
 DARK, LIGHT = "#4c72b0", "#b3c6e0"  # at the asked rate; at the highest load within the SLO
 
 
-def plot_costs(answers: Sequence[Answer], rows: Sequence[Row] = ()) -> "Figure":
+def plot_costs(answers: Sequence[Answer], rows: Sequence[Row] = (), labels: Sequence[str] = ()) -> "Figure":
     """Return a plot with one row per answer: dollars per million output tokens, max req/s per replica within the SLO.
 
     All answers are to the same rate, workload and SLO: those of the first are in the title. `rows` of `infercast
-    cost`'s JSON, one per answer, have the intervals that are drawn.
+    cost`'s JSON, one per answer, have the intervals that are drawn. `labels`: instead of what tells deployments apart.
     """
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
 
     rate, scenario = answers[0].rate_per_s, answers[0].scenario
     size = (11, 2.4 + 0.6 * len(answers))
     figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, layout="constrained")
-    shared, labels = _labels(answers)
+    shared, own = _labels(answers)
     figure.suptitle(f"{shared}; {scenario.slo}\n{scenario.workload.describe()}", fontsize=10)
     _price_bars(left, answers, rows)
-    left.set_yticks(range(len(answers)), labels)
+    replicas = [f"\n{each.replicas} replicas" if each.replicas > 1 else "" for each in answers]
+    left.set_yticks(range(len(answers)), [a + b for a, b in zip(labels or own, replicas, strict=True)])
     left.invert_yaxis()
     left.set(xlabel="$ per million output tokens", title="Cost", ylabel="")
     highest = [each.capacity.rate_per_s for each in answers]
@@ -89,13 +90,12 @@ def _price_bars(axes: "Axes", answers: Sequence[Answer], rows: Sequence[Row]) ->
 
 
 def _labels(answers: Sequence[Answer]) -> tuple[str, list[str]]:
-    """Return what the deployments have in common, and a label for each: device, degrees, what differs, replicas."""
+    """Return what the deployments have in common, and a label for each: device, degrees, what differs."""
     parts = [(*_parts(each.scenario.deployment), _commitment(each)) for each in answers]
     varying = {place for place, values in enumerate(zip(*parts, strict=True)) if len(set(values)) > 1}
     own = [[name for place, name in enumerate(each) if name and (place < 2 or place in varying)] for each in parts]
     shared = ", ".join(name for place, name in enumerate(parts[0]) if place >= 2 and place not in varying)
-    replicas = [f"\n{each.replicas} replicas" if each.replicas > 1 else "" for each in answers]
-    return shared, [" ".join(names) + count for names, count in zip(own, replicas, strict=True)]
+    return shared, [" ".join(names) for names in own]
 
 
 def _commitment(found: Answer) -> str:

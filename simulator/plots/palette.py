@@ -14,6 +14,7 @@ WAITING, RUNNING, CACHE, REDO = "#a6a6a6", "#333333", "#4d9221", "#b5428b"  # re
 BOUND = "#c44e52"  # what the SLO or the asked rate demands, and what fails it
 RESOURCES = {"compute": "#7570b3", "memory": "#1b9e77", "link": "#e6ab02", "overhead": "#c9b29b", "idle": "#efefef"}
 SERIES = ("#1b6ca8", "#e08214", "#35978f", "#8073ac", "#6b4c2a", "#f4a6c1", "#7f7f7f", "#bcbd22")  # deployments
+TIP = "tip: "  # begins the id of what shows a text when pointed at, in an SVG inside a page
 WIDE = 8.0  # largest over smallest value from which an axis is logarithmic
 
 
@@ -36,3 +37,18 @@ def wide_axis(axes: "Axes", which: str, values: npt.ArrayLike, bounds: Sequence[
     else:
         axes.set(**{f"{which}lim": (0.0, 1.08 * shown.max() if len(shown) else 1.0)})
     axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+
+
+def short(value: float) -> str:
+    """Return a number with three significant digits, and all of those before the point.
+
+    >>> short(1291.4), short(0.01234), short(0.0)
+    ('1,291', '0.0123', '0')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 or value == 0 else f"{value:.3g}"
+
+
+def tip(axes: "Axes", x: float, y: float, text: str) -> None:
+    """Let a point of a plot show a text when pointed at (`inline_svg`); in files of pictures it shows nothing."""
+    if np.isfinite([x, y]).all():
+        axes.scatter([x], [y], s=110, color="black", alpha=0.0, linewidths=0, zorder=9, gid=f"{TIP}{text}")

@@ -18,7 +18,8 @@ from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.estimate import Estimate
 from simulator.errors import InfercastError
-from simulator.plots.palette import DECODE, PROMPT
+from simulator.files import write_whole
+from simulator.plots.palette import DECODE, PROMPT, tip
 from simulator.roofline.roofline import Rates
 from simulator.units import scaled
 
@@ -29,7 +30,7 @@ ENDINGS = (".png", ".svg", ".pdf")
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a plot to a file, atomically, in the format of its ending (.png, .svg or .pdf); equal plots, equal bytes.
+    """Write a plot to a file in the format of its ending (.png, .svg or .pdf); equal plots, equal bytes.
 
     Raises InfercastError for another ending and if the file cannot be written.
     """
@@ -38,13 +39,7 @@ def save(figure: Figure, path: Path) -> None:
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "infercast"}):  # a fixed salt, so that equal plots give equal files
         figure.savefig(buffer, format=path.suffix[1:].lower(), dpi=150, metadata=_without_date(path))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.tmp")
-        unfinished.write_bytes(buffer.getvalue())
-        unfinished.replace(path)
-    except OSError as error:
-        raise InfercastError(f"--plot {path}", f"it cannot be written ({error.strerror})", "Check the path") from error
+    write_whole(path, buffer.getvalue(), "--plot")
 
 
 def _without_date(path: Path) -> dict[str, None]:
@@ -122,6 +117,8 @@ class _Style(NamedTuple):
             markeredgecolor="white",
             markeredgewidth=0.6,
         )
+        attained = f"{scaled(point.flops_per_s, 'FLOP/s')} at {point.intensity:.3g} FLOP per byte"
+        tip(ax, point.intensity, point.flops_per_s, f"{point.phase}, {point.op}, {point.batch}: {attained}")
 
     def legend(self) -> list[Line2D]:
         def entry(label: str, colour: str, marker: str, weight: float = 1.0) -> Line2D:

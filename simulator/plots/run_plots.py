@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simulator.plots.palette import BOUND, CACHE, DECODE, PROMPT, REDO, RUNNING, WAITING, wide_axis
+from simulator.plots.palette import BOUND, CACHE, DECODE, PROMPT, REDO, RUNNING, TIP, WAITING, wide_axis
 from simulator.plots.palette import RESOURCES as COLOURS_OF_RESOURCES
 from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.report import Report
@@ -14,7 +14,7 @@ from simulator.reports.timeline import RESOURCES, Timeline
 Row = Mapping[str, Any]
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
 
 PART_COLOURS = {
     "network": "#dcdcdc",
@@ -37,32 +37,38 @@ def plot_run(title: str, over_time: Timeline, explained: Explanation, row: Row |
     that is drawn at p95.
     """
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
-    from matplotlib.ticker import StrMethodFormatter  # noqa: PLC0415
 
     figure = plt.figure(figsize=(16, 8.4), layout="constrained")
     grid = figure.add_gridspec(1, 3, width_ratios=(2.0, 1, 1))
     left, right, last = (figure.add_subfigure(grid[place]) for place in range(3))
-    panels = left.subplots(4, 1, sharex=True)
+    draw_over_time(left, over_time)
+    bars = right.subplots(2, 1)
+    for axes, metric in zip(bars, ("ttft", "e2el"), strict=True):
+        draw_parts(axes, explained, metric)
+    right.legend(*bars[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9, frameon=False)
+    shares = last.subplots(len(DISTRIBUTIONS), 1)
+    for axes, metric in zip(shares, DISTRIBUTIONS, strict=True):
+        draw_distribution(axes, explained.report, metric, row)
+    for axes in (*bars, *shares):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, fontsize=11, wrap=True)
+    return figure
+
+
+def draw_over_time(figure: "FigureBase", over_time: Timeline) -> None:
+    """Plot requests, KV-cache usage, throughput and the binding resource of a run over seconds, one above the other."""
+    from matplotlib.ticker import StrMethodFormatter  # noqa: PLC0415  half a second
+
+    panels = figure.subplots(4, 1, sharex=True)
     _plot_requests(panels[0], over_time)
     _plot_cache_usage(panels[1], over_time)
     _plot_throughput(panels[2], over_time)
     _plot_binding(panels[3], over_time)
     panels[3].set_xlabel("time [s]")
-    bars = right.subplots(2, 1)
-    for axes, metric in zip(bars, ("ttft", "e2el"), strict=True):
-        _plot_parts(axes, explained, metric)
-    right.legend(*bars[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9, frameon=False)
-    shares = last.subplots(len(DISTRIBUTIONS), 1)
-    for axes, metric in zip(shares, DISTRIBUTIONS, strict=True):
-        _plot_distribution(axes, explained.report, metric, row)
-    for axes in (*panels, *bars, *shares):
-        axes.spines[["top", "right"]].set_visible(False)
-    for axes in (*panels, *bars):
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     for axes in panels:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
         axes.margins(x=0)
-    figure.suptitle(title, fontsize=11, wrap=True)
-    return figure
 
 
 def _legend(axes: "Axes") -> None:
@@ -119,23 +125,28 @@ def _plot_binding(axes: "Axes", over_time: Timeline) -> None:
     _legend(axes)
 
 
-def _plot_parts(axes: "Axes", explained: Explanation, metric: str) -> None:
+def draw_parts(axes: "Axes", explained: Explanation, metric: str) -> None:
     """Plot two stacked bars of the parts of a latency: its mean, and the request at its p95."""
+    from matplotlib.ticker import StrMethodFormatter  # noqa: PLC0415  half a second
+
     columns = [explained.mean_s(metric), explained.p95_s(metric)]
     below = np.zeros(2)
     for part, colour in PART_COLOURS.items():
         height = np.array([column[part] for column in columns])
         if explained.split.of("e2el")[part].any():
-            axes.bar((0, 1), height, 0.6, bottom=below, color=colour, label=part)
+            bars = axes.bar((0, 1), height, 0.6, bottom=below, color=colour, label=part)
+            for bar, seconds in zip(bars, height, strict=True):
+                bar.set_gid(f"{TIP}{part}: {seconds:.3g} s")
         below += height
     for place, total in enumerate(below):
         axes.annotate(f"{total:.3g} s", (place, total), (0, 3), textcoords="offset points", ha="center", fontsize=9)
     axes.set_xticks((0, 1), ("mean", "request at p95"))
     axes.set(ylabel=f"{metric.upper()} [s]")
     axes.margins(x=0.2, y=0.12)
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
 
 
-def _plot_distribution(axes: "Axes", report: Report, metric: str, row: Row | None) -> None:
+def draw_distribution(axes: "Axes", report: Report, metric: str, row: Row | None) -> None:
     """Plot the share of requests within a latency in ms, the SLO's bound, and the held-out interval of the p95.
 
     Rejected requests are within none, so the curve may end below 1.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.plots.palette import BOUND, SERIES, wide_axis
+from simulator.plots.palette import BOUND, SERIES, short, tip, wide_axis
 from simulator.reports.slo import Slo
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ class Sweep:
         names = dict.fromkeys(self.series)
         order = sorted(range(len(self.rows)), key=lambda place: self.places[place])
         return {name: [place for place in order if self.series[place] == name] for name in names}
+
+    @property
+    def colours(self) -> dict[str, str]:
+        """The colour of each curve."""
+        return {name: SERIES[place % len(SERIES)] for place, name in enumerate(self.curves)}
 
     @property
     def is_numeric(self) -> bool:
@@ -80,15 +85,14 @@ def plot_sweep(sweep: Sweep) -> "Figure":
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
 
     figure, panels = plt.subplots(1, 3, figsize=(15, 5.0), layout="constrained")
-    colours = {name: SERIES[place % len(SERIES)] for place, name in enumerate(sweep.curves)}
     for axes, metric in zip(panels, ("ttft", "tpot"), strict=False):
-        _plot_latency(axes, sweep, metric, colours)
-    _plot_pareto(panels[2], sweep, colours)
+        draw_latency(axes, sweep, metric)
+    draw_pareto(panels[2], sweep)
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(True, color="#ececec", lw=0.6)
         axes.set_axisbelow(True)
-    figure.legend(handles=_legend(sweep, colours), loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+    figure.legend(handles=_legend(sweep), loc="outside lower center", ncols=3, fontsize=9, frameon=False)
     figure.suptitle(sweep.title, fontsize=10.5, wrap=True)
     return figure
 
@@ -98,11 +102,11 @@ def _values(sweep: Sweep, key: str, places: Sequence[int]) -> Floats:
     return np.array([np.nan if each is None else each for each in found], np.float64)
 
 
-def _plot_latency(axes: "Axes", sweep: Sweep, metric: str, colours: Mapping[str, str]) -> None:
+def draw_latency(axes: "Axes", sweep: Sweep, metric: str) -> None:
     """Plot p95 with its interval and the median over x, the SLO's bound, the knee and what is overloaded."""
     seen, bound_s = [], sweep.slo.bounds_s.get(metric)
     for name, places in sweep.curves.items():
-        x, colour = sweep.places[places], colours[name]
+        x, colour = sweep.places[places], sweep.colours[name]
         p95, low, high = (_values(sweep, f"p95_{metric}_ms{end}", places) for end in ("", "_low", "_high"))
         known = ~np.isnan(p95)
         axes.plot(x[known], p95[known], "o-", color=colour, markersize=4, lw=1.6)
@@ -112,8 +116,10 @@ def _plot_latency(axes: "Axes", sweep: Sweep, metric: str, colours: Mapping[str,
         for at_x in x[~known]:
             axes.plot(at_x, 0.97, "x", color=colour, transform=axes.get_xaxis_transform(), markersize=7, clip_on=False)
         for place in sweep.kept(places):
-            at_y = sweep.rows[place][f"p95_{metric}_ms"]
+            (at_y,) = _values(sweep, f"p95_{metric}_ms", [place])  # NaN: one output token has no TPOT
             axes.plot(sweep.places[place], at_y, "o", color=colour, mfc="none", markersize=12, mew=1.6)
+        for at, value in zip(x, p95, strict=True):
+            tip(axes, at, value, f"{short(at)} {sweep.x_label}: {metric.upper()} p95 {short(value)} ms")
         seen += [*p95, *_values(sweep, f"median_{metric}_ms", places), *low]
     if bound_s:
         axes.axhline(bound_s * 1e3, color=BOUND, ls="--", lw=1.2)
@@ -125,7 +131,7 @@ def _plot_latency(axes: "Axes", sweep: Sweep, metric: str, colours: Mapping[str,
     wide_axis(axes, "y", seen, [bound_s * 1e3] if bound_s else [])
 
 
-def _plot_pareto(axes: "Axes", sweep: Sweep, colours: Mapping[str, str]) -> None:
+def draw_pareto(axes: "Axes", sweep: Sweep) -> None:
     """Plot output tokens/s of a device over tokens/s of a user, one point per row with its x beside it."""
     users, devices = list[float](), list[float]()
     for name, places in sweep.curves.items():
@@ -136,11 +142,11 @@ def _plot_pareto(axes: "Axes", sweep: Sweep, colours: Mapping[str, str]) -> None
                                             _values(sweep, f"{key}_high", places) / by - value])))
             for key, value, by in (("tokens_per_s_user", user, 1), ("output_throughput", device, count))
         ]  # fmt: skip
-        axes.errorbar(user, device, bars[1], bars[0], "o-", color=colours[name], markersize=4, lw=1.4, elinewidth=0.6)
+        colour = sweep.colours[name]
+        axes.errorbar(user, device, bars[1], bars[0], "o-", color=colour, markersize=4, lw=1.4, elinewidth=0.6)
         for place, at in zip(places, zip(user, device, strict=True), strict=True):
-            axes.annotate(
-                _word(sweep.x[place]), at, (5, 4), textcoords="offset points", fontsize=8, color=colours[name]
-            )
+            axes.annotate(_word(sweep.x[place]), at, (5, 4), textcoords="offset points", fontsize=8, color=colour)
+            tip(axes, *at, f"{_word(sweep.x[place])}: {short(at[0])} tokens/s of a user, {short(at[1])} of a device")
         users, devices = [*users, *user.tolist()], [*devices, *device.tolist()]
     axes.set(xlabel="output tokens/s of a user (1 / TPOT)", ylabel="output tokens/s of a device", title="Pareto curve")
     wide_axis(axes, "x", users)
@@ -151,7 +157,7 @@ def _word(x: float | str) -> str:
     return x if isinstance(x, str) else f"{x:,.0f}" if x == round(x) else f"{x:.3g}"
 
 
-def _legend(sweep: Sweep, colours: Mapping[str, str]) -> list[Any]:
+def _legend(sweep: Sweep) -> list[Any]:
     """Return an entry per curve, with its knee, and one for each kind of line."""
     from matplotlib.lines import Line2D  # noqa: PLC0415  half a second
     from matplotlib.patches import Patch  # noqa: PLC0415
@@ -160,8 +166,8 @@ def _legend(sweep: Sweep, colours: Mapping[str, str]) -> list[Any]:
     for name, places in sweep.curves.items():
         marked = ", ".join(_word(sweep.x[place]) for place in sweep.kept(places))
         kept = f"kept {'up to' if sweep.of_load else 'at'} {marked}" if marked else "never kept"
-        label = f"{name}: SLO {kept}" if sweep.slo.bounds_s else name
-        entries.append(Line2D([], [], color=colours[name], marker="o", markersize=4, label=label.removeprefix(": ")))
+        label = (f"{name}: SLO {kept}" if sweep.slo.bounds_s else name).removeprefix(": ")
+        entries.append(Line2D([], [], color=sweep.colours[name], marker="o", markersize=4, label=label))
     ink: dict[str, Any] = {"color": "#555555"}
     entries.append(Line2D([], [], marker="o", markersize=4, **ink, label="p95"))
     entries.append(Line2D([], [], ls=":", **ink, label="median"))

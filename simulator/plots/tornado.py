@@ -20,7 +20,7 @@ def plot_tornado(knobs: Sequence[Knob], usd_per_hour: float, title: str) -> "Fig
     import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
     from matplotlib.patches import Patch  # noqa: PLC0415
 
-    figure, axes = plt.subplots(figsize=(9, 1.6 + 0.45 * len(knobs)), layout="constrained")
+    figure, axes = plt.subplots(figsize=(10, 1.6 + 0.38 * len(knobs)), layout="constrained")
     known = [end.own_usd for knob in knobs for end in (knob.low, knob.high) if end.own_usd is not None]
     most = max([usd_per_hour, *known])
     for row, knob in enumerate(knobs):
@@ -29,9 +29,8 @@ def plot_tornado(knobs: Sequence[Knob], usd_per_hour: float, title: str) -> "Fig
     axes.axvline(usd_per_hour, color="black", linewidth=1)
     axes.set_yticks(range(len(knobs)), [f"{knob.name}: {knob.low.value} to {knob.high.value}" for knob in knobs])
     axes.invert_yaxis()
-    axes.set(
-        xlabel="$ per hour (*: another answer is cheaper there; >: no number of replicas keeps the SLO)", title=title
-    )
+    marks = "*: another answer is cheaper there; >: no number of replicas keeps the SLO"
+    axes.set(xlabel=f"$ per hour\n{marks}", title=title)
     axes.set_xlim(0, 1.3 * most)
     axes.spines[["top", "right"]].set_visible(False)
     bars = [Patch(color=colour) for colour in (ASKED, UNCERTAIN)]

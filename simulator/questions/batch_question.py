@@ -66,7 +66,12 @@ class BatchSizes:
 
 @dataclass(frozen=True)
 class BatchQuestion:
-    """All that `infercast estimate` is asked: deployments and batches."""
+    """All that `infercast estimate` is asked: deployments and batches.
+
+    >>> asked = BatchQuestion(DeploymentQuestion("llama-3.1-8b", "l40s,h100-sxm"), BatchSizes("1,8"))
+    >>> [f"{each.deployment.hardware} {each.sizes.batch}" for each in asked.each()]
+    ['l40s 1', 'l40s 8', 'h100-sxm 1', 'h100-sxm 8']
+    """
 
     deployment: DeploymentQuestion
     sizes: BatchSizes = field(default_factory=BatchSizes)

@@ -6,6 +6,7 @@ from sys import intern
 from typing import Any
 
 from simulator.errors import InfercastError
+from simulator.files import parse_json
 from simulator.questions.row_intervals import Row
 
 
@@ -35,9 +36,12 @@ class CaseAnswer:
 
     @classmethod
     def read(cls, text: str) -> "CaseAnswer":
-        """Return the answer that `text` wrote."""
-        told: dict[str, Any] = json.loads(text)
-        if "refused" in told:
-            return cls(refused=InfercastError(*told["refused"]))
-        rows = ({intern(key): value for key, value in row.items()} for row in told["rows"])  # rows share their keys
-        return cls(tuple(rows), tuple(told["notes"]), tuple(told["remarks"]))
+        """Return the answer that `text` wrote. Raises InfercastError for another text."""
+        try:
+            told: dict[str, Any] = parse_json(text)
+            if "refused" in told:
+                return cls(refused=InfercastError(*told["refused"]))
+            rows = ({intern(key): value for key, value in row.items()} for row in told["rows"])  # rows share their keys
+            return cls(tuple(rows), tuple(told["notes"]), tuple(told["remarks"]))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InfercastError("a stored answer", f"it cannot be read ({error})", "Give a new --store") from error

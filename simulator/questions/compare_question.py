@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 from simulator.cost.candidate import Candidate
 from simulator.cost.light_bounds import Demand, LightBounds
-from simulator.deployment.deployment import Settings
 from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import NO_OFFLOAD
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.errors import InfercastError, nearest
 from simulator.hardware.hardware import KIND, Hardware, load_hardware
 from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
-from simulator.profile import names
+from simulator.profile_folders import names
 from simulator.questions.deployment_question import DeploymentQuestion, configured, loaded
 from simulator.questions.words import split, whole_numbers
 

@@ -7,10 +7,11 @@ from functools import cache
 from itertools import product
 from typing import Any, TypeVar
 
-from simulator.deployment.deployment import Deployment, Settings, deployment_of
+from simulator.deployment.deployment import Deployment, deployment_of
 from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import Offload
 from simulator.deployment.setting_names import configure
+from simulator.deployment.settings import Settings
 from simulator.deployment.speculation import Speculation
 from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.errors import InfercastError

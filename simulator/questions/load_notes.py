@@ -1,5 +1,6 @@
 """What is said about a simulated load, in sentences."""
 
+import math
 from collections.abc import Iterable
 
 from simulator.cost.bounds import bounds
@@ -34,6 +35,8 @@ def load_notes(scenario: Scenario, report: Report) -> list[str]:
     if report.slo.bounds_s:
         kept = f"{report.within['all']:.1%} keep every bound"
         said.append(f"{kept}: goodput {report.goodput_per_s:.3g} requests/s.")
+    if not report.has_intervals():
+        said.append(_too_short(report))
     if report.skipped:
         said.append(f"the first {report.skipped} requests are left out as warm-up (MSER-5).")
     if isinstance(scenario.workload.arrivals, ClosedLoop):
@@ -64,6 +67,15 @@ def _cache_in_words(scenario: Scenario, report: Report) -> str:
         return empty
     saved_s = saved_prefill_s(report.run, scenario.table)
     return f"{empty}, {hits:.0%} of the prompts' tokens cached before, which saved {saved_s:,.3g} s of prefill"
+
+
+def _too_short(report: Report) -> str:
+    """Return why a run states no half-widths, and what would."""
+    if report.requests_needed == math.inf:
+        return "no ±: the requests come faster than full steps would serve them."
+    needed = 10 ** math.floor(math.log10(report.requests_needed) - 1)
+    enough = math.ceil(report.requests_needed / needed) * needed
+    return f"no ±: at this load it takes {enough:,} requests to tell how far a run is off (--num-prompts)."
 
 
 def _used(scenario: Scenario, report: Report) -> float:

@@ -26,7 +26,11 @@ from simulator.workloads.workload import Workload, load_workload
 
 @dataclass(frozen=True)
 class SloQuestion:
-    """Bounds on latencies, such as "ttft:500ms,tpot:50ms", and the share of requests (0 to 1) that must keep them."""
+    """Bounds on latencies, such as "ttft:500ms,tpot:50ms", and the share of requests (0 to 1) that must keep them.
+
+    >>> print(SloQuestion("ttft:500ms", slo_share=0.99).value())
+    99% of requests with TTFT <= 500 ms
+    """
 
     slo: str = ""
     slo_share: float = 0.95
@@ -47,6 +51,9 @@ class RunQuestion:
     `replicas` identical replicas share the load evenly, and one is simulated. `whole_run`: count warm-up and drain.
     `within_slo`: run at the highest rate near the asked one that keeps the SLO. `assume_fits`: requests may be longer
     than the model's context.
+
+    >>> RunQuestion(replicas=8).serving(WorkloadQuestion(max_concurrency="4")).replicas
+    4
     """
 
     replicas: int = 1
@@ -109,7 +116,13 @@ class SimulatedLoad(NamedTuple):
 
 @dataclass(frozen=True)
 class LoadQuestion:
-    """All that `infercast simulate` is asked: deployments, workload, SLO, and how the run is counted."""
+    """All that `infercast simulate` is asked: deployments, workload, SLO, and how the run is counted.
+
+    >>> users = WorkloadQuestion(input_len="512", output_len="128", request_rate="1,2")
+    >>> asked = LoadQuestion(DeploymentQuestion("llama-3.1-8b", "l40s,h100-sxm"), users)
+    >>> [f"{each.deployment.hardware} {each.users.request_rate}" for each in asked.each()]
+    ['l40s 1', 'l40s 2', 'h100-sxm 1', 'h100-sxm 2']
+    """
 
     deployment: DeploymentQuestion
     users: WorkloadQuestion

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, InterruptedSweepError
 from simulator.executors.choice import executor_named
 from simulator.executors.executor import TaskExecutor
 from simulator.executors.program import program_digest
 from simulator.executors.results_store import ResultsStore
+from simulator.frames import Framed
 from simulator.questions.case_answer import CaseAnswer
 from simulator.questions.row_intervals import Row
 
@@ -69,12 +70,16 @@ class SweepCase(Generic[QuestionT]):
             return CaseAnswer(refused=error)
 
 
-@dataclass
-class SweepAnswers(Generic[QuestionT]):
-    """Answers to the cases of a sweep, in their order, as far as they are known; `interrupted`: by Ctrl-C."""
+@dataclass(frozen=True, repr=False)
+class SweepAnswers(Framed, Generic[QuestionT]):
+    """Answers to the cases of a sweep, in their order, as far as they are known.
+
+    `store`: the file that keeps them; `interrupted`: by Ctrl-C.
+    """
 
     cases: Sequence[SweepCase[QuestionT]]
     known: dict[int, CaseAnswer] = field(default_factory=dict)
+    store: Path | str | None = None
     interrupted: bool = False
 
     @property
@@ -90,8 +95,11 @@ class SweepAnswers(Generic[QuestionT]):
 
     @property
     def refused(self) -> list[InfercastError]:
-        """Why cases have no answer."""
-        given = (self.known[place].refused for place in sorted(self.known))
+        """Why cases have no answer; the last error is of those that an interrupt left."""
+        given = [self.known[place].refused for place in sorted(self.known)]
+        if self.interrupted:
+            remedy = f"Ask again with --store {self.store}" if self.store else "Give --store FILE, and it would go on"
+            given.append(InterruptedSweepError.of(len(self.cases) - len(self.known), len(self.cases), remedy))
         return [error for error in given if error is not None]
 
     def to_frame(self) -> "pd.DataFrame":
@@ -140,9 +148,11 @@ def answers(
     """Return the answers to some cases. Ctrl-C ends it early, with those that are there (`interrupted`).
 
     Every answer passes through its text (`CaseAnswer.text`), so that one from the store is the same to the bit. Raises
-    the first refusal where all cases are refused.
+    the first refusal where all cases are refused, KeyboardInterrupt where it comes before the first answer, and
+    InfercastError as executors and stores do.
     """
-    found = SweepAnswers(cases)
+    answered: dict[int, CaseAnswer] = {}
+    interrupted = False
     places: dict[str, list[int]] = {}
     for place, case in enumerate(cases):
         places.setdefault(case.key, []).append(place)
@@ -150,8 +160,8 @@ def answers(
         known = kept.known(places) if kept else {}
 
         def take(key: str, text: str) -> None:
-            found.known |= dict.fromkeys(places[key], CaseAnswer.read(text))
-            told(len(found.known), len(cases))
+            answered.update(dict.fromkeys(places[key], CaseAnswer.read(text)))
+            told(len(answered), len(cases))
 
         for key, text in known.items():
             take(key, text)
@@ -163,9 +173,10 @@ def answers(
                         kept.put(key, " ".join(case.question.command()), text)
                     take(key, text)
         except KeyboardInterrupt:
-            found.interrupted = True
+            interrupted = True
+    found = SweepAnswers(cases, answered, store, interrupted)
     if found.refused and not found.answered:
-        raise found.refused[0]
+        raise KeyboardInterrupt if found.interrupted else found.refused[0]
     return found
 
 

@@ -3,11 +3,13 @@
 `option` is always the flag that an error names.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar
 
 from simulator.errors import InfercastError
+from simulator.limits import MOST_WHOLE, in_range
 
 Question = TypeVar("Question")
 
@@ -32,11 +34,13 @@ def whole_numbers(text: str, option: str) -> list[int]:
     >>> whole_numbers("1,8,64", "--batch")
     [1, 8, 64]
     """
-    parts = split(text, option)
-    for each in parts:
-        if not each.isdecimal() or int(each) < 1:
-            raise InfercastError(f"{option} {each}", "it is not a whole number above 0", f"Give, say, {option} 8")
-    return [int(each) for each in parts]
+    return [_whole(each, option) for each in split(text, option)]
+
+
+def _whole(text: str, option: str) -> int:
+    if not (text.isascii() and text.isdecimal() and text.strip("0")):
+        raise InfercastError(f"{option} {text}", "it is not a whole number above 0", f"Give, say, {option} 8")
+    return int(in_range(float(text), f"{option} {text}", MOST_WHOLE))
 
 
 def listed(text: str, option: str) -> list[str]:
@@ -73,11 +77,12 @@ def probability(text: str, option: str) -> float:
 
 
 def number(text: str, option: str) -> float:
-    """Return a number. Raises InfercastError for a text that is not one."""
+    """Return a number, infinity too. Raises InfercastError for a text that is none, NaN, and what is out of range."""
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         raise InfercastError(f"{option} {text!r}", "it is not a number", f"Give, say, {option} 2") from None
+    return value if math.isinf(value) else in_range(value, f"{option} {text}")
 
 
 def plain(kind: type[Question], question: Question) -> Question:

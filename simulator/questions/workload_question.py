@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from simulator.errors import WorkloadError, nearest
 from simulator.questions.length_words import distribution, length_list
-from simulator.questions.words import listed, number
+from simulator.questions.words import listed, number, whole
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, Released
 from simulator.workloads.lengths import Distribution, Independent, Lengths, Uniform
 from simulator.workloads.trace_columns import AskedColumns
@@ -47,6 +47,10 @@ class WorkloadQuestion:
     in requests/s over all replicas (inf for all at once), `release_period` in seconds. The names are those of
     `vllm bench serve`; `num_dataset_entries`, `dataset_sampling_strategy` and `warmup_request_count` are AIPerf's.
     `prefix_len` tokens come before each prompt's own, one of `num_prefixes`.
+
+    >>> [(rate, workload)] = WorkloadQuestion(workload="chat", request_rate="2", num_prompts=1_000).workloads()
+    >>> rate, len(workload.requests())
+    (2.0, 1000)
     """
 
     workload: str = ""
@@ -121,12 +125,9 @@ class WorkloadQuestion:
     def in_flight(self) -> int | None:
         """Requests in flight of a question without lists, over all replicas; None for an open loop.
 
-        Raises WorkloadError for anything but a whole number above 0.
+        Raises InfercastError for anything but a whole number above 0.
         """
-        text = self.max_concurrency
-        if text and not (text.isdecimal() and int(text)):
-            raise WorkloadError(f"concurrency {text}", "it is not a whole number above 0", "Give, say, 16")
-        return int(text) if text else None
+        return whole(self.max_concurrency, "--max-concurrency")
 
     def _count(self, default: int, replicas: int) -> int:
         """Return the requests that one replica is sent: --num-prompts / replicas, or a default."""
@@ -226,4 +227,5 @@ class WorkloadQuestion:
             return [(None, replace(replay, arrivals=loop)) for loop in loops]
         own: Any = replay.arrivals
         rates = [number(one.request_rate, "--request-rate") for one in self.each() if one.request_rate]
-        return [(rate, replay.at_rate(rate)) for rate in rates] or [(own.rate_per_s, replay)]
+        at_own = None if math.isinf(own.rate_per_s) else own.rate_per_s
+        return [(rate, replay.at_rate(rate)) for rate in rates] or [(at_own, replay)]

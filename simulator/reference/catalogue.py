@@ -4,7 +4,7 @@ from pathlib import Path
 
 from simulator.errors import InfercastError, nearest
 from simulator.models.model import KIND, Model, load_model
-from simulator.profile import names
+from simulator.profile_folders import names
 from simulator.reference.checkpoint import Checkpoint, folder_checkpoint, random_checkpoint
 from simulator.reference.gguf_file import gguf_checkpoint, smollm2_path
 

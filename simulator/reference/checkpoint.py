@@ -4,7 +4,6 @@ Tensor names are those of Hugging Face's Llama. A profile states shapes; what a 
 (`Numerics`) comes from the checkpoint.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from safetensors import safe_open
 
 from simulator.errors import InfercastError, NotModelledError, ProfileError, reason
+from simulator.files import parse_json, read_text
 from simulator.models.hf_importer import model_from_config
 from simulator.models.layers import Attention, Dense
 from simulator.models.model import Block, Model
@@ -195,12 +195,12 @@ def _names(path: Path) -> list[str]:
 
 def _config(folder: Path) -> dict[str, Any]:
     try:
-        loaded = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        loaded = dict(parse_json(read_text(folder / "config.json", 1.0)))
+    except (OSError, ValueError, TypeError) as error:
         raise InfercastError(
             f"{folder}/config.json", f"it cannot be read ({reason(error)})", "Give a checkpoint"
         ) from error
-    return dict(loaded)
+    return loaded
 
 
 _MIXTRAL = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}

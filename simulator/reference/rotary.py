@@ -7,11 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simulator.limits import refuse_beyond_memory
 from simulator.reference.checkpoint import Numerics
 
 
 def rotary_table(numerics: Numerics, width: int, positions: int) -> tuple[Tensor, Tensor]:
-    """Return cosine and sine, [positions, width] each, float32, of angle = position / theta^(2 i / width) radians."""
+    """Return cosine and sine, [positions, width] each, float32, of angle = position / theta^(2 i / width) radians.
+
+    Raises InfercastError for tables that exceed the memory.
+    """
+    given = f"rotary tables of {positions:,} positions"
+    refuse_beyond_memory(given, 24.0 * positions * width, "Lower max_position_embeddings in config.json")
     frequency = 1.0 / numerics.rope_theta ** (torch.arange(0, width, 2, dtype=torch.int64).float() / width)
     if numerics.rope_scaling is not None:
         frequency = _stretched(frequency, numerics.rope_scaling)

@@ -35,7 +35,23 @@ class Tokenizer:
 
 
 def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
-    """Return the tokenizer in a GGUF file's metadata; NotModelledError for other than byte-level BPE."""
+    """Return the tokenizer in a GGUF file's metadata.
+
+    Raises NotModelledError for other than byte-level BPE, InfercastError for one that lacks or contradicts something.
+    """
+    try:
+        return _from_gguf(metadata)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, InfercastError):
+            raise
+        raise _unsound(error) from error
+
+
+def _unsound(error: Exception) -> InfercastError:
+    return InfercastError("the tokenizer", f"it cannot be read ({error!r})", "Convert or download it anew")
+
+
+def _from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     kind, split = metadata.get("tokenizer.ggml.model"), str(metadata.get("tokenizer.ggml.pre", "gpt-2"))
     if kind != "gpt2" or split not in SPLITS:
         given = f"the tokenizer {kind!r} with splitting {split!r}"
@@ -53,11 +69,17 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
 
 
 def from_folder(folder: Path) -> Tokenizer | None:
-    """Return the tokenizer of tokenizer.json in a Hugging Face folder; None where there is no such file."""
+    """Return the tokenizer of tokenizer.json in a Hugging Face folder; None where there is no such file.
+
+    Raises InfercastError for one that cannot be read.
+    """
     path = folder / "tokenizer.json"
     if not path.is_file():
         return None
-    codec = tokenizers.Tokenizer.from_file(str(path))
+    try:
+        codec = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises no narrower one
+        raise _unsound(error) from error
     names = ("<|endoftext|>", "<|im_end|>", "</s>", "<|end_of_text|>", "<|eot_id|>")
     ends = (codec.token_to_id(name) for name in names)
     return Tokenizer(codec, frozenset(each for each in ends if each is not None))

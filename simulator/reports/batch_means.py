@@ -1,5 +1,6 @@
 """Summary of one metric over many requests: mean, spread and quantiles, with confidence intervals from batch means."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -51,15 +52,24 @@ def _half_widths_of_mean(draws: Sequence[Statistic]) -> dict[str, float]:
     return {name: over(name) for name in draws[0].values}
 
 
-def statistic(values: Floats) -> Statistic:
+def _always() -> bool:
+    return True
+
+
+def statistic(values: Floats, is_long_enough: Callable[[], bool] = _always) -> Statistic:
     """Summarise `values`, shape (requests,), float64, in order of arrival.
+
+    There are half-widths only where `is_long_enough()`: how long a run must be does not show in its own values, as one
+    that missed the rare long queues looks calm (`arrival_load.py`).
 
     Neighbouring requests are correlated, so confidence intervals come from batch means: the half-width of the mean is t
     sqrt(s^2 c / k), with s^2 the variance of the means of k consecutive batches (Law, Simulation Modeling and Analysis,
     section 9.5.3) and c = (1 + r) / (1 - r) for batches that are still correlated, r their lag-1 correlation where
     positive (as in Skart; Tafazzoli and others, 2011). A quantile of level p lies between those of p - d and p + d,
     where d is the half-width of the mean of "is above it"; the farther of the two gives its half-width. There is none
-    where p + d reaches 1: the run is too short to tell.
+    where p + d reaches 1: the run is too short to tell. Latencies are positive and skewed, so a half-width of h is
+    taken as a factor: from x / e to x e with e = exp(h / x), of which the longer side counts. docs/trust.md has how
+    often such intervals contain the truth.
 
     >>> statistic(np.arange(1000.0))["median"]
     499.5
@@ -68,15 +78,25 @@ def statistic(values: Floats) -> Statistic:
         return Statistic(dict.fromkeys(("mean", *QUANTILES), float("nan")), float("nan"), 0)
     quantiles = np.quantile(values, list(QUANTILES.values())).tolist()
     found = {"mean": float(values.mean())} | dict(zip(QUANTILES, quantiles, strict=True))
-    return Statistic(found, float(values.std()), len(values), partial(_half_widths, values, found))
+    return Statistic(found, float(values.std()), len(values), partial(_half_widths, values, found, is_long_enough))
 
 
-def _half_widths(values: Floats, found: dict[str, float]) -> dict[str, float]:
+def _half_widths(values: Floats, found: dict[str, float], is_long_enough: Callable[[], bool]) -> dict[str, float]:
+    if not is_long_enough():
+        return dict.fromkeys(found, float("nan"))
     ordered = np.sort(values)
     half_widths = {"mean": _half_width(values)}
     for name, share in QUANTILES.items():
         half_widths[name] = _quantile_half_width(values, ordered, share, found[name])
-    return half_widths
+    return {name: _as_factor(half, found[name]) for name, half in half_widths.items()}
+
+
+def _as_factor(half_width: float, value: float) -> float:
+    """Return the longer side of an interval from value / e to value e; NaN where e reaches 2, which tells little."""
+    if value <= 0:
+        return half_width
+    wide = value * math.expm1(half_width / value) if half_width < value else float("nan")
+    return wide if wide < value else float("nan")
 
 
 def _half_width(values: Floats) -> float:
@@ -96,7 +116,7 @@ def _quantile_half_width(values: Floats, ordered: Floats, share: float, quantile
     if len(values) * (1 - share) < BATCHES * MIN_TAIL:
         return float("nan")
     levels = _half_width((values > quantile).astype(np.float64))
-    if share + levels >= 1 or share - levels <= 0:
+    if share + levels >= 1:  # no share is below a half, so share - levels is above 0
         return float("nan")
     low, high = np.quantile(ordered, [share - levels, share + levels])
     return float(max(quantile - low, high - quantile))

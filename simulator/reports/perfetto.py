@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.errors import InfercastError
+from simulator.files import write_whole
 from simulator.reports.latency_breakdown import by_engine
 from simulator.simulation.engine_loop import Run
 
@@ -91,8 +91,4 @@ def _request(run: Run, row: int, engine: int) -> list[Event]:
 def write_trace(run: Run, path: Path) -> None:
     """Write the trace of a run to a file. Raises InfercastError if that cannot be written."""
     text = json.dumps(trace(run), separators=(",", ":")) + "\n"
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        given = f"--trace-out {path}"
-        raise InfercastError(given, f"it cannot be written ({error.strerror})", "Check the path") from error
+    write_whole(path, text, "--trace-out")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from simulator.frames import Framed
+from simulator.reports.arrival_load import arrival_load, requests_needed
 from simulator.reports.batch_means import QUANTILES, Floats, Statistic, mean_of, statistic, warm_up
 from simulator.reports.slo import Slo
 from simulator.simulation.engine_loop import Run
@@ -54,8 +56,8 @@ def gaps_of_steps(run: Run, since_s: float) -> tuple[Floats, Floats]:
     return gaps, np.concatenate([stayed[kept], np.ones(int(new.sum()))])
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Framed):
     """A run's numbers. The first `skipped` requests are left out of latencies and rates, and this is said.
 
     `request_s` is the engine's own time outside the steps, for any request or for each, `network_s` the round trip;
@@ -98,9 +100,21 @@ class Report:
     def _own_metrics(self) -> dict[str, Statistic]:
         latencies = self.latencies_s
         tpot = latencies["tpot"]
-        found = {"ttft": statistic(latencies["ttft"]), "tpot": statistic(tpot[~np.isnan(tpot)])}
+        found = {"ttft": self._statistic(latencies["ttft"]), "tpot": self._statistic(tpot[~np.isnan(tpot)])}
         found["itl"] = self._gaps()
-        return found | {name: statistic(latencies[name]) for name in ("e2el", "queue")}
+        return found | {name: self._statistic(latencies[name]) for name in ("e2el", "queue")}
+
+    def _statistic(self, values: Floats) -> Statistic:
+        return statistic(values, self.has_intervals)
+
+    @cached_property
+    def requests_needed(self) -> float:
+        """How many requests the run needs for confidence intervals; a closed loop needs none: its queue cannot grow."""
+        return 0.0 if self.run.requests.concurrency else requests_needed(arrival_load(self.run))
+
+    def has_intervals(self) -> bool:
+        """Tell whether the run is long enough for the confidence intervals of its latencies."""
+        return self.completed >= self.requests_needed
 
     def _gaps(self) -> Statistic:
         """Pool the gaps between tokens over requests, each decode step being one for each sequence in it.

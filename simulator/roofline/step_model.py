@@ -12,6 +12,7 @@ from simulator.engines.kernel_rules import CAPTURED_TOKENS
 from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.hardware.hardware import Hardware
+from simulator.limits import refuse_beyond_memory
 from simulator.models.operations import Array, Counts, Op
 from simulator.roofline.roofline import Cost, Rates
 
@@ -35,6 +36,7 @@ class StepTable(NamedTuple):
     prompt_least_s: float = 0.0
 
 
+ROW_BYTES = 200  # of one row of a step table, while the seconds of all ops are added up
 SLOPES = ("decode_reads", "decode_reads_windowed", "prefill_tokens", "prefill_pairs", "prefill_pairs_windowed")
 
 
@@ -112,8 +114,12 @@ class StepModel:
     def table(self, max_tokens: int, max_sequences: int) -> StepTable:
         """Return the table for steps of up to so many new tokens and sequences.
 
-        What depends on tokens alone and on sequences alone is tabulated; attention is linear in its counts.
+        What depends on tokens alone and on sequences alone is tabulated; attention is linear in its counts. Raises
+        InfercastError for a table that exceeds the memory.
         """
+        given = f"a table of steps of up to {max_tokens:,} tokens and {max_sequences:,} sequences"
+        remedy = "Lower --max-num-batched-tokens or --max-num-seqs"
+        refuse_beyond_memory(given, (max_tokens + 4 * max_sequences) * ROW_BYTES, remedy)
         tokens = np.arange(max_tokens + 1, dtype=np.float64)
         sequences = np.arange(max_sequences + 1, dtype=np.float64)
         logits = np.arange(max_sequences * (1 + self.draft_tokens) + 1, dtype=np.float64)

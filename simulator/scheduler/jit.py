@@ -27,7 +27,7 @@ def inlined(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 def compiled(function: Callable[Parameters, Result], **options: str) -> Callable[Parameters, Result]:
     """Compile a function on its first call and keep the machine code on disk; NUMBA_DISABLE_JIT=1 keeps it Python."""
     settings: Any = numba.config
-    previous, settings.CACHE_DIR = settings.CACHE_DIR, str(_cache_folder())
+    previous, settings.CACHE_DIR = settings.CACHE_DIR, str(cache_folder())
     try:
         jit: Any = numba.njit
         result: Callable[Parameters, Result] = jit(**OPTIONS, **options)(function)
@@ -37,7 +37,8 @@ def compiled(function: Callable[Parameters, Result], **options: str) -> Callable
 
 
 @cache
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Return the folder that keeps the machine code of these sources."""
     package = Path(__file__).parents[1]
     paths = sorted(path for folder in COMPILED_FOLDERS for path in (package / folder).glob("*.py"))
     text = b"".join(path.read_bytes() for path in paths)

@@ -143,6 +143,19 @@ def _prompts_first(s: State, now_s: float) -> None:
         _decodes(s, now_s)
 
 
+@inlined
+def received_s(s: State, decided_s: float) -> float:
+    """Return up to when a step that is decided at `decided_s` has received arrivals.
+
+    `s` is as the step before it left it. Rule V.
+    """
+    book = s.book[0]
+    decodes_alone = book.decode_now == 1 and book.prompt_tokens == 0
+    if not decodes_alone or book.tick - book.received_tick >= s.limits.scheduler_recv_interval:
+        book.received_tick, book.received_s = book.tick, decided_s
+    return book.received_s
+
+
 @compiled
 def wake_s(s: State, now_s: float) -> float:
     """Return when to ask an engine again that has requests waiting but nothing to do; infinity: not by itself.

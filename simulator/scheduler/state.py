@@ -45,6 +45,7 @@ class SchedulerLimits(NamedTuple):
     admit_full_output: bool = False  # admit a request only if all blocks that it will ever hold are sure to be free
     least_free_blocks: int = 0  # beside running requests, nothing is admitted while fewer are free
     prompt_interval: int = 0  # beside running requests, nothing is admitted for so many decode steps after an admission
+    scheduler_recv_interval: int = 1  # arrivals are received every so many steps of decodes alone (SGLang)
     long_prefill_tokens: int = (
         0  # most tokens of one prompt in a step (vLLM: long_prefill_token_threshold); 0: no limit
     )
@@ -78,6 +79,7 @@ BOOK = np.dtype(  # the scheduler's counters
         for name in (
             "tick",  # decode steps so far
             "admitted_tick",  # tick of the last admission
+            "received_tick",  # tick at which arrivals were received last
             "running",  # sequences in the running list
             "decoding",  # how many of them decode: the first ones
             "free_blocks",  # KV-cache blocks, those of idle prefix blocks included
@@ -111,7 +113,10 @@ BOOK = np.dtype(  # the scheduler's counters
             "extra_holders",  # holders of prefix blocks beyond the first of each
         )
     ]
-    + [("shown_s", np.float64)]  # when the front end is done with the steps that have ended
+    + [
+        ("shown_s", np.float64),  # when the front end is done with the steps that have ended
+        ("received_s", np.float64),  # the time up to which the scheduler has received arrivals
+    ]
 )
 
 REQUEST = np.dtype(

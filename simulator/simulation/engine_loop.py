@@ -11,7 +11,7 @@ from simulator.errors import WorkloadError
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.completion import complete, show
 from simulator.scheduler.jit import compiled, inlined
-from simulator.scheduler.policies import schedule, wake_s
+from simulator.scheduler.policies import received_s, schedule, wake_s
 from simulator.scheduler.prefix_cache import warm_cache
 from simulator.scheduler.state import (
     UNCACHED,
@@ -26,6 +26,7 @@ from simulator.scheduler.state import (
 )
 from simulator.scheduler.waiting_queue import enqueue
 from simulator.simulation.rejection import Rejected, rejections
+from simulator.simulation.run_size import refuse_oversized
 from simulator.workloads.workload import Requests
 
 STEP = np.dtype(
@@ -190,7 +191,7 @@ def end(s: State, clock: Floats, seconds: float) -> None:
             if s.requests[request].prefilled:
                 s.requests[request].first_token_s = s.requests[request].arrival_s
         book.released += finished
-    clock[1] = clock[0] if s.limits.async_scheduling else end_s
+    clock[1] = received_s(s, clock[0] if s.limits.async_scheduling else end_s)
     clock[0] = end_s
 
 
@@ -285,10 +286,12 @@ def simulate(
 
     Requests that the engine could never finish are rejected and take no part. `progress` is called with (requests
     finished, all requests) after every burst of steps; `acceptance` are the probabilities that the 1st, 2nd, ... draft
-    token is accepted if all before it are. WorkloadError where all are rejected, or some wait for ever.
+    token is accepted if all before it are. WorkloadError where all are rejected, or some wait for ever; InfercastError
+    for what exceeds the memory.
     """
     rejected = Rejected.of(rejections(limits, requests), len(requests))
     requests = requests.only(rejected.accepted(len(requests))) if len(rejected) else requests
+    refuse_oversized(limits, requests)
     state, clock, bursts = opening(limits, requests, acceptance), np.zeros(2), []
     while True:
         steps = np.zeros(BURST, STEP).view(np.recarray)  # so that plain Python, too, reads fields as attributes

@@ -35,6 +35,7 @@ from simulator.simulation.fleet_state import (
 )
 from simulator.simulation.rejection import Reasons, Rejected, rejections
 from simulator.simulation.routers import ROUTERS, Router
+from simulator.simulation.run_size import refuse_oversized
 from simulator.workloads.workload import Requests
 
 EVENTS = 4096  # rows of the table of events, copied after each burst
@@ -146,7 +147,8 @@ def simulate_fleet(
     with (requests done, all requests) after each burst of steps.
 
     Raises WorkloadError where all requests are rejected and where some can never be served (no replica comes up
-    again), NotModelledError for prefilled requests together with a prefill pool.
+    again), NotModelledError for prefilled requests together with a prefill pool, InfercastError for what exceeds the
+    memory.
     """
     clients = clients or Clients()
     clients.check(requests)
@@ -158,6 +160,7 @@ def simulate_fleet(
         rows = rejected.accepted(len(requests))
         run = simulate_fleet(fleet.serving(rows), requests.only(rows), clients.of(rows), progress)
         return replace(run, row=rows[run.row], abandoned=rows[run.abandoned], rejected=rejected)
+    refuse_oversized(fleet.pool.share, requests, fleet.replicas * fleet.pool.stages)
     f = _fleet_state(fleet, requests, clients)
     loop, steps, events = f.loop, [], []
     tables = ((fleet.prefill or fleet.pool).table, fleet.pool.table)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.completion import complete, show
 from simulator.scheduler.jit import compiled, inlined
-from simulator.scheduler.policies import schedule, wake_s
+from simulator.scheduler.policies import received_s, schedule, wake_s
 from simulator.scheduler.state import NOBODY, State, view
 from simulator.scheduler.waiting_queue import enqueue
 from simulator.simulation.autoscaler import control, next_check_s, ready_or_starting, start_lowest
@@ -166,7 +166,7 @@ def _begin_steps(f: FleetState, tables: Tables, now_s: float, steps: npt.NDArray
             continue
         replica = engine // f.rules.engines_per_replica
         s, table = view(f.engines, engine), tables[pool_of(f, replica)]
-        _see(f, s, engine, row.start_s if s.limits.async_scheduling else now_s)
+        _see(f, s, engine, received_s(s, row.start_s if s.limits.async_scheduling else now_s))
         if s.book[0].running + s.book[0].waiting == 0:
             _see(f, s, engine, now_s)
         s.book[0].last_call = last_call

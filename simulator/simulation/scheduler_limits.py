@@ -10,6 +10,7 @@ from simulator.scheduler.state import (
     CONTINUOUS,
     MAX_DRAFT_TOKENS,
     POLICIES,
+    PROMPTS_FIRST,
     STATIC,
     UNCACHED,
     SchedulerLimits,
@@ -34,7 +35,8 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         num_blocks=plan.num_blocks,
         block_size=plan.block_size,
         admit_full_prompt=engine.admit_full_prompt,
-        async_scheduling=engine.async_scheduling and policy == CONTINUOUS,
+        async_scheduling=engine.async_scheduling and policy in (CONTINUOUS, PROMPTS_FIRST),
+        scheduler_recv_interval=engine.scheduler_recv_interval,
         window=deployment.model.window or 0,
         full_groups=plan.groups.full,
         window_groups=plan.groups.limited,
@@ -66,9 +68,9 @@ def stages(deployment: Deployment, allowed: SchedulerLimits) -> int:
 
 def _refuse_rules(deployment: Deployment) -> None:
     engine = deployment.engine
-    if POLICIES[engine.policy] in (STATIC, UNCACHED) and any(
-        (engine.long_prefill_tokens, engine.admit_full_output, engine.least_free_share, engine.prompt_interval)
-    ):
+    others = (engine.long_prefill_tokens, engine.admit_full_output, engine.least_free_share, engine.prompt_interval)
+    is_whole = POLICIES[engine.policy] in (STATIC, UNCACHED)
+    if is_whole and (any(others) or engine.scheduler_recv_interval > 1):
         because = f"{engine.policy} batches compute whole prompts and reserve their output"
         raise NotModelledError(f"{engine.id} with limits of other policies", because, "Leave these settings alone")
     if deployment.draft_tokens > MAX_DRAFT_TOKENS:

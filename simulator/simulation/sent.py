@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.deployment.deployment import Deployment
+from simulator.limits import refuse_beyond_memory
 from simulator.workloads.arrivals import ClosedLoop
 from simulator.workloads.lengths import Fixed, Independent, Uniform
 from simulator.workloads.shared_prefixes import Prefixes
@@ -50,6 +51,7 @@ def _repeating(workload: Workload, deployment: Deployment) -> Workload:
     size, count = _prefix_blocks(int(workload.requests().prompt_tokens.min()), int(deployment.engine.block_size))
     by_last_use = list(dict.fromkeys(warming[::-1]))[::-1]
     warm = np.array([prompt * count + block for prompt in by_last_use for block in reversed(range(count))], np.int64)
+    _refuse_blocks(workload.repeated.entries, count, len(asked))
     blocks = np.arange(workload.repeated.entries * count)
     return replace(workload, prefixes=Prefixes(blocks, asked * count, np.full(len(asked), count), size, warm))
 
@@ -61,9 +63,16 @@ def _sharing(workload: Workload, deployment: Deployment) -> Workload:
     size, count = _prefix_blocks(workload.shared.tokens + 1, int(deployment.engine.block_size))
     if not count:
         return workload
+    _refuse_blocks(workload.shared.count, count, workload.request_count)
     first = workload.shared.asked(workload.request_count, workload.seed) * count
     blocks = np.arange(workload.shared.count * count)
     return replace(workload, prefixes=Prefixes(blocks, first, np.full(len(first), count), size))
+
+
+def _refuse_blocks(prompts: int, blocks: int, requests: int) -> None:
+    """Refuse so many prompts or prefixes of so many blocks each, found by so many requests, that exceed the memory."""
+    given = f"{prompts:,} prompts of {blocks:,} prefix blocks that {requests:,} requests share"
+    refuse_beyond_memory(given, 100.0 * blocks * (prompts + requests), "Give fewer or shorter ones")
 
 
 def _prefix_blocks(tokens: int, block_size: int) -> tuple[int, int]:

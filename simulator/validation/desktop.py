@@ -4,6 +4,7 @@ from simulator.engines.engine import Engine
 from simulator.errors import NotModelledError
 from simulator.models.model import Model
 from simulator.models.number_formats import GGUF, ending
+from simulator.questions.words import whole
 from simulator.validation.measurements import Setup
 
 FARTHEST = 0.4  # guess: of a file's bits from the usual ones; a size farther off is that of something else
@@ -17,7 +18,7 @@ def stated_rules(setup: Setup, engine: Engine) -> dict[str, object]:
     if fused and engine.flash_attention is not None:
         found["flash_attention"] = fused not in ("0", "off")
     if part:
-        found["micro_batch_tokens"] = int(part)
+        found["micro_batch_tokens"] = whole(part, "engine_settings ubatch-size")
     return found
 
 

@@ -5,8 +5,6 @@ of the older schema, whose text older_notes.py turns into these columns. `.csv` 
 """
 
 import csv
-import gzip
-import io
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +13,8 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from simulator.errors import ProfileError, nearest, reason
+from simulator.files import open_text
+from simulator.limits import MOST_NUMBER
 from simulator.models.number_formats import named_format
 from simulator.validation.older_notes import typed_columns
 
@@ -111,11 +111,9 @@ def read_measurements(path: Path, stated: Mapping[str, object] = MappingProxyTyp
     """
     remedy = "Give a .csv or .csv.gz of measurements"
     try:
-        data = path.read_bytes()
-        zipped = path.suffix == ".gz" or data[:2] == b"\x1f\x8b"
-        text = (gzip.decompress(data) if zipped else data).decode("utf-8-sig")
-        found = list(_read(csv.reader(io.StringIO(text, newline="")), path, stated))
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        with open_text(path) as file:
+            found = list(_read(csv.reader(file), path, stated))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ProfileError(str(path), f"it cannot be read ({reason(error)})", remedy) from error
     if not found:
         raise ProfileError(str(path), "it has no rows", remedy)
@@ -162,7 +160,7 @@ def measurement_of(row: Mapping[str, str], name: str) -> Measurement:
     metric, value = row.get("metric", "").strip().lower(), _number("value", row.get("value", ""))
     if metric not in METRICS:
         raise ValueError(f"metric {metric!r} is not known. {nearest(metric, METRICS)}")
-    if not 0 < value < math.inf:
+    if value < LEAST_VALUE:
         raise ValueError(f"value {row.get('value', '')!r} is not a number above 0")
     return _measurement(row, name, value)
 
@@ -191,18 +189,21 @@ def _usual_regime(found: Mapping[str, Any]) -> Regime | None:
 
 
 def _number(column: str, cell: str) -> float:
-    """Return a number of 0 or more; `request_rate` and `burstiness` may be infinite: all at once, equal gaps."""
+    """Return a number from 0 to MOST_NUMBER; a rate (all at once) and burstiness (equal gaps) may be infinite."""
     try:
         found = float(cell or 0)
     except ValueError as error:
         raise ValueError(f"{column} {cell!r} is not a number") from error
-    if not 0 <= found < math.inf and not (column in ENDLESS and found > 0):
-        raise ValueError(f"{column} {cell!r} is not a number from 0 on")
+    if not 0 <= found <= MOST_NUMBER and not (column in ENDLESS and found == math.inf):
+        raise ValueError(f"{column} {cell!r} is not a number from 0 to {MOST_NUMBER:g}")
     return found
 
 
 def _whole(column: str, cell: str) -> int:
-    return int(_number(column, cell))
+    found = int(_number(column, cell))
+    if found > MAX_COUNT:
+        raise ValueError(f"{column} {cell!r} is more than {MAX_COUNT:,}")
+    return found
 
 
 def _word(_column: str, cell: str) -> str:
@@ -236,6 +237,8 @@ def _settings(column: str, cell: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name.strip(), value.strip()) for name, value in pairs))
 
 
+LEAST_VALUE = 1e-15  # of a measured figure: errors are shares of it
+MAX_COUNT = 10_000_000  # of anything counted: tokens of a step, requests, devices
 ENDLESS = ("request_rate", "burstiness")  # columns that may be infinite
 CHOICES = {
     "regime": get_args(Regime),

@@ -5,6 +5,7 @@ The answers are those of one process, to the bit and in the order of the rows, w
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -15,6 +16,7 @@ from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Prediction, predict
 
 GROUP_SETUPS = 16  # most setups of a group
+INTERRUPTED = "an interrupt came before it was predicted"
 LONGEST_FIRST = ("open_loop", "offline", "closed_loop")  # regimes that are simulated, the longest first
 
 
@@ -27,6 +29,7 @@ def predict_all(
 ) -> list[Prediction]:
     """Return the prediction of each row, as `predict` does, by an executor; None is all cores of this machine.
 
+    Ctrl-C ends it early: rows without an answer by then have the reason INTERRUPTED; where all are, it is raised.
     Raises InfercastError as the executor does.
     """
     indices: dict[Setup, list[int]] = defaultdict(list)
@@ -34,9 +37,12 @@ def predict_all(
         indices[row.setup].append(index)
     groups = [[index for setup in group for index in indices[setup]] for group in _groups(indices)]
     work = partial(_predicted, light=light, level=level)
-    found: dict[int, Prediction] = {}
-    for place, answers in (executor or Processes()).finished(work, [[rows[at] for at in each] for each in groups]):
-        found |= {at: Prediction(rows[at], *answer) for at, answer in zip(groups[place], answers, strict=True)}
+    found = {index: Prediction(row, None, None, INTERRUPTED) for index, row in enumerate(rows)}
+    with suppress(KeyboardInterrupt):
+        for place, answers in (executor or Processes()).finished(work, [[rows[at] for at in each] for each in groups]):
+            found |= {at: Prediction(rows[at], *answer) for at, answer in zip(groups[place], answers, strict=True)}
+    if all(each.reason == INTERRUPTED for each in found.values()) and rows:
+        raise KeyboardInterrupt
     return [found[index] for index in range(len(rows))]
 
 

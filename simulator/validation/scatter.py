@@ -14,8 +14,11 @@ FEW = 100  # predictions of a metric up to which their dots are large
 BEYOND = 1.3  # the axes end at this factor beyond the extremes
 
 
-def scatter(predictions: Sequence[Prediction]) -> Figure:
-    """Draw predicted over measured on equal logarithmic axes; lines mark equality and a factor of 1.25 either way."""
+def scatter(predictions: Sequence[Prediction], *, rasterized: bool = False) -> Figure:
+    """Draw predicted over measured on equal logarithmic axes; lines mark equality and a factor of 1.25 either way.
+
+    `rasterized`: dots are a picture inside an SVG, which stays small however many there are.
+    """
     panels: dict[str, list[Prediction]] = defaultdict(list)
     for each in predictions:
         if each.value is not None:
@@ -31,7 +34,8 @@ def scatter(predictions: Sequence[Prediction]) -> Figure:
         size, alpha = (6, 0.8) if len(some) <= FEW else (3, 0.5)
         for regime in sorted(set(regimes)):
             these = [at for own, at in zip(regimes, values, strict=True) if own == regime]
-            ax.plot(*zip(*these, strict=True), ".", markersize=size, alpha=alpha, label=f"{regime} {len(these)}")
+            drawn = ax.plot(*zip(*these, strict=True), ".", markersize=size, alpha=alpha)
+            drawn[0].set(label=f"{regime} {len(these)}", rasterized=rasterized)
         for factor, style in ((1.0, "-"), (1.25, ":"), (0.8, ":")):
             ax.plot(ends, ends * factor, style, color="#444444", linewidth=0.8)
         ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=metric, xlabel="measured", ylabel="predicted")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.frames import Framed
 from simulator.validation.measurements import Measurement, read_measurements, read_published
 from simulator.validation.prediction import Prediction, predict
 
@@ -48,8 +49,8 @@ class Score(NamedTuple):
     row_bias: float
 
 
-@dataclass(frozen=True)
-class Validation:
+@dataclass(frozen=True, repr=False)
+class Validation(Framed):
     """Predictions of measurements; what `infercast validate` shows."""
 
     predictions: Sequence[Prediction]
@@ -70,9 +71,20 @@ class Validation:
 
 
 def validate(path: Path | None = None, *, level: float = 0.8) -> Validation:
-    """Predict every measurement of a file, or every published one; `level`: share of measurements that intervals hold.
+    r"""Predict every measurement of a file, or every published one; `level`: share of measurements that intervals hold.
 
     Raises ProfileError for a file that cannot be read. A row that is not modelled has no prediction but a reason.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from simulator.files import write_whole
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "measured.csv")
+    ...     row = "h100-sxm,llama-3.1-8b,vllm,fixed_batch,1,1024,128,tpot_ms,7.1"
+    ...     lines = ["hardware,model,engine,regime,batch,input_len,output_len,metric,value", row]
+    ...     write_whole(path, "\n".join(lines))
+    ...     found = validate(path).to_frame()
+    >>> found["measured"].tolist(), bool(abs(found["error"][0]) < 0.3)
+    ([7.1], True)
     """
     return Validation(predict(read_measurements(path) if path else read_published(), level=level))
 
@@ -154,28 +166,20 @@ def _better(each: Prediction) -> float:
     return ratio if "tok_s" in each.measurement.metric or each.measurement.metric == "req_s" else 1 / ratio
 
 
-def as_json(predictions: Sequence[Prediction], grades: Sequence[str]) -> dict[str, Any]:
-    """Return the summary that `infercast validate --format json` prints; errors are shares, averaged by group."""
-    metrics: dict[str, dict[str, Any]] = {}
-    for (metric, regime), found in sorted(by(scored(predictions, grades), "metric", "regime").items()):
-        row = found._asdict()
-        kept = ("rows", "groups", "median_ape", "p90_ape", "bias", "interval_coverage")
-        metrics.setdefault(metric, {})[regime] = {name: _finite(row[name]) for name in kept}
-    summary = {
-        "rows": len(predictions),
-        "rows_predicted": sum(each.value is not None for each in predictions),
-        "not_covered": not_covered(predictions),
-        "metrics": metrics,
+def sections(predictions: Sequence[Prediction], grades: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return what `infercast validate --format json` prints: rows by section; errors are shares, averaged by group."""
+    kept = scored(predictions, grades)
+    found = sorted(by(kept, "metric", "regime").items())
+    predicted = sum(each.value is not None for each in predictions)
+    return {
+        "summary": [{"rows": len(predictions), "rows_predicted": predicted}],
+        "errors": [{"metric": metric, "regime": regime, **one._asdict()} for (metric, regime), one in found],
+        "not_covered": [{"reason": reason, "rows": rows} for reason, rows in not_covered(predictions).items()],
+        "faster_than_light": [_light(each) for each in beating_light(kept)],
+        "measurements": [as_row(each) for each in predictions],
     }
-    if any(each.light is not None for each in predictions):
-        summary["faster_than_light"] = [_light(each) for each in beating_light(scored(predictions, grades))]
-    return summary
 
 
 def _light(each: Prediction) -> dict[str, Any]:
     row = each.measurement
     return {"id": row.id, "metric": row.metric, "measured": row.value, "light": each.light, "by": _better(each) - 1}
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None

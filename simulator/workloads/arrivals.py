@@ -73,6 +73,14 @@ class OpenLoop:
         """Return the same process at another mean rate in requests/s."""
         return replace(self, rate_per_s=rate_per_s)
 
+    def expected(self, span_s: float) -> float:
+        """Return the mean number of arrivals in `span_s` seconds.
+
+        >>> OpenLoop(2.0).expected(3600.0)
+        7200.0
+        """
+        return self.rate_per_s * span_s
+
     def describe(self) -> str:
         """Return the name of the process and its rate."""
         names = {1.0: "Poisson arrivals", math.inf: "evenly spaced"}
@@ -119,6 +127,9 @@ class ClosedLoop:
     """A fixed number of requests in flight; each completion sends the next (vLLM's `--max-concurrency`).
 
     Raises WorkloadError unless `concurrency` is a whole number above 0.
+
+    >>> ClosedLoop(16).describe()
+    '16 in flight'
     """
 
     concurrency: int

@@ -38,7 +38,11 @@ class Lengths(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Every request has the same length (`--isl`, `--osl`). Raises WorkloadError unless it is from 1 to MAX_TOKENS."""
+    """Every request has the same length (`--isl`, `--osl`). Raises WorkloadError unless it is from 1 to MAX_TOKENS.
+
+    >>> Fixed(512).draw(3, np.random.default_rng(0))
+    array([512, 512, 512])
+    """
 
     tokens: int
 
@@ -194,7 +198,11 @@ class Quantiles(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Independent:
-    """Prompt and output lengths that are drawn independently of each other."""
+    """Prompt and output lengths that are drawn independently of each other.
+
+    >>> Independent(Fixed(512), Fixed(128)).draw(2, np.random.default_rng(0), np.random.default_rng(1))
+    (array([512, 512]), array([128, 128]))
+    """
 
     prompt: Distribution
     output: Distribution

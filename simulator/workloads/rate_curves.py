@@ -1,7 +1,6 @@
 """Arrivals whose rate varies over the day: a curve from a file, or a sine."""
 
 import csv
-import gzip
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,10 +10,11 @@ import numpy as np
 from numpy.random import Generator
 
 from simulator.errors import WorkloadError, nearest, reason
+from simulator.files import open_text
+from simulator.units import DAY_S
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import FloatArray
 
-DAY_S = 86_400.0
 COLUMNS = ("window_start_s", "relative_request_rate")
 
 
@@ -103,12 +103,14 @@ def read_rate_curve(path: str | Path, workload: str = "", rate_per_s: float = 1.
     """
     path = Path(path)
     try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with open_text(path) as file:
             rows = list(csv.DictReader(file))
+        if not rows:
+            raise ValueError("it has no rows")
         curves: dict[str, list[tuple[float, float]]] = {}
         for row in rows:
             curves.setdefault(row.get("workload", ""), []).append((float(row[COLUMNS[0]]), float(row[COLUMNS[1]])))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         remedy = f"Give a CSV with the columns {', '.join(COLUMNS)}"
         raise WorkloadError(str(path), f"it cannot be read as a rate curve ({reason(error)})", remedy) from error
     if not workload and len(curves) != 1:

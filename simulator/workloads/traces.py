@@ -4,13 +4,10 @@ This module imports pandas; import it where a trace is read, not at start-up.
 """
 
 import csv
-import gzip
-import json
 import warnings
-import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,11 +16,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from simulator.errors import WorkloadError, reason
+from simulator.files import MAX_TRACE_MB, open_text, parse_json
 from simulator.workloads.lengths import MAX_TOKENS, FloatArray, IntArray
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.trace_columns import AskedColumns, TraceColumns, columns_of
 
 MAX_TIME_S = 1e10  # 300 years
+MAX_LINE = 1_000_000  # characters of a header
+JSON_ROWS = 100_000  # that are Python objects at a time, which take ten times the room of columns
 EPOCH_S = 1e9  # times from here on count from 1970: the first of them becomes 0
 _SURPLUS = "a field beyond the header"
 _REMEDY = "Correct or remove such rows"
@@ -54,7 +54,7 @@ PREFIX_COLUMNS = {"prefix_block_ids_512tok": 512, "hash_ids": 512}
 
 
 def read_trace(path: str | Path, asked: AskedColumns | None = None) -> Trace:
-    """Return a trace from a CSV or JSON-lines file, plain or .gz; `asked` names columns and the unit of time.
+    r"""Return a trace from a CSV or JSON-lines file, plain or .gz; `asked` names columns and the unit of time.
 
     Columns that are not asked for are found by their names, as is the unit (arrival_s, start_ms; BurstGPT's and
     Mooncake's own). Dates, and times since 1970, count from the first row, other times stay as they are. Shared
@@ -67,14 +67,20 @@ def read_trace(path: str | Path, asked: AskedColumns | None = None) -> Trace:
     logs failed requests with 0 output tokens and publishes `*_without_fails_*` files too.)
 
     Sources: github.com/Azure/AzurePublicDataset, github.com/HPMLL/BurstGPT, github.com/kvcache-ai/Mooncake.
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile("w", suffix=".csv") as file:
+    ...     print("arrival_ms,prompt_tokens,output_tokens\n0,1000,200\n500,800,100", file=file, flush=True)
+    ...     read_trace(file.name).arrival_s
+    array([0. , 0.5])
     """
     path, asked = Path(path), asked or AskedColumns()
     try:
-        with _open(path) as file:
-            first_line = file.readline()
+        with open_text(path, MAX_TRACE_MB) as file:
+            first_line = _first_line(file)
             read = _read_json_lines if first_line.startswith("{") else _read_csv
             header, table = read(path.name, first_line, file, asked)
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         because = f"it cannot be read ({reason(error)})"
         raise WorkloadError(f"trace {path}", because, "Give a .csv or .jsonl file, or its .gz") from error
     if len(table) == 0:
@@ -91,10 +97,11 @@ def _prefix_column(header: Sequence[str]) -> str | None:
     return next((column for column in header if column in PREFIX_COLUMNS), None)
 
 
-def _open(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig")
-    return path.open(encoding="utf-8-sig")
+def _first_line(file: TextIO) -> str:
+    line = file.readline(MAX_LINE)
+    if len(line) == MAX_LINE:
+        raise csv.Error(f"its first line has more than {MAX_LINE:,} characters")
+    return line
 
 
 def _read_csv(name: str, first_line: str, file: TextIO, asked: AskedColumns) -> tuple[list[str], pd.DataFrame]:
@@ -117,22 +124,27 @@ def _read_csv(name: str, first_line: str, file: TextIO, asked: AskedColumns) -> 
 
 
 def _read_json_lines(name: str, first_line: str, file: TextIO, asked: AskedColumns) -> tuple[list[str], pd.DataFrame]:
-    header, rows = list(_json_object(name, 1, first_line)), []
+    header = list(_json_object(name, 1, first_line))
     ids = _prefix_column(header)
     columns = [*columns_of(name, header, asked).names, *([ids] if ids else [])]
-    for number, line in enumerate(filter(str.strip, chain([first_line], file)), start=1):
+    rows = _json_rows(name, columns, chain([first_line], file))
+    parts = [pd.DataFrame(part, columns=columns) for part in iter(lambda: list(islice(rows, JSON_ROWS)), [])]
+    return header, pd.concat(parts, ignore_index=True)
+
+
+def _json_rows(name: str, columns: Sequence[str], lines: Iterable[str]) -> Iterator[list[Any]]:
+    for number, line in enumerate(filter(str.strip, lines), start=1):
         entry = _json_object(name, number, line)
         missing = [column for column in columns if column not in entry]
         if missing:
             raise WorkloadError(f"{name}, row {number}", f"missing {', '.join(missing)}", "Mend or remove this row")
-        rows.append([entry[column] for column in columns])
-    return header, pd.DataFrame(rows, columns=columns)
+        yield [entry[column] for column in columns]
 
 
 def _json_object(name: str, row: int, line: str) -> dict[str, Any]:
     try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        entry = parse_json(line)
+    except ValueError as error:
         raise WorkloadError(f"{name}, row {row}", f"it is not JSON ({error})", "Write one object per line") from error
     if not isinstance(entry, dict):
         raise WorkloadError(f"{name}, row {row}", "it is not a JSON object", "Write one object per line")
@@ -204,8 +216,8 @@ class _Rows:
         for row, (value, tokens) in enumerate(zip(values.tolist(), prompt_tokens.tolist(), strict=True)):
             given = value if isinstance(value, list) else str(value).split()
             try:
-                lists.append([int(each) for each in given[: tokens // prefix_block_tokens]])
-            except (TypeError, ValueError):
+                lists.append([int(np.int64(each)) for each in given[: tokens // prefix_block_tokens]])
+            except (TypeError, ValueError, OverflowError):
                 bad = np.arange(len(values)) == row
                 self.refuse(bad, values.astype(str), "it is not a list of whole numbers", "Put spaces between them")
         return Prefixes.of(lists, prefix_block_tokens)

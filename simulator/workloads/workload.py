@@ -1,5 +1,6 @@
 """Workloads: arrivals and lengths together, the requests that they make, presets fitted to published traces."""
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -8,9 +9,10 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from simulator.errors import ProfileError, WorkloadError, nearest
+from simulator.limits import refuse_beyond_memory
 from simulator.profile import Number, Profile, Strict, find
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, RecordedArrivals
-from simulator.workloads.lengths import Banded, Fixed, FloatArray, Independent, IntArray, Lengths, Recorded
+from simulator.workloads.lengths import MAX_TOKENS, Banded, Fixed, FloatArray, Independent, IntArray, Lengths, Recorded
 from simulator.workloads.shared_prefixes import Prefixes
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 KIND = "workloads"
 Sampling = Literal["shuffle", "random"]
 MAX_REQUESTS = 100_000_000
+DRAWN_FOR_SHARE = 100_000  # requests by which the share of long prompts is counted
+LEAST_SHARE = 0.001  # of all requests in each of two parts
+REQUEST_BYTES = 600  # of a request on its way through a run: drawn, copied, scheduled, reported
 COLUMNS = {
     "arrival_s": np.float64,
     "prompt_tokens": np.int64,
@@ -112,6 +117,7 @@ class RepeatedPrompts:
     warmup_requests: int = 0
 
     def __post_init__(self) -> None:
+        refuse_beyond_memory(f"{self.entries:,} prompts to repeat", self.entries * 8.0, "Give fewer")
         if self.entries < 1 or self.warmup_requests < 0:
             given = f"{self.entries} prompts to repeat, {self.warmup_requests} requests to warm up"
             raise WorkloadError(given, "there is at least one prompt, and no fewer than no request", "Correct them")
@@ -151,6 +157,18 @@ class SharedPrefix:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptRange:
+    """Prompts of more than `above` tokens, up to `up_to`, which are a `share` of all, above 0 to 1."""
+
+    above: int
+    up_to: int
+    share: float
+
+    def __str__(self) -> str:
+        return f"prompts up to {self.up_to:,} tokens" if not self.above else f"prompts above {self.above:,} tokens"
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """Arrivals, lengths, number of requests and seed: all that users send, as one value.
 
@@ -172,6 +190,7 @@ class Workload:
     prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))  # of request_count requests or more, or of none
     repeated: RepeatedPrompts | None = None  # None: each request has a prompt of its own
     shared: SharedPrefix | None = None  # None: prompts begin with tokens of their own
+    prompts: PromptRange | None = None  # None: all; else those that fall into it, of requests so many times as frequent
 
     def __post_init__(self) -> None:
         if not isinstance(self.request_count, int) or not 1 <= self.request_count <= MAX_REQUESTS:
@@ -211,13 +230,34 @@ class Workload:
         return replace(self, arrivals=self.arrivals.at_rate(rate_per_s))
 
     def requests(self) -> Requests:
-        """Return the requests; the same workload always draws the same ones."""
+        """Return the requests; the same workload always draws the same ones.
+
+        Raises InfercastError where they exceed the memory.
+        """
+        if self.prompts is not None:
+            return self._in_range(self.prompts)
+        needed_bytes = self.request_count * REQUEST_BYTES
+        refuse_beyond_memory(f"{self.request_count:,} requests", needed_bytes, "Give fewer, say --num-prompts 100000")
         arrival_rng, prompt_rng, output_rng = map(np.random.default_rng, np.random.SeedSequence(self.seed).spawn(3))
         prompt_tokens, output_tokens = self.lengths.draw(self.request_count, prompt_rng, output_rng)
         arrival_s = self.arrivals.times_s(self.request_count, arrival_rng)
         prompt_tokens = prompt_tokens + (self.shared.tokens if self.shared else 0)
         prefixes = self.prefixes.head(self.request_count)
         return Requests(arrival_s, prompt_tokens, output_tokens, self.arrivals.concurrency, prefixes=prefixes)
+
+    def _in_range(self, asked: PromptRange) -> Requests:
+        """Return the first requests with such prompts, of a load that is drawn whole: both parts are of one trace."""
+        arrivals: Arrivals = self.arrivals
+        if not arrivals.concurrency:
+            arrivals = arrivals.at_rate(getattr(arrivals, "rate_per_s", 1.0) / asked.share)
+        whole = replace(self, prompts=None, prefixes=Prefixes.of([]), arrivals=arrivals)
+        count, rows = math.ceil(self.request_count / asked.share), np.zeros(0, np.int64)
+        while len(rows) < self.request_count:
+            count = math.ceil(1.1 * count) + 10
+            found = replace(whole, request_count=count).requests()
+            rows = np.flatnonzero((found.prompt_tokens > asked.above) & (found.prompt_tokens <= asked.up_to))
+        kept = found.only(rows[: self.request_count])
+        return replace(kept, prefixes=self.prefixes.head(self.request_count))
 
     def describe(self, sent: Requests | None = None) -> str:
         """Return one sentence on the workload, with the lengths of `sent` where requests were derived from it."""
@@ -226,6 +266,24 @@ class Workload:
         lengths = ", ".join(f"{side} mean {t.mean():,.0f} (p95 {np.percentile(t, 95):,.0f})" for side, t in sides)
         kind = f"{self.name} requests".strip()
         return f"{self.request_count:,} {kind}, {self.arrivals.describe()}: {lengths} tokens"
+
+
+def split_by_prompt(workload: Workload, tokens: int) -> tuple[Workload, Workload]:
+    """Return the requests with prompts of up to `tokens` and those with longer ones, each at its share of the rate.
+
+    Both parts are of the same requests. Raises WorkloadError where one part has less than LEAST_SHARE of them, and for
+    a closed loop.
+    """
+    prompts = replace(workload, request_count=DRAWN_FOR_SHARE).requests().prompt_tokens
+    short = float((prompts <= tokens).mean())
+    if not LEAST_SHARE <= short <= 1 - LEAST_SHARE:
+        ends = f"prompts have {prompts.min():,} to {prompts.max():,} tokens"
+        because = f"{ends}, {short:.1%} of them up to that"
+        raise WorkloadError(f"prompts split at {tokens:,} tokens", because, "Give a number between")
+    rate = getattr(workload.arrivals, "rate_per_s", 1.0)
+    ranges = PromptRange(0, tokens, short), PromptRange(tokens, MAX_TOKENS, 1 - short)
+    first, second = (replace(workload.at_rate(rate * each.share), prompts=each) for each in ranges)
+    return first, second
 
 
 class PresetLengths(Banded):

@@ -24,8 +24,9 @@ from simulator.calibration.op_tables import (
     step_table,
     table_seconds,
 )
-from simulator.deployment.deployment import Deployment, Settings
+from simulator.deployment.deployment import Deployment
 from simulator.deployment.layouts import default_layout
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import load_hardware

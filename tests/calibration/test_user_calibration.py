@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from simulator.calibration.map_fit import NOISE, Fit, Problem
+from simulator.calibration.map_fit import NOISE, OUTLIER, Fit, Problem
 from simulator.calibration.own_preset import preset
 from simulator.calibration.terms import TERMS, adjusted, uncalibrated
 from simulator.calibration.user_calibration import FOLDS, Calibration, calibrated
@@ -107,7 +107,9 @@ def test_a_slower_machine_is_found_and_its_other_setups_are_predicted():
     assert value(found, "request_s") == pytest.approx(SLOW["request_s"], rel=0.1)
 
 
-@pytest.mark.parametrize("factor", [4.0, 25.0])  # of 5.3 ms; less is lost in a prefill of 20 ms
+@pytest.mark.parametrize(
+    "factor", [4.0, pytest.param(25.0, marks=pytest.mark.slow)]
+)  # of 5.3 ms; less is lost in a prefill of 20 ms
 def test_four_lone_prompts_find_a_hosts_time_per_request(factor):
     found = calibrated(rows({"request_s": factor}, LONE, ["ttft_ms"]), DEVICE)
     way = math.log(value(found, "request_s")) / math.log(factor)
@@ -122,6 +124,7 @@ def test_four_lone_prompts_find_a_hosts_time_per_request(factor):
         assert answer.value(row.metric) == pytest.approx(row.value, rel=0.06)
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(
     st.fixed_dictionaries(
@@ -181,6 +184,20 @@ def test_one_wild_row_moves_little():
     shares = [each.values(each.fit(np.arange(18)).moved)["compute"] for each in (calm.problem, wild)]
     assert shares[1] == pytest.approx(shares[0], rel=0.25)
     assert shares[1] != shares[0]
+
+
+@pytest.mark.parametrize("off", [0.5, OUTLIER, 6.0, -60.0])
+def test_a_step_weighs_a_row_by_huber(off):
+    """One row, off by some NOISE, of slope s per NOISE: w = min(1, OUTLIER / off) moves by w s off / (1 + w s^2)."""
+    problem, count = slow().problem, len(slow().problem.terms)
+    row, still = np.array([0]), np.zeros(count)
+    exact = replace(problem.rows[0], value=math.exp(problem.log_predictions(still, row)[0] + off * NOISE))
+    slope = np.zeros((1, count))
+    slope[0, [term.name for term in problem.terms].index("request_s")] = pull = 0.05
+    found = replace(problem, rows=[exact, *problem.rows[1:]])._step(still, slope, row, np.ones(1))
+    weight, pull = min(1.0, OUTLIER / abs(off)), pull / NOISE
+    assert found.sum() == pytest.approx(weight * pull * off / (1 + weight * pull**2), rel=1e-9)
+    assert np.count_nonzero(found) == 1
 
 
 def test_tails_are_scored_and_not_fitted():

@@ -2,23 +2,24 @@
 
 import json
 import math
-import subprocess
-import sys
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from simulator.cli import build
+from simulator.cli.compare_screen import verdict
 from simulator.cost.search import Search
+from tests.support.commands import refused
 
 ASKED = ["compare", "--model", "llama-3.1-8b", "--workload", "chat", "--request-rate", "6"]
 SLO = ["--slo", "ttft:800ms,tpot:50ms", "--num-prompts", "600", "--price-date", "2026-11-23"]
 SOME = ["--hardware", "l4,l40s,h100-sxm,h200-sxm"]
 
 
-def run(*words: str) -> str:
+def run(*words: str, code: int = 0) -> str:
     done = CliRunner().invoke(build(words), list(words), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == code, done.output
     return done.stdout
 
 
@@ -59,6 +60,14 @@ def test_json_has_every_figure_and_its_interval():
         assert row["p95_ttft_ms_low"] < row["p95_ttft_ms"] < row["p95_ttft_ms_high"]
 
 
+def test_cases_that_take_more_and_cases_that_nothing_serves_are_told_apart():
+    found = SimpleNamespace(replicas=2, candidate=SimpleNamespace(devices=1))
+    risk = SimpleNamespace(more=[3, 4], never=1, then=None)
+    best = SimpleNamespace(found=found, risk=risk, label="l40s", usd=lambda replicas: replicas and 1.0 * replicas)
+    said = verdict([best], [{"usd_per_month": 1460.0}])
+    assert said.endswith("in 2 of 5 cases it takes 3 to 4 replicas, in 1 of 5 no number of them keeps the SLO.")
+
+
 def test_details_are_one_option_away():
     text = run(*ASKED, *SLO, "--hardware", "l40s,h100-sxm", "--weight-dtype", "bf16", "--tp", "1", "--details")
     assert "What users get" in text
@@ -66,11 +75,23 @@ def test_details_are_one_option_away():
     assert "Rests on guesses" in text
 
 
+def test_hosted_prices_stand_below_the_answers():
+    words = (*ASKED, *SLO, "--hardware", "l40s,h100-sxm", "--tp", "1", "--weight-dtype", "bf16", "--vs-api")
+    text = run(*words)
+    assert text.index("a month") < text.index("Hosted APIs, cheapest 8 of ") < text.index("Self-hosting on l40s pays")
+    assert max(map(len, text.splitlines())) <= 80
+    found = json.loads(run(*words, "--format", "json"))
+    assert found["api"][0]["usd_per_month"] == min(row["usd_per_month"] for row in found["api"])
+    assert {row["deployment"] for row in found["answers"]} == {"l40s", "h100-sxm"}
+
+
 def test_sensitivity_says_what_moves_the_answer_and_what_to_measure():
     words = [*ASKED, *SLO, "--hardware", "l40s,h100-sxm", "--tp", "1", "--pp", "1", "--sensitivity"]
     text = run(*words)
     for knob in (
         "rate",
+        "utilisation",
+        "price",
         "prompts",
         "outputs",
         "TTFT bound",
@@ -103,8 +124,8 @@ def test_an_interrupt_prints_what_is_known(monkeypatch):
         whole(self, until_found)
 
     monkeypatch.setattr(Search, "run", stopped)
-    text = run(*ASKED, *SLO, *SOME)
-    assert "INTERRUPTED" in text
+    text = run(*ASKED, *SLO, *SOME, code=130)
+    assert "an interrupt came before they were decided" in text
     assert "none costs less than $" in text
 
 
@@ -115,15 +136,11 @@ def test_an_interrupt_prints_what_is_known(monkeypatch):
         (["--hardware", "h10"], "Nearest"),
         (["--slo", "ttft:1ms"], "no deployment keeps the SLO"),
         (["--tp", "0"], "it is not a whole number above 0"),
-        (["--vs-api"], "Give it to infercast cost"),
+        (["--price", "owned", "--usd-per-hour", "2"], "an hour of an owned machine is computed"),
     ],
 )
 def test_mistakes_are_told_in_three_parts(words, said):
-    given = [sys.executable, "-m", "simulator.cli", *ASKED, *SLO, "--hardware", "l4,l40s", *words]
-    done = subprocess.run(given, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert done.stdout == ""
+    assert said in refused(*ASKED, *SLO, "--hardware", "l4,l40s", *words)
 
 
 def test_own_prices_and_devices_without_one():

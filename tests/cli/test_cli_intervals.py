@@ -40,13 +40,12 @@ def row(name: str, *more: str):
     arguments = [*RUNS[name], *more, "--format", "json"]
     result = CliRunner().invoke(build(arguments), arguments, catch_exceptions=False)
     found = json.loads(result.stdout)
-    sections = {"estimate": "estimates", "fleet": "fleets", "batch": "fleets"}
-    return found[sections[name]] if name in sections else found
+    sections = {"estimate": "estimates", "fleet": "fleets", "batch": "fleets", "cost": "answers"}
+    return found[sections.get(name, "simulations")]
 
 
 def first(name: str, *more: str):
-    found = row(name, *more)
-    return found[0] if isinstance(found, list) else found
+    return row(name, *more)[0]
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -76,7 +75,8 @@ def at_rate(rate: float) -> tuple[str, ...]:
 
 def simulated(rate: float):
     run = at_rate(rate)
-    return json.loads(CliRunner().invoke(build(run), [*run, "--format", "json"], catch_exceptions=False).stdout)
+    found = CliRunner().invoke(build(run), [*run, "--format", "json"], catch_exceptions=False).stdout
+    return json.loads(found)["simulations"][0]
 
 
 @cache

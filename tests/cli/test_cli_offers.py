@@ -1,26 +1,30 @@
 """The command line of prices: whole instances, commitments, owned machines, hosted APIs, offline work, refusals."""
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
 
 from tests.support.commands import printed, refused
 
-CHAT = ("cost", "--model", "llama-3.1-8b", "--workload", "chat", "--num-prompts", "500")
+CHAT = ("cost", "--model", "llama-3.1-8b", "--isl", "256", "--osl", "32", "--num-prompts", "500")
 COST = (*CHAT, "--hardware", "h100-sxm", "--rate", "1", "--slo", "ttft:2s,tpot:100ms")
 BATCH = (*CHAT, "--hardware", "l40s", "--batch", "--deadline", "4h")
 
 
+text_of = cache(printed)  # a command and its answer, computed once for all tests that ask for it
+
+
 def answers(*words: str) -> dict[str, Any]:
-    return json.loads(printed(*words, "--format", "json"))
+    return json.loads(text_of(*words, "--format", "json"))
 
 
 def test_a_node_is_paid_whole_and_what_stays_empty_is_said():
     [row] = answers(*COST, "--provider", "azure")["answers"]
     assert (row["paid_devices"], row["empty_devices"], row["usd_per_hour"]) == (8, 7, 88.488)
     assert row["usd_per_month"] == pytest.approx(88.488 * 730)
-    assert "7 of 8 devices stay empty" in printed(*COST, "--provider", "azure")
+    assert "7 of 8 devices stay empty" in text_of(*COST, "--provider", "azure")
 
 
 def test_dollars_per_million_by_hand():
@@ -36,7 +40,7 @@ def test_prices_age_from_the_day_that_is_asked():
     for day, stale in (("2026-08-01", False), ("2026-11-23", True)):
         [row] = answers(*COST, "--provider", "aws", "--price-date", day)["answers"]
         assert (row["price_date"], row["price_is_stale"]) == ("2026-07-20", stale)
-        assert ("over 90 days old" in printed(*COST, "--provider", "aws", "--price-date", day)) is stale
+        assert ("over 90 days old" in text_of(*COST, "--provider", "aws", "--price-date", day)) is stale
 
 
 def test_a_device_without_an_offer_is_ranked_without_a_price():
@@ -45,7 +49,7 @@ def test_a_device_without_an_offer_is_ranked_without_a_price():
     assert [row["hardware"] for row in rows] == ["l40s", "m3-max"]
     assert rows[1]["usd_per_hour"] is None
     assert rows[1]["replicas"] == 1
-    assert "m3-max: no price." in printed(*words)
+    assert "m3-max: no price." in text_of(*words)
 
 
 def test_spot_says_what_is_spare_and_what_starts_anew():
@@ -54,8 +58,8 @@ def test_spot_says_what_is_spare_and_what_starts_anew():
     assert calm["spare_replicas"] == 0 < wild["spare_replicas"]
     assert calm["restarted_share"] < wild["restarted_share"] < 1e-3
     assert wild["usd_per_hour"] > calm["usd_per_hour"]
-    assert "start anew" in printed(*COST, "--price", "spot")
-    assert "replaced_after_s" in printed(*COST, "--price", "spot")
+    assert "start anew" in text_of(*COST, "--price", "spot")
+    assert "replaced_after_s" in text_of(*COST, "--price", "spot")
 
 
 def test_an_owned_machine_takes_electricity_where_it_stands():
@@ -70,7 +74,7 @@ def test_the_grid_decides_grams_not_joules():
     assert here["watts"] == there["watts"]
     ratio = here["grams_per_million_output_tokens"] / there["grams_per_million_output_tokens"]
     assert ratio == pytest.approx(384.4 / 41.44)
-    assert "an estimate" in printed(*COST)
+    assert "an estimate" in text_of(*COST)
 
 
 def test_hosted_apis_are_compared_at_the_asked_load():
@@ -88,14 +92,14 @@ def test_hosted_apis_are_compared_at_the_asked_load():
 
 def test_a_model_that_nobody_hosts_is_said_so():
     words = ("cost", "--model", "falcon-7b", "--hardware", "l4", "--isl", "128", "--osl", "16", "--rate", "0.1")
-    assert "No hosted API of falcon-7b" in printed(*words, "--num-prompts", "200", "--vs-api")
+    assert "No hosted API of falcon-7b" in text_of(*words, "--num-prompts", "200", "--vs-api")
 
 
 def test_offline_work_is_done_by_its_deadline():
     [row] = answers(*BATCH, "--usd-per-hour", "0.88")["answers"]
     assert row["hours"] <= 4
     assert row["usd"] == pytest.approx(0.88 * row["hours"] * row["replicas"])
-    text = printed(*BATCH, "--idle-replicas", "2", "--vs-api")
+    text = text_of(*BATCH, "--idle-replicas", "2", "--vs-api")
     assert "2 idle replicas of llama-3.1-8b (bf16) on l40s do it in" in text
     assert "Hosted, at once: $" in text
     assert max(map(len, text.split("\n\n")[0].splitlines()[1:])) <= 100

@@ -10,7 +10,7 @@ from simulator.errors import InfercastError
 
 LOAD = ("--model", "llama-3.1-8b", "--hardware", "l40s", "--isl", "2048", "--osl", "64")
 POOLS = ("fleet", *LOAD, "--request-rate", "10", "--num-prompts", "400", "--disaggregate", "3:2")
-PLAN = ("plan", *LOAD, "--request-rate", "0.6", "--slo", "ttft:2s,tpot:30ms", "--growth", "5%", "--disaggregate")
+PLAN = ("plan", *LOAD, "--request-rate", "2", "--slo", "ttft:2s,tpot:30ms", "--growth", "5%", "--disaggregate")
 
 
 def printed(*arguments: str) -> str:
@@ -27,10 +27,38 @@ def test_each_pool_scales_up_to_its_own_number():
         printed("fleet", *LOAD, "--request-rate", "10", *scaling)
 
 
+@pytest.mark.slow
+def test_long_prompts_that_break_the_tpot_of_short_ones_get_a_fleet_of_their_own():
+    load = ("--model", "llama-3.1-8b", "--hardware", "l40s", "--isl", "quantiles:0=100,0.95=300,0.96=7000,1=9000")
+    asked = ("plan", *load, "--osl", "100", "--request-rate", "6", "--slo", "ttft:6s,tpot:30ms", "--months", "1")
+    text = printed(*asked, "--split-prompts", "1000")
+    assert text.startswith("Two fleets, prompts split at 1,000 tokens: 1 replica and ")
+    assert "for one fleet." in text
+    assert "(prompts above 1,000 tokens; always" in " ".join(text.split())
+    assert all(len(line) <= 80 for line in text.splitlines() if not line.startswith("Rests on"))
+    with pytest.raises(InfercastError, match=r"prompts have 100 to 8,999 tokens, 100\.0% of them up to that"):
+        printed(*asked, "--split-prompts", "10000")
+
+
+@pytest.mark.slow
+def test_a_plan_of_sessions_says_where_their_history_is():
+    load = ("--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--isl", "1000", "--osl", "50", "--request-rate", "3")
+    asked = ("plan", *load, "--slo", "ttft:1s,tpot:50ms", "--months", "1", "--turns", "4", "--think-time", "5s")
+    added, included = (" ".join(printed(*asked, *more).split()) for more in ((), ("--history", "included")))
+    assert "sessions of 4 turns, 5 s apart, their history on top of the given lengths" in added
+    assert "their history within the given lengths" in included
+    least = [float(text.split("A replica serves ")[1].split("/s")[0]) for text in (added, included)]
+    assert least[0] < least[1]
+    with pytest.raises(InfercastError, match="the lengths either hold it or not"):
+        printed(*asked, "--history", "maybe")
+    with pytest.raises(InfercastError, match="--history without --turns"):
+        printed(*asked[:-4], "--history", "included")
+
+
 def test_a_plan_says_first_what_to_do_and_whether_pools_pay():
     text = printed(*PLAN)
     assert text.startswith("Static fleet (always on")
     assert "Disaggregated: yes; " in text
-    assert all(len(line) <= 80 for line in text.splitlines() if not line.startswith("Rests on"))
+    assert all(len(line) <= 80 for line in text.splitlines())
     assert len(text.splitlines()) <= 24
     assert "Months between: --format json, csv." in text

@@ -34,11 +34,12 @@ def test_an_interrupt_prints_what_is_there_and_says_how_to_go_on(words, monkeypa
     monkeypatch.setattr(Processes, "finished", interrupted)
     done = infercast(*words)
     assert done.returncode == 130
-    assert "INTERRUPTED: 3 of 4 cases are not answered; with --store FILE it could go on." in done.stdout
+    left = "3 of 4 cases: an interrupt came before they were answered"
+    assert f"Left out: {left}. Give --store FILE, and it would go on." in done.stdout
     store = str(tmp_path / "sweep.db")
     done = infercast(*words, "--format", "csv", "--store", store)
     assert done.returncode == 130 and done.stdout.count("\n") == 2
-    assert f"INTERRUPTED: 3 of 4 cases are not answered; the same command with --store {store} goes on." in done.stderr
+    assert f"left out: {left}. Ask again with --store {store}." in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,8 @@ def test_mistakes_are_told(words, told):
     assert done.returncode == 2 and told in done.stderr
 
 
-def test_offline_work_takes_no_store(tmp_path):
+def test_offline_work_takes_no_jobs_and_no_store(tmp_path):
+    done = infercast("cost", *ON, "--workload", "chat", "--batch", "--num-prompts", "9", "--jobs", "2")
+    assert done.returncode == 2 and "--jobs with --batch" in done.stderr
     done = infercast("cost", *ON, "--workload", "chat", "--batch", "--num-prompts", "9", "--store", str(tmp_path / "s"))
     assert done.returncode == 2 and "--store with --batch" in done.stderr

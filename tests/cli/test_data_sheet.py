@@ -53,7 +53,7 @@ def test_json_has_the_sheet_and_every_key():
 @pytest.mark.parametrize("name", ["models", "hardware"])
 def test_every_sheet_has_80_columns(name):
     for each in kind(name).names():
-        text = Result({}, sheet(kind(name).load(each))).render(Format.TEXT)
+        text = Result({}, sheet(kind(name).load(each))).render(Format.TEXT, width=80)
         assert max(map(len, text.splitlines())) <= 80, each
 
 

@@ -9,7 +9,8 @@ import jsonschema
 import pytest
 
 from simulator.cli.profile_lint import FIRST_LINE, KINDS, kind, lint, schema
-from simulator.profile import folders, read_yaml
+from simulator.profile import read_yaml
+from simulator.profile_folders import folders
 from tests.support.for_each import for_each
 
 SHIPPED = {name: folders(one.folder)[-1] for name, one in KINDS.items()}

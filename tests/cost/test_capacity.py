@@ -81,9 +81,9 @@ def test_compare_ranks_by_price_and_keeps_misfits():
         scenario("l40s", offers=(own_offer("l40s", 1.0),)),
         scenario("l4", model="llama-3.1-70b"),
     ]
-    answers, refused = compare(scenarios, 1.0)
-    assert [each.scenario.deployment.hardware.id for each in answers] == ["l40s", "h100-sxm", "l4"]
-    assert "does not fit" in str(refused[0]) or "leave no cache" in str(refused[0])
+    found = compare(scenarios, 1.0)
+    assert [each.scenario.deployment.hardware.id for each in found.answers] == ["l40s", "h100-sxm", "l4"]
+    assert "does not fit" in str(found.refused[0]) or "leave no cache" in str(found.refused[0])
 
 
 @pytest.mark.parametrize("users", [64, 500])
@@ -95,7 +95,7 @@ def test_a_closed_loop_is_counted_whole(users):
 
 
 def test_a_picture_tells_deployments_apart():
-    answers, _ = compare([scenario(), scenario(model="qwen2.5-7b")], 1.0)
+    answers = compare([scenario(), scenario(model="qwen2.5-7b")], 1.0).answers
     labels = {label.get_text() for label in plot_costs(answers).axes[0].get_yticklabels()}
     assert labels == {"l40s llama-3.1-8b", "l40s qwen2.5-7b"}
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from simulator import ClosedLoop, Fixed, Independent, OpenLoop, Scenario, Workload, deploy
-from simulator.cost.energy import COMPUTE_SHARE, HOST_W, IDLE_SHARE, MEMORY_SHARE, energy, power
+from simulator.cost.energy import COMPUTE_SHARE, HOST_W, IDLE_SHARE, MEMORY_SHARE, energy, power_w
 from simulator.hardware.sites import load_site
 
 DEPLOYMENT = deploy("llama-3.1-8b", "h100-sxm")
@@ -14,7 +14,7 @@ TDP_W = 700.0
 
 def watts_at(arrivals, prompt_tokens: int, output_tokens: int) -> float:
     load = Workload(arrivals, Independent(Fixed(prompt_tokens), Fixed(output_tokens)), 200)
-    return power(DEPLOYMENT, Scenario(DEPLOYMENT, load).report(load)).watts - HOST_W
+    return power_w(DEPLOYMENT, Scenario(DEPLOYMENT, load).report(load)) - HOST_W
 
 
 def test_a_device_that_hardly_works_idles():
@@ -23,10 +23,8 @@ def test_a_device_that_hardly_works_idles():
 
 def test_decoding_alone_draws_what_memory_bound_work_draws():
     load = Workload(ClosedLoop(16), Independent(Fixed(16), Fixed(1024)), 64)
-    found = power(DEPLOYMENT, Scenario(DEPLOYMENT, load).report(load))
-    assert found.memory_share > 0.8
-    assert found.compute_share < 0.05
-    assert found.watts - HOST_W == pytest.approx(MEMORY_SHARE * TDP_W, rel=0.12)
+    watts = power_w(DEPLOYMENT, Scenario(DEPLOYMENT, load).report(load))
+    assert watts - HOST_W == pytest.approx(MEMORY_SHARE * TDP_W, rel=0.12)
 
 
 def test_prompts_draw_what_compute_bound_work_draws():
@@ -38,7 +36,8 @@ def test_more_load_takes_more_power_and_less_energy_per_token():
     for rate in (0.5, 5.0):
         load = Workload(OpenLoop(rate), Independent(Fixed(1024), Fixed(128)), 400)
         report = Scenario(DEPLOYMENT, load).report(load)
-        found.append((power(DEPLOYMENT, report).watts, energy(power(DEPLOYMENT, report).watts, rate * 128, SITE)))
+        watts = power_w(DEPLOYMENT, report)
+        found.append((watts, energy(watts, rate * 128, SITE)))
     (light, little), (heavy, much) = found
     assert IDLE_SHARE * TDP_W < light < heavy < TDP_W + HOST_W
     assert little.kwh_per_million_output_tokens > much.kwh_per_million_output_tokens
@@ -59,4 +58,4 @@ def test_without_a_tdp_there_is_no_power():
     hardware = DEPLOYMENT.hardware.model_copy(update={"tdp_w": None})
     unknown = replace(DEPLOYMENT, hardware=hardware)
     load = Workload(OpenLoop(1.0), Independent(Fixed(128), Fixed(16)), 50)
-    assert power(unknown, Scenario(DEPLOYMENT, load).report(load)) is None
+    assert power_w(unknown, Scenario(DEPLOYMENT, load).report(load)) is None

@@ -9,8 +9,9 @@ import pytest
 from simulator.cost.bill import bill
 from simulator.cost.capacity import capacity
 from simulator.cost.scenario import ENOUGH_REQUESTS, MOST_DRAWS, Scenario, simulate
-from simulator.deployment.deployment import Settings, deploy
+from simulator.deployment.deployment import deploy
 from simulator.deployment.memory import CACHE_ERROR
+from simulator.deployment.settings import Settings
 from simulator.errors import DoesNotFitError, WorkloadError
 from simulator.questions.load_rows import load_row
 from simulator.reports.report import Report

@@ -15,9 +15,11 @@ from simulator.cost.search import Search, Target
 from simulator.deployment.deployment import deployment_of
 from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
+from simulator.executors.threads import Threads
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, LogNormal
 
+ALONE = Threads(1)
 MODEL, ENGINE = load_model("qwen3-0.6b"), load_engine("vllm")
 KINDS = [load_hardware(name) for name in ("l4", "l40s", "h100-sxm")]
 
@@ -49,7 +51,7 @@ class Elsewhere:
             yield place, pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(task)))))
 
 
-def search_of(library, load: Target, top: int, jobs: int = 1, executor=None) -> Search:
+def search_of(library, load: Target, top: int, executor=ALONE) -> Search:
     asked = Demand(load.workload.requests(), load.slo)
     candidates = []
     for place, (hardware, tp) in enumerate(library):
@@ -57,7 +59,7 @@ def search_of(library, load: Target, top: int, jobs: int = 1, executor=None) -> 
         light = LightBounds(MODEL, (layout.weight_dtype, layout.cache_dtype), asked)
         build = partial(built_on, hardware)
         candidates.append(Candidate(MODEL, hardware, layout, light.device_s(hardware), build, place))
-    return Search(load, candidates, top=top, jobs=jobs, executor=executor)
+    return Search(load, candidates, top=top, executor=executor)
 
 
 MOST = 24  # replicas that are simulated
@@ -117,7 +119,7 @@ def test_the_search_finds_what_simulating_everything_finds(library, lengths, slo
     search.run()
     everything = exhaustive(library, load)
     assert {each.candidate.hardware.id: each.usd_per_hour for each in search.found} == everything
-    best = search_of(library, load, top=1, jobs=2)
+    best = search_of(library, load, top=1, executor=Threads(2))
     best.run()
     assert [each.usd_per_hour for each in best.found] == sorted(everything.values())[:1]
 
@@ -132,8 +134,8 @@ LIBRARY = [(device(kind, speed), tp) for kind in range(3) for speed in (0.25, 1.
 
 def test_answers_come_cheapest_first_whoever_simulates():
     found = []
-    for jobs, executor in ((1, None), (3, None), (1, Elsewhere())):
-        search = search_of(LIBRARY, chat_load(40.0), top=3, jobs=jobs, executor=executor)
+    for executor in (Threads(1), Threads(3), Elsewhere()):
+        search = search_of(LIBRARY, chat_load(40.0), top=3, executor=executor)
         search.run()
         found.append([(each.candidate.hardware.id, each.replicas, each.usd_per_hour) for each in search.found])
     assert found[0] == found[1] == found[2]

@@ -61,7 +61,8 @@ def test_slower_steps_take_no_fewer_replicas(found):
         known = [count for count in risk.replicas if count is not None]
         assert known == sorted(known)
         assert risk.replicas[len(CASES) // 2] == each.replicas
-        assert risk.short == sum(count is None or count > each.replicas for count in risk.replicas)
+        assert risk.more == [count for count in known if count > each.replicas]
+        assert risk.never == len(CASES) - len(known)
 
 
 def test_cases_are_quantiles_of_step_times(found):
@@ -76,11 +77,13 @@ def test_knobs_move_cost_the_way_that_they_must(found):
     def ends(name):
         return [float("inf") if end.own_usd is None else end.own_usd for end in (knobs[name].low, knobs[name].high)]
 
-    for name in ("rate", "prompts", "outputs", "step times"):
+    for name in ("rate", "price", "prompts", "outputs", "step times"):
         assert ends(name) == sorted(ends(name)), name
-    for name in ("TTFT bound", "TPOT bound", "memory bandwidth", "arithmetic", "KV cache"):
+    for name in ("utilisation", "TTFT bound", "TPOT bound", "memory bandwidth", "arithmetic", "KV cache"):
         assert ends(name) == sorted(ends(name), reverse=True), name
     assert knobs["rate"].is_known
+    assert ends("price") == pytest.approx([0.8 * found.found[0].usd_per_hour, 1.25 * found.found[0].usd_per_hour])
+    assert ends("utilisation")[0] >= found.found[0].usd_per_hour
     assert not knobs["KV cache"].is_known
 
 

@@ -1,6 +1,7 @@
 """Services as users and owners see them: sessions, network, thinking, hours and dollars; and `infercast fleet`."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,10 +15,10 @@ from simulator.hardware.prices import own_offer
 from simulator.simulation.autoscaler import Autoscaler, cold_start_s
 from simulator.simulation.clients import Clients
 from simulator.simulation.routers import Router
-from simulator.simulation.sessions import sessions
+from simulator.simulation.sessions import Sessions
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, Uniform
-from simulator.workloads.workload import Workload
+from simulator.workloads.workload import SharedPrefix, Workload
 
 DEPLOYMENT = deploy("llama-3.1-8b", "h100-sxm")
 LOAD = Workload(OpenLoop(5.0), Independent(Fixed(500), Fixed(50)), 60)
@@ -75,7 +76,7 @@ def test_cold_starts():
 
 
 def test_sessions_carry_what_was_said_and_find_it_in_the_cache():
-    asked, clients = sessions(LOAD, turns=5, think_s=2.0)
+    asked, clients = Sessions(turns=5, think_s=2.0).requests(LOAD)
     assert len(asked) == 60
     assert asked.prompt_tokens[:5].tolist() == [500, 1050, 1600, 2150, 2700]
     first, count = asked.prefixes.first, asked.prefixes.count
@@ -93,11 +94,26 @@ def test_sessions_carry_what_was_said_and_find_it_in_the_cache():
     assert sticky.run.hit_tokens.sum() == whole.sum()
 
 
+def test_lengths_that_hold_the_history_stay_as_they_are():
+    load = replace(LOAD, lengths=Independent(Uniform(100, 4000), Fixed(50)), shared=SharedPrefix(128))
+    asked, clients = Sessions(turns=5, think_s=2.0, holds_history=True).requests(load)
+    drawn = replace(load, shared=None, request_count=60).requests().prompt_tokens
+    assert sorted(asked.prompt_tokens - 128) == sorted(drawn)
+    assert (np.diff(asked.prompt_tokens.reshape(-1, 5)) >= 0).all()
+    first, ids = asked.prefixes.first, asked.prefixes.ids
+    assert len({tuple(ids[row : row + 2].tolist()) for row in first}) == 1  # of 64 tokens each
+    assert len({ids[row + 2] for row in first}) == 12
+    held = Service(DEPLOYMENT, 2, Router("prefix-affinity")).report(asked, clients)
+    added = Service(DEPLOYMENT, 2, Router("prefix-affinity")).report(*Sessions(5, 2.0).requests(load))
+    assert held.run.requests.prompt_tokens.sum() < added.run.requests.prompt_tokens.sum()
+    assert held.hit_rate > 0.5
+
+
 def test_sessions_that_cannot_be():
     with pytest.raises(WorkloadError, match="sessions of 0 turns"):
-        sessions(LOAD, 0, 1.0)
+        Sessions(0, 1.0)
     with pytest.raises(WorkloadError, match="sessions in a closed loop"):
-        sessions(Workload(ClosedLoop(3), LOAD.lengths), 2, 1.0)
+        Sessions(2, 1.0).requests(Workload(ClosedLoop(3), LOAD.lengths))
     with pytest.raises(InfercastError, match="2 of 2 replicas for prefill"):
         Service(DEPLOYMENT, 2, prefill_replicas=2)
 

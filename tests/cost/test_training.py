@@ -5,6 +5,7 @@ import pytest
 from simulator import load_hardware, load_model, training_of
 from simulator.cost.training import MFU, Training, equal_cost_tokens
 from simulator.errors import InfercastError
+from simulator.hardware.sites import load_site
 from tests.support.commands import answer, refused
 
 H100 = "h100-sxm"
@@ -54,24 +55,36 @@ ASKED = ("training", "--model", "llama-3.1-8b", "--hardware", H100, "--training-
 
 def test_the_command_is_the_model_and_the_bill():
     """Tokens that cost as much x their price = the cost of training; both from prices per hour, device by device."""
-    row = answer(*ASKED, "--requests-per-day", "1e6")
+    (row,) = answer(*ASKED, "--requests-per-day", "1e6")["training"]
     assert row["training_usd"] == pytest.approx(row["training_device_hours"] * row["usd_per_device_hour"])
     assert row["mfu"] == float(MFU)
     assert row["equal_cost_tokens"] * row["usd_per_million_total_tokens"] / 1e6 == pytest.approx(row["training_usd"])
     assert row["equal_cost_tokens_low"] < row["equal_cost_tokens"] < row["equal_cost_tokens_high"]
     assert row["equal_cost_days"] == pytest.approx(row["equal_cost_tokens"] / row["tokens_per_request"] / 1e6)
     load = ("--workload", "chat", "--request-rate", "inf")
-    throughput = answer("simulate", *ASKED[1:5], *load)["total_token_throughput"]
+    throughput = answer("simulate", *ASKED[1:5], *load)["simulations"][0]["total_token_throughput"]
     per_million = row["usd_per_device_hour"] / 3600 / throughput * 1e6
     assert row["usd_per_million_total_tokens"] == pytest.approx(per_million)
 
 
 def test_a_price_of_tokens_needs_no_simulation():
-    row = answer(*ASKED, "--usd-per-million-tokens", "2", "--usd-per-hour", "2")
+    found = answer(*ASKED, "--usd-per-million-tokens", "2", "--usd-per-hour", "2")
+    (row,) = found["training"]
     assert row["equal_cost_tokens"] == pytest.approx(row["training_usd"] / 2e-6)
     assert row["equal_cost_tokens_low"] is None
-    assert row["rests_on"] == []
+    assert found["rests_on"] == []
 
 
 def test_several_rates_are_refused():
     assert "several rates" in refused(*ASKED, "--workload", "chat", "--request-rate", "1,2")
+
+
+def test_training_takes_the_prices_that_cost_takes():
+    words = (*ASKED, "--usd-per-million-tokens", "2")
+    reserved = answer(*words, "--price", "reserved", "--price-date", "2026-11-23")
+    plain = answer(*words, "--price-date", "2026-11-23")
+    assert 0 < reserved["usd_per_device_hour"] != plain["usd_per_device_hour"]
+    cheap, dear = (answer(*words, "--price", "owned", "--usd-per-kwh", usd) for usd in ("0.1", "0.2"))
+    power_kw = (0.86 * 700 + 150) / 1000 * load_site("us").pue
+    assert dear["usd_per_device_hour"] - cheap["usd_per_device_hour"] == pytest.approx(0.1 * power_kw)
+    assert "not modelled" in refused(*words, "--price", "spot")

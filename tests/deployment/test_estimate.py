@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.deployment.batches import Batch, decode_counts, prefill_counts
-from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.setting_names import configure
+from simulator.deployment.settings import Settings
 from simulator.errors import DoesNotFitError, InfercastError, WorkloadError
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Layout, Sequence, count

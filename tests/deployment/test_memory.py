@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import Groups, MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit, remedies_for
 from simulator.deployment.offload import Offload
 from simulator.deployment.setting_names import configure
+from simulator.deployment.settings import Settings
 from simulator.deployment.speculation import Speculation
 from simulator.engines.engine import load_engine
 from simulator.errors import DoesNotFitError, NotModelledError
@@ -20,7 +21,7 @@ from simulator.hardware.hardware import KIND as HARDWARE
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import KIND as MODELS
 from simulator.models.model import load_model
-from simulator.profile import names
+from simulator.profile_folders import names
 from simulator.simulation.rejection import Rejected, rejections
 from simulator.simulation.scheduler_limits import limits
 from simulator.units import GIB, MIB

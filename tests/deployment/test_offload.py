@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.offload import COPIED_FROM_TOKENS, Offload, layer_bytes
 from simulator.deployment.offload_curve import OffloadPoint, offload_curve
+from simulator.deployment.settings import Settings
 from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
@@ -95,7 +96,7 @@ def test_cache_comes_back_at_the_rate_of_the_link():
 
 @pytest.mark.parametrize("how", ["stream", "cpu"])
 def test_each_layer_away_costs_as_much_as_the_one_before(how):
-    curve = offload_curve(deploy("llama-3.1-8b", "rtx-4090", "llama.cpp"), how)
+    curve = offload_curve(deploy("llama-3.1-8b", "rtx-4090", "llama.cpp"), how).points
     steps = np.diff([each.step_s for each in curve][1:])
     assert curve[0].slowdown == 1
     assert (steps > 0).all()
@@ -107,7 +108,7 @@ def _one() -> Counts:
     return Counts(1.0, 1.0, 1.0, decode_reads=1024.0, decode_reads_windowed=1024.0)
 
 
-def away_at(slowdown: float, curve: list[OffloadPoint]) -> float:
+def away_at(slowdown: float, curve: tuple[OffloadPoint, ...]) -> float:
     """The share of the layers that is away where decoding is so many times slower."""
     return float(np.interp(slowdown, [each.slowdown for each in curve], [each.share for each in curve]))
 
@@ -117,7 +118,7 @@ def test_5_to_10_times_slower_is_a_tenth_to_a_third_of_the_weights_over_pcie(har
     """Row 13 of claims.md: with all weights on the host it is 25 to 45 times, what they take over the link."""
     wide = default_layout(load_model("llama-3.1-8b"), dtypes=("gguf_bf16", "fp16"))
     deployment, device = deploy("llama-3.1-8b", hardware, "llama.cpp", wide), load_hardware(hardware)
-    curve = offload_curve(deployment, "stream")
+    curve = offload_curve(deployment, "stream").points
     link_s = layer_bytes(deployment.model, deployment.layout) / (PCIE_FRACTION * device.pcie_bytes_per_s)
     assert curve[-1].step_s - curve[0].step_s == pytest.approx(link_s, rel=1e-3)
     assert 25 < curve[-1].slowdown < 45
@@ -134,7 +135,7 @@ def test_a_70b_on_a_card_of_24_gb_is_5_to_10_times_slower():
     parts = [replace(card, settings=Settings(offload=Offload(gpu_layers=n))) for n in range(1, 81)]
     away = 80 - max(n for n, each in enumerate(parts, 1) if memory_plan(each).num_blocks > 0)
     assert 30 < away < 45
-    curve = offload_curve(card, "cpu")
+    curve = offload_curve(card, "cpu").points
     assert 5 < curve[away].slowdown < 10
     assert curve[16].slowdown > 2.5  # a fifth of the layers
     assert curve[1].slowdown > 1.1  # one layer of 80

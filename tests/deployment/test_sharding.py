@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.deployment.batches import Batch
-from simulator.deployment.deployment import Deployment, Settings, deploy, deployment_of
+from simulator.deployment.deployment import Deployment, deploy, deployment_of
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
+from simulator.deployment.settings import Settings
 from simulator.deployment.sharding import DEGREES, Sharded, sharded
 from simulator.engines.engine import load_engine
 from simulator.errors import NotModelledError

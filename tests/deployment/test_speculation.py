@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.deployment.batches import Batch
-from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
+from simulator.deployment.settings import Settings
 from simulator.deployment.speculation import EAGLE, MEDUSA, MTP, NGRAM, Speculation, draft_of
 from simulator.engines.engine import load_engine
 from simulator.errors import InfercastError, NotModelledError

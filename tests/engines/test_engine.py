@@ -9,17 +9,18 @@ from typer.testing import CliRunner, Result
 
 from simulator.cli import build
 from simulator.deployment.batches import Batch
-from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.setting_names import OURS, configure, known_names
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import KIND, Engine, engine_of, load_engine
 from simulator.engines.fitted_multipliers import EXPERTS, UNITY
 from simulator.errors import InfercastError, NotModelledError, ProfileError, UnitError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Sequence, count
-from simulator.profile import names
+from simulator.profile_folders import names
 from simulator.reports.provenance import figures
 from simulator.simulation.scheduler_limits import limits
 
@@ -112,7 +113,13 @@ def test_what_cannot_be_set_is_refused_in_three_parts(written, said):
 @pytest.mark.parametrize("engine", ["static", "uncached"])
 @pytest.mark.parametrize(
     "rule",
-    [{"long_prefill_tokens": 8}, {"admit_full_output": True}, {"least_free_share": 0.1}, {"prompt_interval": 3}],
+    [
+        {"long_prefill_tokens": 8},
+        {"admit_full_output": True},
+        {"least_free_share": 0.1},
+        {"prompt_interval": 3},
+        {"scheduler_recv_interval": 2},
+    ],
     ids=str,
 )
 def test_rules_of_other_policies_are_refused(engine, rule):

@@ -9,7 +9,7 @@ from simulator.errors import NotModelledError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Layout
-from simulator.profile import names
+from simulator.profile_folders import names
 from simulator.questions.deployment_question import DeploymentQuestion
 from tests.support.commands import infercast
 from tests.support.for_each import for_each

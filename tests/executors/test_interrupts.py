@@ -86,7 +86,7 @@ def test_a_sweep_goes_on_after_an_interrupt_and_after_a_kill(tmp_path):
     assert first.returncode == 130 and 3 <= len(after_first) < CASES
     assert set(out.splitlines()) < set(computed.splitlines()) and out.count("\n") == len(after_first) + 1
     left = CASES - len(after_first)
-    assert f"INTERRUPTED: {left} of 48 cases are not answered; the same command with --store {store} goes on." in err
+    assert f"left out: {left} of 48 cases: an interrupt came before they were answered. Ask again with --store" in err
 
     program = tmp_path / "killed.py"
     program.write_text(KILLED.replace("STORE", str(store)))

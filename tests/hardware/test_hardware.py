@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import DeviceClass, Family, Hardware, load_hardware
-from simulator.profile import Figure, find, folders, names, read_yaml
+from simulator.profile import Figure, find, read_yaml
+from simulator.profile_folders import folders, names
 from tests.support.for_each import for_each
 from tests.support.measured import published
 from tests.support.paths import FIXTURES
@@ -325,7 +326,7 @@ peak_flops_per_s:
         ("name: Mine", "name: !!python/object/apply:os.system [true]", "plain values only"),
         ("name: Mine", "name: " + "[" * 500 + "]" * 500, "nested deeper"),
         ("name: Mine", "name: 'Mine", "not YAML"),
-        ("name: Mine", "name: " + "x" * 1_000_001, "larger than"),
+        ("name: Mine", "name: " + "x" * 1_000_001, "holds more than 1 MB"),
         (VALID, "- a list", "mapping"),
         (VALID, "", "mapping"),
     ],

@@ -8,7 +8,8 @@ import pytest
 from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import load_hardware
 from simulator.hardware.prices import KIND, TODAY, PriceList, Terms, load_offers, offers, own_offer
-from simulator.profile import find, names
+from simulator.profile import find
+from simulator.profile_folders import names
 
 LISTS = names(KIND)
 OFFERS = [offer for name in LISTS for offer in PriceList.from_yaml(find(KIND, name)).offers]

@@ -13,7 +13,7 @@ from simulator.models.hf_importer import model_from_config, write_profile
 from simulator.models.hf_layer_runs import runs
 from simulator.models.hf_model_types import MODEL_TYPES
 from simulator.models.model import KIND, Model, load_model
-from simulator.profile import folders
+from simulator.profile_folders import folders
 from tests.support.for_each import for_each
 from tests.support.model_configs import CONFIGS, Config, sized
 
@@ -564,9 +564,9 @@ def test_write_profile_writes_nothing_that_would_not_load(tmp_path: Path) -> Non
 def test_write_profile_leaves_nothing_behind_when_it_cannot_write(tmp_path: Path) -> None:
     config = stored(tmp_path, LLAMA)
     (tmp_path / "mine.yaml").mkdir()
-    with pytest.raises(ProfileError, match="it cannot be written"):
+    with pytest.raises(InfercastError, match="it cannot be written"):
         write_profile(config, tmp_path, "mine", force=True)
-    with pytest.raises(ProfileError, match="it cannot be written"):
+    with pytest.raises(InfercastError, match="it cannot be written"):
         write_profile(config, config, "mine")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["config.json", "mine.yaml"]
 

@@ -17,7 +17,8 @@ from simulator.models.hf_importer import model_from_config
 from simulator.models.model import checkpoint, load_model
 from simulator.models.number_formats import FORMATS, ending, named_format, number_format
 from simulator.models.operations import Layout
-from simulator.profile import find, names
+from simulator.profile import find
+from simulator.profile_folders import names
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.validation.benchfiles import read_results
 from simulator.validation.benchfiles.llama_bench import llama_bench

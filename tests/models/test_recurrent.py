@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.deployment.deployment import Settings, deploy
+from simulator.deployment.deployment import deploy
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
+from simulator.deployment.settings import Settings
 from simulator.errors import NotModelledError
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Layout, Op, Sequence, count

@@ -104,6 +104,7 @@ class OracleLimits:
     acceptance: tuple[float, ...] = ()
     expected_acceptance: bool = False
     async_scheduling: bool = False
+    scheduler_recv_interval: int = 1
     window: int = 0
     full_groups: int = 1
     window_groups: int = 0
@@ -177,10 +178,12 @@ class OracleEngine:
     running: list[OracleRequest] = field(default_factory=list)
     unseen: list[tuple[float, OracleRequest]] = field(default_factory=list)  # (came at, who), not in `waiting` yet (H)
     began_s: float = 0.0  # the step that was scheduled last
+    decoded_alone: bool = False  # whether that step had decodes and no prompts
     loaded_tokens: int = 0  # of that step
     shown_s: float = 0.0  # E: of the last step that ended
     decode_steps: int = 0  # so far
     admitted_at: int = 0  # of these
+    received_at: int = 0  # of these (V)
 
     def __post_init__(self) -> None:
         limits = self.limits
@@ -268,8 +271,12 @@ class OracleEngine:
         self.unseen = [each for each in self.unseen if each[1] is not request]
 
     def _see_arrivals(self, now_s: float) -> None:
-        """H: this step was decided when the last one began; if there was nothing to do then, now."""
-        self._see_until(self.began_s if self.limits.async_scheduling else now_s)
+        """H: this step was decided when the last one began; if there was nothing to do then, now. V: not every step."""
+        unheard = self.decode_steps - self.received_at
+        if not self.decoded_alone or unheard >= self.limits.scheduler_recv_interval:
+            self.received_at = self.decode_steps
+            self._see_until(self.began_s if self.limits.async_scheduling else now_s)
+        self.decoded_alone = False  # until a step ends
         if not self.running and not self.waiting:
             self._see_until(now_s)
 
@@ -442,6 +449,7 @@ class OracleEngine:
     def complete(self, plan: Plan, start_s: float, end_s: float) -> list[OracleRequest]:
         """Advance the scheduled requests, release what is over, and return those that finished."""
         self.decode_steps += any(request.decodes for request, _ in plan)
+        self.decoded_alone = all(request.decodes for request, _ in plan)
         self.shown_s = max(self.shown_s, end_s) + self.limits.stream_s * len(plan)
         finished = []
         for request, new in plan:
@@ -547,8 +555,8 @@ def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> Orac
     more = more or limits.least_free_blocks or limits.prompt_interval or prefilled
     if limits.policy in ("static", "uncached") and (more or limits.prefix_block_tokens or limits.draft_tokens):
         raise ValueError(f"{limits.policy!r} goes with none of P, S, G, L, W, O, M, B")
-    if limits.policy != "continuous" and limits.async_scheduling:
-        raise ValueError("H is a rule of 'continuous'")
+    if limits.policy in ("static", "uncached") and (limits.async_scheduling or limits.scheduler_recv_interval > 1):
+        raise ValueError(f"{limits.policy!r} goes with neither H nor V")
     if limits.window_groups and not limits.window:
         raise ValueError("windowed groups have a window")
     if len(limits.acceptance) != limits.draft_tokens:

@@ -6,6 +6,7 @@ import pytest
 
 from simulator.plots.palette import BOUND, wide_axis
 from simulator.plots.sweep_plots import Sweep, plot_cost_curves, plot_sweep
+from simulator.plots.tuning_plot import plot_tuned
 from simulator.reports.slo import Slo
 
 
@@ -55,6 +56,14 @@ def test_latencies_the_slo_and_the_knee_are_drawn_where_they_are():
     assert high > 800
 
 
+def test_requests_of_one_token_have_no_tpot_and_no_ring_there():
+    rows = [{**each, "p95_tpot_ms": None, "median_tpot_ms": None} for each in ROWS]
+    ttft, tpot, _ = plot_sweep(Sweep("", "requests/s", X, ["a"] * 5, rows, SWEEP.slo)).axes
+    (knee,), (none,) = ([line for line in axes.lines if line.get_markersize() == 12] for axes in (ttft, tpot))
+    assert list(knee.get_ydata()) == [400]
+    assert np.isnan(none.get_ydata()).all()
+
+
 def test_one_colour_is_one_deployment_and_words_are_ticks():
     rows = [row(1, 1), row(2, 1), row(3, 1), row(4, 1)]
     sweep = Sweep("", "settings", ["x=on", "x=off"] * 2, ["a", "a", "b", "b"], rows, Slo(), of_load=False)
@@ -89,3 +98,12 @@ def test_axes_are_logarithmic_where_linear_ones_would_hide_the_small(values, sca
     wide_axis(axes, "y", values)
     assert axes.get_yscale() == scale
     plt.close("all")
+
+
+def test_tuned_settings_have_a_bar_each_and_what_keeps_no_slo_is_written():
+    bars = [("default", 2.0, 1.0, 3.0), ("best", 3.0, 2.0, 4.0), ("best without --max-num-seqs", 0.0, None, None)]
+    (axes,) = plot_tuned(bars, "req/s", "title").axes
+    assert [bar.get_width() for bar in axes.patches] == [2.0, 3.0, 0.0]
+    assert [list(line.get_xdata()) for line in axes.lines] == [[1.0, 3.0], [2.0, 4.0]]
+    assert [text.get_text().strip() for text in axes.texts] == ["no load keeps the SLO"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [name for name, *_ in bars]

@@ -12,7 +12,7 @@ from tools.draw_folders import PICTURE, boxes, reduced, svg, table
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "simulator"
-DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 STRUCTURE = ROOT / "docs" / "structure.md"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 QUOTED = re.compile(r"`([^`\n]+)`")

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from simulator.deployment.deployment import Settings, deploy
+from simulator.deployment.deployment import deploy
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import Achievable, DecodeAttention, Gemm, Hardware, PrefillAttention, load_hardware
 from simulator.models.model import Model, load_model
 from simulator.models.operations import Counts, Layout, Sequence, count
-from simulator.profile import names
+from simulator.profile_folders import names
 from simulator.roofline.roofline import Cost
 from simulator.roofline.step_model import SLOPES, StepModel, StepTable
 from simulator.scheduler.completion import complete

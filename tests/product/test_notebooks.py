@@ -1,15 +1,19 @@
-"""Every notebook prints what it shows, and keeps the form: a question, a take-away, three folded answers.
+"""Every notebook prints what it shows, on the public API alone, and keeps the form: a question, a take-away, answers.
 
 `pytest -m slow --refresh` rewrites those that print something else.
 """
 
+import re
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
+import simulator
+
 FIGURE = "<Figure "
+MOST_CELLS, MOST_BYTES = 14, 150_000
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 
@@ -43,3 +47,13 @@ def test_form(path):
     assert "?" in cells[0].source.splitlines()[0]
     assert "**Take-away.**" in text
     assert text.count("<details>") == 3
+    assert len(cells) <= MOST_CELLS
+    assert path.stat().st_size <= MOST_BYTES
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_uses_the_public_api_alone(path):
+    code = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
+    assert re.findall(r"(?:from|import) simulator\.", code) == []
+    names = re.search(r"^from simulator import (\([^)]*\)|.*)$", code, re.MULTILINE)[1]
+    assert set(re.findall(r"\w+", names)) <= set(simulator.__all__)

@@ -12,7 +12,7 @@ from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "questions.md").read_text()
 QUESTION = re.compile(r"^### (\d+)\. ([^\n]+)\n\n```sh\n([^\n]+)\n```\n\n(.+?)\n(?=\n|\Z)", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"```(?:csv|json) (\S+)\n(.*?)```", re.DOTALL)
+FILE = re.compile(r'```(?:csv|json) title="(\S+)"\n(.*?)```', re.DOTALL)
 QUESTIONS = QUESTION.findall(PAGE)
 
 

@@ -1,4 +1,4 @@
-"""README and tour are run: console blocks print what they show, Python works. `--refresh` rewrites what differs."""
+"""README and pages are run: console blocks print what they show, Python works. `--refresh` rewrites what differs."""
 
 import csv
 import gzip
@@ -10,23 +10,26 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 README, TOUR = ROOT / "README.md", ROOT / "docs" / "tour.md"
+PAGES = [ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "howto").glob("*.md"))]
+WITH_CODE = (README, TOUR, *PAGES, ROOT / "docs" / "api.md")
 ACCURACY, BLIND = ROOT / "docs" / "accuracy.md", ROOT / "docs" / "blind_round_1.md"
 RESULTS = ROOT / "tests" / "fixtures" / "bench" / "invented_vllm_serve.json"
 BLOCK = re.compile(r"```console\n\$ ([^\n]*)\n(.*?)```", re.DOTALL)
-FILE = re.compile(r"```csv (\S+)\n(.*?)```", re.DOTALL)  # a file that later commands read
+FILE = re.compile(r'```\w+ title="(\S+)"\n(.*?)```', re.DOTALL)  # a file that later commands read
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 TABLE = re.compile(r"(\| GPU[^\n]*\n\|[-|]+\n)((?:\|[^\n]*\n)+)")
 SCORE = re.compile(r"^- (.+): (\d+ %) left out, (\d+ %) blind$", re.MULTILINE)
 PATIENCE_S = 300
 CONSOLE = [(path, match[1]) for path in (README, TOUR) for match in BLOCK.finditer(path.read_text())]
-CODE = [(path, match[1]) for path in (README, TOUR) for match in PYTHON.finditer(path.read_text())]
+CODE = [(path, match[1]) for path in WITH_CODE for match in PYTHON.finditer(path.read_text())]
 
 
 def five_commands() -> list[str]:
@@ -42,30 +45,35 @@ def toured(command: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """A folder with the command, a result file, and the files that the tour shows."""
-    found = tmp_path_factory.mktemp("tour")
-    command = found / "bin" / "infercast"
-    command.parent.mkdir()
+def shell(tmp_path_factory) -> Callable[[Path, str], subprocess.CompletedProcess[str]]:
+    """Return what runs a line of shell in a folder, with the command `infercast`."""
+    command = tmp_path_factory.mktemp("bin") / "infercast"
     command.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m simulator.cli "$@"\n')
     command.chmod(0o755)
-    shutil.copy(RESULTS, found / "results.json")
-    for name, text in FILE.findall(TOUR.read_text()):
-        (found / name).write_text(text)
-    return found
+    paths = {"PATH": f"{command.parent}:{os.environ['PATH']}", "INFERCAST_PROFILES": "", "COLUMNS": "80"}
 
-
-@pytest.fixture
-def run(folder) -> Callable[[str], subprocess.CompletedProcess[str]]:
-    """Return what runs a line of shell in that folder."""
-    paths = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "INFERCAST_PROFILES": ""}
-
-    def run_line(line: str) -> subprocess.CompletedProcess[str]:
+    def run_line(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         settings = {"cwd": folder, "env": {**os.environ, **paths}, "timeout": PATIENCE_S}
         return subprocess.run(["sh", "-c", line], check=False, **streams, **settings)
 
     return run_line
+
+
+def put_files(page: Path, folder: Path) -> None:
+    """Write a result file, and the files that a page shows, into a folder."""
+    shutil.copy(RESULTS, folder / "results.json")
+    for name, text in FILE.findall(page.read_text()):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+@pytest.fixture(scope="module")
+def run(shell, tmp_path_factory) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """Return what runs a line of shell in a folder with the files that the tour shows."""
+    folder = tmp_path_factory.mktemp("tour")
+    put_files(TOUR, folder)
+    return partial(shell, folder)
 
 
 def refreshed(request: pytest.FixtureRequest, path: Path, pattern: re.Pattern[str], text: Callable[..., str]) -> bool:
@@ -86,6 +94,21 @@ def test_prints_what_it_shows(path, command, run, request):
 
     if not refreshed(request, path, BLOCK, block):
         assert printed == next(match[2] for match in BLOCK.finditer(path.read_text()) if match[1] == command)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_pages_print_what_they_show(path, shell, tmp_path, request):
+    """The commands of a page in their order, in a folder of its own: later ones read what earlier ones wrote."""
+    put_files(path, tmp_path)
+    printed = {match[1]: shell(tmp_path, match[1]).stdout for match in BLOCK.finditer(path.read_text())}
+    assert not [text for text in printed.values() if "Traceback" in text]
+
+    def block(match: re.Match[str]) -> str:
+        return f"```console\n$ {match[1]}\n{printed[match[1]]}```"
+
+    if not refreshed(request, path, BLOCK, block):
+        assert printed == {match[1]: match[2] for match in BLOCK.finditer(path.read_text())}
 
 
 @pytest.mark.slow
@@ -148,8 +171,8 @@ def test_python(path, code):
 def test_one_row_has_the_number_of_validate(run):
     """What the tour shows of a row: its command, run by itself, answers what `validate` predicts."""
     predicted = next(csv.DictReader(io.StringIO(run("infercast validate measured.csv --format csv").stdout)))
-    alone = re.search(r'^  "mean_ttft_ms": ([0-9.]+),$', TOUR.read_text(), re.MULTILINE)[1]
-    assert f"{float(alone):.6g}" == predicted["predicted"]
+    alone = re.search(r'^ +"mean_ttft_ms": ([0-9.]+),$', TOUR.read_text(), re.MULTILINE)[1]
+    assert float(alone) == float(predicted["predicted"])
 
 
 def scores(path: Path, column: int) -> dict[str, str]:

@@ -181,3 +181,19 @@ def test_no_line_names_a_path_outside_of_the_repository():
     named = {str(path.relative_to(ROOT)): OUTSIDE.findall(text_of(path)) for path in paths if path.is_file()}
     found = {file: [name for name in names if is_outside(name, ROOT / file)] for file, names in named.items()}
     assert {file: names for file, names in found.items() if names} == {}
+
+
+READS = re.compile(r"json\.loads?\(|\.read_(?:text|bytes)\(|gzip\.|yaml\.(?:safe_)?load\(|(?<!os\.)\bopen\(")
+WRITES = re.compile(r"\.write_(?:text|bytes)\(|savefig\((?!buffer)|open\([^)]*[\"']w")
+OF_THE_SYSTEM = {"cores.py", "device.py", "limits.py", "doctor.py"}  # /proc and /sys
+OF_OUR_OWN = {"jit.py", "timing.py", "profile_lint.py"}  # the package's text, a child's output, first lines of schemas
+OF_OUR_OWN |= {"program.py", "page.py", "completion.py"}  # what is digested, a page's parts, the table of options
+GATE = {"files.py", "gguf_file.py", "gguf_header.py", "checkpoint.py"}  # weights have formats of their own
+
+
+def test_files_come_in_and_go_out_by_one_gate():
+    """Readers take files from simulator/files.py, which bounds them, and writers write by it, whole or not at all."""
+    reading = {path.name for path in FILES if READS.search(path.read_text())}
+    assert reading <= GATE | OF_THE_SYSTEM | OF_OUR_OWN
+    writing = {path.name for path in FILES if WRITES.search(path.read_text())}
+    assert writing <= {"files.py", "gguf_file.py"}

@@ -30,6 +30,9 @@ def test_holds_every_profile_and_the_published_measurements(wheel):
     for kind in ("engines", "workloads"):
         for path in (ROOT / "simulator" / kind).glob("*.yaml"):
             assert f"simulator/{kind}/{path.name}" in inside
+    assert "simulator/py.typed" in inside
+    for path in (ROOT / "simulator" / "html").glob("page.*"):
+        assert f"simulator/html/{path.name}" in inside
     for name in ("measurements.csv.gz", "round2.csv.gz", "README.md"):
         assert f"simulator/validation/published/{name}" in inside
 
@@ -61,3 +64,39 @@ def test_works_where_it_is_installed(wheel, tmp_path):
     assert where == str(tmp_path / "simulator" / "__init__.py")
     assert price == offers("l4")[0].date
     assert "TTFT" in printed
+
+
+SCRIPT = """
+from simulator import Batch, ClosedLoop, Fixed, Independent, Scenario, Workload, capacity, deploy, estimate, parse_slo
+
+deployment = deploy("llama-3.1-8b", "h100-sxm")
+seconds: float = estimate(deployment, Batch(8, 1024, 128)).expected.ttft_s
+load = Workload(ClosedLoop(16), Independent(Fixed(512), Fixed(128)))
+found = capacity(Scenario(deployment, load, parse_slo("ttft:500ms")))
+print(found.rate_per_s / seconds, found.to_frame())
+"""
+MISTAKES = """
+from simulator import Batch, deploy, estimat
+reveal_type(deploy("llama-3.1-8b", 80))
+"""
+
+
+@pytest.mark.slow
+def test_a_users_script_is_type_checked(wheel, tmp_path):
+    """mypy --strict accepts right code against the installed package, and finds the mistakes in wrong code."""
+    home = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    site = next(home.glob("lib/python*/site-packages"))
+    subprocess.run([*PIP, "install", "--no-deps", "--target", site, wheel], check=True)
+    ours = next(each for each in sys.path if each.endswith("site-packages"))
+    (site / "dependencies.pth").write_text(f"{ours}\n")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "mistakes.py").write_text(MISTAKES)
+    check = [sys.executable, "-m", "mypy", "--strict", "--python-executable", home / "bin" / "python"]
+    streams = {"cwd": tmp_path, "capture_output": True, "text": True}
+    right = subprocess.run([*check, "script.py"], check=False, **streams)
+    assert right.returncode == 0, right.stdout
+    wrong = subprocess.run([*check, "mistakes.py"], check=False, **streams).stdout
+    assert 'has no attribute "estimat"' in wrong
+    assert 'Argument 2 to "deploy" has incompatible type "int"' in wrong
+    assert 'Revealed type is "simulator.deployment.deployment.Deployment"' in wrong

@@ -18,6 +18,7 @@ from simulator.cli.estimate import BatchOptions
 from simulator.cli.options import DeploymentOptions, grouped
 from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions
 from simulator.errors import InfercastError
+from simulator.limits import MOST_NUMBER, MOST_WHOLE
 from simulator.questions.batch_question import BatchQuestion, BatchSizes
 from simulator.questions.compare_question import CompareQuestion
 from simulator.questions.deployment_question import DeploymentQuestion
@@ -48,8 +49,8 @@ def values(kind: Any, least: float | None) -> st.SearchStrategy[Any]:
     made = {
         str: TEXT,
         bool: st.booleans(),
-        int: st.integers(0 if least is None else int(least), 10**12),
-        float: st.floats(least, allow_nan=False),
+        int: st.integers(0 if least is None else int(least), MOST_WHOLE),
+        float: st.floats(-MOST_NUMBER if least is None else least, MOST_NUMBER),
         Path: st.text("abc/._ -", min_size=1, max_size=12).map(Path),
         type(None): st.none(),
     }

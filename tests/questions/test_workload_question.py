@@ -151,7 +151,7 @@ PRESET = {"workload": "chat", "input_len": "", "output_len": ""}
         ({"request_rate": "1,"}, "a part of the list is empty"),
         ({"request_rate": "0"}, "finite rate above 0"),
         ({"request_rate": "-inf"}, "finite rate above 0"),
-        ({"max_concurrency": "0"}, "concurrency 0"),
+        ({"max_concurrency": "0"}, "max-concurrency 0"),
     ],
 )  # fmt: skip
 def test_what_contradicts_is_refused(words, told):

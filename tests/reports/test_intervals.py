@@ -118,6 +118,7 @@ def test_requests_per_second_go_with_output_tokens():
     assert interval(deployment, "req_s", "offline") == interval(deployment, "throughput_out_tok_s", "offline")
 
 
+@pytest.mark.slow
 def test_the_shipped_table_is_the_one_of_what_was_left_out(known):
     made = known.tables[""]
     for ours, theirs in ((made.slower, shipped().slower), (made.faster, shipped().faster)):
@@ -127,6 +128,7 @@ def test_the_shipped_table_is_the_one_of_what_was_left_out(known):
             assert getattr(ours, kind) == pytest.approx(getattr(theirs, kind), rel=0.02), kind
 
 
+@pytest.mark.slow
 def test_intervals_of_80_per_cent_hold_on_sources_that_nothing_has_seen(known):
     """Neither the constants nor the table have seen the row's source. Of n groups, 80 % is told to 2 sqrt(0.16 / n)."""
     found = dict(summaries(held(known)))

@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 
 from simulator.cli import build
 from simulator.deployment import memory, offload, pipeline_overlap
-from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.offload import Offload
+from simulator.deployment.settings import Settings
 from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.hardware import hardware
 from simulator.models import number_formats
@@ -238,7 +239,7 @@ ESTIMATE = ("estimate", "--model", "llama-3.1-8b", "--hardware", "h100-sxm,l40s"
 
 def run(*arguments: str) -> str:
     """What the command line prints."""
-    result = CliRunner().invoke(build(arguments), arguments, catch_exceptions=False)
+    result = CliRunner(env={"COLUMNS": "1000"}).invoke(build(arguments), arguments, catch_exceptions=False)
     assert result.exit_code == 0
     return result.stdout
 

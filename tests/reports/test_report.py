@@ -1,6 +1,7 @@
 """Reports: metric definitions by hand, intervals that cover, warm-up, overload."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from simulator.cost.bill import bill, usd_per_million
 from simulator.errors import InfercastError
 from simulator.reports.batch_means import statistic, warm_up
-from simulator.reports.report import summarize
+from simulator.reports.report import latencies_s, summarize
 from simulator.reports.slo import Slo, parse_slo
 from simulator.reports.vllm_result import vllm_result
 from simulator.roofline.step_model import StepTable
@@ -47,6 +48,11 @@ def test_latencies_by_hand():
     assert report.utilisation == pytest.approx(1.0)
 
 
+def test_an_answer_of_two_tokens_has_one_gap_and_one_of_one_has_none():
+    found = latencies_s(np.zeros(2), np.array([0.5, 0.5]), np.array([1.5, 0.5]), np.array([2, 1]))
+    assert found["tpot"] == pytest.approx([1.0, math.nan], nan_ok=True)
+
+
 def test_itl_counts_the_gap_of_a_preemption():
     """Two requests that outgrow the cache together: the second is put back and its gap is seen."""
     tight = run([0.0, 0.0], [16, 16], [20, 20], num_blocks=3)
@@ -69,6 +75,23 @@ def test_goodput_is_throughput_times_attainment():
     assert vllm_result(report)["request_goodput"] == pytest.approx(1 / report.duration_s)
 
 
+def test_what_is_rejected_is_no_goodput():
+    """Of three requests one is longer than the cache of 16,000 tokens; the two others keep the SLO: 2 in 1.02 s."""
+    report = summarize(run([0.0, 0.5, 1.0], [10, 20_000, 10], [1, 1, 1]), Slo({"ttft": 1.0}), steady=False)
+    assert report.rejected_share == pytest.approx(1 / 3)
+    assert report.within["all"] == pytest.approx(2 / 3)
+    assert report.goodput_per_s == pytest.approx(2 / 1.02)
+
+
+def test_shares_by_hand():
+    """Two prompts of 100 and 50 tokens, 25 of them cached; one request at a time, with a second between them."""
+    calm = run([0.0, 1.0], [100, 50], [1, 1])
+    report = summarize(replace(calm, hit_tokens=np.array([25, 0])), steady=False)
+    assert report.prefix_hit_rate == pytest.approx(25 / 150)
+    assert report.mean_running == 1.0
+    assert bill(report, 1.0, usd_per_hour=1.0).idle_share == pytest.approx(1 - (0.110 + 0.060) / 1.060)
+
+
 VLLM_KEYS = """duration completed failed total_input_tokens total_output_tokens request_throughput request_goodput
 output_throughput total_token_throughput max_concurrent_requests mean_ttft_ms median_ttft_ms std_ttft_ms p99_ttft_ms
 mean_tpot_ms median_tpot_ms std_tpot_ms p99_tpot_ms mean_itl_ms median_itl_ms std_itl_ms p99_itl_ms mean_e2el_ms
@@ -80,20 +103,58 @@ def test_json_has_the_keys_of_vllm_bench():
     assert not set(VLLM_KEYS.split()) - keys.keys()
 
 
+def test_json_has_milliseconds():
+    """The requests of `test_latencies_by_hand`, and half-widths of many that meet or miss each other."""
+    keys = vllm_result(summarize(run([0.0, 0.10], [100, 50], [4, 1]), steady=False))
+    found = {
+        name: keys[name] for name in ("mean_ttft_ms", "mean_queue_ms", "mean_tpot_ms", "median_itl_ms", "p99_itl_ms")
+    }
+    assert found == pytest.approx(dict(zip(found, (90.0, 5.0, 80 / 3, 10.0, 60.0), strict=True)))
+    assert keys["tokens_per_s_user"] == pytest.approx(3 / 0.080)
+    arrival_s = np.cumsum(np.random.default_rng(3).exponential(0.1, 4000))
+    report = summarize(run(arrival_s.tolist(), [20] * 4000, [4] * 4000))
+    half_s = report.metrics["ttft"].half_widths["mean"]
+    assert 0 < half_s < 0.01
+    assert [value for name, value in vllm_result(report).items() if "mean_ttft" in name] == pytest.approx(
+        [1e3 * report.metrics["ttft"]["mean"], 1e3 * half_s]
+    )
+
+
 def test_intervals_cover_the_truth():
-    """95 % intervals of an autocorrelated series (AR(1), 0.9) cover its mean about 95 times in 100."""
+    """95 % intervals of an autocorrelated series (AR(1), 0.9) cover its mean, 50, about 95 times in 100."""
     series = np.random.default_rng(7).normal(size=(200, 20_000)).T.copy()
     for index in range(1, len(series)):
         series[index] += 0.9 * series[index - 1]
     covered = 0
-    for found in map(statistic, series.T):
-        covered += abs(found["mean"]) <= found.half_widths["mean"]
+    for found in map(statistic, 50 + series.T):
+        covered += abs(found["mean"] - 50) <= found.half_widths["mean"]
     assert 0.90 <= covered / 200 <= 0.99
 
 
 def test_too_few_values_have_no_interval():
     assert math.isnan(statistic(np.arange(100.0)).half_widths["p99"])
-    assert not math.isnan(statistic(np.arange(100.0)).half_widths["mean"])
+    assert not math.isnan(statistic(1000 + np.arange(100.0)).half_widths["mean"])
+    assert math.isnan(statistic(np.arange(100.0)).half_widths["mean"])  # it only grows: half its mean either way
+
+
+def test_what_never_changes_has_no_error():
+    """Of a queue in which nobody waits."""
+    assert statistic(np.zeros(100)).half_widths["mean"] == 0.0
+
+
+def test_the_interval_of_a_quantile_of_independent_values():
+    """1.96 sqrt(p (1-p) / n) = 0.0021 of the p95 of 40,000 numbers between 10 and 11; five of 500 have no p99."""
+    numbers = np.random.default_rng(3).uniform(10, 11, 40_000)
+    assert statistic(numbers).half_widths["p95"] == pytest.approx(0.0021, rel=0.6)
+    assert math.isnan(statistic(numbers[:500]).half_widths["p99"])
+
+
+def test_a_tail_that_came_all_at_once_has_no_interval():
+    """The 600 longest of 10,000 are the last: the p95 rests on one event."""
+    noise = np.random.default_rng(4).normal(1.0, 0.01, 10_000)
+    noise[-600:] += 4
+    assert math.isnan(statistic(noise).half_widths["p95"])
+    assert not math.isnan(statistic(noise).half_widths["mean"])
 
 
 def test_warm_up_finds_a_transient_and_leaves_noise_alone():

@@ -15,9 +15,10 @@ from simulator.errors import NotModelledError
 from simulator.hardware.hardware import Hardware, Network, load_hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Op
-from simulator.profile import Figure, Source, names
+from simulator.profile import Figure, Source
+from simulator.profile_folders import names
 from simulator.reports.provenance import basis, rests_on
-from simulator.roofline.between_nodes import NETWORK_FRACTION, PROTOCOLS
+from simulator.roofline.between_nodes import NETWORK_FRACTION, PROTOCOLS, network_bytes_per_s
 from simulator.roofline.collectives import Links
 from tests.oracle.all_reduce import Traffic, hierarchical, rings_over_all
 from tests.support.for_each import for_each
@@ -86,6 +87,22 @@ def test_long_messages_take_a_ring_at_the_speed_of_the_slower_link():
     assert all_reduce_s(H100, 16, 1e9) == pytest.approx(expected)
     faster = with_network(H100, 200e9, 5e-6)
     assert all_reduce_s(faster, 16, 1e9) == pytest.approx(2 * 17.1e-6 + 2 * 14e-6 + 2 * 15 / 16 * 1e9 / 385e9)
+
+
+def test_the_speed_of_light_over_nodes():
+    """A ConnectX-7 has 400 Gbit/s = 50 GB/s, of which 85 % are reached; two DGX Spark exchange the sum once.
+
+    16 H100 and 8 experts of a token: 1 - 1/2^8 other nodes of 15 (1 - (15/16)^8) = 6.049 other devices: 0.1647.
+    """
+    assert network_bytes_per_s(H100, light=True) == 50e9
+    assert network_bytes_per_s(H100) == pytest.approx(42.5e9)
+    spark = load_hardware("gb10")
+    sums = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=2)
+    found = Links(spark, Kernels(), light=True).transfer(sums, Counts(1.0, 1e9))
+    assert found == (pytest.approx(1e9 / spark.network.bytes_per_s), 0.0)
+    tokens = Op("dispatch", "all_to_all", link_bytes=Counts(tokens=1.0), link_devices=16, choices=8)
+    found = Links(H100, Kernels(), light=True).transfer(tokens, Counts(1.0, 1e9))
+    assert found == (pytest.approx(0.1647 * 1e9 / 50e9, rel=1e-3), 0.0)
 
 
 def test_an_engines_own_all_reduce_ends_at_the_node():

@@ -10,7 +10,7 @@ from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.engines.engine import load_engine
 from simulator.engines.kernels import Kernels
-from simulator.errors import NotModelledError
+from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Experts, Layout, Op
@@ -158,6 +158,13 @@ def test_stages_in_other_nodes_are_reached_over_the_network(tp, pp, crossings):
 
 
 # ----------------------------------------------------------------------------------------------------------- refusals
+
+
+def test_a_device_without_a_measured_all_reduce_is_refused():
+    nothing = H100.achievable.model_copy(update={"all_reduce": {}})
+    op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=8)
+    with pytest.raises(ProfileError, match="no achievable all_reduce"):
+        Links(H100.model_copy(update={"achievable": nothing}), Kernels(), light=False).transfer(op, STEP)
 
 
 @pytest.mark.parametrize(

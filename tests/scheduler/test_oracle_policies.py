@@ -21,6 +21,7 @@ EVERYTHING = {
     "host_prefix_blocks": st.sampled_from([0, 2, 9]),
     "groups": GROUPS,
     "async_scheduling": st.booleans(),
+    "scheduler_recv_interval": st.sampled_from([1, 1, 4]),
 }
 RULES = {
     "Q: priorities": cases(policy=MIXING, by_priority=True),
@@ -43,7 +44,8 @@ RULES = {
     "K: uncached": cases(policy="uncached", groups=WINDOWED),
     "K: drafts": cases(policy=MIXING, groups=WINDOWED, acceptance=st.sampled_from(CHANCES)),
     "K: prefix cache": cases(policy=MIXING, groups=GROUPS, blocks_per_prefix=3, host_prefix_blocks=HOST_BLOCKS),
-    "H: one-step lag": cases(policy="continuous", async_scheduling=True, by_priority=st.booleans()),
+    "H: one-step lag": cases(policy=MIXING, async_scheduling=True, by_priority=st.booleans()),
+    "V: receiving": cases(policy=MIXING, scheduler_recv_interval=st.integers(2, 9), async_scheduling=st.booleans()),
     "Z: rejected": too_long(policy=MIXING, blocks_per_prefix=3, warm=True, acceptance=st.sampled_from([(), *CHANCES])),
     "Z: windows": too_long(policy=MIXING, groups=GROUPS, prefilled=True),
     "Z: whole prompts": too_long(policy=MIXING, chunked_prefill=False, admit_full_output=True),

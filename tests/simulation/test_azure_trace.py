@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.deployment.deployment import Settings, deploy
+from simulator.deployment.deployment import deploy
+from simulator.deployment.settings import Settings
 from simulator.scheduler.state import blocks
 from simulator.simulation.engine_loop import Run, simulate
 from simulator.simulation.rejection import Rejected, rejections

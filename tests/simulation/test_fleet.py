@@ -56,7 +56,7 @@ rows = st.lists(st.tuples(st.floats(0, 0.3), st.integers(1, 40), st.integers(1, 
     concurrency=st.sampled_from([0, 0, 1, 3]),
 )
 def test_one_replica_is_the_single_loop_to_the_bit(rows, router, policy, late, concurrency):
-    limits = LIMITS._replace(policy=policy, async_scheduling=late and policy == CONTINUOUS)
+    limits = LIMITS._replace(policy=policy, async_scheduling=late and policy != STATIC)
     asked = requests_of([(0.0 if concurrency else at, *rest) for at, *rest in sorted(rows)], concurrency)
     one, fleet = simulate(limits, TABLE, asked), simulate_fleet(Fleet(Pool(limits, TABLE), Router(router)), asked)
     for name in COLUMNS:

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
-from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.memory import memory_plan
+from simulator.deployment.settings import Settings
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.workload import Requests

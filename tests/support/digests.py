@@ -10,7 +10,8 @@ from functools import cache
 
 import numpy as np
 
-from simulator.deployment.deployment import Deployment, Settings, deploy
+from simulator.deployment.deployment import Deployment, deploy
+from simulator.deployment.settings import Settings
 from simulator.scheduler.state import CONTINUOUS, POLICIES, STATIC, UNCACHED, SchedulerLimits
 from simulator.simulation.autoscaler import Autoscaler, Failure
 from simulator.simulation.clients import Clients

@@ -107,6 +107,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         draft_tokens=rules.draft_tokens,
         expected_acceptance=rules.expected_acceptance,
         async_scheduling=rules.async_scheduling,
+        scheduler_recv_interval=rules.scheduler_recv_interval,
         graph_tokens=GRAPH_TOKENS,
         turnaround_s=rules.turnaround_s,
         stream_s=rules.stream_s,
@@ -201,7 +202,6 @@ def cases(
     if blocks_per_prefix:
         rules["prefix_block_tokens"] = block_size * draw(st.integers(1, blocks_per_prefix))
     rules["window"], rules["full_groups"], rules["window_groups"] = rules.pop("groups", (0, 1, 0))
-    rules["async_scheduling"] = rules.get("async_scheduling", False) and rules["policy"] == "continuous"
     rules["draft_tokens"] = drafts = len(rules.get("acceptance", ()))
     jobs = draw(workloads(rules.get("prefix_block_tokens", 0), prefilled))
     known = sorted({block for job in jobs for block in job.ids})

@@ -51,7 +51,8 @@ def answered(command: str) -> dict[str, Any] | str:
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
         return done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
-    return found["estimates"][0] if "estimates" in found else found
+    (row,) = found["estimates"] if "estimates" in found else found["simulations"]
+    return row
 
 
 def disagreements(rows: Sequence[Measurement], lines: Iterable[str]) -> list[str]:
@@ -135,7 +136,7 @@ def test_a_row_is_one_line_of_shell():
     lines = [*commands(ROWS)]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(lines[0], shell=True, env={**os.environ, "PATH": path}, capture_output=True, check=True)
-    assert json.loads(done.stdout)["mean_ttft_ms"] == predict(ROWS)[0].value
+    assert json.loads(done.stdout)["simulations"][0]["mean_ttft_ms"] == predict(ROWS)[0].value
     assert [line.partition("  # ")[2] for line in lines] == [
         "ttft_ms: ttft_ms mean = mean_ttft_ms", "tpot_ms: tpot_ms mean = mean_tpot_ms",
     ]  # fmt: skip

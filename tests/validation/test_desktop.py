@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.deployment.deployment import Settings, deploy
+from simulator.deployment.deployment import deploy
 from simulator.deployment.pipeline_overlap import COPIES, layers_of, overlapped_s
 from simulator.deployment.setting_names import configure
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import engine_of, load_engine
 from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware.hardware import load_hardware

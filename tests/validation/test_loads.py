@@ -235,7 +235,7 @@ def test_tensorrt_llm_evicts_where_its_published_command_says_so(version, evicti
     assert (placed.deployment.max_num_batched_tokens == 2048) is evicting
 
 
-@pytest.mark.parametrize(("engine", "drift"), [("TensorRT-LLM", 0), ("vLLM", 8)])
+@pytest.mark.parametrize(("engine", "drift"), [("TensorRT-LLM", 0), ("vLLM", 1)])
 def test_equal_requests_drift_apart_by_the_tokens_of_their_engine(engine, drift):
     given = setup(engine=engine, engine_version="", output_tokens=1024.0)
     asked, lengths = (made.requests().output_tokens for made in (users(given), engine_gets(given)))

@@ -25,7 +25,7 @@ from simulator.models.model import load_model
 from simulator.questions.load_rows import load_row
 from simulator.validation.measurements import PUBLISHED, Setup, read_measurements
 from simulator.validation.prediction import ask, predict
-from simulator.validation.scores import as_json, beating_light, by, not_covered, score, scored
+from simulator.validation.scores import beating_light, by, not_covered, score, scored, sections
 from simulator.validation.setups import place
 from tests.support.measured import answer, users
 
@@ -301,12 +301,12 @@ def test_copies_multiply_throughput_and_share_the_load(tmp_path):
     assert four.value("tpot_ms") == pytest.approx(one.value("tpot_ms"))
 
 
-def test_prompts_first_holds_decodes_back(tmp_path):
+def test_equal_requests_stay_together_where_prompts_go_first(tmp_path):
     mixed = answer(setup(tmp_path, engine="vLLM", concurrency=64, load="closed-loop concurrency"))
     first = answer(
         setup(tmp_path, engine="SGLang", engine_version="0.5.6", concurrency=64, load="closed-loop concurrency")
     )
-    assert first.value("ttft_ms") > 1.5 * mixed.value("ttft_ms")  # equal requests stay together in waves
+    assert first.value("ttft_ms") > 1.25 * mixed.value("ttft_ms")  # vLLM's drift apart by a token
 
 
 def test_nothing_beats_the_speed_of_light(tmp_path):
@@ -369,12 +369,11 @@ def test_what_is_not_covered_is_counted_with_its_reason(tmp_path):
     assert sum(not_covered(found).values()) == 5
     for part in ("Nobody-7B", "Nobody-9000", "does not say how requests came", "int3-odd", "pp_tok_s: it is of"):
         assert any(part in reason for reason in reasons), part
-    summary = as_json(found, ["A"])
-    assert (summary["rows"], summary["rows_predicted"]) == (6, 1)
-    assert sum(summary["not_covered"].values()) == 5
-    assert set(summary["metrics"]["tpot_ms"]["fixed_batch"]) == {
-        *("rows", "groups", "median_ape", "p90_ape", "bias", "interval_coverage")
-    }
+    told = sections(found, ["A"])
+    assert told["summary"] == [{"rows": 6, "rows_predicted": 1}]
+    assert sum(each["rows"] for each in told["not_covered"]) == 5
+    (errors,) = told["errors"]
+    assert (errors["metric"], errors["regime"], errors["rows"]) == ("tpot_ms", "fixed_batch", 1)
 
 
 def test_grades_choose_what_is_scored(tmp_path):
@@ -396,8 +395,9 @@ def call(*arguments: str):
 def test_the_command_prints_json_csv_and_text(tmp_path):
     rows = [{"metric": "tpot_ms", **FIXED}, {"metric": "ttft_ms", **FIXED, "model": "Nobody-7B"}]
     path = str(write(tmp_path / "two.csv", *rows))
-    summary = json.loads(call(path, "--format", "json").stdout)
-    assert (summary["rows"], summary["rows_predicted"]) == (2, 1)
+    told = json.loads(call(path, "--format", "json").stdout)
+    assert told["summary"] == [{"rows": 2, "rows_predicted": 1}]
+    assert [each["reason"] == "" for each in told["measurements"]] == [True, False]
     lines = list(csv.DictReader(call(path, "--format", "csv").stdout.splitlines()))
     assert len(lines) == 2
     assert float(lines[0]["low"]) < float(lines[0]["predicted"]) < float(lines[0]["high"])

@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.errors import InfercastError, ProfileError, WorkloadError
-from simulator.profile import find, names
+from simulator.profile import find
+from simulator.profile_folders import names
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, RecordedArrivals
 from simulator.workloads.lengths import Banded, Fixed, Independent, Lengths, LogNormal, Quantiles, Uniform
 from simulator.workloads.traces import Trace, read_trace
-from simulator.workloads.workload import KIND, Requests, Workload, WorkloadPreset, load_workload
+from simulator.workloads.workload import KIND, Requests, Workload, WorkloadPreset, load_workload, split_by_prompt
 from tests.support.paths import ROOT
 
 PRESETS = ("chat", "code", "rag", "reasoning", "summarize")
@@ -45,6 +46,22 @@ def columns(requests: Requests) -> list[list[float]]:
 
 
 # Laws
+
+
+@given(shapes, st.integers(0, 99))
+def test_short_and_long_prompts_are_parts_of_one_trace(shape, seed):
+    load = Workload(OpenLoop(2.0, shape), SHORT_LONG, 400, seed)
+    parts = split_by_prompt(load, 40)
+    assert sum(each.arrivals.rate_per_s for each in parts) == pytest.approx(2.0)
+    short, long = (each.requests() for each in parts)
+    assert len(short) == len(long) == load.request_count
+    assert short.prompt_tokens.max() <= 40 < long.prompt_tokens.min()
+    whole = load.requests()
+    rows = whole.prompt_tokens <= 40
+    for part, inside in ((short, rows), (long, ~rows)):
+        count = min(len(part), int(inside.sum()))
+        assert part.arrival_s[:count] == pytest.approx(whole.arrival_s[inside][:count])
+        assert (part.output_tokens[:count] == whole.output_tokens[inside][:count]).all()
 
 
 @given(rates, shapes, lengths, counts, seeds)

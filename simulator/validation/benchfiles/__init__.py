@@ -6,13 +6,13 @@
 tables of measurements. Formats and definitions: docs/measurements.md.
 """
 
-import gzip
-import json
-from collections.abc import Callable, Iterator, Mapping
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from simulator.errors import InfercastError, ProfileError, reason
+from simulator.files import parse_json, read_text
 from simulator.validation.benchfiles import aiperf, guidellm, llama_bench, serving
 from simulator.validation.benchfiles.rows import Cells, Stated, completed
 from simulator.validation.measurements import Measurement, measurement_of, read_measurements
@@ -57,9 +57,8 @@ def read_results(path: Path, stated: Stated) -> list[Measurement]:
 
 def _text(path: Path) -> str:
     try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+        return read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
         raise ProfileError(
             str(path), f"it cannot be read ({reason(error)})", "Give a file of results or a .csv of measurements"
         ) from error
@@ -72,19 +71,26 @@ def _documents(text: str, path: Path) -> list[Mapping[str, Any]] | None:
         return _objects(text, path)
     line = next((each for each in head.splitlines() if each.strip()), "")
     if line.startswith("Metric,"):
-        return [aiperf.from_csv(text)]
+        return _table(lambda whole: [aiperf.from_csv(whole)], text, path)
     if "avg_ts" in line:
-        return list(llama_bench.from_csv(text))
+        return _table(llama_bench.from_csv, text, path)
     if line.startswith("|") and "t/s" in line:
         return list(llama_bench.from_markdown(text))
     return None
 
 
+def _table(read: Callable[[str], Iterable[Mapping[str, Any]]], text: str, path: Path) -> list[Mapping[str, Any]]:
+    try:
+        return list(read(text))
+    except csv.Error as error:
+        raise ProfileError(str(path), f"it is not CSV ({error})", "Give the file as the tool wrote it") from error
+
+
 def _objects(text: str, path: Path) -> list[Mapping[str, Any]]:
     """Return the objects of a JSON file, or of a file with one object per line."""
     try:
-        whole = json.loads(text)
-    except json.JSONDecodeError:
+        whole = parse_json(text)
+    except ValueError:
         whole = [_object(line, path, number) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
     listed = whole if isinstance(whole, list) else [whole]
     if not all(isinstance(each, dict) for each in listed):
@@ -94,8 +100,8 @@ def _objects(text: str, path: Path) -> list[Mapping[str, Any]]:
 
 def _object(line: str, path: Path, number: int) -> Any:
     try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
+        return parse_json(line)
+    except ValueError as error:
         raise ProfileError(
             f"{path} line {number}", f"it is not JSON ({error})", "Give the file as the tool wrote it"
         ) from error
@@ -114,6 +120,6 @@ def _read(document: Mapping[str, Any], stated: Stated, path: Path, run: int) -> 
             yield measurement_of({name: str(value) for name, value in whole.items()}, f"{path.stem} {run}.{index}")
     except InfercastError:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, IndexError) as error:
         remedy = "Give the file as the tool wrote it"
         raise ProfileError(str(path), f"it is no sound file of {tool.name} ({error!r})", remedy) from error

@@ -123,7 +123,7 @@ def number(value: object) -> float | None:
         return None
     try:
         found = float(value.replace(",", "")) if isinstance(value, str) else float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return None if math.isnan(found) else found
 

@@ -11,6 +11,7 @@ GENERATED_SPARE, SWEPT_SPARE = 1_500, 1_000
 # free_gpu_memory_fraction of its template for TensorRT-LLM 1.0.0rc3 (0.90 in that of 1.2), which its generator calls
 # mem_fraction_static in SGLang (backend_config_mapping.yaml): a guess there, by what one H100 kept of 16-bit Qwen3-32B.
 SWEPT_FRACTION = 0.80
+SWEPT_DRIFT = 8  # tokens by which equal requests of its sweeps of vLLM drift apart, of 1 to 8
 
 
 class Aiconfigurator(Recipe):
@@ -39,14 +40,15 @@ class Aiconfigurator(Recipe):
 
     @property
     def rules(self) -> dict[str, object]:
-        """Whole prompts of TensorRT-LLM, mixed steps of SGLang (`enable_mixed_chunk` in sglang.rule), no drift in vLLM.
+        """Whole prompts of TensorRT-LLM, mixed steps of SGLang (`enable_mixed_chunk` in sglang.rule), drift in vLLM.
 
-        Requests drift apart by vLLM's own front end; here Dynamo's is in front, which keeps waves together: a guess.
+        Dynamo's front end keeps the waves of generated deployments together: a guess. The load generator of its sweeps
+        is not documented; that their requests drift by SWEPT_DRIFT was read off their own rows.
         """
         found: dict[str, object] = {"chunked_prefill": False} if self._computes_whole_prompts else {}
         mixed = {"policy": "continuous"} if self._is_generated and self.is_sglang else {}
-        together = {"drift_tokens": 0} if self._keeps_prompts else {}
-        return found | mixed | together
+        drift = {"drift_tokens": 0 if self._is_generated else SWEPT_DRIFT} if self.is_vllm else {}
+        return found | mixed | drift
 
     @property
     def fp8_dtype(self) -> str:

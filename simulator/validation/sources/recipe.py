@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.deployment.deployment import Settings
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine
 from simulator.hardware.hardware import Hardware
 from simulator.models.model import Model

@@ -1,0 +1,102 @@
+"""The page of a plan: which fleet keeps the SLO while the load grows, what it costs, and how it was checked."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from simulator.cli.output import Column, Result, View, count, labels_of, number, percent
+from simulator.cli.pages.blocks import evidence_section, listed, repeat_section, table_of, write
+from simulator.cli.pages.sections import (
+    Ran,
+    Rented,
+    drawn,
+    memory_section,
+    prices_section,
+    request_section,
+    step_section,
+)
+from simulator.cost.plan import FleetCheck, FleetPlan
+from simulator.html.page import Block, Folded, KeyFigure, KeyFigures, PageSection
+from simulator.plots.plan_panels import day_panel, months_panel
+
+three = number(3)
+MONTHS = (
+    Column("month", "month", lambda month: str(month + 1)),
+    Column("kind", "fleet", left=True),
+    Column("mean_per_s", "mean requests/s", three),
+    Column("peak_per_s", "peak requests/s", three),
+    Column("least", "fewest replicas", count),
+    Column("most", "most replicas", count),
+    Column("replica_hours", "replica-hours", count),
+    Column("usd", "$", count),
+)
+CHECKS = (
+    Column("kind", "fleet", left=True),
+    Column("month", "month", lambda month: str(month + 1)),
+    Column("replicas", "replicas"),
+    Column("within", "within the SLO", lambda share: f"{share:.1%}"),
+    Column("within_one_less", "with one less", lambda share: f"{share:.1%}"),
+    Column("share", "asked", percent),
+    Column("holds", "holds", lambda holds: "yes" if holds else "NO"),
+)
+
+
+@dataclass(frozen=True)
+class PlanAnswer:
+    """A plan's best fleets, a table of their months, the checks by simulation (the last holds, if any), the verdict."""
+
+    best: FleetPlan
+    months: View
+    checks: Sequence[FleetCheck]
+    verdict: Sequence[str]
+    on: date
+
+    def save(self, path: Path, result: Result) -> None:
+        """Write the page, of what the text screen has in `result`. Raises as `write` does."""
+        best, scenario = self.best, self.best.scenario
+        most = max(each.most for each in best.months)
+        rented = Rented(scenario.offers, best.scenario.packing(most) if scenario.offers else None)
+        full = Ran(scenario, best.rates.known.report, {})
+        every = table_of(View("Every fleet of every month", MONTHS, [each._asdict() for each in best.months]))
+        folded = Folded("With replica-hours", [every])
+        checks = [{**each._asdict(), "holds": each.holds} for each in self.checks]
+        busiest = max(range(best.demand.months), key=lambda month: best.demand.rates_per_s(month).max())
+        days = [drawn(day_panel(best, month), f"day-{month}", _day(month), wide=True) for month in {0: 0, busiest: 0}]
+        by_month: list[Block] = [drawn(months_panel(best), "months", "Each kind of fleet by the month", wide=True)]
+        sections = [
+            PageSection("summary", "In figures", [KeyFigures(self._key_figures()), *listed(*self.verdict[2:])]),
+            PageSection("months", "By the month", [*by_month, table_of(self.months), folded]),
+            PageSection("day", "A day of the fleet", days),
+            PageSection("checks", "Checked by simulation", [table_of(View("Where it is busiest", CHECKS, checks))]),
+            request_section(full, " at a replica's highest rate"),
+            step_section(full),
+            memory_section([scenario.deployment], labels_of([scenario.deployment])),
+            prices_section([rented], self.on),
+            evidence_section([scenario.deployment], result.rests_on),
+            repeat_section([*(f"Left out: {error}" for error in result.refused), *result.notes]),
+        ]
+        asked = f"{best.demand.in_month(0).describe()}, growing {best.demand.growth_per_month:.0%} a month for "
+        asked += f"{best.demand.months} months. {scenario.workload.describe()}. Asked: {scenario.slo}."
+        write(path, f"A plan for {scenario.deployment.model.id}", asked, " ".join(self.verdict[:2]), sections)
+
+    def _key_figures(self) -> list[KeyFigure]:
+        best, last = self.best, self.checks[-1] if self.checks else None
+        kind = last.kind if last else min(best.kinds, key=best.usd)
+        months = [each for each in best.months if each.kind == kind]
+        usd = best.usd(kind)
+        found = [KeyFigure("Fleet", kind, f"of {best.scenario.deployment.hardware.id}")]
+        if math.isfinite(usd):
+            found.append(KeyFigure("Price of month 1", f"${months[0].usd or 0:,.0f}", f"${usd:,.0f} over all months"))
+        least, most = min(each.least for each in months), max(each.most for each in months)
+        found.append(KeyFigure("Replicas", f"{least} to {most}" if least < most else str(most), "spares included"))
+        found.append(KeyFigure("One replica serves", f"{three(best.rates.known.rate_per_s)}/s", "within the SLO"))
+        if last:
+            less = "" if last.within_one_less is None else f"with one replica less {last.within_one_less:.1%}"
+            found.append(KeyFigure("Within the SLO", f"{last.within:.1%}", less))
+        return found
+
+
+def _day(month: int) -> str:
+    return f"Load and what each fleet can serve over a day of month {month + 1}"

@@ -1,0 +1,44 @@
+"""Engine settings that a user may choose; checked when they are made."""
+
+from dataclasses import dataclass
+
+from simulator.deployment.offload import NO_OFFLOAD, Offload
+from simulator.deployment.speculation import Speculation
+from simulator.errors import InfercastError
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Engine settings that a user may choose, under vLLM's names; None is the engine's default on the device.
+
+    `max_num_seqs` and `max_num_batched_tokens` are of one data-parallel rank, as in vLLM; `changes` are the NAME=VALUE
+    of --set. Raises InfercastError for a count below 1 and a `memory_fraction` outside of (0, 1].
+
+    >>> Settings(memory_fraction=90)
+    Traceback (most recent call last):
+    ...
+    simulator.errors.InfercastError: memory fraction 90: it is a share above 0 and up to 1. Give, say, 0.9.
+    """
+
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    max_model_len: int | None = None
+    memory_fraction: float | None = None
+    num_blocks: int | None = None
+    speculation: Speculation | None = None
+    offload: Offload = NO_OFFLOAD
+    threads: int | None = None  # of a CPU; None: one for each of its cores
+    identical_prompts: bool = False  # all requests of a batch are the same text: the router picks the same experts
+    sorted_sampling: bool = False  # requests ask for top-k or top-p, for which the sampler sorts the vocabulary
+    stream: bool = True  # clients receive each token as it is generated
+    first_call_s: float = 0.0  # seconds that a batch's first call takes longer, where nothing warmed the engine up
+    language_model_only: bool = False  # a multimodal checkpoint's vision encoder is not loaded
+    changes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_blocks", "threads"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InfercastError(f"{name} {value}", "it is at least 1", "Give a larger number or leave it out")
+        if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
+            given = f"memory fraction {self.memory_fraction}"
+            raise InfercastError(given, "it is a share above 0 and up to 1", "Give, say, 0.9")

@@ -1,0 +1,33 @@
+"""A plot of tuned settings: what the default, the best, and the best without each of its changes serve."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from simulator.plots.palette import BOUND, SERIES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Bar = tuple[str, float, float | None, float | None]  # name, score per second, the ends of its interval
+
+
+def plot_tuned(bars: Sequence[Bar], unit: str, title: str) -> "Figure":
+    """Return a plot with a bar for each of some settings, of so many `unit` a second, the first on top.
+
+    A score of 0 is written as such: no load keeps the SLO with these settings.
+    """
+    import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
+
+    figure, axes = plt.subplots(figsize=(8, 1.4 + 0.45 * len(bars)), layout="constrained")
+    for row, (_, per_s, low, high) in enumerate(bars):
+        axes.barh(row, per_s, 0.6, color=SERIES[0] if row < 2 else SERIES[-2])
+        if low is not None and high is not None:
+            axes.plot([low, high], [row, row], color="black", linewidth=1.5, marker="|")
+        if not per_s:
+            axes.text(0, row, " no load keeps the SLO", va="center", color=BOUND, fontsize=9)
+    axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
+    axes.invert_yaxis()
+    axes.set(xlabel=f"{unit} (line: held-out interval)", title=title)
+    axes.set_xlim(left=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure

@@ -1,0 +1,30 @@
+"""`infercast launch` prints the command, or writes the file, of the deployment that was asked about."""
+
+import shlex
+
+import yaml
+
+from simulator import deploy
+from simulator.deployment.launch_command import launch_command
+from tests.support.commands import infercast, printed, refused
+
+ASKED = ("launch", "--model", "llama-3.1-8b", "--hardware", "l40s")
+
+
+def test_the_command_is_that_of_the_deployment():
+    wanted = shlex.split(launch_command(deploy("llama-3.1-8b", "l40s")))
+    assert shlex.split(printed(*ASKED, COLUMNS="60").replace("\\\n", "")) == wanted
+
+
+def test_a_file_is_written_or_printed(tmp_path):
+    text = printed(*ASKED, "--as", "kubernetes", "--image", "mine/vllm:1")
+    done = infercast(*ASKED, "--as", "kubernetes", "--image", "mine/vllm:1", "--out", str(tmp_path / "pod.yaml"))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (tmp_path / "pod.yaml").read_text() == text
+    first, _ = yaml.safe_load_all(text)
+    assert first["spec"]["template"]["spec"]["containers"][0]["image"] == "mine/vllm:1"
+    assert "cannot be written" in refused(*ASKED, "--as", "compose", "--out", str(tmp_path / "no" / "file.yaml"))
+
+
+def test_several_deployments_are_refused():
+    assert "one is asked about" in refused(*ASKED[:-1], "l40s,h100-sxm", "--as", "compose")

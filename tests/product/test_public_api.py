@@ -1,0 +1,104 @@
+"""The public API: names, documentation with an example, types that a user's checker sees, answers that are tables."""
+
+import ast
+import inspect
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from typing import get_origin
+
+import pytest
+
+import simulator
+from simulator.frames import MOST_ROWS, Framed
+
+SOURCE = Path(simulator.__file__)
+ANSWERS = {  # what the verbs return
+    "answer": "cost.capacity.Answer",
+    "capacity": "cost.capacity.Capacity",
+    "check_logs": "calibration.engine_logs.LogCheck",
+    "compare": "cost.capacity.Comparison",
+    "estimate": "deployment.estimate.Estimate",
+    "judge_claims": "claims.verdict.Verdicts",
+    "memory_plan": "deployment.memory.MemoryPlan",
+    "offload_curve": "deployment.offload_curve.OffloadCurve",
+    "packed": "cost.packing.Packing",
+    "simulate": "reports.report.Report",
+    "sweep": "questions.sweep.SweepAnswers",
+    "training_of": "cost.training.Training",
+    "validate": "validation.scores.Validation",
+}
+
+
+def typed_names() -> dict[str, str]:
+    """The names that a type checker sees, each with the module that it is imported from."""
+    block = next(node for node in ast.parse(SOURCE.read_text()).body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {name.name: node.module for node in imports for name in node.names}
+
+
+def answer_class(verb: str) -> type:
+    module, _, name = ANSWERS[verb].rpartition(".")
+    return getattr(import_module(f"simulator.{module}"), name)
+
+
+def test_a_type_checker_sees_what_is_there():
+    assert sorted(typed_names()) == simulator.__all__
+    for name, module in typed_names().items():
+        assert getattr(simulator, name) is getattr(import_module(module), name)
+    assert set(simulator.__all__) <= set(dir(simulator))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'guess'"):
+        simulator.guess  # noqa: B018
+
+
+@pytest.mark.parametrize("name", simulator.__all__)
+def test_is_documented_with_an_example(name):
+    """`make test` runs the examples, as doctests."""
+    first, *rest = inspect.getdoc(getattr(simulator, name)).splitlines()
+    assert first.endswith((".", ":"))
+    assert any(line.startswith(">>> ") for line in rest)
+
+
+@pytest.mark.parametrize("verb", ANSWERS)
+def test_answers_are_frozen_tables(verb):
+    answer = answer_class(verb)
+    returned = inspect.signature(getattr(simulator, verb)).return_annotation
+    assert (get_origin(returned) or returned) in (answer, answer.__name__)
+    assert issubclass(answer, Framed)
+    assert answer.__dataclass_params__.frozen
+    assert fields(answer)
+    assert answer.__repr__ is Framed.__repr__  # not the tree of all profiles
+
+
+def test_every_verb_is_judged():
+    verbs = {name for name in simulator.__all__ if inspect.isfunction(getattr(simulator, name))}
+    makers = {"default_layout", "deploy", "offers", "own_offer", "parse_slo", "read_trace"}  # parts of questions
+    assert {name for name in verbs - makers if not name.startswith("load_")} == set(ANSWERS)
+
+
+def test_a_notebook_shows_the_table():
+    plan = simulator.memory_plan(simulator.deploy("llama-3.1-8b", "h100-sxm"))
+    shown = plan._repr_html_()
+    assert shown.count("<tr") == 2 + len(plan.to_frame())
+    assert "16,060,000,000" in shown
+    assert "16,060,000,000" in repr(plan)
+
+
+def test_a_long_table_is_cut_and_says_so():
+    found = simulator.judge_claims(*range(1, 8))
+    rows = len(found.to_frame())
+    assert rows > MOST_ROWS
+    assert f"{MOST_ROWS} of {rows} rows" in found._repr_html_()
+
+
+def test_what_a_prompt_shows_is_short():
+    """Profiles and deployments name themselves; `infercast profiles` shows their figures."""
+    deployment = simulator.deploy("llama-3.1-8b", "h100-sxm", "vllm-0.33")
+    assert repr(deployment) == "Deployment(llama-3.1-8b (bf16) on h100-sxm, vllm-0.33)"
+    assert repr(deployment.hardware) == "Hardware('h100-sxm')"
+    chat = simulator.load_workload("chat")
+    load = simulator.Workload(chat.arrivals(1.0), chat.lengths)
+    assert len(repr(simulator.Scenario(deployment, load))) < 3_000

@@ -1,0 +1,59 @@
+"""Mutants: what is changed, what is left alone, and that a change reaches whoever has imported the function."""
+
+import ast
+import sys
+from types import ModuleType
+
+import pytest
+
+from tools.adopt import adopt
+from tools.mutants import mutants
+
+SOURCE = '''
+"""A number: 1."""
+from dataclasses import dataclass
+MOST = 3
+
+@dataclass(frozen=True)
+class Box:
+    """Holds 2."""
+    size: int = 4
+
+    @property
+    def twice(self) -> float:
+        if self.size > MOST and not self.size == 7:
+            return self.size * 2
+        raise ValueError(f"{5}")
+'''
+
+
+def test_each_mutant_changes_one_thing_and_no_text():
+    found = mutants(SOURCE, 99, "any")
+    changes = {(each.before, each.after) for each in found}
+    assert len(found) == len({each.source for each in found}) == 12
+    assert all(ast.parse(each.source) for each in found)
+    assert all('"""A number: 1."""' in each.source and "Holds 2." in each.source for each in found)
+    assert sum("{5}" not in each.source for each in found) == 1  # without the whole statement
+    assert ("size: int = 4", "size: int = 5") in changes
+    assert ("return self.size * 2", "return None") in changes
+    assert {each.function for each in found} == {"module", "Box", "Box.twice"}
+
+
+def test_the_same_seed_draws_the_same_mutants():
+    assert mutants(SOURCE, 5, "a") == mutants(SOURCE, 5, "a")
+    assert mutants(SOURCE, 5, "a") != mutants(SOURCE, 5, "b")
+
+
+def test_a_change_reaches_what_was_made_before(monkeypatch):
+    """A property of an object that exists; a default; a constant, also where it was imported by its name."""
+    live, other = ModuleType("simulator.made_up"), ModuleType("simulator.other")
+    for each in (live, other):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    exec(SOURCE, vars(live))
+    box, other.MOST = live.Box(), live.MOST
+    adopt(live, SOURCE.replace("* 2", "* 3").replace("= 4", "= 5"))
+    assert (box.size, box.twice, live.Box().size) == (4, 12, 5)
+    adopt(live, SOURCE.replace("MOST = 3", "MOST = 9"))
+    assert (live.MOST, other.MOST) == (9, 9)
+    with pytest.raises(ValueError, match="5"):
+        box.twice  # noqa: B018

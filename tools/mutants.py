@@ -1,0 +1,182 @@
+"""Small wrong changes of a module, one at a time: what a test should notice.
+
+Comparisons, arithmetic, numbers, conditions, returned values and statements are changed in the syntax tree. Text is
+left alone: docstrings, messages, annotations, decorators and what only type checkers read.
+"""
+
+import ast
+import copy
+import random
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+COMPARED = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
+COMPUTED = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.Pow: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+AROUND = 24  # characters told on both sides of a change
+SKIPPED = (ast.JoinedStr, ast.Import, ast.ImportFrom)
+Change = Callable[[ast.AST], ast.AST]
+
+
+class Mutant(NamedTuple):
+    """A changed module: the function, its statement before and after in one line each, and the whole source."""
+
+    function: str
+    before: str
+    after: str
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The change without a line number, which would move."""
+        return f"{self.function}: {self.before} -> {self.after}"
+
+
+class Site(NamedTuple):
+    """A node that can be changed: in which function and statement, by its place in the tree, and how."""
+
+    function: str
+    statement: int
+    node: int
+    change: Change
+
+
+def mutants(source: str, count: int, seed: str) -> list[Mutant]:
+    """Return `count` mutants of a module (all of them if it has fewer), chosen at random, in the order of the file.
+
+    >>> [each.after for each in mutants("def f(a): return a < 3", 9, "")]
+    ['return None', 'return a <= 3', 'return a < 4']
+    """
+    tree = ast.parse(source)
+    found = list(_sites(tree))
+    chosen = random.Random(seed).sample(range(len(found)), min(count, len(found)))  # noqa: S311
+    return [_mutant(tree, found[index]) for index in sorted(chosen)]
+
+
+def _mutant(tree: ast.Module, site: Site) -> Mutant:
+    before = ast.unparse(_nodes(tree)[site.statement])
+    changed = copy.deepcopy(tree)
+    nodes = _nodes(changed)
+    old, statement = nodes[site.node], nodes[site.statement]
+    new = ast.copy_location(site.change(old), old)
+    whole = _Replace(old, new).visit(changed)
+    after = ast.unparse(new if old is statement else statement)
+    return Mutant(
+        site.function, _told(before, after), _told(after, before), ast.unparse(ast.fix_missing_locations(whole))
+    )
+
+
+def _told(text: str, other: str) -> str:
+    """Return the part of a text that differs from another's, with some characters around it."""
+    begin = next((at for at, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), 0)
+    end = next((at for at, (a, b) in enumerate(zip(text[::-1], other[::-1], strict=False)) if a != b), 0)
+    end = min(end, len(text) - begin, len(other) - begin)
+    return " ".join(text[max(0, begin - AROUND) : len(text) - end + AROUND].split())
+
+
+class _Replace(ast.NodeTransformer):
+    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+        self.old, self.new = old, new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return self.new if node is self.old else super().visit(node)
+
+
+def _nodes(tree: ast.AST) -> list[ast.AST]:
+    return list(ast.walk(tree))
+
+
+def _sites(tree: ast.Module) -> Iterator[Site]:
+    order = {id(node): index for index, node in enumerate(_nodes(tree))}
+
+    def within(node: ast.AST, function: str, statement: ast.AST) -> Iterator[Site]:
+        if isinstance(node, SKIPPED) or _is_text(node) or _is_for_types(node):
+            return
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            function = f"{function}.{node.name}".lstrip(".")
+        if isinstance(node, ast.stmt):
+            statement = node
+        for change in _changes(node):
+            yield Site(function or "module", order[id(statement)], order[id(node)], change)
+        for name, value in ast.iter_fields(node):
+            if name in (
+                "annotation",
+                "returns",
+                "decorator_list",
+                "keywords" if isinstance(node, ast.ClassDef) else "",
+            ):
+                continue
+            if isinstance(node, ast.Raise):
+                continue
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    yield from within(child, function, statement)
+
+    yield from within(tree, "", tree)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return True
+    typed = isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp)
+    return typed and ast.unparse(node.targets[0])[0].isupper() and ast.unparse(node.targets[0])[1:2].islower()
+
+
+def _changes(node: ast.AST) -> Iterator[Change]:
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARED:
+        yield lambda old: ast.Compare(old.left, [COMPARED[type(old.ops[0])](), *old.ops[1:]], old.comparators)
+    elif isinstance(node, ast.BinOp) and type(node.op) in COMPUTED:
+        yield lambda old: ast.BinOp(old.left, COMPUTED[type(old.op)](), old.right)
+    elif isinstance(node, ast.AugAssign) and type(node.op) in COMPUTED:
+        yield lambda old: ast.AugAssign(old.target, COMPUTED[type(old.op)](), old.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield lambda old: ast.Constant(not old.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        yield lambda old: ast.Constant(old.value + 1)
+    elif isinstance(node, ast.BoolOp):
+        yield lambda old: ast.BoolOp(ast.Or() if isinstance(old.op, ast.And) else ast.And(), old.values)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield lambda old: old.operand
+    elif isinstance(node, ast.If | ast.IfExp | ast.While):
+        yield _negated
+    elif isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) != "None":
+        yield lambda _: ast.Return(ast.Constant(None))
+    elif _is_removable(node):
+        yield lambda _: ast.Pass()
+
+
+def _is_removable(node: ast.AST) -> bool:
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Call)
+    stored = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute | ast.Subscript)
+    return stored or isinstance(node, ast.Raise | ast.Continue | ast.Break)
+
+
+def _negated(old: ast.AST) -> ast.AST:
+    new = copy.copy(old)
+    new.test = ast.UnaryOp(ast.Not(), old.test)
+    return new
