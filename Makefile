@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint unit slow docs bench refit accuracy page check check-vllm clean
+.PHONY: demo test lint unit slow docs fuzz bench refit accuracy page check check-vllm clean
 FITTED := simulator/validation/published/measurements.csv.gz
 
 demo: .venv/ready ## the main job: what does a million tokens cost, and on which device?
@@ -28,6 +28,9 @@ slow: .venv/reference ## README commands, tour, notebooks, the wheel, oracles ag
 
 docs: .venv/reference ## the documentation as a site, out/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+fuzz: .venv/reference ## ten minutes of changed files and options for each reader and command: finite numbers or a one-line error
+	$(BIN)/python -m tools.fuzz --seconds 600
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/speed.py

@@ -28,13 +28,13 @@ class InfercastError(ValueError):
     """
 
     def __init__(self, given: str, because: str, remedy: str | Callable[[], str]) -> None:
-        self.given, self.because, self._remedy = _cut(given), _cut(because), remedy
+        self.given, self.because, self._remedy = _shown(given), _shown(because), remedy
         super().__init__(self.given, self.because)
 
     @cached_property
     def remedy(self) -> str:
         """What to do."""
-        return _cut(self._remedy if isinstance(self._remedy, str) else self._remedy())
+        return _shown(self._remedy if isinstance(self._remedy, str) else self._remedy())
 
     def __str__(self) -> str:
         return f"{self.given}: {self.because.rstrip('.')}. {self.remedy.rstrip('.')}."
@@ -44,10 +44,18 @@ class InfercastError(ValueError):
         return type(self), (self.given, self.because, self.remedy)
 
 
-def _cut(text: str) -> str:
-    """Return a text on one line that a terminal can show: a file may hold a name of a million characters."""
-    plain = "".join(each if each.isprintable() else " " for each in text[: MOST_CHARACTERS + 1])
-    return plain if len(plain) <= MOST_CHARACTERS else f"{plain[:MOST_CHARACTERS]}..."
+def printable(text: str) -> str:
+    """Return a text with spaces for what no terminal shows: line ends, and characters that steer it.
+
+    >>> printable("a name" + chr(27) + "[2J")
+    'a name [2J'
+    """
+    return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
+
+
+def _shown(text: str) -> str:
+    """Return a text on one line, cut: a file may hold a name of a million characters."""
+    return printable(text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}...")
 
 
 class ProfileError(InfercastError):

@@ -1,6 +1,5 @@
 """Answers that are tables: `to_frame()` makes a data frame of them, and a notebook shows it."""
 
-from html import escape
 from math import isnan
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -37,14 +36,21 @@ class Framed:
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
+        import pandas as pd  # noqa: PLC0415  takes half a second
+
         frame = self.to_frame()
-        shown = frame.head(MOST_ROWS).map(lambda value: escape(cell(value)))
-        more = f"<p>{MOST_ROWS} of {len(frame):,} rows; to_frame() has all.</p>" if len(frame) > MOST_ROWS else ""
-        return shown.to_html(escape=False, border=0, index=_has_names(frame)) + more
+        with pd.option_context("display.max_colwidth", None):  # a browser folds what is long
+            table = frame.head(MOST_ROWS).map(cell).to_html(border=0, index=_has_names(frame))
+        return f"{table}<p>{_left_out(frame)}</p>"
 
     def __repr__(self) -> str:
         frame = self.to_frame()
-        return frame.head(MOST_ROWS).map(cell).to_string(index=_has_names(frame), max_colwidth=60)
+        table = frame.head(MOST_ROWS).map(cell).to_string(index=_has_names(frame), max_colwidth=60)
+        return f"{table}\n{_left_out(frame)}".rstrip()
+
+
+def _left_out(frame: "pd.DataFrame") -> str:
+    return f"{MOST_ROWS} of {len(frame):,} rows; to_frame() has all." if len(frame) > MOST_ROWS else ""
 
 
 def _has_names(frame: "pd.DataFrame") -> bool:

@@ -23,7 +23,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from simulator.errors import InfercastError, ProfileError, nearest, reason
-from simulator.files import is_file, read_text
+from simulator.files import is_file, named_file, read_text
 from simulator.profile_folders import folders, names
 from simulator.units import UNITS, parse
 
@@ -308,8 +308,8 @@ def find(kind: str, name: str, groups: Iterable[str] = ()) -> Path:
     """
     if name.endswith((".yaml", ".yml")):
         return Path(name)
-    for path in (folder / f"{name}.yaml" for folder in folders(kind)):
-        if is_file(path):
+    for folder in folders(kind):
+        if path := named_file(folder, name):
             return path
     aliases = _aliases(kind, os.environ.get("INFERCAST_PROFILES"))
     for each in (_joined(name), _joined(name).rpartition("/")[-1]):

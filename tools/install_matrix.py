@@ -50,19 +50,28 @@ def main() -> None:
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         wheel, same = built(given.uv, Path(folder))
-        rows, licences = [], {}
+        rows: list[list[str]] = []
+        licences: dict[str, list[str]] = {}
         for python in given.pythons.split(","):
             for name, resolution in RESOLUTIONS.items():
-                row, licences = tried(given.uv, Path(folder) / f"{python}-{name}", wheel, python, resolution)
+                row, found = tried(given.uv, Path(folder) / f"{python}-{name}", wheel, python, resolution)
                 rows.append([python, name, *row])
+                licences = found or licences
                 print(rows[-1], flush=True)  # noqa: T201
+                if given.write:
+                    put("installs", told(same, rows, licences))
+    if not given.write:
+        print(told(same, rows, licences))  # noqa: T201
+
+
+def told(same: bool, rows: Sequence[Sequence[str]], licences: dict[str, list[str]]) -> str:
+    """Return what the page says of the environments that were tried."""
     listed = ", ".join(f"{name} ({licence})" for name, (_, licence) in sorted(licences.items()) if name != "infercast")
-    text = f"""Two builds of the wheel from the sdist are {"equal to the byte" if same else "NOT equal"}.
+    return f"""Two builds of the wheel from the sdist are {"equal to the byte" if same else "NOT equal"}.
 
 {table(["Python", "versions", "installed", *COMMANDS, "check"], rows)}
 
 What a plain installation brings, and its licences: {listed}."""
-    put("installs", text) if given.write else print(text)  # noqa: T201
 
 
 def built(uv: str, folder: Path) -> tuple[Path, bool]:
@@ -82,11 +91,13 @@ def tried(uv: str, place: Path, wheel: Path, python: str, resolution: str) -> tu
     elsewhere = place.with_name(f"{place.name}-elsewhere")
     elsewhere.mkdir()
     where = ["--python", str(place / "bin" / "python")]
-    told = done([uv, "venv", "--quiet", "--python", python, str(place)], elsewhere)
+    failed = done([uv, "venv", "--quiet", "--python", python, str(place)], elsewhere)
     install = [uv, "pip", "install", "--quiet", "--resolution", resolution, *where, str(wheel)]
-    told = told or done([*install, "--requirements", str(ROOT / "pyproject.toml")], elsewhere)  # bounds as of this tree
-    if told:
-        return [told, *("" for _ in COMMANDS), ""], {}
+    failed = failed or done(
+        [*install, "--requirements", str(ROOT / "pyproject.toml")], elsewhere
+    )  # bounds as of this tree
+    if failed:
+        return [failed, *("" for _ in COMMANDS), ""], {}
     found = subprocess.run([place / "bin" / "python", "-c", LICENCES], capture_output=True, text=True, check=True)  # noqa: S603
     licences: dict[str, list[str]] = json.loads(found.stdout)
     installed = ", ".join(f"{name} {licences[name][0]}" for name in SHOWN if name in licences)

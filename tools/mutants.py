@@ -163,7 +163,7 @@ def _changes(node: ast.AST) -> Iterator[Change]:
         yield lambda old: old.operand
     elif isinstance(node, ast.If | ast.IfExp | ast.While):
         yield _negated
-    elif isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) != "None":
+    elif isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
         yield lambda _: ast.Return(ast.Constant(None))
     elif _is_removable(node):
         yield lambda _: ast.Pass()

@@ -123,7 +123,8 @@ def page(results: dict[str, Any]) -> str:
         everything, missed = everything + count, missed + len(left)
         rows.append([module, str(count), f"{1 - len(left) / count:.0%}"])
         for name in left:
-            reason = reasons.get(module, {}).get(name, "no reason: a test is missing")
+            known = reasons.get(module, {})
+            reason = known.get(name) or known.get(name.partition(":")[0], "no reason: a test is missing")
             told.append(f"- {module}: `{name}`: {reason}")
     rows.append(["all", str(everything), f"{1 - missed / max(1, everything):.0%}"])
     listed = "\n".join(told) or "None."

@@ -18,6 +18,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.layers import Attention
 from simulator.models.model import Model
 from simulator.models.op_builders import SINGLE
+from simulator.profile_folders import schema_line
 from simulator.units import scaled
 
 Floats = npt.NDArray[np.float64]
@@ -223,7 +224,7 @@ def engine_preset(bench: Bench, tables: OpTables, model: Model) -> dict[str, Any
 def write_profile(path: Path, profile: Mapping[str, Any]) -> Path:
     """Write one profile as YAML, with its folder; return the path."""
     body = yaml.safe_dump(dict(profile), sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
-    write_whole(path, body)
+    write_whole(path, f"{schema_line(path.parent.name, path.parent)}\n{body}")
     return path
 
 

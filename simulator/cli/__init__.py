@@ -92,5 +92,9 @@ def main() -> None:
     except InfercastError as error:
         sys.stderr.write(f"infercast: error: {error}\n")
         sys.exit(2)
+    except MemoryError as error:  # what no estimate foresaw
+        given = "infercast: error: memory: the answer takes more than is free here"
+        sys.stderr.write(f"{given} ({error or 'no more'}). Ask for fewer or shorter requests.\n")
+        sys.exit(2)
     except KeyboardInterrupt:  # while a command is imported; later typer and the commands themselves take it
         sys.exit(INTERRUPTED)

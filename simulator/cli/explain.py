@@ -1,7 +1,5 @@
 """What `infercast simulate` can add to its answer: the breakdown of latencies, and files about one run."""
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.cli.output import Column, Row, View, number, percent
+from simulator.cli.output import Column, Row, View, as_csv, number, percent
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
 from simulator.files import write_whole
@@ -156,15 +154,8 @@ def _number(value: Any) -> float | str:
 
 
 def _write_rows(rows: list[dict[str, float | str]], path: Path) -> None:
-    buffer = io.StringIO()
-    if path.suffix.lower() == ".json":
-        json.dump(rows, buffer, indent=1)
-        buffer.write("\n")
-    else:
-        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    write_whole(path, buffer.getvalue(), "--timeline")
+    is_json = path.suffix.lower() == ".json"
+    write_whole(path, json.dumps(rows, indent=1) + "\n" if is_json else as_csv(rows), "--timeline")
 
 
 def split_view(row: Row) -> View:

@@ -4,6 +4,8 @@ import re
 import shutil
 import textwrap
 
+from simulator.errors import printable
+
 USUAL_COLUMNS = 80  # of no terminal, too: what is piped fits a mail and a diff
 _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"(?:\\.|[^"\\])*")+""")  # of a shell: quotes hold their spaces
 
@@ -20,14 +22,14 @@ def columns() -> int:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    r"""Return the lines of a text, none longer than `width` columns but for a single long word.
+    r"""Return the printable lines of a text, none longer than `width` columns but for a single long word.
 
     >>> wrapped("one two three", 9), wrapped(Command("vllm serve --tp 2"), 14)
     (['one two', 'three'], ['vllm serve \\', '  --tp 2'])
     """
     if isinstance(text, Command):
-        return _typed(text, width)
-    lines = [_sentence(each, width) for each in text.split("\n")]
+        return _typed(printable(text), width)
+    lines = [_sentence(printable(each), width) for each in text.split("\n")]
     return [line for each in lines for line in each or [""]]
 
 

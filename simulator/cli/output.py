@@ -20,7 +20,7 @@ from simulator.cli.layout import columns, wrapped
 from simulator.cli.options import Format
 from simulator.cli.tables import Cells, tables
 from simulator.deployment.deployment import Deployment
-from simulator.errors import InfercastError, InterruptedSweepError, reason
+from simulator.errors import InfercastError, InterruptedSweepError, printable, reason
 from simulator.questions.identity import identity
 from simulator.reports.provenance import Provenance, basis, rests_on
 
@@ -28,6 +28,7 @@ Row = Mapping[str, Any]
 Value = TypeVar("Value")
 SCHEMA = Path(__file__).with_name("result.schema.json")
 SCHEMA_VERSION = 1  # of json: another one where a key goes or changes its meaning
+FORMULA = ("=", "+", "-", "@")  # what the formulas of spreadsheets begin with
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Column:
     def cell(self, row: Row) -> str:
         """Return the printed value of a row; a dash for None."""
         value = row[self.key]
-        return "-" if value is None else self.show(value)
+        return "-" if value is None else "\n".join(map(printable, str(self.show(value)).split("\n")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Result:
         if form is Format.JSON:
             return _json(self)
         if form is Format.CSV:
-            return _csv(list(self.sections.values())[-1])
+            return as_csv(list(self.sections.values())[-1])
         return _text(self, width, bold=bold)
 
 
@@ -115,8 +116,8 @@ def refuse_not_finite(rows: Iterable[Row]) -> None:
 def put(text: str) -> None:
     """Write text to stdout; characters that its encoding lacks become question marks.
 
-    Ends with code 141, as other tools do, where the reader of a pipe is gone. Raises InfercastError where stdout is
-    closed or cannot be written.
+    Raises InfercastError where stdout is closed or cannot be written, BrokenPipeError where its reader is gone, which
+    typer makes exit code 1.
     """
     if sys.stdout is None:
         raise InfercastError("stdout", "it is closed", "Send it to a file or to /dev/null")
@@ -124,11 +125,32 @@ def put(text: str) -> None:
     try:
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)  # nothing is left
-        if isinstance(error, BrokenPipeError):
-            raise SystemExit(141) from error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is still in its buffer when the process ends
         raise InfercastError("stdout", f"it cannot be written ({reason(error)})", "Send it elsewhere") from error
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """Return rows as CSV with a header; what a spreadsheet would run is text."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: as_text(value) for key, value in row.items()} for row in rows)
+    return buffer.getvalue()
+
+
+def as_text(value: object) -> object:
+    """Return the value of a CSV cell: one line, with an apostrophe before what a spreadsheet would run as a formula.
+
+    >>> as_text("=1+1"), as_text("l40s"), as_text(-1.5)
+    ("'=1+1", 'l40s', -1.5)
+    """
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(FORMULA) and text != "-" else text
 
 
 def sweep(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:
@@ -225,14 +247,6 @@ def _json(result: Result) -> str:
     return json.dumps(whole, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def _csv(rows: Sequence[Row]) -> str:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
-
-
 def _text(result: Result, width: int, *, bold: bool) -> str:
     buffer = io.StringIO()
     console = Console(
@@ -256,8 +270,8 @@ def _text(result: Result, width: int, *, bold: bool) -> str:
     notes = [*(f"Left out: {error}" for error in result.refused), *result.notes]
     notes += [f"Rests on guesses: {guesses}."] if guesses else []
     notes += [f"Rests on figures of the family: {general}."] if general else []
-    lines = [line for note in notes for line in wrapped(note, width)]
-    text = buffer.getvalue() + ("\n" if result.views and lines else "") + "\n".join(lines)
+    below = [line for note in notes for line in wrapped(note, width)]
+    text = buffer.getvalue() + ("\n" if result.views and below else "") + "\n".join(below)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 

@@ -34,6 +34,7 @@ from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
 from simulator.html.page import refuse_ending
+from simulator.limits import in_range
 from simulator.questions.deployment_question import Choice
 from simulator.questions.words import whole_numbers
 from simulator.reports.provenance import Provenance
@@ -105,6 +106,9 @@ class PlanOptions(SessionOptions):
         return Scaling(cold_start(self.cold_start, self.load_rate, deployment))
 
 
+MOST_SHARE = 100.0  # of a growth or a headroom: 10,000 %
+
+
 def share(text: str, option: str) -> float:
     """Return a share that was written as 10% or as 0.1. Raises InfercastError for anything else.
 
@@ -117,7 +121,7 @@ def share(text: str, option: str) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise InfercastError(f"{option} {text}", "it is not a share", f"Give, say, {option} 10%")
-    return value
+    return in_range(value, f"{option} {text}", MOST_SHARE)
 
 
 @grouped

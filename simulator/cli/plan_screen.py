@@ -171,11 +171,12 @@ def basis(best: FleetPlan) -> list[str]:
     router = f", {each:.3g}/s as one of {replicas} behind a {best.rates.router} router" if replicas > 1 else ""
     alone = best.rates.rate_per_s(1) if best.rates.least == 1 else best.rates.known.rate_per_s
     sessions = f" in {best.rates.sessions}" if best.rates.sessions.turns > 1 else ""
+    growing = f", growing {demand.growth_per_month:.0%} a month" if demand.growth_per_month else ""
     return [
-        f"{demand.in_month(0).describe()}{sessions}, growing {demand.growth_per_month:.0%} a month; "
+        f"{demand.in_month(0).describe()}{sessions}{growing}; "
         f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
         f"A replica serves {alone:.3g}/s within the SLO{router}.",
-        *(["Months between: --format json, csv."] if demand.months > SHOWN_MONTHS else []),
+        *(["Months between: --format json, csv."] if demand.growth_per_month and demand.months > SHOWN_MONTHS else []),
         f"At most: {rented}.{scaled}",
     ]
 
@@ -183,10 +184,11 @@ def basis(best: FleetPlan) -> list[str]:
 def months_view(best: FleetPlan, title: str, shown: int = SHOWN_MONTHS) -> View:
     """Return a row for about as many months as `shown`: rates, and replicas and dollars of each kind of fleet."""
     rows: list[Row] = []
-    months = best.demand.months
-    for month in sorted({*range(0, months, math.ceil(months / shown)), months - 1}):
+    months, grows = best.demand.months, bool(best.demand.growth_per_month)
+    for month in sorted({*range(0, months, math.ceil(months / shown)), months - 1}) if grows else (0,):
         fleets = [each for each in best.months if each.month == month]
-        rates = {"month": month + 1, "mean_per_s": fleets[0].mean_per_s, "peak_per_s": fleets[0].peak_per_s}
+        label = str(month + 1) if grows or months == 1 else f"1-{months}"
+        rates = {"month": label, "mean_per_s": fleets[0].mean_per_s, "peak_per_s": fleets[0].peak_per_s}
         sizes = {f"{each.kind}_replicas": _sizes(each.least, each.most) for each in fleets}
         rows.append({**rates, **sizes, **{f"{each.kind}_usd": each.usd for each in fleets}})
     columns = [Column("month", "month", str), Column("mean_per_s", "mean/s", number(3))]

@@ -13,10 +13,10 @@ from simulator.errors import InfercastError, ProfileError, nearest
 from simulator.hardware import hardware, prices, purchases, sites
 from simulator.models import model
 from simulator.profile import Profile, find, problems
-from simulator.profile_folders import folders, names
+from simulator.profile_folders import SCHEMA_LINE, folders, names
 from simulator.workloads import workload
 
-FIRST_LINE = "# yaml-language-server: $schema=schema.json"
+FIRST_LINE = f"{SCHEMA_LINE}schema.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def lint(chosen: Sequence[str] = tuple(KINDS)) -> list[tuple[Path, str]]:
 def _lint(one: Kind) -> Iterator[tuple[Path, str]]:
     known: dict[str, Path] = {path.stem.lower(): path for path in one.files()}
     for path in one.files():
-        if path.read_text(encoding="utf-8", errors="replace").partition("\n")[0] != FIRST_LINE:
+        if not path.read_text(encoding="utf-8", errors="replace").startswith(SCHEMA_LINE):
             yield path, f"line 1 does not name its schema. Begin with {FIRST_LINE!r}."
         try:
             profile = one.profile.from_yaml(path)

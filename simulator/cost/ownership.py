@@ -11,6 +11,7 @@ from simulator.hardware.purchases import Purchase, purchases
 from simulator.hardware.sites import Site
 from simulator.profile import Figure, Source
 
+LEAST_YEARS = 0.01  # of a lifetime: four days
 LIFETIME_YEARS = Figure(
     5.0,
     Source(
@@ -47,7 +48,7 @@ class Owner:
     devices: int = 1
 
     def __post_init__(self) -> None:
-        if self.lifetime_years <= 0:
+        if self.lifetime_years < LEAST_YEARS:
             given = f"--lifetime-years {self.lifetime_years:g}"
             raise InfercastError(given, "a machine is written off over some time", "Give, say, 5")
 

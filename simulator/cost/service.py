@@ -156,7 +156,7 @@ class ServiceReport:
         if not self.clients.streaming:
             found = {"ttft": found["e2el"], "e2el": found["e2el"], "queue": found["queue"]}
         if self.clients.thinking_tokens is not None:
-            found["ttfv"] = statistic(self.latencies_s["ttfv"])
+            found["ttfv"] = statistic(self.latencies_s["ttfv"], self.report.has_intervals)
         return found
 
     @property

@@ -149,7 +149,13 @@ class Engine(Profile):
                 found = rule.with_fused_attention() if self.flash_attention else rule.with_unfused_attention()
                 found = found if self.amx else found.without_amx()
                 return found.with_quick_reduce() if self.quick_reduce else found
-        return load_engine(self.kernels_of).kernels_on(hardware) if self.kernels_of else Kernels()
+        if not self.kernels_of:
+            return Kernels()
+        other = load_engine(self.kernels_of)
+        if other.kernels_of:
+            because = f"{other.id} runs the kernels of {other.kernels_of} itself"
+            raise ProfileError(f"kernels_of {self.kernels_of} in {self.id}", because, "Name that one")
+        return other.kernels_on(hardware)
 
     def overheads_on(self, hardware: Hardware) -> Overheads:
         """Return its host times beside a device: those that it was measured with, or the engine's."""

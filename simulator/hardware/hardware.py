@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from simulator.errors import NotModelledError, ProfileError
-from simulator.files import is_file
+from simulator.files import named_file
 from simulator.profile import (
     Bytes,
     BytesPerS,
@@ -210,8 +210,8 @@ def load_hardware(name: str) -> Hardware:
 
 
 def _family_path(name: str) -> Path | None:
-    paths = (folder / "families" / f"{name}.yaml" for folder in folders(KIND))
-    return next((path for path in paths if is_file(path)), None)
+    paths = (named_file(folder / "families", name) for folder in folders(KIND))
+    return next(filter(None, paths), None)
 
 
 def require(hardware: Hardware, part: str) -> None:

@@ -123,7 +123,7 @@ class Page:
         """The file's text: equal pages give equal bytes, every text is escaped, and nothing is loaded from elsewhere.
 
         >>> page = Page("<b>", "asked", "answer", [PageSection("a", "A", [Prose(["1 < 2"])])], "today")
-        >>> "&lt;b&gt;" in page.html, "1 &lt; 2" in page.html, "http" in page.html
+        >>> "&lt;b&gt;" in page.html, "1 &lt; 2" in page.html, "://" in page.html
         (True, True, False)
         """
         from importlib.resources import files  # noqa: PLC0415  only where a page is asked for

@@ -1,6 +1,5 @@
 """Import of a model from its Hugging Face config.json as a profile; what is not modelled is refused by name."""
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +20,7 @@ from simulator.models.hf_rules import LayerKind
 from simulator.models.hf_vision import vision_from_config
 from simulator.models.model import KIND, Model
 from simulator.profile import MAX_PROFILE_BYTES
-from simulator.profile_folders import folders
+from simulator.profile_folders import schema_line
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx", "model_max_length")
@@ -114,8 +113,7 @@ def write_profile(config_json_path: Path, target_folder: Path, name: str, force:
     profile = model_from_config(config, name, where)
     Model.from_mapping(profile, where)
     body = yaml.safe_dump(profile, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
-    schema = Path(os.path.relpath(folders(KIND)[-1] / "schema.json", target_folder)).as_posix()
-    write_whole(target, f"# yaml-language-server: $schema={schema}\n{body}")
+    write_whole(target, f"{schema_line(KIND, target_folder)}\n{body}")
     return target
 
 

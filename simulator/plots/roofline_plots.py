@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment
@@ -36,6 +37,9 @@ def save(figure: Figure, path: Path) -> None:
     """
     if path.suffix.lower() not in ENDINGS:
         raise InfercastError(f"--plot {path}", "its ending names no format", f"Use one of {', '.join(ENDINGS)}")
+    for text in figure.findobj(Text):  # a name of the user's with two $ is no formula; tick labels of ours are
+        if isinstance(text, Text) and "$" in text.get_text() and "\\math" not in text.get_text():
+            text.set_parse_math(False)
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "infercast"}):  # a fixed salt, so that equal plots give equal files
         figure.savefig(buffer, format=path.suffix[1:].lower(), dpi=150, metadata=_without_date(path))

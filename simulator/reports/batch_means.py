@@ -95,6 +95,8 @@ def _as_factor(half_width: float, value: float) -> float:
     """Return the longer side of an interval from value / e to value e; NaN where e reaches 2, which tells little."""
     if value <= 0:
         return half_width
+    if half_width < 1e-9 * value:
+        return 0.0  # rounding errors only
     wide = value * math.expm1(half_width / value) if half_width < value else float("nan")
     return wide if wide < value else float("nan")
 

@@ -67,9 +67,9 @@ class Report(Framed):
     run: Run
     slo: Slo
     skipped: int
-    request_s: Floats | float = 0.0
-    network_s: float = 0.0
-    steady: bool = True
+    request_s: Floats | float
+    network_s: float
+    steady: bool
     draws: tuple["Report", ...] = ()  # the same load drawn anew: figures are means over this one and them
     replicas: int = 1  # alike, that share the load: throughputs are of all of them
     is_limited: bool = False  # a run at the highest rate that keeps the SLO

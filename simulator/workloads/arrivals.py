@@ -202,7 +202,8 @@ class RecordedArrivals:
     def describe(self) -> str:
         """Return the name of the trace, its rate and its speed."""
         speed = "" if self.speed == 1 else f" ({self.speed:.3g} times its own speed)"
-        return f"arrivals of {self.name} at {self.rate_per_s:.3g}/s{speed}"
+        at = "all at once" if math.isinf(self.rate_per_s) else f"at {self.rate_per_s:.3g}/s"
+        return f"arrivals of {self.name} {at}{speed}"
 
 
 def _check_rate(rate_per_s: float) -> None:

@@ -117,7 +117,7 @@ class RepeatedPrompts:
     warmup_requests: int = 0
 
     def __post_init__(self) -> None:
-        refuse_beyond_memory(f"{self.entries:,} prompts to repeat", self.entries * 8.0, "Give fewer")
+        refuse_beyond_memory(f"{self.entries:,} prompts to repeat", self.entries * 32.0, "Give fewer")
         if self.entries < 1 or self.warmup_requests < 0:
             given = f"{self.entries} prompts to repeat, {self.warmup_requests} requests to warm up"
             raise WorkloadError(given, "there is at least one prompt, and no fewer than no request", "Correct them")

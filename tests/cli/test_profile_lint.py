@@ -8,9 +8,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from simulator.calibration.calibrate import write_profile
 from simulator.cli.profile_lint import FIRST_LINE, KINDS, kind, lint, schema
 from simulator.profile import read_yaml
-from simulator.profile_folders import folders
+from simulator.profile_folders import SCHEMA_LINE, folders
 from tests.support.for_each import for_each
 
 SHIPPED = {name: folders(one.folder)[-1] for name, one in KINDS.items()}
@@ -131,3 +132,11 @@ def test_lint_finds_an_alias_of_another(own):
 def test_an_unknown_kind_names_the_nearest():
     with pytest.raises(ValueError, match="Nearest: hardware"):
         kind("hardwear")
+
+
+def test_a_profile_that_calibrate_writes_names_the_shipped_schema(tmp_path):
+    shipped = SHIPPED["engines"]
+    path = write_profile(tmp_path / "engines" / "mine-1.yaml", read_yaml(shipped / "static-1.yaml"))
+    first = path.read_text().partition("\n")[0]
+    assert first.startswith(SCHEMA_LINE)
+    assert (path.parent / first.removeprefix(SCHEMA_LINE)).samefile(shipped / "schema.json")

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import get_origin
 
+import pandas as pd
 import pytest
 
 import simulator
@@ -92,6 +93,21 @@ def test_a_long_table_is_cut_and_says_so():
     rows = len(found.to_frame())
     assert rows > MOST_ROWS
     assert f"{MOST_ROWS} of {rows} rows" in found._repr_html_()
+    assert f"{MOST_ROWS} of {rows} rows" in repr(found)
+    assert found.to_frame()["reason"][0] in found._repr_html_()  # whole, not cut
+
+
+class Named(Framed):
+    """An answer with a name that is markup."""
+
+    def to_frame(self) -> pd.DataFrame:
+        return pd.DataFrame({"model": ["<b>mine</b>"]}, index=pd.Index(["<i>"], name="case"))
+
+
+def test_names_are_text():
+    assert "<b>" not in Named()._repr_html_()
+    assert "<i>" not in Named()._repr_html_()
+    assert "<b>mine</b>" in repr(Named())
 
 
 def test_what_a_prompt_shows_is_short():

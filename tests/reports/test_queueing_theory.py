@@ -105,11 +105,14 @@ def test_the_load_of_arrivals_by_hand():
 
 
 def test_a_full_cache_makes_steps_no_fuller():
-    """14 blocks hold two sequences of 96 + 5 tokens, in seven blocks each, though a step may have eight of them."""
+    """28 blocks hold four sequences of 96 + 5 tokens, in seven blocks each, though a step may have eight of them.
+
+    50 pairs, one a second: a step for 192 tokens of prompts, and four for the eight tokens of both.
+    """
     table = StepTable(np.full(4097, 0.010), np.zeros(257), np.array([0, 0, 0.001, 0, 0]))
-    limits = ONE_AT_A_TIME._replace(max_num_seqs=8, max_num_batched_tokens=4096, num_blocks=14)
-    run = simulate(limits, table, Requests(np.arange(100.0), np.full(100, 96), np.full(100, 5)))
-    assert arrival_load(run) == pytest.approx(100 * (0.106 + 4 * 0.010 / 2) / 99)
+    limits = ONE_AT_A_TIME._replace(max_num_seqs=8, max_num_batched_tokens=4096, num_blocks=28)
+    run = simulate(limits, table, Requests(np.repeat(np.arange(50.0), 2), np.full(100, 96), np.full(100, 5)))
+    assert arrival_load(run) == pytest.approx((50 * 0.202 + 400 * 0.010 / 4) / 49)
 
 
 def test_two_engines_share_a_load():

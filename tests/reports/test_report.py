@@ -132,6 +132,7 @@ def test_intervals_cover_the_truth():
 
 
 def test_too_few_values_have_no_interval():
+    assert math.isnan(statistic(np.ones(10)).half_widths["mean"])
     assert math.isnan(statistic(np.arange(100.0)).half_widths["p99"])
     assert not math.isnan(statistic(1000 + np.arange(100.0)).half_widths["mean"])
     assert math.isnan(statistic(np.arange(100.0)).half_widths["mean"])  # it only grows: half its mean either way
@@ -140,6 +141,15 @@ def test_too_few_values_have_no_interval():
 def test_what_never_changes_has_no_error():
     """Of a queue in which nobody waits."""
     assert statistic(np.zeros(100)).half_widths["mean"] == 0.0
+    rounded = statistic(np.where(np.arange(2000) % 3, 0.1 + 0.2, 0.3))  # 0.3 and 0.30000000000000004
+    assert (rounded.half_widths["mean"], rounded.half_widths["p90"]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("count", "stated"), [(80, True), (79, False)])
+def test_the_interval_of_a_mean_by_hand(count, stated):
+    """Ten batches of 10.1 and 9.9 in turn: 2.262 sqrt(0.1 / 9 / 10) = 0.0754; as a factor 10 (exp(0.00754) - 1)."""
+    found = statistic(np.repeat([10.1, 9.9] * 5, 8)[:count])
+    assert found.half_widths["mean"] == pytest.approx(0.07568 if stated else math.nan, rel=1e-3, nan_ok=True)
 
 
 def test_the_interval_of_a_quantile_of_independent_values():
@@ -147,6 +157,18 @@ def test_the_interval_of_a_quantile_of_independent_values():
     numbers = np.random.default_rng(3).uniform(10, 11, 40_000)
     assert statistic(numbers).half_widths["p95"] == pytest.approx(0.0021, rel=0.6)
     assert math.isnan(statistic(numbers[:500]).half_widths["p99"])
+
+
+def test_an_interval_reaches_to_its_farther_end():
+    """Of 4,000 values 4.5 % are 12 and the rest 10: the p95 is 10, and may be 12 (1.96 x 0.34 % beyond 95 %).
+
+    As a factor, 10 exp(2 / 10) = 12.21.
+    """
+    numbers = np.full(4000, 10.0)
+    numbers[np.random.default_rng(5).choice(4000, 180, replace=False)] = 12.0
+    found = statistic(numbers)
+    assert found["p95"] == 10.0
+    assert found.half_widths["p95"] == pytest.approx(2.214, rel=1e-3)
 
 
 def test_a_tail_that_came_all_at_once_has_no_interval():
@@ -163,6 +185,7 @@ def test_warm_up_finds_a_transient_and_leaves_noise_alone():
     transient = noise + np.concatenate([np.linspace(-10, 0, 500), np.zeros(4500)])
     assert 300 <= warm_up(transient) <= 1000
     assert warm_up(noise) < 1000
+    assert 300 <= warm_up(transient[:4998]) <= 1000  # the last three make no whole batch of five
 
 
 def test_overload_is_seen_and_load_is_not():

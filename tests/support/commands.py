@@ -49,7 +49,7 @@ def fresh(*arguments: str) -> str:
 SEVERAL = """
 import contextlib, io, json, sys
 {before}
-from simulator.cli import main, progress
+from simulator.cli import main
 found = []
 for words in json.loads(sys.argv[1]):
     out, err, code, sys.argv = io.StringIO(), io.StringIO(), 0, ["infercast", *words]

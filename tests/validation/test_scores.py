@@ -93,7 +93,7 @@ def test_a_row_that_cannot_be_read_is_listed_beside_those_that_can(tmp_path):
     assert all(said in each.reason for said, each in zip(reasons, found[1:], strict=True))
     arguments = ["validate", str(path), "--format", "csv"]
     lines = list(csv.DictReader(io.StringIO(CliRunner().invoke(build(arguments), arguments).stdout)))
-    assert [line["measured"] for line in lines] == ["10", "", "", ""]
+    assert [line["measured"] for line in lines] == ["10.0", "", "", ""]
 
 
 @pytest.mark.parametrize(
