@@ -35,6 +35,7 @@ fuzz: .venv/reference ## ten minutes of changed files and options for each reade
 bench: .venv/ready
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/library.py
+	$(BIN)/python benchmarks/scale.py
 
 refit: .venv/ready ## constants from the published measurements, intervals, docs/accuracy.md: docs/refitting.md
 	@mkdir -p out

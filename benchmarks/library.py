@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from simulator.cost.light_bounds import Demand
 from simulator.cost.search import Search, priced_target
+from simulator.executors.executor import cores
+from simulator.executors.threads import Threads
 from simulator.hardware.prices import offers
 from simulator.questions.compare_question import CompareQuestion
 from simulator.questions.workload_question import WorkloadQuestion
 from simulator.reports.slo import parse_slo
-from simulator.validation.parallel import cores
 
 AIM_S, REQUESTS = 10.0, 4_000
 QUESTIONS = (
@@ -29,7 +30,7 @@ def line(model: str, workload: str, rate: str, slo: str) -> str:
     load = replace(load, request_count=REQUESTS)
     options = CompareQuestion(model).options(Demand(load.requests(), parse_slo(slo)))
     target = priced_target(asked_per_s or 0.0, load, parse_slo(slo), lambda hardware, _devices: offers(hardware.id))
-    search = Search(target, options.candidates, jobs=cores())
+    search = Search(target, options.candidates, executor=Threads(cores()))
     search.run()
     every = len(options.candidates) + sum(options.cut.values())
     took_s = time.perf_counter() - begun_s

@@ -1,8 +1,8 @@
 """infercast: what LLM inference will take, before anyone rents a device.
 
 Everything public is here and is imported when it is first used, so that `import simulator` stays instant. Verbs are
-functions (`deploy`, `memory_plan`, `estimate`, `simulate`, `capacity`, `compare`, `validate`, `judge_claims`); what
-they return is frozen, has `.to_frame()`, and is shown as a table in notebooks.
+functions (`deploy`, `memory_plan`, `estimate`, `simulate`, `sweep`, `capacity`, `compare`, `validate`,
+`judge_claims`); what they return is frozen, has `.to_frame()`, and is shown as a table in notebooks.
 
 >>> from simulator import Batch, deploy, estimate
 >>> str(deploy("llama-3.1-8b", "h100-sxm"))
@@ -35,6 +35,11 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from simulator.hardware.hardware import load_hardware
     from simulator.hardware.prices import Terms, offers, own_offer
     from simulator.models.model import load_model
+    from simulator.questions.batch_question import BatchQuestion, BatchSizes
+    from simulator.questions.deployment_question import DeploymentQuestion
+    from simulator.questions.load_question import LoadQuestion, RunQuestion, SloQuestion
+    from simulator.questions.sweep import sweep
+    from simulator.questions.workload_question import WorkloadQuestion
     from simulator.reports.slo import parse_slo
     from simulator.validation.scores import validate
     from simulator.workloads.arrivals import ClosedLoop, OpenLoop
@@ -63,6 +68,11 @@ _FILES = {
     "hardware.hardware": ("load_hardware",),
     "hardware.prices": ("Terms", "offers", "own_offer"),
     "models.model": ("load_model",),
+    "questions.batch_question": ("BatchQuestion", "BatchSizes"),
+    "questions.deployment_question": ("DeploymentQuestion",),
+    "questions.load_question": ("LoadQuestion", "RunQuestion", "SloQuestion"),
+    "questions.sweep": ("sweep",),
+    "questions.workload_question": ("WorkloadQuestion",),
     "reports.slo": ("parse_slo",),
     "validation.scores": ("validate",),
     "workloads.arrivals": ("ClosedLoop", "OpenLoop"),
@@ -73,19 +83,26 @@ _FILES = {
 _HOME = {name: file for file, names in _FILES.items() for name in names}
 __all__ = [
     "Batch",
+    "BatchQuestion",
+    "BatchSizes",
     "ClosedLoop",
+    "DeploymentQuestion",
     "Fixed",
     "Independent",
     "InfercastError",
+    "LoadQuestion",
     "LogNormal",
     "OpenLoop",
+    "RunQuestion",
     "Scenario",
     "Settings",
     "SharedPrefix",
+    "SloQuestion",
     "Speculation",
     "Terms",
     "Training",
     "Workload",
+    "WorkloadQuestion",
     "answer",
     "capacity",
     "check_logs",
@@ -106,6 +123,7 @@ __all__ = [
     "parse_slo",
     "read_trace",
     "simulate",
+    "sweep",
     "training_of",
     "validate",
 ]

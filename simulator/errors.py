@@ -5,7 +5,8 @@ InfercastError
 ├── UnitError         a quantity without its unit, or with the wrong one
 ├── WorkloadError     a trace or an arrival process that cannot be simulated
 ├── DoesNotFitError   a deployment whose weights or KV cache exceed the memory
-└── NotModelledError  something real that infercast refuses by name rather than guess
+├── NotModelledError  something real that infercast refuses by name rather than guess
+└── InterruptedSweepError  cases of a sweep that Ctrl-C has left unanswered
 """
 
 from collections.abc import Callable, Iterable
@@ -75,6 +76,19 @@ class DoesNotFitError(InfercastError):
 
 class NotModelledError(InfercastError):
     """Something real that infercast refuses by name rather than guess."""
+
+
+class InterruptedSweepError(InfercastError):
+    """Ctrl-C came before all cases of a sweep were answered."""
+
+    @classmethod
+    def of(cls, left: int, every: int, remedy: str) -> Self:
+        """Return the error for so many of all cases that are left.
+
+        >>> print(InterruptedSweepError.of(2, 1_000, "Let it run on"))
+        2 of 1,000 cases: an interrupt came before they were answered. Let it run on.
+        """
+        return cls(f"{left:,} of {every:,} cases", "an interrupt came before they were answered", remedy)
 
 
 def nearest(name: object, known: Iterable[object], most: int = 40) -> str:

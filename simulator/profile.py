@@ -239,11 +239,17 @@ class Profile(Strict):
 
     sources: dict[str, Source] = {}
     _id: str = PrivateAttr("")
+    _path: Path = PrivateAttr(Path())
 
     @property
     def id(self) -> str:
         """Name of the file, by which the profile is asked for."""
         return self._id
+
+    @property
+    def path(self) -> Path:
+        """The file that it was read from."""
+        return self._path
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._id!r})" if self._id else super().__repr__()
@@ -270,7 +276,7 @@ class Profile(Strict):
 @cache
 def _read(cls: type[ProfileT], path: Path, _changed_ns: int) -> ProfileT:
     profile = cls.from_mapping(read_yaml(path), str(path))
-    profile._id = path.stem
+    profile._id, profile._path = path.stem, path
     return profile
 
 

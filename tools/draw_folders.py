@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 TABLE, PICTURE = ROOT / "docs" / "structure.md", ROOT / "docs" / "images" / "folders.svg"
-GRID = 14  # columns
-LEFT = (0, 12)  # columns of a folder without others: all but those of `html`, which stands on the root alone
+GRID = 16  # columns
+LEFT = (0, 12)  # columns of a folder without others: all but those of `executors` and `html`, which need the root alone
 COLUMNS = {  # first and last but one of each folder that is not as wide as LEFT
-    **{"cli": (0, GRID), "root": (0, GRID), "html": (12, GRID)},
+    **{"cli": (0, GRID), "cost": (0, 14), "root": (0, GRID), "executors": (12, 14), "html": (14, GRID)},
     **dict.fromkeys(("reference", "calibration", "validation"), (0, 6)),
     **dict.fromkeys(("deployment", "roofline", "engines"), (0, 6)),
     **{"questions": (0, 9), "plots": (9, 12), "workloads": (9, 12)},
@@ -32,7 +32,7 @@ COLOURS = {  # each group of folders with its legend
     "#f7e6b5": ("question and answer", ("questions", "cost", "reports")),
     "#cdebd0": ("load and schedule", ("simulation", "scheduler", "workloads")),
     "#f5d5c6": ("work and time", ("deployment", "roofline", "engines", "models", "hardware")),
-    "#e2e2e2": ("shared by all", ("root",)),
+    "#e2e2e2": ("shared by all", ("executors", "root")),
 }
 WIDTH_PX, ROW_PX, GAP_PX, LEGEND_PX, LETTER_PX = 930, 48, 20, 34, 6.0
 LINE_PX = 14

@@ -11,12 +11,13 @@ from simulator.cli.fleetoptions import seconds
 from simulator.cli.offer_columns import energy_guesses, packing_columns, price_notes
 from simulator.cli.offer_options import OfferAndApiOptions
 from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, sweep
-from simulator.cli.run_columns import asked_columns
-from simulator.cli.workload_options import WorkloadOptions, progress_bar
+from simulator.cli.progress import progress_bar
+from simulator.cli.workload_options import WorkloadOptions
 from simulator.cost.api_prices import api_prices, edition
 from simulator.cost.batch_work import BatchAnswer, BatchWork, batch_answer
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
+from simulator.questions.asked_columns import asked_columns
 from simulator.questions.deployment_question import Choice
 from simulator.questions.row_intervals import intervals
 from simulator.reports.intervals import PredictionRange

@@ -1,6 +1,5 @@
 """`infercast compare`: what to rent for a model, a load and an SLO, how many, at what price, and how to start it."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,19 +10,23 @@ from simulator.cli.api_columns import hosted
 from simulator.cli.compare_options import CompareOptions
 from simulator.cli.compare_screen import Compared, compared_row, excluded, exclusions, first_screen, ties
 from simulator.cli.compare_sensitivity import SensitivityTables
-from simulator.cli.cost import answer_rows, details
-from simulator.cli.help import INTERRUPTED
+from simulator.cli.cost import details
+from simulator.cli.cost_question import answer_rows
+from simulator.cli.executor_options import ExecutorName
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.offer_options import OfferAndApiOptions
 from simulator.cli.options import Format, OutputFormat, ReportFile, grouped
 from simulator.cli.output import Result, emit, evidence
-from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
+from simulator.cli.progress import progress_bar
+from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
 from simulator.cost.light_bounds import Demand
 from simulator.cost.search import Search, priced_target
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, InterruptedSweepError
+from simulator.executors.choice import executor_named
+from simulator.executors.executor import cores, in_order
+from simulator.executors.threads import Threads
 from simulator.html.page import refuse_ending
 from simulator.questions.compare_question import Options
-from simulator.validation.parallel import cores
 from simulator.workloads.arrivals import RecordedArrivals
 from simulator.workloads.workload import Workload
 
@@ -39,6 +42,7 @@ def command(
     priced: OfferAndApiOptions,
     top: Annotated[int, typer.Option("--top", min=1, help="Answers, each on another device.")] = 5,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Simulations at once.", show_default="cores")] = cores(),
+    executor: ExecutorName = "",
     with_details: Annotated[bool, typer.Option("--details", help="Print every figure, interval and reason.")] = False,
     sensitivity: Annotated[
         bool, typer.Option("--sensitivity", help="What moves the answer, where it flips, what to measure first.")
@@ -53,24 +57,21 @@ def command(
 
     By default all devices. What bounds prove to be no answer is cut; the rest is simulated on the same requests.
     """
-    slo = accepted.value()
-    rate, workload = _fewer(users)
+    slo, (rate, workload) = accepted.value(), _fewer(users)
     refuse_ending(report)
     priced.checked()
     options = asked.options(Demand(workload.requests(), slo))
     load = priced_target(rate, workload, slo, priced.offers_for, priced.interruptions())
-    search = Search(load, options.candidates, top=top, jobs=jobs)
+    search = Search(load, options.candidates, top, executor_named(executor) if executor else Threads(jobs))
     interrupted = _searched(search)
     if not search.found:
         raise InfercastError(*_nothing(search, options, interrupted=interrupted))
-    with ThreadPoolExecutor(jobs) as pool:
-        compared = [Compared(each, load) for each in search.found]
-        rows = list(pool.map(compared_row, compared))
+    compared = [Compared(each, load) for each in search.found]
+    rows = list(in_order(Threads(jobs), compared_row, compared))
     result = first_screen(search, options, compared, rows)
+    result = replace(result, refused=_left(search) if interrupted else [])
     if priced.vs_api:
         result = _with_hosted(result, compared, priced)
-    left = _interrupted(search) if interrupted else ()
-    result = replace(result, notes=[*left, *result.notes])
     if with_details or form is not Format.TEXT:
         result = _with_details(result, compared, interval_options.interval, priced)
     if sensitivity:
@@ -80,11 +81,9 @@ def command(
     if report is not None:
         from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
 
-        others = [*left, *ties(search, compared), excluded(search, options)]
+        others = [*map(str, result.refused), *ties(search, compared), excluded(search, options)]
         Decision(compared, rows, priced, interval_options.interval, jobs, others).save(report)
     emit(result, form)
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
 
 
 def _with_sensitivity(result: Result, compared: list[Compared], jobs: int, plot: Path | None) -> Result:
@@ -104,10 +103,11 @@ def _with_hosted(result: Result, compared: list[Compared], priced: OfferAndApiOp
     return replace(result, sections=sections, views=[*result.views, *api.views], notes=[*api.notes, "", *result.notes])
 
 
-def _interrupted(search: Search) -> tuple[str]:
-    """Say what an interrupted search has left open."""
-    left = f"{len(search.left):,} deployments are not decided; none costs less than ${search.least_usd_left:.3g}/h."
-    return (f"INTERRUPTED: {left}",)
+def _left(search: Search) -> list[InterruptedSweepError]:
+    """Return what an interrupted search has left open."""
+    left = f"{len(search.left):,} of {len(search.candidates):,} deployments"
+    because = f"an interrupt came before they were decided; none costs less than ${search.least_usd_left:.3g}/h"
+    return [InterruptedSweepError(left, because, "Let it run on, or ask for fewer")]
 
 
 def _draw(compared: list[Compared], path: Path) -> None:

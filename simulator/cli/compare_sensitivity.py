@@ -1,13 +1,15 @@
 """`--sensitivity` of `infercast compare`: a table of what moves the answer, where it flips, what to measure first."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from simulator.cli.compare_screen import Compared
 from simulator.cli.output import Column, Row, View, number
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.sensitivity import End, Knob, Sensitivity, worth_measuring
+from simulator.executors.executor import in_order
+from simulator.executors.threads import Threads
 
 
 class SensitivityTables:
@@ -16,8 +18,7 @@ class SensitivityTables:
     def __init__(self, compared: Sequence[Compared], jobs: int) -> None:
         self.compared = compared
         self.sensitivity = Sensitivity([each.found for each in compared], compared[0].load)
-        with ThreadPoolExecutor(jobs) as pool:
-            self.knobs = self.sensitivity.knobs(pool.map)
+        self.knobs = self.sensitivity.knobs(partial(in_order, Threads(jobs)))
 
     def rows(self) -> list[Row]:
         """Return a row per knob: both ends in words, what the answer costs there, and which answer is best there."""

@@ -1,42 +1,33 @@
 """`infercast cost`: what a million tokens costs at a load, and on which devices it costs least."""
 
 import math
-from dataclasses import asdict, fields, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
 
 import typer
 
 from simulator.cli.api_columns import Hosted, hosted
 from simulator.cli.batch_cost import OfflineOptions, batch_result
+from simulator.cli.cost_question import CostQuestion
+from simulator.cli.executor_options import ExecutorOptions
 from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_view
 from simulator.cli.offer_columns import (
-    energy_columns,
     energy_guesses,
     energy_view,
-    packing_columns,
     price_notes,
-    spot_columns,
     spot_notes,
 )
-from simulator.cli.offer_options import OfferAndApiOptions
+from simulator.cli.offer_options import OfferAndApiOptions, OfferOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
-from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
-from simulator.cli.run_columns import LOADS, asked_columns
-from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
-from simulator.cost.bill import Bill
-from simulator.cost.capacity import Answer, Capacity, answer, capacity, ranked
-from simulator.cost.packing import full_usd_per_hour
-from simulator.cost.scenario import Scenario
-from simulator.errors import WorkloadError
-from simulator.hardware.sites import Site
-from simulator.questions.deployment_question import Choice
-from simulator.questions.load_rows import load_row
-from simulator.questions.workload_question import WorkloadQuestion
-from simulator.reports.intervals import PredictionRange
-from simulator.workloads.workload import Workload
+from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent
+from simulator.cli.run_columns import LOADS
+from simulator.cli.workload_options import SloOptions, WorkloadOptions
+from simulator.deployment.deployment import Deployment
+from simulator.questions.sweep import SweepCase
+from simulator.questions.words import plain
+from simulator.reports.slo import Slo
 
 NOTES = (
     "Always on: idle hours and empty devices cost what busy ones cost. $/M out, in and all divide the whole bill by "
@@ -53,6 +44,7 @@ def command(
     interval_options: IntervalOptions,
     priced: OfferAndApiOptions,
     offline: OfflineOptions,
+    run_on: ExecutorOptions,
     fitted: FittedOption = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the comparison (.png, .svg).")
@@ -65,43 +57,45 @@ def command(
     comes first; those that cannot keep the SLO come last, with what breaks. With --batch: what work costs that has a
     deadline, and no SLO.
     """
-    slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
-    offline.refuse_contradictions({"--slo": accepted.slo, "--plot": plot, "--fitted": fitted})
-    prices = priced.each()
+    choices = asked.choices()  # first: it opens the user's own profiles, of workloads too
+    of_sweeps = {"--jobs": run_on.jobs, "--executor": run_on.executor, "--store": run_on.store}
+    offline.refuse_contradictions({"--slo": accepted.slo, "--plot": plot, "--fitted": fitted, **of_sweeps})
+    prices, level = priced.each(), interval_options.interval
     if offline.batch:
-        emit(batch_result(choices, users, priced, offline, interval_options.interval), form)
+        emit(batch_result(choices, users, priced, offline, level), form)
         return
-    loads = _loads(users)
-    cases = [(choice, one, load) for choice in choices for one in prices for load in loads]
-    searched: dict[tuple[Choice, WorkloadQuestion], Capacity] = {}
-
-    def case(index: int, choice: Choice, one: OfferAndApiOptions, load: AskedLoad) -> Answer:
-        progress(index, len(cases))
-        deployment, key = choice(), (choice, replace(load.asked, request_rate=""))
-        scenario = Scenario(deployment, load.workload, slo, one.offers(deployment), interruptions=one.interruptions())
-        found = answer(scenario, load.rate_per_s, searched.get(key))
-        searched[key] = found.capacity
-        return found
-
-    with progress_bar("deployments") as progress:
-        found, refused = sweep([partial(case, index, *each) for index, each in enumerate(cases)])
-    found = sorted(ranked(found), key=lambda each: each.rate_per_s)
-    rows = answer_rows(found, interval_options.interval, prices[0])
+    asked_at = [CostQuestion(asked, users, accepted, plain(OfferOptions, one)) for one in prices]
+    cases = [SweepCase(each, level) for question in asked_at for each in question.each()]
+    found = run_on.answers(cases, "deployments")
+    answered = sorted(found.answered, key=lambda each: _rank(each[1].rows[0]))
+    questions, rows = [case.question for case, _ in answered], [answer.rows[0] for _, answer in answered]
     if plot is not None:
-        _draw(found, rows, str(slo), plot)
-    title = f"{loads[0].workload.describe()}; {slo}" if len(loads) == 1 else str(slo)
-    result = replace(_result(found, rows, prices, title, interval_options.interval), refused=refused)
-    emit(with_fitted(result, (each.scenario.deployment for each in found)) if fitted else result, form)
+        _draw(questions, rows, accepted.value(), plot)
+    deployments = [each.deployment.deployment() for each in questions]
+    loads = {case.question.users for case in cases}
+    told = f"{questions[0].scenario().workload.describe()}; {accepted.value()}" if len(loads) == 1 else accepted.value()
+    result = replace(_result(questions, rows, prices, str(told), level), refused=found.refused)
+    emit(with_fitted(result, deployments) if fitted else result, form)
 
 
-def _result(found: list[Answer], rows: list[Row], prices: list[OfferAndApiOptions], title: str, level: float) -> Result:
+def _rank(row: Row) -> tuple[float, bool, float, float]:
+    """Return the order of a row: by asked rate, then as `ranked`."""
+    usd = math.inf if row["usd_per_hour"] is None else row["usd_per_hour"]
+    return row["asked_rate_per_s"], row["capacity_per_s"] == 0, usd, -row["capacity_per_s"]
+
+
+def _result(
+    questions: list[CostQuestion], rows: list[Row], prices: list[OfferAndApiOptions], title: str, level: float
+) -> Result:
     """Return the tables and sentences of the answers, the cheapest at each rate first."""
     views = details(rows, prices[0], title, level)
-    api = hosted(found, prices[0].terms()) if prices[0].vs_api else Hosted([], [], [])
-    deployments = [each.scenario.deployment for each in found]
+    best = {row["model"]: each for each, row in reversed([*zip(questions, rows, strict=True)]) if row["replicas"]}
+    hosts = [each.answered() for each in reversed(best.values())] if prices[0].vs_api else []
+    api = hosted(hosts, prices[0].terms()) if prices[0].vs_api else Hosted([], [], [])
+    deployments = [each.deployment.deployment() for each in questions]
     paid = [*price_notes([row for row in rows if row["replicas"]]), *spot_notes(rows)]
     drafted = technique_notes(deployments)
-    notes = [*_headlines(found), *api.notes, *NOTES, *interval_notes(rows), *drafted, *paid]
+    notes = [*_headlines(rows, deployments), *api.notes, *NOTES, *interval_notes(rows), *drafted, *paid]
     used = [*evidence(deployments), *energy_guesses(), *(each for one in prices for each in one.guesses())]
     sections = {"api": api.rows, "answers": rows} if api.views else {"answers": rows}
     return Result(sections, [*views[:-1], *api.views, views[-1]], notes, used)
@@ -113,116 +107,22 @@ def details(rows: list[Row], priced: OfferAndApiOptions, title: str, level: floa
     return [_bills_view(rows, title), _latency_view(rows), energy, _intervals_view(rows, level), _reasons_view(rows)]
 
 
-def _draw(found: list[Answer], rows: list[Row], slo: str, path: Path) -> None:
+def _draw(questions: list[CostQuestion], rows: list[Row], slo: Slo, path: Path) -> None:
     """Draw the answers at one rate side by side, at several over the rate."""
     from simulator.plots.cost_plots import plot_costs  # noqa: PLC0415  matplotlib takes half a second
     from simulator.plots.roofline_plots import save  # noqa: PLC0415
     from simulator.plots.sweep_plots import plot_cost_curves  # noqa: PLC0415
 
-    if len({each.rate_per_s for each in found}) > 1:
+    if len({row["asked_rate_per_s"] for row in rows}) > 1:
         save(plot_cost_curves(rows, _series(rows), f"{common(rows)[0]}; {slo}"), path)
     else:
-        save(plot_costs(found, rows), path)
-
-
-class AskedLoad(NamedTuple):
-    """A load without lists, its rate in requests/s and its workload."""
-
-    asked: WorkloadQuestion
-    rate_per_s: float
-    workload: Workload
-
-
-def _loads(users: WorkloadOptions) -> list[AskedLoad]:
-    """Return every load of the lists. Raises WorkloadError for a closed loop."""
-    found = [(one, *load) for one in users.each() for load in one.workloads()]
-    if any(rate is None for _, rate, _ in found):
-        raise WorkloadError("a closed loop", "its rate is an outcome, so no number of replicas follows", "Give --rate")
-    return [AskedLoad(one, rate or 0.0, workload) for one, rate, workload in found]
-
-
-def answer_rows(found: list[Answer], level: float, priced: OfferAndApiOptions) -> list[Row]:
-    """Return a row of all figures for each answer; those at several rates share the intervals of their capacity."""
-    known: dict[int, list[float]] = {}
-    site, on = priced.place(), priced.terms().on
-    rows: list[Row] = []
-    for each in found:
-        ends_per_s = known.setdefault(id(each.capacity), []) or _capacity_ends(each, level)
-        known[id(each.capacity)] = ends_per_s
-        row = {**_figures(each, level, site), **packing_columns(each.packing, on)}
-        rows.append({**row, **_capacity_intervals(each, row, ends_per_s)})
-    return rows
+        save(plot_costs([each.answered() for each in questions], rows), path)
 
 
 def _series(rows: list[Row]) -> list[str]:
     """Return a name for each row from all that varies but the rate."""
     columns = [each for each in _varying(rows) if each.key != "asked_rate_per_s"]
     return [" ".join(each.cell(row) for each in columns) for row in rows]
-
-
-AT_CAPACITY = tuple(f"at_capacity_usd_per_million_{kind}_tokens" for kind in ("output", "input", "total"))
-AT_LOAD = (
-    "usd_per_hour",
-    "usd_per_month",
-    *(f"usd_per_million_{kind}_tokens" for kind in ("output", "input", "total")),
-)
-
-
-def _capacity_ends(found: Answer, level: float) -> list[float]:
-    """Return the least and the highest max req/s of one replica: the search with the longest and shortest steps."""
-    scenario, highest = found.scenario, found.capacity.rate_per_s
-
-    def capacity_per_s(step_factor: float) -> float:
-        return capacity(scenario.with_steps(step_factor)).rate_per_s
-
-    prediction = PredictionRange(scenario.deployment, "open_loop", level, highest, capacity_per_s)
-    return [min(highest, *prediction.others), max(highest, *prediction.others)]
-
-
-def _capacity_intervals(found: Answer, row: Row, ends_per_s: list[float]) -> Row:
-    """Return the intervals of the highest rate of one replica, and of the replicas and bills that follow from it.
-
-    A high of None: no upper end, because with the longest steps no rate keeps the SLO.
-    """
-    (least, most), highest = ends_per_s, found.capacity.rate_per_s
-    scenario = found.scenario
-    ends: dict[str, Any] = {"capacity_per_s_low": least, "capacity_per_s_high": most}
-    for end, rate_per_s in (("low", most), ("high", least)):
-        replicas = math.ceil(found.rate_per_s / rate_per_s) if rate_per_s and found.replicas else None
-        ends[f"replicas_{end}"] = replicas
-        packing = scenario.packing(replicas) if replicas and found.packing else None
-        for name in AT_LOAD:
-            ends[f"{name}_{end}"] = packing and row[name] * packing.usd_per_hour / row["usd_per_hour"]
-        for name in AT_CAPACITY:
-            ends[f"{name}_{end}"] = (row[name] and row[name] * highest / rate_per_s) if rate_per_s else None
-    return ends
-
-
-def _figures(found: Answer, level: float, site: Site) -> Row:
-    scenario = found.scenario
-    full = full_usd_per_hour(scenario.replica_size, scenario.offers) if scenario.offers else None
-    at_load = asdict(found.at_load) if found.at_load else dict.fromkeys(BILL)
-    at_capacity = asdict(found.at_capacity) if found.at_capacity else dict.fromkeys(BILL)
-    return {
-        **asked_columns(scenario, found.rate_per_s / max(found.replicas, 1), found.report),
-        **load_row(scenario, found.report, level),
-        "asked_rate_per_s": found.rate_per_s,
-        "slo": str(scenario.slo),
-        "meets_slo": found.capacity.rate_per_s > 0,
-        "replicas": found.replicas,
-        "capacity_per_s": found.capacity.rate_per_s,
-        "load_of_capacity": found.rate_per_s / found.replicas / found.capacity.rate_per_s if found.replicas else None,
-        **at_load,
-        **{f"at_capacity_{name}": value for name, value in at_capacity.items()},
-        "usd_per_device_hour": full and full / scenario.deployment.devices,
-        **energy_columns(found, site),
-        **spot_columns(found),
-        "breaks": found.capacity.breaks,
-        "why": found.why,
-    }
-
-
-BILL = tuple(each.name for each in fields(Bill))
 
 
 def _bills_view(rows: list[Row], load: str) -> View:
@@ -284,18 +184,18 @@ def _reasons_view(rows: list[Row]) -> View:
     return View("Why", [*_varying(rows), Column("why", "", left=True)], rows)
 
 
-def _headlines(found: list[Answer]) -> list[str]:
-    """Return the cheapest of each rate."""
-    rates = sorted({each.rate_per_s for each in found})
-    return [line for rate in rates for line in _headline([each for each in found if each.rate_per_s == rate])]
+def _headlines(rows: list[Row], deployments: list[Deployment]) -> list[str]:
+    """Return the cheapest of each rate: the first of its rows."""
+    first = {row["asked_rate_per_s"]: place for place, row in reversed([*enumerate(rows)])}
+    return [_headline(rows[first[rate]], deployments[first[rate]]) for rate in sorted(first)]
 
 
-def _headline(found: list[Answer]) -> list[str]:
-    best, bill = found[0], found[0].at_load
-    if not best.replicas:
-        return ["None of these keeps the SLO."]
-    if bill is None:
-        return ["None of those that keep the SLO has a price; --usd-per-hour takes your own."]
-    replicas = f"{best.replicas} replicas of " if best.replicas > 1 else ""
-    price = f"${bill.usd_per_million_output_tokens:.3g} per million output tokens at {best.rate_per_s:g} requests/s"
-    return [f"Cheapest: {replicas}{best.scenario.deployment}, ${bill.usd_per_hour:.3g} per hour, {price}."]
+def _headline(best: Row, deployment: Deployment) -> str:
+    if not best["replicas"]:
+        return "None of these keeps the SLO."
+    if best["usd_per_hour"] is None:
+        return "None of those that keep the SLO has a price; --usd-per-hour takes your own."
+    replicas = f"{best['replicas']} replicas of " if best["replicas"] > 1 else ""
+    at = f"{best['asked_rate_per_s']:g} requests/s"
+    price = f"${best['usd_per_million_output_tokens']:.3g} per million output tokens at {at}"
+    return f"Cheapest: {replicas}{deployment}, ${best['usd_per_hour']:.3g} per hour, {price}."

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from simulator.cli.executor_options import ExecutorOptions
 from simulator.cli.fitted import FittedOption, with_fitted
 from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_view
 from simulator.cli.options import BATCH, DeploymentOptions, Format, OutputFormat, grouped, technique_notes
@@ -20,18 +20,15 @@ from simulator.cli.output import (
     count,
     emit,
     evidence,
-    identity,
     milliseconds,
     number,
     percent,
     seconds,
-    sweep,
 )
-from simulator.deployment.batches import Batch
 from simulator.deployment.estimate import Estimate, OpCost, Phase
-from simulator.questions.batch_question import BatchSizes
-from simulator.questions.batch_rows import batch_row
-from simulator.questions.deployment_question import Choice
+from simulator.questions.batch_question import BatchQuestion, BatchSizes
+from simulator.questions.identity import identity
+from simulator.questions.sweep import SweepCase
 from simulator.units import scaled
 
 LIGHT = "light: the speed of light, at the data sheet's peaks without any overhead; ratio: predicted over light."
@@ -58,6 +55,7 @@ def command(
     asked: DeploymentOptions,
     sizes: BatchOptions,
     interval_options: IntervalOptions,
+    run_on: ExecutorOptions,
     explain: Annotated[bool, typer.Option("--explain", help="One table per phase: every op.")] = False,
     fitted: FittedOption = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the roofline (.png, .svg).")] = None,
@@ -68,29 +66,32 @@ def command(
     TTFT is the time until every request of the batch has its first token, TPOT the mean decode step after it, E2EL the
     time until the last token; tok/s counts output tokens over the whole time, prefill included.
     """
-    batches = sizes.batches()
-    cases = [partial(_case, sizes, choice, batch) for choice in asked.choices() for batch in batches]
-    found, refused = sweep(cases)
+    level = interval_options.interval
+    cases = [SweepCase(each, level) for each in BatchQuestion(asked, sizes).each()]
+    answered = run_on.answers(cases, "batches")
+    questions, rows = [case.question for case, _ in answered.answered], answered.rows
+    detailed = plot is not None or explain
+    found: list[Estimate] = [each.estimate() for each in questions] if detailed else []
     if plot is not None:
         from simulator.plots.roofline_plots import plot_roofline, save  # noqa: PLC0415  matplotlib takes half a second
 
         save(plot_roofline(found), plot)
-    rows: list[Row] = [
-        {**identity(each.deployment), **batch_row(each, interval_options.interval, sizes.replicas)} for each in found
-    ]
-    views = [_latency_view(rows), _intervals_view(rows, interval_options.interval), _binding_view(rows)]
+    views = [_latency_view(rows), _intervals_view(rows, level), _binding_view(rows)]
     sections: dict[str, list[Row]] = {"estimates": rows}
     if explain:
         sections["ops"] = [row for each in found for row in _op_rows(each)]
         views += [view for each in found for view in op_views(each)]
-    notes = [LIGHT, REQUEST, *interval_notes(rows), *([PIPELINE] if asked.pp > 1 else [])]
-    notes += technique_notes(each.deployment for each in found)
-    result = Result(sections, views, notes, evidence(each.deployment for each in found), refused)
-    emit(with_fitted(result, (each.deployment for each in found)) if fitted else result, form)
-
-
-def _case(sizes: BatchSizes, choice: Choice, batch: Batch) -> Estimate:
-    return sizes.estimate(choice(), batch)
+    told = form is not Format.CSV or fitted  # csv has rows alone, of which there may be many
+    deployments = [each.deployment() for each in dict.fromkeys(one.deployment for one in questions)] if told else []
+    notes = [
+        LIGHT,
+        REQUEST,
+        *interval_notes(rows),
+        *([PIPELINE] if asked.pp > 1 else []),
+        *technique_notes(deployments),
+    ]
+    result = Result(sections, views, notes, evidence(deployments), answered.refused)
+    emit(with_fitted(result, deployments) if fitted else result, form)
 
 
 def _with_light(key: str, heading: str, show: Any) -> tuple[Column, Column, Column]:

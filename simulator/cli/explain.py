@@ -1,7 +1,6 @@
 """What `infercast simulate` can add to its answer: the breakdown of latencies, and files about one run."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,11 +14,11 @@ from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
 from simulator.files import write_whole
 from simulator.plots.sweep_plots import Sweep
+from simulator.questions.split_rows import METRICS
 from simulator.reports.latency_breakdown import PARTS, Explanation
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
 
-METRICS = ("ttft", "e2el")
 SELF_TOLD = ("model", "hardware", "engine")
 X_LABELS = {
     "request_rate": "requests/s",
@@ -50,6 +49,11 @@ class ExplainOptions:
         Path | None,
         typer.Option("--plot", metavar="FILE", help="Draw the run over time, or the curves of a sweep (.png, .svg)."),
     ] = None
+
+    @property
+    def needs_run(self) -> bool:
+        """Whether a file is asked for that shows the requests and steps of one simulation."""
+        return any(each is not None for each in (self.timeline, self.trace_out, self.plot))
 
     def write(self, scenario: Scenario, report: Report) -> None:
         """Write the files that were asked for. Raises InfercastError where one cannot be written."""
@@ -154,62 +158,23 @@ def _write_rows(rows: list[dict[str, float | str]], path: Path) -> None:
     write_whole(path, json.dumps(rows, indent=1) + "\n" if is_json else as_csv(rows), "--timeline")
 
 
-def split_row(report: Report) -> Row:
-    """Return columns of the latency breakdown in milliseconds: its means, the request at p95, and queueing theory.
-
-    Keys: `mean_<metric>_<part>_ms`, `p95_request_<metric>_<part>_ms`, `p95_request_<metric>` (the row of that request),
-    `erlang_c_mean_queue_ms` and `m_g_1_mean_queue_ms` (None in a closed loop; sources: reports/queueing.py).
-    """
-    explained = Explanation(report)
-    row: dict[str, float | None] = {}
-    for metric in METRICS:
-        row |= {f"mean_{metric}_{part}_ms": s * 1e3 for part, s in explained.mean_s(metric).items()}
-        row |= {f"p95_request_{metric}_{part}_ms": s * 1e3 for part, s in explained.p95_s(metric).items()}
-        row[f"p95_request_{metric}"] = explained.p95_request(metric)
-    queue = explained.queue
-    row["erlang_c_mean_queue_ms"] = queue.erlang_c_wait_s * 1e3 if queue else None
-    row["m_g_1_mean_queue_ms"] = queue.m_g_1_wait_s * 1e3 if queue else None
-    return row
-
-
-def split_view(report: Report) -> View:
-    """Return a table of the latency breakdown: a row per part; for each metric its mean and the request at p95."""
-    explained = Explanation(report)
+def split_view(row: Row) -> View:
+    """Return a table of the latency breakdown of a row: a line per part; for each metric its mean and that at p95."""
     columns, sums = [Column("part", "part", left=True)], {}
     for metric in METRICS:
-        for of, seconds in (("mean", explained.mean_s(metric)), ("p95", explained.p95_s(metric))):
-            sums[f"{of}_{metric}"] = {**seconds, "sum": sum(seconds.values())}
+        for of, prefix in (("mean", f"mean_{metric}"), ("p95", f"p95_request_{metric}")):
+            parts_ms = {part: row[f"{prefix}_{part}_ms"] for part in PARTS}
+            sums[f"{of}_{metric}"] = {**parts_ms, "sum": sum(parts_ms.values())}
             columns += [
                 Column(f"{of}_{metric}", f"{metric.upper()} {of} ms", number(3)),
                 Column(f"{of}_{metric}_share", ""),
             ]
     rows = [
         {"part": part}
-        | {key: parts[part] * 1e3 for key, parts in sums.items()}
+        | {key: parts[part] for key, parts in sums.items()}
         | {f"{key}_share": percent(parts[part] / parts["sum"]) for key, parts in sums.items()}
         for part in (*PARTS, "sum")
     ]
-    at = " and ".join(f"{explained.p95_request(metric):,} ({metric.upper()})" for metric in METRICS)
-    grows = "; the queue grows: more requests would wait longer" if report.endless else ""
+    at = " and ".join(f"{row[f'p95_request_{metric}']:,} ({metric.upper()})" for metric in METRICS)
+    grows = "; the queue grows: more requests would wait longer" if row["mean_ttft_ms"] is None else ""
     return View(f"Where the time went; at p95: of the requests {at}{grows}", columns, rows)
-
-
-def _wait(seconds: float) -> str:
-    if seconds == math.inf:
-        return "no steady state"
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-6 else "next to nothing"
-
-
-def queue_note(report: Report) -> str:
-    """Return a line with the mean queueing time simulated, and by Erlang C (M/M/c) and M/G/1 for the same service."""
-    queue = Explanation(report).queue
-    if queue is None:
-        return "No estimate of queueing theory: the requests have no rate."
-    taken = f"{queue.slots} slots, busy {queue.load:.0%}, {queue.service_s:.3g} s (cv² {queue.cv2:.2g}) per request"
-    said = ", ".join(
-        f"{name} {_wait(wait_s)}"
-        for name, wait_s in (("Erlang C (M/M/c)", queue.erlang_c_wait_s), ("M/G/1", queue.m_g_1_wait_s))
-    )
-    simulated = "grows" if report.endless else f"{report.metrics['queue']['mean'] * 1e3:.3g} ms"
-    caution = "for orientation only: a batch is no set of servers, and requests also wait for the step under way"
-    return f"Mean queue: simulated {simulated}. An estimate of queueing theory, with {taken}: {said} ({caution})."

@@ -14,15 +14,18 @@ from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
 from simulator.cli.intervals import IntervalOptions, interval_notes, intervals_by_metric
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, ReportFile, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, known, number, percent, sweep
-from simulator.cli.run_columns import TOTALS, asked_columns, rejection_notes
-from simulator.cli.workload_options import SloOptions, WorkloadOptions, progress_bar
+from simulator.cli.progress import progress_bar
+from simulator.cli.run_columns import TOTALS
+from simulator.cli.workload_options import SloOptions, WorkloadOptions
 from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import Scenario
 from simulator.cost.service import ServiceReport
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Commitment, Terms, offers
 from simulator.html.page import refuse_ending
+from simulator.questions.asked_columns import asked_columns
 from simulator.questions.deployment_question import Choice
+from simulator.questions.load_notes import rejection_notes
 from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
 from simulator.questions.row_intervals import ENDS, intervals, regime_of
 from simulator.reports.intervals import PredictionRange

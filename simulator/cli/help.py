@@ -40,6 +40,7 @@ GROUPS = {  # by the first flag of an option
         "--speculative-model --num-speculative-tokens --acceptance-rate --cpu-offload-gb --gpu-layers "
         "--kv-offloading-size --host"
     ),
+    "Sweeps": "--jobs --executor --store",
     "Output": (
         "--format --explain --details --sensitivity --fitted --interval --plot --timeline --trace-out --save-result "
         "--profiles --help"

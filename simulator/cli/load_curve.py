@@ -1,8 +1,8 @@
 """Latency of one replica over its load: simulated around the highest rate within the SLO."""
 
 from simulator.cli.output import Row
-from simulator.cli.run_columns import asked_columns
 from simulator.cost.scenario import Scenario
+from simulator.questions.asked_columns import asked_columns
 from simulator.questions.load_rows import load_row
 
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.85, 1.0, 1.15)  # of the highest rate within the SLO

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
-from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, identity, sweep
+from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, sweep
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.loaded_weights import padding_bytes, vision_bytes
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.errors import DoesNotFitError
+from simulator.questions.identity import identity
 from simulator.questions.words import whole_numbers
 from simulator.reports.provenance import memory_basis
 from simulator.units import MIB, gibibytes

@@ -20,7 +20,8 @@ from simulator.cli.layout import columns, wrapped
 from simulator.cli.options import Format
 from simulator.cli.tables import Cells, tables
 from simulator.deployment.deployment import Deployment
-from simulator.errors import InfercastError, printable, reason
+from simulator.errors import InfercastError, InterruptedSweepError, printable, reason
+from simulator.questions.identity import identity
 from simulator.reports.provenance import Provenance, basis, rests_on
 
 Row = Mapping[str, Any]
@@ -78,10 +79,6 @@ class Result:
         if form is Format.CSV:
             return as_csv(list(self.sections.values())[-1])
         return _text(self, width, bold=bold)
-
-
-class InterruptedSweepError(InfercastError):
-    """Ctrl-C came before all cases of a sweep were answered."""
 
 
 def emit(result: Result, form: Format) -> None:
@@ -180,9 +177,8 @@ def tried(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[Infer
         except KeyboardInterrupt:
             if not values:
                 raise
-            left = f"{len(every) - index:,} of {len(every):,} cases"
             remedy = "Let it run on, or ask for these alone"
-            refused.append(InterruptedSweepError(left, "an interrupt came before they were answered", remedy))
+            refused.append(InterruptedSweepError.of(len(every) - index, len(every), remedy))
             break
     return values, refused
 
@@ -206,27 +202,6 @@ SETTINGS = (  # that a user gave: columns where they vary, never part of a title
     Column("gpu_memory_utilization", "GPU memory"),
     Column("settings", "settings", left=True),
 )
-
-
-def identity(deployment: Deployment) -> dict[str, Any]:
-    """Return the columns that identify a deployment: model, device, engine, degrees, number formats, given settings."""
-    layout, settings = deployment.layout, deployment.settings
-    return {
-        "model": deployment.model.id,
-        "hardware": deployment.hardware.id,
-        "engine": deployment.engine.id,
-        "devices": deployment.devices,
-        "tp": deployment.tp,
-        "pp": layout.pp,
-        "ep": layout.ep,
-        "dp": layout.dp,
-        "weight_dtype": layout.weight_dtype,
-        "cache_dtype": layout.cache_dtype,
-        "max_num_seqs": settings.max_num_seqs,
-        "max_num_batched_tokens": settings.max_num_batched_tokens,
-        "gpu_memory_utilization": settings.memory_fraction,
-        "settings": " ".join(settings.changes) or None,
-    }
 
 
 def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:

@@ -13,7 +13,7 @@ from simulator.cli.layout import Command
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent
-from simulator.cli.workload_options import progress_bar
+from simulator.cli.progress import progress_bar
 from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import load_hardware

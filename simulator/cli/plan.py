@@ -26,7 +26,8 @@ from simulator.cli.offer_options import OfferOptions
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, ReportFile, grouped
 from simulator.cli.output import Result, emit, tried
 from simulator.cli.plan_screen import Searched, months_view, plan_result, verdict
-from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
+from simulator.cli.progress import progress_bar
+from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
 from simulator.cost.fleet_sizing import GrowingLoad, Scaling
 from simulator.cost.plan import FleetPlan, cheapest, plan
 from simulator.cost.scenario import Scenario

@@ -1,7 +1,6 @@
 """`infercast report`: one web page on some deployments under a load: what they cost, why, how sure that is."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,16 +14,19 @@ from simulator.cli.layout import columns, wrapped
 from simulator.cli.offer_options import OfferAndApiOptions
 from simulator.cli.options import DeploymentOptions, grouped
 from simulator.cli.output import labels_of, sweep
-from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load, progress_bar
+from simulator.cli.progress import progress_bar
+from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
 from simulator.cost.bounds import bounds
+from simulator.cost.candidate import Candidate
 from simulator.cost.capacity import Answer, answer, ranked
 from simulator.cost.scenario import Scenario
-from simulator.cost.search import Candidate, Solution, Target, priced_target
+from simulator.cost.search import Solution, Target, priced_target
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
+from simulator.executors.executor import cores, in_order
+from simulator.executors.threads import Threads
 from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
-from simulator.validation.parallel import cores
 
 IN_A_LABEL = ("model", "hardware", "tp", "pp", "ep", "dp")  # a page says the model before it
 
@@ -85,8 +87,7 @@ def command(
     if not compared:
         raise InfercastError(f"{slo}", excluded[0].removesuffix("."), "Loosen the SLO, or give more devices")
     excluded += [f"Left out: {error}" for error in refused]
-    with ThreadPoolExecutor(jobs) as pool:
-        rows = list(pool.map(compared_row, compared))
+    rows = list(in_order(Threads(jobs), compared_row, compared))
     from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
 
     Decision(compared, rows, priced, interval_options.interval, jobs, excluded).save(out)

@@ -18,12 +18,12 @@ from simulator.cli.output import (
     count,
     emit,
     evidence,
-    identity,
     number,
     percent,
     sweep,
 )
-from simulator.cli.workload_options import WorkloadOptions, progress_bar
+from simulator.cli.progress import progress_bar
+from simulator.cli.workload_options import WorkloadOptions
 from simulator.cost.bill import usd_per_million
 from simulator.cost.energy import full_watts
 from simulator.cost.training import MFU, equal_cost_tokens, training_of
@@ -31,6 +31,7 @@ from simulator.deployment.deployment import Deployment
 from simulator.errors import NotModelledError, WorkloadError
 from simulator.hardware.prices import Offer, cheapest
 from simulator.questions.deployment_question import Choice
+from simulator.questions.identity import identity
 from simulator.questions.load_question import RunQuestion, SloQuestion
 from simulator.questions.load_rows import load_row
 

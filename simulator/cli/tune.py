@@ -9,7 +9,7 @@ import typer
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.layout import Command
 from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
-from simulator.cli.output import Column, Result, Row, View, emit, evidence, identity, number
+from simulator.cli.output import Column, Result, Row, View, emit, evidence, number
 from simulator.cli.workload_options import SloOptions, WorkloadOptions
 from simulator.cost.capacity import capacity
 from simulator.cost.scenario import Scenario
@@ -18,6 +18,7 @@ from simulator.deployment.deployment import Deployment
 from simulator.deployment.launch_command import launch_command
 from simulator.errors import NotModelledError
 from simulator.questions.deployment_question import SEQS, SHARE, TOKENS
+from simulator.questions.identity import identity
 from simulator.questions.load_rows import load_row
 from simulator.questions.tune_question import CACHE, CHUNKS, DRAFTS, LONG, TP, TuneQuestion
 from simulator.reports.intervals import PredictionRange

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from simulator.cli.help import INTERRUPTED as EXIT_CODE
+from simulator.cli.executor_options import ExecutorName, Jobs
 from simulator.cli.intervals import BASIS, IntervalColumn
 from simulator.cli.measured_options import StatedOptions
 from simulator.cli.options import Format, OutputFormat, Profiles, ReportFile, grouped, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent, put
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, InterruptedSweepError
+from simulator.executors.choice import executor_named
 from simulator.html.page import refuse_ending
 from simulator.questions.words import split
 from simulator.validation.benchfiles import Stated, read_results
@@ -40,9 +41,8 @@ def command(
     ] = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Predicted over measured.")] = None,
     shown: Annotated[bool, typer.Option("--commands", help="Print the command that asks each row, and stop.")] = False,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes.", show_default="one for each core")
-    ] = None,
+    jobs: Jobs = None,
+    executor: ExecutorName = "",
     profiles: Profiles = None,
     page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
@@ -62,7 +62,7 @@ def command(
     if shown:
         put("".join(f"{line}\n" for line in commands(rows)))
         return
-    predictions = predict_all(rows, light=light, level=interval, jobs=jobs)
+    predictions = predict_all(rows, light=light, level=interval, executor=executor_named(executor, jobs))
     if plot is not None:
         _draw(scored(predictions, wanted), plot)
     if page is not None:
@@ -71,8 +71,6 @@ def command(
         asked = f"The measurements of {file}." if file else "All published measurements that come with infercast."
         save_scores_page(page, asked, _result(predictions, wanted, every=True), scored(predictions, wanted))
     emit(_result(predictions, wanted, every), form)
-    if any(each.reason == INTERRUPTED for each in predictions):
-        raise typer.Exit(EXIT_CODE)
 
 
 def _draw(kept: Sequence[Prediction], path: Path) -> None:
@@ -123,7 +121,14 @@ def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -
             for each in beating_light(kept)
         ),
     ]
-    return Result(sections(predictions, grades), views if predicted else [], notes)
+    return Result(sections(predictions, grades), views if predicted else [], notes, refused=_left(predictions))
+
+
+def _left(predictions: Sequence[Prediction]) -> list[InterruptedSweepError]:
+    """Return what an interrupt has left."""
+    left = sum(each.reason == INTERRUPTED for each in predictions)
+    remedy = "Let it run on, or ask for these rows alone"
+    return [InterruptedSweepError.of(left, len(predictions), remedy)] if left else []
 
 
 def _row_count(rows: int) -> str:

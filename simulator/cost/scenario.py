@@ -1,7 +1,7 @@
 """One replica under a load as a value: deployment, workload, SLO and offers; and its simulation."""
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from simulator.cost.packing import Packing, ReplicaSize, packed, replica_size
@@ -86,6 +86,10 @@ class Scenario:
         plan = memory_plan(self.deployment)
         refuse_misfit(plan)
         return plan
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the fields alone: what was computed from them is larger, and is computed anew where it is needed."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
     def replica_size(self) -> ReplicaSize:

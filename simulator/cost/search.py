@@ -3,22 +3,21 @@
 import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from simulator.cost.bounds import Bounds, bounds
+from simulator.cost.bounds import Bounds
+from simulator.cost.candidate import Bounded, BoundLookup, Candidate, LoadLookup, Tried, learned_of
 from simulator.cost.capacity import Capacity, what_breaks
 from simulator.cost.light_bounds import light_replicas
 from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import Scenario
 from simulator.cost.spot import Interruptions
-from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
+from simulator.executors.executor import TaskExecutor
+from simulator.executors.threads import Threads
 from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Offer
-from simulator.models.model import Model
-from simulator.models.operations import Layout
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
 from simulator.workloads.workload import Workload
@@ -69,32 +68,6 @@ def priced_target(
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A deployment that may be looked at: `build` makes it or raises InfercastError.
-
-    `device_s`: seconds of one device that a request takes at least, by the data sheet (`LightBounds`). `plain` orders
-    candidates of equal cost: the lower one is taken, and the others are said to cost the same.
-    """
-
-    model: Model
-    hardware: Hardware
-    layout: Layout
-    device_s: float
-    build: Callable[[Layout], Deployment]
-    plain: int = 0
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """The model and the device, of which only the best candidate is an answer."""
-        return self.model.id, self.hardware.id
-
-    @property
-    def devices(self) -> int:
-        """Devices of one replica."""
-        return self.layout.devices
-
-
-@dataclass(frozen=True)
 class Solution:
     """A candidate with the least number of replicas that keeps the SLO, one of them simulated at its share."""
 
@@ -132,7 +105,6 @@ class Look:
     high: int = 0
     step: int = 1
     bounds: Bounds | None = None
-    report: Report | None = None  # of the fewest replicas that were enough so far
     error: InfercastError | None = None
     never: str = ""  # why no number of replicas keeps the SLO
 
@@ -140,6 +112,16 @@ class Look:
     def is_decided(self) -> bool:
         """Whether the number of replicas is known: one less is too few."""
         return bool(self.high) and self.high == self.low + 1
+
+    def note(self, tried: Tried) -> None:
+        """Take note of a simulation."""
+        assert self.bounds is not None  # noqa: S101  what is simulated was bounded before
+        if tried.keeps:
+            self.high = tried.replicas
+        else:
+            self.low, self.step = tried.replicas, 2 * self.step
+            if tried.share_per_s <= LIGHTEST_SHARE * self.bounds.most_per_s:
+                self.never = "even almost alone"
 
     @property
     def is_out(self) -> bool:
@@ -157,13 +139,14 @@ class Search:
     can cost less, and it is the next best: an exhaustive search finds the same. Of one device only the best candidate
     is an answer, since the others are the same offer with another layout or format.
 
-    `top`: how many answers are wanted. `found` and `least_usd_left` may be read at any time.
+    `top`: how many answers are wanted. `executor` looks at as many candidates side by side as it has workers. `found`
+    and `least_usd_left` may be read at any time.
     """
 
     load: Target
     candidates: Sequence[Candidate]
     top: int = 5
-    jobs: int = 1
+    executor: TaskExecutor = field(default_factory=Threads)
     found: list[Solution] = field(default_factory=list)
     out: list[Look] = field(default_factory=list)
     same_cost: dict[int, list[Candidate]] = field(default_factory=dict)  # by the place of an answer
@@ -191,20 +174,15 @@ class Search:
 
     def run(self, progress: Callable[[int, int], None] = lambda _looked, _all: None) -> None:
         """Search to the end. `progress` is called with (candidates that are decided or cut, all candidates)."""
-        with ThreadPoolExecutor(self.jobs) as pool:
-            while self._heap and len(self.found) < self.top:
-                wave = list(self._next_wave())
-                try:
-                    waiting = [pool.submit(self._learn, each, self._try) for each in wave if each.bounds]
-                    for each in wave:
-                        if not each.bounds:
-                            self._learn(each, self._bound)
-                    for running in waiting:
-                        running.result()
-                finally:  # an interrupt leaves a state that can be read
-                    for each in wave:
-                        self._sort_in(each)
-                progress(len(self.candidates) - len(self._heap), len(self.candidates))
+        while self._heap and len(self.found) < self.top:
+            wave = list(self._next_wave())
+            try:
+                for place, learned in self.executor.finished(learned_of, [self._lookup(each) for each in wave]):
+                    self._learn(wave[place], learned)
+            finally:  # an interrupt leaves a state that can be read
+                for each in wave:
+                    self._sort_in(each)
+            progress(len(self.candidates) - len(self._heap), len(self.candidates))
 
     @property
     def left(self) -> list[Cost]:
@@ -218,10 +196,10 @@ class Search:
         return min((usd for without_price, usd, _ in self.left if not without_price), default=math.inf)
 
     def _next_wave(self) -> Iterator[Look]:
-        """Take decided candidates as answers while they are the best; yield up to `jobs` others to learn more of."""
+        """Take decided candidates as answers while they are the best; yield others to learn more of, one per worker."""
         held: list[tuple[Cost, int, Look]] = []
         looking = 0
-        while self._heap and looking < self.jobs and len(self.found) < self.top:
+        while self._heap and looking < self.executor.width and len(self.found) < self.top:
             entry = heapq.heappop(self._heap)
             look = entry[2]
             if self._is_alike(look.candidate, entry[0]):
@@ -247,10 +225,11 @@ class Search:
         return False
 
     def _take(self, look: Look) -> None:
-        assert look.bounds and look.report  # noqa: S101  a decided candidate was simulated
+        assert look.bounds  # noqa: S101  a decided candidate was bounded, then simulated
         candidate, scenario = look.candidate, look.bounds.scenario
         usd = self.load.price(candidate.hardware, candidate.devices, look.high)
-        self.found.append(Solution(candidate, scenario, look.high, look.report, usd, look.bounds))
+        report = scenario.report(scenario.workload.at_rate(self.load.rate_per_s / look.high))
+        self.found.append(Solution(candidate, scenario, look.high, report, usd, look.bounds))
 
     def _sort_in(self, look: Look) -> None:
         if look.is_out:
@@ -261,42 +240,28 @@ class Search:
             key, cost = look.candidate.key, self.cost(look.candidate, look.high)
             self._known[key] = min(cost, self._known.get(key, cost))
 
-    def _learn(self, look: Look, how: Callable[[Look], None]) -> None:
-        try:
-            how(look)
-        except InfercastError as error:
-            look.error = error
-
-    def _bound(self, look: Look) -> None:
-        """Build the deployment, and learn how many replicas its own steps need at least."""
-        load = self.load
-        candidate = look.candidate
-        offers = load.offers(candidate.hardware, candidate.devices)
-        built = candidate.build(candidate.layout)
-        found = bounds(Scenario(built, self._workload, load.slo, offers, interruptions=load.interruptions))
-        look.never = found.misses(load.slo)
-        look.low = max(look.low, math.ceil(load.rate_per_s / found.most_per_s) - 1)
-        look.bounds = found
-
-    def _try(self, look: Look) -> None:
-        """Simulate one number of replicas.
+    def _lookup(self, look: Look) -> BoundLookup | LoadLookup:
+        """Return what is to be learnt of a candidate next: its bounds, or whether a number of replicas is enough.
 
         First the most that would still be an answer, where others are known to do: if these do not, it is cut. Without
         others the number goes up in growing steps until the SLO is kept. Then what is between is halved.
         """
-        assert look.bounds is not None  # noqa: S101
-        affordable = self._affordable(look)
-        replicas = (look.low + look.high) // 2 if look.high else affordable or look.low + look.step
-        share = self.load.rate_per_s / replicas
-        scenario = look.bounds.scenario
-        report = scenario.report(scenario.workload.at_rate(share))
-        self.simulated += 1
-        if report.meets_slo:
-            look.high, look.report = replicas, report
+        load = self.load
+        if look.bounds is None:
+            offers = load.offers(look.candidate.hardware, look.candidate.devices)
+            return BoundLookup(look.candidate, self._workload, load.slo, offers, load.interruptions)
+        replicas = (look.low + look.high) // 2 if look.high else self._affordable(look) or look.low + look.step
+        return LoadLookup(look.bounds.scenario, replicas, load.rate_per_s / replicas)
+
+    def _learn(self, look: Look, learned: Bounded | Tried | InfercastError) -> None:
+        if isinstance(learned, InfercastError):
+            look.error = learned
+        elif isinstance(learned, Bounded):
+            look.bounds, look.never = learned
+            look.low = max(look.low, math.ceil(self.load.rate_per_s / learned.bounds.most_per_s) - 1)
         else:
-            look.low, look.step = replicas, 2 * look.step
-            if share <= LIGHTEST_SHARE * look.bounds.most_per_s:
-                look.never = "even almost alone"
+            self.simulated += 1
+            look.note(learned)
 
     def _affordable(self, look: Look) -> int:
         """Return the most replicas that would still be among the `top` answers; 0 where that is open."""

@@ -1,12 +1,16 @@
 """A question about one batch alone, as `infercast estimate` takes it: deployment, batch size and lengths."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.estimate import Estimate, estimate
+from simulator.questions.batch_rows import batch_row
+from simulator.questions.case_answer import CaseAnswer
 from simulator.questions.deployment_question import DeploymentQuestion
-from simulator.questions.words import arguments, whole_numbers
+from simulator.questions.identity import identity
+from simulator.questions.words import arguments, plain, whole_numbers
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,15 @@ class BatchSizes:
     replicas: int = 1
     assume_fits: bool = False
 
+    def each(self) -> list["BatchSizes"]:
+        """Return the sizes and lengths of every combination; raises as `batches` does."""
+        return [
+            replace(plain(BatchSizes, self), batch=str(size), input_len=str(prompt), output_len=str(output))
+            for prompt in whole_numbers(self.input_len, "--input-len")
+            for output in whole_numbers(self.output_len, "--output-len")
+            for size in whole_numbers(self.batch, "--batch")
+        ]
+
     def batches(self) -> list[Batch]:
         """Return every combination as the batch of one replica: size / replicas, rounded, at least 1.
 
@@ -34,10 +47,10 @@ class BatchSizes:
         `context_len`.
         """
         return [
-            Batch(max(1, round(size / self.replicas)), prompt, output, self.context_len)
-            for prompt in whole_numbers(self.input_len, "--input-len")
-            for output in whole_numbers(self.output_len, "--output-len")
-            for size in whole_numbers(self.batch, "--batch")
+            Batch(
+                max(1, round(int(one.batch) / self.replicas)), int(one.input_len), int(one.output_len), self.context_len
+            )
+            for one in self.each()
         ]
 
     def estimate(self, deployment: Deployment, batch: Batch) -> Estimate:
@@ -53,7 +66,12 @@ class BatchSizes:
 
 @dataclass(frozen=True)
 class BatchQuestion:
-    """All that `infercast estimate` is asked: deployments and batches."""
+    """All that `infercast estimate` is asked: deployments and batches.
+
+    >>> asked = BatchQuestion(DeploymentQuestion("llama-3.1-8b", "l40s,h100-sxm"), BatchSizes("1,8"))
+    >>> [f"{each.deployment.hardware} {each.sizes.batch}" for each in asked.each()]
+    ['l40s 1', 'l40s 8', 'h100-sxm 1', 'h100-sxm 8']
+    """
 
     deployment: DeploymentQuestion
     sizes: BatchSizes = field(default_factory=BatchSizes)
@@ -65,3 +83,30 @@ class BatchQuestion:
         'infercast estimate --model qwen3-32b --hardware h100-sxm --tp 2 --batch 8'
         """
         return ["infercast", "estimate", *arguments(self.deployment), *arguments(self.sizes)]
+
+    def each(self) -> list["BatchQuestion"]:
+        """Return a question for every combination of the comma lists, deployments first.
+
+        Raises ProfileError for a name that no profile has, InfercastError for a list that cannot be read.
+        """
+        self.deployment.choices(), self.sizes.batches()  # refuse at once what no combination can mend
+        return [BatchQuestion(one, sizes) for one in self.deployment.each() for sizes in self.sizes.each()]
+
+    @property
+    def together(self) -> "BatchQuestion":
+        """Itself: it shares no work with others (`SweepQuestion.together`)."""
+        return self
+
+    def digests(self) -> Iterator[str]:
+        """Yield the digests of the profiles that a question without lists names."""
+        return self.deployment.digests()
+
+    def estimate(self) -> Estimate:
+        """Return the estimate of a question without lists; raises as `BatchSizes.estimate` does."""
+        [batch] = self.sizes.batches()
+        return self.sizes.estimate(self.deployment.deployment(), batch)
+
+    def answer(self, level: float = 0.8, *, explain: bool = False) -> CaseAnswer:  # noqa: ARG002  as of every question
+        """Return the answer to a question without lists as one row. Raises as `estimate` does."""
+        found = self.estimate()
+        return CaseAnswer(({**identity(found.deployment), **batch_row(found, level, self.sizes.replicas)},))

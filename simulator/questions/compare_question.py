@@ -8,8 +8,8 @@ from functools import cache, partial
 from itertools import product
 from typing import NamedTuple
 
+from simulator.cost.candidate import Candidate
 from simulator.cost.light_bounds import Demand, LightBounds
-from simulator.cost.search import Candidate
 from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import NO_OFFLOAD
 from simulator.deployment.settings import Settings

@@ -1,9 +1,9 @@
 """Which deployments are asked about: profile names, parallel degrees, number formats and engine settings."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from itertools import product
 from typing import Any, TypeVar
 
@@ -15,10 +15,11 @@ from simulator.deployment.settings import Settings
 from simulator.deployment.speculation import Speculation
 from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.errors import InfercastError
+from simulator.executors.program import file_digest, library_digest
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.model import Model, checkpoint
 from simulator.models.operations import Layout
-from simulator.questions.words import listed, number, probability, split, whole, whole_numbers
+from simulator.questions.words import listed, number, plain, probability, split, whole, whole_numbers
 from simulator.units import GIB
 
 SEQS, TOKENS, SHARE = "--max-num-seqs", "--max-num-batched-tokens", "--gpu-memory-utilization"
@@ -80,28 +81,64 @@ class DeploymentQuestion:
         """
         return [each() for each in self.choices()]
 
+    def each(self) -> list["DeploymentQuestion"]:
+        """Return a question for every combination of the comma lists. Raises InfercastError for an empty part.
+
+        >>> [(one.hardware, one.tp) for one in DeploymentQuestion("qwen3-32b", "l40s,h100-sxm", tp="1,2").each()]
+        [('l40s', '1'), ('l40s', '2'), ('h100-sxm', '1'), ('h100-sxm', '2')]
+        """
+        lists: dict[str, list[Any]] = {
+            "model": split(self.model, "--model"),
+            "hardware": split(self.hardware, "--hardware"),
+            "engine": listed(self.engine, "--engine"),
+            "tp": split(self.tp, "--tp"),
+            "weight_dtype": listed(self.weight_dtype, "--weight-dtype"),
+            "cache_dtype": listed(self.cache_dtype, "--cache-dtype"),
+            "max_num_seqs": listed(self.max_num_seqs, SEQS),
+            "max_num_batched_tokens": listed(self.max_num_batched_tokens, TOKENS),
+            "gpu_memory_utilization": listed(self.gpu_memory_utilization, SHARE),
+            "changes": list(product(*(_values(each) for each in self.changes or ()))),
+        }
+        one = plain(DeploymentQuestion, self)
+        return [replace(one, **dict(zip(lists, chosen, strict=True))) for chosen in product(*lists.values())]
+
     def choices(self) -> list[Choice]:
         """Return a function for every combination that builds it or raises, so that a sweep can skip impossible ones.
 
         Raises ProfileError at once for a name that no profile has, InfercastError for a list with an empty part.
         """
-        lists = (
-            [loaded(checkpoint, each) for each in split(self.model, "--model")],
-            [loaded(load_hardware, each) for each in split(self.hardware, "--hardware")],
-            [loaded(load_engine, each) for each in split(self.engine, "--engine")] if self.engine else [None],
-            whole_numbers(self.tp, "--tp"),
-            listed(self.weight_dtype, "--weight-dtype"),
-            listed(self.cache_dtype, "--cache-dtype"),
-            self.variants,
-        )
-        return [partial(self._deployment, chosen) for chosen in product(*lists)]
+        return [one._choice() for one in self.each()]
 
-    def _deployment(self, chosen: tuple[Any, ...]) -> Deployment:
-        (model, named), hardware, named_engine, tp, weight_dtype, cache_dtype, variant = chosen
-        engine = named_engine or loaded(load_engine, usual_engine(hardware))
-        degrees = {"tp": tp, "pp": self.pp, "ep": self.ep, "dp": self.dp}
-        layout = running_layout(model, hardware, engine, dtypes=(weight_dtype or named, cache_dtype), **degrees)
-        return configured(variant, model, hardware, engine, layout)
+    def _choice(self) -> Choice:
+        """Return what builds the deployment of a question without lists."""
+        model, named = loaded(checkpoint, self.model)
+        hardware = loaded(load_hardware, self.hardware)
+        named_engine = loaded(load_engine, self.engine) if self.engine else None
+        (tp,), (variant,) = whole_numbers(self.tp, "--tp"), self.variants
+
+        def build() -> Deployment:
+            engine = named_engine or loaded(load_engine, usual_engine(hardware))
+            degrees = {"tp": tp, "pp": self.pp, "ep": self.ep, "dp": self.dp}
+            dtypes = (self.weight_dtype or named, self.cache_dtype)
+            layout = running_layout(model, hardware, engine, dtypes=dtypes, **degrees)
+            return configured(variant, model, hardware, engine, layout)
+
+        return build
+
+    def digests(self) -> Iterator[str]:
+        """Yield the digests of the profiles that a question without lists names; another answer needs another one.
+
+        A draft or a host may be any profile of the library. Raises ProfileError for a name that no profile has.
+        """
+        yield file_digest(loaded(checkpoint, self.model)[0].path)
+        yield file_digest(loaded(load_hardware, self.hardware).path)
+        if self.engine:
+            yield file_digest(loaded(load_engine, self.engine).path)
+        if self.host:
+            yield file_digest(loaded(load_hardware, self.host).path)
+        offloads = self.cpu_offload_gb or self.kv_offloading_size or self.gpu_layers is not None
+        if offloads or self.host or self.speculative_model:
+            yield library_digest()
 
     @property
     def variants(self) -> list[Variant]:

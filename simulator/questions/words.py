@@ -6,10 +6,12 @@
 import math
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from simulator.errors import InfercastError
 from simulator.limits import MOST_WHOLE, in_range
+
+Question = TypeVar("Question")
 
 FLAGS = {"changes": "--set"}  # fields whose flag is not their name
 
@@ -81,6 +83,11 @@ def number(text: str, option: str) -> float:
     except ValueError:
         raise InfercastError(f"{option} {text!r}", "it is not a number", f"Give, say, {option} 2") from None
     return value if math.isinf(value) else in_range(value, f"{option} {text}")
+
+
+def plain(kind: type[Question], question: Question) -> Question:
+    """Return the fields of a question as `kind`, without what the options of a command add to it."""
+    return kind(**{each.name: getattr(question, each.name) for each in fields(kind)})  # type: ignore[arg-type]
 
 
 def arguments(question: Any) -> list[str]:

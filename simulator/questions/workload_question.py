@@ -47,6 +47,10 @@ class WorkloadQuestion:
     in requests/s over all replicas (inf for all at once), `release_period` in seconds. The names are those of
     `vllm bench serve`; `num_dataset_entries`, `dataset_sampling_strategy` and `warmup_request_count` are AIPerf's.
     `prefix_len` tokens come before each prompt's own, one of `num_prefixes`.
+
+    >>> [(rate, workload)] = WorkloadQuestion(workload="chat", request_rate="2", num_prompts=1_000).workloads()
+    >>> rate, len(workload.requests())
+    (2.0, 1000)
     """
 
     workload: str = ""

@@ -76,11 +76,12 @@ def validate(path: Path | None = None, *, level: float = 0.8) -> Validation:
     Raises ProfileError for a file that cannot be read. A row that is not modelled has no prediction but a reason.
 
     >>> from tempfile import TemporaryDirectory
+    >>> from simulator.files import write_whole
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "measured.csv")
     ...     row = "h100-sxm,llama-3.1-8b,vllm,fixed_batch,1,1024,128,tpot_ms,7.1"
     ...     lines = ["hardware,model,engine,regime,batch,input_len,output_len,metric,value", row]
-    ...     _ = path.write_text("\n".join(lines))
+    ...     write_whole(path, "\n".join(lines))
     ...     found = validate(path).to_frame()
     >>> found["measured"].tolist(), bool(abs(found["error"][0]) < 0.3)
     ([7.1], True)

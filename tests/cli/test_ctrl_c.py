@@ -5,7 +5,7 @@ import json
 import pytest
 
 from simulator import cli
-from simulator.cli import cost, output
+from simulator.cli import cost_question, output
 from simulator.validation import parallel
 from tests.support.commands import infercast
 
@@ -36,7 +36,7 @@ def test_a_sweep_keeps_what_is_finished():
 
 
 def test_cost_prints_the_deployments_that_it_has(monkeypatch):
-    monkeypatch.setattr(cost, "answer", interrupted_at(3, cost.answer))
+    monkeypatch.setattr(cost_question, "answer", interrupted_at(3, cost_question.answer))
     done = infercast(*COST, *LOAD, "--format", "json")
     found = json.loads(done.stdout)
     assert done.returncode == 130
@@ -45,7 +45,7 @@ def test_cost_prints_the_deployments_that_it_has(monkeypatch):
 
 
 def test_nothing_is_printed_where_nothing_is_finished(monkeypatch):
-    monkeypatch.setattr(cost, "answer", interrupted_at(1, cost.answer))
+    monkeypatch.setattr(cost_question, "answer", interrupted_at(1, cost_question.answer))
     done = infercast(*COST, *LOAD)
     assert (done.returncode, done.stdout) == (130, "")
 

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from simulator import Scenario, Workload, deploy, load_workload, parse_slo
+from simulator.cost.candidate import Candidate
 from simulator.cost.light_bounds import Demand, LightBounds
 from simulator.cost.risk import CASES, Risk, replicas_needed, step_quantile
-from simulator.cost.search import Candidate, Search, Target
+from simulator.cost.search import Search, Target
 from simulator.cost.sensitivity import Sensitivity, worth_measuring
 
 CHAT = load_workload("chat")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from simulator.cli import main, workload_options
+from simulator.cli import main, progress
 from tests.support.paths import ROOT
 
 WIDE = "100000"  # columns
@@ -29,7 +29,7 @@ def infercast(*arguments: str, folder: Path = ROOT, **environment: str) -> subpr
     sys.argv = ["infercast", *arguments]
     try:
         streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
-        with contextlib.chdir(folder), streams[0], streams[1], patch.object(workload_options, "FIRST_LINE_S", math.inf):
+        with contextlib.chdir(folder), streams[0], streams[1], patch.object(progress, "FIRST_LINE_S", math.inf):
             main()
     except SystemExit as left:
         code = int(left.code or 0)

@@ -8,7 +8,8 @@ from pathlib import Path
 from simulator.cli.api_columns import hosted
 from simulator.cli.compare_screen import QUALITY, Compared, knife_edge, verdict
 from simulator.cli.compare_sensitivity import SensitivityTables
-from simulator.cli.cost import answer_rows, details
+from simulator.cli.cost import details
+from simulator.cli.cost_question import answer_rows
 from simulator.cli.load_curve import load_curve
 from simulator.cli.offer_columns import energy_guesses
 from simulator.cli.offer_options import OfferAndApiOptions

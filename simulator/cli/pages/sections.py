@@ -34,6 +34,7 @@ from simulator.plots.panels import (
 )
 from simulator.plots.roofline_plots import plot_roofline
 from simulator.plots.sweep_plots import Sweep
+from simulator.questions.split_rows import split_row
 from simulator.reports.latency_breakdown import PARTS, Explanation
 from simulator.reports.report import Report
 from simulator.reports.timeline import timeline_of
@@ -112,7 +113,7 @@ def request_section(ran: Ran, at: str = "") -> PageSection:
             for metric, name in LATENCIES.items()
             if np.isfinite(ran.report.latencies_s[metric]).any()
         ),
-        table_of(split_view(ran.report)),
+        table_of(split_view({**ran.row, **split_row(ran.report)})),
         Folded("What the parts are", [Prose([f"{part}: {meaning}." for part, meaning in PARTS.items()], listed=True)]),
     ]
     over_time = timeline_of(ran.report.run, ran.scenario.deployment.step_model())

@@ -1,0 +1,92 @@
+"""A deployment that a search may look at, and what is learnt of it, wherever that is computed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simulator.cost.bounds import Bounds, bounds
+from simulator.cost.scenario import Scenario
+from simulator.cost.spot import Interruptions
+from simulator.deployment.deployment import Deployment
+from simulator.errors import InfercastError
+from simulator.hardware.hardware import Hardware
+from simulator.hardware.prices import Offer
+from simulator.models.model import Model
+from simulator.models.operations import Layout
+from simulator.reports.slo import Slo
+from simulator.workloads.workload import Workload
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A deployment that may be looked at: `build` makes it or raises InfercastError.
+
+    `device_s`: seconds of one device that a request takes at least, by the data sheet (`LightBounds`). `plain` orders
+    candidates of equal cost: the lower one is taken, and the others are said to cost the same.
+    """
+
+    model: Model
+    hardware: Hardware
+    layout: Layout
+    device_s: float
+    build: Callable[[Layout], Deployment]
+    plain: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The model and the device, of which only the best candidate is an answer."""
+        return self.model.id, self.hardware.id
+
+    @property
+    def devices(self) -> int:
+        """Devices of one replica."""
+        return self.layout.devices
+
+
+class Bounded(NamedTuple):
+    """Bounds of a candidate, and the part of the SLO that they prove it to miss, or an empty text."""
+
+    bounds: Bounds
+    never: str
+
+
+class Tried(NamedTuple):
+    """Whether a number of replicas, each with its share of the rate in requests/s, keeps the SLO."""
+
+    replicas: int
+    share_per_s: float
+    keeps: bool
+
+
+class BoundLookup(NamedTuple):
+    """A candidate to be built, and the load, at the asked rate, that its own steps bound."""
+
+    candidate: Candidate
+    workload: Workload
+    slo: Slo
+    offers: tuple[Offer, ...]
+    interruptions: Interruptions
+
+
+class LoadLookup(NamedTuple):
+    """A scenario to be simulated at a share of the asked rate, in requests/s."""
+
+    scenario: Scenario
+    replicas: int
+    share_per_s: float
+
+
+def learned_of(asked: BoundLookup | LoadLookup) -> Bounded | Tried | InfercastError:
+    """Look something up, wherever this runs; an error is told, not raised."""
+    try:
+        if isinstance(asked, LoadLookup):
+            scenario = asked.scenario
+            report = scenario.report(scenario.workload.at_rate(asked.share_per_s))
+            return Tried(asked.replicas, asked.share_per_s, keeps=report.meets_slo)
+        built = asked.candidate.build(asked.candidate.layout)
+        found = bounds(Scenario(built, asked.workload, asked.slo, asked.offers, interruptions=asked.interruptions))
+        never = found.misses(asked.slo)
+        assert found.most_per_s > 0  # noqa: S101  computed here, where an error is told
+        return Bounded(found, never)
+    except InfercastError as error:
+        return error

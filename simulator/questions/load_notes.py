@@ -1,0 +1,84 @@
+"""What is said about a simulated load, in sentences."""
+
+import math
+from collections.abc import Iterable
+
+from simulator.cost.bounds import bounds
+from simulator.cost.limiter import limiter
+from simulator.cost.scenario import Scenario
+from simulator.reports.latency_breakdown import saved_prefill_s
+from simulator.reports.report import Report
+from simulator.simulation.engine_loop import Run
+from simulator.workloads.arrivals import ClosedLoop
+
+
+def load_notes(scenario: Scenario, report: Report) -> list[str]:
+    """Return sentences about one simulated load: throughput and use, what limits it, what was rejected or left out."""
+    mean_use, peak_use = report.cache_use
+    rejected = rejection_notes(each.run for each in (report, *report.draws))
+    if report.endless:
+        grows = f"the queue grows by {report.queue_growth_per_s:.3g} requests per second"
+        grown = "TTFT, E2EL and queue time grow with it, and a p95 of them does not exist"
+        return [f"OVERLOADED, {grows}: {grown}.", *rejected]
+    said = [
+        f"{report.output_tokens_per_s:,.0f} output and {report.total_tokens_per_s:,.0f} total tokens/s, "
+        f"{report.requests_per_s:.3g} requests/s over {report.duration_s:,.0f} s; busy {report.utilisation:.0%} of the "
+        f"time, where full steps would take {_used(scenario, report):.0%}, prompts {report.prompt_share:.0%} of that; "
+        f"cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
+        f"{_cache_in_words(scenario, report)}; {int(report.run.preemptions.sum())} preemptions; "
+        f"{limiter(bounds(scenario), report).sentence}.",
+        *rejected,
+    ]
+    if report.overloaded:
+        grew = f"in the second half of the trace the queue grew by {report.queue_growth_per_s:.3g} requests per second"
+        said.append(f"OVERLOADED, {grew}; a longer trace would have other percentiles.")
+    if report.slo.bounds_s:
+        kept = f"{report.within['all']:.1%} keep every bound"
+        said.append(f"{kept}: goodput {report.goodput_per_s:.3g} requests/s.")
+    if not report.has_intervals():
+        said.append(_too_short(report))
+    if report.skipped:
+        said.append(f"the first {report.skipped} requests are left out as warm-up (MSER-5).")
+    if isinstance(scenario.workload.arrivals, ClosedLoop):
+        said.append("a closed loop; its rate is an outcome.")
+    return said
+
+
+def rejection_notes(runs: Iterable[Run]) -> list[str]:
+    """Return a line on the requests of a load that engines rejected, and why; none where they took all.
+
+    `runs` are draws of one load.
+    """
+    rejected = [each for each in runs if len(each.rejected)]
+    if not rejected:
+        return []
+    one = rejected[0]
+    count, sent = len(one.rejected), len(one.rejected) + len(one.requests)
+    return [
+        f"REJECTED: {count:,} of {sent:,} requests ({count / sent:.2%}), as the engine does (vLLM: HTTP 400): "
+        f"{one.rejected.in_words()}. They keep no bound of the SLO; latencies and throughputs are those of the others."
+    ]
+
+
+def _cache_in_words(scenario: Scenario, report: Report) -> str:
+    waste, hits = report.cache_waste, report.prefix_hit_rate
+    empty = f", {waste:.1%} of the held blocks wasted" if waste is not None else ""
+    if not hits:
+        return empty
+    saved_s = saved_prefill_s(report.run, scenario.table)
+    return f"{empty}, {hits:.0%} of the prompts' tokens cached before, which saved {saved_s:,.3g} s of prefill"
+
+
+def _too_short(report: Report) -> str:
+    """Return why a run states no half-widths, and what would."""
+    if report.requests_needed == math.inf:
+        return "no ±: the requests come faster than full steps would serve them."
+    needed = 10 ** math.floor(math.log10(report.requests_needed) - 1)
+    enough = math.ceil(report.requests_needed / needed) * needed
+    return f"no ±: at this load it takes {enough:,} requests to tell how far a run is off (--num-prompts)."
+
+
+def _used(scenario: Scenario, report: Report) -> float:
+    """Return the share of a replica's capacity that a load uses: seconds that it takes at least, in full steps."""
+    counted = report.completed / len(report.run.requests)
+    return min(1.0, bounds(scenario).busy_s * counted / report.duration_s / report.run.engines)
