@@ -4,18 +4,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn
 from rich.progress import Progress as Bar
 
-from simulator.simulation.engine_loop import Progress
+if TYPE_CHECKING:  # it takes a second to import
+    from simulator.simulation.engine_loop import Progress
 
 FIRST_LINE_S, NEXT_LINE_S = 30.0, 10.0  # until the first line of progress, which most commands never reach; then
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator[Progress]:
+def progress_bar(label: str) -> "Iterator[Progress]":
     """Yield a `Progress` that shows how much is finished on stderr: a bar on a terminal, else a line now and then."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -27,7 +29,7 @@ def progress_bar(label: str) -> Iterator[Progress]:
         yield lambda finished, every: bar.update(task, completed=finished, total=every)
 
 
-def _lines(label: str, clock_s: Callable[[], float], write: Callable[[str], object]) -> Progress:
+def _lines(label: str, clock_s: Callable[[], float], write: Callable[[str], object]) -> "Progress":
     """Return a `Progress` that writes a line where enough time has passed since the last one.
 
     >>> seconds = iter([0.0, 10.0, 40.0, 45.0, 51.0])
