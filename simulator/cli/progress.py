@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn
 from rich.progress import Progress as Bar
 
-if TYPE_CHECKING:  # it takes a second to import
+if TYPE_CHECKING:  # numba takes a while
     from simulator.simulation.engine_loop import Progress
 
 FIRST_LINE_S, NEXT_LINE_S = 30.0, 10.0  # until the first line of progress, which most commands never reach; then
 
 
 @contextmanager
-def progress_bar(label: str) -> "Iterator[Progress]":
+def progress_bar(label: str) -> Iterator["Progress"]:
     """Yield a `Progress` that shows how much is finished on stderr: a bar on a terminal, else a line now and then."""
     console = Console(stderr=True)
     if not console.is_terminal:

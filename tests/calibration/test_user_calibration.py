@@ -96,6 +96,7 @@ def worst(errors: np.ndarray) -> float:
 # ------------------------------------------------------------------------------------------------------- what it finds
 
 
+@pytest.mark.slow
 def test_a_slower_machine_is_found_and_its_other_setups_are_predicted():
     found = slow()
     whole = found.score()

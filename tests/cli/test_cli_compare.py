@@ -75,6 +75,7 @@ def test_details_are_one_option_away():
     assert "Rests on guesses" in text
 
 
+@pytest.mark.slow
 def test_hosted_prices_stand_below_the_answers():
     words = (*ASKED, *SLO, "--hardware", "l40s,h100-sxm", "--tp", "1", "--weight-dtype", "bf16", "--vs-api")
     text = run(*words)

@@ -189,6 +189,7 @@ def test_a_plot_is_written(tmp_path):
     assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_tune_says_what_to_set_and_by_how_much_it_is_better():
     options = ["--isl", "256", "--osl", "32", "--slo", "ttft:1s,tpot:60ms", "--max-num-seqs", "4,64"]
     fixed = ["--cache-dtype", "bf16", "--gpu-memory-utilization", "0.92", "--max-num-batched-tokens", "2048"]

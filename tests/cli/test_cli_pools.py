@@ -55,6 +55,7 @@ def test_a_plan_of_sessions_says_where_their_history_is():
         printed(*asked[:-4], "--history", "included")
 
 
+@pytest.mark.slow
 def test_a_plan_says_first_what_to_do_and_whether_pools_pay():
     text = printed(*PLAN)
     assert text.startswith("Static fleet (always on")

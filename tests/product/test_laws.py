@@ -407,6 +407,7 @@ def test_the_same_seed_gives_the_same_bytes():
     assert digest(simulated(llama, chat(seed=1))) != digest(simulated(llama, chat(seed=2)))
 
 
+@pytest.mark.slow
 def test_plain_python_gives_the_same_bits():
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     command = [sys.executable, "-m", "tests.support.digests"]

@@ -155,6 +155,7 @@ def test_the_key_follows_the_named_profiles_alone(tmp_path, monkeypatch):
     assert a.key == before[0] and b.key != before[1]
 
 
+@pytest.mark.slow
 def test_whatever_profile_is_read_for_an_answer_is_in_its_key(monkeypatch):
     """Profiles of models and devices that a question does not name must not be read, or all of them are in the key."""
     read: set[Path] = set()

@@ -145,6 +145,7 @@ def test_intervals_of_80_per_cent_hold_on_sources_that_nothing_has_seen(known):
     assert found["all"].width < 1.05 * same.width
 
 
+@pytest.mark.slow
 def test_so_do_the_simulated_intervals_of_open_loops(left_out, known):
     loops = open_loops(left_out, published(), known)
     assert 0.75 <= Summary.of(loops).inside <= 0.95
@@ -225,6 +226,7 @@ def test_own_measurements_of_tpot_narrow_the_steps():
     assert low < least < 1.0 < most < high
 
 
+@pytest.mark.slow
 def test_a_published_open_loop_has_the_interval_of_its_load():
     rows = [
         row

@@ -146,6 +146,7 @@ def test_m_d_2_by_round_robin():
     assert abs(waits.mean() - 0.1767) < 3.3 * error < 0.15 * theory
 
 
+@pytest.mark.slow
 def test_sharing_a_queue_beats_luck():
     """Waits fall from each replica alone (round robin) to the shorter of two to the shortest to one queue for all."""
     routers = (Router(), Router("power-of-two"), Router("least-outstanding"), Router(max_ongoing_requests=1))
