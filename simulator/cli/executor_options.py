@@ -36,5 +36,5 @@ class ExecutorOptions:
 
     def answers(self, cases: Sequence[SweepCase[QuestionT]], label: str) -> SweepAnswers[QuestionT]:
         """Return the answers to the cases, as `answers` does, which it raises like. stderr shows how far it is."""
-        with progress_bar(label) as told:
-            return answers(cases, self.chosen(), self.store, told)
+        with progress_bar(label) as progress:
+            return answers(cases, self.chosen(), self.store, progress)

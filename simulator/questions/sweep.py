@@ -1,7 +1,7 @@
 """Sweeps: every combination of a question's lists, answered by an executor, and gone on with from a store."""
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from simulator.questions.row_intervals import Row
 if TYPE_CHECKING:
     import pandas as pd
 
-Told = Callable[[int, int], None]  # of (cases that are answered, all cases)
+    from simulator.simulation.engine_loop import Progress
 
 
 class SweepQuestion(Protocol):
@@ -143,9 +143,11 @@ def answers(
     cases: Sequence[SweepCase[QuestionT]],
     executor: TaskExecutor,
     store: Path | str | None = None,
-    told: Told = lambda _is, _all: None,
+    progress: "Progress" = lambda _finished, _all: None,
 ) -> SweepAnswers[QuestionT]:
     """Return the answers to some cases. Ctrl-C ends it early, with those that are there (`interrupted`).
+
+    `progress` is called with (cases that are answered, all cases).
 
     Every answer passes through its text (`CaseAnswer.text`), so that one from the store is the same to the bit. Raises
     the first refusal where all cases are refused, KeyboardInterrupt where it comes before the first answer, and
@@ -161,7 +163,7 @@ def answers(
 
         def take(key: str, text: str) -> None:
             answered.update(dict.fromkeys(places[key], CaseAnswer.read(text)))
-            told(len(answered), len(cases))
+            progress(len(answered), len(cases))
 
         for key, text in known.items():
             take(key, text)

@@ -57,4 +57,5 @@ def test_one_file_holds_one_simulation(tmp_path):
     given = (*ASKED, "--max-concurrency", "1,2", "--save-result", str(tmp_path / "result.json"))
     assert "a file holds one" in refused(*given)
     (tmp_path / "no").write_text("a file, not a folder")
-    assert "cannot be written" in refused(*ASKED, *LOAD, "--save-result", str(tmp_path / "no" / "result.json"))
+    (tmp_path / "file").touch()
+    assert "cannot be written" in refused(*ASKED, *LOAD, "--save-result", str(tmp_path / "file" / "result.json"))
