@@ -176,5 +176,5 @@ def split_view(row: Row) -> View:
         for part in (*PARTS, "sum")
     ]
     at = " and ".join(f"{row[f'p95_request_{metric}']:,} ({metric.upper()})" for metric in METRICS)
-    grows = "; the queue grows: more requests would wait longer" if row["mean_ttft_ms"] is None else ""
+    grows = "; the queue grows: more requests would wait longer" if row.get("mean_ttft_ms", 0.0) is None else ""
     return View(f"Where the time went; at p95: of the requests {at}{grows}", columns, rows)

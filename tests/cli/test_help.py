@@ -92,7 +92,7 @@ def test_the_examples_run(tmp_path):
         for words, form in zip(examples(command), ("text", "json"), strict=True):
             if command in ENGINE and "--measured" not in words:
                 continue
-            plain = "--commands" in words or command == "launch"
+            plain = "--commands" in words or command in ("launch", "report")
             asked = words if plain else [*words, "--format", form]  # of two formats the last counts
             done = infercast(*asked, folder=tmp_path, COLUMNS="80")
             assert done.returncode == 0, (words, done.stderr)

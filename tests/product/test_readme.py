@@ -140,11 +140,11 @@ def cells_of(row: dict[str, str]) -> list[str]:
     """Return a row of the README's table: prices with cents, rates with one digit behind the point, below 10."""
 
     def spread(key: str, digits: int, most: float = float("inf")) -> str:
-        values = [row[key], row[f"{key}_low"], row[f"{key}_high"]]
+        values = [row[key], row[f"{key}_low"], row[f"{key}_high"] or "inf"]  # an end without bound is empty in csv
         if not all(values):
             return "-"
         value, low, high = (f"{float(each):,.{digits if float(each) < most else 0}f}" for each in values)
-        return f"{value} ({low}-{high})" if float(row[f"{key}_high"]) else "0"
+        return f"{value} ({low}-{high})" if float(values[2]) else "0"
 
     usd_per_hour = float(row["usd_per_device_hour"])
     figures = spread("usd_per_million_output_tokens", 2), spread("p95_ttft_ms", 0), spread("capacity_per_s", 1, 10)
