@@ -17,6 +17,7 @@ from simulator.errors import InfercastError
 from simulator.profile_folders import folders
 from simulator.questions.words import split, whole_numbers
 from tests.support.commands import answer, in_a_process_of_their_own, infercast, printed, refused
+from tests.support.model_configs import LLAMA_SMALL
 from tests.support.paths import ROOT
 
 ESTIMATE = ["estimate", "--model", "llama-3.1-8b", "--hardware", "h100-sxm"]
@@ -302,23 +303,10 @@ def test_the_shipped_profiles_have_no_problem():
 
 # ----------------------------------------------------------------------------------------------------- import-model
 
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 2048,
-    "intermediate_size": 5632,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 4,
-    "num_hidden_layers": 22,
-    "vocab_size": 32000,
-    "max_position_embeddings": 2048,
-    "torch_dtype": "bfloat16",
-}
-
 
 def test_an_imported_model_is_known_by_its_name(tmp_path):
     config, folder = tmp_path / "config.json", tmp_path / "own" / "model_profiles"
-    config.write_text(json.dumps(CONFIG))
+    config.write_text(json.dumps(LLAMA_SMALL))
     row = answer("import-model", str(config), "--name", "tiny", "--to", str(folder))["models"][0]
     assert (row["parameters"], row["cache_bytes_per_token"]) == (1_100_048_384, 22_528)  # as tinyllama-1.1b
     assert "this profile exists already" in refused("import-model", str(config), "--name", "tiny", "--to", str(folder))
@@ -331,6 +319,6 @@ def test_an_imported_model_is_known_by_its_name(tmp_path):
 
 def test_what_is_not_modelled_is_not_written(tmp_path):
     config = tmp_path / "config.json"
-    config.write_text(json.dumps({**CONFIG, "model_type": "mamba"}))
+    config.write_text(json.dumps({**LLAMA_SMALL, "model_type": "mamba"}))
     assert "mamba" in refused("import-model", str(config), "--name", "tiny", "--to", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

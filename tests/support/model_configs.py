@@ -351,3 +351,16 @@ CONFIGS: dict[str, Config] = {
     "gemma-2b": sized("gemma", "18 2048 8 1 16384 256000 8192", head_dim=256),
     "smollm2-360m": sized("llama", "32 960 15 5 2560 49152 8192", tie_word_embeddings=True),
 }
+
+LLAMA_SMALL = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 2048,
+    "intermediate_size": 5632,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "num_hidden_layers": 22,
+    "vocab_size": 32000,
+    "max_position_embeddings": 2048,
+    "torch_dtype": "bfloat16",
+}
