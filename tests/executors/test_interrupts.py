@@ -17,7 +17,7 @@ from tests.support.paths import ROOT
 pytestmark = pytest.mark.slow
 WORDS = (
     *("simulate", "--model", "llama-3.1-8b", "--hardware", "l40s,l4", "--isl", "200,300,400", "--osl", "60"),
-    *("--request-rate", "1,2,3,4,5,6,7,8", "--num-prompts", "1000", "--format", "csv"),
+    *("--request-rate", "1,2,3,4,5,6,7,8", "--num-prompts", "3000", "--format", "csv"),
 )
 CASES = 48
 LOST_S = 60  # after which a process that should have come this far is given up
@@ -26,7 +26,7 @@ from simulator import DeploymentQuestion, LoadQuestion, WorkloadQuestion, sweep
 from simulator.executors.processes import Processes
 if __name__ == "__main__":
     lengths = {{"input_len": "{WORDS[6]}", "output_len": "{WORDS[8]}"}}
-    users = WorkloadQuestion(**lengths, request_rate="{WORDS[10]}", num_prompts=1000)
+    users = WorkloadQuestion(**lengths, request_rate="{WORDS[10]}", num_prompts=3000)
     asked = LoadQuestion(DeploymentQuestion("{WORDS[2]}", "{WORDS[4]}"), users)
     sweep(asked, Processes(2, start_s=0), "STORE")
 """
