@@ -12,7 +12,6 @@ from simulator.calibration.step_log import read_log
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import load_hardware
 from simulator.profile import read_yaml
-from simulator.reference.gguf_header import refuse_unsound
 from simulator.validation.benchfiles import Stated, read_results
 from simulator.workloads import traces
 from simulator.workloads.traces import read_trace
@@ -101,6 +100,9 @@ TENSOR = text_of("w") + struct.pack("<IQQIQ", 2, 4, 4, 0, 0)
 
 @pytest.mark.parametrize("sound", [gguf(), gguf(NUMBER, TOKENS), gguf(NUMBER, tensors=1) + TENSOR])
 def test_a_sound_header_passes(tmp_path: Path, sound: bytes) -> None:
+    pytest.importorskip("torch", reason="needs the extra [reference]")
+    from simulator.reference.gguf_header import refuse_unsound  # noqa: PLC0415
+
     (tmp_path / "a.gguf").write_bytes(sound)
     refuse_unsound(tmp_path / "a.gguf")
 
@@ -122,6 +124,9 @@ def test_a_sound_header_passes(tmp_path: Path, sound: bytes) -> None:
     ],
 )
 def test_a_header_with_a_length_beyond_its_file_is_refused(tmp_path: Path, header: bytes, told: str) -> None:
+    pytest.importorskip("torch", reason="needs the extra [reference]")
+    from simulator.reference.gguf_header import refuse_unsound  # noqa: PLC0415
+
     (tmp_path / "a.gguf").write_bytes(header)
     with pytest.raises(ValueError, match=told):
         refuse_unsound(tmp_path / "a.gguf")
