@@ -68,27 +68,26 @@ def command(
         raise InfercastError(*_nothing(search, options, interrupted=interrupted))
     compared = [Compared(each, load) for each in search.found]
     rows = list(in_order(Threads(jobs), compared_row, compared))
-    result = first_screen(search, options, compared, rows)
-    result = replace(result, refused=_left(search) if interrupted else [])
+    result = replace(first_screen(search, options, compared, rows), refused=_left(search) if interrupted else [])
     if priced.vs_api:
         result = _with_hosted(result, compared, priced)
     if with_details or form is not Format.TEXT:
         result = _with_details(result, compared, interval_options.interval, priced)
+    moved = SensitivityTables(compared, jobs)
     if sensitivity:
-        result = _with_sensitivity(result, compared, jobs, plot)
+        result = _with_sensitivity(result, moved, plot)
     elif plot is not None:
         _draw(compared, plot)
     if report is not None:
         from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
 
         others = [*map(str, result.refused), *ties(search, compared), excluded(search, options)]
-        Decision(compared, rows, priced, interval_options.interval, jobs, others).save(report)
+        Decision(compared, rows, priced, interval_options.interval, moved, others).save(report)
     emit(result, form)
 
 
-def _with_sensitivity(result: Result, compared: list[Compared], jobs: int, plot: Path | None) -> Result:
+def _with_sensitivity(result: Result, moved: SensitivityTables, plot: Path | None) -> Result:
     """Return the result with what moves the answer, drawn as a tornado where a file is given."""
-    moved = SensitivityTables(compared, jobs)
     if plot is not None:
         moved.save(plot)
     sections = {"sensitivity": moved.rows(), **result.sections}

@@ -49,6 +49,21 @@ class Compared:
         """Replicas that it takes where steps are slower or faster than predicted."""
         return Risk(self.found, self.load)
 
+    @cached_property
+    def knife_edge(self) -> list[str]:
+        """A sentence for each bound of the SLO that halves the replicas where it is a tenth looser."""
+        found, slo = self.found, self.load.slo
+        if found.replicas < 2:
+            return []
+        said = []
+        for name, bound_s in slo.bounds_s.items():
+            looser = Slo({**slo.bounds_s, name: bound_s * LOOSER}, slo.share)
+            fewer = replicas_needed(replace(found.scenario, slo=looser), self.load.rate_per_s)
+            if fewer and fewer <= found.replicas / 2:
+                edge = f"{name.upper()} <= {scaled(bound_s * LOOSER, 's')}"
+                said.append(f"Knife edge: {edge} needs {fewer} instead of {found.replicas} ({self.limiter.sentence}).")
+        return said
+
     @property
     def label(self) -> str:
         """Devices of a replica, and what is not usual: format, degrees, engine."""
@@ -168,19 +183,6 @@ def _risk_in_words(best: Compared, others: list[Compared]) -> str:
     return f"{', '.join(takes)}{then}."
 
 
-def knife_edge(best: Compared) -> Iterator[str]:
-    """Yield a sentence where bounds of the SLO that are a tenth looser halve the replicas."""
-    found, bounds_s = best.found, best.load.slo.bounds_s
-    if found.replicas < 2:
-        return
-    for name, bound_s in bounds_s.items():
-        looser = Slo({**bounds_s, name: bound_s * LOOSER}, best.load.slo.share)
-        fewer = replicas_needed(replace(found.scenario, slo=looser), best.load.rate_per_s)
-        if fewer and fewer <= found.replicas / 2:
-            edge = f"{name.upper()} <= {scaled(bound_s * LOOSER, 's')}"
-            yield f"Knife edge: {edge} needs {fewer} instead of {found.replicas} ({best.limiter.sentence})."
-
-
 def ties(search: Search, compared: list[Compared]) -> Iterator[str]:
     """Yield what costs the same as the best: other devices, then other formats or layouts of the same device."""
     usd = compared[0].usd(compared[0].found.replicas)
@@ -241,7 +243,7 @@ def _reason(look: Look) -> str:
 def first_screen(search: Search, options: Options, compared: list[Compared], rows: list[Row]) -> Result:
     """Return what is printed where nothing else is asked for: at most 80 columns and 24 lines."""
     best = compared[0]
-    why = [f"Limit of {best.label}: {best.limiter.sentence}.", *knife_edge(best), *ties(search, compared)]
+    why = [f"Limit of {best.label}: {best.limiter.sentence}.", *best.knife_edge, *ties(search, compared)]
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
     launch = [f"Launch{each}:", Command(rows[0]["launch_command"])]
     formats = ((each.found.candidate.layout.weight_dtype, each.found.candidate.model.weight_dtype) for each in compared)

@@ -1,7 +1,7 @@
 """`--sensitivity` of `infercast compare`: a table of what moves the answer, where it flips, what to measure first."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from simulator.cli.compare_screen import Compared
@@ -16,9 +16,13 @@ class SensitivityTables:
     """What moves the best of some answers, and where another of them is cheaper."""
 
     def __init__(self, compared: Sequence[Compared], jobs: int) -> None:
-        self.compared = compared
+        self.compared, self.jobs = compared, jobs
         self.sensitivity = Sensitivity([each.found for each in compared], compared[0].load)
-        self.knobs = self.sensitivity.knobs(partial(in_order, Threads(jobs)))
+
+    @cached_property
+    def knobs(self) -> list[Knob]:
+        """What may be other than asked or predicted, with the answers at both ends: simulated when first asked for."""
+        return self.sensitivity.knobs(partial(in_order, Threads(self.jobs)))
 
     def rows(self) -> list[Row]:
         """Return a row per knob: both ends in words, what the answer costs there, and which answer is best there."""

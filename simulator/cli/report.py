@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from simulator.cli.compare_screen import Compared, compared_row, verdict
+from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.layout import columns, wrapped
 from simulator.cli.offer_options import OfferAndApiOptions
@@ -90,7 +91,8 @@ def command(
     rows = list(in_order(Threads(jobs), compared_row, compared))
     from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
 
-    Decision(compared, rows, priced, interval_options.interval, jobs, excluded).save(out)
+    moved = SensitivityTables(compared, jobs)
+    Decision(compared, rows, priced, interval_options.interval, moved, excluded).save(out)
     said = f"{verdict([*compared], rows)} All of it: {out}"
     typer.echo("\n".join(wrapped(said, columns())))
 

@@ -26,11 +26,12 @@ SWITCHES = (
 OF_REQUESTS = ("identical_prompts", "sorted_sampling", "stream")  # switches of the clients, not of the engine
 OF_LOADING = ("language_model_only",)
 CHOICES = {"policy": get_args(Policy), "reservation": get_args(Reservation)}
-COUNTS = (
-    *("batch_size", "block_size", "max_loras", "max_lora_rank", "scheduler_recv_interval"),
+ONE_OR_MORE = ("batch_size", "block_size", "max_loras", "max_lora_rank", "scheduler_recv_interval")
+NO_LIMIT = (  # counts that may be 0: no limit
     *("long_prefill_tokens", "micro_batch_tokens", "graph_tokens", "graph_tokens_per_seq"),
     *("drift_tokens", "gathered_steps", "prompt_interval"),
 )
+COUNTS = (*ONE_OR_MORE, *NO_LIMIT)
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "threads", "num_gpu_blocks_override")
 FRACTIONS = ("memory_fraction", "least_free_share")
 SECONDS = ("batch_wait_s", "first_call_s")
@@ -38,7 +39,6 @@ SHARED = ("cache_tokens", "total_context")  # tokens of the whole KV cache: of a
 OURS = (*SWITCHES, *OF_REQUESTS, *OF_LOADING, *CHOICES, *COUNTS, *LIMITS, *FRACTIONS, *SECONDS, *SHARED)
 FIGURES = ("block_size", "max_lora_rank", "drift_tokens")  # values of an engine preset that carry a source
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
-NO_LIMIT = COUNTS[5:]  # counts that may be 0: no limit
 
 
 class Configured(NamedTuple):

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from simulator.cli.api_columns import hosted
-from simulator.cli.compare_screen import QUALITY, Compared, knife_edge, verdict
+from simulator.cli.compare_screen import QUALITY, Compared, verdict
 from simulator.cli.compare_sensitivity import SensitivityTables
 from simulator.cli.cost import details
 from simulator.cli.cost_question import answer_rows
@@ -45,7 +45,7 @@ three = number(3)
 class Decision:
     """Answers of a search or of a list, the cheapest first, with all that a page says of them.
 
-    `rows`: of `compared_row`. `level`: share of measurements that intervals hold. `jobs`: simulations at once.
+    `rows`: of `compared_row`. `level`: share of measurements that intervals hold. `moved`: what moves the cheapest.
     `excluded`: sentences on those that are no answer.
     """
 
@@ -53,7 +53,7 @@ class Decision:
     rows: Sequence[Row]
     priced: OfferAndApiOptions
     level: float
-    jobs: int
+    moved: SensitivityTables
     excluded: Sequence[str] = ()
 
     @property
@@ -71,11 +71,6 @@ class Decision:
         """What tells the answers apart: with their models, where they have several."""
         several = len({each.model.id for each in self.deployments}) > 1
         return [f"{row['model']} {row['deployment']}" if several else row["deployment"] for row in self.rows]
-
-    @cached_property
-    def sensitivity(self) -> SensitivityTables:
-        """What moves the cheapest answer."""
-        return SensitivityTables(self.compared, self.jobs)
 
     @cached_property
     def figures(self) -> list[Row]:
@@ -133,7 +128,7 @@ class Decision:
     def _answer(self) -> PageSection:
         """Return the key figures of the cheapest answer, what limits it, and how to start it."""
         best, figures = self.best, KeyFigures(self._key_figures())
-        why = [f"Limit of {best.label}: {best.limiter.sentence}.", *knife_edge(best)]
+        why = [f"Limit of {best.label}: {best.limiter.sentence}.", *best.knife_edge]
         return PageSection("summary", "In figures", [figures, *listed(*why), self._launch()])
 
     def _launch(self) -> Block:
@@ -178,7 +173,7 @@ class Decision:
 
     def _risk(self) -> PageSection:
         """Return the replicas and dollars of each answer in five equally likely cases, and what moves the best."""
-        moved, best = self.sensitivity, self.best
+        moved, best = self.moved, self.best
         told = "Five equally likely cases: step times at these quantiles of measured errors, and replicas for each."
         cases: list[Block] = [Prose([told]), table_of(_cases_view(self.compared))]
         usd = best.usd(best.found.replicas)
