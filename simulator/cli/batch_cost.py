@@ -76,12 +76,13 @@ def batch_result(
         found, refused = sweep([partial(case, *each) for each in enumerate(choices)])
     found.sort(key=lambda each: (each.usd is None, each.usd or each.seconds))
     rows = [_row(each, priced, level) for each in found]
-    notes = [_headline(found[0], workload), *_idle_notes(found, offline.idle_replicas, deadline_s)]
+    notes = _idle_notes(found, offline.idle_replicas, deadline_s)
     if priced.vs_api:
         notes += _api_notes(found[0], priced)
     notes += [*NOTES, *price_notes(rows)]
     used = [*evidence(each.work.scenario.deployment for each in found), *energy_guesses(), *priced.guesses()]
-    return Result({"answers": rows}, [_view(rows, workload, deadline_s)], notes, used, refused)
+    verdict = [_headline(found[0], workload)]
+    return Result({"answers": rows}, [_view(rows, workload, deadline_s)], notes, used, refused, verdict)
 
 
 def _work(users: WorkloadOptions) -> Workload:

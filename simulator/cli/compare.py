@@ -15,7 +15,7 @@ from simulator.cli.cost_question import answer_rows
 from simulator.cli.executor_options import ExecutorName
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.offer_options import OfferAndApiOptions
-from simulator.cli.options import Format, OutputFormat, ReportFile, grouped
+from simulator.cli.options import Details, Format, OutputFormat, ReportFile, grouped
 from simulator.cli.output import Result, emit, evidence
 from simulator.cli.progress import progress_bar
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
@@ -43,7 +43,7 @@ def command(
     top: Annotated[int, typer.Option("--top", min=1, help="Answers, each on another device.")] = 5,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Simulations at once.", show_default="cores")] = cores(),
     executor: ExecutorName = "",
-    with_details: Annotated[bool, typer.Option("--details", help="Print every figure, interval and reason.")] = False,
+    with_details: Details = False,
     sensitivity: Annotated[
         bool, typer.Option("--sensitivity", help="What moves the answer, where it flips, what to measure first.")
     ] = False,

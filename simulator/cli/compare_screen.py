@@ -249,7 +249,7 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     formats = ((each.found.candidate.layout.weight_dtype, each.found.candidate.model.weight_dtype) for each in compared)
     narrower = any(stored != own for stored, own in formats)
     notes = [*why, excluded(search, options), "", *launch, "", FOOT, *([QUALITY] if narrower else [])]
-    return Result({"answers": rows}, [replace(table(rows), title=verdict(compared, rows))], notes)
+    return Result({"answers": rows}, [table(rows)], notes, verdict=[verdict(compared, rows)])
 
 
 QUALITY = "What another format than the checkpoint's costs in quality is not judged."

@@ -12,7 +12,14 @@ from simulator.cli.batch_cost import OfflineOptions, batch_result
 from simulator.cli.cost_question import CostQuestion
 from simulator.cli.executor_options import ExecutorOptions
 from simulator.cli.fitted import FittedOption, with_fitted
-from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_view
+from simulator.cli.intervals import (
+    IntervalColumn,
+    IntervalOptions,
+    RangedColumn,
+    held_out,
+    interval_notes,
+    intervals_view,
+)
 from simulator.cli.offer_columns import (
     energy_guesses,
     energy_view,
@@ -20,7 +27,7 @@ from simulator.cli.offer_columns import (
     spot_notes,
 )
 from simulator.cli.offer_options import OfferAndApiOptions, OfferOptions
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, grouped, technique_notes
+from simulator.cli.options import DeploymentOptions, Details, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent
 from simulator.cli.run_columns import LOADS
 from simulator.cli.workload_options import SloOptions, WorkloadOptions
@@ -46,6 +53,7 @@ def command(
     offline: OfflineOptions,
     run_on: ExecutorOptions,
     fitted: FittedOption = False,
+    with_details: Details = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the comparison (.png, .svg).")
     ] = None,
@@ -62,7 +70,7 @@ def command(
     offline.refuse_contradictions({"--slo": accepted.slo, "--plot": plot, "--fitted": fitted, **of_sweeps})
     prices, level = priced.each(), interval_options.interval
     if offline.batch:
-        emit(batch_result(choices, users, priced, offline, level), form)
+        emit(batch_result(choices, users, priced, offline, level), form, details=with_details)
         return
     asked_at = [CostQuestion(asked, users, accepted, plain(OfferOptions, one)) for one in prices]
     cases = [SweepCase(each, level) for question in asked_at for each in question.each()]
@@ -75,7 +83,7 @@ def command(
     loads = {case.question.users for case in cases}
     told = f"{questions[0].scenario().workload.describe()}; {accepted.value()}" if len(loads) == 1 else accepted.value()
     result = replace(_result(questions, rows, prices, str(told), level), refused=found.refused)
-    emit(with_fitted(result, deployments) if fitted else result, form)
+    emit(with_fitted(result, deployments) if fitted else result, form, details=with_details)
 
 
 def _rank(row: Row) -> tuple[float, bool, float, float]:
@@ -88,23 +96,49 @@ def _result(
     questions: list[CostQuestion], rows: list[Row], prices: list[OfferAndApiOptions], title: str, level: float
 ) -> Result:
     """Return the tables and sentences of the answers, the cheapest at each rate first."""
-    views = details(rows, prices[0], title, level)
     best = {row["model"]: each for each, row in reversed([*zip(questions, rows, strict=True)]) if row["replicas"]}
     hosts = [each.answered() for each in reversed(best.values())] if prices[0].vs_api else []
     api = hosted(hosts, prices[0].terms()) if prices[0].vs_api else Hosted([], [], [])
     deployments = [each.deployment.deployment() for each in questions]
-    paid = [*price_notes([row for row in rows if row["replicas"]]), *spot_notes(rows)]
-    drafted = technique_notes(deployments)
-    notes = [*_headlines(rows, deployments), *api.notes, *NOTES, *interval_notes(rows), *drafted, *paid]
+    first = _first_of_each_rate(rows)
+    verdict = [_headline(rows[place], deployments[place]) for place in first]
+    paid = price_notes([row for row in rows if row["replicas"]])
+    of_best = price_notes([rows[place] for place in first if rows[place]["replicas"]])
+    why = [f"{deployments[place]}: {rows[place]['why']}." for place in first]
+    notes = [
+        *api.notes,
+        *dict.fromkeys(why),
+        *of_best,
+        *spot_notes(rows),
+        *technique_notes(deployments),
+        held_out(level),
+    ]
+    words = [*(each for each in paid if each not in of_best), *NOTES, *interval_notes(rows)]
     used = [*evidence(deployments), *energy_guesses(), *(each for one in prices for each in one.guesses())]
     sections = {"api": api.rows, "answers": rows} if api.views else {"answers": rows}
-    return Result(sections, [*views[:-1], *api.views, views[-1]], notes, used)
+    views = [_table(rows, title), *api.views, *details(rows, prices[0], title, level)]
+    return Result(sections, views, notes, used, verdict=verdict, details=words)
+
+
+def _table(rows: list[Row], load: str) -> View:
+    """Return the one table of the first screen; intervals stand in brackets."""
+    columns = [
+        *_varying(rows),
+        Column("replicas", "n", lambda replicas: count(replicas) if replicas else "-"),
+        Column("usd_per_hour", "$/h", number(3)),
+        RangedColumn("usd_per_million_output_tokens", "$/M out"),
+        Column("p95_ttft_ms", "TTFT p95 ms", number(3)),
+        Column("p95_tpot_ms", "TPOT p95 ms", number(3)),
+        RangedColumn("capacity_per_s", "max req/s"),
+    ]
+    return View(f"{common(rows)[0]}: {load}", columns, rows)
 
 
 def details(rows: list[Row], priced: OfferAndApiOptions, title: str, level: float) -> list[View]:
     """Return the tables of all figures of some answers; the last says why."""
     energy = energy_view(_varying(rows), rows, priced.place())
-    return [_bills_view(rows, title), _latency_view(rows), energy, _intervals_view(rows, level), _reasons_view(rows)]
+    views = [_bills_view(rows, title), _latency_view(rows), energy, _intervals_view(rows, level), _reasons_view(rows)]
+    return [replace(each, is_detail=True) for each in views]
 
 
 def _draw(questions: list[CostQuestion], rows: list[Row], slo: Slo, path: Path) -> None:
@@ -184,10 +218,10 @@ def _reasons_view(rows: list[Row]) -> View:
     return View("Why", [*_varying(rows), Column("why", "", left=True)], rows)
 
 
-def _headlines(rows: list[Row], deployments: list[Deployment]) -> list[str]:
-    """Return the cheapest of each rate: the first of its rows."""
+def _first_of_each_rate(rows: list[Row]) -> list[int]:
+    """Return the place of the cheapest answer at each rate: the first of its rows."""
     first = {row["asked_rate_per_s"]: place for place, row in reversed([*enumerate(rows)])}
-    return [_headline(rows[first[rate]], deployments[first[rate]]) for rate in sorted(first)]
+    return [first[rate] for rate in sorted(first)]
 
 
 def _headline(best: Row, deployment: Deployment) -> str:
@@ -196,6 +230,15 @@ def _headline(best: Row, deployment: Deployment) -> str:
     if best["usd_per_hour"] is None:
         return "None of those that keep the SLO has a price; --usd-per-hour takes your own."
     replicas = f"{best['replicas']} replicas of " if best["replicas"] > 1 else ""
+    per_million = f"${best['usd_per_million_output_tokens']:.3g} per million output tokens"
+    price = f"${best['usd_per_month']:,.0f} a month, {per_million}"
     at = f"{best['asked_rate_per_s']:g} requests/s"
-    price = f"${best['usd_per_million_output_tokens']:.3g} per million output tokens at {at}"
-    return f"Cheapest: {replicas}{deployment}, ${best['usd_per_hour']:.3g} per hour, {price}."
+    return f"Cheapest at {at}: {replicas}{deployment}, {price}. {_doubt(best)}".rstrip()
+
+
+def _doubt(best: Row) -> str:
+    """Return how many replicas it may take where the interval of the highest rate holds more than one answer."""
+    low, high = best["replicas_low"], best["replicas_high"]
+    if low == high or low is None:
+        return ""
+    return f"It may take {low} to {high} replicas." if high else "It may be that no number of replicas keeps the SLO."

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
+from simulator.cli.batch_screen import SPEEDUP, sizes, table, verdict
 from simulator.cli.executor_options import ExecutorOptions
 from simulator.cli.fitted import FittedOption, with_fitted
-from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_view
-from simulator.cli.options import BATCH, DeploymentOptions, Format, OutputFormat, grouped, technique_notes
+from simulator.cli.intervals import IntervalColumn, IntervalOptions, held_out, interval_notes, intervals_view
+from simulator.cli.options import BATCH, DeploymentOptions, Details, Format, OutputFormat, grouped, technique_notes
 from simulator.cli.output import (
     Column,
     Result,
     Row,
     View,
     common,
-    count,
     emit,
     evidence,
     milliseconds,
@@ -53,11 +53,12 @@ class BatchOptions(BatchSizes):
 @grouped
 def command(
     asked: DeploymentOptions,
-    sizes: BatchOptions,
+    batches: BatchOptions,
     interval_options: IntervalOptions,
     run_on: ExecutorOptions,
     explain: Annotated[bool, typer.Option("--explain", help="One table per phase: every op.")] = False,
     fitted: FittedOption = False,
+    with_details: Details = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the roofline (.png, .svg).")] = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -67,7 +68,7 @@ def command(
     time until the last token; tok/s counts output tokens over the whole time, prefill included.
     """
     level = interval_options.interval
-    cases = [SweepCase(each, level) for each in BatchQuestion(asked, sizes).each()]
+    cases = [SweepCase(each, level) for each in BatchQuestion(asked, batches).each()]
     answered = run_on.answers(cases, "batches")
     questions, rows = [case.question for case, _ in answered.answered], answered.rows
     detailed = plot is not None or explain
@@ -76,22 +77,17 @@ def command(
         from simulator.plots.roofline_plots import plot_roofline, save  # noqa: PLC0415  matplotlib takes half a second
 
         save(plot_roofline(found), plot)
-    views = [_latency_view(rows), _intervals_view(rows, level), _binding_view(rows)]
+    views = [table(rows), _latency_view(rows), _intervals_view(rows, level), _binding_view(rows)]
     sections: dict[str, list[Row]] = {"estimates": rows}
     if explain:
         sections["ops"] = [row for each in found for row in _op_rows(each)]
         views += [view for each in found for view in op_views(each)]
     told = form is not Format.CSV or fitted  # csv has rows alone, of which there may be many
     deployments = [each.deployment() for each in dict.fromkeys(one.deployment for one in questions)] if told else []
-    notes = [
-        LIGHT,
-        REQUEST,
-        *interval_notes(rows),
-        *([PIPELINE] if asked.pp > 1 else []),
-        *technique_notes(deployments),
-    ]
-    result = Result(sections, views, notes, evidence(deployments), answered.refused)
-    emit(with_fitted(result, deployments) if fitted else result, form)
+    notes = [held_out(level), *([PIPELINE] if asked.pp > 1 else []), *technique_notes(deployments)]
+    words = [LIGHT, REQUEST, *interval_notes(rows)]
+    result = Result(sections, views, notes, evidence(deployments), answered.refused, verdict(rows), words)
+    emit(with_fitted(result, deployments) if fitted else result, form, details=with_details)
 
 
 def _with_light(key: str, heading: str, show: Any) -> tuple[Column, Column, Column]:
@@ -99,23 +95,10 @@ def _with_light(key: str, heading: str, show: Any) -> tuple[Column, Column, Colu
     return Column(key, heading, show), Column(f"light_{key}", "light", show), Column(f"{key}_ratio", "ratio", number(3))
 
 
-SPEEDUP = Column("speculation_speedup", "by drafts", lambda value: f"{value:.2f} x")
-SIZE = Column("batch", "batch", count)
-LENGTHS = (Column("input_tokens", "ISL", count), Column("output_tokens", "OSL", count))
-
-
-def _sizes(rows: list[Row]) -> tuple[str, list[Column]]:
-    """Return the lengths that all rows share, as text for a title, and columns for the batch and lengths that vary."""
-    varying = [each for each in LENGTHS if len({row[each.key] for row in rows}) > 1]
-    words = [f"{each.heading} {each.cell(rows[0])}" for each in LENGTHS if each not in varying]
-    return ", ".join(words), [SIZE, *varying]
-
-
 def _latency_view(rows: list[Row]) -> View:
-    (title, varying), (lengths, sizes) = common(rows), _sizes(rows)
     columns = (
-        *varying,
-        *sizes,
+        *common(rows)[1],
+        *sizes(rows)[1],
         *_with_light("ttft_s", "TTFT ms", milliseconds),
         *_with_light("tpot_s", "TPOT ms", milliseconds),
         Column("e2el_s", "E2EL s", seconds),
@@ -125,7 +108,7 @@ def _latency_view(rows: list[Row]) -> View:
     )
     ratios = [{f"{key}_ratio": _ratio(row, key) for key in ("ttft_s", "tpot_s")} for row in rows]
     shown = [{**a, **b} for a, b in zip(rows, ratios, strict=True)]
-    return View(", ".join(filter(None, (f"One batch alone: {title}", lengths))), columns, shown)
+    return View("Beside the speed of light", columns, shown, is_detail=True)
 
 
 def _intervals_view(rows: list[Row], level: float) -> View:
@@ -136,7 +119,7 @@ def _intervals_view(rows: list[Row], level: float) -> View:
         IntervalColumn("tokens_per_s_user", "tok/s/user", number()),
         IntervalColumn("output_tokens_per_s", "tok/s", number()),
     )
-    return intervals_view([*common(rows)[1], *_sizes(rows)[1], *shown], rows, level)
+    return intervals_view([*common(rows)[1], *sizes(rows)[1], *shown], rows, level)
 
 
 def _ratio(row: Row, key: str) -> float | None:
@@ -147,7 +130,7 @@ def _ratio(row: Row, key: str) -> float | None:
 def _binding_view(rows: list[Row]) -> View:
     columns = (
         *common(rows)[1],
-        *_sizes(rows)[1],
+        *sizes(rows)[1],
         Column("phase", "phase", left=True),
         *_with_light("s", "ms", milliseconds),
         Column("mostly", "bound by", left=True),
@@ -155,7 +138,7 @@ def _binding_view(rows: list[Row]) -> View:
         Column("op_share", "share", percent),
         Column("bound", "its bound", left=True),
     )
-    return View("What binds", columns, [bound for row in rows for bound in _phase_rows(row)])
+    return View("What binds", columns, [bound for row in rows for bound in _phase_rows(row)], is_detail=True)
 
 
 def _phase_rows(row: Row) -> Iterator[Row]:

@@ -10,9 +10,10 @@ from typing import Annotated, NamedTuple, get_args
 import numpy as np
 import typer
 
+from simulator.cli import load_screen
 from simulator.cli.fleetoptions import ClientOptions, FleetOptions, seconds
-from simulator.cli.intervals import IntervalOptions, interval_notes, intervals_by_metric
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, ReportFile, grouped, technique_notes
+from simulator.cli.intervals import IntervalOptions, held_out, interval_notes, intervals_by_metric
+from simulator.cli.options import DeploymentOptions, Details, Format, OutputFormat, ReportFile, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, count, emit, evidence, known, number, percent, sweep
 from simulator.cli.progress import progress_bar
 from simulator.cli.run_columns import TOTALS
@@ -74,6 +75,7 @@ def command(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw load and replicas over time (.png, .svg).")
     ] = None,
+    with_details: Details = False,
     page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -99,20 +101,33 @@ def command(
     if plot is not None:
         _save_plot(found, plot)
     rows = [_row(each, interval_options.interval) for each in found]
-    views = [view for each, row in zip(found, rows, strict=True) for view in _views(each, row, behaviour)]
-    notes = [note for each, row in zip(found, rows, strict=True) for note in _notes(each, row, behaviour.deadline)]
-    deployments = [each.service.service.deployment for each in found]
-    notes += [*interval_notes(rows), OF_ENGINES, *technique_notes(deployments)]
-    changes = [each for one in found for each in one.service.changes]
-    sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
-    used = [*evidence(deployments), *fleet.guesses()]
-    result = Result(sections, views, list(dict.fromkeys(notes)), used, refused)
+    result = _result(found, rows, behaviour, interval_options.interval)
+    result = replace(result, rests_on=[*result.rests_on, *fleet.guesses()], refused=refused)
     if page is not None:
         from simulator.cli.pages.fleet_page import save_fleet_page  # noqa: PLC0415  matplotlib takes half a second
 
         said = ". ".join(dict.fromkeys(_load_in_words(each, behaviour) for each in found))
         save_fleet_page(page, f"{said}. Asked: {slo}.", result, [each.service for each in found])
-    emit(result, form)
+    emit(result, form, details=with_details)
+
+
+def _result(found: list[Found], rows: list[Row], behaviour: ClientOptions, level: float) -> Result:
+    each_row = list(zip(found, rows, strict=True))
+    views = [view for each, row in each_row for view in _views(each, row, behaviour)]
+    verdict = [said for each, row in each_row for said in _verdict(each, row, len(found))]
+    notes = [note for each, row in each_row for note in _notes(each, row, behaviour.deadline)]
+    deployments = [each.service.service.deployment for each in found]
+    notes += [held_out(level, "p95 interval"), *technique_notes(deployments)]
+    changes = [change for each in found for change in each.service.changes]
+    sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
+    words = [*interval_notes(rows), OF_ENGINES]
+    return Result(sections, views, list(dict.fromkeys(notes)), evidence(deployments), verdict=verdict, details=words)
+
+
+def _verdict(found: Found, row: Row, fleets: int) -> list[str]:
+    """Return whether a fleet keeps the SLO, under its name where it is one of several."""
+    name = f"{found.service.describe()}: " if fleets > 1 else ""
+    return [f"{name}{said}" for said in load_screen.verdict(row, found.service.report.slo)]
 
 
 def _load_in_words(found: Found, behaviour: ClientOptions) -> str:
@@ -221,19 +236,16 @@ def _bills(each: ServiceReport) -> dict[Commitment, tuple[str, float]]:
 def _views(found: Found, row: Row, behaviour: ClientOptions) -> list[View]:
     each, title = found.service, f"{found.service.describe()}: {_load_in_words(found, behaviour)}"
     names = [name for name in SEEN if name in each.metrics]
-    latencies = [
-        {"metric": f"{name.upper()} ms", **{stat: row[f"{stat}_{name}_ms"] for stat in STATS}} for name in names
-    ]
-    columns = [Column("metric", "", left=True), *(Column(stat, stat, number(3)) for stat in STATS)]
     with_interval = [name for name in names if row.get(f"mean_{name}_ms_low") is not None]
     within = intervals_by_metric(with_interval, STATS, TOTALS | {"duration": "duration s"}, row, row["interval"])
-    views = [View(title, columns, latencies), within, _replicas_view(each)]
+    bounds_s = each.report.slo.bounds_s
+    views = [load_screen.latencies(title, row, names, bounds_s), within, _replicas_view(each)]
     if not each.changes:
         return views
     changes = [{**change, "what": f"{change['replica']} {change['state']}"} for change in each.changes[:SHOWN]]
     more = f", the first {SHOWN} of {len(each.changes)}" if len(each.changes) > SHOWN else ""
     columns = [Column("time_s", "at s", lambda at_s: f"{at_s:,.1f}"), Column("what", "replica", left=True)]
-    return [*views, View(f"Changes of replicas{more}", columns, changes)]
+    return [*views, View(f"Changes of replicas{more}", columns, changes, is_detail=True)]
 
 
 def _replicas_view(each: ServiceReport) -> View:
@@ -261,7 +273,7 @@ def _replicas_view(each: ServiceReport) -> View:
         Column("hours", "hours paid", number(3)),
         Column("busy", "busy", percent),
     ]
-    return View("Replicas", columns, rows)
+    return View("Replicas", columns, rows, is_detail=True)
 
 
 def _prefix_cache_note(each: ServiceReport) -> str:

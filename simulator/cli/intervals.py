@@ -33,12 +33,31 @@ class IntervalColumn(Column):
         return "-" if low is None else f"{self.show(low)}-{'inf' if high is None else self.show(high)}"
 
 
+@dataclass(frozen=True, slots=True)
+class RangedColumn(Column):
+    """A column that prints a value times `factor` and, in brackets, its interval with two digits at each end.
+
+    >>> RangedColumn("ttft_s", "TTFT ms", factor=1e3).cell({"ttft_s": 0.01234, "ttft_s_low": 0.01, "ttft_s_high": None})
+    '12.3 (10-inf)'
+    """
+
+    factor: float = 1.0
+
+    def cell(self, row: Row) -> str:
+        """Return the value and its interval as text; a dash for None, the value alone where it has no other end."""
+        value, low, high = row[self.key], row[f"{self.key}_low"], row[f"{self.key}_high"]
+        if value is None:
+            return "-"
+        shown, end = number(3, self.factor)(value), number(2, self.factor)
+        return shown if low is None or low == high else f"{shown} ({end(low)}-{'inf' if high is None else end(high)})"
+
+
 BASIS = Column("interval_basis", "rests on", left=True)
 
 
 def intervals_view(columns: Sequence[Column], rows: Sequence[Row], level: float) -> View:
     """Return the table of intervals at `level` (0 to 1): the given columns, then the evidence on which they rest."""
-    return View(f"Held-out {level:.0%} intervals", [*columns, BASIS], rows)
+    return View(f"Held-out {level:.0%} intervals", [*columns, BASIS], rows, is_detail=True)
 
 
 def intervals_by_metric(
@@ -73,3 +92,8 @@ ENDLESS = (
     "without end, or no number of replicas keeps the SLO."
 )
 RESTS = "Held-out intervals; docs/accuracy.md says what they rest on: measured, fitted, family or guess."
+
+
+def held_out(level: float, where: str = "In brackets") -> str:
+    """Return the note that says what the intervals of a first screen are, and where they stand."""
+    return f"{where}: {level:.0%} intervals, from measurements that the fit has not seen."

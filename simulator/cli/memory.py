@@ -66,7 +66,7 @@ def command(asked: DeploymentOptions, lengths: ContextOptions, form: OutputForma
         views.append(View("Sequences side by side", (*common(ledger)[1], *SEQUENCES), fitting))
     notes = [*dict.fromkeys(_convention(each) for each in deployments), *technique_notes(deployments)]
     rests_on = evidence(deployments, memory_basis)
-    emit(Result({"plans": rows}, views, notes, rests_on, refused), form)
+    emit(Result({"plans": rows}, views, notes, rests_on, refused, verdict=_verdict(plans)), form)
     for error in misfits:
         typer.echo(f"infercast: error: {error}", err=True)
     if misfits:
@@ -79,6 +79,17 @@ def ledger_view(ledger: Sequence[Row]) -> View:
     heads = [{**row, "name": "\n".join(str(row[each.key]) for each in varying)} for row in ledger]
     columns = [each for each in LEDGER if each.key not in OPTIONAL or any(row[each.key] for row in ledger)]
     return View(f"Memory of each device: {title}", (Column("name", ""), *columns), heads, upright=True)
+
+
+def _verdict(plans: Sequence[MemoryPlan]) -> list[str]:
+    """Return whether it fits and how much the cache holds, or how many of several fit."""
+    fitting = [plan for plan in plans if _misfit(plan) is None]
+    if len(plans) > 1:
+        return [f"{len(fitting)} of {len(plans)} fit."]
+    if not fitting:
+        return [f"Does not fit: {gibibytes(plans[0].weight_bytes)} of weights."]
+    held = f"its KV cache of {gibibytes(plans[0].cache_bytes)} holds {plans[0].cache_tokens:,} tokens"
+    return [f"Fits: {held}, the longest sequence may have {plans[0].max_context_tokens:,}."]
 
 
 def _misfit(plan: MemoryPlan) -> DoesNotFitError | None:

@@ -232,6 +232,7 @@ class Format(StrEnum):
 
 
 OutputFormat = Annotated[Format, Option("--format", help="How to print the result.")]
+Details = Annotated[bool, Option("--details", help="Print every figure, interval and reason.")]
 ReportFile = Annotated[
     Path | None, Option("--report", metavar="FILE", help="Write all of it as one web page to hand on (.html).")
 ]

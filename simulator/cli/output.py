@@ -7,7 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ Row = Mapping[str, Any]
 Value = TypeVar("Value")
 SCHEMA = Path(__file__).with_name("result.schema.json")
 SCHEMA_VERSION = 1  # of json: another one where a key goes or changes its meaning
+MORE = "--details: every figure, its interval, the reasons and what the words mean."
 FORMULA = ("=", "+", "-", "@")  # what the formulas of spreadsheets begin with
 
 
@@ -48,12 +49,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table for people; `upright` prints each row as a column, for few rows of many figures."""
+    """A table for people; `upright` prints each row as a column, for few rows of many figures.
+
+    `is_detail`: printed where details are asked for.
+    """
 
     title: str
     columns: Sequence[Column]
     rows: Sequence[Row]
     upright: bool = False
+    is_detail: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +66,10 @@ class Result:
     """All that a command prints.
 
     `sections`: rows by name, numbers in SI units under keys that end in the unit; json has all sections, csv only the
-    last, most detailed one. `views` and `notes` are for people; json has the notes too. `rests_on`: guesses and fits
-    behind the answer. `refused`: errors of the cases of a sweep that are impossible, always printed (on stderr with
-    csv). json is as result.schema.json says, with the same shape for one case and for many.
+    last, most detailed one. `verdict` (the answer in sentences), `views` and `notes` are for people, `details` for
+    those who ask for them; json has all sentences too. `rests_on`: guesses and fits behind the answer. `refused`:
+    errors of the cases of a sweep that are impossible, always printed (on stderr with csv). json is as
+    result.schema.json says, with the same shape for one case and for many.
     """
 
     sections: Mapping[str, Sequence[Row]]
@@ -71,6 +77,19 @@ class Result:
     notes: Sequence[str] = ()
     rests_on: Sequence[Provenance] = ()
     refused: Sequence[InfercastError] = ()
+    verdict: Sequence[str] = ()
+    details: Sequence[str] = ()
+
+    @property
+    def told(self) -> list[str]:
+        """All sentences."""
+        return [*self.verdict, *self.notes, *self.details]
+
+    def first_screen(self) -> "Result":
+        """Return the result without its details, and where to find them."""
+        views = [each for each in self.views if not each.is_detail]
+        more = [MORE] if self.details or len(views) < len(self.views) else []
+        return replace(self, views=views, notes=[*self.notes, *more], details=())
 
     def render(self, form: Format, width: int, *, bold: bool = False) -> str:
         """Return the result as text that ends in a newline; `width`: columns that text has; `bold`: its titles."""
@@ -81,14 +100,15 @@ class Result:
         return _text(self, width, bold=bold)
 
 
-def emit(result: Result, form: Format) -> None:
-    """Write a result to stdout in one piece, and with csv the refused cases to stderr.
+def emit(result: Result, form: Format, *, details: bool = True) -> None:
+    """Write a result to stdout in one piece, text with or without its details; with csv refused cases to stderr.
 
     Raises InfercastError for a result that is not finite, typer.Exit with code 130 where Ctrl-C ended the sweep.
     """
     refuse_not_finite(row for rows in result.sections.values() for row in rows)
     refuse_not_finite(row for view in result.views for row in view.rows)
-    put(result.render(form, columns(), bold=sys.stdout is not None and sys.stdout.isatty()))
+    shown = result if details or form is not Format.TEXT else result.first_screen()
+    put(shown.render(form, columns(), bold=sys.stdout is not None and sys.stdout.isatty()))
     if form is Format.CSV:
         sys.stderr.writelines(f"infercast: left out: {error}\n" for error in result.refused)
     if any(isinstance(each, InterruptedSweepError) for each in result.refused):
@@ -239,7 +259,7 @@ def _json(result: Result) -> str:
     whole: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "command": RUNNING.get()}
     whole |= {name: [dict(row) for row in rows] for name, rows in result.sections.items()}
     whole["refused"] = [{"given": e.given, "because": e.because, "remedy": e.remedy} for e in result.refused]
-    whole["notes"] = list(result.notes)
+    whole["notes"] = result.told
     whole["rests_on"] = [
         {"profile": each.profile, "figure": each.figure, "value": each.value, **each.source.model_dump()}
         for each in result.rests_on
@@ -258,16 +278,19 @@ def _text(result: Result, width: int, *, bold: bool) -> str:
         emoji=False,
         legacy_windows=False,
     )
+    for sentence in result.verdict:
+        console.print(Text("\n".join(wrapped(sentence, width)), style="bold"), soft_wrap=True)
     for index, view in enumerate(result.views):
-        if index:
+        if index or (result.verdict and view.title):
             console.print()
-        console.print(Text("\n".join(wrapped(view.title, width)), style="bold"), soft_wrap=True)
+        if view.title or not result.verdict:
+            console.print(Text("\n".join(wrapped(view.title, width)), style="bold"), soft_wrap=True)
         for index_of_part, part in enumerate(tables(_cells(view), width)):
             if index_of_part:
                 console.print()
             console.print(part, crop=False)
     guesses, general = (rests_on(result.rests_on, kind) for kind in ("guess", "family"))
-    notes = [*(f"Left out: {error}" for error in result.refused), *result.notes]
+    notes = [*(f"Left out: {error}" for error in result.refused), *result.notes, *result.details]
     notes += [f"Rests on guesses: {guesses}."] if guesses else []
     notes += [f"Rests on figures of the family: {general}."] if general else []
     below = [line for note in notes for line in wrapped(note, width)]

@@ -4,11 +4,19 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from simulator.cli import load_screen
 from simulator.cli.executor_options import ExecutorOptions
 from simulator.cli.explain import ExplainOptions, split_view, sweep_of
 from simulator.cli.fitted import FittedOption, with_fitted
-from simulator.cli.intervals import IntervalColumn, IntervalOptions, interval_notes, intervals_by_metric, intervals_view
-from simulator.cli.options import DeploymentOptions, Format, OutputFormat, ReportFile, grouped, technique_notes
+from simulator.cli.intervals import (
+    IntervalColumn,
+    IntervalOptions,
+    held_out,
+    interval_notes,
+    intervals_by_metric,
+    intervals_view,
+)
+from simulator.cli.options import DeploymentOptions, Details, Format, OutputFormat, ReportFile, grouped, technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent
 from simulator.cli.progress import progress_bar
 from simulator.cli.run_columns import TOTALS, loads
@@ -39,6 +47,7 @@ def command(
     interval_options: IntervalOptions,
     run_on: ExecutorOptions,
     fitted: FittedOption = False,
+    with_details: Details = False,
     page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -66,7 +75,7 @@ def command(
     result = replace(result, rests_on=[*result.rests_on, *of_loads])
     if page is not None:
         _save_page(page, result, done, found.rows)
-    emit(with_fitted(result, (each.deployment for each in scenarios)) if fitted else result, form)
+    emit(with_fitted(result, (each.deployment for each in scenarios)) if fitted else result, form, details=with_details)
 
 
 def _simulated(question: LoadQuestion) -> SimulatedLoad:
@@ -102,24 +111,28 @@ def _result(
     rows = found.rows
     if not scenarios:
         return Result({"simulations": rows}, [], [], [], found.refused)
-    views = (
-        [_latency_view(scenarios[0], rows[0]), intervals_by_metric(list(METRICS), STATS, TOTALS, rows[0], level)]
-        if len(rows) == 1
-        else [_summary_view(rows), _intervals_view(rows, level)]
-    )
+    slo, deployments = scenarios[0].slo, [each.deployment for each in scenarios]
     given = [answer for _, answer in found.answered]
-    notes = [
-        f"{_label(scenario, row, rows)}: {note}"
-        for scenario, row, answer in zip(scenarios, rows, given, strict=True)
-        for note in answer.notes
-    ]
-    deployments = [each.deployment for each in scenarios]
-    notes += [DEFINITIONS, *interval_notes(rows), *technique_notes(deployments)]
+    if len(rows) == 1:
+        views, said = _views_of_one(scenarios[0], rows[0], level), load_screen.verdict(rows[0], slo)
+        notes, details = [*given[0].notes, held_out(level, "p95 interval")], list(given[0].remarks)
+    else:
+        views = [load_screen.summary(rows), _summary_view(rows), _intervals_view(rows, level)]
+        said, notes = load_screen.verdict_of_several(rows, slo), [held_out(level)]
+        told = zip(rows, given, strict=True)
+        details = [f"{load_screen.label(row, rows)}: {note}" for row, of in told for note in (*of.notes, *of.remarks)]
+    notes += technique_notes(deployments)
+    details += [DEFINITIONS, *interval_notes(rows)]
     if explain_options.explain:
         views += [split_view(row) for row in rows]
-        notes += [*(remark for answer in given for remark in answer.remarks), PARTS_TOLD]
-    once = list(dict.fromkeys(notes))
-    return Result({"simulations": rows}, views, once, evidence(deployments), found.refused)
+        notes.append(PARTS_TOLD)
+    return Result({"simulations": rows}, views, notes, evidence(deployments), found.refused, said, details)
+
+
+def _views_of_one(scenario: Scenario, row: Row, level: float) -> list[View]:
+    title = f"{scenario.deployment}, {scenario.deployment.engine.id}: {scenario.workload.describe()}"
+    latencies = load_screen.latencies(title, row, load_screen.LATENCIES, scenario.slo.bounds_s)
+    return [latencies, _latency_view(scenario, row), intervals_by_metric(list(METRICS), STATS, TOTALS, row, level)]
 
 
 def _latency_view(scenario: Scenario, row: Row) -> View:
@@ -136,9 +149,7 @@ def _latency_view(scenario: Scenario, row: Row) -> View:
         columns += [Column(key, key, number(3)), Column(f"{key}_half", "±", number(2))]
     if bounds_s:
         columns.append(Column("within", "within SLO", left=True))
-    return View(
-        f"{scenario.deployment}, {scenario.deployment.engine.id}: {scenario.workload.describe()}", columns, lines
-    )
+    return View("All latencies of this run", columns, lines, is_detail=True)
 
 
 def _intervals_view(rows: list[Row], level: float) -> View:
@@ -152,15 +163,14 @@ def _intervals_view(rows: list[Row], level: float) -> View:
 
 
 def _summary_view(rows: list[Row]) -> View:
-    """Return one line per run, for a sweep of deployments or rates."""
-    title, varying = common(rows)
+    """Return all that one line per run holds, for a sweep of deployments or rates."""
     metrics = [
         Column(f"{measure}_{name}_ms", f"{name.upper()} {measure} ms", number(3))
         for name in ("ttft", "tpot", "e2el")
         for measure in ("median", "p95")
     ]
     columns = [
-        *varying,
+        *common(rows)[1],
         *loads(rows),
         *metrics,
         Column("output_throughput", "out tok/s", number(3)),
@@ -172,12 +182,4 @@ def _summary_view(rows: list[Row]) -> View:
     ]
     if any(row["slo_attainment"] is not None for row in rows):
         columns.append(Column("slo_attainment", "in SLO", percent))
-    return View(f"Under load: {title}", columns, rows)
-
-
-def _label(scenario: Scenario, row: Row, rows: list[Row]) -> str:
-    """Return what tells a row of a sweep from the others; of a single one its deployment and rate."""
-    if len(rows) > 1:
-        return ", ".join(f"{each.heading} {each.cell(row)}" for each in (*common(rows)[1], *loads(rows)))
-    rate = row["request_rate"]
-    return f"{scenario.deployment}" + (f" at {rate:g}/s" if rate != "inf" else "")
+    return View("All figures", columns, rows, is_detail=True)

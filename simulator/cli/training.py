@@ -34,6 +34,7 @@ from simulator.questions.deployment_question import Choice
 from simulator.questions.identity import identity
 from simulator.questions.load_question import RunQuestion, SloQuestion
 from simulator.questions.load_rows import load_row
+from simulator.units import scaled
 
 NOTES = (
     "Training: 6 N D FLOPs at MFU x the dense 16-bit peak; N parameters that a token uses, D tokens, by default 20 N.",
@@ -118,7 +119,18 @@ def command(
     views = [View(f"Training against inference: {title}", (Column("name", ""), *columns), shown, upright=True)]
     notes = [*NOTES, *dict.fromkeys(f"Price of {row['hardware']}: {row['price']}." for row in rows)]
     used = [] if trained.usd_per_million_tokens else evidence(deployment for deployment, _ in found)
-    emit(Result({"training": rows}, views, notes, used, refused), form)
+    emit(Result({"training": rows}, views, notes, used, refused, _verdict(rows)), form)
+
+
+def _verdict(rows: list[Row]) -> list[str]:
+    """Return what training costs, and when inference has cost as much: the one deployment, else the cheapest."""
+    best = min(rows, key=lambda row: float(row["training_usd"]))
+    where = f" on {best['hardware']}" if len(rows) > 1 else ""
+    trained = f"Training costs ${best['training_usd']:,.3g}{where}"
+    if best["equal_cost_tokens"] is None:
+        return [f"{trained}."]
+    days = f", {best['equal_cost_days']:,.0f} days" if best["equal_cost_days"] else ""
+    return [f"{trained}; inference has cost as much after {scaled(best['equal_cost_tokens'], '')} tokens{days}."]
 
 
 def _load(users: WorkloadOptions) -> WorkloadOptions:

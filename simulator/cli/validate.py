@@ -1,6 +1,7 @@
 """`infercast validate`: predict published or own measurements, and show the errors."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 from simulator.cli.executor_options import ExecutorName, Jobs
 from simulator.cli.intervals import BASIS, IntervalColumn
 from simulator.cli.measured_options import StatedOptions
-from simulator.cli.options import Format, OutputFormat, Profiles, ReportFile, grouped, use_profiles
+from simulator.cli.options import Details, Format, OutputFormat, Profiles, ReportFile, grouped, use_profiles
 from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent, put
 from simulator.errors import InfercastError, InterruptedSweepError
 from simulator.executors.choice import executor_named
@@ -44,6 +45,7 @@ def command(
     jobs: Jobs = None,
     executor: ExecutorName = "",
     profiles: Profiles = None,
+    with_details: Details = False,
     page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -70,7 +72,7 @@ def command(
 
         asked = f"The measurements of {file}." if file else "All published measurements that come with infercast."
         save_scores_page(page, asked, _result(predictions, wanted, every=True), scored(predictions, wanted))
-    emit(_result(predictions, wanted, every), form)
+    emit(_result(predictions, wanted, every), form, details=with_details or every)
 
 
 def _draw(kept: Sequence[Prediction], path: Path) -> None:
@@ -109,7 +111,7 @@ def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -
     others = (key for key in KEYS if key not in ("metric", "regime") and len(by(kept, key)) > 1)
     views = [_measurements_view(kept)] if len(kept) <= FEW else []
     views.append(_errors_view(kept, ("metric", "regime"), every=True))
-    views += [_errors_view(kept, ("metric", key), every) for key in others]
+    views += [replace(_errors_view(kept, ("metric", key), every), is_detail=True) for key in others]
     graded = f"{', '.join(grades)} or not at all"
     notes = [
         f"{predicted:,} of {len(kept):,} rows graded {graded} are predicted; {len(predictions):,} in all.",
@@ -121,7 +123,15 @@ def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -
             for each in beating_light(kept)
         ),
     ]
-    return Result(sections(predictions, grades), views if predicted else [], notes, refused=_left(predictions))
+    verdict, left = [_verdict(kept)] if predicted else [], _left(predictions)
+    return Result(sections(predictions, grades), views if predicted else [], notes, refused=left, verdict=verdict)
+
+
+def _verdict(kept: Sequence[Prediction]) -> str:
+    """Return the error over all metrics, and the share of measurements inside their interval."""
+    [found] = by(kept).values()
+    inside = f"; {found.interval_coverage:.0%} lie inside their interval" if found.interval_coverage >= 0 else ""
+    return f"{_row_count(found.rows)} predicted, {found.median_ape:.0%} off in the median{inside}."
 
 
 def _left(predictions: Sequence[Prediction]) -> list[InterruptedSweepError]:

@@ -14,8 +14,8 @@ from simulator.questions.row_intervals import Row
 class CaseAnswer:
     """Rows of figures, and what is said about them.
 
-    `notes`: sentences about one row, which a table of several puts behind the name of the row; `remarks`: sentences
-    that stand alone. `refused`: why there is no answer; then there are no rows.
+    `notes`: sentences about one row, which a table of several puts behind the name of the row; `remarks`: more of them,
+    for those who ask for details. `refused`: why there is no answer; then there are no rows.
     """
 
     rows: tuple[Row, ...] = ()

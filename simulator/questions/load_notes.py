@@ -13,8 +13,7 @@ from simulator.workloads.arrivals import ClosedLoop
 
 
 def load_notes(scenario: Scenario, report: Report) -> list[str]:
-    """Return sentences about one simulated load: throughput and use, what limits it, what was rejected or left out."""
-    mean_use, peak_use = report.cache_use
+    """Return sentences about one simulated load: throughput, what limits it, what was rejected, whether it piles up."""
     rejected = rejection_notes(each.run for each in (report, *report.draws))
     if report.endless:
         grows = f"the queue grows by {report.queue_growth_per_s:.3g} requests per second"
@@ -22,16 +21,26 @@ def load_notes(scenario: Scenario, report: Report) -> list[str]:
         return [f"OVERLOADED, {grows}: {grown}.", *rejected]
     said = [
         f"{report.output_tokens_per_s:,.0f} output and {report.total_tokens_per_s:,.0f} total tokens/s, "
-        f"{report.requests_per_s:.3g} requests/s over {report.duration_s:,.0f} s; busy {report.utilisation:.0%} of the "
-        f"time, where full steps would take {_used(scenario, report):.0%}, prompts {report.prompt_share:.0%} of that; "
-        f"cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
-        f"{_cache_in_words(scenario, report)}; {int(report.run.preemptions.sum())} preemptions; "
-        f"{limiter(bounds(scenario), report).sentence}.",
+        f"{report.requests_per_s:.3g} requests/s; {limiter(bounds(scenario), report).sentence}.",
         *rejected,
     ]
     if report.overloaded:
         grew = f"in the second half of the trace the queue grew by {report.queue_growth_per_s:.3g} requests per second"
         said.append(f"OVERLOADED, {grew}; a longer trace would have other percentiles.")
+    return said
+
+
+def load_remarks(scenario: Scenario, report: Report) -> list[str]:
+    """Return more sentences about one simulated load: how busy it is, its cache, goodput, what was left out."""
+    if report.endless:
+        return []
+    mean_use, peak_use = report.cache_use
+    said = [
+        f"{report.duration_s:,.0f} s; busy {report.utilisation:.0%} of the "
+        f"time, where full steps would take {_used(scenario, report):.0%}, prompts {report.prompt_share:.0%} of that; "
+        f"cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
+        f"{_cache_in_words(scenario, report)}; {int(report.run.preemptions.sum())} preemptions."
+    ]
     if report.slo.bounds_s:
         kept = f"{report.within['all']:.1%} keep every bound"
         said.append(f"{kept}: goodput {report.goodput_per_s:.3g} requests/s.")

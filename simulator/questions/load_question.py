@@ -11,7 +11,7 @@ from simulator.executors.program import file_digest
 from simulator.questions.asked_columns import asked_columns
 from simulator.questions.case_answer import CaseAnswer
 from simulator.questions.deployment_question import DeploymentQuestion, loaded
-from simulator.questions.load_notes import load_notes
+from simulator.questions.load_notes import load_notes, load_remarks
 from simulator.questions.load_rows import load_row
 from simulator.questions.split_rows import queue_note, split_row
 from simulator.questions.words import arguments, plain
@@ -108,10 +108,10 @@ class SimulatedLoad(NamedTuple):
         `explain` adds the columns of the breakdown of latencies.
         """
         row = {**asked_columns(*self), **load_row(self.scenario, self.report, level)}
-        notes = tuple(load_notes(self.scenario, self.report))
+        notes, remarks = (tuple(said(self.scenario, self.report)) for said in (load_notes, load_remarks))
         if not explain:
-            return CaseAnswer((row,), notes)
-        return CaseAnswer(({**row, **split_row(self.report)},), notes, (queue_note(self.report),))
+            return CaseAnswer((row,), notes, remarks)
+        return CaseAnswer(({**row, **split_row(self.report)},), notes, (*remarks, queue_note(self.report)))
 
 
 @dataclass(frozen=True)

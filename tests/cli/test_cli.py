@@ -86,7 +86,7 @@ def test_lists_sweep_every_combination():
 
 
 def test_tables_say_what_the_rows_say():
-    text = printed(*ESTIMATE, "--batch", "8")
+    text = printed(*ESTIMATE, "--batch", "8", "--details")
     row = answer(*ESTIMATE, "--batch", "8")["estimates"][0]
     for value in (row["ttft_s"] * 1e3, row["tpot_s"] * 1e3, row["e2el_s"], row["output_tokens_per_s"]):
         assert number(3)(value) in text

@@ -90,6 +90,7 @@ def test_near_saturation_a_latency_has_no_upper_end_and_it_is_said():
     assert found["mean_ttft_ms_low"] < found["mean_ttft_ms"]
     assert found["mean_ttft_ms_high"] is None
     assert found["mean_tpot_ms_high"] > found["mean_tpot_ms"]
+    run = (*run, "--details")
     text = CliRunner().invoke(build(run), list(run), catch_exceptions=False).stdout
     assert "-inf " in text
     assert "\ninf (null in json): with" in text
@@ -121,7 +122,7 @@ def test_the_bill_at_a_load_moves_with_whole_replicas():
 
 @pytest.mark.parametrize("name", RUNS)
 def test_people_see_them_within_100_columns(name):
-    arguments = RUNS[name]
+    arguments = (*RUNS[name], "--details")
     text = CliRunner().invoke(build(arguments), list(arguments), catch_exceptions=False).stdout
     _, _, rest = text.partition("Held-out 80% intervals\n")
     table = rest.partition("\n\n")[0].splitlines()

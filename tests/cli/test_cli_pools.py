@@ -22,7 +22,7 @@ def test_each_pool_scales_up_to_its_own_number():
     found = json.loads(printed(*POOLS, *scaling, "--format", "json"))
     assert {each["replica"] for each in found["changes"]} == {1, 2}  # of 3 that prefill; both that decode stay up
     both = printed(*POOLS, *scaling, "--autoscale", "concurrency:900")
-    assert both.startswith("1 to 3 prefill and 1 to 2 decode replicas")
+    assert "\n1 to 3 prefill and 1 to 2 decode replicas" in both
     with pytest.raises(InfercastError, match="--prefill-autoscale without --disaggregate"):
         printed("fleet", *LOAD, "--request-rate", "10", *scaling)
 

@@ -13,7 +13,8 @@ EIGHT_B = ("--model", "llama-3.1-8b", "--hardware", "l40s,h100-sxm")
 COMMANDS = (  # the others: tests/cli/test_help.py, at 80 columns
     ("estimate", *EIGHT_B, "--explain"),
     ("memory", *EIGHT_B, "--context", "1000,2000,4000"),
-    ("simulate", *EIGHT_B, *LOAD),
+    ("simulate", *EIGHT_B, *LOAD, "--details"),
+    ("cost", *EIGHT_B, *LOAD, "--details"),
     ("profiles", "hardware", "h100-sxm"),
 )
 

@@ -23,7 +23,7 @@ def save_fleet_page(path: Path, asked: str, result: Result, services: Sequence[S
         PageSection("time", "Over time", timelines),
         memory_section(deployments, labels_of(deployments)),
         evidence_section(deployments, result.rests_on),
-        repeat_section([*(f"Left out: {error}" for error in result.refused), *result.notes]),
+        repeat_section([*(f"Left out: {error}" for error in result.refused), *result.notes, *result.details]),
     ]
     title = "A fleet of " + ", ".join(dict.fromkeys(map(str, deployments)))
     write(path, title, asked, " ".join(map(_answer, services)), sections)

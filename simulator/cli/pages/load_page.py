@@ -36,7 +36,7 @@ def save_load_page(path: Path, result: Result, ran: Sequence[Ran], sweep: Sweep 
         step_section(shown),
         memory_section(deployments, labels_of(deployments)),
         evidence_section(deployments, result.rests_on),
-        repeat_section([*(f"Left out: {error}" for error in result.refused), *result.notes]),
+        repeat_section([*(f"Left out: {error}" for error in result.refused), *result.notes, *result.details]),
     ]
     answer = _single(shown) if sweep is None else "; ".join(_kept(sweep, name) for name in sweep.curves) + "."
     names = [dict.fromkeys(each) for each in zip(*((d.model.id, d.hardware.id) for d in deployments), strict=True)]

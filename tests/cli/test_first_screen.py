@@ -1,0 +1,59 @@
+"""The first screen of a command is the answer in sentences and a table or two; --details has everything."""
+
+import pytest
+
+from tests.support.commands import answer, printed
+
+PLACE = ("--model", "llama-3.1-8b", "--hardware", "l40s")
+CHAT = ("--workload", "chat", "--num-prompts", "200", "--slo", "ttft:1s,tpot:50ms")
+COMMANDS = {
+    "Keeps the SLO": ("simulate", *PLACE, *CHAT, "--rate", "1"),
+    "2 of 3 keep the SLO": ("simulate", *PLACE, *CHAT, "--rate", "0.5,1,8"),
+    "Cheapest at 1 requests/s": ("cost", "--model", "llama-3.1-8b", "--hardware", "l4,l40s", *CHAT, "--rate", "1"),
+    "The first token after": ("estimate", *PLACE, "--batch", "8"),
+    "First token soonest: batch 1": ("estimate", *PLACE, "--batch", "1,8"),
+    "Breaks the SLO": ("fleet", *PLACE, *CHAT, "--replicas", "2", "--rate", "20"),
+}
+SCREEN = 36  # lines: what a window shows without scrolling
+
+
+def unwrapped(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("verdict", COMMANDS)
+def test_it_begins_with_the_answer_and_fits_a_window(verdict):
+    command = COMMANDS[verdict]
+    text = printed(*command, COLUMNS="80")
+    assert text.startswith(verdict)
+    assert len(text.splitlines()) <= SCREEN
+    assert "\n--details: " in text
+
+
+@pytest.mark.parametrize("verdict", COMMANDS)
+def test_details_add_to_it_and_leave_nothing_out(verdict):
+    command = COMMANDS[verdict]
+    first, whole = printed(*command), printed(*command, "--details")
+    told = answer(*command)["notes"]
+    assert told[0].startswith(verdict)
+    assert all(unwrapped(each) in unwrapped(whole) for each in told)
+    assert not all(unwrapped(each) in unwrapped(first) for each in told)
+    tables = [part for part in first.split("\n\n") if "───" in part]
+    assert tables
+    assert all(part in whole for part in tables)
+
+
+def test_without_an_slo_the_latencies_are_the_answer():
+    text = printed("simulate", *PLACE, "--isl", "256", "--osl", "32", "--max-concurrency", "2", "--num-prompts", "20")
+    [row] = answer("simulate", *PLACE, *"--isl 256 --osl 32 --max-concurrency 2 --num-prompts 20".split())["simulations"]
+    assert text.startswith(f"TTFT p95 {row['p95_ttft_ms']:.3g} ms, TPOT p95 {row['p95_tpot_ms']:.3g} ms; ")
+
+
+def test_a_bound_inside_the_interval_is_a_doubt():
+    [row] = answer("simulate", *PLACE, *CHAT, "--rate", "1")["simulations"]
+    low, high = row["p95_ttft_ms_low"], row["p95_ttft_ms_high"]
+    load = ("--workload", "chat", "--num-prompts", "200", "--rate", "1")
+    sure = printed("simulate", *PLACE, *load, "--slo", f"ttft:{2 * high}")
+    doubted = printed("simulate", *PLACE, *load, "--slo", f"ttft:{(low + high) / 2}")
+    assert "Not for sure" not in sure
+    assert "Not for sure: TTFT p95 may be" in doubted
