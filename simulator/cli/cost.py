@@ -111,7 +111,7 @@ def _result(
         *of_best,
         *spot_notes(rows),
         *technique_notes(deployments),
-        held_out(level),
+        held_out(rows, level),
     ]
     words = [*(each for each in paid if each not in of_best), *NOTES, *interval_notes(rows)]
     used = [*evidence(deployments), *energy_guesses(), *(each for one in prices for each in one.guesses())]

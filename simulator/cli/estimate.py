@@ -84,7 +84,7 @@ def command(
         views += [view for each in found for view in op_views(each)]
     told = form is not Format.CSV or fitted  # csv has rows alone, of which there may be many
     deployments = [each.deployment() for each in dict.fromkeys(one.deployment for one in questions)] if told else []
-    notes = [held_out(level), *([PIPELINE] if asked.pp > 1 else []), *technique_notes(deployments)]
+    notes = [held_out(rows, level), *([PIPELINE] if asked.pp > 1 else []), *technique_notes(deployments)]
     words = [LIGHT, REQUEST, *interval_notes(rows)]
     result = Result(sections, views, notes, evidence(deployments), answered.refused, verdict(rows), words)
     emit(with_fitted(result, deployments) if fitted else result, form, details=with_details)

@@ -94,6 +94,19 @@ ENDLESS = (
 RESTS = "Held-out intervals; docs/accuracy.md says what they rest on: measured, fitted, family or guess."
 
 
-def held_out(level: float, where: str = "In brackets") -> str:
-    """Return the note that says what the intervals of a first screen are, and where they stand."""
-    return f"{where}: {level:.0%} intervals, from measurements that the fit has not seen."
+BASES = {
+    "measured": "your own measurements",
+    "fitted": "fits on such devices",
+    "family": "rates of the device's family",
+    "guess": "rates of its class, a guess",
+}
+
+
+def held_out(rows: Iterable[Row], level: float, where: str = "In brackets") -> str:
+    """Return the note that says what the intervals of a first screen are, where they stand and what they rest on."""
+    devices: dict[str, list[str]] = {}
+    for row in rows:
+        devices.setdefault(row["interval_basis"], []).append(row["hardware"])
+    named = len(devices) > 1
+    bases = (f"{BASES[b]} ({', '.join(dict.fromkeys(of))})" if named else BASES[b] for b, of in devices.items() if b)
+    return f"{where}: {level:.0%} intervals, learnt where no fit had looked; they rest on {'; '.join(bases)}."

@@ -276,18 +276,21 @@ def _rates_of(part: _Part) -> Iterator[tuple[str, Figure]]:
 
 
 def rests_on(used: Iterable[Provenance], evidence: Evidence) -> str:
-    """Name the figures of one kind of evidence in a line, parts of the same kernel together; "" for none.
+    """Name the figures of one kind of evidence in a line, parts of a kernel and profiles alike together; "" for none.
 
     >>> guess = Source(text="", date="", evidence="guess")
-    >>> gemm = [Provenance("l4", f"achievable.gemm.bf16.{part}", 0.7, guess) for part in ("launch_s", "exponent")]
-    >>> rests_on(gemm, "guess")
-    'l4: gemm.bf16'
+    >>> figures = [f"achievable.gemm.bf16.{part}" for part in ("launch_s", "exponent")]
+    >>> rests_on([Provenance(device, each, 0.7, guess) for device in ("l4", "t4") for each in figures], "guess")
+    'l4, t4: gemm.bf16'
     """
     named: dict[str, dict[str, None]] = {}
     for each in used:
         if each.source.evidence == evidence:
             named.setdefault(each.profile, {})[_part(each.figure)] = None
-    return "; ".join(f"{profile}: {', '.join(parts)}" for profile, parts in named.items())
+    alike: dict[str, list[str]] = {}
+    for profile, parts in named.items():
+        alike.setdefault(", ".join(parts), []).append(profile)
+    return "; ".join(f"{', '.join(profiles)}: {parts}" for parts, profiles in alike.items())
 
 
 def _part(figure: str) -> str:

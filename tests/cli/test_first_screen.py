@@ -44,8 +44,9 @@ def test_details_add_to_it_and_leave_nothing_out(verdict):
 
 
 def test_without_an_slo_the_latencies_are_the_answer():
-    text = printed("simulate", *PLACE, "--isl", "256", "--osl", "32", "--max-concurrency", "2", "--num-prompts", "20")
-    [row] = answer("simulate", *PLACE, *"--isl 256 --osl 32 --max-concurrency 2 --num-prompts 20".split())["simulations"]
+    load = ("--isl", "256", "--osl", "32", "--max-concurrency", "2", "--num-prompts", "20")
+    text = printed("simulate", *PLACE, *load)
+    [row] = answer("simulate", *PLACE, *load)["simulations"]
     assert text.startswith(f"TTFT p95 {row['p95_ttft_ms']:.3g} ms, TPOT p95 {row['p95_tpot_ms']:.3g} ms; ")
 
 
