@@ -117,7 +117,7 @@ def _result(found: list[Found], rows: list[Row], behaviour: ClientOptions, level
     verdict = [said for each, row in each_row for said in _verdict(each, row, len(found))]
     notes = [note for each, row in each_row for note in _notes(each, row, behaviour.deadline)]
     deployments = [each.service.service.deployment for each in found]
-    notes += [held_out(rows, level, "p95 interval"), *technique_notes(deployments)]
+    notes += [held_out(rows, level), *technique_notes(deployments)]
     changes = [change for each in found for change in each.service.changes]
     sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
     words = [*interval_notes(rows), OF_ENGINES]

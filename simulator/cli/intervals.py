@@ -102,11 +102,11 @@ BASES = {
 }
 
 
-def held_out(rows: Iterable[Row], level: float, where: str = "In brackets") -> str:
-    """Return the note that says what the intervals of a first screen are, where they stand and what they rest on."""
+def held_out(rows: Iterable[Row], level: float) -> str:
+    """Return the note that says what the intervals of a first screen hold and what they rest on."""
     devices: dict[str, list[str]] = {}
     for row in rows:
         devices.setdefault(row["interval_basis"], []).append(row["hardware"])
     named = len(devices) > 1
     bases = (f"{BASES[b]} ({', '.join(dict.fromkeys(of))})" if named else BASES[b] for b, of in devices.items() if b)
-    return f"{where}: {level:.0%} intervals, learnt where no fit had looked; they rest on {'; '.join(bases)}."
+    return f"Intervals hold {level:.0%} of measurements that no fit saw; they rest on {'; '.join(bases)}."

@@ -115,17 +115,17 @@ def _result(
     given = [answer for _, answer in found.answered]
     if len(rows) == 1:
         views, said = _views_of_one(scenarios[0], rows[0], level), load_screen.verdict(rows[0], slo)
-        notes, details = [*given[0].notes, held_out(rows, level, "p95 interval")], list(given[0].remarks)
+        notes, details = [*given[0].notes, held_out(rows, level)], list(given[0].remarks)
     else:
         views = [load_screen.summary(rows), _summary_view(rows), _intervals_view(rows, level)]
         said, notes = load_screen.verdict_of_several(rows, slo), [held_out(rows, level)]
         told = zip(rows, given, strict=True)
         details = [f"{load_screen.label(row, rows)}: {note}" for row, of in told for note in (*of.notes, *of.remarks)]
     notes += technique_notes(deployments)
-    details += [DEFINITIONS, *interval_notes(rows)]
     if explain_options.explain:
         views += [split_view(row) for row in rows]
-        notes.append(PARTS_TOLD)
+        notes, details = [*notes, *details, PARTS_TOLD], []
+    details += [DEFINITIONS, *interval_notes(rows)]
     return Result({"simulations": rows}, views, notes, evidence(deployments), found.refused, said, details)
 
 
