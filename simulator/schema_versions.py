@@ -1,4 +1,4 @@
-"""Which version the schema of each kind of file has, and how older files are read: docs/trust.md says what one promises.
+"""Versions of the schemas of files, and how older files are read: docs/trust.md says what a version promises.
 
 A schema has the name of the class that its files are read into, or written from. A file without `schema_version` is of
 version 1.

@@ -9,7 +9,14 @@ from pathlib import Path
 
 from tests.support.pages import BLOCK, TABLE
 
-GOLDEN = "README.md docs/tour.md docs/tutorial.md docs/howto/*.md simulator/cli/options.json *schema.json".split()
+GOLDEN = [
+    "README.md",
+    "docs/tour.md",
+    "docs/tutorial.md",
+    "docs/howto/*.md",
+    "simulator/cli/options.json",
+    "*schema.json",
+]
 COMMITS = 30  # that are looked at, the newest that touch a golden file
 NOW = ""  # the files as they are, in place of a revision
 
