@@ -10,7 +10,10 @@ import json
 import os
 import re
 import stat
+import time
 import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
@@ -20,7 +23,9 @@ MAX_MB_VARIABLE = "INFERCAST_MAX_FILE_MB"
 MAX_MB = 64.0  # of text, decompressed: 300,000 rows of measurements
 MAX_TRACE_MB = 512.0  # 10 million requests or more
 MAX_DIGITS = 20  # of a whole number: 2^64 has 20
+LEFT_OVER_S = 3600.0  # after which an unfinished file is nobody's
 _LONG = re.compile(rf"\d{{{MAX_DIGITS + 1}}}")
+_READ = json.JSONDecoder().raw_decode
 _ZIPPED = b"\x1f\x8b"
 
 
@@ -83,6 +88,7 @@ def write_whole(path: Path, content: str | bytes, option: str = "") -> None:
     """Write a file atomically, with its folder: who reads it, or ends this process, finds the old file or the new one.
 
     It is written beside its place and then moved there; what is no regular file (/dev/stdout) is written as it stands.
+    Who is killed on the way may leave a file `.infercast-NUMBER.tmp`, which a later write into the folder removes.
     Raises InfercastError, which names the `option` that gave the path, where it cannot be written.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
@@ -94,13 +100,34 @@ def write_whole(path: Path, content: str | bytes, option: str = "") -> None:
             return
         unfinished = target.with_name(f".infercast-{os.getpid()}.tmp")
         try:
-            unfinished.write_bytes(data)
+            _remove_left_over(target.parent)
+            _write_beside(unfinished, data)
             unfinished.replace(target)
         finally:
             unfinished.unlink(missing_ok=True)
     except (OSError, ValueError) as error:  # a name that no file can have
         given = f"{option} {path}".strip()
         raise InfercastError(given, f"it cannot be written ({reason(error)})", "Check the path") from error
+
+
+def _remove_left_over(folder: Path) -> None:
+    for path in folder.glob(".infercast-*.tmp"):
+        with suppress(FileNotFoundError):  # another process removes it, too
+            if time.time() - path.stat().st_mtime > LEFT_OVER_S:
+                path.unlink()
+
+
+def _write_beside(path: Path, data: bytes) -> None:
+    """Write a new file, which has its name only once it is whole where the system and the disk can do so (Linux)."""
+    try:
+        descriptor = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            path.unlink(missing_ok=True)  # of a killed process that had this number
+            os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)  # with it, linkat: it follows the link
+    except (AttributeError, OSError):
+        path.write_bytes(data)
 
 
 def parse_json(text: str) -> Any:
@@ -113,6 +140,24 @@ def parse_json(text: str) -> Any:
         return json.loads(text, parse_int=_whole if _LONG.search(text) else None)  # a look is faster than a call each
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def parse_json_lines(lines: Iterable[str]) -> Iterator[Any]:
+    """Yield the value of each line, in a third of the time of `parse_json`: whole numbers may have 4,300 digits.
+
+    >>> list(parse_json_lines(["1", " [2.5] "]))
+    [1, [2.5]]
+
+    Raises ValueError for a line that is not one value, also for nesting and for digits beyond Python's own limits.
+    """
+    for line in lines:
+        try:
+            value, end = _READ(text := line.strip())
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
+        if end != len(text):
+            raise json.JSONDecodeError("Extra data", text, end)
+        yield value
 
 
 def named_file(folder: Path, name: str) -> Path | None:

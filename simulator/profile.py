@@ -25,6 +25,7 @@ from pydantic_core import CoreSchema, ErrorDetails, core_schema
 from simulator.errors import InfercastError, ProfileError, nearest, reason
 from simulator.files import MAX_DIGITS, is_file, named_file, read_text
 from simulator.profile_folders import folders, names
+from simulator.schema_versions import upgraded
 from simulator.units import UNITS, parse
 
 ProfileT = TypeVar("ProfileT", bound="Profile")
@@ -265,7 +266,11 @@ class Profile(Strict):
 
     @classmethod
     def from_mapping(cls, raw: Mapping[str, Any], where: str) -> Self:
-        """Return the profile in a mapping. Raises ProfileError for any mistake, which names the origin `where`."""
+        """Return the profile in a mapping, of this version of its schema or an older one (schema_versions.py).
+
+        Raises ProfileError for any mistake, which names the origin `where`.
+        """
+        raw = upgraded(cls.__name__, raw, where)
         given = raw.get("sources") or {}
         if not isinstance(given, Mapping):
             raise ProfileError(f"{where}: sources", "it is not a mapping of keys to sources", "Write key: {text: ...}")

@@ -1,5 +1,6 @@
 """What every test may use."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,14 @@ from hypothesis import settings
 
 settings.register_profile("quick", max_examples=25, deadline=None)
 settings.load_profile("quick")  # pytest --hypothesis-profile=default: 100 examples each
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _every_json_is_as_its_schema_says() -> Iterator[None]:
+    from tests.support.json_schema import every_json_is_checked  # noqa: PLC0415  (what is imported here is measured)
+
+    with every_json_is_checked():
+        yield
 
 
 @pytest.fixture(scope="session")

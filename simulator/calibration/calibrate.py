@@ -12,6 +12,7 @@ import numpy.typing as npt
 import yaml
 
 from simulator.calibration.op_tables import OpTables, decode_line, prefill_line
+from simulator.engines.engine import Engine
 from simulator.errors import ProfileError
 from simulator.files import write_whole
 from simulator.hardware.hardware import Hardware
@@ -19,6 +20,7 @@ from simulator.models.layers import Attention
 from simulator.models.model import Model
 from simulator.models.op_builders import SINGLE
 from simulator.profile_folders import schema_line
+from simulator.schema_versions import KEY, VERSIONS
 from simulator.units import scaled
 
 Floats = npt.NDArray[np.float64]
@@ -152,6 +154,7 @@ def _profile(bench: Bench, achievable: dict[str, Any], error: float, like: Hardw
     disturbed = f"others used the cores in {bench.contended:.0%}"
     text = f"infercast calibrate on {bench.device}, {bench.software}; {differ}, {disturbed}"
     profile: dict[str, Any] = {
+        KEY: VERSIONS[Hardware.__name__],
         "name": bench.name,
         "vendor": like.vendor if like else bench.device.split(maxsplit=1)[0],
         "family": like.family if like else bench.kind,
@@ -198,6 +201,7 @@ def engine_preset(bench: Bench, tables: OpTables, model: Model) -> dict[str, Any
     own = {"text": "simulator/reference: its own rules and defaults", "date": today, "evidence": "derived"}
     measured = {"text": f"infercast calibrate on {bench.device}", "date": today, "evidence": "measured"}
     return {
+        KEY: VERSIONS[Engine.__name__],
         "engine": "reference",
         "version": "0.1",
         "sources": {"own": own, "measured": measured},

@@ -5,9 +5,10 @@ from typing import Any
 
 from simulator.calibration.calibrate import write_profile
 from simulator.calibration.user_calibration import Calibration
-from simulator.engines.engine import KIND
+from simulator.engines.engine import KIND, Engine
 from simulator.engines.overheads import Overheads
 from simulator.profile import Figure, Source, Strict, find, read_yaml
+from simulator.schema_versions import KEY, VERSIONS, upgraded
 
 
 def write_preset(found: Calibration, folder: Path) -> Path:
@@ -21,7 +22,7 @@ def write_preset(found: Calibration, folder: Path) -> Path:
 
 def preset(found: Calibration, base: Path) -> dict[str, Any]:
     """Return the mapping of a calibrated preset: the file `base` with one more set of kernels, for the device alone."""
-    raw = read_yaml(base)
+    raw = upgraded(Engine.__name__, read_yaml(base), str(base))
     sources: dict[str, Any] = dict(raw["sources"])
     rule = found.engine.kernels[0]
     written = _as_profile(rule.model_copy(update={"overheads": None}), sources)
@@ -29,7 +30,7 @@ def preset(found: Calibration, base: Path) -> dict[str, Any]:
         written["overheads"] = _times(rule.overheads, sources)
     device = (found.hardware.id,)
     others = [each for each in raw.get("kernels", ()) if not _is_own(each, device)]
-    return {**raw, "sources": sources, "kernels": (written, *others)}
+    return {KEY: VERSIONS[Engine.__name__], **raw, "sources": sources, "kernels": (written, *others)}
 
 
 def _is_own(kernels: dict[str, Any], device: tuple[str, ...]) -> bool:

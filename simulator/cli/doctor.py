@@ -4,7 +4,6 @@ import os
 import platform
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
@@ -92,15 +91,12 @@ def _cache() -> Diagnosis:
         from simulator.scheduler.jit import cache_folder  # noqa: PLC0415  numba, only where it is looked at
 
         folder = cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            kept = len(list(folder.glob("**/*.nbc")))
     except ImportError as error:
         return Diagnosis("machine code", BROKEN, f"numba cannot be imported: {error}")
     except OSError as error:
         remedy = "set NUMBA_CACHE_DIR to a folder that can be written"
         return Diagnosis("machine code", BROKEN, f"{error.strerror}: {error.filename}; {remedy}")
-    return Diagnosis("machine code", OK, f"{kept} files in {folder}")
+    return Diagnosis("machine code", OK, f"{len(list(folder.glob('**/*.nbc')))} files in {folder}")
 
 
 def _profiles() -> Iterator[Diagnosis]:

@@ -23,11 +23,11 @@ from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, InterruptedSweepError, printable, reason
 from simulator.questions.identity import identity
 from simulator.reports.provenance import Provenance, basis, rests_on
+from simulator.schema_versions import KEY, VERSIONS
 
 Row = Mapping[str, Any]
 Value = TypeVar("Value")
 SCHEMA = Path(__file__).with_name("result.schema.json")
-SCHEMA_VERSION = 1  # of json: another one where a key goes or changes its meaning
 MORE = "--details: every figure, its interval, the reasons and what the words mean."
 FORMULA = ("=", "+", "-", "@")  # what the formulas of spreadsheets begin with
 
@@ -256,7 +256,7 @@ def evidence(
 
 
 def _json(result: Result) -> str:
-    whole: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "command": RUNNING.get()}
+    whole: dict[str, Any] = {KEY: VERSIONS["Result"], "command": RUNNING.get()}
     whole |= {name: [dict(row) for row in rows] for name, rows in result.sections.items()}
     whole["refused"] = [{"given": e.given, "because": e.because, "remedy": e.remedy} for e in result.refused]
     whole["notes"] = result.told

@@ -14,6 +14,7 @@ from simulator.hardware import hardware, prices, purchases, sites
 from simulator.models import model
 from simulator.profile import Profile, find, problems
 from simulator.profile_folders import SCHEMA_LINE, folders, names
+from simulator.schema_versions import KEY, VERSIONS
 from simulator.workloads import workload
 
 FIRST_LINE = f"{SCHEMA_LINE}schema.json"
@@ -122,7 +123,9 @@ def schema(name: str) -> dict[str, Any]:
 
     Raises ProfileError for an unknown kind.
     """
-    form = kind(name).profile.model_json_schema(schema_generator=_Generator)
+    profile = kind(name).profile
+    form = profile.model_json_schema(schema_generator=_Generator)
+    form["properties"][KEY] = {"type": "integer", "minimum": 1, "maximum": VERSIONS[profile.__name__]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **form}
 
 

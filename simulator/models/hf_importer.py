@@ -21,6 +21,7 @@ from simulator.models.hf_vision import vision_from_config
 from simulator.models.model import KIND, Model
 from simulator.profile import MAX_PROFILE_BYTES
 from simulator.profile_folders import schema_line
+from simulator.schema_versions import VERSIONS
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx", "model_max_length")
@@ -73,6 +74,7 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
     dtype, notes = _dtype(fields)
     today = datetime.now(tz=UTC).date().isoformat()
     return _given(
+        schema_version=VERSIONS[Model.__name__],
         name=name,
         notes=" ".join([*notes, *_left_out(fields)]),
         sources={"config": {"text": where, "date": today, "evidence": "datasheet"}},

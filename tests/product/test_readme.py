@@ -15,17 +15,15 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-README, TOUR = ROOT / "README.md", ROOT / "docs" / "tour.md"
-PAGES = [ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "howto").glob("*.md"))]
+from tests.support.pages import BLOCK, PAGES, README, TABLE, TOUR
+from tests.support.paths import ROOT
+
 WITH_CODE = (README, TOUR, *PAGES, ROOT / "docs" / "api.md")
 ACCURACY, BLIND = ROOT / "docs" / "accuracy.md", ROOT / "docs" / "blind_round_1.md"
 RESULTS = ROOT / "tests" / "fixtures" / "bench" / "invented_vllm_serve.json"
-BLOCK = re.compile(r"```console\n\$ ([^\n]*)\n(.*?)```", re.DOTALL)
 FILE = re.compile(r'```\w+ title="(\S+)"\n(.*?)```', re.DOTALL)  # a file that later commands read
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
-TABLE = re.compile(r"(\| GPU[^\n]*\n\|[-|]+\n)((?:\|[^\n]*\n)+)")
 SCORE = re.compile(r"^- (.+): (\d+ %) left out, (\d+ %) blind$", re.MULTILINE)
 PATIENCE_S = 300
 CONSOLE = [(path, match[1]) for path in (README, TOUR) for match in BLOCK.finditer(path.read_text())]

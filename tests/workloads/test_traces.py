@@ -1,8 +1,12 @@
 """Trace files: every spelling that people publish reads alike, every way to spoil one is refused by row and value."""
 
 import gzip
+import json
+import math
 import time
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -11,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.errors import WorkloadError
+from simulator.workloads import traces
 from simulator.workloads.trace_columns import AskedColumns
 from simulator.workloads.traces import read_trace
 from simulator.workloads.workload import Workload
@@ -163,6 +168,32 @@ def test_spoilt_traces(case: str, packed: bool, tmp_path: Path) -> None:
     assert path.name in caught.value.given
     assert part in str(caught.value)
     assert remedy in caught.value.remedy
+
+
+KEYS = ("arrival_s", "input_length", "output_length", "hash_ids")
+ODD = [0, 2.5, 1e3, 2**53, 2**70, 10**400, -1, "5", "x", "", True, None, [3], [], {"a": 1}, math.nan]
+CELLS = st.tuples(*[st.integers(1, 9)] * 3, st.lists(st.integers(0, 9)))
+
+
+@given(st.lists(CELLS, min_size=1, max_size=5), st.integers(0, 4), st.integers(0, 3), st.sampled_from([None, *ODD]))
+def test_json_is_read_alike_at_once_and_row_by_row(rows: list[tuple[object]], row: int, key: int, odd: object) -> None:
+    """At once takes a third of the time, and is for values of one kind; any odd value in one cell."""
+    entries = [dict(zip(KEYS, each, strict=True)) for each in sorted(rows)]
+    entries[row % len(entries)][KEYS[key]] = odd
+
+    def read() -> list[object]:
+        with NamedTemporaryFile("w", suffix=".jsonl") as file:
+            file.writelines(f" {json.dumps(entry)} \r\n\n" for entry in entries)
+            file.flush()
+            try:
+                found = read_trace(file.name)
+            except WorkloadError as error:
+                return [str(error).replace(Path(file.name).name, "")]
+        return [*(each.tolist() for each in (found.arrival_s, found.prompt_tokens, found.prefixes.ids))]
+
+    at_once = read()
+    with patch.object(traces, "_plain", side_effect=ValueError):
+        assert at_once == read()
 
 
 def test_files_that_are_no_text(tmp_path: Path) -> None:
