@@ -42,7 +42,7 @@ def test_latencies_by_hand():
     assert report.metrics["itl"]["mean"] == pytest.approx(0.080 / 3)
     assert report.metrics["itl"]["median"] == pytest.approx(0.010)
     assert report.metrics["itl"]["p99"] == pytest.approx(0.060)
-    assert report.metrics["itl"].std == pytest.approx(math.sqrt(((60 - 80 / 3) ** 2 + 2 * (10 - 80 / 3) ** 2) / 3) / 1e3)
+    assert report.metrics["itl"].std == pytest.approx(0.001 * math.sqrt((60**2 + 10**2 + 10**2) / 3 - (80 / 3) ** 2))
     assert report.duration_s == pytest.approx(0.190)
     assert report.output_tokens_per_s == pytest.approx(5 / 0.190)
     assert report.total_tokens_per_s == pytest.approx(155 / 0.190)
