@@ -112,6 +112,14 @@ def test_json_has_the_keys_of_vllm_bench():
     assert not set(VLLM_KEYS.split()) - keys.keys()
 
 
+def test_a_frame_has_seconds_and_half_widths():
+    report = summarize(run([0.0, 0.10], [100, 50], [4, 1]), steady=False)
+    frame = report.to_frame()
+    assert frame.index.tolist() == ["ttft", "tpot", "itl", "e2el", "queue"]
+    assert frame.loc["ttft", "mean"] == pytest.approx((0.110 + 0.070) / 2)
+    assert math.isnan(frame.loc["ttft", "mean_half_width"])
+
+
 def test_json_has_milliseconds():
     """The requests of `test_latencies_by_hand`, and half-widths of many that meet or miss each other."""
     keys = vllm_result(summarize(run([0.0, 0.10], [100, 50], [4, 1]), steady=False))
