@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 settings.register_profile("quick", max_examples=25, deadline=None)
+settings.register_profile(  # tools/mutate.py: one failure is enough, it is not made smaller
+    "unshrunk", settings.get_profile("quick"), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False
+)
 settings.load_profile("quick")  # pytest --hypothesis-profile=default: 100 examples each
 
 

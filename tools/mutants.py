@@ -1,7 +1,8 @@
 """Small wrong changes of a module, one at a time: what a test should notice.
 
 Comparisons, arithmetic, numbers, conditions, returned values and statements are changed in the syntax tree. Text is
-left alone: docstrings, messages, annotations, decorators and what only type checkers read.
+left alone: docstrings, messages, annotations, decorators and what only type checkers read. So are tables of figures
+that were read somewhere, of TABLE numbers or more: a test could only repeat them.
 """
 
 import ast
@@ -34,6 +35,7 @@ COMPUTED = {
     ast.BitOr: ast.BitAnd,
 }
 AROUND = 24  # characters told on both sides of a change
+TABLE = 20
 SKIPPED = (ast.JoinedStr, ast.Import, ast.ImportFrom)
 Change = Callable[[ast.AST], ast.AST]
 
@@ -110,7 +112,7 @@ def _sites(tree: ast.Module) -> Iterator[Site]:
     order = {id(node): index for index, node in enumerate(_nodes(tree))}
 
     def within(node: ast.AST, function: str, statement: ast.AST) -> Iterator[Site]:
-        if isinstance(node, SKIPPED) or _is_text(node) or _is_for_types(node):
+        if isinstance(node, SKIPPED) or _is_text(node) or _is_for_types(node) or _is_table(node):
             return
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             function = f"{function}.{node.name}".lstrip(".")
@@ -144,6 +146,13 @@ def _is_for_types(node: ast.AST) -> bool:
         return True
     typed = isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp)
     return typed and ast.unparse(node.targets[0])[0].isupper() and ast.unparse(node.targets[0])[1:2].islower()
+
+
+def _is_table(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(node.value, ast.Dict | ast.Tuple | ast.List):
+        return False
+    numbers = [each for each in ast.walk(node.value) if isinstance(each, ast.Constant) and type(each.value) is not str]
+    return len(numbers) >= TABLE
 
 
 def _changes(node: ast.AST) -> Iterator[Change]:

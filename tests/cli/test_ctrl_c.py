@@ -10,7 +10,7 @@ from simulator.validation import parallel
 from tests.support.commands import infercast
 
 COST = ("cost", "--model", "llama-3.1-8b", "--hardware", "h100-sxm,l40s,a100-sxm-80", "--isl", "512", "--osl", "32")
-LOAD = ("--rate", "1", "--num-prompts", "100", "--slo", "ttft:2s")
+LOAD = ("--rate", "1", "--num-prompts", "100", "--slo", "ttft:2s", "--jobs", "1")  # calls are counted in one process
 
 
 def interrupted_at(call: int, work):

@@ -6,7 +6,7 @@ import pytest
 
 import simulator
 from simulator import Scenario, Workload, compare, deploy, load_workload, own_offer, parse_slo
-from simulator.cost.capacity import answer, capacity
+from simulator.cost.capacity import Capacity, Comparison, answer, capacity
 from simulator.deployment.batches import Batch
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
@@ -41,6 +41,24 @@ def test_latencies_hold_the_engines_time_for_each_prompt():
     assert outside_s.std() > 0
     seen_s = run.first_token_s - run.requests.arrival_s + outside_s
     assert report.latencies_s["ttft"] == pytest.approx(seen_s[kept])
+
+
+def test_frames_have_what_the_answer_says():
+    """Three replicas for 5 requests/s, 2 of one, each on a device of $2 an hour; full, a replica serves 2 for $2."""
+    asked = scenario()
+    report = asked.report(replace(asked.workload, request_count=200))
+    known = Capacity(2.0, report, "the queue grows")
+    found = answer(asked, 5.0, known)
+    alone, both = (each.to_frame().to_dict("records") for each in (known, found))
+    p95_s = {f"p95_{name}_s": report.metrics[name]["p95"] for name in ("ttft", "tpot", "e2el")}
+    assert alone == [{"rate_per_s": 2.0, **p95_s, "breaks": "the queue grows"}]
+    assert both == Comparison([found], []).to_frame().to_dict("records")
+    assert (both[0]["hardware"], both[0]["tp"], both[0]["replicas"]) == ("l40s", 1, 3)
+    assert (both[0]["usd_per_hour"], both[0]["usd_per_month"]) == (6.0, 6.0 * 730)
+    of_one = report.output_tokens / report.completed
+    full, loaded = both[0]["usd_per_m_output_full"], both[0]["usd_per_m_output"]
+    assert full == pytest.approx(2.0 / 3600 / (2 * of_one) * 1e6)
+    assert loaded == pytest.approx(6.0 / 3600 / (5 * found.report.output_tokens / found.report.completed) * 1e6)
 
 
 def test_a_tighter_slo_carries_no_more():

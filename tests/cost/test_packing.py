@@ -86,6 +86,12 @@ def test_a_scenario_knows_the_size_of_its_replica():
     assert replica_size(deployment.hardware, deployment.devices) == ReplicaSize(1)
 
 
+def test_a_frame_has_a_row_for_each_kind_of_instance():
+    found = packed(ReplicaSize(2), 5, [offer(2, 3.0), offer(8, 10.0)])
+    rows = found.to_frame()[["count", "devices", "usd_per_hour"]].to_numpy().tolist()
+    assert rows == [[1, 2, 3.0], [1, 8, 10.0]]
+
+
 def test_without_an_offer_the_remedy_names_the_options():
     with pytest.raises(InfercastError, match=r"no such offer.*--usd-per-hour"):
         packed(ReplicaSize(1), 1, [])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.fleet_rates import FleetRates
 from simulator.cost.fleet_sizing import GrowingLoad, Scaling, Sizing
-from simulator.cost.plan import FleetPlan, cheapest, plan
+from simulator.cost.plan import FleetCheck, FleetPlan, Picked, PromptSplit, cheapest, plan
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import deploy
 from simulator.errors import InfercastError, WorkloadError
@@ -75,6 +75,31 @@ def test_whole_instances_are_paid() -> None:
     """Three replicas on instances of two devices: two instances."""
     made = _planned(GrowingLoad(OpenLoop(2.5)), capacity_per_s=1.0, devices=2)
     assert made.usd("static") == pytest.approx(2 * 2.0 * HOURS_PER_MONTH)
+
+
+def test_a_fleet_that_fails_its_check_is_raised_by_one_replica() -> None:
+    """2.5 requests/s that grow by half are 3.75 in the second month: four replicas of one a second each."""
+    made = _planned(GrowingLoad(OpenLoop(2.5), growth_per_month=0.5, months=2), capacity_per_s=1.0)
+    assert (made.busiest, made.most_at(1)) == (1, 4)
+    assert made.raised(1).most_at(1) == 5
+
+
+def test_what_is_picked_costs_all_its_months_and_takes_its_spare_devices() -> None:
+    """Three replicas and a spare one at $1 an hour; the two fleets of a split cost what both cost."""
+    made = _planned(GrowingLoad(OpenLoop(2.5), months=2), capacity_per_s=1.0)
+    made = replace(made, sizing=replace(made.sizing, spare=1))
+    picked = Picked(made, FleetCheck("static", 1, 3, within=1.0, within_one_less=0.0, share=0.9), ())
+    assert picked.cost == (2 * 4 * HOURS_PER_MONTH, 4)
+    assert PromptSplit(512, (picked, picked)).cost == (4 * 4 * HOURS_PER_MONTH, 8)
+    assert made.to_frame()["usd"].tolist() == [4 * HOURS_PER_MONTH] * 2
+    assert made.to_frame()["most"].tolist() == [4, 4]
+
+
+def test_parts_of_a_load_grow_alike() -> None:
+    load = GrowingLoad(OpenLoop(2.0), growth_per_month=0.1, months=3)
+    parts = [load.part(share).rates_per_s(2) for share in (0.25, 0.75)]
+    assert parts[0] == pytest.approx(0.5 * 1.1**2)
+    assert sum(parts) == pytest.approx(load.rates_per_s(2))
 
 
 def test_what_is_paid_around_the_clock_stays_up() -> None:

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -23,6 +24,8 @@ from simulator.models.operations import Counts, Sequence, count
 from simulator.profile_folders import names
 from simulator.reports.provenance import figures
 from simulator.simulation.scheduler_limits import limits
+from simulator.workloads.shared_prefixes import Prefixes
+from simulator.workloads.workload import Requests
 
 H100 = load_hardware("h100-sxm")
 ENGINES = [load_engine(each) for each in names(KIND)]
@@ -127,6 +130,13 @@ def test_rules_of_other_policies_are_refused(engine, rule):
     assert limits(plain)
     with pytest.raises(NotModelledError, match="limits of other policies"):
         limits(replace(plain, engine=plain.engine.model_copy(update=rule)))
+
+
+def test_prefix_blocks_that_blocks_of_the_cache_do_not_divide_are_refused():
+    deployment = deploy("llama-3.1-8b", "h100-sxm")
+    requests = Requests(np.zeros(1), np.full(1, 64), np.ones(1), prefixes=Prefixes.of([[0, 1]], 24))
+    with pytest.raises(NotModelledError, match="has blocks of 16, which do not divide them"):
+        limits(deployment, requests)
 
 
 def test_a_wait_has_a_unit():

@@ -13,8 +13,9 @@ import pytest
 from simulator.cost.capacity import capacity
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import deploy
+from simulator.deployment.memory import CACHE_ERROR
 from simulator.reports.interval_widths import Question, basis_of, question_of, shipped
-from simulator.reports.intervals import PredictionRange, interval, step_factors
+from simulator.reports.intervals import Interval, PredictionRange, interval, step_factors
 from simulator.reports.slo import Slo
 from simulator.validation.prediction import ask, predict
 from simulator.workloads.arrivals import OpenLoop
@@ -116,6 +117,26 @@ def test_traits_are_those_of_the_deployment_and_the_statistic():
 def test_requests_per_second_go_with_output_tokens():
     deployment = deploy("llama-3.1-8b", "h100-sxm")
     assert interval(deployment, "req_s", "offline") == interval(deployment, "throughput_out_tok_s", "offline")
+
+
+def test_an_interval_is_widened_by_what_lies_outside_and_by_nothing_else():
+    found = Interval(0.8, 1.5, 0.8, "fitted")
+    assert found.holding(20.0, [17.0, 29.0]) == found
+    assert found.holding(20.0, [10.0]) == found._replace(low=0.5)
+    assert Interval(1.1, 1.5, 0.8, "fitted").holding(20.0, []).low == 1.0  # the prediction itself
+
+
+def test_a_prediction_is_made_again_with_both_ends_of_the_steps_and_of_the_cache():
+    """Of steps in open loops alone; of the cache where it is nearly full, a twentieth of the memory each way."""
+    deployment = deploy("llama-3.1-8b", "h100-sxm")
+    short, long = interval(deployment, "throughput_out_tok_s", "offline").of_inverse.around(1.0)
+
+    def others(regime):
+        return PredictionRange(deployment, regime, 0.8, 1.0, lambda factor: factor, lambda share: share).others
+
+    assert others("open_loop") == (short, long, -CACHE_ERROR, CACHE_ERROR)
+    assert others("closed_loop") == (-CACHE_ERROR, CACHE_ERROR)
+    assert PredictionRange(deployment, "open_loop", 0.8, 1.0).others == ()
 
 
 @pytest.mark.slow

@@ -42,8 +42,10 @@ def test_latencies_by_hand():
     assert report.metrics["itl"]["mean"] == pytest.approx(0.080 / 3)
     assert report.metrics["itl"]["median"] == pytest.approx(0.010)
     assert report.metrics["itl"]["p99"] == pytest.approx(0.060)
+    assert report.metrics["itl"].std == pytest.approx(0.001 * math.sqrt((60**2 + 10**2 + 10**2) / 3 - (80 / 3) ** 2))
     assert report.duration_s == pytest.approx(0.190)
     assert report.output_tokens_per_s == pytest.approx(5 / 0.190)
+    assert report.total_tokens_per_s == pytest.approx(155 / 0.190)
     assert report.prompt_share == pytest.approx((0.110 + 0.050) / 0.190)
     assert report.utilisation == pytest.approx(1.0)
 
@@ -51,6 +53,13 @@ def test_latencies_by_hand():
 def test_an_answer_of_two_tokens_has_one_gap_and_one_of_one_has_none():
     found = latencies_s(np.zeros(2), np.array([0.5, 0.5]), np.array([1.5, 0.5]), np.array([2, 1]))
     assert found["tpot"] == pytest.approx([1.0, math.nan], nan_ok=True)
+
+
+def test_the_gap_of_an_answer_of_two_tokens_begins_with_its_first():
+    """Not five seconds before, when the last request of another user ended."""
+    report = summarize(run([0.0, 5.0], [100, 100], [2, 2]), steady=False)
+    itl = report.metrics["itl"]
+    assert (itl["mean"], itl["p99"]) == pytest.approx((0.010, 0.010))
 
 
 def test_itl_counts_the_gap_of_a_preemption():
@@ -101,6 +110,14 @@ median_e2el_ms std_e2el_ms p99_e2el_ms"""
 def test_json_has_the_keys_of_vllm_bench():
     keys = vllm_result(summarize(run([0.0, 0.1], [10, 10], [5, 5])))
     assert not set(VLLM_KEYS.split()) - keys.keys()
+
+
+def test_a_frame_has_seconds_and_half_widths():
+    report = summarize(run([0.0, 0.10], [100, 50], [4, 1]), steady=False)
+    frame = report.to_frame()
+    assert frame.index.tolist() == ["ttft", "tpot", "itl", "e2el", "queue"]
+    assert frame.loc["ttft", "mean"] == pytest.approx((0.110 + 0.070) / 2)
+    assert math.isnan(frame.loc["ttft", "mean_half_width"])
 
 
 def test_json_has_milliseconds():
@@ -214,6 +231,14 @@ def test_bill_by_hand():
     assert cost.usd_per_million_input_tokens == pytest.approx(3.6 / 3600 * 0.20 / 150 * 1e6)
     both = 150 * cost.split_usd_per_million_input_tokens + 5 * cost.split_usd_per_million_output_tokens
     assert both == pytest.approx(155 * cost.usd_per_million_total_tokens)
+
+
+def test_what_is_rejected_makes_no_tokens_to_share_the_bill():
+    """$7.2 an hour for three requests a second, of which two are answered: 10 tokens in, one out."""
+    report = summarize(run([0.0, 0.5, 1.0], [10, 20_000, 10], [1, 1, 1]), steady=False)
+    cost = bill(report, 3.0, usd_per_hour=7.2)
+    assert cost.usd_per_million_output_tokens == pytest.approx(0.002 / 2 * 1e6)
+    assert cost.usd_per_million_input_tokens == pytest.approx(0.002 / 20 * 1e6)
 
 
 def test_a_million_tokens_of_claim_23():

@@ -130,6 +130,15 @@ def test_experts_wait_for_the_busiest_rank(rate):
     assert Rates(H100, light=True).cost(routed, many).seconds == Rates(H100, light=True).cost(even, many).seconds
 
 
+def test_the_rank_with_the_most_experts_reads_their_weights_for_longest():
+    """Eight tokens reach some 50 of 128 experts, unevenly: as many more as drawing says (above)."""
+    routed = next(op for op in load_model("qwen3-235b-a22b").ops(Layout(tp=8, ep=8)) if op.name == "experts up")
+    few, alone = Counts(1.0, 8.0), replace(routed, experts=routed.experts._replace(ranks=1))
+    waited, even = (Rates(H100).cost(op, few).memory_s for op in (routed, alone))
+    assert waited / even == pytest.approx(float(routed.experts.busiest_experts(8.0)))
+    assert waited > 1.2 * even
+
+
 # -------------------------------------------------------------------------------------------------------- collectives
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from simulator.deployment.deployment import deploy
 from simulator.engines.engine import load_engine
+from simulator.errors import ProfileError
 from simulator.hardware.hardware import Achievable, DecodeAttention, Gemm, Hardware, PrefillAttention, load_hardware
 from simulator.models.layers import MixtureOfExperts
 from simulator.models.model import Model, load_model
@@ -60,6 +61,14 @@ def device(peak_flops_per_s: float, memory_bytes_per_s: float) -> Hardware:
 def step(model: Model, hardware: Hardware, *, light: bool = False) -> StepModel:
     overheads = load_engine("vllm").overheads.model_copy(update={"step_s": 3e-3, "sequence_s": 1e-3})
     return StepModel(model.ops(Layout()), hardware, overheads, light=light)
+
+
+def test_a_peak_without_measured_gemms_is_refused_and_needs_none_at_the_speed_of_light():
+    bare = device(1e12, 1e9).model_copy(update={"achievable": Achievable.model_construct(gemm={})})
+    op, one = linear("product", (16, 16), Layout()), Counts(steps=1.0, tokens=1.0)
+    with pytest.raises(ProfileError, match="no achievable gemm rates are known"):
+        Rates(bare).cost(op, one)
+    assert Rates(bare, light=True).cost(op, one).compute_s == 2 * 16 * 16 / 1e12
 
 
 def milliseconds(model: StepModel, counts: Counts) -> dict[str, float]:

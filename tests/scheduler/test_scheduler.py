@@ -172,6 +172,15 @@ def test_windowed_reads_and_blocks_equal_a_plain_count(window, rows, num_blocks)
         assert step.seconds == TABLE.token_s[len(cached)] + TABLE.logit_s[len(cached)] + keys_s
 
 
+@pytest.mark.parametrize("most", [1, 3])
+def test_two_long_prompts_take_turns(most):
+    """Rule L: each computes `most` of its 6 tokens in a step, however many there is room for; alone it computes all."""
+    both = simulate(limits(long_prefill_tokens=most), TABLE, table_of([(0.0, 6, 1), (0.0, 6, 1)]))
+    assert both.steps.prompt_tokens.tolist() == [2 * most] * (6 // most)
+    alone = simulate(limits(long_prefill_tokens=most), TABLE, table_of([(0.0, 6, 1)]))
+    assert alone.steps.prompt_tokens.tolist() == [6]
+
+
 def test_async_scheduling_shows_an_arrival_one_step_later():
     rows = [(0.0, 8, 20), (0.0015, 8, 2)]
     at_once = simulate(limits(num_blocks=100), TABLE, table_of(rows))

@@ -204,7 +204,7 @@ def test_autoscaling(case, scaler):
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(blocks_per_prefix=2), data=st.data())
+@given(case=fleets(blocks_per_prefix=2, by_priority=st.booleans()), data=st.data())
 def test_clients(case, data):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, data.draw(clients_for(len(jobs), sessions=not concurrency)), concurrency)

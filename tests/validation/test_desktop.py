@@ -15,7 +15,7 @@ from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Counts, Layout, Sequence, count
+from simulator.models.operations import Counts, Experts, Layout, Sequence, count
 from simulator.roofline.roofline import Rates
 from simulator.validation.desktop import mlx_format, sized_format, stated_rules
 from simulator.validation.measurements import measurement_of
@@ -154,6 +154,9 @@ def test_unpacking_is_shared_by_the_tokens_of_a_tile():
     op = next(each for each in load_model("llama-2-7b").ops(layout) if each.rate == "gemm")
     one, eight = (rates.cost(op, Counts(steps=1.0, tokens=n)).compute_s for n in (1.0, 8.0))
     assert eight / one == pytest.approx(8 * (1 + 6.6 / 8) / (1 + 6.6))
+    routed = replace(op, experts=Experts(8, 2))  # of which each expert has a quarter
+    four, thirty_two = (rates.cost(routed, Counts(steps=1.0, tokens=n)).compute_s for n in (4.0, 32.0))
+    assert thirty_two / four == pytest.approx(8 * (1 + 6.6 / 8) / (1 + 6.6))
 
 
 def test_gpt_oss_in_llama_cpp_is_as_large_as_its_file():

@@ -17,6 +17,7 @@ from simulator.validation.measurements import Setup
 from simulator.validation.prediction import ask
 from simulator.validation.setups import place
 from simulator.validation.sources.recipe import AIPERF_PROMPTS
+from simulator.workloads.arrivals import OpenLoop
 from tests.support.kernels import kernels_with
 from tests.support.measured import OFFLINE, OPEN, answer, asked_on, engine_gets, recipe, setup, users
 
@@ -175,6 +176,12 @@ def test_a_long_open_loop_serves_what_it_is_sent_and_a_counted_one_has_a_drain()
     counted = answer(setup(**OPEN | {"num_prompts": 100}, **rate))
     assert endless.value("throughput_out_tok_s") == pytest.approx(2 * 512, rel=0.05)
     assert counted.value("throughput_out_tok_s") < endless.value("throughput_out_tok_s")
+
+
+def test_gaps_are_as_a_row_states_them_and_else_poisson():
+    rate = {"concurrency": 0, "rate_per_s": 8.0, "devices": 2, "replicas": 2}
+    assert users(setup(**OPEN, **rate, burstiness=0.5)).arrivals == OpenLoop(4.0, 0.5)
+    assert users(setup(**OPEN, **rate)).arrivals == recipe(setup(**OPEN, **rate)).arrivals(4.0, 2) == OpenLoop(4.0)
 
 
 def test_sharegpt_replays_have_the_spread_of_their_trace():

@@ -61,8 +61,11 @@ def test_outputs_whose_lengths_are_counted_keep_their_shape_at_the_mean_of_a_run
     assert outputs.max() < 1_400
 
 
-def test_prompts_that_a_run_states_are_its_own():
-    assert recipe(setup(**{**SERVER, "input_tokens": 900.0}, model="Llama-2-70b")).load() is None
+def test_prompts_that_a_run_states_are_its_own_and_differ_like_those_of_any_data_set():
+    stated = setup(**{**SERVER, "input_tokens": 900.0, "output_tokens": 300.0}, model="Llama-2-70b", rate_per_s=1.0)
+    assert recipe(stated).load() is None
+    assert users(stated).requests().prompt_tokens.std() > 450
+    assert users(replace(stated, client="")).requests().prompt_tokens.std() == 0
 
 
 def test_replicas_share_the_requests_of_a_run():
