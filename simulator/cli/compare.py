@@ -6,17 +6,15 @@ from typing import Annotated
 
 import typer
 
-from simulator.cli.api_columns import hosted
+from simulator.cli.compare_details import CostDetails
 from simulator.cli.compare_options import CompareOptions
 from simulator.cli.compare_screen import Compared, compared_row, excluded, exclusions, first_screen, ties
 from simulator.cli.compare_sensitivity import SensitivityTables
-from simulator.cli.cost import details
-from simulator.cli.cost_question import answer_rows
-from simulator.cli.executor_options import ExecutorName
+from simulator.cli.executor_options import ExecutorName, Jobs
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.offer_options import OfferAndApiOptions
 from simulator.cli.options import Details, Format, OutputFormat, ReportFile, grouped
-from simulator.cli.output import Result, emit, evidence
+from simulator.cli.output import Result, Row, emit, evidence
 from simulator.cli.progress import progress_bar
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
 from simulator.cost.light_bounds import Demand
@@ -41,7 +39,7 @@ def command(
     interval_options: IntervalOptions,
     priced: OfferAndApiOptions,
     top: Annotated[int, typer.Option("--top", min=1, help="Answers, each on another device.")] = 5,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Simulations at once.", show_default="cores")] = cores(),
+    jobs: Jobs = None,
     executor: ExecutorName = "",
     with_details: Details = False,
     sensitivity: Annotated[
@@ -62,27 +60,27 @@ def command(
     priced.checked()
     options = asked.options(Demand(workload.requests(), slo))
     load = priced_target(rate, workload, slo, priced.offers_for, priced.interruptions())
-    search = Search(load, options.candidates, top, executor_named(executor) if executor else Threads(jobs))
+    threads = Threads(jobs or cores())
+    search = Search(load, options.candidates, top, executor_named(executor, jobs) if executor else threads)
     interrupted = _searched(search)
     if not search.found:
         raise InfercastError(*_nothing(search, options, interrupted=interrupted))
     compared = [Compared(each, load) for each in search.found]
-    rows = list(in_order(Threads(jobs), compared_row, compared))
+    rows = list(in_order(threads, compared_row, compared))
     result = replace(first_screen(search, options, compared, rows), refused=_left(search) if interrupted else [])
+    figures = CostDetails(compared, priced, interval_options.interval)
     if priced.vs_api:
-        result = _with_hosted(result, compared, priced)
+        result = _with_hosted(result, figures)
     if with_details or form is not Format.TEXT:
-        result = _with_details(result, compared, interval_options.interval, priced)
-    moved = SensitivityTables(compared, jobs)
+        result = _with_details(result, figures)
+    moved = SensitivityTables(compared, threads)
     if sensitivity:
         result = _with_sensitivity(result, moved, plot)
     elif plot is not None:
         _draw(compared, plot)
     if report is not None:
-        from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
-
         others = [*map(str, result.refused), *ties(search, compared), excluded(search, options)]
-        Decision(compared, rows, priced, interval_options.interval, moved, others).save(report)
+        _save_page(report, figures, rows, moved, others)
     emit(result, form)
 
 
@@ -95,9 +93,9 @@ def _with_sensitivity(result: Result, moved: SensitivityTables, plot: Path | Non
     return replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
 
 
-def _with_hosted(result: Result, compared: list[Compared], priced: OfferAndApiOptions) -> Result:
+def _with_hosted(result: Result, figures: CostDetails) -> Result:
     """Return the result with the hosted prices of the same models, and from which volume on the best answer pays."""
-    api = hosted([each.answer for each in compared], priced.terms())
+    api = figures.hosted
     sections = {"api": api.rows, **result.sections} if api.rows else result.sections
     return replace(result, sections=sections, views=[*result.views, *api.views], notes=[*api.notes, "", *result.notes])
 
@@ -107,6 +105,12 @@ def _left(search: Search) -> list[InterruptedSweepError]:
     left = f"{len(search.left):,} of {len(search.candidates):,} deployments"
     because = f"an interrupt came before they were decided; none costs less than ${search.least_usd_left:.3g}/h"
     return [InterruptedSweepError(left, because, "Let it run on, or ask for fewer")]
+
+
+def _save_page(path: Path, found: CostDetails, rows: list[Row], moved: SensitivityTables, others: list[str]) -> None:
+    from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
+
+    Decision(found, rows, moved, others).save(path)
 
 
 def _draw(compared: list[Compared], path: Path) -> None:
@@ -143,12 +147,10 @@ def _nothing(search: Search, options: Options, *, interrupted: bool) -> tuple[st
     return f"{search.load.slo}", last, "Loosen the SLO, or give more devices, formats or engines"
 
 
-def _with_details(result: Result, compared: list[Compared], level: float, priced: OfferAndApiOptions) -> Result:
+def _with_details(result: Result, figures: CostDetails) -> Result:
     """Return the result with all figures of each answer, their intervals, energy and guesses."""
-    answers = [each.answer for each in compared]
-    rows = answer_rows(answers, level, priced)
-    views = details(rows, priced, answers[0].scenario.workload.describe(), level)
-    used = evidence(each.scenario.deployment for each in answers)
+    rows, views = figures.rows, figures.views
+    used = evidence(each.answer.scenario.deployment for each in figures.compared)
     merged = [{**more, **row} for row, more in zip(result.sections["answers"], rows, strict=True)]
     sections = {**result.sections, "answers": merged}
     return replace(result, sections=sections, views=[*result.views, *views], rests_on=used)

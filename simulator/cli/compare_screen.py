@@ -58,7 +58,9 @@ class Compared:
         said = []
         for name, bound_s in slo.bounds_s.items():
             looser = Slo({**slo.bounds_s, name: bound_s * LOOSER}, slo.share)
-            fewer = replicas_needed(replace(found.scenario, slo=looser), self.load.rate_per_s)
+            fewer = replicas_needed(
+                replace(found.scenario, slo=looser), self.load.rate_per_s, found.replicas, self.risk.simulated
+            )
             if fewer and fewer <= found.replicas / 2:
                 edge = f"{name.upper()} <= {scaled(bound_s * LOOSER, 's')}"
                 said.append(f"Knife edge: {edge} needs {fewer} instead of {found.replicas} ({self.limiter.sentence}).")

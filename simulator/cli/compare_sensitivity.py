@@ -15,14 +15,14 @@ from simulator.executors.threads import Threads
 class SensitivityTables:
     """What moves the best of some answers, and where another of them is cheaper."""
 
-    def __init__(self, compared: Sequence[Compared], jobs: int) -> None:
-        self.compared, self.jobs = compared, jobs
-        self.sensitivity = Sensitivity([each.found for each in compared], compared[0].load)
+    def __init__(self, compared: Sequence[Compared], threads: Threads) -> None:
+        self.compared, self.threads = compared, threads
+        self.sensitivity = Sensitivity([each.risk for each in compared])
 
     @cached_property
     def knobs(self) -> list[Knob]:
         """What may be other than asked or predicted, with the answers at both ends: simulated when first asked for."""
-        return self.sensitivity.knobs(partial(in_order, Threads(self.jobs)))
+        return self.sensitivity.knobs(partial(in_order, self.threads))
 
     def rows(self) -> list[Row]:
         """Return a row per knob: both ends in words, what the answer costs there, and which answer is best there."""

@@ -12,9 +12,7 @@ from simulator.executors.choice import executor_named
 from simulator.executors.executor import TaskExecutor
 from simulator.questions.sweep import QuestionT, SweepAnswers, SweepCase, answers
 
-Jobs = Annotated[
-    int | None, Option("--jobs", metavar="N", min=1, help="Processes at most.", show_default="one for each core")
-]
+Jobs = Annotated[int | None, Option("--jobs", metavar="N", min=1, help="Cores to use at most.", show_default="all")]
 ExecutorName = Annotated[
     str, Option("--executor", metavar="dask://HOST:PORT", help="A Dask cluster.", show_default="this machine")
 ]

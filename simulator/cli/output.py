@@ -111,7 +111,12 @@ def emit(result: Result, form: Format, *, details: bool = True) -> None:
     put(shown.render(form, columns(), bold=sys.stdout is not None and sys.stdout.isatty()))
     if form is Format.CSV:
         sys.stderr.writelines(f"infercast: left out: {error}\n" for error in result.refused)
-    if any(isinstance(each, InterruptedSweepError) for each in result.refused):
+    exit_if_interrupted(result.refused)
+
+
+def exit_if_interrupted(refused: Iterable[InfercastError]) -> None:
+    """Raise typer.Exit with code 130 where one of the errors says that Ctrl-C ended a sweep."""
+    if any(isinstance(each, InterruptedSweepError) for each in refused):
         raise Exit(INTERRUPTED)
 
 

@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 
+from simulator.cli.compare_details import CostDetails
 from simulator.cli.compare_screen import Compared, compared_row, verdict
 from simulator.cli.compare_sensitivity import SensitivityTables
+from simulator.cli.executor_options import Jobs
 from simulator.cli.intervals import IntervalOptions
 from simulator.cli.layout import columns, wrapped
 from simulator.cli.offer_options import OfferAndApiOptions
 from simulator.cli.options import DeploymentOptions, grouped
-from simulator.cli.output import labels_of, sweep
+from simulator.cli.output import exit_if_interrupted, labels_of, sweep
 from simulator.cli.progress import progress_bar
 from simulator.cli.workload_options import SloOptions, WorkloadOptions, one_load
 from simulator.cost.bounds import bounds
@@ -60,7 +62,7 @@ def command(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write it (.html).")] = Path(
         "report.html"
     ),
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Simulations at once.", show_default="cores")] = cores(),
+    jobs: Jobs = None,
 ) -> None:
     """Write one web page to hand on: what to rent of the deployments that are asked about, and why.
 
@@ -88,13 +90,15 @@ def command(
     if not compared:
         raise InfercastError(f"{slo}", excluded[0].removesuffix("."), "Loosen the SLO, or give more devices")
     excluded += [f"Left out: {error}" for error in refused]
-    rows = list(in_order(Threads(jobs), compared_row, compared))
+    threads = Threads(jobs or cores())
+    rows = list(in_order(threads, compared_row, compared))
     from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
 
-    moved = SensitivityTables(compared, jobs)
-    Decision(compared, rows, priced, interval_options.interval, moved, excluded).save(out)
+    figures = CostDetails(compared, priced, interval_options.interval)
+    Decision(figures, rows, SensitivityTables(compared, threads), excluded).save(out)
     said = f"{verdict([*compared], rows)} All of it: {out}"
     typer.echo("\n".join(wrapped(said, columns())))
+    exit_if_interrupted(refused)
 
 
 def _told_apart(compared: list[Pinned]) -> list[Pinned]:

@@ -65,7 +65,7 @@ def command(
         found = SweepAnswers(cases, {0: done[0].answer(level, explain=explain_options.explain)})
     else:
         found = run_on.answers(cases, "simulations")
-        again = wants_runs and (page is not None or len(found.rows) == 1)
+        again = explain_options.needs_run and len(found.rows) == 1
         done = [_simulated(each.question) for each, _ in found.answered] if again else []
     _write_files(found.rows, done, explain_options, accepted.value())
     told = form is not Format.CSV or fitted or page is not None  # csv has rows alone, of which there may be many
@@ -74,7 +74,7 @@ def command(
     of_loads = dict.fromkeys(each for scenario in scenarios for each in run.basis(scenario))
     result = replace(result, rests_on=[*result.rests_on, *of_loads])
     if page is not None:
-        _save_page(page, result, done, found.rows)
+        _save_page(page, result, found, done)
     emit(with_fitted(result, (each.deployment for each in scenarios)) if fitted else result, form, details=with_details)
 
 
@@ -96,13 +96,17 @@ def _write_files(rows: list[Row], done: list[SimulatedLoad], explain_options: Ex
         explain_options.draw(each.scenario, each.report, rows[0])
 
 
-def _save_page(path: Path, result: Result, done: list[SimulatedLoad], rows: list[Row]) -> None:
-    from simulator.cli.pages.load_page import save_load_page  # noqa: PLC0415  matplotlib takes half a second
+def _save_page(path: Path, result: Result, found: SweepAnswers[LoadQuestion], done: list[SimulatedLoad]) -> None:
+    """Write the page; of a sweep only the load that it looks into is simulated again, for what no row has."""
+    from simulator.cli.pages.load_page import looked_into, save_load_page  # noqa: PLC0415  matplotlib: half a second
     from simulator.cli.pages.sections import Ran  # noqa: PLC0415
 
-    ran = [Ran(each.scenario, each.report, row) for each, row in zip(done, rows, strict=True)]
-    over = sweep_of(rows, [*common(rows)[1], *loads(rows)], "", ran[0].scenario.slo) if len(rows) > 1 else None
-    save_load_page(path, result, ran, over)
+    rows, scenarios = found.rows, [case.question.scenario()[0] for case, _ in found.answered]
+    over = sweep_of(rows, [*common(rows)[1], *loads(rows)], "", scenarios[0].slo) if len(rows) > 1 else None
+    place = looked_into(over) if over else 0
+    shown = done[place] if done else _simulated(found.answered[place][0].question)
+    deployments = [each.deployment for each in scenarios]
+    save_load_page(path, result, Ran(shown.scenario, shown.report, rows[place]), deployments, over)
 
 
 def _result(

@@ -1,21 +1,26 @@
 """How sure an answer is: the replicas that it takes where steps are slower or faster than predicted."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from simulator.cost.bounds import bounds
 from simulator.cost.scenario import Scenario
 from simulator.cost.search import LIGHTEST_SHARE, Solution, Target
 from simulator.reports.intervals import step_factors
+from simulator.reports.report import Report
 
 CASES = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of step times: five equally likely cases
 
 
-def replicas_needed(scenario: Scenario, rate_per_s: float, start: int = 1) -> int | None:
+def replicas_needed(
+    scenario: Scenario, rate_per_s: float, start: int = 1, known: dict[float, Report] | None = None
+) -> int | None:
     """Return the fewest replicas that keep the SLO at a rate in requests/s, looking from `start` on; None for none.
 
-    More replicas are taken never to keep less: as in `Search`, one less than the answer does not keep it.
+    More replicas are taken never to keep less: as in `Search`, one less than the answer does not keep it. `known`: of
+    the same deployment and workload, reports by requests/s of a replica, whatever their SLO; it learns those of `start`
+    replicas and of one less, which are looked at for every SLO.
     """
     found = bounds(scenario)
     if found.misses(scenario.slo):
@@ -23,7 +28,12 @@ def replicas_needed(scenario: Scenario, rate_per_s: float, start: int = 1) -> in
     least = max(1, math.ceil(rate_per_s / found.most_per_s))
 
     def keeps(replicas: int) -> bool:
-        return scenario.report(scenario.workload.at_rate(rate_per_s / replicas)).meets_slo
+        share_per_s = rate_per_s / replicas
+        report = known.get(share_per_s) if known is not None else None
+        report = report or scenario.report(scenario.workload.at_rate(share_per_s))
+        if known is not None and replicas in (start, start - 1):
+            known[share_per_s] = report
+        return replace(report, slo=scenario.slo).meets_slo
 
     low, high, step = least - 1, max(start, least), 1
     while not keeps(high):
@@ -50,6 +60,17 @@ class Risk:
 
     found: Solution
     load: Target
+
+    @cached_property
+    def simulated(self) -> dict[float, Report]:
+        """The answer's own load, by requests/s of a replica, and what `replicas_needed` adds."""
+        return {self.load.rate_per_s / self.found.replicas: self.found.report}
+
+    def is_asked(self, scenario: Scenario, rate_per_s: float) -> bool:
+        """Whether a scenario at a rate is what was asked, whatever its SLO: its simulations are `simulated`."""
+        own = self.found.scenario
+        is_same = scenario.deployment is own.deployment and scenario.workload is own.workload
+        return is_same and rate_per_s == self.load.rate_per_s
 
     @cached_property
     def replicas(self) -> tuple[int | None, ...]:

@@ -49,8 +49,17 @@ class Knob(NamedTuple):
 class Sensitivity:
     """Answers of a search under changed loads and constants; only these answers are compared anew."""
 
-    answers: Sequence[Solution]
-    load: Target
+    risks: Sequence[Risk]
+
+    @property
+    def answers(self) -> list[Solution]:
+        """The answers, the cheapest first."""
+        return [each.found for each in self.risks]
+
+    @property
+    def load(self) -> Target:
+        """What was asked of all."""
+        return self.risks[0].load
 
     def knobs(self, run: Callable[..., Iterable[Knob]] = map) -> list[Knob]:
         """Return every knob, the one with the largest swing first. `run` maps as `map` does, on threads perhaps."""
@@ -76,17 +85,13 @@ class Sensitivity:
 
     def _uncertain(self) -> list[Callable[[], Knob]]:
         """Return the knobs that a prediction is unsure of: step times, rates of the device, the cache."""
-        steps = [(f"{step_quantile(self.answers[0], q):.2f} x", partial(self._steps, q)) for q in (CASES[0], CASES[-1])]
         rates = [("memory bandwidth", _bandwidth), ("arithmetic", _flops)]
         cache = [(f"{share:+.0%} of memory", partial(_cache, share)) for share in (-CACHE_ERROR, CACHE_ERROR)]
         return [
-            self._knob("step times", steps, is_known=False),
+            self._steps,
             *(self._knob(n, [(f"{f:g} x", partial(c, f)) for f in (LESS, MORE)], is_known=False) for n, c in rates),
             self._knob("KV cache", cache, is_known=False),
         ]
-
-    def _steps(self, quantile: float, scenario: Scenario, rate_per_s: float) -> tuple[Scenario, float]:
-        return scenario.with_steps(step_quantile(self.answers[0], quantile)), rate_per_s
 
     def _knob(self, name: str, ends: Sequence[tuple[str, Change]], *, is_known: bool = True) -> Callable[[], Knob]:
         """Return a function that evaluates a knob. What a user knows changes for all answers, the rest for the best."""
@@ -99,14 +104,20 @@ class Sensitivity:
 
     def _price(self) -> Knob:
         """Return the knob of the price of the answer that is best as asked; the others cost what they cost."""
-        own, *others = [self._usd(each, None) for each in self.answers]
+        own, *others = [self._usd(each, None) for each in self.risks]
         low, high = (self._cheapest(f"{f:g} x", [own and own * f, *others]) for f in (LESS, MORE))
         return Knob("price", low, high, is_known=True)
 
+    def _steps(self) -> Knob:
+        """Return the knob of the step times of the answer that is best as asked: the first and last of its cases."""
+        risk = self.risks[0]
+        others = [self._usd(each, None) for each in self.risks[1:]]
+        ends = [(step_quantile(risk.found, CASES[at]), self._price_of(risk.found, risk.replicas[at])) for at in (0, -1)]
+        low, high = (self._cheapest(f"{factor:.2f} x", [own, *others]) for factor, own in ends)
+        return Knob("step times", low, high, is_known=False)
+
     def _end(self, value: str, change: Change, *, only_best: bool) -> End:
-        usd = [
-            self._usd(each, change if not (place and only_best) else None) for place, each in enumerate(self.answers)
-        ]
+        usd = [self._usd(each, change if not (place and only_best) else None) for place, each in enumerate(self.risks)]
         return self._cheapest(value, usd)
 
     @staticmethod
@@ -115,18 +126,22 @@ class Sensitivity:
         best_usd, best = min(known, default=(None, None))
         return End(value, usd[0], best, best_usd)
 
-    def _usd(self, found: Solution, change: Change | None) -> float | None:
+    def _usd(self, risk: Risk, change: Change | None) -> float | None:
         """Return the dollars per hour of an answer under a change; None where no number of replicas keeps the SLO."""
-        candidate, replicas = found.candidate, found.replicas
-        if change is not None:
-            try:
-                needed = replicas_needed(*change(found.scenario, self.load.rate_per_s), replicas)
-            except InfercastError:  # longer requests than its context or its cache holds
-                return None
-            if needed is None:
-                return None
-            replicas = needed
-        return self.load.price(candidate.hardware, candidate.devices, replicas)
+        found = risk.found
+        if change is None:
+            return self._price_of(found, found.replicas)
+        try:
+            scenario, rate_per_s = change(found.scenario, self.load.rate_per_s)
+            is_asked = risk.is_asked(scenario, rate_per_s)
+            needed = replicas_needed(scenario, rate_per_s, found.replicas, risk.simulated if is_asked else None)
+        except InfercastError:  # longer requests than its context or its cache holds
+            return None
+        return self._price_of(found, needed)
+
+    def _price_of(self, found: Solution, replicas: int | None) -> float | None:
+        candidate = found.candidate
+        return None if replicas is None else self.load.price(candidate.hardware, candidate.devices, replicas)
 
     def flip_rate_per_s(self, up: bool) -> tuple[float, int] | None:
         """Return the rate in requests/s from which on another answer costs less, and its place; None up to WIDEST.
@@ -146,7 +161,7 @@ class Sensitivity:
 
     def flip_price(self) -> tuple[float, int] | None:
         """Return the dollars per hour of one replica of the best above which the next is cheaper, and its place."""
-        usd = [self._usd(each, None) for each in self.answers]
+        usd = [self._usd(each, None) for each in self.risks]
         others = [(cost, place) for place, cost in enumerate(usd) if place and cost is not None]
         if usd[0] is None or not others:
             return None

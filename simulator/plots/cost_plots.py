@@ -21,11 +21,12 @@ def plot_costs(answers: Sequence[Answer], rows: Sequence[Row] = (), labels: Sequ
     All answers are to the same rate, workload and SLO: those of the first are in the title. `rows` of `infercast
     cost`'s JSON, one per answer, have the intervals that are drawn. `labels`: instead of what tells deployments apart.
     """
-    import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
+    from matplotlib.figure import Figure  # noqa: PLC0415  half a second
 
     rate, scenario = answers[0].rate_per_s, answers[0].scenario
     size = (11, 2.4 + 0.6 * len(answers))
-    figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
+    (left, right) = figure.subplots(1, 2, sharey=True)
     shared, own = _labels(answers)
     figure.suptitle(f"{shared}; {scenario.slo}\n{scenario.workload.describe()}", fontsize=10)
     _price_bars(left, answers, rows)

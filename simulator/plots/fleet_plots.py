@@ -22,7 +22,7 @@ def plot_service(found: ServiceReport) -> "Figure":
 
     Time is in hours, minutes or seconds, the largest unit of which the run has more than two.
     """
-    import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
+    from matplotlib.figure import Figure  # noqa: PLC0415  half a second
 
     end_s = max(found.run.closed_s, 1e-9)
     unit_s, unit = next(
@@ -30,7 +30,8 @@ def plot_service(found: ServiceReport) -> "Figure":
     )
     asked = len(found.run.row) + len(found.run.abandoned)
     edges_s = np.linspace(0.0, end_s, 1 + min(BINS, max(24, asked // PER_BIN)))
-    figure, panels = plt.subplots(4, 1, figsize=(10, 9), sharex=True, layout="constrained")
+    figure = Figure(figsize=(10, 9), layout="constrained")
+    panels = figure.subplots(4, 1, sharex=True)
     _plot_arrivals(panels[0], found, edges_s, unit_s)
     samples_s = np.linspace(0.0, end_s, SAMPLES * (len(edges_s) - 1), endpoint=False)
     outstanding = found.outstanding(samples_s).reshape(-1, SAMPLES).mean(axis=1)

@@ -9,6 +9,7 @@ from html import escape
 from itertools import count
 
 import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from simulator.plots.palette import TIP
@@ -32,6 +33,7 @@ def inline_svg(figure: Figure, name: str, says: str) -> str:
     """Return a figure as one `<svg>` element; `name` begins its ids, which a page has once, `says` is read aloud."""
     buffer = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+        _lay_out(figure)
         bare = {"Date": None, "Creator": None, "Format": None, "Type": None}
         figure.savefig(buffer, format="svg", transparent=True, metadata=bare, dpi=150)  # of what is rasterized
     text = buffer.getvalue()
@@ -47,6 +49,14 @@ def inline_svg(figure: Figure, name: str, says: str) -> str:
     inside = re.sub(r"\n\s*", "\n", inside)
     view = box[1] if box else "0 0 1 1"
     return f'<svg viewBox="{view}" role="img" aria-label="{escape(says)}">{inside}</svg>'
+
+
+def _lay_out(figure: Figure) -> None:
+    """Arrange a figure once and for all: `savefig` would draw all of it to do so, and then again."""
+    FigureCanvasSVG(figure)  # becomes the figure's: its letters are those that are measured
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def _own_ids(text: str, name: str) -> str:

@@ -23,16 +23,16 @@ def wide_axis(axes: "Axes", which: str, values: npt.ArrayLike, bounds: Sequence[
 
     `bounds` are lines that it has to show, too. Ticks are plain numbers: 1, 2, 5, 10.
     """
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter  # noqa: PLC0415  half a second
+    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter  # noqa: PLC0415  half a second
 
     shown = np.asarray([*np.ravel(np.asarray(values, np.float64)), *bounds])
     shown = shown[np.isfinite(shown) & (shown > 0)]
     axis = axes.xaxis if which == "x" else axes.yaxis
     if len(shown) and shown.max() / shown.min() > WIDE:
         axes.set(**{f"{which}scale": "log"})
-        tens = shown.max() / shown.min() > 60
+        tens = shown.max() / shown.min() > 200
         axis.set_major_locator(LogLocator(subs=(1.0,) if tens else (1.0, 2.0, 5.0)))
-        axis.set_minor_formatter(NullFormatter())
+        axis.set_minor_locator(NullLocator())
         axes.set(**{f"{which}lim": (shown.min() / 1.3, shown.max() * 1.3)})
     else:
         axes.set(**{f"{which}lim": (0.0, 1.08 * shown.max() if len(shown) else 1.0)})

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
+from matplotlib.ticker import EngFormatter, NullLocator, StrMethodFormatter
 
 from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment
@@ -163,6 +164,9 @@ def _plot_ceilings(ax: Axes, deployment: Deployment, points: Sequence[_Point]) -
     _label(ax, f"memory {scaled(width, 'B/s')}", (below_ridge, width * below_ridge), (-6, 4))
     ax.set(xscale="log", yscale="log", xlim=(x[0], x[-1]))
     ax.set_ylim(0.4 * min(point.flops_per_s for point in points), 2.5 * highest)
+    for axis, written in ((ax.xaxis, StrMethodFormatter("{x:,.10g}")), (ax.yaxis, EngFormatter())):
+        axis.set_major_formatter(written)
+        axis.set_minor_locator(NullLocator())
     ax.set_xlabel("arithmetic intensity, FLOP per byte moved")
     ax.set_ylabel("attained by one device, FLOP/s")
     ax.grid(True, which="major", color="#e2e2e2", lw=0.6)

@@ -36,9 +36,9 @@ def plot_run(title: str, over_time: Timeline, explained: Explanation, row: Row |
     requests within a latency; `row`, the run's figures under the keys of `infercast simulate`'s JSON, has the interval
     that is drawn at p95.
     """
-    import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
+    from matplotlib.figure import Figure  # noqa: PLC0415  half a second
 
-    figure = plt.figure(figsize=(16, 8.4), layout="constrained")
+    figure = Figure(figsize=(16, 8.4), layout="constrained")
     grid = figure.add_gridspec(1, 3, width_ratios=(2.0, 1, 1))
     left, right, last = (figure.add_subfigure(grid[place]) for place in range(3))
     draw_over_time(left, over_time)

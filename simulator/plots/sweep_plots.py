@@ -82,9 +82,10 @@ def plot_sweep(sweep: Sweep) -> "Figure":
     largest load up to which the SLO is kept (of settings: all that keep it). Overloaded loads, whose latency grows with
     the run, are crosses at the top.
     """
-    import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
+    from matplotlib.figure import Figure  # noqa: PLC0415  half a second
 
-    figure, panels = plt.subplots(1, 3, figsize=(15, 5.0), layout="constrained")
+    figure = Figure(figsize=(15, 5.0), layout="constrained")
+    panels = figure.subplots(1, 3)
     for axes, metric in zip(panels, ("ttft", "tpot"), strict=False):
         draw_latency(axes, sweep, metric)
     draw_pareto(panels[2], sweep)
@@ -197,9 +198,10 @@ def plot_cost_curves(rows: Sequence[Row], series: Sequence[str], title: str = ""
     `rows` are those of `infercast cost` at several rates, `series` the curve of each. Bands are held-out intervals,
     numbers the replicas; rows that keep the SLO at no load are left out.
     """
-    import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
+    from matplotlib.figure import Figure  # noqa: PLC0415  half a second
 
-    figure, panels = plt.subplots(1, 2, figsize=(12, 5.0), layout="constrained")
+    figure = Figure(figsize=(12, 5.0), layout="constrained")
+    panels = figure.subplots(1, 2)
     keys = {"usd_per_million_output_tokens": "$ per million output tokens", "usd_per_hour": "$ per hour"}
     for axes, (key, label) in zip(panels, keys.items(), strict=True):
         seen = []

@@ -16,9 +16,10 @@ def plot_tuned(bars: Sequence[Bar], unit: str, title: str) -> "Figure":
 
     A score of 0 is written as such: no load keeps the SLO with these settings.
     """
-    import matplotlib.pyplot as plt  # noqa: PLC0415  half a second
+    from matplotlib.figure import Figure  # noqa: PLC0415  half a second
 
-    figure, axes = plt.subplots(figsize=(8, 1.4 + 0.45 * len(bars)), layout="constrained")
+    figure = Figure(figsize=(8, 1.4 + 0.45 * len(bars)), layout="constrained")
+    axes = figure.subplots()
     for row, (_, per_s, low, high) in enumerate(bars):
         axes.barh(row, per_s, 0.6, color=SERIES[0] if row < 2 else SERIES[-2])
         if low is not None and high is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from simulator.cli import simulate
 from tests.support.commands import infercast, printed, refused
 
 ASKED = ["--model", "llama-3.2-1b", "--hardware", "l4", "--isl", "256", "--osl", "64", "--rate", "4"]
@@ -55,6 +56,16 @@ def test_the_same_command_writes_the_same_bytes(tmp_path):
         assert infercast(*command, folder=folder).returncode == 0
         pages.append((folder / "fleet.html").read_bytes())
     assert pages[0] == pages[1]
+
+
+def test_the_page_of_a_sweep_simulates_again_only_what_it_looks_into(tmp_path, monkeypatch):
+    again = []
+    simulated = simulate._simulated
+    monkeypatch.setattr(simulate, "_simulated", lambda asked: again.append(asked) or simulated(asked))
+    page = tmp_path / "page.html"
+    printed("simulate", *ASKED[:-1], "2,4,2000", *LOAD, "--report", str(page))
+    assert [each.users.request_rate for each in again] == ["4"]
+    assert "3 simulations, of which one is looked into" in words(page.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("command", ["simulate", "plan", "compare", "fleet"])

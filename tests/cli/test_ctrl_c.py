@@ -5,7 +5,7 @@ import json
 import pytest
 
 from simulator import cli
-from simulator.cli import cost_question, output
+from simulator.cli import cost_question, output, report
 from simulator.validation import parallel
 from tests.support.commands import infercast
 
@@ -42,6 +42,14 @@ def test_cost_prints_the_deployments_that_it_has(monkeypatch):
     assert done.returncode == 130
     assert {each["hardware"] for each in found["answers"]} == {"h100-sxm", "l40s"}
     assert found["refused"][-1]["given"] == "1 of 3 cases"
+
+
+def test_a_report_has_the_deployments_that_it_has(monkeypatch, tmp_path):
+    monkeypatch.setattr(report, "answer", interrupted_at(2, report.answer))
+    done = infercast("report", *COST[1:], *LOAD, "--out", str(tmp_path / "page.html"))
+    assert done.returncode == 130
+    assert "h100-sxm" in done.stdout
+    assert "2 of 3 cases" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_nothing_is_printed_where_nothing_is_finished(monkeypatch):

@@ -71,8 +71,21 @@ def test_cases_are_quantiles_of_step_times(found):
     assert factors[2] == 1.0
 
 
+def test_any_slo_is_judged_on_the_same_simulations(found, monkeypatch):
+    for each in found.found:
+        risk = Risk(each, found.load)
+        tighter = {name: 0.8 * bound_s for name, bound_s in found.load.slo.bounds_s.items()}
+        scenario = replace(each.scenario, slo=replace(found.load.slo, bounds_s=tighter))
+        asked = scenario, found.load.rate_per_s, each.replicas
+        assert replicas_needed(*asked, risk.simulated) == replicas_needed(*asked)
+        assert replicas_needed(each.scenario, *asked[1:], risk.simulated) == each.replicas
+        with monkeypatch.context() as patched:
+            patched.delattr(Scenario, "report")
+            assert replicas_needed(each.scenario, *asked[1:], risk.simulated) == each.replicas
+
+
 def test_knobs_move_cost_the_way_that_they_must(found):
-    knobs = {knob.name: knob for knob in Sensitivity(found.found, found.load).knobs()}
+    knobs = {knob.name: knob for knob in Sensitivity([Risk(each, found.load) for each in found.found]).knobs()}
 
     def ends(name):
         return [float("inf") if end.own_usd is None else end.own_usd for end in (knobs[name].low, knobs[name].high)]
@@ -88,7 +101,7 @@ def test_knobs_move_cost_the_way_that_they_must(found):
 
 
 def test_an_answer_flips_where_another_becomes_cheaper(found):
-    sensitivity = Sensitivity(found.found, found.load)
+    sensitivity = Sensitivity([Risk(each, found.load) for each in found.found])
     usd, place = sensitivity.flip_price()
     first, other = found.found[0], found.found[place]
     assert usd * first.replicas == pytest.approx(other.usd_per_hour)

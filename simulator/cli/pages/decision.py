@@ -5,14 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from simulator.cli.api_columns import hosted
+from simulator.cli.compare_details import CostDetails
 from simulator.cli.compare_screen import QUALITY, Compared, verdict
 from simulator.cli.compare_sensitivity import SensitivityTables
-from simulator.cli.cost import details
-from simulator.cli.cost_question import answer_rows
 from simulator.cli.load_curve import load_curve
 from simulator.cli.offer_columns import energy_guesses
-from simulator.cli.offer_options import OfferAndApiOptions
 from simulator.cli.options import technique_notes
 from simulator.cli.output import Column, Row, View, count, number, percent
 from simulator.cli.pages.blocks import evidence_section, listed, repeat_section, table_of, write
@@ -36,7 +33,6 @@ from simulator.plots.cost_plots import plot_costs
 from simulator.plots.panels import frontier_panel
 from simulator.plots.sweep_plots import Sweep
 from simulator.plots.tornado import plot_tornado
-from simulator.questions.load_rows import load_row
 
 three = number(3)
 
@@ -45,16 +41,19 @@ three = number(3)
 class Decision:
     """Answers of a search or of a list, the cheapest first, with all that a page says of them.
 
-    `rows`: of `compared_row`. `level`: share of measurements that intervals hold. `moved`: what moves the cheapest.
-    `excluded`: sentences on those that are no answer.
+    `details`: every figure of each. `rows`: of `compared_row`. `moved`: what moves the cheapest. `excluded`: sentences
+    on those that are no answer.
     """
 
-    compared: Sequence[Compared]
+    details: CostDetails
     rows: Sequence[Row]
-    priced: OfferAndApiOptions
-    level: float
     moved: SensitivityTables
     excluded: Sequence[str] = ()
+
+    @property
+    def compared(self) -> Sequence[Compared]:
+        """The answers."""
+        return self.details.compared
 
     @property
     def best(self) -> Compared:
@@ -73,20 +72,14 @@ class Decision:
         return [f"{row['model']} {row['deployment']}" if several else row["deployment"] for row in self.rows]
 
     @cached_property
-    def figures(self) -> list[Row]:
-        """Every figure of each answer, as `infercast cost` has them."""
-        return answer_rows([each.answer for each in self.compared], self.level, self.priced)
-
-    @cached_property
     def curve(self) -> list[Row]:
         """One replica of the cheapest answer over its load."""
-        return load_curve(self.best.found.scenario, self.best.answer.capacity.rate_per_s, self.level)
+        return load_curve(self.best.found.scenario, self.best.answer.capacity.rate_per_s, self.details.level)
 
     @cached_property
     def ran(self) -> Ran:
         """The simulation of the cheapest answer at its share of the asked rate."""
-        scenario, report = self.best.found.scenario, self.best.found.report
-        return Ran(scenario, report, load_row(scenario, report, self.level))
+        return Ran(self.best.found.scenario, self.best.found.report, self.details.rows[0])
 
     def save(self, path: Path) -> None:
         """Write the page. Raises InfercastError where its file cannot be written."""
@@ -95,7 +88,6 @@ class Decision:
         asked = f"{found.scenario.workload.at_rate(load.rate_per_s).describe()}. Asked: {load.slo}."
         best = self.best.label
         curve = load_section(self._sweep, [curve_view(self._sweep)], f"Latency against load, one replica of {best}")
-        tables = details(self.figures, self.priced, found.scenario.workload.describe(), self.level)
         sections = [
             self._answer(),
             self._alternatives(),
@@ -105,9 +97,9 @@ class Decision:
             request_section(self.ran),
             step_section(self.ran),
             memory_section(self.deployments, self.labels),
-            prices_section([Rented.of(each.answer) for each in self.compared], self.priced.terms().on),
-            PageSection("figures", "Every figure", [table_of(view) for view in tables]),
-            evidence_section(self.deployments, [*energy_guesses(), *self.priced.guesses()]),
+            prices_section([Rented.of(each.answer) for each in self.compared], self.details.priced.terms().on),
+            PageSection("figures", "Every figure", [table_of(view) for view in self.details.views]),
+            evidence_section(self.deployments, [*energy_guesses(), *self.details.priced.guesses()]),
             repeat_section([QUALITY, *technique_notes(self.deployments)]),
         ]
         write(path, title, asked, self._verdict, sections)
@@ -163,7 +155,7 @@ class Decision:
         blocks: list[Block] = [table_of(_answers_view(self.rows))]
         if priced:
             said = "What each costs, and what one replica serves within the SLO, with held-out intervals"
-            costly = plot_costs(costs, self.figures, self.labels)
+            costly = plot_costs(costs, self.details.rows, self.labels)
             costly.suptitle("")  # the page says it
             blocks.append(drawn(costly, "costs", said, wide=True))
         if priced and several and all(row["p95_tpot_ms"] > 0 for row in self.rows):  # one output token has no TPOT
@@ -186,9 +178,9 @@ class Decision:
 
     def _hosted(self) -> PageSection:
         """Return what hosted APIs of the same models cost, where that is asked for."""
-        if not self.priced.vs_api:
+        if not self.details.priced.vs_api:
             return PageSection("hosted", "", [])
-        api = hosted([each.answer for each in self.compared], self.priced.terms())
+        api = self.details.hosted
         return PageSection("hosted", "Against hosted APIs", [*map(table_of, api.views), *listed(*api.notes)])
 
 

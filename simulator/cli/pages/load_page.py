@@ -12,23 +12,25 @@ from simulator.cli.pages.sections import (
     request_section,
     step_section,
 )
+from simulator.deployment.deployment import Deployment
 from simulator.html.page import KeyFigure, KeyFigures, PageSection
 from simulator.plots.sweep_plots import Sweep
 
 three = number(3)
 
 
-def save_load_page(path: Path, result: Result, ran: Sequence[Ran], sweep: Sweep | None) -> None:
-    """Write the page of one simulation, or of several that a sweep orders. Raises as `write` does."""
-    shown = ran[0] if sweep is None else ran[_looked_into(sweep)]
-    every = [each.scenario.deployment for each in ran]
+def save_load_page(path: Path, result: Result, shown: Ran, every: Sequence[Deployment], sweep: Sweep | None) -> None:
+    """Write the page of one simulation, or of several that a sweep orders. Raises as `write` does.
+
+    `shown`: the simulation that it looks into (`looked_into`); `every`: the deployment of each.
+    """
     deployments = [each for place, each in enumerate(every) if each not in every[:place]]
     scenario, views = shown.scenario, list(result.views)
     asked = scenario.workload.describe() + (f". Asked: {scenario.slo}." if scenario.slo.bounds_s else ".")
-    asked = asked if sweep is None else f"{len(ran)} simulations, of which one is looked into: {asked}"
+    asked = asked if sweep is None else f"{len(every)} simulations, of which one is looked into: {asked}"
     tables = [PageSection("figures", "Every figure", [*map(table_of, views)])]
     tables = tables if sweep is None else [load_section(sweep, views, f"Latency against {sweep.x_label}")]
-    of = "" if sweep is None else f" at {_named(sweep, _looked_into(sweep))}"
+    of = "" if sweep is None else f" at {_named(sweep, looked_into(sweep))}"
     sections = [
         PageSection("summary", "In figures" + of, [KeyFigures(_key_figures(shown))]),
         *tables,
@@ -43,7 +45,7 @@ def save_load_page(path: Path, result: Result, ran: Sequence[Ran], sweep: Sweep 
     write(path, " on ".join(map(", ".join, names)) + " under load", asked, answer, sections)
 
 
-def _looked_into(sweep: Sweep) -> int:
+def looked_into(sweep: Sweep) -> int:
     """Return the place of the run that the page looks into: the knee of the first curve, or else its first load."""
     places = next(iter(sweep.curves.values()))
     return (sweep.kept(places) or places)[-1 if sweep.kept(places) else 0]
