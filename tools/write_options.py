@@ -8,9 +8,9 @@ from typing import Any, get_args, get_origin
 from typer.main import get_command
 
 from simulator.cli import COMMANDS, build
+from simulator.cli.answers.profile_lint import KINDS
 from simulator.cli.completion import TABLE
-from simulator.cli.offer_options import COMMITMENTS
-from simulator.cli.profile_lint import KINDS
+from simulator.cli.options.offer_options import COMMITMENTS
 from simulator.deployment.launch_files import KINDS as LAUNCH_FILES
 from simulator.models.number_formats import FORMATS
 from simulator.questions.compare_question import CLASSES

@@ -79,11 +79,11 @@ def _not_asked() -> None:
 def _module(name: str, arguments: Sequence[str]) -> str:
     """Return the module of a command; `calibrate --measured` has its own, without the reference engine and torch."""
     measured = any(each.partition("=")[0] == "--measured" for each in arguments)
-    return "overlay" if name == "calibrate" and measured else name
+    return "calibrate_measured" if name == "calibrate" and measured else name
 
 
 def _command(name: str) -> Callable[..., None]:
-    command: Callable[..., None] = import_module(f"simulator.cli.{name.replace('-', '_')}").command
+    command: Callable[..., None] = import_module(f"simulator.cli.commands.{name.replace('-', '_')}").command
     return command
 
 

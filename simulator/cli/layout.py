@@ -1,13 +1,22 @@
-"""How text fits the columns of a terminal: sentences in lines, commands in lines that are typed."""
+"""How a result is laid out: its format; in text sentences in lines of a terminal, commands in lines that are typed."""
 
 import re
 import shutil
 import textwrap
+from enum import StrEnum
 
 from simulator.errors import printable
 
 USUAL_COLUMNS = 80  # of no terminal, too: what is piped fits a mail and a diff
 _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"(?:\\.|[^"\\])*")+""")  # of a shell: quotes hold their spaces
+
+
+class Format(StrEnum):
+    """How a result is printed."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
 
 
 class Command(str):

@@ -16,8 +16,7 @@ from rich.text import Text
 from typer import Exit
 
 from simulator.cli.help import INTERRUPTED, RUNNING
-from simulator.cli.layout import columns, wrapped
-from simulator.cli.options import Format
+from simulator.cli.layout import Format, columns, wrapped
 from simulator.cli.tables import Cells, tables
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, InterruptedSweepError, printable, reason

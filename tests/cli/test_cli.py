@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from simulator.cli import COMMANDS, build
-from simulator.cli.options import Format
+from simulator.cli.layout import Format
 from simulator.cli.output import Column, Result, View, number
 from simulator.errors import InfercastError
 from simulator.profile_folders import folders
@@ -36,7 +36,7 @@ def test_nothing_heavy_is_imported():
     light = {f"simulator.cli.{name}" for name in ("completion", "examples", "help")}
     assert {name for name in first.modules if name.startswith("simulator.cli.")} == light
     for command, done in zip(commands, others, strict=True):
-        assert "simulator.cli." + command[0] in done.modules
+        assert "simulator.cli.commands." + command[0] in done.modules
         assert not set(done.modules) & set(HEAVY), command
 
 

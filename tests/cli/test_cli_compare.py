@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from simulator.cli import build
-from simulator.cli.compare_screen import verdict
+from simulator.cli.answers.compare_screen import verdict
 from simulator.cost.search import Search
 from tests.support.commands import refused
 

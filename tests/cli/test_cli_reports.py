@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator.cli import simulate
+from simulator.cli.commands import simulate
 from tests.support.commands import infercast, printed, refused
 
 ASKED = ["--model", "llama-3.2-1b", "--hardware", "l4", "--isl", "256", "--osl", "64", "--rate", "4"]

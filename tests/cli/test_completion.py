@@ -42,7 +42,7 @@ def test_the_last_item_of_a_list_is_completed_and_nothing_heavy_imported(shell):
     assert "h100-pcie" not in done.stdout
     heavy = {"numba", "numpy", "pandas", "matplotlib", "scipy", "yaml"}
     assert not set(done.stderr.split()) & heavy
-    assert "simulator.cli.cost" not in done.stderr.split()
+    assert "simulator.cli.commands.cost" not in done.stderr.split()
 
 
 def test_what_each_place_takes():

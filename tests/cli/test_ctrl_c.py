@@ -5,7 +5,9 @@ import json
 import pytest
 
 from simulator import cli
-from simulator.cli import cost_question, output, report
+from simulator.cli import output
+from simulator.cli.answers import cost_question
+from simulator.cli.commands import report
 from simulator.validation import parallel
 from tests.support.commands import infercast
 

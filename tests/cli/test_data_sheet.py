@@ -2,11 +2,11 @@
 
 import pytest
 
-from simulator.cli.architecture_words import WORDS, layers_in_words
-from simulator.cli.data_sheet import sheet
-from simulator.cli.options import Format
+from simulator.cli.answers.architecture_words import WORDS, layers_in_words
+from simulator.cli.answers.data_sheet import sheet
+from simulator.cli.answers.profile_lint import kind
+from simulator.cli.layout import Format
 from simulator.cli.output import Result
-from simulator.cli.profile_lint import kind
 from tests.support.commands import answer, printed
 
 

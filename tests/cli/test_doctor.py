@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from simulator.cli import doctor, profile_lint
+from simulator.cli.answers import profile_lint
+from simulator.cli.commands import doctor
 from simulator.scheduler.jit import cache_folder
 from tests.support.commands import infercast
 

@@ -8,7 +8,7 @@ from jsonschema import ValidationError
 from simulator.cli import COMMANDS
 from simulator.cli.completion import table
 from simulator.cli.help import RUNNING
-from simulator.cli.options import Format
+from simulator.cli.layout import Format
 from simulator.cli.output import Result
 from simulator.schema_versions import VERSIONS
 from tests.support.commands import answer

@@ -2,8 +2,7 @@
 
 import shlex
 
-from simulator.cli.layout import Command, wrapped
-from simulator.cli.options import Format
+from simulator.cli.layout import Command, Format, wrapped
 from simulator.cli.output import Column, Result, View
 from tests.support.commands import infercast, printed
 from tests.support.for_each import for_each

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from simulator.calibration.calibrate import write_profile
-from simulator.cli.profile_lint import FIRST_LINE, KINDS, kind, lint, schema
+from simulator.cli.answers.profile_lint import FIRST_LINE, KINDS, kind, lint, schema
 from simulator.profile import read_yaml
 from simulator.profile_folders import SCHEMA_LINE, folders
 from tests.support.for_each import for_each

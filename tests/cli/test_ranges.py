@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from simulator.cli.options import Format
+from simulator.cli.layout import Format
 from simulator.cli.output import Column, Result, View, emit
 from simulator.errors import InfercastError
 from tests.support.commands import printed, refused

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from simulator.cli.profile_lint import KINDS, schema
+from simulator.cli.answers.profile_lint import KINDS, schema
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import Family, Hardware
 from simulator.hardware.prices import PriceList

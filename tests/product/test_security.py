@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
-from simulator.cli.options import Format
+from simulator.cli.layout import Format
 from simulator.cli.output import Column, Result, View
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import load_hardware

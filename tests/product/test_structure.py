@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 import simulator
 from simulator.scheduler.jit import COMPILED_FOLDERS
 from tests.support.for_each import for_each
@@ -41,9 +43,9 @@ def named_by(path: Path) -> set[str]:
     return found
 
 
-def folder(path: Path) -> str:
-    """The folder of the package that a file belongs to; `root` for a file that lies in none."""
-    parts = path.relative_to(PACKAGE).parts
+def folder(path: Path, of: Path = PACKAGE) -> str:
+    """The folder of `of` that a file belongs to; `root` for a file that lies in none."""
+    parts = path.relative_to(of).parts
     return parts[0] if len(parts) > 1 else "root"
 
 
@@ -60,23 +62,26 @@ def arrows() -> dict[Path, set[Path]]:
     return {path: imported(path) for path in FILES}
 
 
-def may_import() -> dict[str, set[str]]:
-    """The table of docs/structure.md: each folder and the folders that it may import."""
-    picture = (ROOT / "docs" / "structure.md").read_text().split("```")[1]
+def may_import(of: Path = PACKAGE) -> dict[str, set[str]]:
+    """A table of docs/structure.md, of the package or of the command line: each folder and those that it may import."""
+    picture = (ROOT / "docs" / "structure.md").read_text().split("```")[1 if of == PACKAGE else 3]
     rows = (line.partition("|")[0].partition("->") for line in picture.splitlines() if "->" in line)
     return {name.strip(): set(re.findall(r"[a-z]+", below)) for name, _, below in rows}
 
 
-def arrows_of_folders() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {folder(path): set() for path in FILES}
-    for path, below in arrows().items():
+def arrows_of_folders(of: Path = PACKAGE) -> dict[str, set[str]]:
+    inside = {path: below for path, below in arrows().items() if of in path.parents}
+    found: dict[str, set[str]] = {folder(path, of): set() for path in inside}
+    for path, below in inside.items():
         if path != PACKAGE / "__init__.py":  # the public API names everything, and imports it on first use
-            found[folder(path)] |= {folder(each) for each in below if each != PACKAGE / "__init__.py"} - {folder(path)}
+            others = {each for each in below & inside.keys() if each != PACKAGE / "__init__.py"}
+            found[folder(path, of)] |= {folder(each, of) for each in others} - {folder(path, of)}
     return found
 
 
-def test_the_table_of_folders_is_the_code():
-    assert arrows_of_folders() == may_import()
+@pytest.mark.parametrize("of", [PACKAGE, PACKAGE / "cli"], ids=["package", "command line"])
+def test_the_table_of_folders_is_the_code(of):
+    assert arrows_of_folders(of) == may_import(of)
 
 
 def order(edges: dict[Any, set[Any]]) -> None:
@@ -87,8 +92,9 @@ def order(edges: dict[Any, set[Any]]) -> None:
         edges = {name: needs for name, needs in edges.items() if name not in free}
 
 
-def test_folders_have_no_circle():
-    order(may_import())
+@pytest.mark.parametrize("of", [PACKAGE, PACKAGE / "cli"], ids=["package", "command line"])
+def test_folders_have_no_circle(of):
+    order(may_import(of))
 
 
 def test_files_have_no_circle():

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from simulator.cli import build
-from simulator.cli.compare_options import CompareOptions
-from simulator.cli.estimate import BatchOptions
-from simulator.cli.options import DeploymentOptions, grouped
-from simulator.cli.workload_options import RunOptions, SloOptions, WorkloadOptions
+from simulator.cli.commands.estimate import BatchOptions
+from simulator.cli.options.compare_options import CompareOptions
+from simulator.cli.options.deployment_options import DeploymentOptions, grouped
+from simulator.cli.options.workload_options import RunOptions, SloOptions, WorkloadOptions
 from simulator.errors import InfercastError
 from simulator.limits import MOST_NUMBER, MOST_WHOLE
 from simulator.questions.batch_question import BatchQuestion, BatchSizes

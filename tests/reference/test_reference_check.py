@@ -14,7 +14,7 @@ from typer.testing import CliRunner  # noqa: E402
 
 from simulator.calibration.comparison import replay, step_errors  # noqa: E402
 from simulator.cli import build  # noqa: E402
-from simulator.cli.enginerun import EngineOptions  # noqa: E402
+from simulator.cli.options.reference_options import EngineOptions  # noqa: E402
 from simulator.engines.engine import Engine  # noqa: E402
 from simulator.errors import InfercastError  # noqa: E402
 from simulator.hardware.hardware import Hardware  # noqa: E402

@@ -76,7 +76,7 @@ def test_the_readme_counts_every_source(published):
 
 def test_the_command_without_a_file_scores_them(published, monkeypatch):
     some = [published["AIC-00003"], *(row for row in published.values() if row.setup.source == "gpt-fast-readme")]
-    monkeypatch.setattr("simulator.cli.validate.read_published", lambda: some)
+    monkeypatch.setattr("simulator.cli.commands.validate.read_published", lambda: some)
     found = CliRunner().invoke(build(["validate"]), ["validate", "--format", "csv"], catch_exceptions=False)
     assert [line["id"] for line in csv.DictReader(io.StringIO(found.stdout))] == [row.id for row in some]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import simulator
-from simulator.cli.fitted import fitted_view
-from simulator.cli.intervals import IntervalColumn
+from simulator.cli.answers.fitted import fitted_view
+from simulator.cli.answers.interval_columns import IntervalColumn
 from simulator.cli.output import Column, Row, View, evidence
 from simulator.deployment.deployment import Deployment
 from simulator.hardware.prices import TODAY, today

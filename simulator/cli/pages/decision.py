@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from simulator.cli.compare_details import CostDetails
-from simulator.cli.compare_screen import QUALITY, Compared, verdict
-from simulator.cli.compare_sensitivity import SensitivityTables
-from simulator.cli.load_curve import load_curve
-from simulator.cli.offer_columns import energy_guesses
-from simulator.cli.options import technique_notes
+from simulator.cli.answers.compare_details import CostDetails
+from simulator.cli.answers.compare_screen import QUALITY, Compared, verdict
+from simulator.cli.answers.compare_sensitivity import SensitivityTables
+from simulator.cli.answers.load_curve import load_curve
+from simulator.cli.answers.offer_columns import energy_guesses
+from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.output import Column, Row, View, count, number, percent
 from simulator.cli.pages.blocks import evidence_section, listed, repeat_section, table_of, write
 from simulator.cli.pages.sections import (

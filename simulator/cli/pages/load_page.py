@@ -5,13 +5,7 @@ from pathlib import Path
 
 from simulator.cli.output import Result, Row, labels_of, number, percent
 from simulator.cli.pages.blocks import evidence_section, repeat_section, table_of, write
-from simulator.cli.pages.sections import (
-    Ran,
-    load_section,
-    memory_section,
-    request_section,
-    step_section,
-)
+from simulator.cli.pages.sections import Ran, load_section, memory_section, request_section, step_section
 from simulator.deployment.deployment import Deployment
 from simulator.html.page import KeyFigure, KeyFigures, PageSection
 from simulator.plots.sweep_plots import Sweep

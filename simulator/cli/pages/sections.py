@@ -8,9 +8,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from matplotlib.figure import Figure
 
-from simulator.cli.estimate import phase_view
-from simulator.cli.explain import split_view
-from simulator.cli.memory import ledger_view, plan_row
+from simulator.cli.answers.memory_tables import ledger_view, plan_row
+from simulator.cli.answers.op_tables import phase_view
+from simulator.cli.answers.run_details import split_view
 from simulator.cli.output import Column, Row, View, number, percent
 from simulator.cli.pages.blocks import table_of
 from simulator.cost.capacity import Answer

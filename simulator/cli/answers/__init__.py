@@ -1,0 +1,1 @@
+"""What commands print: verdicts, rows, columns and tables; `pages/` has the same as web pages."""

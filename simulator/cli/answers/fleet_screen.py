@@ -1,0 +1,285 @@
+"""What `infercast fleet` prints: what users see, of which replicas, at which cost."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import NamedTuple, get_args
+
+import numpy as np
+
+from simulator.cli.answers import load_screen
+from simulator.cli.answers.interval_columns import held_out, interval_notes, intervals_by_metric
+from simulator.cli.answers.run_columns import TOTALS
+from simulator.cli.answers.technique_notes import technique_notes
+from simulator.cli.options.fleet_options import ClientOptions, seconds
+from simulator.cli.output import Column, Result, Row, View, count, evidence, known, number, percent
+from simulator.cost.packing import packed, replica_size
+from simulator.cost.scenario import Scenario
+from simulator.cost.service import ServiceReport
+from simulator.hardware.prices import Commitment, Terms, offers
+from simulator.questions.asked_columns import asked_columns
+from simulator.questions.load_notes import rejection_notes
+from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
+from simulator.questions.row_intervals import ENDS, intervals, regime_of
+from simulator.reports.intervals import PredictionRange
+from simulator.reports.vllm_result import GROWING, vllm_result
+from simulator.units import lasting, scaled
+from simulator.workloads.arrivals import OpenLoop
+from simulator.workloads.workload import Requests, Workload
+
+SHOWN = 12  # most changes of replicas in the text; json has all
+
+
+SEEN = ("ttft", "ttfv", "tpot", "itl", "e2el", "queue")  # latencies that the user sees, in the order of the table
+
+
+OF_ENGINES = (
+    "They are those of one engine under a steady load: no measurement of routers, cold starts or failures is in them."
+)
+
+
+class Found(NamedTuple):
+    """One fleet under one load, and what came of it.
+
+    `rate`: requests/s as asked, None in a closed loop and where all come at once. `sent`: requests that users meant to
+    send, those that were abandoned included.
+    """
+
+    workload: Workload
+    rate: float | None
+    sent: Requests
+    service: ServiceReport
+
+    @property
+    def endless(self) -> tuple[str, ...]:
+        """Names of the latencies that grow with the length of the run, because a queue grows and no user gives up."""
+        if not isinstance(self.workload.arrivals, OpenLoop) or self.service.clients.timeout_s < math.inf:
+            return ()
+        decode = ("tpot", "ttfv", "e2el") if self.service.decode_queue_growth_per_s else ()
+        return (*GROWING, "ttfv") if self.service.report.overloaded else decode
+
+
+def fleet_result(found: list[Found], rows: list[Row], behaviour: ClientOptions, level: float) -> Result:
+    """Return verdict, tables and sentences of some fleets, of their rows, with intervals at `level`."""
+    each_row = list(zip(found, rows, strict=True))
+    views = [view for each, row in each_row for view in _views(each, row, behaviour)]
+    verdict = [said for each, row in each_row for said in _verdict(each, row, len(found))]
+    notes = [note for each, row in each_row for note in _notes(each, row, behaviour.deadline)]
+    deployments = [each.service.service.deployment for each in found]
+    notes += [held_out(rows, level), *technique_notes(deployments)]
+    changes = [change for each in found for change in each.service.changes]
+    sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
+    words = [*interval_notes(rows), OF_ENGINES]
+    return Result(sections, views, list(dict.fromkeys(notes)), evidence(deployments), verdict=verdict, details=words)
+
+
+def _verdict(found: Found, row: Row, fleets: int) -> list[str]:
+    """Return whether a fleet keeps the SLO, under its name where it is one of several."""
+    name = f"{found.service.describe()}: " if fleets > 1 else ""
+    return [f"{name}{said}" for said in load_screen.verdict(row, found.service.report.slo)]
+
+
+def load_in_words(found: Found, behaviour: ClientOptions) -> str:
+    """Return who sends what, in words."""
+    thoughts = behaviour.thinking_tokens
+    sessions = f", in {behaviour.sessions()}" if behaviour.turns > 1 else ""
+    thinking = f", the first {thoughts:,} of each output thoughts" if thoughts else ""
+    return found.workload.describe(found.sent) + sessions + thinking
+
+
+def fleet_row(found: Found, level: float) -> Row:
+    """Return the figures of a fleet with their intervals at `level`, latencies in milliseconds."""
+    row = _figures(found)
+    return {**row, **_intervals(found, row, level)}
+
+
+def _client_latencies(found: Found) -> dict[str, float | None]:
+    """Return the latencies that users see, in milliseconds; None for those that do not exist or grow with the run."""
+    row: dict[str, float | None] = {}
+    for name in SEEN:
+        unknown = name not in found.service.metrics or name in found.endless
+        for stat in STATS:
+            row[f"{stat}_{name}_ms"] = None if unknown else known(found.service.metrics[name][stat] * 1e3)
+    return row
+
+
+def _figures(found: Found) -> Row:
+    each = found.service
+    service, run = each.service, each.run
+    scaler = service.autoscaler or service.prefill_autoscaler
+    one = Scenario(service.deployment, found.workload, each.report.slo)
+    return {
+        **asked_columns(one, found.rate, each.report),
+        **vllm_result(each.report),
+        **_client_latencies(found),
+        "num_prompts": len(found.sent),
+        "failed": len(run.abandoned) + len(run.rejected),
+        "slo_attainment": each.within_share if each.report.slo.bounds_s and not found.endless else None,
+        "replicas": run.replicas,
+        "prefill_replicas": service.prefill_replicas,
+        "router": service.router.name,
+        "retries": int(run.retries.sum()),
+        "timeouts": int(run.timeouts.sum()),
+        "hit_rate": each.hit_rate,
+        "saved_prefill_s": each.saved_prefill_s,
+        "busy_share": each.busy_share,
+        "replica_hours": each.replica_hours,
+        "device_hours": each.replica_hours * service.deployment.devices,
+        **{f"usd_{kind}": usd for kind, (_, usd) in _bills(each).items()},
+        "cold_start_s": scaler.cold_start_s if scaler else None,
+    }
+
+
+def _intervals(found: Found, row: Row, level: float) -> Row:
+    """Return the intervals of latencies, throughputs, and of duration and cost where the service decides these.
+
+    The residuals are those of engines, so the network's part of a latency is taken off and added again.
+    """
+    each, whole = found.service, "e2e_latency_ms"
+    metrics = METRICS | {"ttfv": whole} | ({} if each.clients.streaming else {"ttft": whole})
+    names = {f"{stat}_{name}_ms": (stat, name) for name in metrics for stat in STATS}
+    away_ms = each.clients.network_s * 1e3
+    network_ms = {key: 0.0 if name in ("tpot", "itl") else away_ms for key, (_, name) in names.items()}
+    regime, deployment = regime_of(found.sent.concurrency, len(found.sent)), each.service.deployment
+
+    def without_network(seen: Row) -> Row:
+        return {key: None if seen[key] is None else seen[key] - network_ms[key] for key in names}
+
+    def rerun(step_factor: float) -> Row:
+        service = replace(each.service, deployment=replace(deployment, step_factor=step_factor))
+        report = service.report(found.sent, each.clients, each.report.slo)
+        return without_network(_client_latencies(found._replace(service=report)))
+
+    prediction = PredictionRange(deployment, regime, level, row)
+    latencies = replace(prediction, found=without_network(row), again=rerun)
+    ends = dict(intervals(latencies, {key: f"{stat} {metrics[name]}" for key, (stat, name) in names.items()}))
+    for name in (f"{key}_{end}" for key in names for end in ENDS):
+        ends[name] = None if ends[name] is None else ends[name] + network_ms[name.rpartition("_")[0]]
+    ends |= throughput_intervals(prediction, each.report)
+    spent = ["duration", "replica_hours", "device_hours", *(key for key in row if key.startswith("usd_"))]
+    scaled = each.service.autoscaler or each.service.prefill_autoscaler
+    if regime == "open_loop" or scaled:  # arrivals decide the duration, or the autoscaler the hours
+        return ends | {f"{key}_{end}": None for key in spent for end in ENDS}
+    return ends | dict(intervals(prediction, dict.fromkeys(spent, "1/throughput_out_tok_s")))
+
+
+def _bills(each: ServiceReport) -> dict[Commitment, tuple[str, float]]:
+    """Return, by commitment, what the instances are that hold all replicas, and the US dollars that the run costs."""
+    found: dict[Commitment, tuple[str, float]] = {}
+    deployment = each.service.deployment
+    size = replica_size(deployment.hardware, deployment.devices)
+    for commitment in get_args(Commitment):
+        counting = tuple(offer for offer in offers(deployment.hardware.id, Terms(commitment)) if size.held(offer))
+        if counting:
+            found[commitment] = packed(size, each.run.replicas, counting).describe(), each.usd(counting)
+    return found
+
+
+def _views(found: Found, row: Row, behaviour: ClientOptions) -> list[View]:
+    each, title = found.service, f"{found.service.describe()}: {load_in_words(found, behaviour)}"
+    names = [name for name in SEEN if name in each.metrics]
+    with_interval = [name for name in names if row.get(f"mean_{name}_ms_low") is not None]
+    within = intervals_by_metric(with_interval, STATS, TOTALS | {"duration": "duration s"}, row, row["interval"])
+    bounds_s = each.report.slo.bounds_s
+    views = [load_screen.latencies(title, row, names, bounds_s), within, _replicas_view(each)]
+    if not each.changes:
+        return views
+    changes = [{**change, "what": f"{change['replica']} {change['state']}"} for change in each.changes[:SHOWN]]
+    more = f", the first {SHOWN} of {len(each.changes)}" if len(each.changes) > SHOWN else ""
+    columns = [Column("time_s", "at s", lambda at_s: f"{at_s:,.1f}"), Column("what", "replica", left=True)]
+    return [*views, View(f"Changes of replicas{more}", columns, changes, is_detail=True)]
+
+
+def _replicas_view(each: ServiceReport) -> View:
+    run = each.run
+    served, paid_s = Counter(run.replica.tolist()), np.zeros(run.replicas)
+    for replica, start_s, end_s in run.paid_intervals:
+        paid_s[replica] += end_s - start_s
+    work_s, prompts = (
+        np.bincount(run.steps.replica, run.steps[name], minlength=run.replicas) for name in ("work_s", "prompt_tokens")
+    )
+    rows = [
+        {
+            "replica": replica,
+            "requests": served[replica] if replica >= each.service.prefill_replicas else None,
+            "prompt_tokens": prompts[replica],
+            "hours": paid_s[replica] / 3600,
+            "busy": work_s[replica] / run.stages / paid_s[replica] if paid_s[replica] else None,
+        }
+        for replica in range(run.replicas)
+    ]
+    columns = [
+        Column("replica", "replica", str),
+        Column("requests", "requests", count),
+        Column("prompt_tokens", "prompt tokens computed", count),
+        Column("hours", "hours paid", number(3)),
+        Column("busy", "busy", percent),
+    ]
+    return View("Replicas", columns, rows, is_detail=True)
+
+
+def _prefix_cache_note(each: ServiceReport) -> str:
+    share = each.saved_prefill_s / each.run.paid_s
+    worth = [f"${usd * share:,.3g} {kind}" for kind, (_, usd) in _bills(each).items()]
+    paid = f", worth {', '.join(worth)}" if worth else ""
+    there = f"{each.hit_rate:.0%} of the prompts' tokens were there"
+    return f"Prefix cache: {there}, which saved {lasting(each.saved_prefill_s)} of prefill{paid}."
+
+
+def _notes(found: Found, row: Row, deadline: str) -> list[str]:
+    each = found.service
+    run, report = each.run, each.report
+    counted = {
+        "preemptions": int(run.preemptions.sum()),
+        "restarts after failures": int(run.retries.sum()),
+        "timeouts of those served": int(run.timeouts.sum()),
+        "given up": len(run.abandoned),
+        "rejected": len(run.rejected),
+    }
+    said = [
+        f"{len(run.row):,} of {len(found.sent):,} requests served, "
+        f"{report.output_tokens_per_s:,.0f} output tokens/s over {lasting(run.closed_s)}; "
+        f"{each.replica_hours:.3g} replica-hours ({each.replica_hours / (run.closed_s / 3600):.3g} on average), "
+        f"busy {each.busy_share:.0%} of them{''.join(f'; {n:,} {what}' for what, n in counted.items() if n)}."
+    ]
+    said += rejection_notes([run])
+    if run.hit_tokens.any():
+        said.append(_prefix_cache_note(each))
+    if report.slo.bounds_s and not found.endless:
+        said.append(f"{each.within_share:.1%} of all requests keep every bound of the SLO ({report.slo}).")
+    said += _overload_notes(found)
+    if deadline:
+        said.append(_deadline_note(run.end_s, seconds(deadline, "--deadline"), row, len(run.abandoned)))
+    bills = [f"${usd:,.4g} {kind} ({rented})" for kind, (rented, usd) in _bills(each).items()]
+    if bills:
+        said.append(f"For this run, on the cheapest instances: {'; '.join(bills)}.")
+    if row["cold_start_s"] is not None:
+        said.append(f"A replica starts in {lasting(row['cold_start_s'])}.")
+    if each.service.prefill_replicas:
+        said.append(f"Caches move at {scaled(each.service.link_bytes_per_s, 'B/s')} per prefill replica.")
+    return said
+
+
+def _overload_notes(found: Found) -> list[str]:
+    """Say which queue grows, if one does: before the first token, or of the decode pool; none where users give up."""
+    service = found.service
+    queue, per_s = "the queue", service.report.queue_growth_per_s if service.report.overloaded else 0.0
+    if not per_s:
+        queue, per_s = "the queue for decoding", service.decode_queue_growth_per_s
+    if not per_s or service.clients.timeout_s < math.inf:
+        return []
+    if found.endless:
+        names = ", ".join(name.upper() for name in found.endless if name in service.metrics)
+        grows = f"{queue} grows by {per_s:.3g} requests per second"
+        return [f"OVERLOADED, {grows}: {names} grow with it, and a p95 of them does not exist."]
+    grew = f"in the second half of the requests {queue} grew by {per_s:.3g} per second"
+    return [f"OVERLOADED, {grew}; a longer run would have other percentiles."]
+
+
+def _deadline_note(end_s: float, limit_s: float, row: Row, abandoned: int) -> str:
+    verdict = "kept" if end_s <= limit_s and not abandoned else "MISSED"
+    ends_s = [row[f"duration_{end}"] for end in ENDS]
+    within = "" if None in ends_s else f" ({' to '.join(map(lasting, ends_s))})"
+    if within and not abandoned and ends_s[0] <= limit_s < ends_s[1]:
+        verdict += ", not for sure"
+    return f"Deadline of {lasting(limit_s)}: {verdict}; the last token comes at {lasting(end_s)}{within}."

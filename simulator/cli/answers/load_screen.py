@@ -1,0 +1,100 @@
+"""The first screens of `infercast simulate` and `fleet`: whether the SLO is kept, and one table of latencies."""
+
+from collections.abc import Mapping, Sequence
+
+from simulator.cli.answers.interval_columns import IntervalColumn, RangedColumn
+from simulator.cli.answers.run_columns import loads
+from simulator.cli.output import Column, Row, View, common, count, number, percent
+from simulator.questions.load_rows import STATS
+from simulator.reports.slo import Slo
+
+LATENCIES = ("ttft", "tpot", "e2el")
+TAIL = "p95"
+
+
+def verdict(row: Row, slo: Slo) -> list[str]:
+    """Return whether a load keeps the SLO and how sure that is; without an SLO the latencies and the throughput."""
+    if row["p95_ttft_ms"] is None:
+        return ["Overloaded: the queue grows without end."]
+    if row["slo_attainment"] is None:
+        tails = {name.upper(): _tail(row, name) for name in ("ttft", "tpot")}
+        said = [f"{name} {TAIL} {number()(value)} ms" for name, value in tails.items() if value is not None]
+        return [f"{', '.join(said)}; {number()(row['output_throughput'])} output tokens/s."]
+    kept = row["slo_attainment"] >= slo.share
+    share = f"{row['slo_attainment']:.1%} of requests keep every bound, {slo.share:.0%} are asked for"
+    return [f"{'Keeps' if kept else 'Breaks'} the SLO: {share}.", *_doubts(row, slo)]
+
+
+def _tail(row: Row, name: str, end: str = "") -> float | None:
+    value: float | None = row.get(f"{TAIL}_{name}_ms{end}")
+    return value
+
+
+def _doubts(row: Row, slo: Slo) -> list[str]:
+    """Say which bounds lie inside the interval of the latency that they bound, so that the verdict may be wrong."""
+    doubted = []
+    for name, bound_s in slo.bounds_s.items():
+        low, high = _tail(row, name, "_low"), _tail(row, name, "_high")
+        if low is None or not low <= bound_s * 1e3 <= (high or bound_s * 1e3):
+            continue
+        ends = f"{number(2)(low)} to {number(2)(high) if high else 'without end'}"
+        doubted.append(f"{name.upper()} {TAIL} may be {ends} ms ({bound_s * 1e3:g} allowed)")
+    return [f"Not for sure: {', '.join(doubted)}."] if doubted else []
+
+
+def verdict_of_several(rows: Sequence[Row], slo: Slo) -> list[str]:
+    """Return how many loads keep the SLO and which of these serves most; without an SLO the fastest and the most."""
+    steady = [row for row in rows if row["p95_ttft_ms"] is not None]
+    if not slo.bounds_s:
+        if not steady:
+            return ["All are overloaded: their queues grow without end."]
+        first = min(steady, key=lambda row: float(row["p95_ttft_ms"]))
+        return [f"First token soonest: {label(first, rows)}. {_most(steady, rows)}"]
+    keep = [row for row in steady if row["slo_attainment"] is not None and row["slo_attainment"] >= slo.share]
+    if not keep:
+        return [f"None of {len(rows)} keeps the SLO ({slo})."]
+    return [f"{len(keep)} of {len(rows)} keep the SLO ({slo}). {_most(keep, rows)}"]
+
+
+def _most(chosen: Sequence[Row], rows: Sequence[Row]) -> str:
+    most = max(chosen, key=lambda row: float(row["output_throughput"]))
+    return f"Most tokens: {label(most, rows)}, {number()(most['output_throughput'])} output tokens/s."
+
+
+def label(row: Row, rows: Sequence[Row]) -> str:
+    """Return what tells a row of a sweep from the others."""
+    return ", ".join(f"{each.heading} {each.cell(row)}" for each in (*common(rows)[1], *loads(rows)))
+
+
+def latencies(title: str, row: Row, names: Sequence[str], bounds_s: Mapping[str, float]) -> View:
+    """Return the statistics of one run: a line per latency in `names`, with the interval of its tail."""
+    lines = [_latency(row, name, bounds_s.get(name)) for name in names]
+    columns = [Column("metric", "", left=True), *(Column(stat, stat, number(3)) for stat in STATS)]
+    columns.append(IntervalColumn("tail", f"{TAIL} interval", number(2)))
+    return View(title, [*columns, Column("within", "within SLO", left=True)] if bounds_s else columns, lines)
+
+
+def _latency(row: Row, name: str, bound_s: float | None) -> Row:
+    share = row.get(f"slo_attainment_{name}")
+    kept = f"{share:.1%} <= {bound_s * 1e3:g}" if bound_s and share is not None else None if bound_s else ""
+    values = {stat: row[f"{stat}_{name}_ms"] for stat in STATS}
+    tail = {f"tail_{end}": _tail(row, name, f"_{end}") for end in ("low", "high")}
+    return {"metric": f"{name.upper()} ms", **values, **tail, "within": kept}
+
+
+def summary(rows: Sequence[Row]) -> View:
+    """Return one line per run, for a sweep of deployments or loads."""
+    title, varying = common(rows)
+    columns = [
+        *varying,
+        *loads(rows),
+        RangedColumn(f"{TAIL}_ttft_ms", f"TTFT {TAIL} ms"),
+        RangedColumn(f"{TAIL}_tpot_ms", f"TPOT {TAIL} ms"),
+        Column("tokens_per_s_user", "tok/s/user", number(3)),
+        RangedColumn("output_throughput", "out tok/s"),
+    ]
+    if any(row["failed"] for row in rows):
+        columns.append(Column("failed", "rejected", count))
+    if any(row["slo_attainment"] is not None for row in rows):
+        columns.append(Column("slo_attainment", "in SLO", percent))
+    return View(f"Under load: {title}", columns, rows)

@@ -1,0 +1,1 @@
+"""A command each: options in, a result out."""

@@ -1,0 +1,157 @@
+"""`infercast compare`: what to rent for a model, a load and an SLO, how many, at what price, and how to start it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simulator.cli.answers.compare_details import CostDetails
+from simulator.cli.answers.compare_screen import Compared, compared_row, excluded, exclusions, first_screen, ties
+from simulator.cli.answers.compare_sensitivity import SensitivityTables
+from simulator.cli.answers.interval_columns import IntervalOptions
+from simulator.cli.layout import Format
+from simulator.cli.options.compare_options import CompareOptions
+from simulator.cli.options.deployment_options import Details, OutputFormat, ReportFile, grouped
+from simulator.cli.options.executor_options import ExecutorName, Jobs
+from simulator.cli.options.offer_options import OfferAndApiOptions
+from simulator.cli.options.workload_options import SloOptions, WorkloadOptions, one_load
+from simulator.cli.output import Result, Row, emit, evidence
+from simulator.cli.progress import progress_bar
+from simulator.cost.light_bounds import Demand
+from simulator.cost.search import Search, priced_target
+from simulator.errors import InfercastError, InterruptedSweepError
+from simulator.executors.choice import executor_named
+from simulator.executors.executor import cores, in_order
+from simulator.executors.threads import Threads
+from simulator.html.page import refuse_ending
+from simulator.questions.compare_question import Options
+from simulator.workloads.arrivals import RecordedArrivals
+from simulator.workloads.workload import Workload
+
+REQUESTS = 4_000  # of each simulation, where nothing is said
+
+
+@grouped
+def command(
+    asked: CompareOptions,
+    users: WorkloadOptions,
+    accepted: SloOptions,
+    interval_options: IntervalOptions,
+    priced: OfferAndApiOptions,
+    top: Annotated[int, typer.Option("--top", min=1, help="Answers, each on another device.")] = 5,
+    jobs: Jobs = None,
+    executor: ExecutorName = "",
+    with_details: Details = False,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="What moves the answer, where it flips, what to measure first.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the answers; with --sensitivity a tornado.")
+    ] = None,
+    report: ReportFile = None,
+    form: OutputFormat = Format.TEXT,
+) -> None:
+    """Search devices, layouts, formats and engines for the cheapest that keeps the SLO at a load.
+
+    By default all devices. What bounds prove to be no answer is cut; the rest is simulated on the same requests.
+    """
+    slo, (rate, workload) = accepted.value(), _fewer(users)
+    refuse_ending(report)
+    priced.checked()
+    options = asked.options(Demand(workload.requests(), slo))
+    load = priced_target(rate, workload, slo, priced.offers_for, priced.interruptions())
+    threads = Threads(jobs or cores())
+    search = Search(load, options.candidates, top, executor_named(executor, jobs) if executor else threads)
+    interrupted = _searched(search)
+    if not search.found:
+        raise InfercastError(*_nothing(search, options, interrupted=interrupted))
+    compared = [Compared(each, load) for each in search.found]
+    rows = list(in_order(threads, compared_row, compared))
+    result = replace(first_screen(search, options, compared, rows), refused=_left(search) if interrupted else [])
+    figures = CostDetails(compared, priced, interval_options.interval)
+    if priced.vs_api:
+        result = _with_hosted(result, figures)
+    if with_details or form is not Format.TEXT:
+        result = _with_details(result, figures)
+    moved = SensitivityTables(compared, threads)
+    if sensitivity:
+        result = _with_sensitivity(result, moved, plot)
+    elif plot is not None:
+        _draw(compared, plot)
+    if report is not None:
+        others = [*map(str, result.refused), *ties(search, compared), excluded(search, options)]
+        _save_page(report, figures, rows, moved, others)
+    emit(result, form)
+
+
+def _with_sensitivity(result: Result, moved: SensitivityTables, plot: Path | None) -> Result:
+    """Return the result with what moves the answer, drawn as a tornado where a file is given."""
+    if plot is not None:
+        moved.save(plot)
+    sections = {"sensitivity": moved.rows(), **result.sections}
+    notes = [*result.notes, "", *moved.notes()]
+    return replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
+
+
+def _with_hosted(result: Result, figures: CostDetails) -> Result:
+    """Return the result with the hosted prices of the same models, and from which volume on the best answer pays."""
+    api = figures.hosted
+    sections = {"api": api.rows, **result.sections} if api.rows else result.sections
+    return replace(result, sections=sections, views=[*result.views, *api.views], notes=[*api.notes, "", *result.notes])
+
+
+def _left(search: Search) -> list[InterruptedSweepError]:
+    """Return what an interrupted search has left open."""
+    left = f"{len(search.left):,} of {len(search.candidates):,} deployments"
+    because = f"an interrupt came before they were decided; none costs less than ${search.least_usd_left:.3g}/h"
+    return [InterruptedSweepError(left, because, "Let it run on, or ask for fewer")]
+
+
+def _save_page(path: Path, found: CostDetails, rows: list[Row], moved: SensitivityTables, others: list[str]) -> None:
+    from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
+
+    Decision(found, rows, moved, others).save(path)
+
+
+def _draw(compared: list[Compared], path: Path) -> None:
+    from simulator.plots.cost_plots import plot_costs  # noqa: PLC0415  matplotlib takes half a second
+    from simulator.plots.roofline_plots import save  # noqa: PLC0415
+
+    save(plot_costs([each.answer for each in compared]), path)
+
+
+def _fewer(users: WorkloadOptions) -> tuple[float, Workload]:
+    """Return the rate and its workload, of REQUESTS requests where their number is open."""
+    rate, workload = one_load(users)
+    is_open = users.num_prompts is None and not isinstance(workload.arrivals, RecordedArrivals)
+    return rate, replace(workload, request_count=REQUESTS) if is_open else workload
+
+
+def _searched(search: Search) -> bool:
+    """Run the search with its progress on stderr; return whether Ctrl-C ended it."""
+    try:
+        with progress_bar("deployments decided or cut") as progress:
+            search.run(progress)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _nothing(search: Search, options: Options, *, interrupted: bool) -> tuple[str, str, str]:
+    if interrupted:
+        return "an interrupt", f"nothing was decided, of {len(search.candidates):,} deployments", "Let it run on"
+    errors = [*options.refused, *(each.error for each in search.out if each.error)]
+    every = len(options.candidates) + sum(options.cut.values())
+    because = f"no deployment keeps the SLO: of {every:,} {', '.join(exclusions(search, options)) or 'none can be'}"
+    last = f"{because}; {errors[0]}" if errors else because
+    return f"{search.load.slo}", last, "Loosen the SLO, or give more devices, formats or engines"
+
+
+def _with_details(result: Result, figures: CostDetails) -> Result:
+    """Return the result with all figures of each answer, their intervals, energy and guesses."""
+    rows, views = figures.rows, figures.views
+    used = evidence(each.answer.scenario.deployment for each in figures.compared)
+    merged = [{**more, **row} for row, more in zip(result.sections["answers"], rows, strict=True)]
+    sections = {**result.sections, "answers": merged}
+    return replace(result, sections=sections, views=[*result.views, *views], rests_on=used)

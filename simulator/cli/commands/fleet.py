@@ -1,0 +1,78 @@
+"""`infercast fleet`: latencies that users see, and cost, of several replicas behind a router."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simulator.cli.answers.fleet_screen import Found, fleet_result, fleet_row, load_in_words
+from simulator.cli.answers.interval_columns import IntervalOptions
+from simulator.cli.layout import Format
+from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, ReportFile, grouped
+from simulator.cli.options.fleet_options import ClientOptions, FleetOptions
+from simulator.cli.options.workload_options import SloOptions, WorkloadOptions
+from simulator.cli.output import emit, sweep
+from simulator.cli.progress import progress_bar
+from simulator.errors import InfercastError
+from simulator.html.page import refuse_ending
+from simulator.questions.deployment_question import Choice
+from simulator.simulation.sent import sent
+from simulator.workloads.workload import Workload
+
+
+@grouped
+def command(
+    asked: DeploymentOptions,
+    users: WorkloadOptions,
+    accepted: SloOptions,
+    fleet: FleetOptions,
+    behaviour: ClientOptions,
+    interval_options: IntervalOptions,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw load and replicas over time (.png, .svg).")
+    ] = None,
+    with_details: Details = False,
+    page: ReportFile = None,
+    form: OutputFormat = Format.TEXT,
+) -> None:
+    """Simulate replicas behind a router: autoscaling, failures, prefill and decode pools, clients that wait.
+
+    Latencies are what users see: from the first sending, over the network, retries included.
+    """
+    refuse_ending(page)
+    slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
+    loads = users.workloads()
+    if behaviour.duration and users.num_prompts is not None:
+        given = f"--duration {behaviour.duration} with --num-prompts {users.num_prompts}"
+        raise InfercastError(given, "both say when the run ends", "Give one of the two")
+
+    def case(choice: Choice, rate: float | None, load: Workload) -> Found:
+        deployment = choice()
+        service = fleet.service(deployment)
+        workload, requests, clients = behaviour.asked(sent(load, deployment))
+        with progress_bar(str(deployment)) as progress:
+            return Found(workload, rate, requests, service.report(requests, clients, slo, progress))
+
+    found, refused = sweep([partial(case, choice, rate, load) for choice in choices for rate, load in loads])
+    if plot is not None:
+        _save_plot(found, plot)
+    rows = [fleet_row(each, interval_options.interval) for each in found]
+    result = fleet_result(found, rows, behaviour, interval_options.interval)
+    result = replace(result, rests_on=[*result.rests_on, *fleet.guesses()], refused=refused)
+    if page is not None:
+        from simulator.cli.pages.fleet_page import save_fleet_page  # noqa: PLC0415  matplotlib takes half a second
+
+        said = ". ".join(dict.fromkeys(load_in_words(each, behaviour) for each in found))
+        save_fleet_page(page, f"{said}. Asked: {slo}.", result, [each.service for each in found])
+    emit(result, form, details=with_details)
+
+
+def _save_plot(found: list[Found], path: Path) -> None:
+    if len(found) > 1:
+        raise InfercastError(f"--plot of {len(found)} fleets", "a figure shows one", "Ask for one")
+    from simulator.plots.fleet_plots import plot_service  # noqa: PLC0415
+    from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
+
+    save(plot_service(found[0].service), path)

@@ -1,0 +1,47 @@
+"""`infercast launch`: the command, or a file, that starts a deployment with exactly the settings of its prediction."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simulator.cli.layout import Command, columns, wrapped
+from simulator.cli.options.deployment_options import DeploymentOptions, grouped
+from simulator.cli.output import put
+from simulator.deployment.launch_command import launch_command
+from simulator.deployment.launch_files import KINDS, Launch, launch_file
+from simulator.files import write_whole
+
+COMMAND = "command"
+
+
+@grouped
+def command(
+    asked: DeploymentOptions,
+    kind: Annotated[
+        str, typer.Option("--as", metavar="KIND", help=f"What to print: {', '.join((COMMAND, *KINDS))}.")
+    ] = COMMAND,
+    replicas: Annotated[int, typer.Option("--replicas", min=1, help="Replicas that the file starts.")] = 1,
+    image: Annotated[
+        str, typer.Option("--image", metavar="NAME:TAG", help="Container image.", show_default="the engine's official")
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write to a file instead of stdout.")
+    ] = None,
+) -> None:
+    """Print what starts a deployment: its command, or a file for Docker Compose, Kubernetes or NVIDIA Dynamo.
+
+    The flags are those that the prediction rests on. A file is YAML on stdout, for `kubectl apply -f -`; nodes with the
+    right device are yours to select. Give the options that compare, tune or simulate were given.
+    """
+    asked.choices()  # first: it opens the user's own profiles
+    deployment = asked.deployment()
+    if kind == COMMAND:
+        lines = wrapped(Command(launch_command(deployment)), columns())
+        text = "\n".join(lines) + "\n"
+    else:
+        text = launch_file(Launch(deployment, replicas, image), kind)
+    if out is None:
+        put(text)
+    else:
+        write_whole(out, text, "--out")

@@ -1,0 +1,110 @@
+"""`infercast memory`: where the memory of a device goes, and what the cache holds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from simulator.cli.answers.memory_tables import ledger_view, misfit, plan_row
+from simulator.cli.answers.technique_notes import technique_notes
+from simulator.cli.layout import Format
+from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, grouped
+from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, sweep
+from simulator.deployment.deployment import Deployment
+from simulator.deployment.memory import MemoryPlan, memory_plan
+from simulator.questions.words import whole_numbers
+from simulator.reports.provenance import memory_basis
+from simulator.units import gibibytes
+
+CONVENTIONS = {  # how an engine sizes its KV cache: `memory.convention` of its preset (engines/engine.py)
+    "of_total": "cache = {fraction:g} x memory - all else",
+    "of_free": "cache = {fraction:g} x (memory - all else)",
+    "of_rest": "cache = {fraction:g} x (memory - context) - weights",
+}
+SLOTS = ", of which a slot reserves its context"
+
+
+@dataclass(frozen=True)
+class ContextOptions:
+    """Options for the lengths of sequences of which the KV cache should hold many at once."""
+
+    context: Annotated[str, typer.Option("--context", metavar="N,..", help="Tokens of one sequence.")] = ""
+    input_len: Annotated[str, typer.Option("--input-len", "--isl", metavar="N,..", help="Prompt tokens.")] = ""
+    output_len: Annotated[
+        str, typer.Option("--output-len", "--osl", metavar="N,..", help="Output tokens, with --input-len.")
+    ] = ""
+
+    def contexts(self, plan: MemoryPlan) -> list[int]:
+        """Return the asked lengths in tokens, or the longest context, and 1,024, 8,192 and 65,536 where below it.
+
+        Raises InfercastError for a list that holds anything but whole numbers above 0.
+        """
+        asked = whole_numbers(self.context, "--context") if self.context else []
+        if self.input_len or self.output_len:
+            prompts = whole_numbers(self.input_len or "1024", "--input-len")
+            asked += [a + b for a in prompts for b in whole_numbers(self.output_len or "128", "--output-len")]
+        longest = plan.deployment.context_tokens
+        return asked or sorted({*(each for each in (1024, 8192, 65536) if each < longest), longest})
+
+
+@grouped
+def command(asked: DeploymentOptions, lengths: ContextOptions, form: OutputFormat = Format.TEXT) -> None:
+    """Show where the memory goes, how many blocks, tokens and sequences the cache holds.
+
+    Exit code 2 when anything does not fit; the plan is printed all the same, with what would make it fit.
+    """
+    deployments, refused = sweep(asked.choices())
+    plans = [memory_plan(each) for each in deployments]
+    misfits = [error for error in map(misfit, plans) if error]
+    ledger = [plan_row(plan) for plan in plans]
+    sequences = [_sequence_rows(plan, lengths) for plan in plans]
+    rows: list[Row] = [{**plan, **each} for plan, fitting in zip(ledger, sequences, strict=True) for each in fitting]
+    views = [ledger_view(ledger)]
+    if fitting := [row for row in rows if row["fits"]]:
+        views.append(View("Sequences side by side", (*common(ledger)[1], *SEQUENCES), fitting))
+    notes = [*dict.fromkeys(_convention(each) for each in deployments), *technique_notes(deployments)]
+    rests_on = evidence(deployments, memory_basis)
+    emit(Result({"plans": rows}, views, notes, rests_on, refused, verdict=_verdict(plans)), form)
+    for error in misfits:
+        typer.echo(f"infercast: error: {error}", err=True)
+    if misfits:
+        raise typer.Exit(2)
+
+
+def _verdict(plans: Sequence[MemoryPlan]) -> list[str]:
+    """Return whether it fits and how much the cache holds, or how many of several fit."""
+    fitting = [plan for plan in plans if misfit(plan) is None]
+    if len(plans) > 1:
+        return [f"{len(fitting)} of {len(plans)} fit."]
+    if not fitting:
+        return [f"Does not fit: {gibibytes(plans[0].weight_bytes)} of weights."]
+    held = f"its KV cache of {gibibytes(plans[0].cache_bytes)} holds {plans[0].cache_tokens:,} tokens"
+    return [f"Fits: {held}, the longest sequence may have {plans[0].max_context_tokens:,}."]
+
+
+def _sequence_rows(plan: MemoryPlan, lengths: ContextOptions) -> list[Row]:
+    """Return a row for each length: blocks of one sequence, how many fit in the cache, how many run at once."""
+    return [
+        {
+            "sequence_tokens": tokens,
+            "sequence_blocks": plan.blocks(tokens),
+            "concurrency": plan.concurrency(tokens),
+            "running": min(int(plan.concurrency(tokens)), plan.max_num_seqs),
+        }
+        for tokens in lengths.contexts(plan)
+    ]
+
+
+def _convention(deployment: Deployment) -> str:
+    rule = CONVENTIONS[deployment.engine.memory.convention].format(fraction=deployment.memory_fraction)
+    return f"{deployment.engine.id}: {rule}{SLOTS if deployment.engine.is_reserved else ''}."
+
+
+# Shown where there are any
+SEQUENCES = (
+    Column("sequence_tokens", "tokens each", count),
+    Column("sequence_blocks", "blocks each", count),
+    Column("concurrency", "fit", lambda value: f"{value:,.2f} x"),  # as vLLM says it at start-up
+    Column("running", "run at once", count),
+)
