@@ -191,13 +191,14 @@ def _usual_regime(found: Mapping[str, Any]) -> Regime | None:
 
 
 def _number(column: str, cell: str) -> float:
-    """Return a number from 0 to MOST_NUMBER; a rate (all at once) and burstiness (equal gaps) may be infinite."""
+    """Return 0 or a number from LEAST_VALUE to MOST_NUMBER; rates (all at once) and burstiness may be endless."""
     try:
         found = float(cell or 0)
     except ValueError as error:
         raise ValueError(f"{column} {cell!r} is not a number") from error
-    if not 0 <= found <= MOST_NUMBER and not (column in ENDLESS and found == math.inf):
-        raise ValueError(f"{column} {cell!r} is not a number from 0 to {MOST_NUMBER:g}")
+    is_endless = column in ENDLESS and found == math.inf
+    if not (found == 0 or LEAST_VALUE <= found <= MOST_NUMBER or is_endless):
+        raise ValueError(f"{column} {cell!r} is not 0 or a number from {LEAST_VALUE:g} to {MOST_NUMBER:g}")
     return found
 
 

@@ -49,6 +49,11 @@ FILES: dict[str, tuple[Callable[[Path], object], str, str]] = {
         '{"timestamp": 0, "input_length": 600, "output_length": 4, "hash_ids": [18446744073709551615]}\n',
         "it is not a list of whole numbers",
     ),
+    "answers of nearly no tokens": (
+        lambda path: read_results(path, Stated()),
+        "hardware,model,input_len,output_len,metric,value\nl40s,llama-3.1-8b,64,1e-308,ttft_ms,80\n",
+        "output_len '1e-308' is not 0 or a number from 1e-15",
+    ),
     "a number of 60 digits": (
         lambda path: load_hardware(str(path)),
         L40S.replace("value: 864 GB/s", f"value: {'9' * 60}", 1),

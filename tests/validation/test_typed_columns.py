@@ -115,7 +115,7 @@ def test_text_is_read_in_one_place():
         ({**CLOSED, "length_spread": "wide"}, "length_spread 'wide' is not known"),
         ({**CLOSED, "prefix_caching": "maybe"}, "prefix_caching 'maybe' is not known"),
         ({**CLOSED, "engine_settings": "flash-attn"}, "engine_settings 'flash-attn' is not name=value;name=value"),
-        ({**CLOSED, "num_prompts": "inf"}, "num_prompts 'inf' is not a number from 0 to"),
+        ({**CLOSED, "num_prompts": "inf"}, "num_prompts 'inf' is not 0 or a number from"),
     ],
 )
 def test_a_bad_typed_cell_names_its_line(tmp_path, cells, message):
