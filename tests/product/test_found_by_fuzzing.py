@@ -62,7 +62,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "a value of nearly nothing": (
         lambda path: read_results(path, Stated()),
         "hardware,model,metric,value\nl40s,llama-3.1-8b,ttft_ms,1e-308\n",
-        "is not a number above 0",
+        "is not 0 or a number from",
     ),
 }
 
