@@ -1,6 +1,6 @@
 """Bounds that no simulation beats: engine seconds that requests take at least, and latencies of lone requests.
 
-They come from the table of steps that the simulation itself looks up. A search cuts with them (search.py).
+They come from what no step is below that the simulation looks up (step_floor.py). A search cuts with them (search.py).
 """
 
 from collections import deque
@@ -13,16 +13,16 @@ import numpy.typing as npt
 
 from simulator.cost.scenario import Scenario
 from simulator.reports.slo import Slo
+from simulator.roofline.step_floor import Least, StepFloor
 from simulator.scheduler.state import STATIC, UNCACHED, SchedulerLimits
-from simulator.simulation.fleet import Pool
 from simulator.simulation.rejection import Rejected, rejections
-from simulator.simulation.scheduler_limits import limits, stages
+from simulator.simulation.scheduler_limits import limits, of_stage, stages
 from simulator.simulation.sent import sent
 from simulator.workloads.workload import Requests, Workload
 
 Floats = npt.NDArray[np.float64]
 _RECENT_REQUESTS: deque[tuple[Workload, Requests]] = deque(maxlen=4)
-GROWTH = 1.1  # of the sizes of steps whose least time stands for all of them
+PATIENCE = np.geomspace(0.01, 100.0, 25)  # multipliers of the bound on TPOT; any of them gives a bound on the rate
 
 
 class Lines(NamedTuple):
@@ -37,32 +37,29 @@ class Lines(NamedTuple):
     def least_s(self, steps: npt.ArrayLike, tokens: npt.ArrayLike) -> Floats:
         """Return the least seconds of steps with so many tokens together, of the shape of both.
 
-        >>> lines_below(np.array([2.0, 3.0, 4.0, 7.0])).least_s([1, 2], [3, 4])
+        >>> lines_below(least_of(np.array([2.0, 3.0, 4.0, 7.0]))).least_s([1, 2], [3, 4])
         array([5., 8.])
         """
         steps, tokens = np.asarray(steps, np.float64)[..., None], np.asarray(tokens, np.float64)[..., None]
         return np.asarray((self.start_s * steps + self.token_s * tokens).max(axis=-1))
 
 
-def lines_below(seconds: Floats, steepest: float = np.inf) -> Lines:
-    """Return the lines below seconds[T], of T = 0, 1, ... tokens, none steeper than `steepest` seconds per token.
+def lines_below(least: Least, steepest: float = np.inf) -> Lines:
+    """Return the lines below seconds of 0, 1, ... tokens, none steeper than `steepest` seconds per token.
 
-    Sizes are taken together in blocks that grow by GROWTH: a line with b >= 0 that passes below the least seconds of a
-    block at its largest size passes below all of it. What is left are the edges of the lower convex hull.
+    A line with b >= 0 that passes below the least seconds of a block at its largest size passes below all of it. What
+    is left are the edges of the lower convex hull.
     """
-    count = len(seconds)
-    sizes = np.unique(np.append(np.floor(GROWTH ** np.arange(np.log(count) / np.log(GROWTH))), 0).astype(np.int64))
-    starts = sizes[sizes < count]
-    least, last = np.minimum.reduceat(seconds, starts), np.append(starts[1:], count) - 1.0
+    seconds, last = least
     hull: list[int] = []
-    for at in range(len(starts)):
-        while len(hull) > 1 and _is_above(last, least, hull[-2], hull[-1], at):
+    for at in range(len(seconds)):
+        while len(hull) > 1 and _is_above(last, seconds, hull[-2], hull[-1], at):
             hull.pop()
         hull.append(at)
-    slope = np.diff(least[hull]) / np.diff(last[hull])
-    start = least[hull[1:]] - slope * last[hull[1:]]
+    slope = np.diff(seconds[hull]) / np.diff(last[hull])
+    start = seconds[hull[1:]] - slope * last[hull[1:]]
     kept = (slope >= 0) & (start >= 0) & (slope <= steepest)
-    return Lines(np.append(start[kept], max(0.0, float(least.min()))), np.append(slope[kept], 0.0))
+    return Lines(np.append(start[kept], max(0.0, float(seconds.min()))), np.append(slope[kept], 0.0))
 
 
 def _is_above(x: Floats, y: Floats, first: int, middle: int, last: int) -> bool:
@@ -94,7 +91,7 @@ class Bounds:
     @cached_property
     def allowed(self) -> SchedulerLimits:
         """Limits of one engine of the replica. Raises as `limits` does, where a request cannot be served at all."""
-        return Pool(self._whole, self.scenario.table, stages=self._stages).share
+        return of_stage(self._whole, self._stages)
 
     @cached_property
     def _whole(self) -> SchedulerLimits:
@@ -134,10 +131,18 @@ class Bounds:
         return cached * self._decodes * (self.requests.prompt_tokens + (self._decodes + 1) / 2)
 
     @cached_property
+    def _floor(self) -> StepFloor:
+        return self.scenario.deployment.step_floor()
+
+    @cached_property
+    def _least(self) -> Least:
+        """Least seconds of steps by their tokens, counted from 1, without what their logits take."""
+        tokens, logits = self._floor.tokens, self._floor.logits
+        return tokens._replace(seconds=np.maximum(tokens.seconds, self._floor.least_s - float(logits.seconds[-1])))
+
+    @cached_property
     def _lines(self) -> Lines:
-        table = self.scenario.table
-        seconds = np.maximum(table.token_s[1:], max(0.0, table.least_s - table.logit_s[-1]))
-        return lines_below(seconds, self._last_slope(table.token_s))
+        return lines_below(self._least, self._last_slope(self._floor.tokens.seconds))
 
     def _last_slope(self, seconds: Floats) -> float:
         """Return the slope beyond a table; static batches go there, all others never do."""
@@ -145,13 +150,12 @@ class Bounds:
 
     @cached_property
     def _logit_lines(self) -> Lines:
-        seconds = self.scenario.table.logit_s
-        return lines_below(seconds, self._last_slope(seconds))
+        return lines_below(self._floor.logits, self._last_slope(self._floor.logits.seconds))
 
     @cached_property
     def _attention_s(self) -> tuple[Floats, Floats]:
         """Return the least seconds of attention of each request, shape (requests,): of its prompt, of its decoding."""
-        slopes, window = self.scenario.table.slopes, float(self.allowed.window or np.inf)
+        slopes, window = self._floor.slopes, float(self.allowed.window or np.inf)
         prompts, decodes = self._prompts, self._decodes
         reads_windowed = decodes * np.minimum(window, self.requests.prompt_tokens) * (window < np.inf)
         pairs = prompts * (prompts + 1) / 2
@@ -165,21 +169,26 @@ class Bounds:
         """Steps that all requests together take at least, by what limits how much of them fits into one."""
         allowed, decodes = self.allowed, float(self._decodes.sum())
         held = allowed.full_groups * float(self._reads.sum()) / allowed.block_size if not self._shares_blocks else 0.0
-        tokens = decodes + float(self._prompts.sum())
         whole = allowed.policy in (STATIC, UNCACHED)
         return {
             "slots": decodes / min(allowed.max_num_seqs, allowed.max_num_batched_tokens),
             "cache": held / allowed.num_blocks,
-            "tokens": 0.0 if whole else tokens / allowed.max_num_batched_tokens,
+            "tokens": 0.0 if whole else self._tokens / allowed.max_num_batched_tokens,
         }
 
     def _busy_s(self, steps: float) -> float:
         """Return the seconds that all requests together take at least, in no fewer than so many steps."""
-        decodes = float(self._decodes.sum())
-        logits = (decodes + int(self._served.sum())) / (1.0 + self.allowed.draft_tokens)
-        token_s = self._lines.least_s(steps, decodes + float(self._prompts.sum()) - steps)
-        logit_s = self._logit_lines.least_s(steps, logits)
-        return float(token_s + logit_s + sum(map(np.sum, self._attention_s)))
+        return float(self._lines.least_s(steps, self._tokens - steps)) + self._beside_tokens_s(steps)
+
+    def _beside_tokens_s(self, steps: float) -> float:
+        """Return the least seconds of logits and attention of all requests, in no fewer than so many steps."""
+        logits = (float(self._decodes.sum()) + int(self._served.sum())) / (1.0 + self.allowed.draft_tokens)
+        return float(self._logit_lines.least_s(steps, logits) + sum(map(np.sum, self._attention_s)))
+
+    @property
+    def _tokens(self) -> float:
+        """New tokens of all requests together, at least."""
+        return float(self._decodes.sum() + self._prompts.sum())
 
     @cached_property
     def busy_s(self) -> float:
@@ -199,6 +208,40 @@ class Bounds:
     def most_per_s(self) -> float:
         """Highest rate of one replica that has a steady state, in requests/s: no more than this."""
         return len(self.requests) * self._stages / self.busy_s
+
+    def most_within(self, slo: Slo) -> float:
+        """Return the highest rate of one replica with a steady state that keeps the SLO, in requests/s: no more.
+
+        **Proof.** Let f(T) be the least seconds of a step of T tokens, x_T the number of such steps. They have X tokens
+        or more, so that for any a with a T <= f(T), sum x_T f(T) >= a X + sum x_T r_T with r_T = f(T) - a T >= 0.
+        A step decodes min(T, s) sequences at most, of D, and reads min(T l, C) cached tokens at most, of R, in s slots
+        and a cache of C tokens, by requests of l tokens or fewer. So sum x_T r_T is no less than D min r_T / min(T, s)
+        and than R min r_T / min(T l, C). Those who keep a bound t on TPOT are in G decode steps or more, which last
+        t G at most: of each such step, for any m >= 0, r_T / min(T, s) + m (f(T) - t) sums up to no more than r_T,
+        so that G times its least over T bounds it too. G is of those with the fewest decodes.
+        """
+        if self.allowed.policy in (STATIC, UNCACHED):
+            return self.most_per_s
+        seconds, tokens = self._least.seconds, self._least.last + 1
+        paid = self._lines.token_s[:, None]  # a, of each line
+        left = np.maximum(seconds - paid * tokens, 0.0)
+        by_decode = left / np.minimum(tokens, min(self.allowed.max_num_seqs, self.allowed.max_num_batched_tokens))
+        rest = float(self._decodes.sum()) * by_decode.min(axis=1)
+        if self._least_steps["cache"]:
+            held = self.allowed.num_blocks * self.allowed.block_size / self.allowed.full_groups
+            reads = np.minimum(tokens * float(self.requests.max_total_tokens), held)
+            rest = np.maximum(rest, float(self._reads.sum()) * (left / reads).min(axis=1))
+        if (bound_s := slo.bounds_s.get("tpot")) is not None:
+            late_s = seconds + float(self._logit_lines.least_s(1.0, 0.0)) - bound_s * (1 + self.allowed.draft_tokens)
+            each_s = (by_decode + PATIENCE[:, None, None] * late_s).min(axis=2).max(axis=0)
+            rest = np.maximum(rest, self._fewest_decodes(slo.share) * each_s)
+        token_s = float((paid[:, 0] * self._tokens + rest).max())
+        busy_s = max(self.busy_s, token_s + self._beside_tokens_s(max(self._least_steps.values())))
+        return len(self.requests) * self._stages / busy_s
+
+    def _fewest_decodes(self, share: float) -> float:
+        """Return the decode steps of a share of all requests at least."""
+        return float(np.sort(self._decodes)[: int(share * len(self.requests))].sum())
 
     @cached_property
     def latencies_s(self) -> dict[str, Floats]:

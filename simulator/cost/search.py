@@ -257,8 +257,8 @@ class Search:
         if isinstance(learned, InfercastError):
             look.error = learned
         elif isinstance(learned, Bounded):
-            look.bounds, look.never = learned
-            look.low = max(look.low, math.ceil(self.load.rate_per_s / learned.bounds.most_per_s) - 1)
+            look.bounds, look.never = learned.bounds, learned.never
+            look.low = max(look.low, math.ceil(self.load.rate_per_s / learned.most_per_s) - 1)
         else:
             self.simulated += 1
             look.note(learned)

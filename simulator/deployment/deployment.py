@@ -24,6 +24,7 @@ from simulator.models.number_formats import number_format
 from simulator.models.op_builders import adapter_parameters, adapters, sorting
 from simulator.models.operations import Layout, Op
 from simulator.roofline.collectives import host_bytes_per_s
+from simulator.roofline.step_floor import StepFloor, step_floor
 from simulator.roofline.step_model import StepModel, StepTable
 
 LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
@@ -223,6 +224,11 @@ class Deployment:
         """Return the seconds of steps up to the limits of tokens and sequences, times `step_factor`."""
         table = self.step_model(light=self.light).table(self.max_num_batched_tokens, self.max_num_seqs)
         return StepTable._make(part * self.step_factor for part in table)
+
+    def step_floor(self) -> StepFloor:
+        """Return what no step of `step_table` is below."""
+        floor = step_floor(self.step_model(light=self.light), self.max_num_batched_tokens, self.max_num_seqs)
+        return floor.times(self.step_factor)
 
     def step_model(self, *, light: bool = False) -> StepModel:
         """Return the model of a step's seconds; `light`: at data-sheet peaks, without any overhead of the engine."""

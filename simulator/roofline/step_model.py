@@ -117,33 +117,51 @@ class StepModel:
         What depends on tokens alone and on sequences alone is tabulated; attention is linear in its counts. Raises
         InfercastError for a table that exceeds the memory.
         """
-        given = f"a table of steps of up to {max_tokens:,} tokens and {max_sequences:,} sequences"
-        remedy = "Lower --max-num-batched-tokens or --max-num-seqs"
-        refuse_beyond_memory(given, (max_tokens + 4 * max_sequences) * ROW_BYTES, remedy)
+        refuse_oversized_table(max_tokens, max_sequences)
         tokens = np.arange(max_tokens + 1, dtype=np.float64)
         sequences = np.arange(max_sequences + 1, dtype=np.float64)
         logits = np.arange(max_sequences * (1 + self.draft_tokens) + 1, dtype=np.float64)
-        by_sequence = [op for op in self.ops if op.flops.logits or op.activation_bytes.logits or op.link_bytes.logits]
-        by_token = [op for op in self.ops if op not in by_sequence]
-        token_s = self._only(by_token).seconds(Counts(steps=np.ones_like(tokens), tokens=tokens))
+        by_sequence = [op for op in self.ops if is_of_logits(op)]
+        token_s = self._only([op for op in self.ops if not is_of_logits(op)]).seconds(
+            Counts(steps=np.ones_like(tokens), tokens=tokens)
+        )
         logit_s = self._only(by_sequence).seconds(Counts(steps=np.ones_like(logits), logits=logits))
         draft_s = self._drafting_s(Counts(tokens=sequences * (1.0 + self.draft_tokens))) + np.zeros_like(sequences)
         ones = Counts(**dict(zip(SLOPES, np.eye(len(SLOPES) + 1)[:-1], strict=True)))  # the last has none of them
         slopes = np.broadcast_to(self._only(self.ops).seconds(ones), len(SLOPES) + 1)
-        units = [Counts(tokens=float(name == "prefill_tokens"))._replace(**{name: 1.0}) for name in SLOPES]
-        drafting = [float(self._drafting_s(each)) for each in units]
         return StepTable(
             np.ascontiguousarray(token_s - (0.0 if self.light else self.overheads.step_s), dtype=np.float64),
             np.ascontiguousarray(logit_s, dtype=np.float64),
-            slopes[:-1] - slopes[-1] + np.array(drafting),
+            slopes[:-1] - slopes[-1] + self.drafting_slopes(),
             draft_s,
             self.loaded_token_s,
             self.least_s,
             self.prompt_least_s,
         )
 
+    def once(self, op: Op, counts: Counts) -> Array:
+        """Return the seconds of one repeat of an op; of sends, the mean of all."""
+        return self._cost(op, counts).seconds / op.repeats
+
+    def drafting_slopes(self) -> npt.NDArray[np.float64]:
+        """Return the seconds of drafting per count of SLOPES."""
+        units = [Counts(tokens=float(name == "prefill_tokens"))._replace(**{name: 1.0}) for name in SLOPES]
+        return np.array([float(self._drafting_s(each)) for each in units])
+
     def _drafting_s(self, counts: Counts) -> Array:
         return sum((self._drafting(op, counts).seconds for op in self.draft_ops), start=0.0)
 
     def _only(self, ops: Sequence[Op]) -> "StepModel":
         return replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, prompt_least_s=0.0, seconds_alone=True)
+
+
+def is_of_logits(op: Op) -> bool:
+    """Whether an op's work follows the sequences that need logits, not the new tokens."""
+    return bool(op.flops.logits or op.activation_bytes.logits or op.link_bytes.logits)
+
+
+def refuse_oversized_table(max_tokens: int, max_sequences: int) -> None:
+    """Raise InfercastError for a table that exceeds the memory."""
+    given = f"a table of steps of up to {max_tokens:,} tokens and {max_sequences:,} sequences"
+    remedy = "Lower --max-num-batched-tokens or --max-num-seqs"
+    refuse_beyond_memory(given, (max_tokens + 4 * max_sequences) * ROW_BYTES, remedy)

@@ -36,6 +36,7 @@ from simulator.simulation.fleet_state import (
 from simulator.simulation.rejection import Reasons, Rejected, rejections
 from simulator.simulation.routers import ROUTERS, Router
 from simulator.simulation.run_size import refuse_oversized
+from simulator.simulation.scheduler_limits import of_stage
 from simulator.workloads.workload import Requests
 
 EVENTS = 4096  # rows of the table of events, copied after each burst
@@ -64,10 +65,7 @@ class Pool:
     @property
     def share(self) -> SchedulerLimits:
         """Limits of each engine of a pipeline: its share of the replica's KV-cache blocks and sequences. Rule V."""
-        if self.stages == 1:
-            return self.limits
-        seqs, num_blocks = self.limits.max_num_seqs // self.stages, self.limits.num_blocks // self.stages
-        return self.limits._replace(max_num_seqs=max(1, seqs), num_blocks=num_blocks)
+        return of_stage(self.limits, self.stages)
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,14 @@ def stages(deployment: Deployment, allowed: SchedulerLimits) -> int:
     return min(pp, allowed.num_blocks) if deployment.engine.is_reserved else pp
 
 
+def of_stage(allowed: SchedulerLimits, batches: int) -> SchedulerLimits:
+    """Return the limits of each engine of a pipeline: its share of the KV-cache blocks and sequences. Rule V."""
+    if batches == 1:
+        return allowed
+    seqs, num_blocks = allowed.max_num_seqs // batches, allowed.num_blocks // batches
+    return allowed._replace(max_num_seqs=max(1, seqs), num_blocks=num_blocks)
+
+
 def _refuse_rules(deployment: Deployment) -> None:
     engine = deployment.engine
     others = (engine.long_prefill_tokens, engine.admit_full_output, engine.least_free_share, engine.prompt_interval)

@@ -14,6 +14,8 @@ from simulator.deployment.layouts import running_layout
 from simulator.deployment.speculation import Speculation
 from simulator.engines.engine import load_engine
 from simulator.errors import InfercastError
+from simulator.reports.slo import Slo
+from simulator.roofline.step_floor import least_of
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, LogNormal
 
@@ -54,10 +56,14 @@ def replica(case, **settings_):
 @settings(max_examples=6)
 @given(lengths=LENGTHS, load=st.sampled_from([0.05, 0.8, 3.0]), seed=st.integers(0, 99))
 def test_no_simulation_is_below_its_bounds(case, lengths, load, seed):
-    scenario = Scenario(replica(case, max_model_len=8192), Workload(OpenLoop(1.0), lengths, 60, seed))
+    scenario = Scenario(replica(case, max_model_len=8192), Workload(OpenLoop(1.0), lengths, 60, seed), whole_run=True)
     found = bounds(scenario)
     report = scenario.report(scenario.workload.at_rate(load * found.most_per_s))
     assert found.busy_s <= report.run.busy_s * ROUNDING
+    tpot_s = np.nan_to_num(report.latencies_s["tpot"])
+    for bound_s in set(np.quantile(tpot_s, [0.5, 0.95, 1.0]).tolist()) - {0.0}:
+        kept = Slo({"tpot": bound_s}, min(float((tpot_s <= bound_s).mean()), 1 - 1e-9))
+        assert len(tpot_s) * report.run.engines / found.most_within(kept) <= report.run.busy_s * ROUNDING
     for name, least_s in found.latencies_s.items():
         real_s = report.latencies_s[name]
         assert (np.isnan(real_s) | (least_s[report.skipped :] <= real_s * ROUNDING)).all(), name
@@ -89,7 +95,7 @@ def test_drafts_may_all_be_accepted():
 @given(seconds=st.lists(st.floats(0.0, 10.0), min_size=3, max_size=80))
 def test_lines_lie_below_every_split_of_tokens_into_steps(seconds):
     table = np.array(seconds)
-    lines, rng = lines_below(table), np.random.default_rng(0)
+    lines, rng = lines_below(least_of(table)), np.random.default_rng(0)
     for _ in range(10):
         steps = rng.integers(0, len(table), rng.integers(1, 9))
         assert lines.least_s(len(steps), steps.sum()) <= table[steps].sum() * ROUNDING + 1e-12
@@ -97,7 +103,7 @@ def test_lines_lie_below_every_split_of_tokens_into_steps(seconds):
 
 def test_lines_are_the_table_where_it_is_convex():
     table = 3.0 + 2.0 * np.arange(50)
-    assert 0.9 * 86.0 <= lines_below(table).least_s(2, 40) <= 86.0
+    assert 0.9 * 86.0 <= lines_below(least_of(table)).least_s(2, 40) <= 86.0
 
 
 @given(late=st.lists(st.booleans(), min_size=1, max_size=60))
