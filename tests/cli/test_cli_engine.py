@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from simulator.cli.options import reference_options as enginerun
+from simulator.cli.options import reference_options
 from simulator.cli.options.reference_options import Status, repeat_line, status
 from tests.support.commands import Done, in_a_process_of_their_own
 
