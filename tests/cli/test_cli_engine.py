@@ -105,8 +105,8 @@ def test_a_short_command_says_nothing():
 
 
 def test_lines_go_to_stderr_while_it_lasts_and_no_longer(monkeypatch, capsys):
-    monkeypatch.setattr(enginerun, "FIRST_LINE_S", 0.01)
-    monkeypatch.setattr(enginerun, "NEXT_LINE_S", 0.01)
+    monkeypatch.setattr(reference_options, "FIRST_LINE_S", 0.01)
+    monkeypatch.setattr(reference_options, "NEXT_LINE_S", 0.01)
     with pytest.raises(ZeroDivisionError), status("check") as told:
         told("waiting for a second process")
         time.sleep(0.3)
