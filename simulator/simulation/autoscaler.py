@@ -37,6 +37,7 @@ LOAD_BYTES_PER_S = Figure(
     Source(text="an NVMe drive or a network share to a device, as vLLM reads safetensors", date="", evidence="guess"),
 )
 START_S = Figure(30.0, Source(text="process, kernels and graphs", date="", evidence="guess"))
+LEAST_INTERVAL_S = 1e-3  # between two looks: no step is shorter, and each look takes time here
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,11 @@ class Autoscaler:
             raise InfercastError(
                 given, "this is not a range of 0 or more to 1 or more", "Give, say, 1 to 4; 0 scales to zero"
             )
-        for name in ("target", "interval_s"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InfercastError(f"{name} {getattr(self, name)}", "it must be finite and above 0", "Give, say, 8")
+        if not 0 < self.target < math.inf:
+            raise InfercastError(f"target {self.target}", "it must be finite and above 0", "Give, say, 8")
+        if not LEAST_INTERVAL_S <= self.interval_s < math.inf:
+            because = f"an autoscaler looks every {LEAST_INTERVAL_S * 1e3:g} ms at most"
+            raise InfercastError(f"interval_s {self.interval_s:g}", because, "Give, say, 15 s as Kubernetes does")
         for name in ("down_delay_s", "cold_start_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InfercastError(f"{name} {getattr(self, name)}", "it must be finite and 0 or more", "Give seconds")

@@ -89,6 +89,11 @@ def test_a_setting_beyond_all_measure_is_refused() -> None:
     assert "--set block_size: it is not a number up to 2,147,483,647" in said
 
 
+def test_an_autoscaler_that_would_look_without_end_is_refused() -> None:
+    fleet = "fleet --model smollm2-135m --hardware l4 --rate 2 --num-prompts 20 --isl 64 --osl 8 --autoscale queue:4"
+    assert "looks every 1 ms at most" in refused(*fleet.split(), "--sync-period", "1e-308s")
+
+
 def test_a_fraction_of_nearly_nothing_leaves_no_infinite_ratio(tmp_path: Path) -> None:
     text = (ROOT / "simulator" / "engines" / "deepspeed-0.14.yaml").read_text()
     path = tmp_path / "deepspeed-0.14.yaml"
