@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.reports.interval_widths import LEVELS, Question, Side, Widths, shipped_basis, traits_of
+from simulator.reports.interval_widths import LEVELS, Question, Side, Widths, question_of
 from simulator.reports.intervals import STEPS
 from simulator.validation.measurements import Measurement, Setup, read_published
 from simulator.validation.prediction import Answered, ask
@@ -126,7 +126,7 @@ def blind_residuals() -> Iterator[Residual]:
 def _question(row: Measurement) -> Question:
     asked = _asked(row.setup)
     regime = "limited" if asked.placed.recipe.latency_limits_s else row.setup.regime or ""
-    return Question(row.metric, regime, traits_of(asked.deployment, row.stat, shipped_basis(asked.deployment)))
+    return question_of(asked.deployment, f"{row.stat} {row.metric}", regime)
 
 
 def in_table(found: Iterable[Residual]) -> list[Residual]:

@@ -50,7 +50,9 @@ def left_out(fits: Fits, kind: str) -> Iterator[LeftOut]:
                 families = _families(fit, [at for at in fit.seen if key(fit.curves.rows[at]) != group])
                 for at in numbers:
                     row, deployment = fit.curves.rows[at], fit.curves.asked[fit.curves.rows[at].id].deployment
-                    traits = traits_of(deployment, row.stat, _evidence(deployment, families))
+                    evidence = _evidence(deployment, families)
+                    metric = f"{row.stat} {row.metric}"
+                    traits = traits_of(deployment, metric, row.setup.regime or "", evidence)
                     yield LeftOut(row, float(errors[at]), traits)
 
 

@@ -27,6 +27,7 @@ from simulator.roofline.collectives import host_bytes_per_s
 from simulator.roofline.step_floor import StepFloor, step_floor
 from simulator.roofline.step_model import StepModel, StepTable
 
+PIECES_OF_LATENT = 2048  # tokens of a step with latent attention that SGLang's graphs in pieces launch (`graph_tokens`)
 LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
 
 
@@ -187,9 +188,26 @@ class Deployment:
         """Most tokens of a step with prompts that a captured CUDA graph launches, all data-parallel ranks together.
 
         The engine's bound is of one rank and holds for all: a prompt lies on one of them, and the others wait for it.
+        Graphs in pieces have no other bound than the step's, but for latent attention (PIECES_OF_LATENT).
         """
         most, each = self.engine.graph_tokens, self.engine.graph_tokens_per_seq
+        if self.engine.graph_pieces:
+            if not self._captures_pieces:
+                return 0
+            return most or (PIECES_OF_LATENT if self.model.latent else self.max_num_batched_tokens)
         return min(most, each * self.max_num_seqs * (1 + self.draft_tokens)) if each else most
+
+    @property
+    def _captures_pieces(self) -> bool:
+        """Whether SGLang captures steps with prompts in pieces.
+
+        Not beside NVIDIA's devices, with stages, data-parallel attention, drafts, adapters, vision encoders and sparse
+        attention: docs/advanced_features/piecewise_cuda_graph.md of sgl-project/sglang at 1e52b9b (read 2026-11-23).
+        """
+        model, layout = self.model, self.layout
+        whole = layout.pp == 1 and layout.dp == 1 and not self.draft_tokens and not self.engine.adapters
+        sparse = model.latent is not None and model.latent.indexer is not None
+        return whole and self.hardware.vendor == "NVIDIA" and model.vision is None and not sparse
 
     @property
     def memory_fraction(self) -> float:

@@ -21,6 +21,7 @@ SWITCHES = (
     "by_priority",
     "chunked_prefill",
     "flash_attention",
+    "graph_pieces",
     "prefix_caching",
     "quick_reduce",
 )

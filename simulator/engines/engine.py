@@ -108,6 +108,7 @@ class Engine(Profile):
     read_bucket: Annotated[int, Field(ge=0)] = 0  # the cache is read up to the next power of two from so many tokens on
     graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
     graph_tokens_per_seq: Annotated[int, Field(ge=0)] = 0  # and for each of max_num_seqs at most; 0: no such bound
+    graph_pieces: bool = False  # graphs in pieces launch steps with prompts (SGLang): Deployment.graph_tokens
     drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (Workload.drifting)
     gathered_steps: Annotated[int, Field(ge=0)] = 0  # for which a prompt waits for others before it is computed
     splits_rows: bool = False  # tensor parallelism cuts rows of matrices: any number of devices divides a model

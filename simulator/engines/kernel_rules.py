@@ -125,6 +125,11 @@ class KernelRules(Strict):
     score_bytes: Number | None = Field(
         None, description="bytes that prefill attention moves per score, one per head, query and key; none: fused"
     )
+    scan_flops_per_byte: Positive | None = Field(
+        None,
+        description="FLOPs of a scan of prompts in the time in which the device's memory moves a byte: its kernels pass"
+        " the states of chunks through memory (flash-linear-attention); none: as fast as GEMMs",
+    )
     fuses_if_faster: bool = Field(
         False,
         description="attention is fused by default because it is no slower so (llama.cpp's --flash-attn auto): the"

@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from simulator.errors import NotModelledError, ProfileError, nearest
+from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, FeedForward, Mixer, MixtureOfExperts
 from simulator.models.number_formats import ending
 from simulator.models.op_builders import SINGLE, Ops, PositiveInt, elementwise, linear
@@ -127,6 +128,16 @@ class Model(Profile):
         """Sliding-window size in tokens of the layers that have one, None if no layer has."""
         windows = {block.mixer.window for block, _ in self._blocks if block.mixer and block.mixer.window}
         return next(iter(windows), None)
+
+    @property
+    def latent(self) -> LatentAttention | None:
+        """The latent attention of its layers, None if no layer has one.
+
+        >>> from simulator.models.model import load_model
+        >>> load_model("deepseek-v3.2").latent.indexer.chosen, load_model("llama-3.1-8b").latent
+        (2048, None)
+        """
+        return next((each.mixer for each, _ in self._blocks if isinstance(each.mixer, LatentAttention)), None)
 
     @property
     def attention_layers(self) -> tuple[int, int]:

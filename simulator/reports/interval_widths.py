@@ -35,7 +35,8 @@ SHIPPED_SETUPS = 2.0  # setups of a user that the shipped table is worth
 GRID = 40  # values that stand for the shipped table
 Floats = npt.NDArray[np.float64]
 EvidenceLevel = Literal["measured", "fitted", "family", "guess"]
-TRAITS = ("experts", "family", "guess", "tail")
+TRAITS = ("experts", "family", "guess", "tail", "desktop")
+PROMPTS = ("ttft_ms", "prefill_ms", "pp_tok_s", "throughput_in_tok_s")  # metrics of computing a prompt, in one batch
 
 
 class Question(NamedTuple):
@@ -63,17 +64,26 @@ def question_of(deployment: Deployment, metric: str, regime: str) -> Question:
     >>> question_of(deploy("gpt-oss-120b", "h100-sxm"), "p99 ttft_ms", "closed_loop")
     Question(metric='ttft_ms', regime='closed_loop', traits=('experts', 'tail'))
     """
-    stat, _, name = metric.rpartition(" ")
-    return Question(name, regime, traits_of(deployment, stat, shipped_basis(deployment)))
+    traits = traits_of(deployment, metric, regime, shipped_basis(deployment))
+    return Question(metric.rpartition(" ")[2], regime, traits)
 
 
-def traits_of(deployment: Deployment, stat: str, basis: EvidenceLevel) -> tuple[str, ...]:
-    """Return what sets a question apart, in the order of TRAITS.
+def traits_of(deployment: Deployment, metric: str, regime: str, basis: EvidenceLevel) -> tuple[str, ...]:
+    """Return what sets a question apart, in the order of TRAITS; `metric` as in `question_of`.
 
     experts: the model has routed experts. family: the engine was not fitted on the device's family; guess: nor are its
-    rates measured. tail: a percentile from the 90th on.
+    rates measured. tail: a percentile from the 90th on. desktop: prompts of one batch on a consumer's or an integrated
+    GPU, whose kernels change with the build, and whose peaks are less sure than its bandwidth.
     """
-    has = (any(op.experts for op in deployment.ops), basis in ("family", "guess"), basis == "guess", stat[:3] in TAILS)
+    stat, _, name = metric.rpartition(" ")
+    batch = name in PROMPTS and regime in ("single", "fixed_batch")
+    has = (
+        any(op.experts for op in deployment.ops),
+        basis in ("family", "guess"),
+        basis == "guess",
+        stat[:3] in TAILS,
+        batch and deployment.hardware.device_class in ("consumer-gpu", "integrated-gpu"),
+    )
     return tuple(name for name, holds in zip(TRAITS, has, strict=True) if holds)
 
 

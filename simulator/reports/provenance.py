@@ -93,7 +93,8 @@ def basis(deployment: Deployment) -> list[Provenance]:
     found += _named(engine.id, [("traffic of adapters", ADAPTER_TRAFFIC)] if engine.adapters else [])
     found += _named(engine.id, pipeline_overlap.constants(deployment))
     found += [*_offloading(deployment), *_formats(deployment)]
-    if any(op.name == SCAN for op in deployment.ops):
+    scans = any(op.name == SCAN for op in deployment.ops)
+    if scans and deployment.kernels.rules.scan_flops_per_byte is None:
         found.append(Provenance(deployment.model.id, "rate of the scan of prompts", None, SCAN_RATE))
     found.append(Provenance(engine.id, "scheduling rules", None, engine.rules))
     return list(dict.fromkeys([*found, *memory_basis(deployment)]))
@@ -212,6 +213,7 @@ def _idle(part: _Part, stages: int) -> dict[str, bool]:
         "m64_tile": tile is None
         or part.hardware.family not in tile.families
         or not any(op.format == "fp8" and op.experts is None for op in gemms),
+        "scan_flops_per_byte": not any(op.name == SCAN for op in gemms),
         "unpack_tokens": not any(number_format(op.format).unpacking for op in gemms),
         "half_length": bool(kernels.rules.score_bytes)
         and not any(rates.fuses(op) for op in ops if op.rate == "prefill_attention"),

@@ -15,6 +15,7 @@ from simulator.models.operations import NOTHING, Array, Counts, Op, pairs
 from simulator.profile import Figure, Source
 from simulator.roofline.collectives import Links
 from simulator.roofline.gemm import EXPERTS_EXPONENT, IDEAL_GEMM, AchievedGemm, exponent_of, panel_s, soft_maximum
+from simulator.roofline.scan import scan_s
 
 
 class Cost(NamedTuple):
@@ -147,6 +148,7 @@ class Rates:
         memory_s = op.bytes_read(counts) / (gemm.memory * rows * self.hardware.memory_bytes_per_s)
         if not self.light:
             compute_s = compute_s * self.kernels.padding(op, counts.tokens, self.hardware)
+            memory_s = memory_s + scan_s(op, counts, self.kernels.rules, self.hardware)
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
             compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
             memory_s = memory_s * op.experts.busiest_experts(counts.tokens)

@@ -10,7 +10,7 @@ import yaml
 from simulator import InfercastError, Settings, default_layout, deploy, load_model
 from simulator.deployment.launch_command import launch_command
 from simulator.deployment.launch_files import CONTAINERS, Launch, launch_file
-from simulator.engines.engine import load_engine
+from simulator.engines.engine import engine_of, load_engine
 from tests.support.for_each import for_each
 
 LISTENS = ["--host", "0.0.0.0", "--port"]
@@ -70,7 +70,7 @@ def test_kubernetes_takes_the_manifests():
 
 def test_every_image_is_of_a_preset_and_its_version():
     for name, container in CONTAINERS.items():
-        assert load_engine(name).version in container.image
+        assert engine_of(load_engine(name).engine, container.image.rpartition(":")[2]).id == name
 
 
 def test_nothing_is_an_alias():

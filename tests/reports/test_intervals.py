@@ -96,7 +96,7 @@ def test_an_interval_holds_the_prediction_and_grows_with_the_level():
     assert low <= 10.0 <= high
 
 
-@pytest.mark.parametrize("weaker", [("family",), ("family", "guess"), ("experts",), ("tail",)])
+@pytest.mark.parametrize("weaker", [("family",), ("family", "guess"), ("experts",), ("tail",), ("desktop",)])
 def test_what_is_further_from_the_fit_is_no_surer(weaker):
     for metric in METRICS:
         (low, high), (least, most) = (shipped().ends(Question(metric, "single", each), 0.8) for each in ((), weaker))
@@ -110,6 +110,10 @@ def test_traits_are_those_of_the_deployment_and_the_statistic():
     assert question_of(experts, "p95 ttft_ms", "closed_loop").traits == ("experts", "tail")
     assert question_of(deploy("llama-3.1-8b", "l40s"), "tpot_ms", "single").traits == ("family",)
     assert question_of(deploy("llama-3.1-8b", "t4"), "tpot_ms", "single").traits == ("family", "guess")
+    desktop = deploy("llama-3.1-8b", "rtx-4090", "llama.cpp")
+    kinds = ("pp_tok_s", "single"), ("ttft_ms", "fixed_batch"), ("ttft_ms", "closed_loop"), ("tg_tok_s", "single")
+    assert ["desktop" in question_of(desktop, *kind).traits for kind in kinds] == [True, True, False, False]
+    assert "desktop" not in question_of(dense, *kinds[0]).traits
     median, tail = (interval(dense, f"{stat} ttft_ms", "closed_loop") for stat in ("median", "p99"))
     assert tail.high > median.high
 

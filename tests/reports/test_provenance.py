@@ -175,10 +175,18 @@ def test_every_format_says_where_its_bits_come_from():
     assert number_formats.GGUF.keys() >= number_formats.RECALLED_BITS | number_formats.GUESSED_UNPACKING
 
 
-@pytest.mark.parametrize(("model", "named"), [("nemotron-h-8b", True), ("llama-3.1-8b", False)])
-def test_the_rate_of_a_scan_is_a_guess(model, named):
-    used = basis(asked(model, "h100-sxm"))
-    assert ("rate of the scan of prompts" in rests_on(used, "guess")) is named
+@pytest.mark.parametrize(
+    ("model", "engine", "rests"),
+    [
+        ("nemotron-h-8b", "tensorrt-llm", {"rate of the scan of prompts"}),
+        ("nemotron-h-8b", "vllm", {"kernels.rules.scan_flops_per_byte"}),
+        ("llama-3.1-8b", "tensorrt-llm", set()),
+        ("llama-3.1-8b", "vllm", set()),
+    ],
+)
+def test_the_rate_of_a_scan_is_a_guess_where_the_engine_has_no_measured_kernels(model, engine, rests):
+    used = {each.figure for each in basis(asked(model, "h100-sxm", engine))}
+    assert {each for each in used if "scan" in each} == rests
 
 
 # -------------------------------------------------------------------------------------------------- fitted multipliers

@@ -175,6 +175,21 @@ def test_kernels_of_decodes_and_of_few_prompts_are_in_captured_graphs(share):
     assert graph.seconds(count(BATCH)) == free.seconds(count(BATCH))
 
 
+def test_a_scan_whose_states_pass_through_memory_takes_a_byte_for_so_many_flops():
+    """Gated DeltaNet of Qwen3.5-27B: 48 layers of 48 heads of 128 x 128, 6 d^2 + 10 C d FLOPs in chunks of C = 64."""
+    b200, tokens = load_hardware("b200"), 65_536.0
+    scan = next(op for op in load_model("qwen3.5-27b").ops() if op.name == "scan of prompts")
+    (rule,) = (each.rules for each in load_engine("vllm").kernels if "hopper" in each.families)
+    counts = Counts(steps=1.0, tokens=tokens, prefill_tokens=tokens)
+    flops = 48 * 48 * (6 * 128**2 + 64 * 10 * 128) * tokens
+    gemm_s = Rates(b200).cost(scan, counts).seconds
+    found_s = Rates(b200, kernels_with(scan_flops_per_byte=rule.scan_flops_per_byte)).cost(scan, counts).seconds
+    memory_s = flops / (rule.scan_flops_per_byte * b200.memory_bytes_per_s)
+    assert found_s / 48 == pytest.approx(5.07e-3, rel=0.05)  # flashinfer-ai/flashinfer pull request 3902
+    assert max(gemm_s, memory_s) <= found_s <= gemm_s + memory_s
+    assert Rates(b200, light=True).cost(scan, counts).seconds < gemm_s
+
+
 def test_the_host_launches_each_kernel_of_a_prompt_and_a_slower_host_takes_longer():
     """Qwen3-30B-A3B: 48 layers of 13 kernels, six for the experts, an embedding and a head; Grace 2.75 times."""
     launch_s = float(load_engine("tensorrt-llm").kernels[0].fitted.prompt_launch_s)

@@ -35,7 +35,7 @@ PARAMETERS = ("compute", "memory", "step_s")
 def setup(source: str, model: str, batch: int, prompt: int) -> Setup:
     return Setup(
         **{"source": source, "date": "2026-01", "hardware": "H100 SXM 80GB", "tp": 1, "pp": 1, "model": model},
-        **{"weight_dtype": "bf16", "engine": "sglang", "engine_version": "0.5", "regime": "fixed_batch"},
+        **{"weight_dtype": "bf16", "engine": "sglang", "engine_version": "0.5.6", "regime": "fixed_batch"},
         **{"batch": batch, "input_tokens": prompt, "output_tokens": 128},
     )
 
