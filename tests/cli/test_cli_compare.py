@@ -68,6 +68,7 @@ def test_cases_that_take_more_and_cases_that_nothing_serves_are_told_apart():
     assert said.endswith("in 2 of 5 cases it takes 3 to 4 replicas, in 1 of 5 no number of them keeps the SLO.")
 
 
+@pytest.mark.slow
 def test_details_are_one_option_away():
     text = run(*ASKED, *SLO, "--hardware", "l40s,h100-sxm", "--weight-dtype", "bf16", "--tp", "1", "--details")
     assert "What users get" in text
@@ -107,6 +108,7 @@ def test_sensitivity_says_what_moves_the_answer_and_what_to_measure():
     assert max(map(len, text.splitlines())) <= 110
 
 
+@pytest.mark.slow
 def test_a_tornado_can_be_drawn(tmp_path):
     words = [*ASKED, *SLO, "--hardware", "l40s", "--tp", "1", "--pp", "1", "--sensitivity", "--plot"]
     run(*words, str(tmp_path / "tornado.png"))

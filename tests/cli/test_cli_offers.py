@@ -77,6 +77,7 @@ def test_the_grid_decides_grams_not_joules():
     assert "an estimate" in text_of(*COST, "--details")
 
 
+@pytest.mark.slow
 def test_hosted_apis_are_compared_at_the_asked_load():
     found = answers(*COST, "--vs-api")
     [row], hosted = found["answers"], found["api"]

@@ -111,6 +111,7 @@ def test_what_is_paid_around_the_clock_stays_up() -> None:
     assert replace(made, demand=GrowingLoad(OpenLoop(2.5))).kinds == ("static",)
 
 
+@pytest.mark.slow
 def test_the_planned_fleet_keeps_the_slo_on_other_seeds_and_one_less_does_not(searched: FleetPlan) -> None:
     rate = 2.4 * searched.rates.known.rate_per_s
     made = replace(searched, demand=GrowingLoad(OpenLoop(rate), growth_per_month=0.1, months=3))

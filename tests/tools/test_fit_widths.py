@@ -60,6 +60,7 @@ def test_slowness_is_that_of_times_and_of_rates():
     assert high < 0.05
 
 
+@pytest.mark.slow
 def test_what_few_sources_measured_is_wider():
     """The same residuals, of 4 sources and of 24: (1 + 1 / 4) over (1 + 1 / 24), each for the metric and the regime."""
     ends = []

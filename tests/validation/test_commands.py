@@ -131,6 +131,7 @@ def test_a_command_that_asks_something_else_is_found_out(option):
     assert len(disagreements(ROWS, others)) == len(ROWS)
 
 
+@pytest.mark.slow
 def test_a_row_is_one_line_of_shell():
     """With all that a shell would read: the row's id and the key of its metric are a comment."""
     lines = [*commands(ROWS)]
