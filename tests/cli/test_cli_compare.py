@@ -87,6 +87,7 @@ def test_hosted_prices_stand_below_the_answers():
     assert {row["deployment"] for row in found["answers"]} == {"l40s", "h100-sxm"}
 
 
+@pytest.mark.slow
 def test_sensitivity_says_what_moves_the_answer_and_what_to_measure():
     words = [*ASKED, *SLO, "--hardware", "l40s,h100-sxm", "--tp", "1", "--pp", "1", "--sensitivity"]
     text = run(*words)
@@ -146,6 +147,7 @@ def test_mistakes_are_told_in_three_parts(words, said):
     assert said in refused(*ASKED, *SLO, "--hardware", "l4,l40s", *words)
 
 
+@pytest.mark.slow
 def test_own_prices_and_devices_without_one():
     own = run(*ASKED, *SLO, "--hardware", "rtx-4080", "--usd-per-hour", "0.3", "--weight-dtype", "fp8", "--tp", "1")
     assert "$219 a month" in own or "a month" in own

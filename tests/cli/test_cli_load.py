@@ -92,6 +92,7 @@ def test_lengths_may_be_spread():
     assert row["total_output_tokens"] / row["completed"] == pytest.approx(100, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_tables_of_cost_fit_a_hundred_columns():
     text = printed(*COST, "--hardware", "l40s,h100-sxm", "--details")
     _, first, second, *_ = text.split("\n\n")

@@ -43,6 +43,7 @@ def test_prices_age_from_the_day_that_is_asked():
         assert ("over 90 days old" in text_of(*COST, "--provider", "aws", "--price-date", day)) is stale
 
 
+@pytest.mark.slow
 def test_a_device_without_an_offer_is_ranked_without_a_price():
     words = (*CHAT, "--hardware", "m3-max,l40s", "--rate", "0.01")
     rows = answers(*words)["answers"]

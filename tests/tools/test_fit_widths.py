@@ -42,6 +42,7 @@ def test_a_trait_that_doubles_errors_widens_nearly_as_much():
         assert 0.75 < Summary.of(some).inside < 0.88
 
 
+@pytest.mark.slow
 def test_a_trait_that_tells_nothing_widens_nothing_and_none_narrows():
     for experts in (0.2, 0.05):
         sides = Residuals(made(0.2, experts=experts)).tables[""]

@@ -101,6 +101,7 @@ def steps(setup: Setup) -> float:
     return workload.request_count * float(workload.requests().output_tokens.mean()) / together
 
 
+@pytest.mark.slow
 def test_commands_of_batches_and_short_loops_answer_as_validate(published):
     rng, rows = random.Random(SEED), []
     of = {regime: [published[pair] for pair in sorted(published) if pair[1] == regime] for _, regime in published}
