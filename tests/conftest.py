@@ -1,7 +1,9 @@
 """What every test may use."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import Phase, settings
@@ -18,6 +20,15 @@ def _every_json_is_as_its_schema_says() -> Iterator[None]:
     from tests.support.json_schema import every_json_is_checked  # noqa: PLC0415  (what is imported here is measured)
 
     with every_json_is_checked():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _what_takes_long_stays_in_one_process() -> Iterator[None]:
+    """A busy machine starts no others, unless a test says start_s=0."""
+    from simulator.executors import processes  # noqa: PLC0415  (what is imported here is measured)
+
+    with patch.object(processes, "START_S", math.inf):
         yield
 
 

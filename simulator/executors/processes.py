@@ -27,7 +27,7 @@ class Processes:
     """
 
     width: int = field(default_factory=cores)
-    start_s: float = START_S
+    start_s: float = field(default_factory=lambda: START_S)
 
     def finished(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """Yield (place, work(task)) as they finish (`TaskExecutor.finished`)."""

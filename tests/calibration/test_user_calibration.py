@@ -60,7 +60,7 @@ def _rows(factors, sizes, metrics, cells) -> list[Measurement]:
 
 @cache
 def watched() -> tuple[Calibration, list[set[Setup]]]:
-    """A slower machine, found from its rows; and the setups that each fit on the way to it has seen."""
+    """A machine as predicted, found from its rows; and the setups that each fit on the way to it has seen."""
     seen_by_fit = []
     plain = Problem.fit
 
@@ -70,11 +70,12 @@ def watched() -> tuple[Calibration, list[set[Setup]]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Problem, "fit", fit)
-        return calibrated(rows(SLOW), DEVICE), seen_by_fit
+        return calibrated(rows({}), DEVICE), seen_by_fit
 
 
+@cache
 def slow() -> Calibration:
-    return watched()[0]
+    return calibrated(rows(SLOW), DEVICE)
 
 
 @cache
@@ -108,9 +109,8 @@ def test_a_slower_machine_is_found_and_its_other_setups_are_predicted():
     assert value(found, "request_s") == pytest.approx(SLOW["request_s"], rel=0.1)
 
 
-@pytest.mark.parametrize(
-    "factor", [4.0, pytest.param(25.0, marks=pytest.mark.slow)]
-)  # of 5.3 ms; less is lost in a prefill of 20 ms
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [4.0, 25.0])  # of 5.3 ms; less is lost in a prefill of 20 ms
 def test_four_lone_prompts_find_a_hosts_time_per_request(factor):
     found = calibrated(rows({"request_s": factor}, LONE, ["ttft_ms"]), DEVICE)
     way = math.log(value(found, "request_s")) / math.log(factor)
@@ -150,7 +150,7 @@ def test_whatever_differs_held_out_setups_are_predicted_no_worse_and_mostly_bett
 
 
 def test_nothing_moves_where_all_is_as_predicted():
-    found = calibrated(rows({}), DEVICE)
+    found = watched()[0]
     assert worst(found.before) < 1e-9
     assert not found.fit.moved.any()
     assert found.moved == []
@@ -159,6 +159,7 @@ def test_nothing_moves_where_all_is_as_predicted():
         assert term.of(found.engine, DEVICE) == term.of(found.shipped, DEVICE)
 
 
+@pytest.mark.slow
 def test_decode_times_alone_leave_what_only_prompts_depend_on():
     found = calibrated(rows({"memory": 0.8}, SIZES[:3], metrics=["tpot_ms"]), DEVICE)
     moved = {each.term.name for each in found.moved}
@@ -168,6 +169,7 @@ def test_decode_times_alone_leave_what_only_prompts_depend_on():
     assert untouched.source == found.shipped.overheads.request_s.source
 
 
+@pytest.mark.slow
 def test_more_rows_make_it_surer():
     ranges = []
     for count in (1, 2, 3):
@@ -178,6 +180,7 @@ def test_more_rows_make_it_surer():
     assert ranges == sorted(ranges, reverse=True)
 
 
+@pytest.mark.slow
 def test_one_wild_row_moves_little():
     calm = slow()
     rows_of_it = [replace(calm.problem.rows[0], value=calm.problem.rows[0].value * 30), *calm.problem.rows[1:]]
@@ -190,7 +193,7 @@ def test_one_wild_row_moves_little():
 @pytest.mark.parametrize("off", [0.5, OUTLIER, 6.0, -60.0])
 def test_a_step_weighs_a_row_by_huber(off):
     """One row, off by some NOISE, of slope s per NOISE: w = min(1, OUTLIER / off) moves by w s off / (1 + w s^2)."""
-    problem, count = slow().problem, len(slow().problem.terms)
+    problem, count = watched()[0].problem, len(watched()[0].problem.terms)
     row, still = np.array([0]), np.zeros(count)
     exact = replace(problem.rows[0], value=math.exp(problem.log_predictions(still, row)[0] + off * NOISE))
     slope = np.zeros((1, count))
@@ -201,6 +204,7 @@ def test_a_step_weighs_a_row_by_huber(off):
     assert np.count_nonzero(found) == 1
 
 
+@pytest.mark.slow
 def test_tails_are_scored_and_not_fitted():
     plain = of_a_slow_host().problem.rows
     found = calibrated([*plain, *(replace(row, stat="p99", value=3 * row.value) for row in plain)], DEVICE)
@@ -252,6 +256,7 @@ def test_one_row_narrows_its_interval_and_not_below_what_people_differ_by():
     assert np.isnan(found.score().held_back)
 
 
+@pytest.mark.slow
 def test_rows_that_agree_narrow_the_interval_and_rows_at_odds_widen_it():
     agreeing = rows({}, LONE[:2], ["ttft_ms"])
     odd = [replace(row, value=row.value * factor) for row, factor in zip(agreeing, (3, 0.3), strict=True)]
@@ -308,6 +313,7 @@ def test_rows_of_another_device_engine_or_model_are_named():
 # ------------------------------------------------------------------------------------------------------- what it writes
 
 
+@pytest.mark.slow
 def test_the_preset_is_the_shipped_one_but_for_what_was_measured():
     found = slow()
     read = Engine.from_mapping(preset(found, find(KIND, found.shipped.id)), "preset")
@@ -379,6 +385,7 @@ def test_the_same_question_is_answered_with_the_calibrated_preset(tmp_path, own)
     assert narrow < 0.9 * wide
 
 
+@pytest.mark.slow
 def test_calibrating_again_starts_from_the_shipped_preset_and_keeps_other_devices(tmp_path, own):
     once = of_a_slow_host()
     mine = table(tmp_path / "mine.csv", once.problem.rows)
@@ -396,6 +403,7 @@ def test_calibrating_again_starts_from_the_shipped_preset_and_keeps_other_device
     assert both.overheads_on(h100).request_s != both.overheads_on(DEVICE).request_s
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own")
 def test_one_result_file_is_a_first_correction_and_several_files_count_together(tmp_path):
     files = []
@@ -411,6 +419,7 @@ def test_one_result_file_is_a_first_correction_and_several_files_count_together(
     assert both["calibration"][-1]["held_back"] < both["calibration"][-1]["before"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own")
 def test_rows_faster_than_light_are_pointed_out_and_move_no_share_past_the_peak(tmp_path):
     fast = [replace(row, value=row.value * (3 if "tok_s" in row.metric else 1 / 3)) for row in rows({}, SIZES[3:5])]
@@ -423,6 +432,7 @@ def test_rows_faster_than_light_are_pointed_out_and_move_no_share_past_the_peak(
     assert found.memory * gemm.memory_fraction <= 1 + 1e-9
 
 
+@pytest.mark.slow
 def test_rows_that_agree_move_nothing_and_count_for_the_interval(tmp_path, own):
     text = run("calibrate", "--measured", str(table(tmp_path / "mine.csv", rows({})))).stdout
     assert "nothing moved" in text

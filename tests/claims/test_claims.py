@@ -108,6 +108,7 @@ def test_the_table_has_80_columns_and_33_verdicts():
     assert max(map(len, table)) <= 80
 
 
+@pytest.mark.slow
 def test_the_figures_of_each_claim_have_80_columns(judged):
     numbers = [str(each.claim.number) for each in judged.verdicts]
     printed_lines = printed("claims", *numbers).splitlines()

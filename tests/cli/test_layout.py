@@ -18,7 +18,7 @@ COMMANDS = (  # the others: tests/cli/test_help.py, at 80 columns
 )
 
 
-@for_each("columns", (80, 100, 140))
+@for_each("columns", (80, 140))
 def test_every_line_fits(columns):
     for command in COMMANDS:
         for line in printed(*command, COLUMNS=str(columns)).splitlines():

@@ -23,6 +23,7 @@ def _scenario(prompt_tokens: int, output_tokens: int, tpot_s: float) -> tuple[Sc
     return scenario, capacity(scenario)
 
 
+@pytest.mark.slow
 def test_prompts_that_break_a_tight_tpot_are_worth_a_pool_and_the_best_split_is_found() -> None:
     """A prompt of 2,048 tokens lasts longer than five steps of 30 ms: beside decodes it breaks their TPOT."""
     scenario, one = _scenario(2048, 64, tpot_s=0.03)
@@ -42,6 +43,7 @@ def test_prompts_that_break_a_tight_tpot_are_worth_a_pool_and_the_best_split_is_
     assert within(0, 0.97 * mixed_per_s) >= scenario.slo.share > within(0, 1.1 * mixed_per_s)
 
 
+@pytest.mark.slow
 def test_short_prompts_within_a_loose_slo_are_not_worth_a_pool() -> None:
     scenario, one = _scenario(256, 128, tpot_s=0.1)
     mixed, pooled = FleetRates(scenario, one), FleetRates(scenario, one, 1e10)

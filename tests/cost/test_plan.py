@@ -111,6 +111,7 @@ def test_what_is_paid_around_the_clock_stays_up() -> None:
     assert replace(made, demand=GrowingLoad(OpenLoop(2.5))).kinds == ("static",)
 
 
+@pytest.mark.slow
 def test_the_planned_fleet_keeps_the_slo_on_other_seeds_and_one_less_does_not(searched: FleetPlan) -> None:
     rate = 2.4 * searched.rates.known.rate_per_s
     made = replace(searched, demand=GrowingLoad(OpenLoop(rate), growth_per_month=0.1, months=3))
@@ -124,6 +125,7 @@ def test_the_planned_fleet_keeps_the_slo_on_other_seeds_and_one_less_does_not(se
         assert check.within_one_less < check.share
 
 
+@pytest.mark.slow
 def test_an_autoscaled_fleet_that_starts_too_slowly_is_not_chosen(searched: FleetPlan) -> None:
     """The rate rises by a step; replicas that start in a minute follow it, those that take 25 do not."""
     rise = RateCurve(searched.rates.known.rate_per_s, np.array([0.5, 0.5, 0.5, 2.5]), window_s=1800.0)

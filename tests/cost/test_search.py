@@ -103,6 +103,7 @@ lengths = st.builds(
 slos = st.sampled_from(["ttft:60ms", "ttft:300ms,tpot:8ms", "ttft:1s,tpot:30ms", "e2el:1s", "tpot:4ms"])
 
 
+@pytest.mark.slow
 @settings(max_examples=8, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     library=libraries,

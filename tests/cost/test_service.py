@@ -121,6 +121,7 @@ def test_sessions_that_cannot_be():
 BASE = ("fleet", "--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--isl", "500", "--osl", "50")
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     options = ("--rate", "4", "--duration", "2min", "--rate-curve", "sine:0.5", "--autoscale", "concurrency:4")
     row = fleet(*options, "--fail", "0@30s:10s", "--plot", str(tmp_path / "day.png"))["fleets"][0]
@@ -173,6 +174,7 @@ def test_what_a_fleet_rests_on_names_its_own_guesses():
     assert guessed("--router", "prefix-affinity") == {"affinity_slack"}
 
 
+@pytest.mark.slow
 def test_percentiles_of_a_queue_that_grows_are_not_told():
     def told(*options: str) -> tuple[bool, bool, bool]:
         row = fleet("--num-prompts", "2000", *options)["fleets"][0]

@@ -142,6 +142,7 @@ def test_throughput_is_that_of_all_replicas_and_only_within_the_slo():
     assert Throughput().beyond(replace(loop, slo=Slo({"tpot": 0.001})), 0.0) is None
 
 
+@pytest.mark.slow
 def test_a_small_batch_limit_is_found_to_be_raised():
     """Four sequences at once, of a limit that may be raised, serve fewer than sixteen."""
     asked = DeploymentQuestion("llama-3.1-8b", "l40s", max_num_seqs="4,16", max_num_batched_tokens="2048")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import printed
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -74,8 +75,7 @@ def group(process: subprocess.Popen[str]) -> list[int]:
 def test_a_sweep_goes_on_after_an_interrupt_and_after_a_kill(tmp_path):
     store = tmp_path / "sweep.db"
     command = ("-m", "simulator.cli", *WORDS)
-    whole = started(*command, "--jobs", "1")
-    computed, _ = whole.communicate()
+    computed = printed(*WORDS, "--jobs", "1")
     assert computed.count("\n") == CASES + 1
 
     first = started(*command, "--jobs", "1", "--store", str(store))

@@ -17,6 +17,7 @@ pytestmark = [
 ]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 MOST_BYTES = 2_000_000
+ALONE = ["--model", "llama-3.2-1b", "--hardware", "l4"]
 DEPLOYED = ["--model", "llama-3.2-1b", "--hardware", "l4,h100-sxm"]
 LOAD = ["--isl", "256", "--osl", "64", "--num-prompts", "200", "--slo", "ttft:500ms,tpot:50ms"]
 ONE_TOKEN = ["--isl", "256", "--osl", "1", "--num-prompts", "50", "--rate", "0.5", "--slo", "ttft:5s"]
@@ -25,10 +26,10 @@ COMMANDS = {
     "report": ["report", *DEPLOYED, *LOAD, "--rate", "4", "--vs-api", "--out"],
     "compare": ["compare", *DEPLOYED, *LOAD, "--rate", "40", "--report"],
     "sweep": ["simulate", *DEPLOYED, *LOAD, "--rate", "1,4,16,200", "--report"],
-    "overloaded": ["simulate", "--model", "llama-3.2-1b", "--hardware", "l4", *LOAD, "--rate", "500", "--report"],
+    "overloaded": ["simulate", *ALONE, *LOAD, "--rate", "500", "--report"],
     "no price, one token": ["report", "--model", "llama-3.2-1b", "--hardware", "m2-ultra", *ONE_TOKEN, "--out"],
-    "plan": ["plan", *DEPLOYED, *LOAD, "--rate", "40", "--rate-curve", "sine:0.8", "--months", "3", "--report"],
-    "fleet": ["fleet", *DEPLOYED, *LOAD, "--rate", "8", "--replicas", "2", "--report"],
+    "plan": ["plan", *ALONE, *LOAD, "--rate", "40", "--rate-curve", "sine:0.8", "--months", "3", "--report"],
+    "fleet": ["fleet", *ALONE, *LOAD, "--rate", "8", "--replicas", "2", "--report"],
     "validate": ["validate", RESULTS, "--hardware", "l40s", "--tp", "1", "--report"],
 }
 
@@ -72,7 +73,8 @@ class Opened:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_page_renders_says_nothing_asks_for_nothing_and_is_small(name, pages, browser):
+def test_a_page_renders_says_nothing_asks_for_nothing_is_small_and_fits_a_phone(name, pages, browser):
+    """On a phone tables scroll, not the page."""
     assert pages[name].stat().st_size < MOST_BYTES
     with Opened(browser, pages[name]) as opened:
         page = opened.page
@@ -86,16 +88,10 @@ def test_a_page_renders_says_nothing_asks_for_nothing_and_is_small(name, pages, 
         assert opened.said == []
         assert [url for url in opened.requests if url.split(":")[0] not in ("file", "data")] == []
         assert sum(url.startswith("file:") for url in opened.requests) == 1
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_phone_scrolls_tables_not_the_page(name, pages, browser):
-    phone = {"width": 390, "height": 844}
-    with Opened(browser, pages[name], viewport=phone) as opened:
-        wide = "[document.documentElement.scrollWidth, innerWidth]"
-        assert opened.page.evaluate(wide) == [390, 390]
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [390, 390]
         cut = "[...document.querySelectorAll('.scroll')].some((each) => each.scrollWidth > each.clientWidth)"
-        assert opened.page.evaluate(cut)
+        assert page.evaluate(cut)
 
 
 def column(table: Any, place: int) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.errors import InfercastError, NotModelledError, ProfileError
@@ -490,6 +490,7 @@ JUNK = st.recursive(
 )
 
 
+@settings(max_examples=10)
 @given(st.sampled_from(list(SHIPPED)), st.data())
 def test_no_config_breaks_the_importer(name: str, data: st.DataObject) -> None:
     config = SHIPPED[name]

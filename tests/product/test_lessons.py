@@ -226,7 +226,8 @@ def test_110_requests_per_second_into_a_server_of_100_queue_without_end():
 
 
 @pytest.mark.parametrize(
-    ("load", "wait_ms", "count"), [(0.9, 45, 200_000), (0.95, 95, 400_000), (0.99, 495, 1_000_000)]
+    ("load", "wait_ms", "count"),
+    [(0.9, 45, 200_000), (0.95, 95, 400_000), pytest.param(0.99, 495, 1_000_000, marks=pytest.mark.slow)],
 )
 def test_the_wait_below_saturation_is_pollaczek_and_khinchines(load, wait_ms, count):
     """Row 26: at 90 % 45 ms, at 95 % 95 ms, at 99 % 495 ms of mean wait; at 100 % none exists."""

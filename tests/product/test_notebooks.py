@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -24,14 +25,26 @@ def texts(notebook: nbformat.NotebookNode) -> list[str]:
     return [text for text in found if not text.startswith(FIGURE)]
 
 
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[NotebookClient]:
+    """One kernel for all notebooks: to start one and to import takes longer than most notebooks."""
+    where = {"metadata": {"path": str(NOTEBOOKS[0].parent)}}
+    empty = nbformat.v4.new_notebook()
+    client = NotebookClient(empty, timeout=300, resources=where, record_timing=False, coalesce_streams=True)
+    with client.setup_kernel():
+        yield client
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # of the kernel's own libraries
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_prints_what_it_shows(path, request):
+def test_prints_what_it_shows(path, kernel, request):
     notebook = nbformat.read(path, as_version=4)
     shown = texts(notebook)
-    where = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(notebook, timeout=300, resources=where, record_timing=False, coalesce_streams=True).execute()
+    kernel.nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("%reset -f")])  # no name of another is left
+    kernel.execute(cleanup_kc=False)
+    kernel.nb = notebook
+    kernel.execute(cleanup_kc=False)
     if request.config.getoption("--refresh"):
         if texts(notebook) != shown:
             nbformat.write(notebook, path)

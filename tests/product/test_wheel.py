@@ -49,7 +49,7 @@ simulator.cli.main()
 @pytest.mark.slow
 def test_works_where_it_is_installed(wheel, tmp_path):
     """It finds profiles, prices, engines and workloads there; as plain Python, which need not be compiled first."""
-    subprocess.run([*PIP, "install", "--no-deps", "--target", tmp_path, wheel], check=True)
+    zipfile.ZipFile(wheel).extractall(tmp_path)
     command = ["simulate", "--model", "llama-3.2-1b", "--hardware", "l4", "--workload", "chat", "--num-prompts", "5"]
     done = subprocess.run(
         [sys.executable, "-P", "-c", PROGRAM, *command, "--rate", "1"],
@@ -87,16 +87,15 @@ def test_a_users_script_is_type_checked(wheel, tmp_path):
     home = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
     site = next(home.glob("lib/python*/site-packages"))
-    subprocess.run([*PIP, "install", "--no-deps", "--target", site, wheel], check=True)
+    zipfile.ZipFile(wheel).extractall(site)
     ours = next(each for each in sys.path if each.endswith("site-packages"))
     (site / "dependencies.pth").write_text(f"{ours}\n")
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "mistakes.py").write_text(MISTAKES)
     check = [sys.executable, "-m", "mypy", "--strict", "--python-executable", home / "bin" / "python"]
     streams = {"cwd": tmp_path, "capture_output": True, "text": True}
-    right = subprocess.run([*check, "script.py"], check=False, **streams)
-    assert right.returncode == 0, right.stdout
-    wrong = subprocess.run([*check, "mistakes.py"], check=False, **streams).stdout
+    wrong = subprocess.run([*check, "script.py", "mistakes.py"], check=False, **streams).stdout
+    assert "script.py" not in wrong
     assert 'has no attribute "estimat"' in wrong
     assert 'Argument 2 to "deploy" has incompatible type "int"' in wrong
     assert 'Revealed type is "simulator.deployment.deployment.Deployment"' in wrong

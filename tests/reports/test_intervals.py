@@ -178,6 +178,7 @@ def test_so_do_the_simulated_intervals_of_open_loops(left_out, known):
     assert Summary.of(ttft).inside >= 0.75
 
 
+@pytest.mark.slow
 def test_runs_under_published_limits_are_told_apart_alike(left_out):
     regimes = {each.id: each.question.regime for each in left_out}
     rows = [row for row in published() if row.id in regimes]

@@ -230,6 +230,7 @@ def test_the_request_at_p95_has_the_p95():
 CHAT = ["simulate", "--model", "llama-3.1-8b", "--hardware", "l40s", "--workload", "chat", "--num-prompts", "600"]
 
 
+@pytest.mark.slow
 def test_the_command_writes_every_file(tmp_path):
     endings = {"timeline": ".csv", "trace-out": ".json", "plot": ".png"}
     files = {name: tmp_path / f"{name}{ending}" for name, ending in endings.items()}

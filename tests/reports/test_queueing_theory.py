@@ -156,13 +156,16 @@ def overloaded(load: float, count: int, burstiness: float, seed: int) -> bool:
 
 
 @pytest.mark.parametrize("burstiness", [1.0, 0.25])
-@pytest.mark.parametrize("count", [300, 1000, 10_000])
+@pytest.mark.parametrize("count", [300, 1000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_a_load_of_80_percent_is_not_called_overload(count, burstiness):
     called = np.mean([overloaded(0.8, count, burstiness, seed) for seed in range(40)])
     assert called <= 0.05
 
 
-@pytest.mark.parametrize(("count", "burstiness", "least"), [(1000, 1.0, 0.5), (3000, 1.0, 0.95), (10_000, 0.25, 0.95)])
+@pytest.mark.parametrize(
+    ("count", "burstiness", "least"),
+    [(1000, 1.0, 0.5), (3000, 1.0, 0.95), pytest.param(10_000, 0.25, 0.95, marks=pytest.mark.slow)],
+)
 def test_a_load_of_110_percent_is_called_overload(count, burstiness, least):
     called = np.mean([overloaded(1.1, count, burstiness, seed) for seed in range(40)])
     assert called >= least

@@ -137,6 +137,7 @@ def test_json_has_milliseconds():
     )
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_truth():
     """95 % intervals of an autocorrelated series (AR(1), 0.9) cover its mean, 50, about 95 times in 100."""
     series = np.random.default_rng(7).normal(size=(200, 20_000)).T.copy()

@@ -63,7 +63,7 @@ def test_equals_the_oracle(rule, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_equals_the_oracle_again_and_again(rule, data):
     compare(*data.draw(RULES[rule]))

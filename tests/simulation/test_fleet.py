@@ -122,7 +122,7 @@ def servers(count: int, router: Router) -> Fleet:
     return Fleet(Pool(ALONE._replace(max_num_batched_tokens=100_000, num_blocks=30_000), table, count), router)
 
 
-@pytest.mark.parametrize(("count", "load"), [(2, 0.8), (4, 0.8), (8, 0.9)])
+@pytest.mark.parametrize(("count", "load"), [(2, 0.8), (4, 0.8), pytest.param(8, 0.9, marks=pytest.mark.slow)])
 def test_m_m_c(count, load):
     """Single-slot replicas and requests that wait at the router are M/M/c: W = C s / (c (1 - rho))."""
     waits = mean_waits(count, load, servers(count, Router("least-outstanding", max_ongoing_requests=1)), "M")

@@ -11,6 +11,7 @@ from simulator.workloads.workload import Requests
 from tests.support.queues import ONE_AT_A_TIME, SERVICE_S, SERVICE_TICKS, TABLE, TICK_S, Theory, check, waits
 
 LOADS = {0.5: 10_000, 0.8: 20_000, 0.95: 60_000}  # and requests of a run: a longer queue takes longer to show its mean
+EACH = [0.5, 0.8, pytest.param(0.95, marks=pytest.mark.slow)]
 RUNS = range(24)  # seeds
 
 
@@ -31,7 +32,7 @@ def exponential(count: int) -> npt.NDArray[np.int64]:
     return np.ceil(np.random.default_rng(7).exponential(SERVICE_TICKS, count)).astype(np.int64)
 
 
-@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("load", EACH)
 def test_m_d_1(load):
     """Pollaczek and Khinchine, constant service s: W = rho s / (2 (1 - rho))."""
     service = np.full(LOADS[load], SERVICE_TICKS)
@@ -39,7 +40,7 @@ def test_m_d_1(load):
     check(runs, Theory("mean", load * SERVICE_S / (2 * (1 - load))))
 
 
-@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("load", EACH)
 def test_m_m_1(load):
     """Exponential service, rounded up to ticks: W = rho s / (1 - rho), P(wait > t) = rho exp(-(1 - rho) t / s)."""
 
@@ -86,7 +87,7 @@ def test_littles_law_and_utilisation(seqs):
         assert run.busy_s == pytest.approx(float(ticks.sum()) * TICK_S)
 
 
-@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("load", EACH)
 def test_utilisation_is_the_load(load):
     run = server(load, np.full(200_000, SERVICE_TICKS), seed=4)
     offered = len(run.finished_s) * SERVICE_TICKS * TICK_S / run.requests.arrival_s[-1]

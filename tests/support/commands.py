@@ -40,12 +40,6 @@ def infercast(*arguments: str, folder: Path = ROOT, **environment: str) -> subpr
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
-def fresh(*arguments: str) -> str:
-    """Return what a command prints in a process of its own."""
-    command = [sys.executable, "-m", "simulator.cli", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-
-
 SEVERAL = """
 import contextlib, io, json, sys
 {before}

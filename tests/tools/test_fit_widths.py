@@ -42,6 +42,7 @@ def test_a_trait_that_doubles_errors_widens_nearly_as_much():
         assert 0.75 < Summary.of(some).inside < 0.88
 
 
+@pytest.mark.slow
 def test_a_trait_that_tells_nothing_widens_nothing_and_none_narrows():
     for experts in (0.2, 0.05):
         sides = Residuals(made(0.2, experts=experts)).tables[""]
@@ -60,6 +61,7 @@ def test_slowness_is_that_of_times_and_of_rates():
     assert high < 0.05
 
 
+@pytest.mark.slow
 def test_what_few_sources_measured_is_wider():
     """The same residuals, of 4 sources and of 24: (1 + 1 / 4) over (1 + 1 / 24), each for the metric and the regime."""
     ends = []

@@ -101,6 +101,7 @@ def steps(setup: Setup) -> float:
     return workload.request_count * float(workload.requests().output_tokens.mean()) / together
 
 
+@pytest.mark.slow
 def test_commands_of_batches_and_short_loops_answer_as_validate(published):
     rng, rows = random.Random(SEED), []
     of = {regime: [published[pair] for pair in sorted(published) if pair[1] == regime] for _, regime in published}
@@ -131,6 +132,7 @@ def test_a_command_that_asks_something_else_is_found_out(option):
     assert len(disagreements(ROWS, others)) == len(ROWS)
 
 
+@pytest.mark.slow
 def test_a_row_is_one_line_of_shell():
     """With all that a shell would read: the row's id and the key of its metric are a comment."""
     lines = [*commands(ROWS)]
