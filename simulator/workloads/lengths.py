@@ -288,8 +288,8 @@ class Stretched:
     """
 
     lengths: Lengths
-    prompt: float = 1.0
-    output: float = 1.0
+    prompt: float
+    output: float
 
     def __post_init__(self) -> None:
         if not min(self.prompt, self.output) > 0:

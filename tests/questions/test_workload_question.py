@@ -164,6 +164,15 @@ def test_what_contradicts_is_refused(words, told):
     assert told in str(error.value)
 
 
+def test_a_trace_is_replayed_by_as_many_users_as_are_asked_for(tmp_path):
+    path = tmp_path / "requests.csv"
+    path.write_text("arrival_s,input_tokens,output_tokens\n0.0,10,5\n1.0,20,6\n")
+    words = {**TRACE, "trace": path, "max_concurrency": "3,5"}
+    found = WorkloadQuestion(**{**LENGTHS, **words}).workloads()
+    assert [each.arrivals for _, each in found] == [ClosedLoop(3), ClosedLoop(5)]
+    assert found[0][1].requests().prompt_tokens.tolist() == [10, 20]
+
+
 def test_a_trace_is_of_one_replica(tmp_path):
     path = tmp_path / "requests.csv"
     path.write_text("arrival_s,prompt_tokens,output_tokens\n0,10,5\n2,20,6\n")

@@ -115,6 +115,11 @@ def test_a_full_cache_makes_steps_no_fuller():
     assert arrival_load(run) == pytest.approx((50 * 0.202 + 400 * 0.010 / 4) / 49)
 
 
+def test_requests_that_come_at_once_are_more_than_any_server_serves():
+    run = simulate(ONE_AT_A_TIME, TABLE, Requests(np.zeros(3), np.full(3, SERVICE_TICKS), np.ones(3, np.int64)))
+    assert arrival_load(run) == math.inf == requests_needed(arrival_load(run))
+
+
 def test_two_engines_share_a_load():
     class Pair(Run):
         engines = 2

@@ -8,7 +8,7 @@ import pytest
 
 from simulator.cost.bill import bill, usd_per_million
 from simulator.errors import InfercastError
-from simulator.reports.batch_means import statistic, warm_up
+from simulator.reports.batch_means import Statistic, mean_of, statistic, warm_up
 from simulator.reports.report import latencies_s, summarize
 from simulator.reports.slo import Slo, parse_slo
 from simulator.reports.vllm_result import vllm_result
@@ -159,8 +159,18 @@ def test_too_few_values_have_no_interval():
 def test_what_never_changes_has_no_error():
     """Of a queue in which nobody waits."""
     assert statistic(np.zeros(100)).half_widths["mean"] == 0.0
-    rounded = statistic(np.where(np.arange(2000) % 3, 0.1 + 0.2, 0.3))  # 0.3 and 0.30000000000000004
-    assert (rounded.half_widths["mean"], rounded.half_widths["p90"]) == (0.0, 0.0)
+    for unit in (1.0, 1e6):
+        mixed = np.random.default_rng(1).random(2000) < 0.5
+        rounded = statistic(unit * np.where(mixed, 0.1 + 0.2, 0.3))  # 0.3 and 0.30000000000000004
+        assert (rounded.half_widths["mean"], rounded.half_widths["median"]) == (0.0, 0.0)
+
+
+def test_errors_of_independent_runs_add_up_in_squares():
+    """Means of 1 and 3, known to 3 and 4: their mean is 2, known to 5 / 2."""
+    draws = [
+        Statistic({"mean": mean}, 0.0, 1, lambda half=half: {"mean": half}) for mean, half in ((1.0, 3.0), (3.0, 4.0))
+    ]
+    assert (mean_of(draws)["mean"], mean_of(draws).half_widths["mean"]) == pytest.approx((2.0, 2.5))
 
 
 @pytest.mark.parametrize(("count", "stated"), [(80, True), (79, False)])

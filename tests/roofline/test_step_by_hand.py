@@ -257,6 +257,14 @@ def test_prefill_attention_reaches_its_measured_share(tokens, measured):
     assert share == pytest.approx(measured, rel=0.06)
 
 
+def test_a_fitted_half_length_is_a_multiple_of_the_devices_own():
+    """A prompt of 6 tokens has 21 pairs, and at a half length of 4 tokens costs as many as 6 x 4 / 2 more."""
+    attention = next(op for op in TINY.ops(Layout()) if op.rate == "prefill_attention")
+    hardware, prompt = device(1e12, 1e15), count([Sequence(6, 0)])
+    own, doubled = (Rates(hardware, kernels_with(half_length=by)).cost(attention, prompt).seconds for by in (1.0, 2.0))
+    assert doubled / own == pytest.approx((21 + 6 * 8 / 2) / (21 + 6 * 4 / 2))
+
+
 def test_a_chunk_with_a_past_costs_what_its_pairs_cost():
     """Two chunks of 1,024 cost what one prompt of 2,048 costs: pairs and tokens are the same sums."""
     op = next(op for op in load_model("llama-3.1-8b").ops() if op.name == "prefill attention")

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.oracle.engine import OracleJob, OracleLimits
 from tests.support.oracle_cases import BATCHES, GROUPS, MIXING, WINDOWED, cases, compare, too_long
 
 HOST_BLOCKS = st.sampled_from([0, 4])  # prefix blocks of the host's tier
@@ -59,6 +60,13 @@ RULES = {
 @given(data=st.data())
 def test_equals_the_oracle(rule, data):
     compare(*data.draw(RULES[rule]))
+
+
+def test_a_prompt_that_is_put_back_in_its_own_step_gives_that_steps_blocks_back():
+    """Each computes a block in a step; in the fourth there is one for two, and the second request is urgent."""
+    limits = OracleLimits(4, 8, 7, 4, full_prompt_must_fit=False, by_priority=True, long_prefill_tokens=4)
+    found = compare([OracleJob(0.0, 24, 1, priority=2), OracleJob(0.001, 24, 1, priority=0)], limits)
+    assert found.requests[0].preemptions > 0 == found.requests[1].preemptions
 
 
 @pytest.mark.slow

@@ -181,9 +181,10 @@ def test_requests_wait_at_the_router_while_nobody_is_up():
     assert run.finished_s.tolist() == [13, 14]
 
 
-def test_nobody_is_ever_up_again():
+@pytest.mark.parametrize("scaler", [None, Autoscaler(target=1, max_replicas=1, interval_s=10)])
+def test_nobody_is_ever_up_again(scaler):
     with pytest.raises(WorkloadError, match=r"2 requests of 2: no replica comes up again to serve them\. Repair"):
-        simulate_fleet(slow(failures=(Failure(1.0, 0),)), requests_of([(0.0, 3, 1), (2.0, 1, 1)]))
+        simulate_fleet(slow(autoscaler=scaler, failures=(Failure(1.0, 0),)), requests_of([(0.0, 3, 1), (2.0, 1, 1)]))
 
 
 # ---------------------------------------------------------------- autoscaling

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from simulator.workloads.arrivals import OpenLoop
-from simulator.workloads.lengths import Banded, Ended, LogNormal, Quantiles, Uniform
+from simulator.errors import WorkloadError
+from simulator.workloads.arrivals import ClosedLoop, OpenLoop
+from simulator.workloads.lengths import Banded, Ended, LogNormal, Quantiles, Recorded, Uniform
 from simulator.workloads.workload import Workload
 
 TABLE = Quantiles(levels=(0, 0.5, 1), tokens=(1, 101, 1101))
@@ -31,6 +32,7 @@ def test_range_ratio_is_that_of_vllm() -> None:
     assert Uniform.around(100, 0.25) == Uniform(75, 125)
     assert Uniform.around(128, 0.1) == Uniform(115, 141)  # floor(115.2), ceil(140.8)
     assert Uniform.around(1, 0.9) == Uniform(1, 2)
+    assert Uniform.around(100, 0.0) == Uniform(100, 100)
     drawn = Uniform(2, 4).draw(1000, np.random.default_rng(0))
     assert set(drawn.tolist()) == {2, 3, 4}
 
@@ -67,3 +69,10 @@ def test_bands_tie_outputs_to_prompts_within_the_context() -> None:
     assert set(requests.output_tokens[below]) == {1000}
     assert set(requests.output_tokens[requests.prompt_tokens > 101]) <= {7, 8, 9, 10}
     assert requests.max_total_tokens == 1108
+
+
+def test_a_trace_has_no_more_lengths_than_its_rows() -> None:
+    lengths = Recorded(np.array([10, 20]), np.array([3, 4]))
+    assert Workload(ClosedLoop(2), lengths, 2).requests().prompt_tokens.tolist() == [10, 20]
+    with pytest.raises(WorkloadError, match="3 requests: the trace has 2"):
+        Workload(ClosedLoop(2), lengths, 3).requests()
