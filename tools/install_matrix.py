@@ -4,7 +4,8 @@
 
 It needs `uv` (pip install uv), which finds the Pythons of this machine, and a package index. The wheel is built from
 the sdist, twice, and must be the same both times. Each environment lies in a temporary folder; commands run in another
-one, and compile. About a minute and half a gigabyte for each environment, one at a time.
+one, and compile; as root, `simulate` once more without a home in an environment that nobody can write (Linux). Two
+minutes of CPU and half a gigabyte for each environment, one at a time.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from tools.trust_page import put, table
 
 ROOT = Path(__file__).parents[1]
 RESOLUTIONS = {"lowest": "lowest-direct", "newest": "highest"}
-SHOWN = ("numpy", "pandas", "pydantic", "pyyaml", "matplotlib", "numba", "typer", "rich", "genai-prices")
+SHOWN = ("numpy", "pandas", "pydantic", "pyyaml", "matplotlib", "numba", "typer", "rich", "genai-prices", "jinja2")
 SERVED = "--model llama-3.2-1b --hardware l4"
 COMMANDS = {
     "import": [
@@ -32,6 +33,7 @@ COMMANDS = {
     "simulate": f"infercast simulate {SERVED} --workload chat --rate 1 --num-prompts 50".split(),
     "cost": f"infercast cost {SERVED} --workload chat --rate 1 --slo ttft:1s,tpot:50ms".split(),
 }
+READ_ONLY = 'mount --bind -o ro "$1" "$1" && shift && HOME=/dev/null XDG_CACHE_HOME= exec "$@"'
 LICENCES = """
 import importlib.metadata as m, json
 def licence(d):
@@ -69,7 +71,7 @@ def told(same: bool, rows: Sequence[Sequence[str]], licences: dict[str, list[str
     listed = ", ".join(f"{name} ({licence})" for name, (_, licence) in sorted(licences.items()) if name != "infercast")
     return f"""Two builds of the wheel from the sdist are {"equal to the byte" if same else "NOT equal"}.
 
-{table(["Python", "versions", "installed", *COMMANDS, "check"], rows)}
+{table(["Python", "versions", "installed", *COMMANDS, "read-only", "check"], rows)}
 
 What a plain installation brings, and its licences: {listed}."""
 
@@ -97,11 +99,13 @@ def tried(uv: str, place: Path, wheel: Path, python: str, resolution: str) -> tu
         [*install, "--requirements", str(ROOT / "pyproject.toml")], elsewhere
     )  # bounds as of this tree
     if failed:
-        return [failed, *("" for _ in COMMANDS), ""], {}
+        return [failed, *("" for _ in COMMANDS), "", ""], {}
     found = subprocess.run([place / "bin" / "python", "-c", LICENCES], capture_output=True, text=True, check=True)  # noqa: S603
     licences: dict[str, list[str]] = json.loads(found.stdout)
     installed = ", ".join(f"{name} {licences[name][0]}" for name in SHOWN if name in licences)
-    ran = [done([str(place / "bin" / first), *rest], elsewhere) or "yes" for first, *rest in COMMANDS.values()]
+    commands = {name: [str(place / "bin" / first), *rest] for name, (first, *rest) in COMMANDS.items()}
+    nobody = ["unshare", "-m", "sh", "-c", READ_ONLY, "sh", str(place), *commands["simulate"]]
+    ran = [done(words, elsewhere) or "yes" for words in (*commands.values(), nobody)]
     return [installed, *ran, done([uv, "pip", "check", "--quiet", *where], elsewhere) or "yes"], licences
 
 
