@@ -11,6 +11,7 @@ from numpy.random import Generator
 
 from simulator.errors import WorkloadError, nearest, reason
 from simulator.files import open_text
+from simulator.limits import in_range
 from simulator.units import DAY_S
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import FloatArray
@@ -109,7 +110,8 @@ def read_rate_curve(path: str | Path, workload: str = "", rate_per_s: float = 1.
             raise ValueError("it has no rows")
         curves: dict[str, list[tuple[float, float]]] = {}
         for row in rows:
-            curves.setdefault(row.get("workload", ""), []).append((float(row[COLUMNS[0]]), float(row[COLUMNS[1]])))
+            start_s, rate = (in_range(float(row[each]), f"{path.name}, {each} {row[each]}") for each in COLUMNS)
+            curves.setdefault(row.get("workload", ""), []).append((start_s, rate))
     except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         remedy = f"Give a CSV with the columns {', '.join(COLUMNS)}"
         raise WorkloadError(str(path), f"it cannot be read as a rate curve ({reason(error)})", remedy) from error
