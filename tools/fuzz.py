@@ -1,6 +1,6 @@
 """Try changed files and command lines on infercast, and tell which it does not answer as it should.
 
-    python -m tools.fuzz [--seconds 600] [--seed 0] [target ...]
+    python -m tools.fuzz [--seconds 600] [--seed 0] [--write] [target ...]
 
 Each answer is a result of finite numbers, or an error of one line, within `SECONDS` and `SPARE_BYTES` of memory; all
 else is a finding: its command line and its file are kept in out/fuzz/. Cases run in children that are forked from a
@@ -20,6 +20,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from datetime import date
 from pathlib import Path
 from random import Random
 from typing import NamedTuple, NoReturn
@@ -27,6 +28,7 @@ from typing import NamedTuple, NoReturn
 from simulator.cli import main
 from tools.fuzz_targets import TARGETS, Target
 from tools.mutations import mutated, mutated_words
+from tools.trust_page import put, rows, table
 
 SECONDS, SPARE_BYTES = 5.0, 500e6
 CHUNK = 50  # cases of one child
@@ -197,13 +199,24 @@ def command() -> int:
     parser.add_argument("targets", nargs="*", metavar="target", help=", ".join(TARGETS))
     parser.add_argument("--seconds", type=float, default=600.0, help="for each target")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", action="store_true", help="put the figures into docs/trust.md")
     asked = parser.parse_args()
     faults = 0
     for name in asked.targets or TARGETS:
         tried, found = fuzz(name, asked.seconds, asked.seed)
         faults += len(found)
         print(f"{name}: {tried:,} cases, {len(found)} kinds of faults", flush=True)
+        if asked.write:
+            write_row(name, asked.seconds, tried, len(found))
     return 1 if faults else 0
+
+
+def write_row(name: str, seconds: float, tried: int, kinds: int) -> None:
+    """Put what came of a target into the table of docs/trust.md, in place of what it had."""
+    known = {row[0]: row for row in rows("fuzzing")}
+    known[name] = [name, f"{seconds:,.0f}", f"{tried:,}", f"{kinds}", date.today().isoformat()]
+    heads = ["target", "seconds", "cases", "kinds of faults", "on"]
+    put("fuzzing", table(heads, [known[each] for each in TARGETS if each in known]))
 
 
 if __name__ == "__main__":

@@ -76,7 +76,8 @@ READERS = {
     "measurements": Target(VALIDATE, _some("tests/fixtures/fuzz/measurements*")),
     "vllm results": Target(VALIDATE, _bench("vllm_serve.json", "vllm_serve_appended.json")),
     "vllm batches": Target(
-        VALIDATE.replace("--max-concurrency", "--batch"), _bench("vllm_latency.json", "vllm_throughput.json")
+        VALIDATE.replace("--max-concurrency", "--batch").replace("64 --output-len 8", "512 --output-len 128"),
+        _bench("vllm_latency.json", "vllm_throughput.json"),
     ),
     "other results": Target(
         VALIDATE, _bench("aiperf.json", "genai_perf.csv", "genai_perf.json", "guidellm.json", "sglang.jsonl")
