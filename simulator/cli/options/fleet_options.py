@@ -115,7 +115,7 @@ class FleetOptions:
             if replicas != _defaults(self)["replicas"]:
                 given = f"--replicas {replicas} with --disaggregate {self.disaggregate}"
                 raise InfercastError(given, "its pools say how many replicas there are", "Leave --replicas out")
-            match = re.fullmatch(r"(\d+):(\d+)", self.disaggregate)
+            match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", self.disaggregate)
             if match is None or not min(int(match[1]), int(match[2])):
                 given = f"--disaggregate {self.disaggregate!r}"
                 raise InfercastError(given, "it is not two numbers of replicas above 0", "Give, say, 1:3")
@@ -190,7 +190,7 @@ def seconds(text: str, option: str) -> float:
 
 
 def _failure(text: str) -> Failure:
-    match = re.fullmatch(r"(\d+)@([^:]+)(?::(.+))?", text)
+    match = re.fullmatch(r"(\d{1,9})@([^:]+)(?::(.+))?", text)
     if match is None:
         raise InfercastError(f"--fail {text!r}", "it is not COPY@TIME or COPY@TIME:TIME", "Give, say, 1@10min:5min")
     at_s, repair_s = (seconds(each, "--fail") if each else math.inf for each in (match[2], match[3]))
