@@ -95,25 +95,9 @@ def test_an_autoscaler_that_would_look_without_end_is_refused() -> None:
 
 
 def test_pools_of_more_replicas_than_there_are_digits_for_are_refused() -> None:
-    fleet = (
-        "fleet",
-        *[
-            "--model",
-            "smollm2-135m",
-            "--hardware",
-            "l4",
-            "--rate",
-            "2",
-            "--num-prompts",
-            "20",
-            "--isl",
-            "64",
-            "--osl",
-            "8",
-        ],
-    )
-    assert "it is not two numbers of replicas above 0" in refused(*fleet, "--disaggregate", f"1:{'9' * 5000}")
-    assert "it is not COPY@TIME" in refused(*fleet, "--fail", f"{'9' * 5000}@1s")
+    fleet = "fleet --model smollm2-135m --hardware l4 --rate 2 --num-prompts 20 --isl 64 --osl 8"
+    assert "it is not two numbers of replicas above 0" in refused(*fleet.split(), "--disaggregate", f"1:{'9' * 5000}")
+    assert "it is not COPY@TIME" in refused(*fleet.split(), "--fail", f"{'9' * 5000}@1s")
 
 
 def test_a_fraction_of_nearly_nothing_leaves_no_infinite_ratio(tmp_path: Path) -> None:
