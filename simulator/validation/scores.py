@@ -48,6 +48,10 @@ class Score(NamedTuple):
     row_p90_ape: float
     row_bias: float
 
+    def figures(self) -> dict[str, float | None]:
+        """Return all by name, None for what is not known."""
+        return {name: None if value != value else value for name, value in self._asdict().items()}  # noqa: PLR0124  NaN
+
 
 @dataclass(frozen=True, repr=False)
 class Validation(Framed):
@@ -173,7 +177,7 @@ def sections(predictions: Sequence[Prediction], grades: Sequence[str]) -> dict[s
     predicted = sum(each.value is not None for each in predictions)
     return {
         "summary": [{"rows": len(predictions), "rows_predicted": predicted}],
-        "errors": [{"metric": metric, "regime": regime, **one._asdict()} for (metric, regime), one in found],
+        "errors": [{"metric": metric, "regime": regime, **one.figures()} for (metric, regime), one in found],
         "not_covered": [{"reason": reason, "rows": rows} for reason, rows in not_covered(predictions).items()],
         "faster_than_light": [_light(each) for each in beating_light(kept)],
         "measurements": [as_row(each) for each in predictions],

@@ -100,6 +100,22 @@ def test_pools_of_more_replicas_than_there_are_digits_for_are_refused() -> None:
     assert "it is not COPY@TIME" in refused(*fleet.split(), "--fail", f"{'9' * 5000}@1s")
 
 
+def test_what_costs_nothing_costs_nothing_with_the_longest_steps() -> None:
+    load = "--rate 2 --num-prompts 20 --isl 64 --osl 8 --slo ttft:2s --usd-per-hour 0"
+    [row] = answer("cost", "--model", "smollm2-135m", "--hardware", "l4", *load.split())["answers"]
+    assert row["usd_per_hour_high"] == row["usd_per_hour"] == 0
+
+
+def test_a_metric_without_an_interval_has_no_share_inside(tmp_path: Path) -> None:
+    path = tmp_path / "given.csv"  # what an open loop is sent is given, not predicted
+    path.write_text(
+        "hardware,model,engine,input_len,output_len,request_rate,num_prompts,metric,value\n"
+        "l40s,llama-3.1-8b,vLLM,64,8,2,20,req_s,2\n"
+    )
+    [errors] = answer("validate", str(path))["errors"]
+    assert errors["interval_coverage"] is None
+
+
 def test_a_fraction_of_nearly_nothing_leaves_no_infinite_ratio(tmp_path: Path) -> None:
     text = (ROOT / "simulator" / "engines" / "deepspeed-0.14.yaml").read_text()
     path = tmp_path / "deepspeed-0.14.yaml"

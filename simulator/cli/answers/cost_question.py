@@ -142,8 +142,9 @@ def _capacity_intervals(found: Answer, row: Row, ends_per_s: list[float]) -> Row
         replicas = math.ceil(found.rate_per_s / rate_per_s) if rate_per_s and found.replicas else None
         ends[f"replicas_{end}"] = replicas
         packing = scenario.packing(replicas) if replicas and found.packing else None
+        times = packing.usd_per_hour / row["usd_per_hour"] if packing and row["usd_per_hour"] else 1.0  # of no price
         for name in AT_LOAD:
-            ends[f"{name}_{end}"] = packing and row[name] * packing.usd_per_hour / row["usd_per_hour"]
+            ends[f"{name}_{end}"] = row[name] * times if packing else None
         for name in AT_CAPACITY:
             ends[f"{name}_{end}"] = (row[name] and row[name] * highest / rate_per_s) if rate_per_s else None
     return ends

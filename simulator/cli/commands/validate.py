@@ -12,7 +12,7 @@ from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import Details, OutputFormat, Profiles, ReportFile, grouped, use_profiles
 from simulator.cli.options.executor_options import ExecutorName, Jobs
 from simulator.cli.options.measured_options import StatedOptions
-from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent, put
+from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent, put
 from simulator.errors import InfercastError, InterruptedSweepError
 from simulator.executors.choice import executor_named
 from simulator.html.page import refuse_ending
@@ -180,5 +180,4 @@ def _errors_view(kept: Sequence[Prediction], keys: tuple[str, ...], every: bool)
 
 
 def _row(keys: tuple[str, ...], values: tuple[str, ...], found: Score) -> Row:
-    figures = {name: known(value) for name, value in found._asdict().items()}
-    return {**dict(zip(keys, values, strict=True)), **figures}
+    return {**dict(zip(keys, values, strict=True)), **found.figures()}
