@@ -13,7 +13,7 @@ from simulator.cost.search import Search
 from tests.support.commands import refused
 
 ASKED = ["compare", "--model", "llama-3.1-8b", "--workload", "chat", "--request-rate", "6"]
-SLO = ["--slo", "ttft:800ms,tpot:50ms", "--num-prompts", "600", "--price-date", "2026-11-23"]
+SLO = ["--slo", "ttft:800ms,tpot:50ms", "--num-prompts", "300", "--price-date", "2026-11-23"]
 SOME = ["--hardware", "l4,l40s,h100-sxm,h200-sxm"]
 
 
