@@ -26,7 +26,7 @@ COMMANDS = {
     "training": "Say what training a model costs, and after how many served tokens inference has cost as much.",
     "claims": "Compute what introductory texts teach about inference, and say what holds.",
     "tune": "Search the settings that serve most within the SLO, and say by how much they beat the default.",
-    "launch": "Print what starts a deployment: its command, or a file for Docker Compose, Kubernetes or NVIDIA Dynamo.",
+    "launch": "Print what starts a deployment: its command, or a file for Docker Compose, Kubernetes, llm-d or Dynamo.",
     "validate": "Predict every measurement of a file by what its load calls for, and show the errors.",
     "reference": "Generate text with the reference engine: greedy, paged cache, continuous batching.",
     "calibrate": (

@@ -210,7 +210,7 @@ def what_breaks(report: Report) -> str:
         return "the queue grows without end"
     bounds = {name: share for name, share in report.within.items() if name != "all"}
     metric = min(bounds, key=lambda name: bounds[name])
-    missed = f"{1 - bounds[metric]:.1%} miss {metric.upper()} <= {report.slo.bounds_s[metric] * 1e3:.0f} ms"
+    missed = f"{1 - bounds[metric]:.1%} miss {metric.upper()} <= {report.slo.bounds_s[metric] * 1e3:g} ms"
     kept = math.floor(1e3 * report.within["all"]) / 1e3  # rounded down: 94.96 % must not print as the 95 % asked for
     return f"only {kept:.1%} keep every bound ({missed})"
 

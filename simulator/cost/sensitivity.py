@@ -79,7 +79,7 @@ class Sensitivity:
             ends = [(f"{f:g} x", partial(_longer, f if prompt else 1.0, f if output else 1.0)) for f in (LESS, MORE)]
             knobs.append(self._knob(name, ends))
         for name, bound_s in self.load.slo.bounds_s.items():
-            ends = [(f"{bound_s * f * 1e3:,.0f} ms", partial(_bound, name, f)) for f in (LESS, MORE)]
+            ends = [(f"{bound_s * f * 1e3:,g} ms", partial(_bound, name, f)) for f in (LESS, MORE)]
             knobs.append(self._knob(f"{name.upper()} bound", ends))
         return knobs
 

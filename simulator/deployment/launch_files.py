@@ -1,4 +1,4 @@
-"""Files that start replicas of a deployment, with the flags of its command: Docker Compose, Kubernetes, Dynamo."""
+"""Files that start replicas with the flags of a deployment's command: Docker Compose, Kubernetes, llm-d, Dynamo."""
 
 import re
 import shlex
@@ -112,7 +112,7 @@ class Launch:
 
 
 def launch_file(launch: Launch, kind: str) -> str:
-    """Return the text of a file: "compose", "kubernetes" or "dynamo".
+    """Return the text of a file: "compose", "kubernetes", "llm-d" or "dynamo".
 
     Raises NotModelledError for another kind, and for what a kind cannot express.
 
@@ -172,29 +172,70 @@ def _compose(launch: Launch) -> list[Document]:
     return [{"services": services, "volumes": {"weights": {}}}]
 
 
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What a project calls the engine's container, its port, and the secret and the key of the Hugging Face token."""
+
+    container: str
+    port: str
+    secret: str
+    key: str
+
+
 def _kubernetes(launch: Launch) -> list[Document]:
     """Return a Deployment and the Service before it (kubernetes.io, apps/v1 and v1; the device plug-in of NVIDIA)."""
     labels = {"app.kubernetes.io/name": launch.name}
+    deployment = _replicas(launch, labels, _Names("engine", "http", SECRET, SECRET_KEY))
     port = {"name": "http", "port": launch.container.port, "targetPort": "http"}
-    template = {"metadata": {"labels": labels}, "spec": _pod(launch)}
+    service = {"selector": labels, "ports": [port]}
+    return [deployment, {"apiVersion": "v1", "kind": "Service", "metadata": deployment["metadata"], "spec": service}]
+
+
+def _llm_d(launch: Launch) -> list[Document]:
+    """Return the Deployment that llm-d's router finds by its labels; the router is llm-d's own Helm chart.
+
+    As in its guide optimized-baseline (github.com/llm-d/llm-d, main, looked up 2026-11-23): labels, container, port and
+    path of health checks are of guides/optimized-baseline/modelserver/gpu/vllm, and matchLabels of the router's values
+    is llm-d.ai/guide; the secret is that of its quickstart; the image is vLLM's (guides/recipes).
+    A server that computes prompts and tokens has the role decode. Pools of prefill and decode are not written: `launch`
+    asks for one deployment.
+    """
+    _require_vllm(launch, "an llm-d file", "the guide's server of vLLM")
+    checkpoint = launch.words[launch.container.program]
+    labels = {
+        "llm-d.ai/guide": "optimized-baseline",
+        "llm-d.ai/model": checkpoint.rpartition("/")[2][:63].rstrip("-._"),
+        "llm-d.ai/role": "decode",
+        "llm-d.ai/accelerator-variant": "gpu",
+        "llm-d.ai/accelerator-vendor": "nvidia",
+    }
+    return [_replicas(launch, labels, _Names("modelserver", "modelserver", "llm-d-hf-token", TOKEN))]
+
+
+def _require_vllm(launch: Launch, file: str, known: str) -> None:
+    if (engine := launch.deployment.engine.engine) != "vllm":
+        because = f"only {known} is written here"
+        raise NotModelledError(f"{file} of {engine}", because, "Give --engine vllm, or --as kubernetes")
+
+
+def _replicas(launch: Launch, labels: dict[str, str], names: _Names) -> Document:
+    """Return a Deployment of apps/v1: each replica a pod with the labels."""
+    template = {"metadata": {"labels": labels}, "spec": _pod(launch, names)}
     spec = {"replicas": launch.replicas, "selector": {"matchLabels": labels}, "template": template}
-    meta = {"name": launch.name, "labels": labels}
-    return [
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec},
-        {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"selector": labels, "ports": [port]}},
-    ]
+    metadata = {"name": launch.name, "labels": labels}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 
-def _pod(launch: Launch) -> Document:
-    health = {"httpGet": {"path": launch.container.health, "port": "http"}, "periodSeconds": ASKED_EVERY_S}
-    secret = {"name": SECRET, "key": SECRET_KEY, "optional": True}
+def _pod(launch: Launch, names: _Names) -> Document:
+    health = {"httpGet": {"path": launch.container.health, "port": names.port}, "periodSeconds": ASKED_EVERY_S}
+    secret = {"name": names.secret, "key": names.key, "optional": True}
     container = {
-        "name": "engine",
+        "name": names.container,
         "image": launch.image or launch.container.image,
         "command": launch.program,
         "args": launch.flags,
         "env": [{"name": TOKEN, "valueFrom": {"secretKeyRef": secret}}],
-        "ports": [{"name": "http", "containerPort": launch.container.port}],
+        "ports": [{"name": names.port, "containerPort": launch.container.port}],
         "resources": {"limits": {"nvidia.com/gpu": str(launch.deployment.devices)}},
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108  shared memory, not a file
         "startupProbe": {**health, "failureThreshold": LOADING_S // ASKED_EVERY_S},
@@ -210,9 +251,7 @@ def _dynamo(launch: Launch) -> list[Document]:
 
     `dynamo.vllm` takes the flags of `vllm serve`, with the model under --model; the frontend listens.
     """
-    if launch.deployment.engine.engine != "vllm":
-        given = f"a Dynamo file of {launch.deployment.engine.engine}"
-        raise NotModelledError(given, "only its vLLM worker is written here", "Give --engine vllm, or --as kubernetes")
+    _require_vllm(launch, "a Dynamo file", "its vLLM worker")
     image, model, *flags = launch.image or DYNAMO_IMAGE, *launch.words[launch.container.program :]
     common = {"name": "main", "image": image, "envFrom": [{"secretRef": {"name": SECRET}}]}
     worker = {
@@ -237,5 +276,6 @@ def _dynamo(launch: Launch) -> list[Document]:
 KINDS: dict[str, Callable[[Launch], list[Document]]] = {
     "compose": _compose,
     "kubernetes": _kubernetes,
+    "llm-d": _llm_d,
     "dynamo": _dynamo,
 }

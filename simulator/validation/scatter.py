@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter, LogLocator
+from matplotlib.ticker import LogLocator, StrMethodFormatter
 
 from simulator.validation.prediction import Prediction
 
@@ -25,7 +25,7 @@ def scatter(predictions: Sequence[Prediction], *, rasterized: bool = False) -> F
             panels[each.measurement.metric].append(each)
     columns = min(PANELS_PER_ROW, max(1, len(panels)))
     rows = max(1, -(-len(panels) // columns))
-    figure = Figure(figsize=(4.2 * columns, 4.0 * rows), layout="constrained")
+    figure = Figure(figsize=(3.2 * columns, 3.1 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax, (metric, some) in zip(axes, sorted(panels.items()), strict=False):
         values = [(each.measurement.value, each.value or np.nan) for each in some]
@@ -41,8 +41,8 @@ def scatter(predictions: Sequence[Prediction], *, rasterized: bool = False) -> F
         ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=metric, xlabel="measured", ylabel="predicted")
         for axis in (ax.xaxis, ax.yaxis):
             within_a_decade = ends[1] < 10 * ends[0]
-            axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5) if within_a_decade else (1,)))
-            axis.set_major_formatter(LogFormatter(labelOnlyBase=False))
+            axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 6, 8) if within_a_decade else (1,)))
+            axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
             axis.set_minor_formatter("")
         ax.set_aspect("equal")
         ax.legend(fontsize=7, frameon=False, loc="upper left")

@@ -48,6 +48,13 @@ def test_the_page_says_what_it_rests_on_and_how_to_repeat_it(screen_and_page):
         assert f"{heading}</h2>" in unescape(page)
 
 
+def test_the_answer_is_what_the_screen_begins_with(screen_and_page):
+    screen, page = screen_and_page
+    answer = " ".join(screen.split("\n\n")[0].split())
+    assert answer.startswith("Keeps the SLO")
+    assert f"Answer {answer} " in words(page)
+
+
 @pytest.mark.slow
 def test_the_same_command_writes_the_same_bytes(tmp_path):
     command = ["fleet", *ASKED, *LOAD, "--replicas", "2", "--report", "fleet.html"]
@@ -60,12 +67,13 @@ def test_the_same_command_writes_the_same_bytes(tmp_path):
     assert pages[0] == pages[1]
 
 
-def test_the_page_of_a_sweep_simulates_again_only_what_it_looks_into(tmp_path, monkeypatch):
+def test_the_page_of_a_sweep_looks_into_the_run_of_its_verdict_and_simulates_no_other_again(tmp_path, monkeypatch):
     again = []
     simulated = simulate._simulated
     monkeypatch.setattr(simulate, "_simulated", lambda asked: again.append(asked) or simulated(asked))
     page = tmp_path / "page.html"
-    printed("simulate", *ASKED[:-1], "2,4,2000", *LOAD, "--report", str(page))
+    screen = printed("simulate", *ASKED[:-1], "2,4,2000", *LOAD, "--report", str(page))
+    assert "Most tokens: rate /s 4," in screen
     assert [each.users.request_rate for each in again] == ["4"]
     assert "3 simulations, of which one is looked into" in words(page.read_text(encoding="utf-8"))
 

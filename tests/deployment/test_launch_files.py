@@ -1,5 +1,6 @@
 """Launch files start what was predicted: the command's flags, in files that Docker and Kubernetes read."""
 
+import re
 import shlex
 
 import compose_spec
@@ -9,7 +10,7 @@ import yaml
 
 from simulator import InfercastError, Settings, default_layout, deploy, load_model
 from simulator.deployment.launch_command import launch_command
-from simulator.deployment.launch_files import CONTAINERS, Launch, launch_file
+from simulator.deployment.launch_files import CONTAINERS, KINDS, Launch, launch_file
 from simulator.engines.engine import engine_of, load_engine
 from tests.support.for_each import for_each
 
@@ -47,6 +48,31 @@ def test_dynamo_has_the_flags_and_its_own_program():
     assert worker["replicas"] == 3
 
 
+def test_llm_d_gets_the_pods_of_kubernetes_under_its_own_names():
+    chosen = deployment()
+    (manifest,) = documents(Launch(chosen, 3), "llm-d")
+    kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+    plain = documents(Launch(chosen, 3), "kubernetes")[0]
+    labels = manifest["spec"]["template"]["metadata"]["labels"]
+    assert labels == manifest["spec"]["selector"]["matchLabels"]
+    assert (labels["llm-d.ai/model"], labels["llm-d.ai/role"]) == ("Qwen3-32B", "decode")
+    assert manifest["spec"]["replicas"] == 3
+    (container,), (same,) = (each["spec"]["template"]["spec"]["containers"] for each in (manifest, plain))
+    assert container["name"] == container["ports"][0]["name"] == "modelserver"
+    assert {container[probe]["httpGet"]["port"] for probe in container if "Probe" in probe} == {"modelserver"}
+    assert container["env"][0]["valueFrom"]["secretKeyRef"]["name"] == "llm-d-hf-token"
+    for key in ("image", "command", "args", "resources"):
+        assert container[key] == same[key]
+
+
+def test_a_models_name_is_a_label():
+    for name in ("llama-3.1-8b", "gpt-oss-20b", "qwen3-30b-a3b"):
+        (manifest,) = documents(Launch(deployment(model=name, tp=1)), "llm-d")
+        kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+        label = manifest["metadata"]["labels"]["llm-d.ai/model"]
+        assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", label)
+
+
 def test_a_compose_file_is_one_and_each_replica_has_its_devices_and_port():
     text = launch_file(Launch(deployment(), 4), "compose")
     compose_spec.PyCompose.from_yaml(text).validate()
@@ -74,7 +100,7 @@ def test_every_image_is_of_a_preset_and_its_version():
 
 
 def test_nothing_is_an_alias():
-    for kind in ("compose", "kubernetes", "dynamo"):
+    for kind in KINDS:
         text = launch_file(Launch(deployment(), 2), kind)
         assert not [word for word in text.split() if word[0] in "&*"]
 
@@ -82,9 +108,10 @@ def test_nothing_is_an_alias():
 @pytest.mark.parametrize(
     ("launch", "kind", "because"),
     [
-        (lambda: Launch(deployment()), "llm-d", "not written here"),
+        (lambda: Launch(deployment()), "aiconfigurator", "not written here"),
         (lambda: Launch(deployment(), 5), "compose", "which has 8"),
         (lambda: Launch(deployment("sglang")), "dynamo", "vLLM worker"),
+        (lambda: Launch(deployment("sglang")), "llm-d", "server of vLLM"),
         (lambda: Launch(deployment("llama.cpp", "rtx-4090", "llama-3.1-8b", tp=1)), "compose", "image is not known"),
         (lambda: Launch(deployment("vllm", "mi300x")), "compose", "NVIDIA"),
         (lambda: Launch(deployment("vllm", "h100-sxm", tp=8, pp=2)), "kubernetes", "a host has 8"),

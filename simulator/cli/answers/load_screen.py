@@ -44,21 +44,25 @@ def _doubts(row: Row, slo: Slo) -> list[str]:
 
 def verdict_of_several(rows: Sequence[Row], slo: Slo) -> list[str]:
     """Return how many loads keep the SLO and which of these serves most; without an SLO the fastest and the most."""
+    good = _good(rows, slo)
+    if not good:
+        none = f"None of {len(rows)} keeps the SLO ({slo})."
+        return [none if slo.bounds_s else "All are overloaded: their queues grow without end."]
+    first, most = min(good, key=lambda row: float(row["p95_ttft_ms"])), rows[busiest(rows, slo)]
+    kept = f"{len(good)} of {len(rows)} keep the SLO ({slo})"
+    kept = kept if slo.bounds_s else f"First token soonest: {label(first, rows)}"
+    return [f"{kept}. Most tokens: {label(most, rows)}, {number()(most['output_throughput'])} output tokens/s."]
+
+
+def busiest(rows: Sequence[Row], slo: Slo) -> int:
+    """Return the place of the load that the verdict names, with most tokens; the first row where it names none."""
+    return rows.index(max(_good(rows, slo), key=lambda row: float(row["output_throughput"]), default=rows[0]))
+
+
+def _good(rows: Sequence[Row], slo: Slo) -> list[Row]:
+    """Return the loads that keep the SLO; without one those that keep up."""
     steady = [row for row in rows if row["p95_ttft_ms"] is not None]
-    if not slo.bounds_s:
-        if not steady:
-            return ["All are overloaded: their queues grow without end."]
-        first = min(steady, key=lambda row: float(row["p95_ttft_ms"]))
-        return [f"First token soonest: {label(first, rows)}. {_most(steady, rows)}"]
-    keep = [row for row in steady if row["slo_attainment"] is not None and row["slo_attainment"] >= slo.share]
-    if not keep:
-        return [f"None of {len(rows)} keeps the SLO ({slo})."]
-    return [f"{len(keep)} of {len(rows)} keep the SLO ({slo}). {_most(keep, rows)}"]
-
-
-def _most(chosen: Sequence[Row], rows: Sequence[Row]) -> str:
-    most = max(chosen, key=lambda row: float(row["output_throughput"]))
-    return f"Most tokens: {label(most, rows)}, {number()(most['output_throughput'])} output tokens/s."
+    return [row for row in steady if not slo.bounds_s or (row["slo_attainment"] or 0.0) >= slo.share]
 
 
 def label(row: Row, rows: Sequence[Row]) -> str:

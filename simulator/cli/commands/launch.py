@@ -29,7 +29,7 @@ def command(
         Path | None, typer.Option("--out", metavar="FILE", help="Write to a file instead of stdout.")
     ] = None,
 ) -> None:
-    """Print what starts a deployment: its command, or a file for Docker Compose, Kubernetes or NVIDIA Dynamo.
+    """Print what starts a deployment: its command, or a file for Docker Compose, Kubernetes, llm-d or Dynamo.
 
     The flags are those that the prediction rests on. A file is YAML on stdout, for `kubectl apply -f -`; nodes with the
     right device are yours to select. Give the options that compare, tune or simulate were given.

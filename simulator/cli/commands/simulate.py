@@ -100,12 +100,12 @@ def _write_files(rows: list[Row], done: list[SimulatedLoad], explain_options: Ex
 
 def _save_page(path: Path, result: Result, found: SweepAnswers[LoadQuestion], done: list[SimulatedLoad]) -> None:
     """Write the page; of a sweep only the load that it looks into is simulated again, for what no row has."""
-    from simulator.cli.pages.load_page import looked_into, save_load_page  # noqa: PLC0415  matplotlib: half a second
+    from simulator.cli.pages.load_page import save_load_page  # noqa: PLC0415  matplotlib: half a second
     from simulator.cli.pages.sections import Ran  # noqa: PLC0415
 
     rows, scenarios = found.rows, [case.question.scenario()[0] for case, _ in found.answered]
     over = sweep_of(rows, [*common(rows)[1], *loads(rows)], "", scenarios[0].slo) if len(rows) > 1 else None
-    place = looked_into(over) if over else 0
+    place = load_screen.busiest(rows, scenarios[0].slo)
     shown = done[place] if done else _simulated(found.answered[place][0].question)
     deployments = [each.deployment for each in scenarios]
     save_load_page(path, result, Ran(shown.scenario, shown.report, rows[place]), deployments, over)
@@ -152,7 +152,8 @@ def _latency_view(scenario: Scenario, row: Row) -> View:
         lines.append({"metric": f"{name.upper()} ms", **values, **halves, "within": kept})
     columns = [Column("metric", "", left=True)]
     for key in STATS:
-        columns += [Column(key, key, number(3)), Column(f"{key}_half", "±", number(2))]
+        half = [Column(f"{key}_half", "±", number(2))] if any(line[f"{key}_half"] for line in lines) else []
+        columns += [Column(key, key, number(3)), *half]
     if bounds_s:
         columns.append(Column("within", "within SLO", left=True))
     return View("All latencies of this run", columns, lines, is_detail=True)

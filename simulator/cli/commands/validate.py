@@ -124,12 +124,14 @@ def _result(predictions: Sequence[Prediction], grades: list[str], every: bool) -
             for each in beating_light(kept)
         ),
     ]
-    verdict, left = [_verdict(kept)] if predicted else [], _left(predictions)
-    return Result(sections(predictions, grades), views if predicted else [], notes, refused=left, verdict=verdict)
+    left, shown = _left(predictions), views if predicted else []
+    return Result(sections(predictions, grades), shown, notes, refused=left, verdict=[_verdict(kept)])
 
 
 def _verdict(kept: Sequence[Prediction]) -> str:
     """Return the error over all metrics, and the share of measurements inside their interval."""
+    if all(each.value is None for each in kept):
+        return f"None of {_row_count(len(kept))} is predicted."
     [found] = by(kept).values()
     inside = f"; {found.interval_coverage:.0%} lie inside their interval" if found.interval_coverage >= 0 else ""
     return f"{_row_count(found.rows)} predicted, {found.median_ape:.0%} off in the median{inside}."

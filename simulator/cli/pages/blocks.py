@@ -10,7 +10,7 @@ from typing import Any
 import simulator
 from simulator.cli.answers.fitted import fitted_view
 from simulator.cli.answers.interval_columns import IntervalColumn
-from simulator.cli.output import Column, Row, View, evidence
+from simulator.cli.output import Column, Result, Row, View, evidence
 from simulator.deployment.deployment import Deployment
 from simulator.hardware.prices import TODAY, today
 from simulator.html.page import Block, CommandBlock, Folded, HeadCell, Page, PageSection, Prose, TableBlock, TableCell
@@ -94,6 +94,11 @@ def repeat_section(notes: Sequence[str]) -> PageSection:
     """Return the command that makes the page again, the day of its prices, and what its words mean."""
     same = f"Prices age with the day: {TODAY}={today()} gives the same bytes again."
     return PageSection("repeat", "How to repeat it", [_command("This page"), Prose([same]), *listed(*notes)])
+
+
+def below(result: Result) -> list[str]:
+    """Return what a page says at its foot: what was left out, and what the words mean."""
+    return [*(f"Left out: {error}" for error in result.refused), *result.details]
 
 
 def _command(caption: str) -> Block:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simulator.cli.output import Result, labels_of
-from simulator.cli.pages.blocks import evidence_section, repeat_section, table_of, write
+from simulator.cli.pages.blocks import below, evidence_section, listed, repeat_section, table_of, write
 from simulator.cli.pages.sections import drawn, memory_section
 from simulator.cost.service import ServiceReport
 from simulator.html.page import PageSection
@@ -18,23 +18,16 @@ def save_fleet_page(path: Path, asked: str, result: Result, services: Sequence[S
         drawn(plot_service(each), f"time-{place}", f"{each.describe()}: {_TIME}", wide=True)
         for place, each in enumerate(services)
     ]
+    users = [table_of(view) for view in result.views]
     sections = [
-        PageSection("users", "What users see, and the replicas", [table_of(view) for view in result.views]),
+        PageSection("users", "What users see, and the replicas", [*users, *listed(*result.notes)]),
         PageSection("time", "Over time", timelines),
         memory_section(deployments, labels_of(deployments)),
         evidence_section(deployments, result.rests_on),
-        repeat_section([*(f"Left out: {error}" for error in result.refused), *result.notes, *result.details]),
+        repeat_section(below(result)),
     ]
     title = "A fleet of " + ", ".join(dict.fromkeys(map(str, deployments)))
-    write(path, title, asked, " ".join(map(_answer, services)), sections)
-
-
-def _answer(found: ServiceReport) -> str:
-    """Say what users of a service get: overload, or the p95 of TTFT and the share of requests within the SLO."""
-    if found.report.overloaded:
-        return f"{found.describe()}: overloaded, the queue grows by {found.report.queue_growth_per_s:.3g} per second."
-    kept = f"; {found.within_share:.1%} of requests keep the SLO" if found.report.slo.bounds_s else ""
-    return f"{found.describe()}: TTFT p95 {found.metrics['ttft']['p95'] * 1e3:,.3g} ms{kept}."
+    write(path, title, asked, " ".join(result.verdict), sections)
 
 
 _TIME = "requests/s, requests in the service, replicas paid and up, and TTFT over the time of the run"

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
 from simulator.cli.output import Column, Result, View, count, labels_of, number, percent
-from simulator.cli.pages.blocks import evidence_section, listed, repeat_section, table_of, write
+from simulator.cli.pages.blocks import below, evidence_section, listed, repeat_section, table_of, write
 from simulator.cli.pages.sections import (
     Ran,
     Rented,
@@ -65,8 +65,9 @@ class PlanAnswer:
         busiest = max(range(best.demand.months), key=lambda month: best.demand.rates_per_s(month).max())
         days = [drawn(day_panel(best, month), f"day-{month}", _day(month), wide=True) for month in {0: 0, busiest: 0}]
         by_month: list[Block] = [drawn(months_panel(best), "months", "Each kind of fleet by the month", wide=True)]
+        told = [*self.verdict[2:], *result.notes]
         sections = [
-            PageSection("summary", "In figures", [KeyFigures(self._key_figures()), *listed(*self.verdict[2:])]),
+            PageSection("summary", "In figures", [KeyFigures(self._key_figures()), *listed(*told)]),
             PageSection("months", "By the month", [*by_month, table_of(self.months), folded]),
             PageSection("day", "A day of the fleet", days),
             PageSection("checks", "Checked by simulation", [table_of(View("Where it is busiest", CHECKS, checks))]),
@@ -75,10 +76,11 @@ class PlanAnswer:
             memory_section([scenario.deployment], labels_of([scenario.deployment])),
             prices_section([rented], self.on),
             evidence_section([scenario.deployment], result.rests_on),
-            repeat_section([*(f"Left out: {error}" for error in result.refused), *result.notes]),
+            repeat_section(below(result)),
         ]
-        asked = f"{best.demand.in_month(0).describe()}, growing {best.demand.growth_per_month:.0%} a month for "
-        asked += f"{best.demand.months} months. {scenario.workload.describe()}. Asked: {scenario.slo}."
+        load = replace(scenario.workload, arrivals=best.demand.in_month(0))
+        asked = f"{load.describe()}, growing {best.demand.growth_per_month:.0%} a month for "
+        asked += f"{best.demand.months} months. Asked: {scenario.slo}."
         write(path, f"A plan for {scenario.deployment.model.id}", asked, " ".join(self.verdict[:2]), sections)
 
     def _key_figures(self) -> list[KeyFigure]:

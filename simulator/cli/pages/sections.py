@@ -184,11 +184,12 @@ def prices_section(rented: Sequence[Rented], on: date) -> PageSection:
     if not offered:
         return PageSection("prices", "Prices", [Prose(["No price is known of any of these."])])
     stale = sum(bool(row["stale"]) for row in offered if row["used"])
-    warned = [Prose([f"{stale} of the rented offers are over 90 days old or undated: ask again."])] if stale else []
+    are = "is" if stale == 1 else "are"
+    told = [f"{stale} of the rented offers {are} over 90 days old or undated: ask again."] if stale else []
     seen = list({tuple(row.values()): row for row in offered}.values())
     kinds = ", ".join(dict.fromkeys(row["commitment"] for row in seen))
     view = View(f"Offers that count ({kinds}), rented and next cheapest, on {on}", columns, seen)
-    return PageSection("prices", "Prices", [*warned, table_of(view)])
+    return PageSection("prices", "Prices", [*([Prose(told)] if told else []), table_of(view)])
 
 
 def _offer_rows(found: Rented, on: date) -> Iterator[Row]:
