@@ -6,7 +6,7 @@ import pytest
 
 import simulator
 from simulator import Scenario, Workload, compare, deploy, load_workload, own_offer, parse_slo
-from simulator.cost.capacity import Capacity, Comparison, answer, capacity
+from simulator.cost.capacity import Answer, Capacity, Comparison, answer, capacity
 from simulator.deployment.batches import Batch
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
@@ -59,6 +59,16 @@ def test_frames_have_what_the_answer_says():
     full, loaded = both[0]["usd_per_m_output_full"], both[0]["usd_per_m_output"]
     assert full == pytest.approx(2.0 / 3600 / (2 * of_one) * 1e6)
     assert loaded == pytest.approx(6.0 / 3600 / (5 * found.report.output_tokens / found.report.completed) * 1e6)
+
+
+def test_no_power_is_told_without_a_tdp_or_a_replica():
+    asked = scenario(offers=())
+    report = asked.report(replace(asked.workload, request_count=50))
+    found = Answer(asked, 5.0, Capacity(2.0, report, ""), 3, report)
+    hardware = asked.deployment.hardware.model_copy(update={"tdp_w": None})
+    unknown = replace(asked, deployment=replace(asked.deployment, hardware=hardware))
+    assert found.watts > 0
+    assert replace(found, scenario=unknown).watts is None is replace(found, replicas=0).watts
 
 
 def test_a_tighter_slo_carries_no_more():
