@@ -78,20 +78,20 @@ IN_SHELL = {
         (*LOAD[:-1], "5000000"),
     ),
     "a file on a full disk (tmpfs of 20 kB), over another": ByShell(
-        "unshare -m bash -c 'mount -t tmpfs -o size=20k a DIR; cd DIR; echo old > own.svg; RUN; cat own.svg; ls -A'",
-        "--plot DIR/own.svg: it cannot be written .No space left on device.*old\nown.svg\n$",
-        (*LOAD, "--plot", "DIR/own.svg"),
+        "unshare -m bash -c 'mount -t tmpfs -o size=20k a HERE; cd HERE; echo old > own.svg; RUN; cat own.svg; ls -A'",
+        "--plot HERE/own.svg: it cannot be written .No space left on device.*old\nown.svg\n$",
+        (*LOAD, "--plot", "HERE/own.svg"),
     ),
     "no `HOME`": ByShell(f"{FRESH} RUN", "TTFT", few=True),
     "no `HOME`, and a package folder that cannot be written": ByShell(
         f"unshare -m bash -c 'mount --bind -o ro {ROOT} {ROOT} && cd {ROOT} && {FRESH} RUN'", "TTFT", few=True
     ),
     "machine code on a full disk (tmpfs of 400 kB)": ByShell(
-        "unshare -m bash -c 'mount -t tmpfs -o size=400k none DIR; XDG_CACHE_HOME=DIR RUN'", "TTFT", few=True
+        "unshare -m bash -c 'mount -t tmpfs -o size=400k none HERE; XDG_CACHE_HOME=HERE RUN'", "TTFT", few=True
     ),
     "two first runs at once": ByShell(
-        "export XDG_CACHE_HOME=DIR/$RANDOM; RUN > DIR/one & RUN > DIR/two; wait; cmp DIR/one DIR/two && cat DIR/one",
-        "^(?!DIR).*TTFT",
+        "cd HERE; export XDG_CACHE_HOME=$PWD/$RANDOM; RUN > one & RUN > two; wait; cmp one two && cat one",
+        "^(?!one).*TTFT",
         few=True,
     ),
 }
@@ -216,8 +216,8 @@ def forbidden(folder: Path, times: int) -> tuple[int, list[str]]:
 
 
 def ran(shell: str, words: Sequence[str], folder: Path) -> str:
-    """Return what a line of shell prints, of both kinds; RUN in it is the command, DIR a folder."""
-    line = shell.replace("RUN", f"{sys.executable} -m simulator.cli {shlex.join(words)}").replace("DIR", str(folder))
+    """Return what a line of shell prints, of both kinds; RUN in it is the command, HERE a folder."""
+    line = shell.replace("RUN", f"{sys.executable} -m simulator.cli {shlex.join(words)}").replace("HERE", str(folder))
     streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
     here = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(["bash", "-c", line], cwd=ROOT, env=here, check=False, **streams)  # noqa: S603, S607
@@ -229,7 +229,7 @@ def told(fault: ByShell, folder: Path, times: int) -> tuple[int, list[str]]:
     wrong = []
     for _ in range(times):
         found = ran(fault.shell, fault.words, folder)
-        if not re.search(fault.expected.replace("DIR", str(folder)), found, re.DOTALL) or "Traceback" in found:
+        if not re.search(fault.expected.replace("HERE", str(folder)), found, re.DOTALL) or "Traceback" in found:
             wrong.append((found.strip().splitlines() or ["nothing printed"])[-1])
     return times, wrong
 
