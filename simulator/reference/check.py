@@ -281,7 +281,7 @@ def _row(checked: CheckedCell) -> dict[str, Any]:
     return {
         **checked.cell._asdict(),
         "kind": checked.cell.kind,
-        **{f"predicted_{tier}_s": seconds for tier, seconds in checked.predicted_s.items()},
+        "predicted_s": checked.predicted_s,
         "measured_s": checked.measured.seconds,
         "spread_s": checked.measured.spread_s,
         "others_cores": checked.measured.others_cores,

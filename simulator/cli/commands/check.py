@@ -91,10 +91,16 @@ def _result(found: "Check", about_threads: list[str]) -> Result:
         "load_steps": steps,
         "calibration": plain["calibration"],
         "pulses": plain["pulses"],
-        "cells": plain["cells"],
+        "cells": [_flat(each) for each in plain["cells"]],
         "steps": cells,
     }
     return Result(sections, views, notes)
+
+
+def _flat(cell: Row) -> Row:
+    """Return a cell with a key for each way of predicting, such as `predicted_op_tables_s`."""
+    predicted = {f"predicted_{tier.replace(' ', '_')}_s": seconds for tier, seconds in cell["predicted_s"].items()}
+    return {**{key: value for key, value in cell.items() if key != "predicted_s"}, **predicted}
 
 
 def _cell_rows(found: "Check") -> list[Row]:
