@@ -6,7 +6,7 @@ import pytest
 
 import simulator
 from simulator import Scenario, Workload, compare, deploy, load_workload, own_offer, parse_slo
-from simulator.cost.capacity import Answer, Capacity, Comparison, answer, capacity
+from simulator.cost.capacity import PROBE_REQUESTS, Answer, Capacity, Comparison, answer, capacity
 from simulator.deployment.batches import Batch
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
@@ -29,6 +29,7 @@ def test_capacity_is_the_edge_of_the_slo():
     found = capacity(asked)
     probe = replace(asked.workload, request_count=len(found.report.run.requests))
     assert found.report.meets_slo
+    assert len(found.report.run.requests) >= 10 * found.report.run.steps.running.max() > PROBE_REQUESTS
     assert asked.report(probe.at_rate(found.rate_per_s * 0.98)).meets_slo
     assert not asked.report(probe.at_rate(found.rate_per_s * 1.02)).meets_slo
 

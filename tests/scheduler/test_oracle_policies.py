@@ -63,9 +63,9 @@ def test_equals_the_oracle(rule, data):
 
 
 def test_a_prompt_that_is_put_back_in_its_own_step_gives_that_steps_blocks_back():
-    """Each computes a block in a step; in the fourth there is one for two, and the second request is urgent."""
+    """Each computes a block in a step; in the fourth there is one for two, and the last two tokens are urgent."""
     limits = OracleLimits(4, 8, 7, 4, full_prompt_must_fit=False, by_priority=True, long_prefill_tokens=4)
-    found = compare([OracleJob(0.0, 24, 1, priority=2), OracleJob(0.001, 24, 1, priority=0)], limits)
+    found = compare([OracleJob(0.0, 24, 1, priority=2), OracleJob(0.001, 10, 1, priority=0)], limits)
     assert found.requests[0].preemptions > 0 == found.requests[1].preemptions
 
 

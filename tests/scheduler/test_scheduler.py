@@ -172,6 +172,19 @@ def test_windowed_reads_and_blocks_equal_a_plain_count(window, rows, num_blocks)
         assert step.seconds == TABLE.token_s[len(cached)] + TABLE.logit_s[len(cached)] + keys_s
 
 
+def test_requests_that_finish_in_one_step_are_listed_in_the_order_in_which_they_run():
+    s, found = opening(limits(num_blocks=100), together(3, 4, 1)), []
+    for index in range(3):
+        enqueue(s, index)
+    schedule(s, 0.0)
+    assert complete(s, 1.0) == 3
+    request = s.book[0].first_done
+    while request >= 0:
+        found.append(int(request))
+        request = s.requests[request].next
+    assert found == [0, 1, 2]
+
+
 @pytest.mark.parametrize("most", [1, 3])
 def test_two_long_prompts_take_turns(most):
     """Rule L: each computes `most` of its 6 tokens in a step, however many there is room for; alone it computes all."""
