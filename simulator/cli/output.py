@@ -120,12 +120,12 @@ def exit_if_interrupted(refused: Iterable[InfercastError]) -> None:
 
 
 def known(value: float) -> float | None:
-    """Return a number, None for NaN: what is not known is left out.
+    """Return a number, None for one that is not finite: what is not known, or has no price, is left out.
 
-    >>> known(2.5), known(math.nan)
-    (2.5, None)
+    >>> known(2.5), known(math.nan), known(math.inf)
+    (2.5, None, None)
     """
-    return None if math.isnan(value) else value
+    return value if math.isfinite(value) else None
 
 
 def refuse_not_finite(rows: Iterable[Row]) -> None:

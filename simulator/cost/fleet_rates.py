@@ -89,6 +89,17 @@ class FleetRates:
         """Return a fleet of so many replicas, in its best split."""
         return self._service(replicas, self.prefill(replicas), autoscaler)
 
+    def fewest(self, rate_per_s: float, enough: int) -> int:
+        """Return the replicas of the smallest mixed fleet that keeps the SLO at a rate in requests/s, by bisection.
+
+        `enough`: replicas that keep it alone, each with its share of the requests: no more are tried.
+        """
+        low, high = 0, enough
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._keeps(middle)(rate_per_s) else (middle, high)
+        return high
+
     def _service(self, replicas: int, prefill: int, autoscaler: Autoscaler | None = None) -> Service:
         fleet = Service(self.scenario.deployment, replicas, Router(self.router), autoscaler)
         return replace(fleet, prefill_replicas=prefill, link_bytes_per_s=self.link_bytes_per_s) if prefill else fleet

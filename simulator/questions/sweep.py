@@ -54,13 +54,18 @@ class SweepCase(Generic[QuestionT]):
     explain: bool = False
 
     @property
-    def key(self) -> str:
-        """What the answer follows from, as a digest: the question, the program, and the files that are named.
+    def asked(self) -> str:
+        """What is asked, as a digest: the question, and the files that are named.
 
         Raises ProfileError for a name that no profile has.
         """
-        parts = (program_digest(), *self.question.command(), f"{self.level!r} {self.explain}", *self.question.digests())
+        parts = (*self.question.command(), f"{self.level!r} {self.explain}", *self.question.digests())
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    @property
+    def key(self) -> str:
+        """What the answer follows from, as a digest: what is asked, and the program. Raises as `asked` does."""
+        return _key(self.asked)
 
     def answer(self) -> CaseAnswer:
         """Return the answer, or why there is none."""
@@ -157,23 +162,25 @@ def answers(
     interrupted = False
     places: dict[str, list[int]] = {}
     for place, case in enumerate(cases):
-        places.setdefault(case.key, []).append(place)
+        places.setdefault(case.asked, []).append(place)
     with ResultsStore.opened(Path(store)) if store is not None else nullcontext() as kept:
-        known = kept.known(places) if kept else {}
 
-        def take(key: str, text: str) -> None:
-            answered.update(dict.fromkeys(places[key], CaseAnswer.read(text)))
+        def take(asked: str, text: str) -> None:
+            answered.update(dict.fromkeys(places[asked], CaseAnswer.read(text)))
             progress(len(answered), len(cases))
 
+        by_key = {_key(asked): asked for asked in places} if kept else {}
+        known = kept.known(by_key) if kept else {}
         for key, text in known.items():
-            take(key, text)
-        tasks = _tasks([(cases[where[0]], key) for key, where in places.items() if key not in known])
+            take(by_key[key], text)
+        found_before = {by_key[key] for key in known}
+        tasks = _tasks([(cases[where[0]], asked) for asked, where in places.items() if asked not in found_before])
         try:
             for place, texts in executor.finished(_answer_texts, tasks):
-                for (case, key), text in zip(tasks[place], texts, strict=True):
+                for (case, asked), text in zip(tasks[place], texts, strict=True):
                     if kept:
-                        kept.put(key, " ".join(case.question.command()), text)
-                    take(key, text)
+                        kept.put(_key(asked), " ".join(case.question.command()), text)
+                    take(asked, text)
         except KeyboardInterrupt:
             interrupted = True
     found = SweepAnswers(cases, answered, store, interrupted)
@@ -182,22 +189,26 @@ def answers(
     return found
 
 
-Keyed = tuple[SweepCase[Any], str]  # a case and its key
+def _key(asked: str) -> str:
+    return hashlib.sha256(f"{program_digest()}\0{asked}".encode()).hexdigest()
+
+
+Keyed = tuple[SweepCase[Any], str]  # a case and the digest of what is asked
 
 
 def _tasks(keyed: Iterable[Keyed]) -> list[list[Keyed]]:
     """Return the cases in bundles that share work, in the order of their first ones."""
     found: dict[Hashable, list[Keyed]] = {}
-    for case, key in keyed:
-        found.setdefault(case.question.together, []).append((case, key))
+    for case, asked in keyed:
+        found.setdefault(case.question.together, []).append((case, asked))
     return list(found.values())
 
 
 def _answer_texts(task: list[Keyed]) -> list[str]:
     """Return the texts of answers, wherever this runs. Raises InfercastError where files differ from the asker's."""
     texts = []
-    for case, key in task:
-        if case.key != key:
+    for case, asked in task:
+        if case.asked != asked:
             given = " ".join(case.question.command())
             remedy = "Mount the same folder at the same path everywhere"
             raise InfercastError(given, "a file that it names has another content where it is answered", remedy)

@@ -64,7 +64,7 @@ def test_cases_that_take_more_and_cases_that_nothing_serves_are_told_apart():
     found = SimpleNamespace(replicas=2, candidate=SimpleNamespace(devices=1))
     risk = SimpleNamespace(more=[3, 4], never=1, then=None)
     best = SimpleNamespace(found=found, risk=risk, label="l40s", usd=lambda replicas: replicas and 1.0 * replicas)
-    said = verdict([best], [{"usd_per_month": 1460.0}])
+    said = verdict([best], [{"model": "llama-3.1-8b", "usd_per_month": 1460.0}])
     assert said.endswith("in 2 of 5 cases it takes 3 to 4 replicas, in 1 of 5 no number of them keeps the SLO.")
 
 
@@ -85,6 +85,16 @@ def test_hosted_prices_stand_below_the_answers():
     found = json.loads(run(*words, "--format", "json"))
     assert found["api"][0]["usd_per_month"] == min(row["usd_per_month"] for row in found["api"])
     assert {row["deployment"] for row in found["answers"]} == {"l40s", "h100-sxm"}
+
+
+@pytest.mark.slow
+def test_hosted_prices_of_two_models_are_two_tables_and_the_verdict_names_the_model():
+    models = ("--model", "llama-3.1-8b,llama-3.3-70b", "--hardware", "h200-sxm", "--tp", "1", "--vs-api")
+    text = run("compare", *models, *ASKED[3:-1], "2", "--slo", "ttft:2s,tpot:100ms", "--num-prompts", "200")
+    assert text.startswith("llama-3.1-8b: 1 x h200-sxm, $")
+    assert all(f"Hosted APIs of {model}, cheapest 4 of " in text for model in models[1].split(","))
+    assert all(f"\n{model}: Self-hosting on h200-sxm pays" in text for model in models[1].split(","))
+    assert max(map(len, text.splitlines())) <= 80
 
 
 @pytest.mark.slow

@@ -63,3 +63,10 @@ def test_a_plan_says_first_what_to_do_and_whether_pools_pay():
     assert all(len(line) <= 80 for line in text.splitlines())
     assert len(text.splitlines()) <= 24
     assert "Months between: --format json, csv." in text
+    assert "scale by load" not in text  # the rate is the same all day
+
+
+@pytest.mark.slow
+def test_a_plan_says_that_pools_which_scale_by_load_are_not_compared():
+    told = " ".join(printed(*PLAN, "--rate-curve", "sine:0.8", "--months", "1").split())
+    assert "Pools that scale by load are not compared: infercast fleet --disaggregate " in told

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from simulator.cost.capacity import Capacity, capacity
+from simulator.cost.capacity import Capacity, answer, capacity
 from simulator.cost.fleet_rates import FleetRates, highest
+from simulator.cost.fleet_sizing import GrowingLoad
+from simulator.cost.plan import plan
 from simulator.cost.scenario import Scenario
 from simulator.cost.service import Service
 from simulator.deployment.deployment import deploy
@@ -64,6 +66,18 @@ def test_a_fleet_serves_more_than_its_replicas_alone_and_what_lies_between_two_s
     assert each[1] > 1.2 * each[0]
     simulated = highest(fleet._keeps(14), 14 * one.rate_per_s) / 14
     assert each[3] == pytest.approx(simulated, rel=0.03)
+
+
+def test_the_fewest_replicas_behind_a_router_keep_the_slo_and_a_plan_without_headroom_has_as_many() -> None:
+    scenario, one = _scenario(2048, 64, tpot_s=0.03)
+    alone, rates = answer(scenario, 6.0, one).replicas, FleetRates(scenario, one)
+    fewest = rates.fewest(6.0, alone)
+    planned = plan(scenario, GrowingLoad(OpenLoop(6.0)))
+    assert planned.most_at(0) == fewest < alone / 1.5
+    assert rates.fewest(6.0, fewest) == fewest  # never more than are enough
+    load = replace(scenario.workload, request_count=4_000).at_rate(6.0)
+    kept = [rates.report(rates.service(replicas), load).within_share for replicas in (fewest, fewest - 1)]
+    assert kept[0] >= scenario.slo.share > kept[1]
 
 
 def test_the_highest_rate_is_within_its_tolerance() -> None:

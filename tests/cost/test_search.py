@@ -9,10 +9,10 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, parse_slo
+from simulator.cost.bounds import bounds
 from simulator.cost.candidate import Candidate
-from simulator.cost.capacity import LIGHTEST_SHARE, _saturated_rate
 from simulator.cost.light_bounds import Demand, LightBounds
-from simulator.cost.search import Search, Target
+from simulator.cost.search import LIGHTEST_SHARE, Search, Target
 from simulator.deployment.deployment import deployment_of
 from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
@@ -82,7 +82,7 @@ def exhaustive(library, load: Target) -> dict[str, float]:
         assume(keeps == sorted(keeps))
         assume(any(keeps) or not scenario.report(load.workload.at_rate(load.rate_per_s / 1000)).meets_slo)
         if any(keeps):  # not by a load lighter than any that is searched
-            assume(load.rate_per_s / (keeps.index(True) + 1) >= LIGHTEST_SHARE * _saturated_rate(scenario)[0])
+            assume(load.rate_per_s / (keeps.index(True) + 1) > LIGHTEST_SHARE * bounds(scenario).most_per_s)
         if any(keeps):
             cost = load.price(hardware, tp, keeps.index(True) + 1)
             least[hardware.id] = min(cost, least.get(hardware.id, cost))

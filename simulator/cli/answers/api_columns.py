@@ -8,7 +8,7 @@ from simulator.cost.break_even import SelfHosting, hosted_usd_per_month
 from simulator.cost.capacity import Answer
 from simulator.hardware.prices import Terms
 
-SHOWN = 8  # most providers in the text; json has all
+SHOWN = 8  # most providers in the text, of all models together; json has all
 
 
 class Hosted(NamedTuple):
@@ -32,12 +32,17 @@ def hosted(found: list[Answer], terms: Terms) -> Hosted:
         rows += [_row(own, price) for price in prices]
         if prices and best.packing:
             cheapest = min(prices, key=lambda price: usd_per_request(best, price))
-            notes.append(own.verdict(usd_per_request(best, cheapest), cheapest.provider))
+            said = own.verdict(usd_per_request(best, cheapest), cheapest.provider)
+            notes.append(f"{best.scenario.deployment.model.id}: {said}" if len(models) > 1 else said)
         elif not prices:
             notes.append(f"No hosted API of {best.scenario.deployment.model.id} is known to genai-prices.")
     rows.sort(key=lambda row: row["usd_per_month"])
     notes.append(f"Hosted prices: {edition(terms.on)}; at list price, without rate limits or latency bounds.")
-    return Hosted(rows, [_view(rows)] if rows else [], notes)
+    named = list(dict.fromkeys(row["model"] for row in rows))
+    most = max(1, SHOWN // max(1, len(named)))
+    of_each = {model: [row for row in rows if row["model"] == model] for model in named}
+    views = [_view(model if len(named) > 1 else "", of, most) for model, of in of_each.items()]
+    return Hosted(rows, views, notes)
 
 
 def prices_for(found: Answer, terms: Terms) -> list[ApiPrice]:
@@ -74,7 +79,8 @@ def _row(own: SelfHosting, price: ApiPrice) -> Row:
     }
 
 
-def _view(rows: list[Row]) -> View:
+def _view(model: str, rows: list[Row], most: int) -> View:
+    """Return the table of the cheapest providers of a model, which is named unless it is empty."""
     dollars = number(3)
     columns = [
         Column("provider", "provider", left=True),
@@ -85,8 +91,6 @@ def _view(rows: list[Row]) -> View:
         Column("usd_per_month", "$/month", count),
         Column("break_even_tokens_per_day", "M/day", number(3, 1e-6)),
     ]
-    if len({row["model"] for row in rows}) > 1:
-        columns.insert(0, Column("model", "model", left=True))
-    shown = f", cheapest {SHOWN} of {len(rows)}" if len(rows) > SHOWN else ""
-    title = f"Hosted APIs{shown} (M/day: million tokens above which own ones pay)"
-    return View(title, columns, rows[:SHOWN])
+    shown = f", cheapest {most} of {len(rows)}" if len(rows) > most else ""
+    title = f"Hosted APIs{f' of {model}' if model else ''}{shown} (M/day: million tokens above which own ones pay)"
+    return View(title, columns, rows[:most])

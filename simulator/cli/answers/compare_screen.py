@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from simulator.cli.answers.routed import routed
 from simulator.cli.layout import Command
 from simulator.cli.output import Column, Result, Row, View, count, number, percent
 from simulator.cost.bill import HOURS_PER_MONTH
@@ -151,10 +152,14 @@ def table(rows: list[Row]) -> View:
 
 
 def verdict(compared: list[Compared], rows: list[Row]) -> str:
-    """Return the answer in a sentence: what, how many, dollars a month, in how many of five cases it is too little."""
+    """Return the answer in a sentence: what, how many, dollars a month, in how many of five cases it is too little.
+
+    Its model is named where there are several.
+    """
     best, usd = compared[0], rows[0]["usd_per_month"]
     price = f"${usd:,.0f} a month" if usd else "no price known"
-    return f"{_counted(best, best.found.replicas)}, {price}; {_risk_in_words(best, compared[1:])}"
+    model = f"{rows[0]['model']}: " if len({row["model"] for row in rows}) > 1 else ""
+    return f"{model}{_counted(best, best.found.replicas)}, {price}; {_risk_in_words(best, compared[1:])}"
 
 
 def _counted(each: Compared, replicas: int) -> str:
@@ -245,7 +250,8 @@ def _reason(look: Look) -> str:
 def first_screen(search: Search, options: Options, compared: list[Compared], rows: list[Row]) -> Result:
     """Return what is printed where nothing else is asked for: at most 80 columns and 24 lines."""
     best = compared[0]
-    why = [f"Limit of {best.label}: {best.limiter.sentence}.", *best.knife_edge, *ties(search, compared)]
+    why = [f"Limit of {best.label}: {best.limiter.sentence}.", *best.knife_edge, *routed(best.answer)]
+    why += ties(search, compared)
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
     launch = [f"Launch{each}:", Command(rows[0]["launch_command"])]
     formats = ((each.found.candidate.layout.weight_dtype, each.found.candidate.model.weight_dtype) for each in compared)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from simulator.cli.answers.technique_notes import technique_notes
-from simulator.cli.output import Column, Result, Row, View, count, evidence, number
+from simulator.cli.output import Column, Result, Row, View, count, evidence, known, number
 from simulator.cost.plan import FleetCheck, FleetMonth, FleetPlan, Picked, PromptSplit
 from simulator.errors import InfercastError
 from simulator.questions.identity import identity
@@ -18,6 +18,10 @@ MEANS = {
     "scheduled": "by the hour of the day",
     "autoscaled": "by load",
 }
+POOLS_BY_LOAD = (
+    "Pools that scale by load are not compared: infercast fleet --disaggregate P:D --autoscale concurrency:N "
+    "--prefill-autoscale queue:N simulates them."
+)
 
 
 class Searched(NamedTuple):
@@ -53,6 +57,7 @@ def plan_result(
     said += [split_verdict(each, whole.picked, chosen=False) for each in splits if each is not best]
     said += [f"Prompts split at {each:,} tokens: no fleet keeps the SLO." for each in parts if not _is_in(each, splits)]
     said += [pools_verdict(*pair, chosen=chosen) for pair in whole.pairs]
+    said += [POOLS_BY_LOAD] if any("autoscaled" in mixed.kinds for mixed, _ in whole.pairs) else []
     shown = [each.plan for each in chosen] or whole.plans[:1]
     views = [months_view(each, "" if place else "\n".join(said)) for place, each in enumerate(shown)]
     notes = [*(comparison(whole.plans) if len(whole.mixed) > 1 else ()), *(" ".join(basis(each)) for each in shown)]
@@ -99,13 +104,9 @@ def pools_row(mixed: FleetPlan, pooled: FleetPlan) -> Row:
         "split_per_s": split_per_s,
         "mixed_per_s": mixed_per_s,
         "gain": split_per_s / mixed_per_s - 1,
-        "split_usd": _finite(pooled.usd("static")),
-        "mixed_usd": _finite(mixed.usd("static")),
+        "split_usd": known(pooled.usd("static")),
+        "mixed_usd": known(mixed.usd("static")),
     }
-
-
-def _finite(usd: float) -> float | None:
-    return usd if math.isfinite(usd) else None
 
 
 def pools_verdict(mixed: FleetPlan, pooled: FleetPlan, *, chosen: Sequence[Picked]) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from simulator.cli.answers.cost_screen import NOTES, details, first_of_each_rate
 from simulator.cli.answers.fitted import FittedOption, with_fitted
 from simulator.cli.answers.interval_columns import IntervalOptions, held_out, interval_notes
 from simulator.cli.answers.offer_columns import energy_guesses, price_notes, spot_notes
+from simulator.cli.answers.routed import routed
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, grouped
@@ -91,6 +93,7 @@ def _result(
     notes = [
         *api.notes,
         *dict.fromkeys(why),
+        *chain.from_iterable(routed(questions[place].answered()) for place in first if rows[place]["replicas"] > 1),
         *of_best,
         *spot_notes(rows),
         *technique_notes(deployments),

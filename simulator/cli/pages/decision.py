@@ -10,6 +10,7 @@ from simulator.cli.answers.compare_screen import QUALITY, Compared, verdict
 from simulator.cli.answers.compare_sensitivity import SensitivityTables
 from simulator.cli.answers.load_curve import load_curve
 from simulator.cli.answers.offer_columns import energy_guesses
+from simulator.cli.answers.routed import routed
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.output import Column, Row, View, count, number, percent
 from simulator.cli.pages.blocks import evidence_section, listed, repeat_section, table_of, write
@@ -102,14 +103,7 @@ class Decision:
             evidence_section(self.deployments, [*energy_guesses(), *self.details.priced.guesses()]),
             repeat_section([QUALITY, *technique_notes(self.deployments)]),
         ]
-        write(path, title, asked, self._verdict, sections)
-
-    @property
-    def _verdict(self) -> str:
-        """The answer in a sentence, with its model where there are several."""
-        said = verdict(list(self.compared), list(self.rows))
-        several = len({each.model.id for each in self.deployments}) > 1
-        return f"{self.rows[0]['model']}: {said}" if several else said
+        write(path, title, asked, verdict(list(self.compared), list(self.rows)), sections)
 
     @property
     def _sweep(self) -> Sweep:
@@ -120,7 +114,7 @@ class Decision:
     def _answer(self) -> PageSection:
         """Return the key figures of the cheapest answer, what limits it, and how to start it."""
         best, figures = self.best, KeyFigures(self._key_figures())
-        why = [f"Limit of {best.label}: {best.limiter.sentence}.", *best.knife_edge]
+        why = [f"Limit of {best.label}: {best.limiter.sentence}.", *best.knife_edge, *routed(best.answer)]
         return PageSection("summary", "In figures", [figures, *listed(*why), self._launch()])
 
     def _launch(self) -> Block:
