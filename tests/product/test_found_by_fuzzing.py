@@ -54,6 +54,11 @@ FILES: dict[str, tuple[Callable[[Path], object], str, str]] = {
         "hardware,model,input_len,output_len,metric,value\nl40s,llama-3.1-8b,64,1e-308,ttft_ms,80\n",
         "output_len '1e-308' is not 0 or a number from 1e-15",
     ),
+    "a test of 5,000 digits": (
+        lambda path: read_results(path, Stated(hardware="l40s", model="llama-3.1-8b", engine_version="b6000")),
+        f"| model | test | t/s |\n|--|--:|--:|\n| llama 8B Q4_0 | tg{'9' * 5000} | 9.5 |\n",
+        "output_len 'inf' is not 0 or a number from",
+    ),
     "a number of 60 digits": (
         lambda path: load_hardware(str(path)),
         L40S.replace("value: 864 GB/s", f"value: {'9' * 60}", 1),

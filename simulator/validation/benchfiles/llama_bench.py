@@ -37,7 +37,7 @@ def from_markdown(text: str) -> list[dict[str, Any]]:
     r"""Return the tests of a Markdown table as those of a JSON file, with what its columns say.
 
     >>> from_markdown("| ngl | test | t/s |\n|--:|--:|--:|\n| 99 | tg128 @ d512 | 9.5 ± 0.1 |")
-    [{'n_gpu_layers': '99', 'n_prompt': 0, 'n_gen': 128, 'n_depth': 512, 'avg_ts': '9.5'}]
+    [{'n_gpu_layers': '99', 'n_prompt': '0', 'n_gen': '128', 'n_depth': '512', 'avg_ts': '9.5'}]
     """
     lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines() if "|" in line]
     build = re.search(r"^build: \w+ \((\d+)\)", text, re.MULTILINE)
@@ -45,11 +45,11 @@ def from_markdown(text: str) -> list[dict[str, Any]]:
     tests: list[dict[str, Any]] = []
     for cells in others:
         row = dict(zip(head, cells, strict=False))
-        counts = {kind: int(many) for kind, many in re.findall(r"(pp|tg|d) ?(\d+)", row.pop("test", ""))}
+        counts = dict(re.findall(r"(pp|tg|d) ?(\d+)", row.pop("test", "")))
         if counts:  # neither the rule under the head nor a second head
             speed = row.pop("t/s", "").partition("±")[0].strip()
             named: dict[str, Any] = {COLUMNS.get(name, name): value for name, value in row.items()}
-            sizes = {name: counts.get(kind, 0) for name, kind in TESTS.items()}
+            sizes = {name: counts.get(kind, "0") for name, kind in TESTS.items()}
             tests.append({**named, **({"build_number": build.group(1)} if build else {}), **sizes, "avg_ts": speed})
     return tests
 
