@@ -231,7 +231,7 @@ def plan(
     if not found.rate_per_s:
         prompts = scenario.workload.prompts
         given = f"{scenario.deployment} within {scenario.slo}{f', {prompts}' if prompts else ''}"
-        raise WorkloadError(given, found.breaks, "Loosen the SLO")
+        raise WorkloadError(given, found.breaks, "Loosen the SLO, or give shorter requests or larger replicas")
     rates = FleetRates(scenario, found, sessions=sessions or Sessions())
     sizing = Sizing(rates.rate_per_s, headroom, spare)
     made = FleetPlan(rates, demand, sizing, scaling or Scaling(start_seconds(scenario.deployment, LOAD_BYTES_PER_S)))
