@@ -67,7 +67,13 @@ def _good(rows: Sequence[Row], slo: Slo) -> list[Row]:
 
 def label(row: Row, rows: Sequence[Row]) -> str:
     """Return what tells a row of a sweep from the others."""
-    return ", ".join(f"{each.heading} {each.cell(row)}" for each in (*common(rows)[1], *loads(rows)))
+    return ", ".join(_named(each, row) for each in (*common(rows)[1], *loads(rows)))
+
+
+def _named(column: Column, row: Row) -> str:
+    """Return a cell under its heading, a rate as "rate 2/s"."""
+    name, per_s, _ = column.heading.partition(" /s")
+    return f"{name} {column.cell(row)}{per_s.strip()}"
 
 
 def latencies(title: str, row: Row, names: Sequence[str], bounds_s: Mapping[str, float]) -> View:
