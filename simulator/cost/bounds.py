@@ -37,6 +37,7 @@ class Lines(NamedTuple):
     def least_s(self, steps: npt.ArrayLike, tokens: npt.ArrayLike) -> Floats:
         """Return the least seconds of steps with so many tokens together, of the shape of both.
 
+        >>> from simulator.roofline.step_floor import least_of
         >>> lines_below(least_of(np.array([2.0, 3.0, 4.0, 7.0]))).least_s([1, 2], [3, 4])
         array([5., 8.])
         """

@@ -218,9 +218,9 @@ def what_breaks(report: Report) -> str:
 def answer(scenario: Scenario, rate_per_s: float, known: Capacity | None = None) -> Answer:
     """Return how many replicas serve `rate_per_s` requests/s within the SLO, with one of them simulated at its share.
 
-    replicas = ceil(rate / capacity of one replica). Where no load keeps the SLO, there are 0 replicas and the report is
-    that of the lightest load. `known`: the capacity, where it was searched before; it depends neither on the asked rate
-    nor on the offer.
+    replicas = ceil(rate / capacity of one replica), or a few more until that one keeps the SLO. Where no load keeps it,
+    there are 0 replicas and the report is that of the lightest load. `known`: the capacity, where it was searched
+    before; it depends neither on the asked rate nor on the offer.
 
     Raises DoesNotFitError and WorkloadError as `capacity` does, and InfercastError where there are offers, but none
     with the devices of a replica.
@@ -237,9 +237,13 @@ def answer(scenario: Scenario, rate_per_s: float, known: Capacity | None = None)
     if found.rate_per_s == 0:
         return Answer(scenario, rate_per_s, found, 0, found.report)
     replicas = int(-(-rate_per_s // found.rate_per_s))
-    return Answer(
-        scenario, rate_per_s, found, replicas, scenario.report(scenario.workload.at_rate(rate_per_s / replicas))
-    )
+    report = scenario.report(scenario.workload.at_rate(rate_per_s / replicas))
+    for _ in range(SEARCH_STEPS):  # the asked requests may be fewer than those of the search, and harder
+        if report.meets_slo:
+            break
+        replicas += 1
+        report = scenario.report(scenario.workload.at_rate(rate_per_s / replicas))
+    return Answer(scenario, rate_per_s, found, replicas, report)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

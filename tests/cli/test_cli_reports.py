@@ -73,7 +73,7 @@ def test_the_page_of_a_sweep_looks_into_the_run_of_its_verdict_and_simulates_no_
     monkeypatch.setattr(simulate, "_simulated", lambda asked: again.append(asked) or simulated(asked))
     page = tmp_path / "page.html"
     screen = printed("simulate", *ASKED[:-1], "2,4,2000", *LOAD, "--report", str(page))
-    assert "Most tokens: rate /s 4," in screen
+    assert "Most tokens: rate 4/s," in screen
     assert [each.users.request_rate for each in again] == ["4"]
     assert "3 simulations, of which one is looked into" in words(page.read_text(encoding="utf-8"))
 

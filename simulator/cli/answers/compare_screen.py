@@ -219,12 +219,23 @@ def exclusions(search: Search, options: Options) -> Iterator[str]:
         only = sorted((device for device in of if device not in alive), key=lambda device: _usd(search, device))
         shown = ", ".join(only[:SHOWN_DEVICES]) + (", .." if len(only) > SHOWN_DEVICES else "")
         named = f" ({shown})" if only else ""
-        yield f"{sum(of.values()):,} {words.get(reason, reason)}{named}"
+        yield f"{_counted_verb(sum(of.values()), words.get(reason, reason))}{named}"
     left = search.left
     if priced := sum(not without_price for without_price, *_ in left):
-        yield f"{priced:,} cost more (${search.least_usd_left:.3g}/h at least)"
+        yield f"{_counted_verb(priced, 'cost more')} (${search.least_usd_left:.3g}/h at least)"
     if priced < len(left):
-        yield f"{len(left) - priced:,} have no price"
+        yield _counted_verb(len(left) - priced, "have no price")
+
+
+def _counted_verb(number: int, said: str) -> str:
+    """Return a number and what so many do, in words that begin with the verb of several.
+
+    >>> _counted_verb(1, "have no price"), _counted_verb(1_200, "miss TTFT")
+    ('1 has no price', '1,200 miss TTFT')
+    """
+    verb, _, rest = said.partition(" ")
+    one = {"have": "has", "miss": "misses", "keep": "keeps", "are": "is", "cost": "costs"}.get(verb, verb)
+    return f"{number:,} {one if number == 1 else verb} {rest}"
 
 
 def excluded(search: Search, options: Options) -> str:

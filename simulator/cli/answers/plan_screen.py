@@ -59,7 +59,7 @@ def plan_result(
     said += [pools_verdict(*pair, chosen=chosen) for pair in whole.pairs]
     said += [POOLS_BY_LOAD] if any("autoscaled" in mixed.kinds for mixed, _ in whole.pairs) else []
     shown = [each.plan for each in chosen] or whole.plans[:1]
-    views = [months_view(each, "" if place else "\n".join(said)) for place, each in enumerate(shown)]
+    views = [months_view(each, "") for each in shown]
     notes = [*(comparison(whole.plans) if len(whole.mixed) > 1 else ()), *(" ".join(basis(each)) for each in shown)]
     notes += technique_notes([each.scenario.deployment for each in shown])
     checks = [_checked(each.plan, one) for each in chosen for one in (*each.failed, each.check)]
@@ -67,7 +67,7 @@ def plan_result(
     sections: dict[str, Sequence[Row]] = {"checks": checks, "months": months}
     used = [*evidence([each.scenario.deployment for each in shown]), *guesses]
     refused = [error for each in every if each is whole or not each.picked for error in each.refused]
-    return Result({"disaggregation": pools, **sections} if pools else sections, views, notes, used, refused)
+    return Result({"disaggregation": pools, **sections} if pools else sections, views, notes, used, refused, said)
 
 
 def _is_in(tokens: int, splits: Sequence[PromptSplit]) -> bool:

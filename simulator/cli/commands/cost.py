@@ -89,10 +89,10 @@ def _result(
     verdict = [headline(rows[place], deployments[place]) for place in first]
     paid = price_notes([row for row in rows if row["replicas"]])
     of_best = price_notes([rows[place] for place in first if rows[place]["replicas"]])
-    why = [f"{deployments[place]}: {rows[place]['why']}." for place in first]
+    why = {str(deployments[place]): rows[place]["why"] for place in reversed(first)}  # of the lowest rate
     notes = [
         *api.notes,
-        *dict.fromkeys(why),
+        *(f"{deployment}: {said}." for deployment, said in why.items()),
         *chain.from_iterable(routed(questions[place].answered()) for place in first if rows[place]["replicas"] > 1),
         *of_best,
         *spot_notes(rows),

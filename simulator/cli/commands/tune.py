@@ -65,14 +65,14 @@ def command(
         if each
     ]
     settings = _setting_rows(question, found)
-    views = [View(_verdict(found, question, objective.unit), RATES, rows)] if rows else []
+    views = [View("", RATES, rows)] if rows else []
     views += [View("Settings to change", SETTINGS, settings)] if settings else []
     if plot is not None and rows:
         _draw(found, rows, objective.unit, plot)
     deployments = [each.scenario.deployment for each in kinds.values() if each]
-    notes = [] if rows else [_verdict(found, question, objective.unit)]
-    notes += [*_notes(found, question), *technique_notes(deployments)]
-    emit(Result({"settings": settings, "tuned": rows}, views, notes, evidence(deployments)), form)
+    notes = [*_notes(found, question), *technique_notes(deployments)]
+    said = [_verdict(found, question, objective.unit)]
+    emit(Result({"settings": settings, "tuned": rows}, views, notes, evidence(deployments), verdict=said), form)
 
 
 def _draw(found: Tuned, rows: Sequence[Row], unit: str, path: Path) -> None:
