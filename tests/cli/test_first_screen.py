@@ -74,3 +74,10 @@ def test_a_bound_inside_the_interval_is_a_doubt():
     doubted = printed("simulate", *PLACE, *load, "--slo", f"ttft:{(low + high) / 2}")
     assert "Not for sure" not in sure
     assert "Not for sure: TTFT p95 may be" in doubted
+
+
+def test_a_plan_of_owned_machines_says_that_electricity_is_not_in_it():
+    load = ("--isl", "256", "--osl", "32", "--rate", "2", "--num-prompts", "100", "--slo", "ttft:1s", "--months", "1")
+    owned = printed("plan", *PLACE, *load, "--price", "owned", "--purchase-usd", "9000")
+    assert "Without electricity" in owned
+    assert "Without electricity" not in printed("plan", *PLACE, *load)

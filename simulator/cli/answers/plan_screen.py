@@ -18,6 +18,7 @@ MEANS = {
     "scheduled": "by the hour of the day",
     "autoscaled": "by load",
 }
+NO_ELECTRICITY = "Without electricity, which follows the load: infercast cost adds it, at one rate."
 POOLS_BY_LOAD = (
     "Pools that scale by load are not compared: infercast fleet --disaggregate P:D --autoscale concurrency:N "
     "--prefill-autoscale queue:N simulates them."
@@ -173,12 +174,14 @@ def basis(best: FleetPlan) -> list[str]:
     alone = best.rates.rate_per_s(1) if best.rates.least == 1 else best.rates.known.rate_per_s
     sessions = f" in {best.rates.sessions}" if best.rates.sessions.turns > 1 else ""
     growing = f", growing {demand.growth_per_month:.0%} a month" if demand.growth_per_month else ""
+    load = demand.in_month(0).describe()
     return [
-        f"{demand.in_month(0).describe()}{sessions}{growing}; "
+        f"{load[:1].upper()}{load[1:]}{sessions}{growing}; "
         f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
         f"A replica serves {alone:.3g}/s within the SLO{router}.",
         *(["Months between: --format json, csv."] if demand.growth_per_month and demand.months > SHOWN_MONTHS else []),
         f"At most: {rented}.{scaled}",
+        *([NO_ELECTRICITY] if any(offer.usd_per_kwh for offer in scenario.offers) else []),
     ]
 
 
