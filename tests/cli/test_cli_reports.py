@@ -67,6 +67,7 @@ def test_the_same_command_writes_the_same_bytes(tmp_path):
     assert pages[0] == pages[1]
 
 
+@pytest.mark.slow
 def test_the_page_of_a_sweep_looks_into_the_run_of_its_verdict_and_simulates_no_other_again(tmp_path, monkeypatch):
     again = []
     simulated = simulate._simulated

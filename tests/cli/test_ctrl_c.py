@@ -46,6 +46,7 @@ def test_cost_prints_the_deployments_that_it_has(monkeypatch):
     assert found["refused"][-1]["given"] == "1 of 3 cases"
 
 
+@pytest.mark.slow
 def test_a_report_has_the_deployments_that_it_has(monkeypatch, tmp_path):
     monkeypatch.setattr(report, "answer", interrupted_at(2, report.answer))
     done = infercast("report", *COST[1:], *LOAD, "--out", str(tmp_path / "page.html"))

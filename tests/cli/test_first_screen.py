@@ -76,6 +76,7 @@ def test_a_bound_inside_the_interval_is_a_doubt():
     assert "Not for sure: TTFT p95 may be" in doubted
 
 
+@pytest.mark.slow
 def test_a_plan_of_owned_machines_says_that_electricity_is_not_in_it():
     load = ("--isl", "256", "--osl", "32", "--rate", "2", "--num-prompts", "100", "--slo", "ttft:1s", "--months", "1")
     owned = printed("plan", *PLACE, *load, "--price", "owned", "--purchase-usd", "9000")

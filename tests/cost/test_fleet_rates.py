@@ -68,6 +68,7 @@ def test_a_fleet_serves_more_than_its_replicas_alone_and_what_lies_between_two_s
     assert each[3] == pytest.approx(simulated, rel=0.03)
 
 
+@pytest.mark.slow
 def test_the_fewest_replicas_behind_a_router_keep_the_slo_and_a_plan_without_headroom_has_as_many() -> None:
     scenario, one = _scenario(2048, 64, tpot_s=0.03)
     alone, rates = answer(scenario, 6.0, one).replicas, FleetRates(scenario, one)
