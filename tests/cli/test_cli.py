@@ -61,6 +61,7 @@ def test_the_version_is_the_packages():
 # ---------------------------------------------------------------------------------------------------------- output
 
 
+@pytest.mark.slow
 def test_the_same_question_has_the_same_bytes():
     commands = [(*ESTIMATE, "--batch", "1,8", "--format", form) for form in ("text", "csv", "json")]
     commands.append(("simulate", *ESTIMATE[1:], "--workload", "chat", "--num-prompts", "200", "--rate", "1"))

@@ -6,10 +6,11 @@ from tests.support.commands import answer, printed
 
 PLACE = ("--model", "llama-3.1-8b", "--hardware", "l40s")
 CHAT = ("--workload", "chat", "--num-prompts", "200", "--slo", "ttft:1s,tpot:50ms")
+SHORT = ("--isl", "128", "--osl", "8", "--num-prompts", "100", "--slo", "ttft:1s,tpot:100ms")
 COMMANDS = {
     "Keeps the SLO": ("simulate", *PLACE, *CHAT, "--rate", "1"),
     "2 of 3 keep the SLO": ("simulate", *PLACE, *CHAT, "--rate", "0.5,1,8"),
-    "Cheapest at 1 requests/s": ("cost", "--model", "llama-3.1-8b", "--hardware", "l4,l40s", *CHAT, "--rate", "1"),
+    "Cheapest at 1 requests/s": ("cost", "--model", "llama-3.1-8b", "--hardware", "l4,l40s", *SHORT, "--rate", "1"),
     "The first token after": ("estimate", *PLACE, "--batch", "8"),
     "First token soonest: batch 1": ("estimate", *PLACE, "--batch", "1,8"),
     "Breaks the SLO": ("fleet", *PLACE, *CHAT, "--replicas", "2", "--rate", "20"),

@@ -13,7 +13,7 @@ COMMANDS = (  # the others: tests/cli/test_help.py, at 80 columns
     ("estimate", *EIGHT_B, "--explain"),
     ("memory", *EIGHT_B, "--context", "1000,2000,4000"),
     ("simulate", *EIGHT_B, *LOAD, "--details"),
-    ("cost", *EIGHT_B, *LOAD, "--details"),
+    ("cost", *EIGHT_B, "--isl", "128", "--osl", "8", "--rate", "2", "--slo", "ttft:1s", "--details"),
     ("profiles", "hardware", "h100-sxm"),
 )
 
