@@ -30,6 +30,15 @@ def in_range(value: float, given: str, most: float = MOST_NUMBER) -> float:
     return value
 
 
+def known(value: float) -> float | None:
+    """Return a number, None for one that is not finite: what is not known, or has no price, is left out.
+
+    >>> known(2.5), known(math.nan), known(math.inf)
+    (2.5, None, None)
+    """
+    return value if math.isfinite(value) else None
+
+
 def free_bytes() -> float:
     """Return the memory in bytes that this process may still take: of the machine, its container and its own limit."""
     return min(_machine_bytes(), _container_bytes(), _process_bytes())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from simulator.claims.answers import figure
 from simulator.claims.claim import UNITS, Claim, ClaimedFigure, chosen
 from simulator.frames import Framed
+from simulator.limits import known
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,7 +133,7 @@ def rows(verdict: Verdict) -> list[dict[str, object]]:
             "kind": claim.kind,
             "case": each.check.case,
             **{f"claimed_{name}": None if math.isinf(end) else end for name, end in _ends(each.check)},
-            "computed": each.shown if math.isfinite(each.shown) else None,
+            "computed": known(each.shown),
             "unit": each.check.unit,
             "holds": each.holds,
         }

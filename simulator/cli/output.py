@@ -119,15 +119,6 @@ def exit_if_interrupted(refused: Iterable[InfercastError]) -> None:
         raise Exit(INTERRUPTED)
 
 
-def known(value: float) -> float | None:
-    """Return a number, None for one that is not finite: what is not known, or has no price, is left out.
-
-    >>> known(2.5), known(math.nan), known(math.inf)
-    (2.5, None, None)
-    """
-    return value if math.isfinite(value) else None
-
-
 def refuse_not_finite(rows: Iterable[Row]) -> None:
     """Raise InfercastError for a number of a result that is NaN or infinite."""
     for row in rows:
@@ -245,11 +236,12 @@ def labels_of(deployments: Sequence[Deployment], known: Collection[str] = ()) ->
     """Return what tells deployments apart, in a few words each, but for what is `known` (keys of `identity`)."""
     rows = [identity(each) for each in deployments]
     varying = [each for each in common(rows)[1] if each.key not in known]
+    return [label(varying, row) for row in rows]
 
-    def told(row: Row) -> str:
-        return " ".join(each.cell(row) if each.left else f"{each.heading} {each.cell(row)}" for each in varying)
 
-    return [told(row) for row in rows]
+def label(columns: Iterable[Column], row: Row) -> str:
+    """Return the cells of a row in a line: words as they are, numbers behind their heading."""
+    return " ".join(each.cell(row) if each.left else f"{each.heading} {each.cell(row)}" for each in columns)
 
 
 def evidence(

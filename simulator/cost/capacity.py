@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SEARCH_STEPS = 10  # halvings of the interval of rates: the result is within 0.1 % of the saturated rate
+MOST_MORE = 10  # replicas, where the asked requests are fewer than those of the search, and harder
 PROBE_REQUESTS = 2_000  # least requests of a simulation of the search; at least ten times the sequences running at once
 LIGHTEST_SHARE = 0.01  # of the saturated rate: the lightest load tried, at which requests hardly ever run together
 
@@ -236,13 +237,11 @@ def answer(scenario: Scenario, rate_per_s: float, known: Capacity | None = None)
     found = known or capacity(scenario)
     if found.rate_per_s == 0:
         return Answer(scenario, rate_per_s, found, 0, found.report)
-    replicas = int(-(-rate_per_s // found.rate_per_s))
-    report = scenario.report(scenario.workload.at_rate(rate_per_s / replicas))
-    for _ in range(SEARCH_STEPS):  # the asked requests may be fewer than those of the search, and harder
+    fewest = int(-(-rate_per_s // found.rate_per_s))
+    for replicas in range(fewest, fewest + MOST_MORE + 1):
+        report = scenario.report(scenario.workload.at_rate(rate_per_s / replicas))
         if report.meets_slo:
             break
-        replicas += 1
-        report = scenario.report(scenario.workload.at_rate(rate_per_s / replicas))
     return Answer(scenario, rate_per_s, found, replicas, report)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.frames import Framed
+from simulator.limits import known
 from simulator.validation.measurements import Measurement, read_measurements, read_published
 from simulator.validation.prediction import Prediction, predict
 
@@ -50,7 +51,7 @@ class Score(NamedTuple):
 
     def figures(self) -> dict[str, float | None]:
         """Return all by name, None for what is not known."""
-        return {name: None if value != value else value for name, value in self._asdict().items()}  # noqa: PLR0124  NaN
+        return {name: known(value) for name, value in self._asdict().items()}
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from simulator.cli.answers.interval_columns import IntervalColumn, RangedColumn, intervals_view
-from simulator.cli.output import Column, Row, View, common, count, milliseconds, number, percent, seconds
+from simulator.cli.output import Column, Row, View, common, count, label, milliseconds, number, percent, seconds
 
 SPEEDUP = Column("speculation_speedup", "by drafts", lambda value: f"{value:.2f} x")
 SIZE = Column("batch", "batch", count)
@@ -58,8 +58,8 @@ def _per_s(tokens_per_s: float) -> str:
 
 def _label(row: Row, rows: Sequence[Row]) -> str:
     """Return what tells a row from the others."""
-    columns = [*common(rows)[1], *(each for each in (SIZE, *LENGTHS) if len({row[each.key] for row in rows}) > 1)]
-    return " ".join(each.cell(row) if each.left else f"{each.heading} {each.cell(row)}" for each in columns)
+    varying = (each for each in (SIZE, *LENGTHS) if len({row[each.key] for row in rows}) > 1)
+    return label([*common(rows)[1], *varying], row)
 
 
 def _binds(rows: Sequence[Row]) -> str:

@@ -12,11 +12,12 @@ from simulator.cli.answers.interval_columns import held_out, interval_notes, int
 from simulator.cli.answers.run_columns import TOTALS
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.options.fleet_options import ClientOptions, seconds
-from simulator.cli.output import Column, Result, Row, View, count, evidence, known, number, percent
+from simulator.cli.output import Column, Result, Row, View, count, evidence, number, percent
 from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import Scenario
 from simulator.cost.service import ServiceReport
 from simulator.hardware.prices import Commitment, Terms, offers
+from simulator.limits import known
 from simulator.questions.asked_columns import asked_columns
 from simulator.questions.load_notes import rejection_notes
 from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
@@ -28,11 +29,7 @@ from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.workload import Requests, Workload
 
 SHOWN = 12  # most changes of replicas in the text; json has all
-
-
 SEEN = ("ttft", "ttfv", "tpot", "itl", "e2el", "queue")  # latencies that the user sees, in the order of the table
-
-
 OF_ENGINES = (
     "They are those of one engine under a steady load: no measurement of routers, cold starts or failures is in them."
 )

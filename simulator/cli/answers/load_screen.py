@@ -85,11 +85,16 @@ def latencies(title: str, row: Row, names: Sequence[str], bounds_s: Mapping[str,
 
 
 def _latency(row: Row, name: str, bound_s: float | None) -> Row:
+    tail = {f"tail_{end}": _tail(row, name, f"_{end}") for end in ("low", "high")}
+    return {**statistics(row, name, bound_s), **tail}
+
+
+def statistics(row: Row, name: str, bound_s: float | None) -> Row:
+    """Return the statistics of a latency and the share of requests within its bound, if it has one, as `within`."""
     share = row.get(f"slo_attainment_{name}")
     kept = f"{share:.1%} <= {bound_s * 1e3:g}" if bound_s and share is not None else None if bound_s else ""
     values = {stat: row[f"{stat}_{name}_ms"] for stat in STATS}
-    tail = {f"tail_{end}": _tail(row, name, f"_{end}") for end in ("low", "high")}
-    return {"metric": f"{name.upper()} ms", **values, **tail, "within": kept}
+    return {"metric": f"{name.upper()} ms", **values, "within": kept}
 
 
 def summary(rows: Sequence[Row]) -> View:

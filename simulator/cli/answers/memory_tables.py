@@ -85,6 +85,5 @@ LEDGER = (
     Column("max_num_batched_tokens", "max_num_batched_tokens", count),
     Column("fits", "fits", lambda value: "yes" if value else "NO"),
 )
-
-
+# Shown where there are any
 OPTIONAL = ("draft_bytes", "adapter_bytes", "vision_bytes", "padding_bytes", "state_bytes", "host_bytes")

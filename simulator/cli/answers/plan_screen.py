@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from simulator.cli.answers.technique_notes import technique_notes
-from simulator.cli.output import Column, Result, Row, View, count, evidence, known, number
+from simulator.cli.output import Column, Result, Row, View, count, evidence, number
 from simulator.cost.plan import FleetCheck, FleetMonth, FleetPlan, Picked, PromptSplit
 from simulator.errors import InfercastError
+from simulator.limits import known
 from simulator.questions.identity import identity
 from simulator.reports.provenance import Provenance
 from simulator.reports.slo import Slo

@@ -12,11 +12,12 @@ from simulator.calibration.user_calibration import Calibration, Moved, calibrate
 from simulator.cli.layout import Command, Format
 from simulator.cli.options.deployment_options import OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.options.measured_options import StatedOptions
-from simulator.cli.output import Column, Result, Row, View, count, emit, known, number, percent
+from simulator.cli.output import Column, Result, Row, View, count, emit, number, percent
 from simulator.cli.progress import progress_bar
 from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import load_hardware
+from simulator.limits import known
 from simulator.reports.intervals import Interval
 from simulator.reports.provenance import readable
 from simulator.validation.benchfiles import read_results

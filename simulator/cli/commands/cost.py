@@ -67,7 +67,9 @@ def command(
     deployments = [each.deployment.deployment() for each in questions]
     loads = {case.question.users for case in cases}
     told = f"{questions[0].scenario().workload.describe()}; {accepted.value()}" if len(loads) == 1 else accepted.value()
-    result = replace(_result(questions, rows, prices, str(told), level), refused=found.refused)
+    result = replace(
+        _result(questions, rows, prices, str(told), level, is_told=form is not Format.CSV), refused=found.refused
+    )
     emit(with_fitted(result, deployments) if fitted else result, form, details=with_details)
 
 
@@ -78,9 +80,18 @@ def _rank(row: Row) -> tuple[float, bool, float, float]:
 
 
 def _result(
-    questions: list[CostQuestion], rows: list[Row], prices: list[OfferAndApiOptions], title: str, level: float
+    questions: list[CostQuestion],
+    rows: list[Row],
+    prices: list[OfferAndApiOptions],
+    title: str,
+    level: float,
+    *,
+    is_told: bool,
 ) -> Result:
-    """Return the tables and sentences of the answers, the cheapest at each rate first."""
+    """Return the tables and sentences of the answers, the cheapest at each rate first.
+
+    `is_told`: whether sentences are printed, for which fleets are simulated.
+    """
     best = {row["model"]: each for each, row in reversed([*zip(questions, rows, strict=True)]) if row["replicas"]}
     hosts = [each.answered() for each in reversed(best.values())] if prices[0].vs_api else []
     api = hosted(hosts, prices[0].terms()) if prices[0].vs_api else Hosted([], [], [])
@@ -90,10 +101,11 @@ def _result(
     paid = price_notes([row for row in rows if row["replicas"]])
     of_best = price_notes([rows[place] for place in first if rows[place]["replicas"]])
     why = {str(deployments[place]): rows[place]["why"] for place in reversed(first)}  # of the lowest rate
+    several = [place for place in first if is_told and rows[place]["replicas"] > 1]
     notes = [
         *api.notes,
         *(f"{deployment}: {said}." for deployment, said in why.items()),
-        *chain.from_iterable(routed(questions[place].answered()) for place in first if rows[place]["replicas"] > 1),
+        *chain.from_iterable(routed(questions[place].answered()) for place in several),
         *of_best,
         *spot_notes(rows),
         *technique_notes(deployments),

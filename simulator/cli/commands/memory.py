@@ -65,22 +65,22 @@ def command(asked: DeploymentOptions, lengths: ContextOptions, form: OutputForma
         views.append(View("Sequences side by side", (*common(ledger)[1], *SEQUENCES), fitting))
     notes = [*dict.fromkeys(_convention(each) for each in deployments), *technique_notes(deployments)]
     rests_on = evidence(deployments, memory_basis)
-    emit(Result({"plans": rows}, views, notes, rests_on, refused, verdict=_verdict(plans)), form)
+    emit(Result({"plans": rows}, views, notes, rests_on, refused, verdict=_verdict(ledger)), form)
     for error in misfits:
         typer.echo(f"infercast: error: {error}", err=True)
     if misfits:
         raise typer.Exit(2)
 
 
-def _verdict(plans: Sequence[MemoryPlan]) -> list[str]:
-    """Return whether it fits and how much the cache holds, or how many of several fit."""
-    fitting = [plan for plan in plans if misfit(plan) is None]
-    if len(plans) > 1:
-        return [f"{len(fitting)} of {len(plans)} fit."]
-    if not fitting:
-        return [f"Does not fit: {gibibytes(plans[0].weight_bytes)} of weights."]
-    held = f"its KV cache of {gibibytes(plans[0].cache_bytes)} holds {plans[0].cache_tokens:,} tokens"
-    return [f"Fits: {held}, the longest sequence may have {plans[0].max_context_tokens:,}."]
+def _verdict(ledger: Sequence[Row]) -> list[str]:
+    """Return whether a plan fits and how much its cache holds, or how many of several fit."""
+    first, *others = ledger
+    if others:
+        return [f"{sum(row['fits'] for row in ledger)} of {len(ledger)} fit."]
+    if not first["fits"]:
+        return [f"Does not fit: {gibibytes(first['weight_bytes'])} of weights."]
+    held = f"its KV cache of {gibibytes(first['cache_bytes'])} holds {first['cache_tokens']:,} tokens"
+    return [f"Fits: {held}, the longest sequence may have {first['max_context_tokens']:,}."]
 
 
 def _sequence_rows(plan: MemoryPlan, lengths: ContextOptions) -> list[Row]:
@@ -101,7 +101,6 @@ def _convention(deployment: Deployment) -> str:
     return f"{deployment.engine.id}: {rule}{SLOTS if deployment.engine.is_reserved else ''}."
 
 
-# Shown where there are any
 SEQUENCES = (
     Column("sequence_tokens", "tokens each", count),
     Column("sequence_blocks", "blocks each", count),

@@ -145,11 +145,8 @@ def _latency_view(scenario: Scenario, row: Row) -> View:
     """Return the statistics of one run: a line per latency, with half-widths and the share within the SLO."""
     lines, bounds_s = list[Row](), scenario.slo.bounds_s
     for name in re.findall(r"\bmean_([a-z0-9]+)_ms\b", " ".join(row)):
-        values = {key: row[f"{key}_{name}_ms"] for key in STATS}
         halves = {f"{key}_half": row[f"{key}_{name}_ms_half_width"] for key in STATS}
-        share, bound = row.get(f"slo_attainment_{name}"), bounds_s.get(name)
-        kept = f"{share:.1%} <= {bound * 1e3:g}" if bound and share is not None else None if bound else ""
-        lines.append({"metric": f"{name.upper()} ms", **values, **halves, "within": kept})
+        lines.append({**load_screen.statistics(row, name, bounds_s.get(name)), **halves})
     columns = [Column("metric", "", left=True)]
     for key in STATS:
         half = [Column(f"{key}_half", "±", number(2))] if any(line[f"{key}_half"] for line in lines) else []
