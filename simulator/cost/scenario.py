@@ -1,4 +1,4 @@
-"""One replica under a load as a value: deployment, workload, SLO and offers; and its simulation."""
+"""Replicas under a load as a value: deployment, workload, SLO and offers; and their simulation."""
 
 from collections import deque
 from dataclasses import dataclass, fields, replace
@@ -15,7 +15,9 @@ from simulator.reports.slo import Slo
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, cold_start_s
 from simulator.simulation.engine_loop import Progress
-from simulator.simulation.replica import simulate_replica
+from simulator.simulation.fleet import Fleet, simulate_fleet
+from simulator.simulation.replica import pool_of, simulate_replica
+from simulator.simulation.routers import Router
 from simulator.simulation.sent import sent
 from simulator.workloads.arrivals import RecordedArrivals
 from simulator.workloads.workload import Requests, Workload
@@ -26,7 +28,7 @@ _RECENT_TABLES: deque[tuple[Deployment, StepTable]] = deque(maxlen=64)
 
 
 def simulate(scenario: "Scenario", progress: Progress | None = None) -> Report:
-    """Simulate a scenario's workload on one replica, as `infercast simulate` does.
+    """Simulate a scenario's workload, as `infercast simulate` does.
 
     `progress` is called with (requests finished, all requests).
 
@@ -59,8 +61,9 @@ class Scenario:
     """A deployment, the workload sent to it, the SLO and the offers of its device that count.
 
     `workload` is what one of `replicas` identical replicas is sent; only one is simulated, and throughputs are those of
-    all. `whole_run`: count an open loop as load generators do, from the first request to the last token; without it
-    warm-up and drain are left out. `assume_fits`: requests longer than the model's context are not rejected, because a
+    all. With a `router` all are simulated, and `workload` is what they are sent together. `whole_run`: count an open
+    loop as load generators do, from the first request to the last token; without it warm-up and drain are left out.
+    `assume_fits`: requests longer than the model's context are not rejected, because a
     measurement shows that they run. `interruptions`: of spot offers.
 
     >>> from simulator.deployment.deployment import deploy
@@ -79,6 +82,17 @@ class Scenario:
     whole_run: bool = False
     assume_fits: bool = False
     interruptions: Interruptions = Interruptions()
+    router: Router | None = None
+
+    @property
+    def shares(self) -> int:
+        """Equal parts of the whole load, of which `workload` is one."""
+        return 1 if self.router else self.replicas
+
+    def describe(self) -> str:
+        """Describe who serves: deployment and engine; with a router, how many replicas behind which."""
+        served = f"{self.deployment}, {self.deployment.engine.id}"
+        return f"{self.replicas} replicas of {served}, {self.router.describe()}" if self.router else served
 
     @cached_property
     def memory(self) -> MemoryPlan:
@@ -132,7 +146,7 @@ class Scenario:
         return range(self.workload.seed, self.workload.seed + draws)
 
     def report(self, workload: Workload, progress: Progress | None = None) -> Report:
-        """Simulate a workload once on one replica, without the warm-up of an open loop unless `whole_run` is set.
+        """Simulate a workload once, without the warm-up of an open loop unless `whole_run` is set.
 
         The warm-up is found by MSER-5 (White, Simulation, 1997). A replayed trace has no steady state, and benchmarks
         count all requests of a closed loop, so neither loses its warm-up. Raises as `simulate` does.
@@ -185,9 +199,13 @@ class Scenario:
         return replace(self, deployment=replace(self.deployment, step_factor=factor))
 
     def _simulate(self, requests: Requests, progress: Progress | None = None, *, steady: bool) -> Report:
-        run = simulate_replica(self.deployment, self.table, requests, progress, assume_fits=self.assume_fits)
+        pool = pool_of(self.deployment, self.table, requests, self.replicas, assume_fits=self.assume_fits)
+        if self.router is None:
+            run = simulate_replica(pool, requests, progress)
+        else:
+            run = simulate_fleet(Fleet(pool, self.router), requests, progress=progress)
         request_s = self.deployment.request_s(run.requests.prompt_tokens)
-        report = replace(summarize(run, self.slo, steady=steady, request_s=request_s), replicas=self.replicas)
+        report = replace(summarize(run, self.slo, steady=steady, request_s=request_s), replicas=self.shares)
         # a prompt waits for others during some decode steps, each as long as the run's mean TPOT
         if not (steps := 0 if self.deployment.light else self.deployment.engine.gathered_steps):
             return report

@@ -1,7 +1,7 @@
 """A service as one value (replicas, router, autoscaler, failures), and what it does and costs under a workload."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,11 +23,11 @@ from simulator.simulation.autoscaler import Autoscaler, Failure, cold_start_s
 from simulator.simulation.clients import Clients
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S, CacheLink, cache_bytes
 from simulator.simulation.engine_loop import Progress
-from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
+from simulator.simulation.fleet import Fleet, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.fleet_state import DRAINING, FAILED, OFF, STATES, UP
+from simulator.simulation.replica import pool_of
 from simulator.simulation.routers import Router
-from simulator.simulation.scheduler_limits import limits, stages
 from simulator.workloads.workload import Requests
 
 
@@ -80,14 +80,13 @@ class Service:
         Raises DoesNotFitError where the model does not fit in memory, NotModelledError for scheduling rules that no
         policy here follows.
         """
-        deployment, table = self.deployment, self.table
-        allowed = limits(deployment, requests)
-        per_replica = stages(deployment, allowed), deployment.acceptance
-        pool = Pool(allowed, table, self.decode_replicas, *per_replica)
+        pool = pool_of(self.deployment, self.table, requests, self.decode_replicas)
         if not self.prefill_replicas:
             return Fleet(pool, self.router, self.autoscaler, self.failures, None, None, self.prefill_autoscaler)
-        link = CacheLink(self.link_bytes_per_s, self.link_latency_s, cache_bytes(deployment, requests.prompt_tokens))
-        prefill = Pool(allowed, table, self.prefill_replicas, *per_replica)
+        link = CacheLink(
+            self.link_bytes_per_s, self.link_latency_s, cache_bytes(self.deployment, requests.prompt_tokens)
+        )
+        prefill = replace(pool, replicas=self.prefill_replicas)
         return Fleet(pool, self.router, self.autoscaler, self.failures, prefill, link, self.prefill_autoscaler)
 
     def report(
@@ -221,7 +220,7 @@ class ServiceReport:
             replicas = f"{prefilling} prefill and {_range(service.autoscaler, service.decode_replicas)} decode replicas"
         elif service.autoscaler:
             replicas = f"{_range(service.autoscaler, self.run.replicas)} replicas"
-        return f"{replicas} of {service.deployment}, {service.deployment.engine.id}, {service.router.name}"
+        return f"{replicas} of {service.deployment}, {service.deployment.engine.id}, {service.router.describe()}"
 
     @property
     def hit_rate(self) -> float:

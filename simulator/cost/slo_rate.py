@@ -9,6 +9,7 @@ from simulator.errors import InfercastError
 from simulator.profile import Figure, Source
 from simulator.reports.report import Report
 from simulator.simulation.engine_loop import Progress
+from simulator.simulation.fleet_run import FleetRun
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, Released
 
 
@@ -60,8 +61,8 @@ def within_slo(scenario: Scenario, progress: Progress | None = None) -> Report:
 def _steady_per_s(report: Report) -> float:
     """Return the steady requests/s of a run of all requests at once: decoded tokens/s in STEADY_PART / mean output.
 
-    Counting the requests that finish then would overestimate it: the short ones finish first. The front end, which
-    streams one token after the other, bounds it from above.
+    Counting the requests that finish then would overestimate it: the short ones finish first. The front ends, each of
+    which streams one token after the other, bound it from above.
     """
     steps, outputs = report.run.steps, report.run.requests.output_tokens
     starts, ends = (share * report.duration_s for share in STEADY_PART)
@@ -69,7 +70,8 @@ def _steady_per_s(report: Report) -> float:
     decoded = float(steps.decodes[inside].sum() / max(1.0, outputs.mean() - 1.0))
     engine_per_s = decoded / (ends - starts) or len(outputs) / report.duration_s
     stream_s = report.run.limits.stream_s * float(outputs.mean())  # of the front end, per request
-    return min(engine_per_s, 1 / stream_s) if stream_s else engine_per_s
+    front_ends = report.run.replicas if isinstance(report.run, FleetRun) else 1
+    return min(engine_per_s, front_ends / stream_s) if stream_s else engine_per_s
 
 
 def _share_of_bound(report: Report) -> float:

@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 from simulator.cost.scenario import Scenario
 from simulator.cost.slo_rate import MOST_OF_ASKED, SHARE_SERVED, within_slo
 from simulator.deployment.deployment import Deployment
+from simulator.errors import InfercastError
 from simulator.executors.program import file_digest
 from simulator.questions.asked_columns import asked_columns
 from simulator.questions.case_answer import CaseAnswer
@@ -20,6 +21,7 @@ from simulator.reports.provenance import Provenance
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo, parse_slo
 from simulator.simulation.engine_loop import Progress
+from simulator.simulation.routers import Router
 from simulator.simulation.sent import sent
 from simulator.workloads.workload import Workload, load_workload
 
@@ -48,9 +50,9 @@ class SloQuestion:
 class RunQuestion:
     """How a load is run and counted; each field is an option of `infercast simulate`, whose help explains it.
 
-    `replicas` identical replicas share the load evenly, and one is simulated. `whole_run`: count warm-up and drain.
-    `within_slo`: run at the highest rate near the asked one that keeps the SLO. `assume_fits`: requests may be longer
-    than the model's context.
+    `replicas` identical replicas share the load evenly, and one is simulated; behind a `router` (with `router_workers`)
+    all are. `whole_run`: count warm-up and drain. `within_slo`: run at the highest rate near the asked one that keeps
+    the SLO. `assume_fits`: requests may be longer than the model's context.
 
     >>> RunQuestion(replicas=8).serving(WorkloadQuestion(max_concurrency="4")).replicas
     4
@@ -60,19 +62,48 @@ class RunQuestion:
     whole_run: bool = False
     within_slo: bool = False
     assume_fits: bool = False
+    router: str = ""
+    router_workers: int = 1
+
+    @property
+    def routing(self) -> Router | None:
+        """The router in front of the replicas; None where they share the load evenly.
+
+        Raises InfercastError for a router that is not known, and for workers of another than least-connections.
+
+        >>> RunQuestion(replicas=8, router="least-connections", router_workers=64).routing.describe()
+        'least-connections of 64 workers'
+        """
+        if self.router:
+            return Router(self.router, workers=self.router_workers)
+        if self.router_workers != 1:
+            given = f"--router-workers {self.router_workers} without --router"
+            raise InfercastError(given, "it would change nothing", "Give --router least-connections too")
+        return None
+
+    @property
+    def shares(self) -> int:
+        """Equal parts that the load is shared into: one per replica, or one for all behind a router."""
+        return 1 if self.router else self.replicas
 
     def serving(self, users: WorkloadQuestion) -> Self:
-        """Return it with the replicas that serve somebody: each has at least one of --max-concurrency requests.
+        """Return it with the replicas that serve somebody: without a router, each has a request of --max-concurrency.
 
         >>> RunQuestion(replicas=8).serving(WorkloadQuestion(max_concurrency="1")).replicas
         1
         """
-        return replace(self, replicas=min(self.replicas, users.in_flight or self.replicas))
+        return self if self.router else replace(self, replicas=min(self.replicas, users.in_flight or self.replicas))
 
     def scenario(self, deployment: Deployment, workload: Workload, slo: Slo) -> Scenario:
         """Return one deployment under one workload, ready to simulate."""
         return Scenario(
-            deployment, workload, slo, replicas=self.replicas, whole_run=self.whole_run, assume_fits=self.assume_fits
+            deployment,
+            workload,
+            slo,
+            replicas=self.replicas,
+            whole_run=self.whole_run,
+            assume_fits=self.assume_fits,
+            router=self.routing,
         )
 
     def basis(self, scenario: Scenario) -> list[Provenance]:
@@ -140,11 +171,11 @@ class LoadQuestion:
         Raises ProfileError for a name that no profile has, InfercastError or WorkloadError for options that contradict
         each other or lack one.
         """
-        self.deployment.choices(), self.accepted.value()  # refuse at once what no combination can mend
+        self.deployment.choices(), self.accepted.value(), self.run.routing  # refuse at once what nothing can mend
         loads = [plain(WorkloadQuestion, users) for users in self.users.each()]
         asked = [(users, plain(RunQuestion, self.run.serving(users))) for users in loads]
         for users, run in asked:
-            users.workloads(run.replicas)
+            users.workloads(run.shares)
         accepted = plain(SloQuestion, self.accepted)
         return [
             LoadQuestion(deployment, users, accepted, run)
@@ -170,7 +201,7 @@ class LoadQuestion:
 
         Raises InfercastError where it is impossible.
         """
-        [(rate, workload)] = self.users.workloads(self.run.replicas)
+        [(rate, workload)] = self.users.workloads(self.run.shares)
         return self.run.scenario(self.deployment.deployment(), workload, self.accepted.value()), rate
 
     def simulated(self, progress: Progress | None = None) -> SimulatedLoad:

@@ -173,7 +173,7 @@ class Explanation:
     def queue(self) -> QueueEstimate | None:
         """Queueing estimate from this run's mean service time and sequence slots; None for a closed loop.
 
-        Slots: how many sequences of mean length, at half their output, the engine can run at once.
+        Slots: how many sequences of mean length, at half their output, the engines can run at once.
         """
         run, kept = self.report.run, slice(self.report.skipped, None)
         arrival_s = run.requests.arrival_s[kept]
@@ -189,5 +189,5 @@ class Explanation:
             rate_per_s=(len(arrival_s) - 1) / span_s,
             service_s=mean_s,
             cv2=float(service_s.var()) / mean_s**2,
-            slots=max(1, min(limits.max_num_seqs, int(fit))),
+            slots=run.engines * max(1, min(limits.max_num_seqs, int(fit))),
         )

@@ -13,7 +13,7 @@ from simulator.errors import WorkloadError
 from simulator.scheduler.jit import compiled
 from simulator.scheduler.state import NOBODY, Floats, Ints, view
 from simulator.scheduler.transitions import withdraw
-from simulator.simulation.fleet_state import FleetState, append, push, retire, take_out
+from simulator.simulation.fleet_state import FleetState, append, leave, push, retire, take_out
 from simulator.workloads.workload import Requests
 
 
@@ -121,6 +121,8 @@ def send(f: FleetState, request: int, at_s: float) -> None:
 def forget(f: FleetState, request: int) -> None:
     """Reset a request that is in no queue, so that it can start from the beginning."""
     row, call = f.engines.requests[request], f.calls[request]
+    if call.engine != NOBODY:
+        leave(f, request)
     row.emitted = 0
     row.scheduled_s = row.first_token_s = row.finished_s = math.nan
     row.stalled_s = 0.0
@@ -134,14 +136,16 @@ def forget(f: FleetState, request: int) -> None:
 def conclude(f: FleetState, request: int, at_s: float) -> None:
     """Send what waited for the end of a request: the next turn of its session, the next request of a closed loop.
 
-    Rule C.
+    Both come over its connection. Rules C and T.
     """
     loop, call = f.loop, f.calls[request]
     loop.left -= 1
     if f.rules.concurrency > 0 and loop.released < len(f.calls):
+        f.calls[loop.released].worker = call.worker
         push(f, at_s + f.rules.answered_s, loop.released)
         loop.released += 1
     if call.follower != NOBODY and call.abandoned == 0:
+        f.calls[call.follower].worker = call.worker
         push(f, at_s + (call.think_s + f.rules.answered_s), call.follower)
 
 

@@ -201,7 +201,8 @@ def _fleet_state(fleet: Fleet, requests: Requests, clients: Clients) -> FleetSta
     known = np.arange(count) < (requests.concurrency or count)
     if clients.follows is not None:
         known &= clients.follows < 0
-    rows = _table(fleet, requests, known)
+    rows, calls = _table(fleet, requests, known), _calls(fleet, requests, clients)
+    calls.worker[known] = fleet.router.workers_of(int(known.sum()), requests.seed)
     engine_count = fleet.replicas * fleet.pool.stages
     kinds = [(fleet.pool.share, fleet.pool.acceptance)] * engine_count
     if prefill is not None:
@@ -216,8 +217,10 @@ def _fleet_state(fleet: Fleet, requests: Requests, clients: Clients) -> FleetSta
         ends_s=np.full(engine_count, np.inf),
         stages_free_s=np.zeros((fleet.replicas, fleet.pool.stages)),
         replicas=table(REPLICA, fleet.replicas),
+        connections=fleet.router.counters(fleet.replicas),
+        turns=fleet.router.counters(fleet.replicas),
         queues=table(QUEUE, 2 + engine_count),
-        calls=_calls(fleet, requests, clients),
+        calls=calls,
         order=np.flatnonzero(known),
         heap=np.zeros(count, np.int64),
         heap_s=np.zeros(count),

@@ -19,6 +19,7 @@ from simulator.simulation.fleet_state import (
     append,
     first_engine,
     inbox,
+    leave,
     pool_of,
     pop,
     push,
@@ -78,6 +79,7 @@ def _finish(f: FleetState, request: int, engine: int, now_s: float, shown_s: flo
     """Handle the end of a request; after a prefill, its KV cache is sent over the link of its replica."""
     call, row = f.calls[request], f.engines.requests[request]
     call.overdue = 0
+    leave(f, request)
     if call.pool == 1 or f.rules.prefill_replicas == 0 or call.output_tokens == 1:
         conclude(f, request, shown_s)
         return
@@ -134,6 +136,7 @@ def _route(f: FleetState, pool: int, now_s: float) -> bool:
     call = f.calls[request]
     call.engine, call.routed_s = engine, now_s
     call.sendings += 1
+    f.connections[call.worker, replica] += 1
     return True
 
 

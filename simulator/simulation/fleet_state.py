@@ -70,6 +70,7 @@ CALL = np.dtype(
         ("next", np.int64),  # request behind it in `queue`
         ("queue", np.int64),  # where it waits, NOBODY once an engine's scheduler has it
         ("engine", np.int64),  # to which it was routed
+        ("worker", np.int64),  # of the router, that has its connection
         ("pool", np.int64),  # where it is, or goes next: 0 or 1
         ("sendings", np.int64),  # times that it was routed
         ("retries", np.int64),  # restarts after failures
@@ -116,6 +117,8 @@ class FleetState(NamedTuple):
     ends_s: Floats  # (engines,): end of the step under way, infinite for none
     stages_free_s: Floats  # (replicas, stages): when each pipeline stage is free
     replicas: Table  # by replica
+    connections: Ints  # (workers, replicas): requests that each worker of the router has at each replica
+    turns: Ints  # (workers, replicas): of replicas with equally many, see rule T
     queues: Table  # of the routers of both pools, then of each engine: routed to it, not yet seen by its scheduler
     calls: Table  # by request
     order: Ints  # requests whose arrival is known, in order of arrival
@@ -213,6 +216,13 @@ def outstanding(f: FleetState, replica: int) -> int:
         book = f.engines.books[engine]
         count += book.waiting + book.running + f.queues[inbox(engine)].waiting
     return count
+
+
+@inlined
+def leave(f: FleetState, request: int) -> None:
+    """Note that a request is no longer at the replica to which it was routed."""
+    call = f.calls[request]
+    f.connections[call.worker, call.engine // f.rules.engines_per_replica] -= 1
 
 
 @compiled

@@ -1,4 +1,6 @@
-"""One replica of a deployment under a workload, its pipeline stages included."""
+"""Replicas of a deployment under a workload, their pipeline stages included: one by itself, or all behind a router."""
+
+from dataclasses import replace
 
 from simulator.deployment.deployment import Deployment
 from simulator.roofline.step_model import StepTable
@@ -8,19 +10,19 @@ from simulator.simulation.scheduler_limits import limits, stages
 from simulator.workloads.workload import Requests
 
 
-def simulate_replica(
-    deployment: Deployment,
-    table: StepTable,
-    requests: Requests,
-    progress: Progress | None = None,
-    *,
-    assume_fits: bool = False,
-) -> Run:
-    """Simulate requests on one replica; the stages of a pipeline work on batches of their own.
+def pool_of(
+    deployment: Deployment, table: StepTable, requests: Requests, replicas: int, *, assume_fits: bool = False
+) -> Pool:
+    """Return replicas of a deployment; `requests` size blocks of prefixes, the stages work on batches of their own.
 
-    `assume_fits`: requests longer than the model's context are not rejected.
+    `assume_fits`: requests longer than the model's context are not rejected. Raises as `limits` does.
     """
     allowed = limits(deployment, requests, assume_fits=assume_fits)
-    if (batches := stages(deployment, allowed)) > 1:
-        return simulate_fleet(Fleet(Pool(allowed, table, stages=batches)), requests, progress=progress)
-    return simulate(allowed, table, requests, progress, deployment.acceptance)
+    return Pool(allowed, table, replicas, stages(deployment, allowed), deployment.acceptance)
+
+
+def simulate_replica(pool: Pool, requests: Requests, progress: Progress | None = None) -> Run:
+    """Simulate requests on one replica of a pool."""
+    if pool.stages > 1:
+        return simulate_fleet(Fleet(replace(pool, replicas=1)), requests, progress=progress)
+    return simulate(pool.limits, pool.table, requests, progress, pool.acceptance)

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from simulator.errors import InfercastError, nearest
+from simulator.limits import MOST_WHOLE, refuse_beyond_memory
 from simulator.scheduler.draft_acceptance import uniform
 from simulator.scheduler.jit import compiled
 from simulator.scheduler.prefix_cache import cached_prefix_blocks
-from simulator.scheduler.state import NOBODY, blocks, view
+from simulator.scheduler.state import NOBODY, Ints, blocks, view
 from simulator.simulation.fleet_state import (
     UP,
     FleetState,
@@ -17,13 +20,14 @@ from simulator.simulation.fleet_state import (
     outstanding,
 )
 
-ROUND_ROBIN, LEAST_OUTSTANDING, LEAST_CACHE, POWER_OF_TWO, PREFIX_AFFINITY = range(5)
+ROUND_ROBIN, LEAST_OUTSTANDING, LEAST_CACHE, POWER_OF_TWO, PREFIX_AFFINITY, LEAST_CONNECTIONS = range(6)
 ROUTERS = {
     "round-robin": ROUND_ROBIN,
     "least-outstanding": LEAST_OUTSTANDING,
     "least-cache": LEAST_CACHE,
     "power-of-two": POWER_OF_TWO,
     "prefix-affinity": PREFIX_AFFINITY,
+    "least-connections": LEAST_CONNECTIONS,
 }
 MAX_LOAD = 2**62  # more than any load of a replica
 
@@ -35,9 +39,10 @@ class Router:
     `affinity_slack`: prefix-affinity only considers replicas with at most so many more outstanding requests than the
     least loaded one. `max_ongoing_requests`: a replica with so many outstanding requests gets no more, and further ones
     wait at the router in FIFO order (Ray Serve's name; 0: no limit). With 1, and engines of one sequence, a fleet is an
-    M/G/c queue.
+    M/G/c queue. `workers`: processes of least-connections, each of which counts only the requests that it sent itself
+    (nginx's `least_conn` without a `zone`); with 1 it counts all.
 
-    Raises InfercastError for an unknown name and for negative numbers.
+    Raises InfercastError for an unknown name, for negative numbers, and for workers of another router.
 
     >>> Router("round").name
     Traceback (most recent call last):
@@ -48,6 +53,7 @@ class Router:
     name: str = "round-robin"
     affinity_slack: int = 8
     max_ongoing_requests: int = 0
+    workers: int = 1
 
     def __post_init__(self) -> None:
         if self.name not in ROUTERS:
@@ -55,6 +61,46 @@ class Router:
         for name in ("affinity_slack", "max_ongoing_requests"):
             if getattr(self, name) < 0:
                 raise InfercastError(f"{name} {getattr(self, name)}", "it must be 0 or more", "Give, say, 8")
+        if self.workers < 1:
+            raise InfercastError(f"{self.workers} router workers", "somebody must route", "Give 1 or more")
+        if self.workers > 1 and self.name != "least-connections":
+            given, because = f"{self.workers} router workers of {self.name}", "only least-connections has workers"
+            raise InfercastError(given, because, "Give --router least-connections, or leave the workers out")
+
+    def describe(self) -> str:
+        """Return the name, with the workers where there are several.
+
+        >>> Router("least-connections", workers=64).describe()
+        'least-connections of 64 workers'
+        """
+        return f"{self.name} of {self.workers:,} workers" if self.workers > 1 else self.name
+
+    def counters(self, replicas: int) -> Ints:
+        """Return zeros, shape (workers, replicas), int64. Raises InfercastError where they would exceed the memory."""
+        given = f"{self.workers:,} router workers that count requests at {replicas:,} replicas"
+        refuse_beyond_memory(given, 16.0 * self.workers * replicas, "Give fewer of either")
+        return np.zeros((self.workers, replicas), np.int64)
+
+    def workers_of(self, connections: int, seed: int) -> Ints:
+        """Return the worker that each of so many connections reaches, shape (connections,), int64: drawn. Rule T.
+
+        Which process accepts a connection is a race: Linux wakes idle ones for it, in an order that nginx changes with
+        every 16th (its src/event/ngx_event_accept.c).
+
+        >>> Router("least-connections", workers=4).workers_of(8, seed=0).tolist()
+        [1, 2, 3, 3, 2, 3, 3, 0]
+        """
+        found = np.zeros(connections, np.int64)
+        if self.workers > 1:
+            _draw(found, self.workers, seed % MOST_WHOLE)
+        return found
+
+
+@compiled
+def _draw(workers_of: Ints, workers: int, seed: int) -> None:
+    """Fill in the worker that each connection reaches, in the order in which they are opened. Rule T."""
+    for connection in range(len(workers_of)):
+        workers_of[connection] = int(workers * uniform(connection, seed, 2))
 
 
 @compiled
@@ -155,6 +201,27 @@ def _least(f: FleetState, first: int, last: int, request: int) -> int:
 
 
 @compiled
+def _least_connections(f: FleetState, first: int, last: int, worker: int) -> int:
+    """Return the replica with the fewest requests of a worker; its tied ones take turns. Rule T.
+
+    Source: nginx, ngx_http_upstream_least_conn_module.c: ties by the smooth weighted round robin, of equal weights.
+    """
+    least, best, tied = MAX_LOAD, NOBODY, 0
+    for replica in range(first, last):
+        if open_to(f, replica):
+            least = min(least, f.connections[worker, replica])
+    for replica in range(first, last):
+        if f.connections[worker, replica] == least and open_to(f, replica):
+            tied += 1
+            f.turns[worker, replica] += 1
+            if best == NOBODY or f.turns[worker, replica] > f.turns[worker, best]:
+                best = replica
+    if best != NOBODY:
+        f.turns[worker, best] -= tied
+    return best
+
+
+@compiled
 def choose(f: FleetState, pool: int, request: int) -> int:
     """Return the replica of a pool (0 or 1) that a request is sent to, NOBODY (-1) if none takes it. Rule T."""
     first, last = first_replica(f, pool), end_replica(f, pool)
@@ -162,4 +229,6 @@ def choose(f: FleetState, pool: int, request: int) -> int:
         return _round_robin(f, first, last, f.queues[pool].last)
     if f.rules.router == POWER_OF_TWO:
         return _power_of_two(f, first, last, request)
+    if f.rules.router == LEAST_CONNECTIONS:
+        return _least_connections(f, first, last, f.calls[request].worker)
     return _least(f, first, last, request)

@@ -72,7 +72,7 @@ class Sessions:
         rows = np.arange(len(prompts))
         follows = np.where(rows % self.turns > 0, rows - 1, -1)
         prefixes = self._prefixes(workload, prompts + outputs)
-        asked = Requests(arrival_s, prompts, outputs, prefixes=prefixes)
+        asked = Requests(arrival_s, prompts, outputs, prefixes=prefixes, seed=workload.seed)
         return asked, replace(clients, follows=follows, think_s=np.full(len(rows), self.think_s))
 
     def _tokens(self, workload: Workload, count: int) -> tuple[Ints, Ints]:

@@ -105,7 +105,7 @@ def _queued(placed: Placed, sizes: BatchSizes) -> LoadQuestion:
         max_concurrency=sizes.batch,
         num_prompts=int(sizes.batch),
     )
-    return LoadQuestion(placed.question, users, run=RunQuestion(placed.replicas, assume_fits=True))
+    return LoadQuestion(placed.question, users, run=_run(placed, assume_fits=True))
 
 
 def _load(placed: Placed) -> LoadQuestion:
@@ -127,8 +127,14 @@ def _load(placed: Placed) -> LoadQuestion:
     counted = bool(recipe.request_count) and not limits_s  # else the source goes on, at a rate that it states
     whole = setup.regime == "open_loop" and (counted or not setup.rate_per_s)
     too_long = longest > memory_plan(placed.deployment).context_tokens
-    run = RunQuestion(placed.replicas, whole, bool(limits_s), assume_fits=too_long)
+    run = _run(placed, whole_run=whole, within_slo=bool(limits_s), assume_fits=too_long)
     return LoadQuestion(placed.question, users, accepted, run)
+
+
+def _run(placed: Placed, **counted: bool) -> RunQuestion:
+    """Return how a run is counted, with the replicas and what is in front of them."""
+    router, workers = placed.recipe.balancer
+    return RunQuestion(placed.replicas, router=router, router_workers=workers, **counted)
 
 
 def _lengths(placed: Placed) -> tuple[Distribution, Distribution, float]:
@@ -185,7 +191,7 @@ def _is_requested(output: float) -> bool:
 
 def _arrivals(placed: Placed, mean_output: float) -> dict[str, Any]:
     """Return the options that say how requests arrive, and how many, of all replicas together."""
-    recipe, setup, replicas = placed.recipe, placed.setup, placed.replicas
+    recipe, setup, replicas = placed.recipe, placed.setup, _run(placed).shares
     stated, of_one = recipe.request_count, recipe.requests_of_replica(replicas)
     most = max(64, int(MAX_STEPS_TOKENS / mean_output), of_one or 0)
     if setup.regime == "closed_loop":

@@ -78,7 +78,7 @@ class Asked:
         if isinstance(self.question, BatchQuestion):
             return Answered(self, _batch(self.question, self.deployment, level))
         users, run = self.question.users, self.question.run.serving(self.question.users)
-        (_, workload), *_ = users.workloads(run.replicas)
+        (_, workload), *_ = users.workloads(run.shares)
         scenario = run.scenario(self.deployment, workload, self.question.accepted.value())
         report = run.report(scenario)
         _refuse_rejected(report)

@@ -42,7 +42,7 @@ class Requests:
     in flight at once and each completion sends the next. `priority` int64: smaller goes first where the engine
     schedules by priority; `prefilled` bool: the KV cache of its prompt and its first token were computed elsewhere;
     both may be of shape (1,) for all requests. `prefixes`: which requests begin with the same tokens; of length 0 where
-    none do.
+    none do. `seed`: that they were drawn with, for what a router draws.
 
     Raises WorkloadError for columns of different lengths or none, times that fall or are negative or not finite,
     lengths below 1, and a prefilled request of one output token.
@@ -55,6 +55,7 @@ class Requests:
     priority: IntArray = field(default_factory=lambda: np.zeros(1, np.int64))
     prefilled: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, np.bool_))
     prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))
+    seed: int = 0
 
     def __post_init__(self) -> None:
         for name, kind in COLUMNS.items():
@@ -243,7 +244,9 @@ class Workload:
         arrival_s = self.arrivals.times_s(self.request_count, arrival_rng)
         prompt_tokens = prompt_tokens + (self.shared.tokens if self.shared else 0)
         prefixes = self.prefixes.head(self.request_count)
-        return Requests(arrival_s, prompt_tokens, output_tokens, self.arrivals.concurrency, prefixes=prefixes)
+        return Requests(
+            arrival_s, prompt_tokens, output_tokens, self.arrivals.concurrency, prefixes=prefixes, seed=self.seed
+        )
 
     def _in_range(self, asked: PromptRange) -> Requests:
         """Return the first requests with such prompts, of a load that is drawn whole: both parts are of one trace."""

@@ -9,6 +9,7 @@ import pytest
 from simulator.cost.bill import bill
 from simulator.cost.capacity import capacity
 from simulator.cost.scenario import ENOUGH_REQUESTS, MOST_DRAWS, Scenario, simulate
+from simulator.cost.slo_rate import within_slo
 from simulator.deployment.deployment import deploy
 from simulator.deployment.memory import CACHE_ERROR
 from simulator.deployment.settings import Settings
@@ -17,7 +18,8 @@ from simulator.questions.load_rows import load_row
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
 from simulator.reports.vllm_result import vllm_result
-from simulator.simulation.replica import simulate_replica
+from simulator.simulation.replica import pool_of, simulate_replica
+from simulator.simulation.routers import Router
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, LogNormal, Uniform
 from simulator.workloads.traces import Trace
@@ -25,6 +27,7 @@ from simulator.workloads.workload import Workload
 
 LLAMA = deploy("llama-3.1-8b", "l40s")
 UNEVEN = Independent(LogNormal(500, 0.8, 4000), LogNormal(100, 0.8, 1000))
+EQUAL = Independent(Fixed(500), Fixed(100))
 OPEN = Scenario(LLAMA, Workload(OpenLoop(2.0), UNEVEN, 200), Slo({"ttft": 0.3}))
 LOOP = replace(OPEN, workload=replace(OPEN.workload, arrivals=ClosedLoop(8)))
 
@@ -174,6 +177,47 @@ def test_steps_that_an_engine_gathers_prompts_for_are_waited_for():
 # ----------------------------------------------------------------------------------------------------------- refusals
 
 
+@pytest.mark.parametrize("scenario", [OPEN, LOOP], ids=["open", "closed"])
+def test_one_replica_behind_a_router_is_one_replica(scenario):
+    assert vllm_result(replace(scenario, router=Router()).simulated()) == vllm_result(scenario.simulated())
+
+
+def test_a_router_is_sent_the_whole_load_and_all_replicas_count():
+    """Four replicas behind a fair router serve as much as four that share the load; behind 500 workers they wait."""
+    many = Workload(ClosedLoop(64), EQUAL, 640)
+    share = Workload(ClosedLoop(16), EQUAL, 160)
+    even = replace(LOOP, workload=share, replicas=4).simulated()
+    fair, unfair = (
+        replace(LOOP, workload=many, replicas=4, router=Router("least-connections", workers=workers)).simulated()
+        for workers in (1, 500)
+    )
+    assert (fair.replicas, fair.run.engines, fair.completed) == (1, 4, 640)
+    assert fair.output_tokens_per_s == pytest.approx(even.output_tokens_per_s, rel=0.05)
+    assert unfair.output_tokens_per_s < 0.9 * fair.output_tokens_per_s
+    assert unfair.metrics["ttft"]["mean"] > 1.2 * fair.metrics["ttft"]["mean"]
+    assert unfair.metrics["tpot"]["mean"] > 1.2 * fair.metrics["tpot"]["mean"]
+
+
+def test_the_router_of_another_draw_draws_anew_and_a_rerun_does_not():
+    router = Router("least-connections", workers=8)
+    scenario = replace(LOOP, workload=Workload(ClosedLoop(16), EQUAL, 160), replicas=4, router=router)
+    first, second = (scenario.report(replace(scenario.workload, seed=seed)) for seed in (0, 1))
+    assert first.run.replica.tolist() != second.run.replica.tolist()
+    again = scenario.rerun(second, 1.0)
+    assert again.run.replica.tolist() == second.run.replica.tolist()
+    assert again.run.finished_s.tolist() == second.run.finished_s.tolist()
+
+
+def test_a_rate_within_an_slo_is_that_of_all_replicas():
+    """Four replicas behind a router serve four times what one does within the SLO, roughly."""
+    slo = Slo({"ttft": 1.0, "tpot": 0.05}, 0.95)
+    one = replace(OPEN, workload=replace(OPEN.workload, arrivals=OpenLoop(20.0), request_count=1_000), slo=slo)
+    four = replace(one, workload=replace(one.workload, arrivals=OpenLoop(80.0), request_count=4_000))
+    four = replace(four, replicas=4, router=Router("least-outstanding"))
+    ratio = within_slo(four).requests_per_s / within_slo(one).requests_per_s
+    assert ratio == pytest.approx(4, rel=0.2)
+
+
 def test_requests_beyond_the_context_are_rejected_unless_somebody_has_run_them():
     long = replace(OPEN, workload=Workload(OpenLoop(1.0), Independent(Fixed(140_000), Fixed(10)), 5))
     with pytest.raises(WorkloadError, match=r"all 5 requests rejected: more than 131,072 tokens \(max_model_len\)"):
@@ -200,7 +244,7 @@ def test_rejected_requests_miss_the_slo_and_the_others_are_as_if_they_had_never_
     assert found.goodput_per_s == pytest.approx(found.requests_per_s)
     row = vllm_result(found)
     assert (row["failed"], row["completed"]) == (4_000 - len(kept), len(kept))
-    alone = simulate_replica(LLAMA, LLAMA.step_table(), requests.only(kept))
+    alone = simulate_replica(pool_of(LLAMA, LLAMA.step_table(), requests, 1), requests.only(kept))
     assert found.run.finished_s.tolist() == alone.finished_s.tolist()
     assert bill(found, 1.0, 3.6).usd_per_hour == 3.6
     assert bill(found, 1.0, 3.6).usd_per_million_output_tokens == pytest.approx(1000 / (100 * len(kept) / 4_000))

@@ -39,6 +39,8 @@ class OracleRouter:
     name: str = "round-robin"
     affinity_slack: int = 8
     max_ongoing_requests: int = 0
+    workers: int = 1
+    seed: int = 0  # of the requests
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,23 @@ class _Scaling:
 
     def count(self, *statuses: str) -> int:
         return sum(copy.status in statuses for copy in self.copies)
+
+
+@dataclass
+class _Worker:
+    """T, least-connections: what one process of the router knows."""
+
+    has: dict[int, list[int]] = field(default_factory=dict)  # by copy: the requests that it sent there
+    owed: dict[int, int] = field(default_factory=dict)  # by copy: turns that it has yet to get among equals
+
+    def choose(self, copies: list[_Copy]) -> _Copy:
+        fewest = min(len(self.has.get(copy.number, [])) for copy in copies)
+        equals = [copy for copy in copies if len(self.has.get(copy.number, [])) == fewest]
+        for copy in equals:
+            self.owed[copy.number] = self.owed.get(copy.number, 0) + 1
+        chosen = max(equals, key=lambda copy: (self.owed[copy.number], -copy.number))
+        self.owed[chosen.number] -= len(equals)
+        return chosen
 
 
 @dataclass
@@ -203,6 +222,9 @@ class _Fleet:
         self.coming: list[tuple[float, int, bool]] = []  # (time, request, whether to the pool that decodes)
         self.deadlines: list[tuple[float, int]] = []
         self.last_chosen = {False: -1, True: -1}
+        self.workers = [_Worker() for _ in range(asked.router.workers)]
+        self.connections = 0
+        self.worker: dict[int, _Worker] = {}  # by request: of its connection
         self.failures = sorted(asked.failures, key=lambda each: (each.at_s, each.replica, each.repair_s))
         self.steps: list[OracleFleetStep] = []
         self.events: list[tuple[float, int, str]] = []
@@ -223,7 +245,20 @@ class _Fleet:
         if self.concurrency:
             firsts, self.unsent = firsts[: self.concurrency], firsts[self.concurrency :]
         for index in firsts:
+            self.worker[index] = self._accept()
             self._send(index, 0.0 if self.concurrency else self.jobs[index].arrival_s)
+
+    def _accept(self) -> _Worker:
+        """T: the worker that the next connection reaches."""
+        drawn = uniform(self.connections, self.asked.router.seed, 2)
+        self.connections += 1
+        return self.workers[math.floor(len(self.workers) * drawn)]
+
+    def _leaves(self, index: int) -> None:
+        """T: a request is at no copy any more."""
+        for requests in self.worker[index].has.values():
+            if index in requests:
+                requests.remove(index)
 
     # ------------------------------------------------------------ the clock
 
@@ -285,6 +320,7 @@ class _Fleet:
 
     def _finish(self, request: OracleRequest, copy: _Copy, shown_s: float) -> None:
         self.late.discard(request.index)
+        self._leaves(request.index)
         output_tokens = self.jobs[request.index].output_tokens
         if copy.last_pool or output_tokens == 1:
             self._conclude(request, shown_s)
@@ -307,9 +343,12 @@ class _Fleet:
                 self.abandoned.add(index)
                 self._conclude(self.requests[index], at_s)
             else:
+                self.worker[index] = self.worker[request.index]
                 self._send(index, at_s + (self.clients.think_s[index] + answered_s))
         if self.unsent:
-            self._send(self.unsent.pop(0), at_s + answered_s)
+            following = self.unsent.pop(0)
+            self.worker[following] = self.worker[request.index]
+            self._send(following, at_s + answered_s)
 
     def _send(self, index: int, at_s: float) -> None:
         request = self.requests[index]
@@ -346,6 +385,7 @@ class _Fleet:
                 self._maybe_off(copy)
 
     def _anew(self, request: OracleRequest) -> None:
+        self._leaves(request.index)
         request.generated_tokens = request.computed_tokens = request.blocks = request.decode_steps = 0
         request.scheduled_s = request.first_token_s = request.hit_tokens = None
         request.decodes = request.prefilled = False
@@ -462,12 +502,13 @@ class _Fleet:
         if router.name == "round-robin":
             behind = [copy for copy in up if copy.number > self.last_chosen[decodes]]
             return (behind or up)[0]
-        if router.name == "least-outstanding":
-            return min(up, key=lambda copy: (copy.outstanding(), copy.number))
-        if router.name == "least-cache":
-            return min(up, key=lambda copy: (copy.cache_load(), copy.outstanding(), copy.number))
+        if router.name in ("least-outstanding", "least-cache"):
+            cached = router.name == "least-cache"
+            return min(up, key=lambda copy: (cached and copy.cache_load(), copy.outstanding(), copy.number))
         if router.name == "power-of-two":
             return self._of_two(request, up)
+        if router.name == "least-connections":
+            return self.worker[request.index].choose(up)
         assert router.name == "prefix-affinity"
         least = min(copy.outstanding() for copy in up)
         near = [copy for copy in up if copy.outstanding() <= least + router.affinity_slack]
@@ -486,6 +527,7 @@ class _Fleet:
         self.last_chosen[copy.last_pool and self.asked.prefill is not None] = copy.number
         self.routed[request.index] += 1
         self.replica[request.index] = copy.number
+        self.worker[request.index].has.setdefault(copy.number, []).append(request.index)
         request.output_tokens = self.jobs[request.index].output_tokens if copy.last_pool else 1
         engine = min(copy.engines, key=lambda each: len(each.requests_waiting()) + len(each.running))
         engine.enqueue(request, self.now_s)

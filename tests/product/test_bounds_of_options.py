@@ -22,6 +22,7 @@ HUGE = ["--engine", "vllm", "--max-num-seqs", "1000000000", "--max-num-batched-t
         (("estimate", *BASE, *LENGTHS, "--pp", "1000000"), "pp 1000000: each stage has a layer at least"),
         (("simulate", *OPEN, *HUGE), "a table of steps of up to 1,000,000,000 tokens"),
         (("fleet", *OPEN, "--replicas", "1000000"), "1,000,000 engines: a fleet of up to"),
+        (("fleet", *OPEN, "--router", "least-connections", "--router-workers", BILLION), "router workers that count"),
         (("fleet", *OPEN, "--turns", "1000000000"), "1,000,000,000 turns: it would take"),
         (("fleet", *OPEN, "--turns", "500000"), "tokens together"),
         (("simulate", *BASE, *LENGTHS, "--max-concurrency", BILLION), "requests: it"),

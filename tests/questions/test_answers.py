@@ -7,6 +7,7 @@ import pytest
 from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import deploy
 from simulator.errors import DoesNotFitError, InfercastError
+from simulator.questions.asked_columns import asked_columns
 from simulator.questions.batch_question import BatchSizes
 from simulator.questions.batch_rows import batch_row
 from simulator.questions.load_question import RunQuestion, SloQuestion
@@ -15,6 +16,7 @@ from simulator.questions.row_intervals import ENDS, regime_of
 from simulator.questions.workload_question import WorkloadQuestion
 from simulator.reports.intervals import interval
 from simulator.reports.slo import Slo
+from simulator.simulation.routers import Router
 
 LLAMA = deploy("llama-3.1-8b", "l40s")
 SHORT = {"input_len": "256", "output_len": "32"}
@@ -23,7 +25,7 @@ ONE_RUN = RunQuestion()
 
 def asked(run: RunQuestion = ONE_RUN, slo: str = "", **words: object):
     """Return a scenario of Llama on an L40S and its report."""
-    ((_, workload),) = WorkloadQuestion(**{**SHORT, **words}).workloads(run.replicas)
+    ((_, workload),) = WorkloadQuestion(**{**SHORT, **words}).workloads(run.shares)
     scenario = run.scenario(LLAMA, workload, SloQuestion(slo, 0.99).value())
     return scenario, run.report(scenario)
 
@@ -123,6 +125,31 @@ def test_a_load_is_run_as_asked():
     assert (scenario.replicas, scenario.whole_run, scenario.assume_fits) == (3, True, True)
     assert scenario.workload.arrivals.concurrency == 2
     assert (report.replicas, report.is_limited) == (3, False)
+
+
+def test_a_load_behind_a_router_is_of_all_replicas():
+    run = RunQuestion(replicas=3, router="least-connections", router_workers=2)
+    assert run.serving(WorkloadQuestion(max_concurrency="2")) == run  # who is idle is the router's choice
+    scenario, report = asked(run, max_concurrency="2", num_prompts=12)
+    assert (scenario.replicas, scenario.router) == (3, Router("least-connections", workers=2))
+    assert scenario.describe() == f"3 replicas of {LLAMA}, {LLAMA.engine.id}, least-connections of 2 workers"
+    columns = asked_columns(scenario, None, report)
+    assert (columns["num_prompts"], columns["max_concurrency"], columns["replicas"]) == (12, 2, 3)
+    assert set(report.run.replica) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({"router_workers": 4}, "--router-workers 4 without --router: it would change nothing"),
+        ({"router": "round-robin", "router_workers": 4}, "only least-connections has workers"),
+        ({"router": "least-connections", "router_workers": 0}, "0 router workers: somebody must route"),
+        ({"router": "least-conn"}, "Nearest: least-connections"),
+    ],
+)
+def test_a_router_that_is_none_is_refused(changes, refused):
+    with pytest.raises(InfercastError, match=refused):
+        _ = RunQuestion(replicas=2, **changes).routing
 
 
 @pytest.mark.parametrize(

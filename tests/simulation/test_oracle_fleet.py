@@ -42,7 +42,7 @@ from tests.support.oracle_cases import (
 )
 
 STATES = ["off", "starting", "up", "draining", "failed"]
-ROUTERS = ["round-robin", "least-outstanding", "least-cache", "power-of-two", "prefix-affinity"]
+ROUTERS = ["round-robin", "least-outstanding", "least-cache", "power-of-two", "prefix-affinity", "least-connections"]
 
 
 def pool_of(pool: OraclePool) -> Pool:
@@ -55,7 +55,7 @@ def fleet_of(fleet: OracleFleet) -> Fleet:
     last, first = (each and Autoscaler(**vars(each)) for each in (fleet.autoscaler, fleet.prefill_autoscaler))
     return Fleet(
         pool_of(fleet.pool),
-        router=Router(router.name, router.affinity_slack, router.max_ongoing_requests),
+        router=Router(router.name, router.affinity_slack, router.max_ongoing_requests, router.workers),
         autoscaler=last,
         prefill_autoscaler=first,
         failures=tuple(Failure(each.at_s, each.replica, each.repair_s) for each in fleet.failures),
@@ -82,7 +82,8 @@ def compare(
         with pytest.raises(WorkloadError, match="rejected"):
             simulate_fleet(fleet_of(fleet), requests_of(jobs, concurrency), clients_of(clients))
         return oracle
-    ask = (fleet_of(fleet), requests_of(jobs, concurrency, fleet.pool.limits.warm), clients_of(clients))
+    requests = replace(requests_of(jobs, concurrency, fleet.pool.limits.warm), seed=fleet.router.seed)
+    ask = (fleet_of(fleet), requests, clients_of(clients))
     if len(oracle.abandoned) == len(oracle.accepted):
         with pytest.raises(WorkloadError, match="abandoned"):
             simulate_fleet(*ask)
@@ -123,7 +124,8 @@ def fleets(
     jobs, limits = draw(drawn(**{"policy": MIXING, **fixed}))
     limits = replace(limits, num_blocks=limits.num_blocks * stages)
     name = draw(st.sampled_from(ROUTERS))
-    router = OracleRouter(name, draw(st.integers(0, 3)), draw(st.sampled_from([0, 0, 1, 3])))
+    workers = draw(st.integers(1, 4)) if name == "least-connections" else 1
+    router = OracleRouter(name, draw(st.integers(0, 3)), draw(st.sampled_from([0, 0, 1, 3])), workers)
     pool = OraclePool(replace(limits, concurrency=0), seconds, draw(st.integers(1, 4)), stages)
     return jobs, OracleFleet(pool, router), limits.concurrency
 
@@ -167,6 +169,16 @@ def clients_for(draw: st.DrawFn, count: int, sessions: bool) -> OracleClients:
 def test_routers(case):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, concurrency=concurrency)
+
+
+@settings(max_examples=12, deadline=None)
+@given(case=fleets(blocks_per_prefix=2), workers=st.integers(1, 9), seed=st.integers(0, 2**31 - 2), data=st.data())
+def test_workers_of_a_router(case, workers, seed, data):
+    """Each counts its own requests, over failures and cancellations; next ones come over the same connections."""
+    jobs, fleet, concurrency = case
+    fleet = replace(fleet, router=OracleRouter("least-connections", workers=workers, seed=seed))
+    fleet = replace(fleet, failures=data.draw(failures(fleet.pool.replicas)))
+    compare(jobs, fleet, data.draw(clients_for(len(jobs), sessions=not concurrency)), concurrency)
 
 
 @settings(max_examples=10, deadline=None)

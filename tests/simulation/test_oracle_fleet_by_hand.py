@@ -21,6 +21,7 @@ from tests.oracle.fleet import (
     OracleRouter,
     run_fleet_oracle,
 )
+from tests.oracle.speculation import uniform
 
 ROOMY = OracleLimits(4, 64, num_blocks=99)
 ONE_SLOT = OracleLimits(1, 64, num_blocks=99)
@@ -76,6 +77,37 @@ def test_two_choices_of_two_are_the_least_outstanding() -> None:
     assert began(two) == began(run_fleet_oracle(jobs, replicas(2, "least-outstanding")))
     three = run_fleet_oracle(jobs, replicas(3, "power-of-two"))
     assert set(three.replica.values()) == {0, 1, 2}
+
+
+def test_each_worker_counts_its_own_connections() -> None:
+    # One worker, turns in brackets: both tied [1, 1], 0 first [-1, 1]; 1 has fewer; tied [0, 2], 1 first; 0 has fewer.
+    jobs = [(0.0, 4, 2)] * 4
+    assert run_fleet_oracle(jobs, replicas(2, "least-connections")).replica == {0: 0, 1: 1, 2: 1, 3: 0}
+    # Seed 3 draws another of four workers for each.
+    each = replicas(2, "least-connections", workers=4, seed=3)
+    assert run_fleet_oracle(jobs, each).replica == dict.fromkeys(range(4), 0)
+    # A closed loop, a worker for each connection: both go to replica 0 first, then to 1, then to 0; one always idles.
+    loop = run_fleet_oracle([(0.0, 4, 2)] * 6, replicas(2, "least-connections", workers=2), concurrency=2)
+    assert loop.replica == {0: 0, 1: 0, 2: 1, 3: 1, 4: 0, 5: 0}
+    assert finish(loop) == [2.0, 2.0, 4.0, 4.0, 6.0, 6.0]
+
+
+def test_least_connections_of_one_worker() -> None:
+    # Turns: [-2, 1, 1] after request 0, [-2, 0, 2] after 1, which ends at 1.0; request 2 is alone in having the fewest,
+    # so is 3; at 1.6 all have one: [-1, 1, 3], so replica 2 and [-1, 1, 0]; at 1.7 replicas 0 and 1: [0, 2, 0].
+    jobs = [(0.0, 4, 9), (0.0, 4, 1), (0.0, 4, 9), (1.5, 4, 9), (1.6, 4, 9), (1.7, 4, 9)]
+    chosen = run_fleet_oracle(jobs, replicas(3, "least-connections")).replica
+    assert chosen == {0: 0, 1: 1, 2: 2, 3: 1, 4: 2, 5: 1}
+
+
+def test_connections_reach_workers_by_the_draw() -> None:
+    # Seed 0 draws 0.27, 0.63, 0.87, 0.86, 0.72, 0.96, 0.87, 0.14: connections 0 and 7 are worker 0's, which sends them
+    # to replicas 0 and 1; the others are worker 1's: 0, 1, tied 1, 0, tied 0, 1.
+    draws = [uniform(connection, 0, 2) for connection in range(8)]
+    assert [connection for connection, draw in enumerate(draws) if draw < 0.5] == [0, 7]
+    chosen = run_fleet_oracle([(0.0, 4, 2)] * 8, replicas(2, "least-connections", workers=2)).replica
+    assert [chosen[index] for index in (0, 7)] == [0, 1]
+    assert [chosen[index] for index in range(1, 7)] == [0, 1, 1, 0, 0, 1]
 
 
 def test_prefix_affinity() -> None:

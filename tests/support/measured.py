@@ -51,9 +51,9 @@ def question(given: Setup) -> LoadQuestion:
 
 
 def users(given: Setup) -> Workload:
-    """Return what the users of one replica send."""
+    """Return what the users of one replica send, or of all behind a router."""
     asked = question(given)
-    ((_, workload),) = asked.users.workloads(asked.run.replicas)
+    ((_, workload),) = asked.users.workloads(asked.run.shares)
     return workload
 
 

@@ -96,7 +96,7 @@ def steps(setup: Setup) -> float:
     question = asked.question
     if isinstance(question, BatchQuestion):
         return 0.0
-    ((_, workload),) = question.users.workloads(question.run.replicas)
+    ((_, workload),) = question.users.workloads(question.run.shares)
     together = min(workload.arrivals.concurrency or 1, asked.deployment.max_num_seqs)
     return workload.request_count * float(workload.requests().output_tokens.mean()) / together
 
@@ -130,6 +130,13 @@ def test_a_command_that_asks_something_else_is_found_out(option):
     assert not disagreements(ROWS, lines)
     others = [line.replace(" --format", f" {option} --format", 1) for line in lines]
     assert len(disagreements(ROWS, others)) == len(ROWS)
+
+
+def test_a_fleet_behind_a_balancer_answers_as_validate():
+    balanced = setup(source="cloudrift-deplodock", replicas=2, devices=2, concurrency=8, num_prompts=24)
+    rows = [replace(row, setup=balanced) for row in ROWS]
+    assert all("--replicas 2 --router least-connections --router-workers 52" in line for line in commands(rows))
+    agree(rows, least=len(ROWS))
 
 
 @pytest.mark.slow

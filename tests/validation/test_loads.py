@@ -36,6 +36,18 @@ def test_replicas_without_a_request_in_flight_serve_nobody(in_flight, replicas, 
     assert found == pytest.approx(busy * alone, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("hardware", "date", "workers"), [("H200 SXM", "2025-11", 28), ("H200 SXM", "2026-01", 56), ("A100", "2026-01", 1)]
+)
+def test_deplodock_has_a_balancer_worker_per_cpu_of_hosts_that_are_known(hardware, date, workers):
+    given = setup(source="cloudrift-deplodock", hardware=hardware, date=date, replicas=2, devices=2, concurrency=9)
+    question = ask(given).question
+    assert question.run.router_workers == workers
+    assert question.run.router == ("least-connections" if workers > 1 else "")
+    assert question.users.max_concurrency == ("9" if workers > 1 else "10")  # an even share is whole
+    assert not ask(replace(given, replicas=0, devices=1)).question.run.router
+
+
 def test_aiperf_sends_its_prompts_in_turn_and_the_cache_keeps_them():
     repeated = setup(client="aiperf")
     prompts = prompts_of(repeated)

@@ -85,7 +85,7 @@ class ExplainOptions:
 
         over_time = timeline_of(report.run, scenario.deployment.step_model())
         grows = "\nOVERLOADED: waits grow with the length of the run" if report.endless else ""
-        title = f"{scenario.deployment}, {scenario.deployment.engine.id}\n{scenario.workload.describe()}{grows}"
+        title = f"{scenario.describe()}\n{scenario.workload.describe()}{grows}"
         save(plot_run(title, over_time, Explanation(report), row), self.plot)
 
     def draw_sweep(self, rows: list[Row], varying: list[Column], title: str, slo: Slo) -> None:

@@ -55,7 +55,8 @@ def command(
 ) -> None:
     """Simulate requests on one replica of a model, step by step, with the engine's own scheduling rules.
 
-    Comma lists of deployments, settings, lengths, rates and requests in flight make every combination.
+    Comma lists of deployments, settings, lengths, rates and requests in flight make every combination. With --router,
+    all --replicas are simulated, behind it.
     """
     refuse_ending(page)
     question, level = LoadQuestion(asked, users, accepted, run), interval_options.interval
@@ -136,7 +137,7 @@ def _result(
 
 
 def _views_of_one(scenario: Scenario, row: Row, level: float) -> list[View]:
-    title = f"{scenario.deployment}, {scenario.deployment.engine.id}: {scenario.workload.describe()}"
+    title = f"{scenario.describe()}: {scenario.workload.describe()}"
     latencies = load_screen.latencies(title, row, load_screen.LATENCIES, scenario.slo.bounds_s)
     return [latencies, _latency_view(scenario, row), intervals_by_metric(list(METRICS), STATS, TOTALS, row, level)]
 

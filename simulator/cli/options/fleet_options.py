@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from typer import Option
 
+from simulator.cli.options.workload_options import RouterWorkers
 from simulator.cost.service import Service, start_seconds
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, UnitError, nearest
@@ -51,6 +52,7 @@ class FleetOptions:
 
     replicas: Annotated[int, Option("--replicas", min=1, help="Replicas; with --autoscale, at most.")] = 2
     router: Annotated[str, Option("--router", metavar="NAME", help=f"One of {', '.join(ROUTERS)}.")] = "round-robin"
+    router_workers: RouterWorkers = 1
     max_ongoing_requests: Annotated[
         int, Option("--max-ongoing-requests", help="Per replica; the others wait at the router. 0: no limit.")
     ] = 0
@@ -123,7 +125,7 @@ class FleetOptions:
         return Service(
             deployment,
             replicas,
-            Router(self.router, max_ongoing_requests=self.max_ongoing_requests),
+            Router(self.router, max_ongoing_requests=self.max_ongoing_requests, workers=self.router_workers),
             self._autoscaler("autoscale", replicas - prefill, self.min_replicas, deployment),
             tuple(_failure(each) for each in split(self.fail, "--fail")) if self.fail else (),
             prefill,

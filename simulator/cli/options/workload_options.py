@@ -9,7 +9,17 @@ from typer import Option
 from simulator.errors import WorkloadError
 from simulator.questions.load_question import RunQuestion, SloQuestion
 from simulator.questions.workload_question import WorkloadQuestion
+from simulator.simulation.routers import ROUTERS
 from simulator.workloads.workload import Workload
+
+RouterWorkers = Annotated[
+    int,
+    Option(
+        "--router-workers",
+        min=1,
+        help="Of least-connections: processes that each count only their own requests (nginx's worker_processes).",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -131,7 +141,10 @@ class RunOptions(RunQuestion):
     """Options for how a load is run and counted."""
 
     replicas: Annotated[
-        int, Option("--replicas", min=1, help="Alike replicas that share the load evenly: one is simulated.")
+        int,
+        Option(
+            "--replicas", min=1, help="Alike replicas that share the load evenly: one is simulated; all with --router."
+        ),
     ] = 1
     whole_run: Annotated[
         bool,
@@ -143,6 +156,16 @@ class RunOptions(RunQuestion):
     assume_fits: Annotated[
         bool, Option("--assume-fits", help="Somebody has run it: requests may be longer than the model's context.")
     ] = False
+    router: Annotated[
+        str,
+        Option(
+            "--router",
+            metavar="NAME",
+            help=f"Simulate all --replicas behind one: {', '.join(ROUTERS)}.",
+            show_default="an even share",
+        ),
+    ] = ""
+    router_workers: RouterWorkers = 1
 
 
 def one_load(users: WorkloadOptions) -> tuple[float, Workload]:

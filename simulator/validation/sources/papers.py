@@ -2,7 +2,7 @@
 
 from simulator.models.operations import Layout
 from simulator.validation.measurements import Setup
-from simulator.validation.sources.recipe import Limits, Load, Recipe
+from simulator.validation.sources.recipe import Balancer, Limits, Load, Recipe
 from simulator.workloads.lengths import Ended, Fixed
 
 RETRIED_FRACTION = 0.95  # --gpu-memory-utilization of the second start (`retried_fraction`)
@@ -11,6 +11,11 @@ WARMUP_REQUESTS = 5  # warmup_request_count in its configs/template.yaml
 ANSWER_LIMITS = 256, 512  # max_tokens of the loads of arXiv:2601.09527 (output_tokens_mean in benchmark_config.json)
 # Read off the measurements: the intercept of a straight line of latency over output tokens
 FIRST_CALL_S, MII_FIRST_CALL_S = 18.0, 0.5
+# CPUs of deplodock's hosts per GPU. 2026: GCP's a3-highgpu, a3-ultragpu, a4-highgpu and g4-standard. 2025: H100 and
+# H200 by its system_info.txt; guess: the others by names of CloudRift's instances in its hardware.py (rtxpro6000-12,
+# rtx49-10c, rtx59-16c, l40s-24c)
+CPUS_2026 = {"h100-sxm": 26, "h200-sxm": 28, "b200-sxm": 28, "rtx-pro-6000-server": 48}
+CPUS_2025 = {"h100-sxm": 26, "h200-sxm": 14, "rtx-pro-6000-server": 12, "rtx-4090": 10, "rtx-5090": 16, "l40s": 24}
 TPU_FRACTION = 0.98  # --gpu-memory-utilization of the recipe for Llama 3 on Trillium
 ENDED_TOKENS = 600  # guess: where Splitwise's texts end by themselves (350, 635, 580 and 651 tokens of Llama-2-70b)
 
@@ -27,6 +32,17 @@ class Deplodock(Recipe):
     def int4_dtype(self) -> str:
         """Groups of 32 in cyankiwi/Qwen3.6-27B-AWQ-INT4, whose files of 20.5 GB they explain; 128 in others."""
         return "int4-g32" if self.setup.model == "Qwen3.6-27B" else "int4"
+
+    @property
+    def balancer(self) -> Balancer:
+        """Return nginx of its deploy/compose.py: least_conn without a zone, and `worker_processes auto`: one per CPU.
+
+        Its config.yaml of 2026-01 names hosts at GCP; two system_info.txt of 2025-11 count CPUs (H100 208, H200 112).
+        """
+        each = (CPUS_2025 if self.setup.date < "2026" else CPUS_2026).get(self.hardware.id)
+        if self.setup.replicas < 2 or not each:
+            return Balancer()
+        return Balancer("least-connections", each * self.setup.devices * self.setup.replicas)
 
 
 class ConsumerCards(Recipe):

@@ -26,6 +26,13 @@ class Limits(NamedTuple):
     memory_fraction: float | None = None
 
 
+class Balancer(NamedTuple):
+    """What is in front of several replicas: a router (--router) and its workers; "": they share the load evenly."""
+
+    router: str = ""
+    workers: int = 1
+
+
 class Degrees(NamedTuple):
     """Tensor-, pipeline- and data-parallel degrees."""
 
@@ -164,6 +171,11 @@ class Recipe:
         return None
 
     # --- the load
+
+    @property
+    def balancer(self) -> Balancer:
+        """What is in front of the replicas: an even share where that is not known."""
+        return Balancer()
 
     def load(self) -> Load | None:
         """Return the lengths that the source fixes or its load generator draws; None for those of the row."""
