@@ -181,6 +181,17 @@ def test_workers_of_a_router(case, workers, seed, data):
     compare(jobs, fleet, data.draw(clients_for(len(jobs), sessions=not concurrency)), concurrency)
 
 
+def test_what_follows_comes_over_the_same_connection():
+    """Two connections with a worker each: requests go to replica 0, then 1, then 0, in a loop and in sessions."""
+    pool = OraclePool(OracleLimits(4, 64, num_blocks=99), seconds, replicas=2)
+    fleet = OracleFleet(pool, OracleRouter("least-connections", workers=2))
+    loop = compare([OracleJob(0.0, 4, 2)] * 6, fleet, concurrency=2)
+    assert [loop.replica[index] for index in range(6)] == [0, 0, 1, 1, 0, 0]
+    turns = [OracleJob(0.0, 4, 2)] * 6
+    talks = compare(turns, fleet, OracleClients(follows=(-1, 0, 1, -1, 3, 4), think_s=(0.01,) * 6))
+    assert [talks.replica[index] for index in range(6)] == [0, 1, 0, 0, 1, 0]
+
+
 @settings(max_examples=10, deadline=None)
 @given(case=fleets(async_scheduling=st.booleans()), router=st.sampled_from(ROUTERS))
 def test_one_replica_is_one_engine(case, router):
