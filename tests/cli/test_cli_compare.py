@@ -14,6 +14,7 @@ from tests.support.commands import refused
 
 ASKED = ["compare", "--model", "llama-3.1-8b", "--workload", "chat", "--request-rate", "6"]
 SLO = ["--slo", "ttft:800ms,tpot:50ms", "--num-prompts", "300", "--price-date", "2026-11-23"]
+LOOSE = ["--slo", "ttft:9s", "--slo-share", "0.5", "--price-date", "2026-11-23"]
 SOME = ["--hardware", "l4,l40s,h100-sxm,h200-sxm"]
 
 
@@ -31,6 +32,14 @@ def screen() -> list[str]:
 def test_the_first_screen_is_a_screen(screen):
     assert len(screen) <= 24
     assert max(map(len, screen)) <= 80
+
+
+def test_prompts_that_the_engine_rejects_are_counted():
+    """Llama 3 8B has a context of 8,192 tokens: one prompt of four is longer."""
+    lengths = ["--input-len", "quantiles:0=100,0.75=8000,1=14000", "--output-len", "8", "--num-prompts", "100"]
+    told = run("compare", "--model", "llama-3-8b", "--hardware", "l40s", *lengths, "--request-rate", "0.5", *LOOSE)
+    assert "REJECTED:" in told
+    assert "more than 8,192 tokens" in " ".join(told.split())
 
 
 def test_the_verdict_comes_first_with_dollars_and_risk(screen):

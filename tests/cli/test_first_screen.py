@@ -9,6 +9,7 @@ CHAT = ("--workload", "chat", "--num-prompts", "200", "--slo", "ttft:1s,tpot:50m
 SHORT = ("--isl", "128", "--osl", "8", "--num-prompts", "100", "--slo", "ttft:1s,tpot:100ms")
 COMMANDS = {
     "Keeps the SLO": ("simulate", *PLACE, *CHAT, "--rate", "1"),
+    "1 of 2 keeps the SLO": ("simulate", *PLACE, *CHAT, "--rate", "0.5,8"),
     "2 of 3 keep the SLO": ("simulate", *PLACE, *CHAT, "--rate", "0.5,1,8"),
     "Cheapest at 1 requests/s": ("cost", "--model", "llama-3.1-8b", "--hardware", "l4,l40s", *SHORT, "--rate", "1"),
     "The first token after": ("estimate", *PLACE, "--batch", "8"),

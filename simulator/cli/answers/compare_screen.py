@@ -20,6 +20,7 @@ from simulator.errors import DoesNotFitError, NotModelledError
 from simulator.hardware.hardware import load_hardware
 from simulator.questions.compare_question import NO_ROOM, Options
 from simulator.questions.deployment_question import loaded
+from simulator.questions.load_notes import rejection_notes
 from simulator.reports.slo import Slo
 from simulator.units import scaled
 
@@ -262,7 +263,7 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     """Return what is printed where nothing else is asked for: at most 80 columns and 24 lines."""
     best = compared[0]
     why = [f"Limit of {best.label}: {best.limiter.sentence}.", *best.knife_edge, *routed(best.answer)]
-    why += ties(search, compared)
+    why += [*rejection_notes([best.found.report.run]), *ties(search, compared)]
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
     launch = [f"Launch{each}:", Command(rows[0]["launch_command"])]
     formats = ((each.found.candidate.layout.weight_dtype, each.found.candidate.model.weight_dtype) for each in compared)

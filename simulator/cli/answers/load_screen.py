@@ -49,7 +49,7 @@ def verdict_of_several(rows: Sequence[Row], slo: Slo) -> list[str]:
         none = f"None of {len(rows)} keeps the SLO ({slo})."
         return [none if slo.bounds_s else "All are overloaded: their queues grow without end."]
     first, most = min(good, key=lambda row: float(row["p95_ttft_ms"])), rows[busiest(rows, slo)]
-    kept = f"{len(good)} of {len(rows)} keep the SLO ({slo})"
+    kept = f"{len(good)} of {len(rows)} keep{'s' if len(good) == 1 else ''} the SLO ({slo})"
     kept = kept if slo.bounds_s else f"First token soonest: {label(first, rows)}"
     return [f"{kept}. Most tokens: {label(most, rows)}, {number()(most['output_throughput'])} output tokens/s."]
 
