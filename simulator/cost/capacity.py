@@ -12,14 +12,11 @@ from simulator.cost.bill import Bill, bill
 from simulator.cost.bounds import bounds
 from simulator.cost.energy import idle_watts, power_w
 from simulator.cost.limiter import limiter
-from simulator.cost.mean_steps import decode_step
 from simulator.cost.packing import Packing, full_usd_per_hour
 from simulator.cost.scenario import Scenario
-from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
 from simulator.frames import Framed
 from simulator.reports.report import Report
-from simulator.roofline.roofline import mostly_bound
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, RecordedArrivals
 from simulator.workloads.workload import Workload
 
@@ -120,16 +117,6 @@ class Answer(Framed):
             return f"cannot keep the SLO at any load, even with requests almost alone: {self.capacity.breaks}; {where}"
         most = f"at most {self.capacity.rate_per_s:.3g} req/s per replica within the SLO"
         return f"{most}, above that {self.capacity.breaks}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
-
-
-def binding(deployment: Deployment, report: Report) -> str:
-    """Name the resource (compute, memory, link, overhead) that binds the mean decode step of a run, and its share.
-
-    The mean step decodes `report.mean_running` sequences, each with its prompt and half of its output in the cache.
-    """
-    counts, running = decode_step(deployment, report), max(1.0, report.mean_running)
-    resource, share = mostly_bound(deployment.step_model().explain(counts))
-    return f"decoding, {running:.0f} at once, is {share:.0%} {resource}-bound"
 
 
 def capacity(scenario: Scenario) -> Capacity:

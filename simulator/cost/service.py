@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -155,7 +155,7 @@ class ServiceReport:
         if not self.clients.streaming:
             found = {"ttft": found["e2el"], "e2el": found["e2el"], "queue": found["queue"]}
         if self.clients.thinking_tokens is not None:
-            found["ttfv"] = statistic(self.latencies_s["ttfv"], self.report.has_intervals)
+            found["ttfv"] = statistic(self.latencies_s["ttfv"], partial(getattr, self.report, "length"))
         return found
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from simulator.cost.bounds import bounds
 from simulator.cost.limiter import limiter
 from simulator.cost.scenario import Scenario
+from simulator.reports.arrival_load import RunLength
 from simulator.reports.latency_breakdown import saved_prefill_s
 from simulator.reports.report import Report
 from simulator.simulation.engine_loop import Run
@@ -46,6 +47,8 @@ def load_remarks(scenario: Scenario, report: Report) -> list[str]:
         said.append(f"{kept}: goodput {report.goodput_per_s:.3g} requests/s.")
     if not report.has_intervals():
         said.append(_too_short(report))
+    elif report.length and math.isnan(report.metrics["ttft"].half_widths["mean"]):
+        said += _rarely_full(report.length)
     if report.skipped:
         said.append(f"the first {report.skipped} requests are left out as warm-up (MSER-5).")
     if isinstance(scenario.workload.arrivals, ClosedLoop):
@@ -80,11 +83,26 @@ def _cache_in_words(scenario: Scenario, report: Report) -> str:
 
 def _too_short(report: Report) -> str:
     """Return why a run states no half-widths, and what would."""
-    if report.requests_needed == math.inf:
+    needed = report.length.load.requests_needed if report.length else 0.0
+    if needed == math.inf:
         return "no ±: the requests come faster than full steps would serve them."
-    needed = 10 ** math.floor(math.log10(report.requests_needed) - 1)
-    enough = math.ceil(report.requests_needed / needed) * needed
-    return f"no ±: at this load it takes {enough:,} requests to tell how far a run is off (--num-prompts)."
+    return f"no ±: at this load it takes {_rounded_up(needed)} requests to tell how far a run is off (--num-prompts)."
+
+
+def _rarely_full(length: RunLength) -> list[str]:
+    """Return why a run that is long enough for its load states no half-width of the mean TTFT, and what would."""
+    needed = length.load.requests_of_queues
+    if not length.requests < needed < math.inf:
+        return []
+    return [
+        f"no ± of the mean TTFT: {length.load.full_share:.2%} of the requests find the engine full, and it takes "
+        f"{_rounded_up(needed)} to see enough of such waits (--num-prompts)."
+    ]
+
+
+def _rounded_up(requests: float) -> str:
+    last = 10 ** math.floor(math.log10(requests) - 1)
+    return f"{math.ceil(requests / last) * last:,}"
 
 
 def _used(scenario: Scenario, report: Report) -> float:

@@ -1,4 +1,4 @@
-"""The load of a run of arrivals, and how many requests its statistics need.
+"""The load of a run of arrivals, how often it fills the engine, and how long a run must be to tell its own error.
 
 What is in a queue now depends on what was in it for about 1 / (1 - rho)^2 requests, where rho is the load. A run that
 is not much longer may miss the rare long queues that make up its mean and its p95, and then shows no sign of it: no
@@ -8,44 +8,166 @@ well, as it takes only the mean work per request. Source: W. Whitt, Planning que
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.simulation.engine_loop import Run
 
-ENOUGH = 500  # times 1 / (1 - load)^2: the shortest runs whose 95 % intervals contain the truth nine times in ten
+ENOUGH = 500  # times 1 / (1 - rho)^2: the shortest runs whose 95 % intervals contain the truth nine times in ten
+QUEUES = 30  # of a full engine: so many that their own spread tells their error, nine times in ten
+OFTEN = 0.01  # of the steps
 
 
-def arrival_load(run: Run) -> float:
-    """Return rho: seconds that the requests take in steps as full as the engine allows, over those in which they came.
+class ArrivalLoad(NamedTuple):
+    """Load of an engine, 1 saturates it; share of the requests that find it full; their wait, the mean over all.
+
+    In M/M/1 the mean wait of n requests has the relative variance 4 / (n (1 - rho)^2) near saturation (Whitt, 1989), as
+    of so many independent queues. Where only a share f of the requests find the engine full, queues are those of M/M/1
+    but come f times as often: T = n f (1 - rho)^2 / 4 of them, each as long as it happens to be.
+    """
+
+    rho: float
+    full_share: float
+    wait_s: float
+
+    @property
+    def requests_needed(self) -> float:
+        """How many requests a run needs for any confidence interval: ENOUGH / (1 - rho)^2.
+
+        >>> round(ArrivalLoad(0.9, 0.9, 1.0).requests_needed)
+        50000
+        """
+        return ENOUGH * self._span
+
+    @property
+    def requests_of_queues(self) -> float:
+        """How many requests a run needs to see QUEUES of a full engine; infinity where it is never full.
+
+        >>> round(ArrivalLoad(0.9, 0.1, 1.0).requests_of_queues)
+        120000
+        """
+        return QUEUES * 4 * self._span / self.full_share if self.full_share else math.inf
+
+    @property
+    def full_wait_s(self) -> float:
+        """Mean wait of a request that finds the engine full; no spread of waits alone is larger."""
+        return self.wait_s / self.full_share if self.full_share else 0.0
+
+    def queues(self, requests: float) -> float:
+        """Return T, how many independent queues so many requests see, of those that all meet a full engine."""
+        return requests / 4 / self._span
+
+    @property
+    def _span(self) -> float:
+        return (1 - self.rho) ** -2 if self.rho < 1 else math.inf
+
+
+class RunLength(NamedTuple):
+    """A run of so many requests at a load: which confidence intervals it can state."""
+
+    requests: int
+    load: ArrivalLoad
+
+    def is_enough(self) -> bool:
+        """Tell whether it can state any."""
+        return self.requests >= self.load.requests_needed
+
+    def shows_mean(self, half_width_s: float) -> bool:
+        """Tell whether it can state a half-width of a mean of which the waits for a full engine make up `wait_s`.
+
+        It sees many queues, or the half-width is no narrower than theory's for few: 2 wait_s sqrt(2 / T).
+        """
+        queues = self.load.queues(self.requests * self.load.full_share)
+        return not queues or queues >= QUEUES or half_width_s >= 2 * self.load.wait_s * math.sqrt(2 / queues)
+
+    def shows_level(self, tail: float, half_width: float) -> bool:
+        """Tell whether it can state a half-width of the share `tail` of the requests, those beyond a quantile.
+
+        It cannot if that is below one standard error of the share that waits, or of `tail` if more wait. Twice as much
+        would be asked for too often: where it reaches `tail` there is no half-width anyway.
+        """
+        waits = min(self.load.full_share, tail)
+        queues = self.load.queues(self.requests * waits)
+        return not queues or half_width >= waits * math.sqrt(2 / queues)
+
+
+def arrival_load(run: Run) -> ArrivalLoad:
+    """Return the load of a run, of one of its engines.
 
     A step of d sequences that decode takes a + b d seconds without its prompts (least squares over the run's steps);
-    prompts add what they add. At most `max_num_seqs` sequences decode at once, or as many as the KV cache holds. So
+    prompts add what they add. A full engine decodes `_most_at_once` sequences. So n sequences are served at a rate of
 
-        rho = (seconds of prompts + b x decodes + a x decodes / most at once) / (seconds of arrivals x engines)
+        mu(n) = 1 / (seconds of prompts + decodes x (b + a / min(n, most)))        each per request
 
-    Infinity where all requests came at once.
+    and rho = rate of arrivals / mu(most). n is a birth-death process (Kleinrock, Queueing Systems, volume 1, section
+    3.2): Erlang's formula C for servers that slow each other down. All is infinite where all requests came at once.
     """
-    span_s = float(run.requests.arrival_s[-1] - run.requests.arrival_s[0])
+    count, arrival_s = len(run.requests), run.requests.arrival_s
+    span_s = float(arrival_s[-1] - arrival_s[0])
     if not span_s:
-        return math.inf
+        return ArrivalLoad(math.inf, 1.0, math.inf)
+    request_s = np.full(1, float(run.steps.prompt_s.sum()) / count)
     steps = run.steps[run.steps.decodes > 0]
-    full_s = 0.0
     if len(steps):
         decodes, alone_s = steps.decodes.astype(np.float64), steps.seconds - steps.prompt_s
         around = decodes - decodes.mean()
         each_s = max(0.0, float(around @ alone_s) / (float(around @ around) or 1.0))
         step_s = max(0.0, float(alone_s.mean() - each_s * decodes.mean()))
-        held = float((steps.blocks / steps.running).mean()) or 1.0
-        most = max(float(decodes.max()), min(run.limits.max_num_seqs, run.limits.num_blocks / held))
-        full_s = float(decodes.sum()) * (each_s + step_s / most)
-    return (float(run.steps.prompt_s.sum()) + full_s) / span_s / run.engines
+        most = _most_at_once(run)
+        at_once = np.append(np.arange(1.0, math.ceil(most)), most)
+        request_s = request_s + float(decodes.sum()) / count * (each_s + step_s / at_once)
+    rate_per_s = count / span_s / run.engines
+    rho = rate_per_s * float(request_s[-1])
+    if rho >= 1:
+        return ArrivalLoad(rho, 1.0, math.inf)
+    logs = np.cumsum(np.log(np.append(1.0, rate_per_s * request_s)))
+    spread = max(1.0, _variance(run) / _birth_death(logs, rho).variance)
+    found = _birth_death(logs / spread, rho ** (1 / spread))
+    return ArrivalLoad(rho, found.full_share, found.waiting / rate_per_s)
 
 
-def requests_needed(load: float) -> float:
-    """Return how many requests a run at a load needs for confidence intervals: ENOUGH / (1 - load)^2.
+def _most_at_once(run: Run) -> float:
+    """Return how many sequences decode in a step of a full engine, on average.
 
-    >>> round(requests_needed(0.5)), round(requests_needed(0.9)), requests_needed(1.2)
-    (2000, 50000, inf)
+    It is full where requests wait and none can begin; in an engine that hardly ever is, only prompts of unusual length
+    wait so. Else at most `max_num_seqs` decode, or as many as the KV cache holds.
     """
-    return ENOUGH / (1 - load) ** 2 if load < 1 else math.inf
+    steps = run.steps[run.steps.decodes > 0]
+    full = steps.decodes[(steps.waiting > 0) & (steps.prompts == 0)]
+    if len(full) >= OFTEN * len(steps):
+        return float(full.mean())
+    held = float((steps.blocks / steps.running).mean()) or 1.0
+    return max(1.0, min(run.limits.max_num_seqs, run.limits.num_blocks / held))
+
+
+def _variance(run: Run) -> float:
+    """Return the variance over time of the sequences in an engine, those that wait included."""
+    inside = (run.steps.running + run.steps.waiting).astype(np.float64)
+    share = run.steps.seconds / run.end_s / run.engines
+    return float(inside**2 @ share) - float(inside @ share) ** 2
+
+
+class _Number(NamedTuple):
+    """Sequences in an engine: the chance that it is full, the mean of those beyond, the variance of all."""
+
+    full_share: float
+    waiting: float
+    variance: float
+
+
+def _birth_death(logs: npt.NDArray[np.float64], ratio: float) -> _Number:
+    """Return what the chances of 0 to most say, logarithms up to a constant; beyond, each is `ratio` of the one before.
+
+    Where arrivals or work vary more than in M/M/n, in heavy traffic P(n)^(1 / z) takes the place of P(n), z being the
+    ratio of the variances (diffusion approximation; Gelenbe, Journal of the ACM 22, 1975): logs / z, ratio^(1 / z).
+    """
+    weights, inside, most = np.exp(logs - logs.max()), np.arange(len(logs)), len(logs) - 1
+    full, below = float(weights[-1]) / (1 - ratio), weights[:-1]
+    beyond = full * ratio / (1 - ratio)
+    total = float(below.sum()) + full
+    mean = (float(below @ inside[:-1]) + most * full + beyond) / total
+    beyond_square = most**2 * full + 2 * most * beyond + beyond * (1 + ratio) / (1 - ratio)
+    square = (float(below @ inside[:-1] ** 2) + beyond_square) / total
+    return _Number(full / total, beyond / total, square - mean**2)

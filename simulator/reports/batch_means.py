@@ -8,6 +8,8 @@ from functools import cached_property, partial
 import numpy as np
 import numpy.typing as npt
 
+from simulator.reports.arrival_load import RunLength
+
 Floats = npt.NDArray[np.float64]
 BATCHES = 10  # consecutive parts of a run whose spread gives the confidence intervals
 T_95 = 2.262  # Student's t, 9 degrees of freedom, two-sided 95 %
@@ -52,15 +54,15 @@ def _half_widths_of_mean(draws: Sequence[Statistic]) -> dict[str, float]:
     return {name: over(name) for name in draws[0].values}
 
 
-def _always() -> bool:
-    return True
+def _any_length() -> None:
+    return None
 
 
-def statistic(values: Floats, is_long_enough: Callable[[], bool] = _always) -> Statistic:
+def statistic(values: Floats, find_length: Callable[[], RunLength | None] = _any_length) -> Statistic:
     """Summarise `values`, shape (requests,), float64, in order of arrival.
 
-    There are half-widths only where `is_long_enough()`: how long a run must be does not show in its own values, as one
-    that missed the rare long queues looks calm (`arrival_load.py`).
+    There are half-widths only where a run has the length for them, None being any: it does not show in its own values,
+    as one that missed the rare long queues looks calm (`arrival_load.py`).
 
     Neighbouring requests are correlated, so confidence intervals come from batch means: the half-width of the mean is t
     sqrt(s^2 c / k), with s^2 the variance of the means of k consecutive batches (Law, Simulation Modeling and Analysis,
@@ -78,16 +80,21 @@ def statistic(values: Floats, is_long_enough: Callable[[], bool] = _always) -> S
         return Statistic(dict.fromkeys(("mean", *QUANTILES), float("nan")), float("nan"), 0)
     quantiles = np.quantile(values, list(QUANTILES.values())).tolist()
     found = {"mean": float(values.mean())} | dict(zip(QUANTILES, quantiles, strict=True))
-    return Statistic(found, float(values.std()), len(values), partial(_half_widths, values, found, is_long_enough))
+    return Statistic(found, float(values.std()), len(values), partial(_half_widths, values, found, find_length))
 
 
-def _half_widths(values: Floats, found: dict[str, float], is_long_enough: Callable[[], bool]) -> dict[str, float]:
-    if not is_long_enough():
+def _half_widths(
+    values: Floats, found: dict[str, float], find_length: Callable[[], RunLength | None]
+) -> dict[str, float]:
+    length = find_length()
+    if length and not length.is_enough():
         return dict.fromkeys(found, float("nan"))
-    ordered = np.sort(values)
-    half_widths = {"mean": _half_width(values)}
+    if length and values.std() > length.load.full_wait_s:
+        length = None  # waits are but a part of what varies
+    ordered, mean = np.sort(values), _half_width(values)
+    half_widths = {"mean": float("nan") if length and not length.shows_mean(mean) else mean}
     for name, share in QUANTILES.items():
-        half_widths[name] = _quantile_half_width(values, ordered, share, found[name])
+        half_widths[name] = _quantile_half_width(values, ordered, share, found[name], length)
     return {name: _as_factor(half, found[name]) for name, half in half_widths.items()}
 
 
@@ -114,13 +121,15 @@ def _half_width(values: Floats) -> float:
     return T_95 * float((square / (BATCHES - 1) / BATCHES * (1 + correlation) / (1 - correlation)) ** 0.5)
 
 
-def _quantile_half_width(values: Floats, ordered: Floats, share: float, quantile: float) -> float:
+def _quantile_half_width(
+    values: Floats, ordered: Floats, share: float, quantile: float, length: RunLength | None
+) -> float:
     if len(values) * (1 - share) < BATCHES * MIN_TAIL:
         return float("nan")
     levels = _half_width((values > quantile).astype(np.float64))
-    if share + levels >= 1:  # no share is below a half, so share - levels is above 0
+    if share + levels >= 1 or (length and not length.shows_level(1 - share, levels)):
         return float("nan")
-    low, high = np.quantile(ordered, [share - levels, share + levels])
+    low, high = np.quantile(ordered, [share - levels, share + levels])  # no share is below a half, so both are shares
     return float(max(quantile - low, high - quantile))
 
 

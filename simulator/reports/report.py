@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.frames import Framed
-from simulator.reports.arrival_load import arrival_load, requests_needed
+from simulator.reports.arrival_load import RunLength, arrival_load
 from simulator.reports.batch_means import QUANTILES, Floats, Statistic, mean_of, statistic, warm_up
 from simulator.reports.slo import Slo
 from simulator.simulation.engine_loop import Run
@@ -100,21 +100,27 @@ class Report(Framed):
     def _own_metrics(self) -> dict[str, Statistic]:
         latencies = self.latencies_s
         tpot = latencies["tpot"]
-        found = {"ttft": self._statistic(latencies["ttft"]), "tpot": self._statistic(tpot[~np.isnan(tpot)])}
+        found = {"ttft": self._statistic(latencies["ttft"])}
+        found["tpot"] = statistic(tpot[~np.isnan(tpot)], partial(getattr, self, "_length_of_tpot"))
         found["itl"] = self._gaps()
         return found | {name: self._statistic(latencies[name]) for name in ("e2el", "queue")}
 
     def _statistic(self, values: Floats) -> Statistic:
-        return statistic(values, self.has_intervals)
+        return statistic(values, partial(getattr, self, "length"))
 
     @cached_property
-    def requests_needed(self) -> float:
-        """How many requests the run needs for confidence intervals; a closed loop needs none: its queue cannot grow."""
-        return 0.0 if self.run.requests.concurrency else requests_needed(arrival_load(self.run))
+    def length(self) -> RunLength | None:
+        """What confidence intervals of the run are worth; None of a closed loop: its queue cannot grow."""
+        return None if self.run.requests.concurrency else RunLength(self.completed, arrival_load(self.run))
+
+    @property
+    def _length_of_tpot(self) -> RunLength | None:
+        """The same, of a latency without waits."""
+        return self.length and RunLength(self.completed, self.length.load._replace(full_share=0.0, wait_s=0.0))
 
     def has_intervals(self) -> bool:
-        """Tell whether the run is long enough for the confidence intervals of its latencies."""
-        return self.completed >= self.requests_needed
+        """Tell whether the run is long enough for confidence intervals of any of its latencies."""
+        return not self.length or self.length.is_enough()
 
     def _gaps(self) -> Statistic:
         """Pool the gaps between tokens over requests, each decode step being one for each sequence in it.

@@ -1,18 +1,21 @@
 """Plans: the capacity search finds the edge of the SLO, replicas carry the load, misfits are kept with their reason."""
 
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import simulator
 from simulator import Scenario, Workload, compare, deploy, load_workload, own_offer, parse_slo
-from simulator.cost.capacity import PROBE_REQUESTS, Answer, Capacity, Comparison, answer, capacity
+from simulator.cost.capacity import PROBE_REQUESTS, Answer, Capacity, Comparison, answer, capacity, what_breaks
 from simulator.deployment.batches import Batch
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
 from simulator.models.model import load_model
 from simulator.plots.cost_plots import plot_costs
-from simulator.workloads.arrivals import OpenLoop
+from simulator.workloads.arrivals import OpenLoop, RecordedArrivals
 from simulator.workloads.lengths import Fixed, Independent
 
 CHAT = load_workload("chat")
@@ -142,3 +145,60 @@ def test_a_pipeline_of_two_stages_with_one_slot_works_on_one_batch():
     found = Scenario(deployment, load).report(load)
     alone = estimate(deployment, Batch(1, 128, 16)).expected
     assert found.metrics["tpot"]["median"] == pytest.approx(alone.tpot_s, rel=0.01)
+
+
+class Given:
+    """A scenario whose reports are given: it notes the loads, and keeps its SLO up to a rate."""
+
+    def __init__(self, load: Workload, most_per_s: float = math.inf, max_num_seqs: int = 8) -> None:
+        self.workload, self.most_per_s, self.loads, self.offers = load, most_per_s, [], ()
+        self.deployment = SimpleNamespace(max_num_seqs=max_num_seqs)
+
+    def report(self, load: Workload) -> SimpleNamespace:
+        self.loads.append(load)
+        steps = SimpleNamespace(running=np.array([3, 300]))
+        run = SimpleNamespace(finished_s=np.arange(2000) * 0.5, steps=steps)
+        return SimpleNamespace(
+            run=run, meets_slo=getattr(load.arrivals, "rate_per_s", 0.0) <= self.most_per_s, **BROKEN
+        )
+
+
+BROKEN = {"rejected_share": 0.0, "overloaded": True, "slo": parse_slo("ttft:1s")}
+SHORT = Workload(OpenLoop(1.0), Independent(Fixed(8), Fixed(8)), 50)
+
+
+def test_the_search_simulates_ten_times_what_runs_at_once_between_one_and_all_of_the_saturated_rate():
+    """2,000 requests that finish every half a second, 300 at once: 2/s is searched from 0.02/s on, in ten halvings."""
+    asked = Given(SHORT, most_per_s=1.25)
+    found = capacity(asked)
+    assert found.rate_per_s == pytest.approx(1.25, abs=2 / 2**10)
+    assert {load.request_count for load in asked.loads[1:]} == {3000}
+    assert [load.arrivals.rate_per_s for load in asked.loads[1:3]] == pytest.approx([0.02, 2.0])
+    assert len(asked.loads) == 1 + 2 + 10
+
+
+@pytest.mark.parametrize(("seqs", "count"), [(8, 2000), (1000, 4000)])
+def test_the_saturated_rate_is_that_of_a_closed_loop_of_twice_the_sequences(seqs, count):
+    asked = Given(SHORT, max_num_seqs=seqs)
+    capacity(asked)
+    assert (asked.loads[0].arrivals.concurrency, asked.loads[0].request_count) == (2 * seqs, count)
+
+
+def test_a_trace_is_searched_with_the_requests_that_it_has():
+    asked = Given(replace(SHORT, arrivals=RecordedArrivals("a trace", np.arange(50.0))), max_num_seqs=1000)
+    capacity(asked)
+    assert {load.request_count for load in asked.loads} == {50}
+
+
+def test_what_breaks_by_hand():
+    whole = {"run": SimpleNamespace(rejected=SimpleNamespace(in_words=lambda: "too long")), "slo": parse_slo("ttft:1s")}
+    rejected = SimpleNamespace(rejected_share=0.2, **whole)
+    assert rejected.slo.share > 0.8
+    assert what_breaks(rejected) == "20.0% are rejected: too long"
+    slow = SimpleNamespace(rejected_share=0.0, overloaded=False, within={"all": 0.9496, "ttft": 0.9496}, **whole)
+    assert what_breaks(slow) == "only 94.9% keep every bound (5.0% miss TTFT <= 1000 ms)"
+
+
+@pytest.mark.parametrize(("most_per_s", "replicas"), [(10.0, 1), (10 / 3, 3), (10 / 11, 11)])
+def test_up_to_ten_replicas_more_are_tried_until_one_keeps_the_slo(most_per_s, replicas):
+    assert answer(Given(SHORT, most_per_s), 10.0, Capacity(10.0, None, "")).replicas == replicas

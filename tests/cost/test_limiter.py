@@ -6,9 +6,10 @@ import pytest
 
 from simulator import Scenario, Settings, Workload, default_layout, deploy, load_model, parse_slo
 from simulator.cost.bounds import bounds
-from simulator.cost.capacity import binding
 from simulator.cost.limiter import limiter
+from simulator.cost.mean_steps import decode_step
 from simulator.questions.length_words import distribution
+from simulator.roofline.roofline import mostly_bound
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, Uniform
 
@@ -66,6 +67,6 @@ def test_a_cache_that_preempts_is_named_where_decode_steps_are_bound_by_memory()
     workload = Workload(OpenLoop(0.065), Independent(Fixed(1000), Fixed(4000)), 1500)
     scenario = Scenario(deployment, workload, parse_slo("ttft:5s,tpot:100ms"))
     report = scenario.report(workload)
-    assert "memory-bound" in binding(deployment, report)
+    assert mostly_bound(deployment.step_model().explain(decode_step(deployment, report)))[0] == "memory"
     assert report.run.preemptions.sum() > 300
     assert "preemptions" in limiter(bounds(scenario), report).sentence

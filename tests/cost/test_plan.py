@@ -1,6 +1,8 @@
 """Plans: replicas by the hour, dollars by hand, and fleets that keep the SLO on other random numbers."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +14,12 @@ from simulator.cost.fleet_rates import FleetRates
 from simulator.cost.fleet_sizing import GrowingLoad, Scaling, Sizing
 from simulator.cost.plan import FleetCheck, FleetPlan, Picked, PromptSplit, cheapest, plan
 from simulator.cost.scenario import Scenario
+from simulator.cost.service import start_seconds
 from simulator.deployment.deployment import deploy
 from simulator.errors import InfercastError, WorkloadError
 from simulator.hardware.prices import own_offer
 from simulator.reports.slo import Slo
+from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, Autoscaler
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Fixed, Independent
 from simulator.workloads.rate_curves import RateCurve, daily
@@ -162,3 +166,62 @@ def _planned(demand: GrowingLoad, capacity_per_s: float, cold_start_s: float = 0
     scenario = replace(_scenario(), offers=(own_offer("l40s", 1.0 * devices, devices),))
     rates = FleetRates(scenario, None)  # type: ignore[arg-type]
     return FleetPlan(rates, demand, Sizing(lambda replicas: capacity_per_s * replicas), Scaling(cold_start_s))
+
+
+class Recorded(FleetRates):
+    """Fleets that keep the SLO in a given share of their requests; what they were asked is noted."""
+
+    def noting(self, within: float) -> "Recorded":
+        object.__setattr__(self, "within", within)
+        object.__setattr__(self, "asked", [])
+        return self
+
+    def service(self, replicas: int, autoscaler: Autoscaler | None = None) -> Any:
+        return replicas, autoscaler
+
+    def report(self, service: Any, load: Workload) -> Any:
+        self.asked.append((*service, load))
+        return SimpleNamespace(within_share=self.within)
+
+
+def _recorded(arrivals: OpenLoop | RateCurve, within: float = 1.0) -> tuple[FleetPlan, list[Any]]:
+    """Return a plan of n replicas of n^2 / 2 requests/s, each of 12 s, and a spare one; and what it is asked."""
+    mean_s = SimpleNamespace(metrics={"e2el": SimpleNamespace(values={"mean": 12.0})})
+    rates = Recorded(_scenario(), SimpleNamespace(report=mean_s)).noting(within)  # type: ignore[arg-type]
+    made = FleetPlan(rates, GrowingLoad(arrivals), Sizing(lambda n: n * n / 2, 0.25, spare=1), Scaling(60.0))
+    return made, rates.asked
+
+
+def test_a_static_fleet_is_checked_for_an_hour_at_its_busiest_rate_without_its_spare_replica() -> None:
+    """Windows of half an hour, 2.4/s at most, and a quarter more: 3 replicas serve 4.5/s."""
+    made, asked = _recorded(RateCurve(1.5, np.array([0.6, 2.4]), window_s=1800.0))
+    check = made.check("static", 0)
+    assert (check.replicas, check.within, check.within_one_less) == (3, 1.0, 1.0)
+    assert [(replicas, scaler) for replicas, scaler, _ in asked] == [(3, None), (2, None)]
+    load = asked[0][-1]
+    assert (load.arrivals.rate_per_s, load.request_count, load.seed) == (pytest.approx(2.4), round(2.4 * 3600), 1)
+
+
+def test_an_autoscaled_fleet_is_checked_from_three_hours_before_its_busiest_window_on() -> None:
+    """Hours of 1 to 6 requests/s, the second one busiest; a quarter more takes 2 to 4 replicas, of 2/s and 8/s.
+
+    The smallest fleet is sized for 1/s a replica, so 12 s of E2EL are 12 in flight, over 1.25.
+    """
+    made, asked = _recorded(RateCurve(3.5, np.array([5.0, 6.0, 1.0, 2.0, 3.0, 4.0]), window_s=3600.0))
+    made.check("autoscaled", 0)
+    replicas, scaler, load = asked[0]
+    assert load.arrivals.shape.tolist() == [3.0, 4.0, 5.0, 6.0]
+    assert (load.arrivals.rate_per_s, load.request_count) == (4.5, 18 * 3600)
+    assert (replicas, scaler.max_replicas, scaler.target) == (4, 4, pytest.approx(12 / 1.25))
+
+
+def test_a_fleet_that_never_keeps_the_slo_is_raised_eight_times() -> None:
+    made, asked = _recorded(OpenLoop(2.4), within=0.0)
+    assert cheapest([made]) is None
+    assert [replicas for replicas, _, _ in asked][::2] == list(range(3, 12))
+
+
+def test_a_plan_without_a_word_on_scaling_starts_replicas_as_a_deployment_does() -> None:
+    made = plan(_scenario(), GrowingLoad(OpenLoop(0.01)))
+    assert made.scaling == Scaling(start_seconds(made.scenario.deployment, LOAD_BYTES_PER_S))
+    assert made.scaling.cold_start_s > 0
