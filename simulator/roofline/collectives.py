@@ -221,7 +221,7 @@ class Links:
         )
 
 
-def host_bytes_per_s(hardware: Hardware, *, light: bool = False) -> float:
+def host_bytes_per_s(hardware: Hardware, *, light: bool) -> float:
     """Return the bytes/s between a device and the memory of its host, PCIE_FRACTION of PCIe's own; `light`: all of it.
 
     Raises ProfileError for a device without a PCIe link.

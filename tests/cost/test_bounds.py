@@ -16,7 +16,7 @@ from simulator.engines.engine import load_engine
 from simulator.errors import InfercastError
 from simulator.reports.slo import Slo
 from simulator.roofline.step_floor import least_of
-from simulator.workloads.arrivals import OpenLoop
+from simulator.workloads.arrivals import ClosedLoop, OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, LogNormal
 
 ROUNDING = 1 + 1e-9
@@ -67,6 +67,18 @@ def test_no_simulation_is_below_its_bounds(case, lengths, load, seed):
     for name, least_s in found.latencies_s.items():
         real_s = report.latencies_s[name]
         assert (np.isnan(real_s) | (least_s[report.skipped :] <= real_s * ROUNDING)).all(), name
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt_tokens"), [("llama-3.1-8b", 512), ("llama-3.1-8b", 60_000), ("gemma-3-12b", 60_000)]
+)
+def test_a_request_alone_takes_hardly_more_than_its_bounds(model, prompt_tokens):
+    """Attention over 60,000 tokens is most of a prompt; of gemma's layers, five of six have a window."""
+    load = Workload(ClosedLoop(1), Independent(Fixed(prompt_tokens), Fixed(200)), 3)
+    scenario = Scenario(deploy(model, "h100-sxm"), load)
+    report, found = scenario.report(load), bounds(scenario)
+    for name, least_s in found.latencies_s.items():
+        assert 1 <= report.latencies_s[name].mean() / least_s.mean() < 1.1, name
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case)))

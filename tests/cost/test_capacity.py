@@ -199,6 +199,6 @@ def test_what_breaks_by_hand():
     assert what_breaks(slow) == "only 94.9% keep every bound (5.0% miss TTFT <= 1000 ms)"
 
 
-@pytest.mark.parametrize(("most_per_s", "replicas"), [(10.0, 1), (10 / 3, 3), (10 / 11, 11)])
+@pytest.mark.parametrize(("most_per_s", "replicas"), [(10.0, 1), (10 / 3, 3), (10 / 11, 11), (0.1, 11)])
 def test_up_to_ten_replicas_more_are_tried_until_one_keeps_the_slo(most_per_s, replicas):
     assert answer(Given(SHORT, most_per_s), 10.0, Capacity(10.0, None, "")).replicas == replicas

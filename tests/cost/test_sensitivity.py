@@ -11,6 +11,7 @@ from simulator.cost.light_bounds import Demand, LightBounds
 from simulator.cost.risk import CASES, Risk, replicas_needed, step_quantile
 from simulator.cost.search import Search, Target
 from simulator.cost.sensitivity import Sensitivity, worth_measuring
+from simulator.reports.intervals import step_factors
 
 CHAT = load_workload("chat")
 SLO = parse_slo("ttft:800ms,tpot:50ms")
@@ -69,6 +70,22 @@ def test_cases_are_quantiles_of_step_times(found):
     factors = [step_quantile(found.found[0], case) for case in CASES]
     assert factors == sorted(factors)
     assert factors[2] == 1.0
+
+
+def test_a_quantile_of_step_times_is_an_end_of_an_interval(found):
+    """An interval of 80 % ends at 10 % and at 90 %, one of 40 % at 30 % and at 70 %."""
+    deployment = found.found[0].scenario.deployment
+    ends = [step_factors(deployment, share) for share in (0.8, 0.4)]
+    assert [step_quantile(found.found[0], case) for case in (0.1, 0.9, 0.3, 0.7)] == [*ends[0], *ends[1]]
+
+
+def test_the_answers_own_simulation_is_known(found):
+    each, rate_per_s = found.found[0], found.load.rate_per_s
+    risk, scenario = Risk(each, found.load), each.scenario
+    assert risk.simulated == {rate_per_s / each.replicas: each.report}
+    assert risk.is_asked(replace(scenario, slo=parse_slo("ttft:9s")), rate_per_s)
+    assert not risk.is_asked(scenario, 2 * rate_per_s)
+    assert not risk.is_asked(replace(scenario, workload=replace(scenario.workload, seed=7)), rate_per_s)
 
 
 def test_any_slo_is_judged_on_the_same_simulations(found, monkeypatch):

@@ -42,6 +42,7 @@ def test_latencies_by_hand():
     assert report.metrics["itl"]["mean"] == pytest.approx(0.080 / 3)
     assert report.metrics["itl"]["median"] == pytest.approx(0.010)
     assert report.metrics["itl"]["p99"] == pytest.approx(0.060)
+    assert report.metrics["itl"].count == 3
     assert report.metrics["itl"].std == pytest.approx(0.001 * math.sqrt((60**2 + 10**2 + 10**2) / 3 - (80 / 3) ** 2))
     assert report.duration_s == pytest.approx(0.190)
     assert report.output_tokens_per_s == pytest.approx(5 / 0.190)
@@ -214,6 +215,31 @@ def test_warm_up_finds_a_transient_and_leaves_noise_alone():
     assert 300 <= warm_up(transient) <= 1000
     assert warm_up(noise) < 1000
     assert 300 <= warm_up(transient[:4998]) <= 1000  # the last three make no whole batch of five
+    few = np.repeat([9.0, 0.0], [5, 15])
+    assert (warm_up(few), warm_up(few[:19])) == (5, 0)  # of four batches the first; three are too few
+
+
+def test_a_half_width_of_the_median_takes_80_values():
+    values = np.random.default_rng(0).normal(10.0, 1.0, 80)
+    assert statistic(values).half_widths["median"] > 0
+    assert math.isnan(statistic(values[1:]).half_widths["median"])
+
+
+def test_one_token_has_no_gap():
+    itl = summarize(run([0.0, 1.0], [100, 100], [1, 1]), steady=False).metrics["itl"]
+    assert itl.count == 0 and math.isnan(itl["mean"])
+
+
+def test_the_rate_of_a_steady_load_is_that_of_its_arrivals():
+    """One every 0.2 s, for ever: the last stands for a gap, too."""
+    report = summarize(run([0.2 * n for n in range(50)], [10] * 50, [1] * 50))
+    assert report.requests_per_s == pytest.approx(5.0)
+
+
+def test_the_held_cache_without_a_token_by_hand():
+    """100 tokens of prompt in 7 blocks of 16 for 110 ms; then 101 and 102 for 10 ms each."""
+    report = summarize(run([0.0], [100], [3]), steady=False)
+    assert report.cache_waste == pytest.approx(1 - (100 * 0.110 + (101 + 102) * 0.010) / (7 * 16 * 0.130))
 
 
 def test_overload_is_seen_and_load_is_not():

@@ -211,10 +211,24 @@ def test_one_shot_sends_everything_to_all_others_and_is_left_where_a_batch_is_la
     each_s = 64 * 8192 * 2 / H100.achievable.all_reduce[8].bus_bytes_per_s
     assert one.transfer(op, STEP).link_s == pytest.approx(7 * each_s)
     assert two.transfer(op, STEP).link_s == pytest.approx(2 * 7 / 8 * each_s)
-    larger = STEP._replace(tokens=129.0)
+    largest, larger = (STEP._replace(tokens=tokens) for tokens in (128.0, 129.0))
+    assert one.transfer(op, largest).link_s == pytest.approx(7 * 2 * each_s)
     assert one.transfer(op, larger) == two.transfer(op, larger)
     at_peak = [Links(H100, each, light=True).transfer(op, STEP) for each in kernels]
     assert at_peak[0] == at_peak[1]
+
+
+def test_what_rests_on_constants_of_the_network_crosses_it():
+    links = Links(H100, Kernels(), light=False)
+    inside, across, tokens = (
+        Op("op", rate, link_bytes=Counts(tokens=1.0), link_devices=devices)
+        for rate, devices in (("all_reduce", 8), ("all_reduce", 16), ("all_to_all", 16))
+    )
+    names = [{name for name, _ in links.constants(op)} for op in (inside, across, tokens)]
+    assert not names[0]
+    assert {"fraction of the network", "hop of LL", "hop of Simple"} <= names[1]
+    assert not any(name.startswith("hop of") for name in names[2])
+    assert {"latency of an all-to-all", "latency of a relayed all-to-all"} <= names[2] - names[1]
 
 
 @pytest.mark.parametrize(("kib", "measured_us"), [(4, 4.6), (64, 6.3), (1024, 17), (4096, 35)], ids="{} KiB".format)
