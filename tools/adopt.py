@@ -32,8 +32,13 @@ def _take(old: Any, new: Any, module: str) -> None:
             to.__code__, to.__defaults__, to.__kwdefaults__ = by.__code__, by.__defaults__, by.__kwdefaults__
         elif isinstance(old, ModuleType) and was is None:
             setattr(old, name, value)
-        elif isinstance(value, PLAIN) and type(was) is type(value) and was != value and not name.startswith("__"):
+        elif _is_other(was, value) and not name.startswith("__"):
             _set_everywhere(old, name, was, value)
+
+
+def _is_other(was: object, value: object) -> bool:
+    """Whether a constant is another one; by what is printed of it, as a tuple may hold arrays."""
+    return isinstance(value, PLAIN) and type(was) is type(value) and repr(was) != repr(value)
 
 
 def _set_everywhere(old: Any, name: str, was: object, value: object) -> None:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from datetime import date
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -69,6 +70,25 @@ def test_the_sentence_says_from_which_volume_on(found, own):
     tokens = (report.input_tokens + report.output_tokens) / report.completed
     assert above.tokens_per_day == pytest.approx(3 / 3.6 * tokens * 86_400)
     assert f"pays above {above.tokens_per_day / 1e6:.1f}" in own.verdict(0.001, "Acme").replace(",", "")
+
+
+def test_electricity_is_paid_for_each_replica():
+    """$3 an hour and $1 of electricity, 1 request/s each, against $7.20 an hour of 1 request/s at $0.002.
+
+    One replica is dearer below 4 / 7.2 = 0.56/s, two from 1/s to 8 / 7.2 = 1.11/s, three never: 12 / 7.2 is below 2.
+    """
+
+    def packing(replicas: int) -> SimpleNamespace:
+        return SimpleNamespace(usd_per_hour=3.0 * replicas)
+
+    report = SimpleNamespace(input_tokens=900, output_tokens=100, completed=10)
+    scenario, one = SimpleNamespace(packing=packing), SimpleNamespace(rate_per_s=1.0)
+    asked = SimpleNamespace(packing=packing(2), at_load=SimpleNamespace(usd_per_hour=8.0), replicas=2)
+    above = SelfHosting(SimpleNamespace(**vars(asked), scenario=scenario, capacity=one, report=report)).break_even(
+        0.002
+    )
+    assert (above.rate_per_s, above.utilisation) == pytest.approx((8 / 7.2, 4 / 7.2))
+    assert above.tokens_per_day == pytest.approx(8 / 7.2 * 100 * 86_400)
 
 
 def test_without_an_offer_there_is_none(found):
