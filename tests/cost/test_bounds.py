@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator import Scenario, Workload, deploy, load_hardware, load_model, load_workload, parse_slo
+from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, load_workload, parse_slo
 from simulator.cost.bounds import bounds, least_share, lines_below
 from simulator.cost.light_bounds import Demand, LightBounds, light_replicas
 from simulator.deployment.layouts import running_layout
@@ -17,7 +17,7 @@ from simulator.errors import InfercastError
 from simulator.reports.slo import Slo
 from simulator.roofline.step_floor import least_of
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop
-from simulator.workloads.lengths import Fixed, Independent, LogNormal
+from simulator.workloads.lengths import Fixed, Independent, LogNormal, Uniform
 
 ROUNDING = 1 + 1e-9
 CASES = [
@@ -70,15 +70,52 @@ def test_no_simulation_is_below_its_bounds(case, lengths, load, seed):
 
 
 @pytest.mark.parametrize(
-    ("model", "prompt_tokens"), [("llama-3.1-8b", 512), ("llama-3.1-8b", 60_000), ("gemma-3-12b", 60_000)]
+    ("model", "prompt_tokens", "chunk_tokens"),
+    [
+        ("llama-3.1-8b", 512, None),
+        ("llama-3.1-8b", 512, 64),
+        ("llama-3.1-8b", 60_000, None),
+        ("gemma-3-12b", 60_000, None),
+    ],
 )
-def test_a_request_alone_takes_hardly_more_than_its_bounds(model, prompt_tokens):
+def test_a_request_alone_takes_hardly_more_than_its_bounds(model, prompt_tokens, chunk_tokens):
     """Attention over 60,000 tokens is most of a prompt; of gemma's layers, five of six have a window."""
     load = Workload(ClosedLoop(1), Independent(Fixed(prompt_tokens), Fixed(200)), 3)
-    scenario = Scenario(deploy(model, "h100-sxm"), load)
+    scenario = Scenario(deploy(model, "h100-sxm", settings=Settings(max_num_batched_tokens=chunk_tokens)), load)
     report, found = scenario.report(load), bounds(scenario)
     for name, least_s in found.latencies_s.items():
         assert 1 <= report.latencies_s[name].mean() / least_s.mean() < 1.1, name
+
+
+def test_what_attention_reads_by_hand():
+    """3,000 tokens of prompt, 199 decodes, a window of 1,024.
+
+    Pairs: 3000 x 3001 / 2, in the window 1024 x 1025 / 2 + 1976 x 1024. Reads: 199 x 3000 + 1 + 2 + .. + 199, and 199 x
+    1024.
+    """
+    load = Workload(OpenLoop(1.0), Independent(Fixed(3000), Fixed(200)), 2)
+    found = bounds(Scenario(deploy("gemma-3-12b", "h100-sxm"), load))
+    prompt_s, decodes_s = found._attention_s
+    slopes = found._floor.slopes
+    assert prompt_s == pytest.approx(slopes[2:] @ [3000, 4_501_500, 2_548_224], rel=1e-9)
+    assert decodes_s == pytest.approx(slopes[:2] @ [616_900, 203_776], rel=1e-9)
+
+
+def test_a_tpot_hardly_longer_than_that_of_a_request_alone_allows_hardly_any_load():
+    load = Workload(OpenLoop(1.0), Independent(Fixed(512), Fixed(200)), 100)
+    found = bounds(Scenario(deploy("llama-3.1-8b", "l40s"), load))
+    alone_s = float(found.latencies_s["tpot"].max())
+    assert found.most_within(Slo({"tpot": 1.05 * alone_s})) < 0.05 * found.most_per_s
+    assert found.most_within(Slo({"tpot": 4 * alone_s})) == pytest.approx(found.most_per_s)
+
+
+def test_rejected_requests_take_no_step():
+    """Half of them are longer than the context."""
+    lengths = Independent(Uniform(100, 3900), Fixed(10))
+    scenario = Scenario(replica(CASES[0], max_model_len=2000), Workload(OpenLoop(1.0), lengths, 200), whole_run=True)
+    report = scenario.report(scenario.workload)
+    assert 60 < len(report.run.rejected) < 140
+    assert bounds(scenario)._served.sum() == len(report.run.requests)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case)))
