@@ -2,9 +2,9 @@
 
     python -m tools.branch_coverage [--again] [--write]
 
-Compiled functions are invisible to `coverage` (in the extra `dev`), so what is left of them is run as plain Python by the oracles of the
-scheduler and of fleets, and both runs are added up. The runs are kept in out/branches*; `--again` makes them anew.
-Processes that a test starts are not counted.
+Compiled functions are invisible to `coverage` (it is in the extra `dev`), so what is left of them is run as plain
+Python by the oracles of the scheduler and of fleets, and both runs are added up. The runs are kept in out/branches*;
+`--again` makes them anew. Processes that a test starts are not counted.
 """
 
 import argparse

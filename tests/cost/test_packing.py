@@ -95,3 +95,8 @@ def test_a_frame_has_a_row_for_each_kind_of_instance():
 def test_without_an_offer_the_remedy_names_the_options():
     with pytest.raises(InfercastError, match=r"no such offer.*--usd-per-hour"):
         packed(ReplicaSize(1), 1, [])
+
+
+def test_at_one_price_the_fewest_devices_are_rented():
+    """Two replicas of one device: two instances of one at $1 each, or one of four at $2."""
+    assert packed(ReplicaSize(1), 2, [own_offer("l40s", 2.0, devices=4), own_offer("l40s", 1.0)]).devices == 2

@@ -231,6 +231,21 @@ def test_what_rests_on_constants_of_the_network_crosses_it():
     assert {"latency of an all-to-all", "latency of a relayed all-to-all"} <= names[2] - names[1]
 
 
+def test_a_slow_link_inside_of_a_node_binds_an_all_to_all_over_nodes():
+    """At 1 GB/s inside, less than a fiftieth of the network's rate, 16 devices take as long as their node's link."""
+    op = Op("tokens", "all_to_all", link_bytes=Counts(tokens=8192.0), link_devices=16, choices=8)
+    slow = {
+        devices: each.model_copy(update={"bus_bytes_per_s": 1e9})
+        for devices, each in H100.achievable.all_reduce.items()
+    }
+    slowed = H100.model_copy(update={"achievable": H100.achievable.model_copy(update={"all_reduce": slow})})
+    fast_s, slow_s = (
+        float(Links(each, Kernels(), light=False).transfer(op, STEP._replace(tokens=4096.0)).link_s)
+        for each in (H100, slowed)
+    )
+    assert slow_s > 5 * fast_s
+
+
 @pytest.mark.parametrize(("kib", "measured_us"), [(4, 4.6), (64, 6.3), (1024, 17), (4096, 35)], ids="{} KiB".format)
 def test_vllms_all_reduce_has_a_barrier_more_where_it_is_long(kib, measured_us):
     """Of eight H100, aiconfigurator-core 0.12.0 (facts/efficiency.md); 8,192 numbers in bf16 are 16 KiB a token."""

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from simulator.errors import WorkloadError
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop
-from simulator.workloads.lengths import Banded, Ended, LogNormal, Quantiles, Recorded, Uniform
+from simulator.workloads.lengths import MAX_TOKENS, Banded, Ended, LogNormal, Quantiles, Recorded, Uniform
 from simulator.workloads.workload import Workload
 
 TABLE = Quantiles(levels=(0, 0.5, 1), tokens=(1, 101, 1101))
@@ -76,3 +77,9 @@ def test_a_trace_has_no_more_lengths_than_its_rows() -> None:
     assert Workload(ClosedLoop(2), lengths, 2).requests().prompt_tokens.tolist() == [10, 20]
     with pytest.raises(WorkloadError, match="3 requests: the trace has 2"):
         Workload(ClosedLoop(2), lengths, 3).requests()
+
+
+def test_a_table_of_lengths_no_context_holds_is_refused():
+    assert Quantiles(levels=(0, 1), tokens=(1, MAX_TOKENS)).tokens[-1] == MAX_TOKENS
+    with pytest.raises(ValidationError, match="they fall, or leave 1 to 2147483647"):
+        Quantiles(levels=(0, 1), tokens=(1, MAX_TOKENS + 1))

@@ -178,6 +178,8 @@ def draw(arrivals: Arrivals) -> Requests:
         (lambda: RecordedArrivals("t", np.arange(3.0)).at_rate(math.inf), "request rate inf", "concurrency"),
         (lambda: draw(RecordedArrivals("t", np.arange(3.0))), "10 requests", "at most 3"),
         (lambda: Fixed(0), "length 0", "tokens"),
+        (lambda: Uniform(0, 3), "low 0", "count of tokens"),
+        (lambda: Uniform(3, 2**31), "high 2147483648", "count of tokens"),
         (lambda: Uniform(9, 3), "lengths from 9 to 3", "Swap"),
         (lambda: Uniform.around(100, 1.0), "range ratio 1.0", "0.2"),
         (lambda: LogNormal(0.5, 1.0), "mean length 0.5", "Correct"),
