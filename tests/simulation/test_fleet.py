@@ -442,6 +442,8 @@ def test_conservation_with_everything_on(service):
     ("make", "message"),
     [
         (lambda: Router("random"), "router 'random': it is not known"),
+        (lambda: Router(workers=2), "2 router workers of round-robin: only least-connections has workers"),
+        (lambda: Router("least-connections", workers=0), "0 router workers: somebody must route"),
         (lambda: Pool(ALONE, SECONDS, 0), "replicas 0: it must be 1 or more"),
         (lambda: slow(2, failures=(Failure(1.0, 2),)), "a failure of replica 2: there are 2, counted from 0"),
         (lambda: Autoscaler(target=0, max_replicas=2), "target 0: it must be finite and above 0"),
@@ -453,6 +455,11 @@ def test_conservation_with_everything_on(service):
 def test_fleets_that_cannot_be(make, message):
     with pytest.raises(InfercastError, match=message):
         make()
+
+
+def test_a_router_tells_its_workers_where_it_has_several():
+    told = [Router("least-connections", workers=workers).describe() for workers in (1, 2)]
+    assert told == ["least-connections", "least-connections of 2 workers"]
 
 
 def test_pools_do_not_scale():

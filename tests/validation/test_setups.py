@@ -225,6 +225,11 @@ def test_the_number_of_requests_follows_the_lengths():
     assert recipe(setup(**{**given, "input_tokens": 129.0})).request_count is None
 
 
+def test_a_server_whose_script_is_not_known_has_room_for_a_request():
+    unknown = Recipe(*(getattr(recipe(setup()), name) for name in ("setup", "model", "hardware")))
+    assert unknown.max_model_len == 512 + 64
+
+
 def test_a_setup_is_of_one_source():
     """Offline runs of TensorRT-LLM have a class for all, before which the tables of its releases are asked."""
     for setup in {row.setup for row in published()}:
