@@ -54,8 +54,13 @@ class Block:
     parameters: tuple[str, ...]
     parent: str = ""
     presets: tuple[str, ...] = ()  # that the values are written to
-    prior: Mapping[str, float] = field(default_factory=dict)  # where the parent's kernel is another one
+    prior: Mapping[str, float] = field(default_factory=dict)  # where the parent's kernel is another one, or none is
     fitted_on: tuple[str, ...] = ()  # families whose rows the fit sees, of those that the block takes; none is all
+
+    @property
+    def held(self) -> Values:
+        """Values that are not fitted, though they differ from the parent's."""
+        return {name: value for name, value in self.prior.items() if name not in self.parameters}
 
     def takes(self, deployment: Deployment) -> bool:
         """Tell whether a deployment belongs to the block."""
@@ -91,9 +96,9 @@ def _narrowness(block: Block) -> tuple[bool, bool, int, int]:
 
 
 def all_parameters(block: Block, every: Mapping[str, Block]) -> tuple[str, ...]:
-    """Name a block's parameters and those that it has from its parents."""
+    """Name a block's parameters, what it holds, and those that it has from its parents."""
     above = all_parameters(every[block.parent], every) if block.parent else ()
-    return (*block.parameters, *(name for name in above if name not in block.parameters))
+    return tuple(dict.fromkeys((*block.parameters, *block.held, *above)))
 
 
 def adjusted(asked: Asked, values: Values) -> Asked:

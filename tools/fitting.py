@@ -18,8 +18,11 @@ from simulator.validation.measurements import Measurement
 from tools.curves import NEUTRAL, REACH, TIMES, Block, Curves, Floats, Values, block_of, blocks
 
 ROUNDED, CUT, PULL = 0.02, 1.2, 0.2
-WORTH = 0.001  # of |ln(predicted / measured)|, the mean over groups of sources left out: what a constant must gain
-FURTHEST, ENOUGH, STUCK = 0.5, 1e-5, 1e3  # ln(value) in a step; a gain worth a step; a damping that leads nowhere
+FURTHEST, ENOUGH, STUCK = (
+    0.5,
+    1e-5,
+    1e3,
+)  # ln(value) in a step; a gain worth a step or a constant; a damping that leads nowhere
 REPLAYS = "kept apart: nothing is fitted to the runs that tests/simulation/test_replays.py replays"
 EXCLUDED = {  # (source, device, model): why the fit does not see them; they are scored all the same
     ("llmservingsim-vllm-bench", "RTX 4090", "Llama-3.1-8B"): REPLAYS,
@@ -44,9 +47,9 @@ def is_rented_pair(row: Measurement) -> bool:
 
 
 def is_balanced_host(row: Measurement) -> bool:
-    """Whether a row is of several replicas behind a balancer on one rented host: scored, not fitted.
+    """Whether a row is of several replicas behind nginx on one rented host: scored, not fitted.
 
-    Their TTFT is up to nine times, their TPOT up to 2.5 times that of one such replica alone, unexplained.
+    How unevenly it shares the load follows from its number of workers, which is a guess.
     """
     return row.setup.source == "cloudrift-deplodock" and row.setup.replicas > 1
 
@@ -175,12 +178,13 @@ class Fits:
 
 
 def _solved(fit: Fit, every: dict[str, Block], solved: dict[str, Values], keep: Keep = bool) -> Values:
-    return fit.fitted(*_prior(fit.block, every, solved), keep)
+    prior, above = _prior(fit.block, every, solved)
+    return {**fit.block.held, **fit.fitted(prior, above, keep)}
 
 
 def _prior(block: Block, every: dict[str, Block], solved: dict[str, Values]) -> tuple[Values, Values]:
-    """Return a block's prior, its parents' values where they have them, else NEUTRAL; and all values of its parents."""
-    above = effective(every[block.parent], every, solved) if block.parent else {}
+    """Return a block's prior, its parents' values where they have them, else NEUTRAL; and the values that are given."""
+    above = {**(effective(every[block.parent], every, solved) if block.parent else {}), **block.held}
     usual = {**NEUTRAL, **above, **block.prior}
     return {name: usual.get(name, 1.0) for name in block.parameters}, above
 
@@ -210,7 +214,7 @@ def idle_parameters(fits: Fits, name: str) -> list[str]:
     while free:
         tried = {each: loss([other for other in free if other != each]) for each in free}
         worst = min(tried, key=lambda each: tried[each])
-        if tried[worst] > best + WORTH:
+        if tried[worst] > best + ENOUGH:
             break
         free.remove(worst)
         dropped, best = [*dropped, worst], min(best, tried[worst])

@@ -56,10 +56,10 @@ def made(factors: dict[str, float], source: str = "a") -> list[Measurement]:
     return [replace(row, value=math.exp(log)) for row, log in zip(rows, logs, strict=True)]
 
 
-def fit_of(rows: list[Measurement]) -> Fits:
-    block = Block("made", ("sglang-0.5",), (), PARAMETERS)
+def fit_of(rows: list[Measurement], parameters: tuple[str, ...] = PARAMETERS) -> Fits:
+    block = Block("made", ("sglang-0.5",), (), parameters)
     asked = ask_all(rows)
-    values = prior = shipped(asked[rows[0].id], PARAMETERS)
+    values = prior = shipped(asked[rows[0].id], parameters)
     for _ in range(3):
         fit = Fit(block, Job(rows, asked, values).measured())
         values = fit.fitted(prior, {})
@@ -101,8 +101,8 @@ def test_a_group_that_is_left_out_does_not_move_the_fit():
 
 
 def test_a_constant_that_made_the_rows_earns_its_place_and_one_that_did_not_is_idle():
-    fits = fit_of([*made({"compute": 0.6}), *made({"compute": 0.6}, source="b")])
-    assert idle_parameters(fits, "made") == ["memory"]  # the shipped `step_s`, of which they are made, is not NEUTRAL's
+    fits = fit_of([*made({"compute": 0.6}), *made({"compute": 0.6}, source="b")], ("compute", "link"))
+    assert idle_parameters(fits, "made") == ["link"]  # one device has none
 
 
 def test_rows_that_nothing_explains_are_kept_from_a_fit():
@@ -121,7 +121,7 @@ def test_every_block_names_presets_and_parameters_that_exist_and_parents_stand_f
         assert not block.parent or block.parent in seen
         seen.add(block.name)
         assert block.engines
-        assert set(block.parameters)
+        assert {*block.parameters, *block.held} <= TIMES | FittedMultipliers.model_fields.keys()
     asked = ask(setup("a", "Llama-3.1-8B", 1, 128))
     assert block_of(blocks().values(), asked.deployment) == blocks()["sglang"]
     assert set(shipped(asked, blocks()["sglang"].parameters)) == set(blocks()["sglang"].parameters)
@@ -133,6 +133,18 @@ def test_a_child_has_its_parents_values_where_it_fits_none():
     solved = {"p": {"compute": 0.5, "memory": 0.9}, "c": {"compute": 0.7}}
     assert effective(child, {"p": parent, "c": child}, solved) == {"compute": 0.7, "memory": 0.9}
     assert all_parameters(child, {"p": parent, "c": child}) == ("compute", "memory")
+
+
+def test_a_prior_that_is_not_fitted_is_held_against_the_parents_value():
+    rows = made({"compute": 0.6})
+    curves = Job(rows, ask_all(rows), {"compute": 1.0, "memory": 1.0}).measured()
+    parent = Block("p", ("sglang-0.5",), (), ("compute",))
+    child = Block("c", ("sglang-0.5",), ("hopper",), (), "p", prior={"compute": 0.9})
+    every = {"p": parent, "c": child}
+    solved = Fits(every, {"p": Fit(parent, curves), "c": Fit(child, curves)}, {}).without(lambda _: False)
+    assert solved["c"] == {"compute": 0.9} != solved["p"]
+    assert effective(child, every, solved)["compute"] == 0.9
+    assert "compute" in all_parameters(child, every)
 
 
 def test_a_child_that_sees_nothing_has_its_prior_and_no_tail_and_no_rented_pair_is_fitted():
