@@ -61,6 +61,16 @@ class MemoryRule(Strict):
     pads_experts: tuple[str, ...] = ()  # families of devices whose mxfp4 experts are padded to EXPERT_MULTIPLES
 
 
+class OutputEstimate(Strict):
+    """How long an engine expects outputs to become, by which it admits prompts. Rule J of docs/serving-rules.md."""
+
+    tokens: Whole  # that a request is taken to produce still, at most
+    first_ratio: Fraction  # of these kept free for what decodes, in the beginning
+    least_ratio: Fraction  # and at least
+    decay_steps: Whole  # of decodes, from the one to the other
+    spare_tokens: Whole  # that a preemption adds to those of each, before it sets the ratio from them
+
+
 class SettingName(Strict):
     """What one of an engine's own settings sets here; `values` translates where the words differ too."""
 
@@ -92,6 +102,7 @@ class Engine(Profile):
     admit_full_prompt: bool = False
     admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
     least_free_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # of the cache: prompts wait while less is free
+    output_estimate: OutputEstimate | None = None  # a request waits until there is room for what outputs may become
     prompt_interval: Annotated[int, Field(ge=0)] = 0  # prompts wait for so many decode steps after the last that came
     scheduler_recv_interval: Annotated[int, Field(ge=1)] = 1  # decodes from one look at arrivals to the next
     async_scheduling: bool = False

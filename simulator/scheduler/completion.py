@@ -5,6 +5,7 @@ Conventions: state.py. Rules: docs/serving-rules.md.
 
 from simulator.scheduler.draft_acceptance import produced
 from simulator.scheduler.jit import compiled, inlined
+from simulator.scheduler.output_estimate import forget
 from simulator.scheduler.state import NEVER, NOBODY, STATIC, UNCACHED, State, clear
 from simulator.scheduler.transitions import begin_decoding, close_windows, finish, free, move, next_event, track
 
@@ -147,4 +148,6 @@ def complete(s: State, end_s: float) -> int:
         book.running = _advance_prompts(s, first, end_s)
     if s.limits.policy == STATIC and book.unfinished == 0:
         clear(s)
+    if s.limits.estimated_tokens > 0:
+        forget(s, book.finished - finished)
     return book.finished - finished

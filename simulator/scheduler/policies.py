@@ -9,6 +9,7 @@ in order of admission. Rules: docs/serving-rules.md; those of vLLM: docs/vllm-ru
 import numpy as np
 
 from simulator.scheduler.jit import compiled, inlined
+from simulator.scheduler.output_estimate import charge, expect, has_room, learn
 from simulator.scheduler.prefix_cache import blocks_per_prefix_block, cached_prefix_blocks, hold, shared_prefix_blocks
 from simulator.scheduler.state import PROMPTS_FIRST, STATIC, UNCACHED, State, blocks, whole_blocks
 from simulator.scheduler.transitions import begin_request, compute_prompt, make_room, preempt, promise, take
@@ -85,6 +86,8 @@ def _admit_head(s: State, now_s: float) -> bool:
         hits = cached_prefix_blocks(s, book.head, known)
         past = hits * limits.prefix_block_tokens
         saved = shared_prefix_blocks(s, book.head, hits) * blocks_per_prefix_block(s)
+    if limits.estimated_tokens > 0 and not has_room(s, blocks(limits, known) - saved):
+        return False
     new = _most_new(s, known - past)
     if not limits.chunked_prefill and new < known - past:
         return False
@@ -98,6 +101,8 @@ def _admit_head(s: State, now_s: float) -> bool:
         hold(s, book.head, hits)
     take(s, blocks(limits, past + new) - saved)
     begin_request(s, past, hits, new, now_s)
+    if limits.estimated_tokens > 0:
+        charge(s, book.running - 1)
     return True
 
 
@@ -108,6 +113,10 @@ def _admissions(s: State, now_s: float) -> None:
     since, waiting = book.tick - book.admitted_tick, book.waiting
     if book.running > 0 and (book.free_blocks < limits.least_free_blocks or since < limits.prompt_interval):
         return
+    if limits.estimated_tokens > 0:
+        if book.is_full:
+            return
+        expect(s)
     places = min(limits.max_num_seqs, limits.max_num_batched_tokens // (1 + limits.draft_tokens))
     while book.budget > 0 and book.running < places and book.waiting > 0:
         if not _admit_head(s, now_s):
@@ -212,6 +221,7 @@ def schedule(s: State, now_s: float) -> int:
     """
     book = s.book[0]
     book.prompt_tokens = book.prompt_pairs = book.prompt_pairs_windowed = book.loaded_tokens = book.scheduled = 0
+    book.preempted = 0
     book.budget = s.limits.max_num_batched_tokens
     book.decode_now = 1
     if s.limits.policy == STATIC:
@@ -224,4 +234,6 @@ def schedule(s: State, now_s: float) -> int:
         _continuous(s, now_s)
     if book.decoding == 0:
         book.decode_now = 0
+    if s.limits.estimated_tokens > 0:
+        learn(s)
     return book.scheduled

@@ -44,6 +44,11 @@ class SchedulerLimits(NamedTuple):
     window_blocks: int = 0  # most blocks per sequence and windowed group
     admit_full_output: bool = False  # admit a request only if all blocks that it will ever hold are sure to be free
     least_free_blocks: int = 0  # beside running requests, nothing is admitted while fewer are free
+    estimated_tokens: int = 0  # rule J: a request is taken to produce so many more tokens at most; 0: no such rule,
+    first_ratio: float = 0.0  # the share of these that is kept free for what decodes, in the beginning,
+    least_ratio: float = 0.0  # and at least,
+    ratio_decay: float = 0.0  # what a step of decodes takes from it,
+    spare_tokens: int = 0  # and what a preemption adds to the tokens of each before it is set from them
     prompt_interval: int = 0  # beside running requests, nothing is admitted for so many decode steps after an admission
     scheduler_recv_interval: int = 1  # arrivals are received every so many steps of decodes alone (SGLang)
     long_prefill_tokens: int = (
@@ -105,6 +110,10 @@ BOOK = np.dtype(  # the scheduler's counters
             "prompt_pairs_windowed",  # the same in windowed layers
             "loaded_tokens",  # this step: cached tokens loaded from the host tier
             "scheduled",  # this step: sequences
+            "is_full",  # rule J: 1: nothing is admitted until a request finishes or is preempted
+            "expected_tokens",  # and this step: tokens that the decoding sequences may still produce,
+            "charged_tokens",  # tokens kept free for its prompts,
+            "preempted",  # 1: it preempted a sequence
             "promised",  # with admit_full_output: most blocks that the running requests will ever hold
             "prompt_cached",  # sum of `cached` over prompts under way
             "padding",  # cached tokens of finished sequences in a static batch, less their bases
@@ -114,6 +123,7 @@ BOOK = np.dtype(  # the scheduler's counters
         )
     ]
     + [
+        ("ratio", np.float64),  # rule J: share of the expected tokens that is kept free
         ("shown_s", np.float64),  # when the front end is done with the steps that have ended
         ("received_s", np.float64),  # the time up to which the scheduler has received arrivals
     ]
@@ -275,7 +285,7 @@ def reset(s: State) -> None:
     book = s.book[0]
     book.waiting = book.waiting_blocks = book.idle_prefix_blocks = book.host_prefix_blocks = book.extra_holders = 0
     book.head = book.tail = book.first_done = NOBODY
-    book.shown_s = 0.0
+    book.shown_s, book.ratio, book.is_full = 0.0, s.limits.first_ratio, 0
     for index in range(len(s.prefix_blocks)):
         row = s.prefix_blocks[index]
         row.place, row.holders = ABSENT, 0

@@ -124,6 +124,7 @@ def preempt(s: State, j: int, scheduled: bool, now_s: float) -> None:
         request.stalled_s -= now_s
     remove(s, j, scheduled)
     request.preemptions += 1
+    s.book[0].preempted = 1
     enqueue_first(s, index)
 
 

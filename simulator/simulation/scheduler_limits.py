@@ -1,6 +1,7 @@
 """What the scheduler of a deployment may do."""
 
 from math import ceil
+from typing import TypedDict
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
@@ -42,6 +43,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         window_groups=plan.groups.limited,
         window_blocks=plan.window_blocks,
         admit_full_output=engine.admit_full_output,
+        **_estimate(deployment),
         prompt_interval=engine.prompt_interval,
         least_free_blocks=ceil(engine.least_free_share * plan.num_blocks),
         long_prefill_tokens=engine.long_prefill_tokens,
@@ -60,6 +62,29 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
     )
 
 
+class _Estimate(TypedDict, total=False):
+    estimated_tokens: int
+    first_ratio: float
+    least_ratio: float
+    ratio_decay: float
+    spare_tokens: int
+
+
+def _estimate(deployment: Deployment) -> _Estimate:
+    """Return the limits of rule J."""
+    rule = deployment.engine.output_estimate
+    if rule is None:
+        return {}
+    first, least = float(rule.first_ratio), float(rule.least_ratio)
+    return {
+        "estimated_tokens": int(rule.tokens),
+        "first_ratio": first,
+        "least_ratio": least,
+        "ratio_decay": (first - least) / rule.decay_steps,
+        "spare_tokens": int(rule.spare_tokens),
+    }
+
+
 def stages(deployment: Deployment, allowed: SchedulerLimits) -> int:
     """Return how many batches a replica works on at once: one per stage, at most one per reserved context."""
     pp = deployment.layout.pp
@@ -76,7 +101,8 @@ def of_stage(allowed: SchedulerLimits, batches: int) -> SchedulerLimits:
 
 def _refuse_rules(deployment: Deployment) -> None:
     engine = deployment.engine
-    others = (engine.long_prefill_tokens, engine.admit_full_output, engine.least_free_share, engine.prompt_interval)
+    lengths = (engine.long_prefill_tokens, engine.admit_full_output, engine.output_estimate)
+    others = (*lengths, engine.least_free_share, engine.prompt_interval)
     is_whole = POLICIES[engine.policy] in (STATIC, UNCACHED)
     if is_whole and (any(others) or engine.scheduler_recv_interval > 1):
         because = f"{engine.policy} batches compute whole prompts and reserve their output"

@@ -121,6 +121,7 @@ def test_what_cannot_be_set_is_refused_in_three_parts(written, said):
         {"admit_full_output": True},
         {"least_free_share": 0.1},
         {"prompt_interval": 3},
+        {"output_estimate": load_engine("sglang").output_estimate},
         {"scheduler_recv_interval": 2},
     ],
     ids=str,

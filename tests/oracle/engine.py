@@ -40,7 +40,7 @@ Policy "static"
     counts as completed at once (rule 5), though its place is not free yet.
 Result
 14. blocks_held of a step is what all of `running` holds while it runs (allocations made, completions not yet freed).
-The letters Q, L, W, F, O, M, B, D, U, G, K, H, P and S are the rules of docs/serving-rules.md.
+The letters Q, L, W, F, O, M, B, J, D, U, G, K, H, P and S are the rules of docs/serving-rules.md.
 """
 
 from __future__ import annotations
@@ -77,6 +77,16 @@ Jobs = Sequence[tuple[float, int, int] | OracleJob]
 Seconds = Callable[[OracleBatch], float]
 
 
+class OracleEstimate(NamedTuple):
+    """J: the most that a request may still produce, the ratio's bounds and its fall, the tokens to spare."""
+
+    tokens: int
+    first_ratio: float
+    least_ratio: float
+    decay: float
+    spare_tokens: int
+
+
 @dataclass(frozen=True)
 class OracleLimits:
     max_num_seqs: int
@@ -94,6 +104,7 @@ class OracleLimits:
     chunked_prefill: bool = True
     admit_full_output: bool = False
     least_free_blocks: int = 0
+    estimate: OracleEstimate | None = None  # J
     prompt_interval: int = 0
     batch_size: int = 1
     batch_wait_s: float = 0.0
@@ -184,6 +195,9 @@ class OracleEngine:
     decode_steps: int = 0  # so far
     admitted_at: int = 0  # of these
     received_at: int = 0  # of these (V)
+    ratio: float = 0.0  # J
+    full: bool = False  # J
+    preempted: bool = False  # whether the present step did
 
     def __post_init__(self) -> None:
         limits = self.limits
@@ -192,6 +206,7 @@ class OracleEngine:
         for block in limits.warm:
             self.cache.idle = [*(each for each in self.cache.idle if each != block), block]
         self.cache.evict(limits.num_blocks)
+        self.ratio = limits.estimate.first_ratio if limits.estimate else 0.0
 
     # ------------------------------------------------------------ blocks and prefix blocks
 
@@ -289,6 +304,7 @@ class OracleEngine:
     def _preempt(self, victim: OracleRequest) -> None:
         self.release(victim)
         victim.preemptions += 1
+        self.preempted = True
         self.waiting.insert(0, victim)
         if self.limits.by_priority:
             self.waiting.sort(key=lambda each: each.urgency)
@@ -303,7 +319,7 @@ class OracleEngine:
     def schedule(self, now_s: float, more_to_come: bool) -> Plan:
         """What the step that starts now computes; nothing if the engine is idle or waits for its batch to fill (D)."""
         self._see_arrivals(now_s)
-        self.loaded_tokens, self.began_s = 0, now_s
+        self.loaded_tokens, self.began_s, self.preempted = 0, now_s, False
         if self.limits.policy == "static":
             return self._schedule_static(now_s, more_to_come)
         if self.limits.policy == "uncached":
@@ -317,7 +333,36 @@ class OracleEngine:
             self._admit(plan)
         if self.limits.policy == "prompts-first" and not plan:
             self._schedule_running(plan, [each for each in self.running if each.decodes])
+        self._set_ratio(plan)
         return plan
+
+    def _set_ratio(self, plan: Plan) -> None:
+        """J: what this step says about how long outputs become."""
+        rule = self.limits.estimate
+        if rule is None:
+            return
+        decoding = [each for each in self.running if each.decodes]
+        if self.preempted:
+            self.full = False
+            produced = sum(each.generated_tokens + rule.spare_tokens for each in decoding)
+            self.ratio = min(1.0, produced / (1 + sum(each.output_tokens for each in decoding)))
+        elif plan and all(each.decodes for each, _ in plan):
+            self.ratio = max(rule.least_ratio, self.ratio - rule.decay)
+
+    def _leaves_room(self, request: OracleRequest, blocks: int) -> bool:
+        """J: whether the blocks of a prompt leave room for what it and all others are expected to produce."""
+        rule, page = self.limits.estimate, self.limits.block_size
+        if rule is None or not self.running:
+            return True
+        decoding = [each for each in self.running if each.decodes]
+        expected = sum(min(each.output_tokens - each.generated_tokens, rule.tokens) for each in decoding)
+        charged = sum(page + min(each.output_tokens, rule.tokens) for each in self.running if not each.decodes)
+        charged += page + min(request.output_tokens - request.generated_tokens, rule.tokens)
+        left = (self.blocks_free() - blocks) * page
+        if left > self.limits.full_groups * (self.ratio * expected + charged):
+            return True
+        self.full = bool(decoding)
+        return False
 
     def _left(self, plan: Plan) -> int:
         return self.limits.max_num_batched_tokens - sum(new for _, new in plan)
@@ -381,6 +426,9 @@ class OracleEngine:
                 hit = self.prefix_blocks(request, request.known_tokens - 1)
                 hit = hit[: self.cache.leading(hit)]
                 cached = len(hit) * self.limits.prefix_block_tokens
+            shared = sum(block in self.cache.holders for block in hit) * self.cache.blocks_per_prefix_block
+            if self.full or not self._leaves_room(request, self.blocks_for(request.known_tokens) - shared):
+                break
             new = self._new_tokens(request, cached, self._left(plan))
             if not self.limits.chunked_prefill and new < request.known_tokens - cached:
                 break
@@ -388,7 +436,6 @@ class OracleEngine:
             if self.limits.admit_full_output and promised > self.limits.num_blocks:
                 break
             must_fit = request.known_tokens if self.limits.full_prompt_must_fit else cached + new
-            shared = sum(block in self.cache.holders for block in hit) * self.cache.blocks_per_prefix_block
             if self.blocks_for(must_fit) - shared > self.blocks_free():
                 break
             self.waiting.pop(0)
@@ -470,6 +517,9 @@ class OracleEngine:
         for request in list(self.running):
             if request.finished_s is not None and not batch_goes_on:
                 self.release(request)
+        self.full = self.full and not finished
+        if self.limits.estimate and not self.running and not self.waiting:
+            self.full, self.ratio = False, self.limits.estimate.first_ratio
         return finished
 
     def _advance(self, request: OracleRequest, new: int) -> int:
@@ -552,9 +602,9 @@ def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> Orac
         raise ValueError(f"unknown policy {limits.policy!r}")
     prefilled = any(request.prefilled for request in requests)
     more = limits.long_prefill_tokens or not limits.chunked_prefill or limits.admit_full_output
-    more = more or limits.least_free_blocks or limits.prompt_interval or prefilled
+    more = more or limits.least_free_blocks or limits.prompt_interval or limits.estimate or prefilled
     if limits.policy in ("static", "uncached") and (more or limits.prefix_block_tokens or limits.draft_tokens):
-        raise ValueError(f"{limits.policy!r} goes with none of P, S, G, L, W, O, M, B")
+        raise ValueError(f"{limits.policy!r} goes with none of P, S, G, L, W, O, M, B, J")
     if limits.policy in ("static", "uncached") and (limits.async_scheduling or limits.scheduler_recv_interval > 1):
         raise ValueError(f"{limits.policy!r} goes with neither H nor V")
     if limits.window_groups and not limits.window:

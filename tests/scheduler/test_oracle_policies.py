@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.oracle.engine import OracleJob, OracleLimits
-from tests.support.oracle_cases import BATCHES, GROUPS, MIXING, WINDOWED, cases, compare, too_long
+from tests.support.oracle_cases import BATCHES, ESTIMATES, GROUPS, MIXING, WINDOWED, cases, compare, too_long
 
 HOST_BLOCKS = st.sampled_from([0, 4])  # prefix blocks of the host's tier
 CHANCES = [(0.0, 0.0), (1.0, 1.0, 1.0), (0.7, 0.5, 0.9), (0.6,)]
@@ -17,6 +17,7 @@ EVERYTHING = {
     "admit_full_output": st.booleans(),
     "least_free_blocks": st.sampled_from([0, 0, 5]),
     "prompt_interval": st.sampled_from([0, 0, 3]),
+    "estimate": st.one_of(st.none(), ESTIMATES),
     "acceptance": st.sampled_from([(), *CHANCES]),
     "expected_acceptance": st.booleans(),
     "host_prefix_blocks": st.sampled_from([0, 2, 9]),
@@ -32,6 +33,9 @@ RULES = {
     "O: full output": cases(policy=MIXING, admit_full_output=True),
     "M: margin": cases(policy=MIXING, least_free_blocks=st.integers(1, 20)),
     "B: balanced prompts": cases(policy=MIXING, prompt_interval=st.integers(1, 8)),
+    "J: outputs expected": cases(policy=MIXING, estimate=ESTIMATES),
+    "J: prefix cache": cases(policy=MIXING, estimate=ESTIMATES, blocks_per_prefix=3, by_priority=st.booleans()),
+    "J: lag": cases(policy="prompts-first", estimate=ESTIMATES, async_scheduling=True, groups=GROUPS),
     "D: dynamic batches": cases(policy="static", by_priority=st.booleans(), **BATCHES),
     "U: uncached": cases(policy="uncached", by_priority=st.booleans()),
     "G: prefilled": cases(policy=MIXING, prefilled=True),

@@ -23,6 +23,7 @@ from simulator.workloads.workload import Requests
 from tests.oracle.engine import (
     OracleBatch,
     OracleEngine,
+    OracleEstimate,
     OracleJob,
     OracleLimits,
     OracleRequest,
@@ -86,6 +87,11 @@ def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] =
     )
 
 
+def estimate_of(rules: OracleLimits) -> dict[str, Any]:
+    names = ("estimated_tokens", "first_ratio", "least_ratio", "ratio_decay", "spare_tokens")
+    return dict(zip(names, rules.estimate, strict=True)) if rules.estimate else {}
+
+
 def limits_of(rules: OracleLimits) -> SchedulerLimits:
     return SchedulerLimits(
         policy=POLICIES[rules.policy],
@@ -96,6 +102,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         admit_full_prompt=rules.full_prompt_must_fit,
         admit_full_output=rules.admit_full_output,
         least_free_blocks=rules.least_free_blocks,
+        **estimate_of(rules),
         prompt_interval=rules.prompt_interval,
         long_prefill_tokens=rules.long_prefill_tokens,
         chunked_prefill=rules.chunked_prefill,
@@ -246,4 +253,13 @@ GROUPS = st.one_of(
     st.tuples(WINDOWS, st.integers(1, 2), st.integers(0, 3)),
 )
 WINDOWED = st.one_of(GROUPS, st.tuples(WINDOWS, st.just(0), st.integers(1, 2)))  # in every layer, too
+RATIOS = st.tuples(st.floats(0.3, 1.0), st.floats(0.0, 1.0), st.integers(1, 40))
+ESTIMATES = st.builds(
+    lambda tokens, ratios, spare: OracleEstimate(
+        tokens, ratios[0], ratios[0] * ratios[1], ratios[0] * (1.0 - ratios[1]) / ratios[2], spare
+    ),
+    st.integers(5, 25),
+    RATIOS,
+    st.integers(0, 20),
+)
 BATCHES = {"batch_size": st.integers(1, 8), "batch_wait_s": st.floats(0, 0.05)}
