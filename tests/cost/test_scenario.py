@@ -209,13 +209,13 @@ def test_the_router_of_another_draw_draws_anew_and_a_rerun_does_not():
 
 
 def test_a_rate_within_an_slo_is_that_of_all_replicas():
-    """Four replicas behind a router serve four times what one does within the SLO, roughly."""
+    """Four replicas behind a router serve four times what one does within the SLO, and more: waits are shared."""
     slo = Slo({"ttft": 1.0, "tpot": 0.05}, 0.95)
     one = replace(OPEN, workload=replace(OPEN.workload, arrivals=OpenLoop(20.0), request_count=1_000), slo=slo)
     four = replace(one, workload=replace(one.workload, arrivals=OpenLoop(80.0), request_count=4_000))
     four = replace(four, replicas=4, router=Router("least-outstanding"))
     ratio = within_slo(four).requests_per_s / within_slo(one).requests_per_s
-    assert ratio == pytest.approx(4, rel=0.2)
+    assert 4 <= ratio < 8
 
 
 def test_requests_beyond_the_context_are_rejected_unless_somebody_has_run_them():
