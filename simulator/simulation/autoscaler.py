@@ -107,9 +107,14 @@ def cold_start_s(weight_bytes: float, load_bytes_per_s: float = LOAD_BYTES_PER_S
     The defaults are guesses: 1 GB/s (one NVMe drive or a good network share per device), and 30 s to start the process,
     load the kernels and capture the CUDA graphs.
 
+    Raises InfercastError for a rate that is not above 0.
+
     >>> cold_start_s(16e9)
     46.0
     """
+    if not load_bytes_per_s > 0:
+        given = f"weights that are loaded at {load_bytes_per_s:g} bytes/s"
+        raise InfercastError(given, "the rate must be above 0", "Give, say, 1 GB/s")
     return weight_bytes / load_bytes_per_s + start_s
 
 
