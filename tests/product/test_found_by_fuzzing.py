@@ -118,6 +118,19 @@ def test_rates_of_nothing_or_nearly_nothing_are_refused() -> None:
     assert "at 0 bytes/s: the rate must be above 0" in refused(*scaled.split(), "0GB/s")
 
 
+def test_numbers_of_nearly_nothing_are_refused() -> None:
+    trained = "training --model smollm2-135m --hardware l4 --usd-per-hour 2 --mfu 1e-308"
+    assert "--mfu 1e-308: it is less than 1e-15, and not 0" in refused(*trained.split())
+
+
+def test_a_fleet_that_idles_for_years_is_not_looked_at_in_between() -> None:
+    load = "--model smollm2-135m --hardware l4 --request-rate 1e-9 --num-prompts 20 --isl 64 --osl 8"
+    scaled = f"fleet {load} --autoscale concurrency:4 --min-replicas 0 --sync-period 1ms --down-delay"
+    for down_delay in ("1s", "100000h"):
+        [row] = answer(*scaled.split(), down_delay)["fleets"]
+        assert row["duration"] > 1e9
+
+
 def test_pools_of_more_replicas_than_there_are_digits_for_are_refused() -> None:
     fleet = "fleet --model smollm2-135m --hardware l4 --rate 2 --num-prompts 20 --isl 64 --osl 8"
     assert "it is not two numbers of replicas above 0" in refused(*fleet.split(), "--disaggregate", f"1:{'9' * 5000}")
