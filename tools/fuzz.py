@@ -2,10 +2,10 @@
 
     python -m tools.fuzz [--seconds 600] [--seed N] [--write] [target ...]
 
-Each answer is a result of finite numbers, or an error of one line, within `SECONDS` and `SPARE_BYTES` of memory; all
-else is a finding: its command line and its file are kept in out/fuzz/. Cases run in children that are forked from a
-warm process, because a new one takes a second to import. The same seed makes the same cases while seeds and changes are
-the same; without one each target takes the seed after that of its last run in docs/trust.md.
+Each answer is a result of finite numbers, or an error of one line, within the target's seconds of CPU and `SPARE_BYTES`
+of memory; all else is a finding: its command line and its file are kept in out/fuzz/. Cases run in children that are
+forked from a warm process, because a new one takes a second to import. The same seed makes the same cases while files
+and changes are the same; without one each target takes the seed after that of its last run in docs/trust.md.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from tools.fuzz_targets import OPTIONS, TARGETS, Target
 from tools.mutations import mutated, mutated_words
 from tools.trust_page import put, rows, table
 
-SECONDS, SPARE_BYTES = 5.0, 500e6
+SPARE_BYTES = 500e6
 CHUNK = 50  # cases of one child
 KEPT = Path("out") / "fuzz"
 NOT_FINITE = re.compile(r"\b(?:nan|NaN|inf|Infinity)\b")
@@ -101,7 +101,7 @@ def fault(words: list[str], given: str = "") -> str:
 
 
 def _overdue(_signal: int, _frame: object) -> NoReturn:
-    raise TimeoutFault(f"more than {SECONDS:g} s of CPU")
+    raise TimeoutFault("too much CPU")
 
 
 def _bounded() -> None:
@@ -119,7 +119,7 @@ def _child(target: Target, first: int, seed: int, write: int) -> NoReturn:
     for number in range(first, first + CHUNK):
         os.write(write, f"{number}\t\n".encode())
         case = case_of(target, folder / f"case{number}", Random(f"{seed} {number}"))
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, target.cpu_s)
         found = fault(case.words, case.text or "")
         signal.setitimer(signal.ITIMER_PROF, 0)
         shutil.rmtree(folder / f"case{number}", ignore_errors=True)
@@ -147,7 +147,7 @@ def chunk(target: Target, first: int, seed: int) -> dict[int, str]:
             if not data:
                 break
             lines, last = lines + data.decode(), time.monotonic()
-        if time.monotonic() - last > 12 * SECONDS:
+        if time.monotonic() - last > 12 * target.cpu_s:
             os.kill(child, signal.SIGKILL)
         time.sleep(0.01)
     _, status = os.waitpid(child, 0)
