@@ -77,6 +77,11 @@ FILES: dict[str, tuple[Callable[[Path], object], str, str]] = {
         re.sub(r'"start_time": [\d.]+', f'"start_time": {10**18}', GUIDELLM),
         "it is no sound file of GuideLLM",
     ),
+    "a metric's name of two lines": (
+        lambda path: read_results(path, Stated()),
+        'Metric,avg\n" To First\nToken (ms)",100\n',
+        "no tool known here writes",
+    ),
     "a chunk of 400 digits": (
         lambda path: read_results(path, Stated(hardware="l40s", model="llama-3.1-8b", engine_version="b6000")),
         f"| model | n_ubatch | test | t/s |\n|--|--:|--:|--:|\n| llama 8B Q4_0 | {'9' * 400} | pp512 | 9.5 |\n",
