@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 from simulator.errors import InfercastError
-from simulator.units import gibibytes
+from simulator.units import LEAST, gibibytes
 
 MOST_WHOLE = 2**31 - 1  # of anything counted: sums of two fit into 64 bits, and products too
 MOST_NUMBER = 1e15  # of a number without a unit: tokens of all training runs together are fewer
@@ -20,13 +20,15 @@ _SPARE = 0.8  # share of the free memory that one array of answers may take: oth
 def in_range(value: float, given: str, most: float = MOST_NUMBER) -> float:
     """Return a number of either sign up to `most`. `given` is what an error names.
 
-    Raises InfercastError for numbers beyond, infinity and NaN.
+    Raises InfercastError for numbers beyond, infinity and NaN, and for those that are closer to 0 than `units.LEAST`.
 
     >>> in_range(8.5, "--cpu-offload-gb 8.5")
     8.5
     """
     if not abs(value) <= most:
         raise InfercastError(given, f"it is not a number up to {most:,.0f}", "Correct the number")
+    if 0 < abs(value) < LEAST:
+        raise InfercastError(given, f"it is less than {LEAST:g}, and not 0", "Correct the number")
     return value
 
 

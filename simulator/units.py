@@ -33,6 +33,7 @@ MOST: Mapping[str, float] = {  # of a quantity in SI units: far beyond whatever 
     **dict.fromkeys(("usd_per_hour", "usd", "usd_per_kwh", "usd_per_kw_month", "g_per_kwh"), 1e12),
     **{"fraction": 1e15, "count": 1e15},
 }
+LEAST = 1e-15  # of a quantity in SI units that is not 0: what is divided by it stays finite
 _QUANTITY = re.compile(r"\s*([+-]?\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?)\s*([A-Za-zµ$/]*)\s*")
 
 
@@ -41,7 +42,8 @@ def parse(given: object, dimension: str) -> float:
 
     `dimension` is a key of `UNITS`, which is also the suffix of the quantity's name.
 
-    Raises UnitError for a missing or foreign unit, and for a number that is negative, NaN or beyond `MOST`.
+    Raises UnitError for a missing or foreign unit, and for a number that is negative, NaN, beyond `MOST`, or below
+    `LEAST` and not 0.
 
     >>> parse("864 GB/s", "bytes_per_s")
     864000000000.0
@@ -66,6 +68,9 @@ def parse(given: object, dimension: str) -> float:
         raise UnitError(f"{given!r}", "a quantity here is finite and not negative", "Correct the number")
     if number * units[unit] > MOST[dimension]:
         because = f"more than {MOST[dimension]:g} in {dimension} is not of this world"
+        raise UnitError(f"{given!r}", because, "Correct the number or its unit")
+    if 0 < number * units[unit] < LEAST:
+        because = f"less than {LEAST:g} in {dimension}, and not 0, is not of this world"
         raise UnitError(f"{given!r}", because, "Correct the number or its unit")
     return number * units[unit]
 

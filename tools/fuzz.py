@@ -1,10 +1,11 @@
 """Try changed files and command lines on infercast, and tell which it does not answer as it should.
 
-    python -m tools.fuzz [--seconds 600] [--seed 0] [--write] [target ...]
+    python -m tools.fuzz [--seconds 600] [--seed N] [--write] [target ...]
 
-Each answer is a result of finite numbers, or an error of one line, within `SECONDS` and `SPARE_BYTES` of memory; all
-else is a finding: its command line and its file are kept in out/fuzz/. Cases run in children that are forked from a
-warm process, because a new one takes a second to import.
+Each answer is a result of finite numbers, or an error of one line, within the target's seconds of CPU and `SPARE_BYTES`
+of memory; all else is a finding: its command line and its file are kept in out/fuzz/. Cases run in children that are
+forked from a warm process, because a new one takes a second to import. The same seed makes the same cases while files
+and changes are the same; without one each target takes the seed after that of its last run in docs/trust.md.
 """
 
 import argparse
@@ -26,11 +27,11 @@ from random import Random
 from typing import NamedTuple, NoReturn
 
 from simulator.cli import main
-from tools.fuzz_targets import TARGETS, Target
+from tools.fuzz_targets import OPTIONS, TARGETS, Target
 from tools.mutations import mutated, mutated_words
 from tools.trust_page import put, rows, table
 
-SECONDS, SPARE_BYTES = 5.0, 500e6
+SPARE_BYTES = 500e6
 CHUNK = 50  # cases of one child
 KEPT = Path("out") / "fuzz"
 NOT_FINITE = re.compile(r"\b(?:nan|NaN|inf|Infinity)\b")
@@ -100,7 +101,7 @@ def fault(words: list[str], given: str = "") -> str:
 
 
 def _overdue(_signal: int, _frame: object) -> NoReturn:
-    raise TimeoutFault(f"more than {SECONDS:g} s of CPU")
+    raise TimeoutFault("too much CPU")
 
 
 def _bounded() -> None:
@@ -118,7 +119,7 @@ def _child(target: Target, first: int, seed: int, write: int) -> NoReturn:
     for number in range(first, first + CHUNK):
         os.write(write, f"{number}\t\n".encode())
         case = case_of(target, folder / f"case{number}", Random(f"{seed} {number}"))
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, target.cpu_s)
         found = fault(case.words, case.text or "")
         signal.setitimer(signal.ITIMER_PROF, 0)
         shutil.rmtree(folder / f"case{number}", ignore_errors=True)
@@ -146,7 +147,7 @@ def chunk(target: Target, first: int, seed: int) -> dict[int, str]:
             if not data:
                 break
             lines, last = lines + data.decode(), time.monotonic()
-        if time.monotonic() - last > 12 * SECONDS:
+        if time.monotonic() - last > 12 * target.cpu_s:
             os.kill(child, signal.SIGKILL)
         time.sleep(0.01)
     _, status = os.waitpid(child, 0)
@@ -161,7 +162,6 @@ def chunk(target: Target, first: int, seed: int) -> dict[int, str]:
 def fuzz(name: str, seconds: float, seed: int) -> tuple[int, Counter[str]]:
     """Return how many cases of a target were tried, and how often each fault was found; the first of a kind is kept."""
     target, found, first = TARGETS[name], Counter[str](), 0
-    _warm(name, target)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for number, text in chunk(target, first, seed).items():
@@ -175,7 +175,7 @@ def fuzz(name: str, seconds: float, seed: int) -> tuple[int, Counter[str]]:
 
 
 def _warm(name: str, target: Target) -> None:
-    """Answer a few seeds as they are, so that children find all imported and compiled; tell of one that fails."""
+    """Answer a target as it is, so that children find all imported and compiled; tell of one that fails."""
     with tempfile.TemporaryDirectory() as folder:
         for index, seed in enumerate(target.seeds[:3]):
             words = target.prepared(Path(folder) / str(index), seed, seed.read_text(encoding="utf-8"))
@@ -198,24 +198,32 @@ def command() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", metavar="target", help=", ".join(TARGETS))
     parser.add_argument("--seconds", type=float, default=600.0, help="for each target")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="of the cases; by default one after the last of a target")
     parser.add_argument("--write", action="store_true", help="put the figures into docs/trust.md")
     asked = parser.parse_args()
-    faults = 0
-    for name in asked.targets or TARGETS:
-        tried, found = fuzz(name, asked.seconds, asked.seed)
+    faults, names = 0, asked.targets or [*TARGETS]
+    for name in dict.fromkeys([*OPTIONS, *names]):  # a case of any target may need what another one compiles
+        _warm(name, TARGETS[name])
+    for name in names:
+        seed = last_seed(name) + 1 if asked.seed is None else asked.seed
+        tried, found = fuzz(name, asked.seconds, seed)
         faults += len(found)
         print(f"{name}: {tried:,} cases, {len(found)} kinds of faults", flush=True)
         if asked.write:
-            write_row(name, asked.seconds, tried, len(found))
+            write_row(name, seed, asked.seconds, tried, len(found))
     return 1 if faults else 0
 
 
-def write_row(name: str, seconds: float, tried: int, kinds: int) -> None:
+def last_seed(name: str) -> int:
+    """Return the seed of a target's last run, as the table has it; -1 before the first."""
+    return next((int(seed) for target, seed, *_ in rows("fuzzing") if target == name), -1)
+
+
+def write_row(name: str, seed: int, seconds: float, tried: int, kinds: int) -> None:
     """Put what came of a target into the table of docs/trust.md, in place of what it had."""
     known = {row[0]: row for row in rows("fuzzing")}
-    known[name] = [name, f"{seconds:,.0f}", f"{tried:,}", f"{kinds}", date.today().isoformat()]
-    heads = ["target", "seconds", "cases", "kinds of faults", "on"]
+    known[name] = [name, f"{seed}", f"{seconds:,.0f}", f"{tried:,}", f"{kinds}", date.today().isoformat()]
+    heads = ["target", "seed", "seconds", "cases", "kinds of faults", "on"]
     put("fuzzing", table(heads, [known[each] for each in TARGETS if each in known]))
 
 

@@ -16,13 +16,14 @@ LENGTHS = "--isl 64 --osl 8"
 class Target:
     """A command line. One with `seeds` reads each of them, changed, as `{file}`; one without is itself changed.
 
-    `{folder}` is the file's folder, a copy of `folder` where that is given; `{name}` is its name without the ending,
-    `{kind}` the name of the folder that the seed lies in.
+    It is answered within `cpu_s` seconds of CPU. `{folder}` is the file's folder, a copy of `folder` if that is given;
+    `{name}` is its name without the ending, `{kind}` the name of the folder that the seed lies in.
     """
 
     command: str
     seeds: Sequence[Path] = ()
     folder: Path | None = None
+    cpu_s: float = 5.0
 
     @property
     def words(self) -> list[str]:
@@ -131,6 +132,9 @@ OPTIONS = {
         "--lifetime-years 4 --staff-usd-per-month 100 --colocation 150 --grid-g-per-kwh 300"
     ),
     "training": Target(f"training {SMALL} {LENGTHS} --training-tokens 2e12 --mfu 0.4 --usd-per-hour 2"),
-    "plan": Target(f"plan {SMALL} {LENGTHS} --slo ttft:2s --growth 10% --months 2 --headroom 20% --spare 1"),
+    "plan": Target(
+        f"plan {SMALL} {LENGTHS} --slo ttft:2s --growth 10% --months 2 --headroom 20% --spare 1",
+        cpu_s=15.0,  # fleets of up to 64 replicas are simulated, each at a dozen rates
+    ),
 }
 TARGETS = READERS | OPTIONS

@@ -2,10 +2,10 @@
 
     python -m tools.install_matrix [--uv uv] [--pythons 3.11,3.12,3.13] [--write]
 
-It needs `uv` (pip install uv), which finds the Pythons of this machine, and a package index. The wheel is built from
-the sdist, twice, and must be the same both times. Each environment lies in a temporary folder; commands run in another
-one, and compile; as root, `simulate` once more without a home in an environment that nobody can write (Linux). Two
-minutes of CPU and half a gigabyte for each environment, one at a time.
+It needs `uv` (pip install uv), which finds the Pythons of this machine (those of pyenv by PYENV_VERSION=3.11.7:3.12.1),
+and a package index. The wheel is built from the sdist, twice, and must be the same both times. Each environment lies in
+a temporary folder; commands run in another one, and compile; as root, `simulate` once more without a home in an
+environment that nobody can write (Linux). Two minutes of CPU and half a gigabyte for each environment, one at a time.
 """
 
 import argparse

@@ -167,17 +167,24 @@ def _fleet(offer: Offer) -> tuple[str, str, str]:
 
 
 def _cover(fleet: Sequence[Offer], size: ReplicaSize, replicas: int) -> Packing:
-    """Return the cheapest instances of one provider that hold the replicas: best[n] covers n parts."""
+    """Return the cheapest instances of one provider that hold the replicas: best[n] covers n parts.
+
+    All but a few are of the instance that is cheapest by the part, which holds c: of c others, some hold together a
+    multiple of c parts, and as many of the cheapest hold them for no more.
+    """
     best: list[tuple[float, int, int]] = [(0.0, 0, -1)]
     held = [size.held(offer) for offer in fleet]
-    for needed in range(1, replicas * size.parts + 1):
+    by_part = [(each.usd_per_hour / parts, each.devices / parts) for each, parts in zip(fleet, held, strict=True)]
+    full = by_part.index(min(by_part))
+    alike = max(0, replicas * size.parts // held[full] - max(held))
+    left = replicas * size.parts - alike * held[full]
+    for needed in range(1, left + 1):
         before = (best[max(0, needed - parts)] for parts in held)
         choices = enumerate(zip(fleet, before, strict=True))
         best.append(min((usd + each.usd_per_hour, n + each.devices, place) for place, (each, (usd, n, _)) in choices))
-    counts: Counter[int] = Counter()
-    left = replicas * size.parts
+    counts = Counter({full: alike})
     while left > 0:
         chosen = best[left][2]
         counts[chosen] += 1
         left -= held[chosen]
-    return Packing(tuple((fleet[place], count) for place, count in sorted(counts.items())), replicas, size)
+    return Packing(tuple((fleet[place], count) for place, count in sorted(counts.items()) if count), replicas, size)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Seconds = npt.NDArray[np.float64]  # of steps, one after the other
-NEGLIGIBLE = 1e-12  # share of an op's time that no clock would tell
 
 
 class OpCost(NamedTuple):
@@ -39,14 +38,11 @@ class OpCost(NamedTuple):
 
     @property
     def runner_up(self) -> str:
-        """The resource (compute, memory or link) that would bind if the binding one took no time; "" for none.
-
-        A time of less than NEGLIGIBLE of the binding one is none.
-        """
+        """The resource (compute, memory or link) that would bind if the binding one took no time; "" for none."""
         others = {name: float(getattr(self.cost, f"{name}_s")) for name in ("compute", "memory", "link")}
         others.pop(self.cost.bound, None)
         name = max(others, key=lambda each: others[each])
-        return name if others[name] > NEGLIGIBLE * float(getattr(self.cost, f"{self.cost.bound}_s")) else ""
+        return name if others[name] > 0 else ""
 
     @property
     def margin(self) -> float | None:

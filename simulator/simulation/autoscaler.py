@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from simulator.errors import InfercastError, nearest
 from simulator.profile import Figure, Source
 from simulator.scheduler.jit import compiled
-from simulator.scheduler.state import reset, view
+from simulator.scheduler.state import NOBODY, reset, view
 from simulator.scheduler.waiting_queue import dequeue
 from simulator.simulation.clients import cancel, forget
 from simulator.simulation.fleet_state import (
@@ -37,6 +37,7 @@ LOAD_BYTES_PER_S = Figure(
     Source(text="an NVMe drive or a network share to a device, as vLLM reads safetensors", date="", evidence="guess"),
 )
 START_S = Figure(30.0, Source(text="process, kernels and graphs", date="", evidence="guess"))
+NEVER = 2**62  # of checks: later than any other
 LEAST_INTERVAL_S = 1e-3  # between two looks: no step is shorter, and each look takes time here
 
 
@@ -107,9 +108,14 @@ def cold_start_s(weight_bytes: float, load_bytes_per_s: float = LOAD_BYTES_PER_S
     The defaults are guesses: 1 GB/s (one NVMe drive or a good network share per device), and 30 s to start the process,
     load the kernels and capture the CUDA graphs.
 
+    Raises InfercastError for a rate that is not above 0.
+
     >>> cold_start_s(16e9)
     46.0
     """
+    if not load_bytes_per_s > 0:
+        given = f"weights that are loaded at {load_bytes_per_s:g} bytes/s"
+        raise InfercastError(given, "the rate must be above 0", "Give, say, 1 GB/s")
     return weight_bytes / load_bytes_per_s + start_s
 
 
@@ -141,16 +147,40 @@ def control(f: FleetState, now_s: float) -> None:
 def next_check_s(f: FleetState, other_s: float) -> float:
     """Return when the next check of an autoscaler that may change something is; the next other event is at `other_s`.
 
-    Infinity where nothing else lies ahead and no autoscaler starts anything.
+    Infinity where nothing else lies ahead and no autoscaler starts anything. Checks before it are left out: an idle
+    fleet would run more of them than requests.
     """
-    t, settled = math.inf, 1
+    t, settled = other_s, 1
     for pool in range(2):
         scaler = f.scalers[pool]
         if scaler.metric > 0:
             scaler.settled = scaler.settled if other_s == math.inf else 0
             settled = min(settled, scaler.settled)
-            t = min(t, scaler.check * scaler.interval_s)
-    return math.inf if settled == 1 else t
+            if scaler.check * scaler.interval_s < t:
+                number = scaler.check if other_s == math.inf else _changing_check(f, pool)
+                t = min(t, number * scaler.interval_s)
+    if settled == 1:
+        return math.inf
+    for pool in range(2):
+        scaler = f.scalers[pool]
+        if scaler.metric > 0 and t < math.inf:
+            scaler.check = max(scaler.check, int(t / scaler.interval_s) - 1)
+            while scaler.check * scaler.interval_s < t:
+                scaler.check += 1
+    return t
+
+
+@compiled
+def _changing_check(f: FleetState, pool: int) -> int:
+    """Return the number of a pool's next check that may change something while nothing but checks happens."""
+    scaler = f.scalers[pool]
+    wanted, count = _wanted(f, pool), ready_or_starting(f, pool)
+    if wanted >= count:
+        changes = scaler.below_since > 0 or (wanted > count and _lowest_off(f, pool) != NOBODY)
+        return int(scaler.check if changes else NEVER)
+    if scaler.below_since == 0 or wanted > scaler.most_wanted:
+        return int(scaler.check)
+    return int(max(scaler.check, scaler.below_since + int(scaler.down_delay_s / scaler.interval_s)))
 
 
 @compiled
@@ -220,14 +250,22 @@ def _return(f: FleetState, request: int) -> None:
 @compiled
 def start_lowest(f: FleetState, pool: int) -> bool:
     """Start the lowest-numbered replica of a pool that is off; return False if there is none. Rule A."""
-    loop = f.loop
+    loop, replica = f.loop, _lowest_off(f, pool)
+    if replica == NOBODY:
+        return False
+    f.replicas[replica].ready_s = loop.clock_s + f.scalers[pool].cold_start_s
+    loop.ready_s = min(loop.ready_s, f.replicas[replica].ready_s)
+    log(f, replica, STARTING)
+    return True
+
+
+@compiled
+def _lowest_off(f: FleetState, pool: int) -> int:
+    """Return the lowest-numbered replica of a pool that is off, NOBODY if there is none."""
     for replica in range(first_replica(f, pool), end_replica(f, pool)):
         if f.replicas[replica].state == OFF:
-            f.replicas[replica].ready_s = loop.clock_s + f.scalers[pool].cold_start_s
-            loop.ready_s = min(loop.ready_s, f.replicas[replica].ready_s)
-            log(f, replica, STARTING)
-            return True
-    return False
+            return replica
+    return NOBODY
 
 
 @compiled
@@ -254,11 +292,18 @@ def _metric(f: FleetState, pool: int) -> int:
 
 
 @compiled
+def _wanted(f: FleetState, pool: int) -> int:
+    """Return how many replicas a pool's autoscaler wants now."""
+    scaler = f.scalers[pool]
+    most = end_replica(f, pool) - first_replica(f, pool)
+    return int(min(max(math.ceil(_metric(f, pool) / scaler.target), scaler.min_replicas), most))
+
+
+@compiled
 def _check(f: FleetState, pool: int) -> None:
     """Run one check of a pool: start missing replicas, or drain superfluous ones after `down_delay_s`."""
     scaler = f.scalers[pool]
-    most = end_replica(f, pool) - first_replica(f, pool)
-    wanted = min(max(math.ceil(_metric(f, pool) / scaler.target), scaler.min_replicas), most)
+    wanted = _wanted(f, pool)
     count = ready_or_starting(f, pool)
     scaler.settled = 1
     if wanted >= count:

@@ -50,6 +50,24 @@ def test_the_cheapest_instances_are_those_of_brute_force(part_devices, parts, re
     assert found.usd_per_hour >= replicas * full_usd_per_hour(size, offers) - 1e-9
 
 
+@given(st.integers(1, 400), SIZES)
+def test_many_replicas_are_packed_as_part_by_part(replicas, sizes):
+    best = [(0, 0)]
+    for needed in range(1, replicas + 1):
+        held = ((usd, devices, best[max(0, needed - devices)]) for devices, usd in sizes)
+        best.append(min((usd + before[0], devices + before[1]) for usd, devices, before in held))
+    found = packed(ReplicaSize(1), replicas, [offer(devices, float(usd)) for devices, usd in sizes])
+    assert (found.usd_per_hour, found.devices) == best[-1]
+    assert all(count for _, count in found.instances)
+
+
+def test_no_number_of_replicas_takes_longer_to_pack_than_another():
+    offers = [offer(1, 0.7), offer(4, 2.6), offer(8, 5.0)]
+    some, many = (packed(ReplicaSize(1), replicas, offers) for replicas in (107, 8 * 10**12 + 107))
+    more = {each: count + (10**12 if each.devices == 8 else 0) for each, count in some.instances}
+    assert dict(many.instances) == more
+
+
 @given(st.integers(1, 5), SIZES, SIZES)
 def test_a_fleet_is_of_one_provider(replicas, ours, theirs):
     offers = [offer(*each) for each in ours], [offer(*each, provider="B") for each in theirs]

@@ -16,7 +16,7 @@ GOLDEN = ["README.md", "schema.json"]
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="an unpacked archive has no history")
 def test_a_change_of_what_is_shown_has_its_line_in_the_changelog() -> None:
-    assert unannounced(ROOT) == [], "say in CHANGELOG.md, under Unreleased, what users see and why"
+    assert unannounced(ROOT) == [], "say in CHANGELOG.md what users see: in the same commit, or in one for itself"
 
 
 @pytest.fixture
@@ -44,6 +44,30 @@ def test_a_figure_and_a_schema_that_change_without_a_line_are_found(repository: 
     assert sorted(unannounced(repository, GOLDEN)) == ["README.md: infercast estimate", "schema.json: all of it"]
     (repository / "CHANGELOG.md").write_text("# Changes\n- TPOT is 8 ms.\n")
     assert unannounced(repository, GOLDEN) == []
+    commit(repository)
+    assert unannounced(repository, GOLDEN) == []
+
+
+def test_a_line_for_another_change_announces_none_before_it(repository: Path) -> None:
+    (repository / "README.md").write_text(PAGE.format(tpot=8))
+    commit(repository)
+    (repository / "CHANGELOG.md").write_text("# Changes\n- Something else is faster.\n")
+    (repository / "fast.py").write_text("pass\n")
+    git(repository, "add", "--all")
+    for _ in ("not committed", "committed"):
+        assert unannounced(repository, GOLDEN) == ["README.md: infercast estimate"]
+        commit(repository)
+        (repository / "fast.py").write_text("pass\npass\n")
+
+
+def test_a_commit_that_a_shallow_clone_begins_with_is_not_judged(repository: Path, tmp_path: Path) -> None:
+    for tpot in (8, 9):
+        (repository / "README.md").write_text(PAGE.format(tpot=tpot))
+        commit(repository)
+    clones = [tmp_path / depth for depth in "12"]
+    for clone in clones:
+        git(repository, "clone", "--quiet", f"--depth={clone.name}", repository.as_uri(), str(clone))
+    assert [unannounced(clone, GOLDEN) for clone in clones] == [[], ["README.md: infercast estimate"]]
 
 
 def test_words_new_outputs_and_those_that_go_need_no_line(repository: Path) -> None:

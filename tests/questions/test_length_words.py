@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from simulator.errors import InfercastError, WorkloadError
 from simulator.questions.length_words import distribution, in_words
+from simulator.units import LEAST
 from simulator.workloads.lengths import Distribution, Ended, Fixed, LogNormal, Quantiles, Recorded, Uniform
 
 TOKENS = st.integers(1, 1_000_000)
@@ -48,7 +49,7 @@ def lengths_of_any_kind(draw: st.DrawFn) -> Distribution:
             [
                 Fixed(most),
                 Uniform(max(1, int(mean)), most),
-                LogNormal(mean, draw(st.floats(0, 3)), most),
+                LogNormal(mean, draw(st.just(0.0) | st.floats(LEAST, 3)), most),
                 Ended(mean, most),
                 Quantiles(levels=(0.0, *levels, 1.0), tokens=tuple(counts)),
             ]

@@ -25,6 +25,7 @@ from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.questions.load_question import LoadQuestion, RunQuestion, SloQuestion
 from simulator.questions.words import FLAGS, arguments, number, probability, split, whole_numbers
 from simulator.questions.workload_question import WorkloadQuestion
+from simulator.units import LEAST
 
 QUESTIONS = {  # and the options of the command line that read them
     DeploymentQuestion: DeploymentOptions,
@@ -50,7 +51,9 @@ def values(kind: Any, least: float | None) -> st.SearchStrategy[Any]:
         str: TEXT,
         bool: st.booleans(),
         int: st.integers(0 if least is None else int(least), MOST_WHOLE),
-        float: st.floats(-MOST_NUMBER if least is None else least, MOST_NUMBER),
+        float: st.floats(-MOST_NUMBER if least is None else least, MOST_NUMBER).filter(
+            lambda x: not 0 < abs(x) < LEAST
+        ),
         Path: st.text("abc/._ -", min_size=1, max_size=12).map(Path),
         type(None): st.none(),
     }

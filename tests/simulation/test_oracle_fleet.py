@@ -220,9 +220,11 @@ def test_dynamic_batches_and_uncached(case, data):
 
 
 @settings(max_examples=12, deadline=None)
-@given(case=fleets(blocks_per_prefix=2, warm=True), scaler=autoscalers)
-def test_autoscaling(case, scaler):
+@given(case=fleets(blocks_per_prefix=2, warm=True), scaler=autoscalers, apart=st.sampled_from([1, 100]))
+def test_autoscaling(case, scaler, apart):
+    """Where requests come far `apart`, most checks change nothing and are left out."""
     jobs, fleet, concurrency = case
+    jobs = [job._replace(arrival_s=apart * job.arrival_s) for job in jobs]
     compare(jobs, replace(fleet, autoscaler=scaler), concurrency=concurrency)
 
 

@@ -1,6 +1,7 @@
 """What users were shown and are shown otherwise now: outputs on pages, options, schemas, by git's history.
 
-A change is announced by a line that is added to CHANGELOG.md in the same commit or later.
+A change is announced by a line that is added to CHANGELOG.md in the same commit, or in a later one that changes nothing
+else: a line that a later commit adds for something of its own announces nothing before it.
 """
 
 import subprocess
@@ -30,9 +31,22 @@ def unannounced(root: Path, golden: Sequence[str] = GOLDEN) -> list[str]:
     for before, after in _steps(root, golden):
         names = git(root, "diff", "--name-only", before, *([after] if after else []), "--", *golden).split()
         if found := [each for name in names for each in _changed(root, name, before, after)]:
-            added = git(root, "diff", "--numstat", before, "--", "CHANGELOG.md").split()
-            return [] if added and int(added[0]) else found
+            said = _says(root, after) or any(_says(root, each, alone=True) for each in _later(root, after))
+            return [] if said else found
     return []
+
+
+def _later(root: Path, revision: str) -> list[str]:
+    """The commits on top of one, and what is not committed."""
+    commits = ["rev-list", "--no-merges", "--ancestry-path", f"{revision}..HEAD"]
+    return [NOW, *git(root, *commits).split()] if revision else []
+
+
+def _says(root: Path, revision: str, *, alone: bool = False) -> bool:
+    """Whether a commit adds a line to CHANGELOG.md, `alone`: and changes no other file."""
+    changes = git(root, "diff", "--numstat", *([f"{revision}^", revision] if revision else ["HEAD"])).splitlines()
+    added = {name: count for count, _, name in (line.split("\t") for line in changes)}
+    return added.get("CHANGELOG.md", "0") != "0" and (len(added) == 1 or not alone)
 
 
 def _steps(root: Path, golden: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -120,6 +120,13 @@ def _read(document: Mapping[str, Any], stated: Stated, path: Path, run: int) -> 
             yield measurement_of({name: str(value) for name, value in whole.items()}, f"{path.stem} {run}.{index}")
     except InfercastError:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, IndexError) as error:
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        ArithmeticError,
+        OSError,
+    ) as error:  # the last: of dates
         remedy = "Give the file as the tool wrote it"
         raise ProfileError(str(path), f"it is no sound file of {tool.name} ({error!r})", remedy) from error

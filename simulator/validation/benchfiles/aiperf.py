@@ -41,7 +41,7 @@ def from_csv(text: str) -> Mapping[str, Any]:
         if row and row[0] == "Metric":
             head = ["avg" if name == "Value" else name for name in row[1:]]
         elif row and head:
-            name, unit = re.fullmatch(r"(.*?)\s*(?:\(([^)]*)\))?", row[0]).groups()  # type: ignore[union-attr]
+            name, unit = re.fullmatch(r"(?s)(.*?)\s*(?:\(([^)]*)\))?", row[0]).groups()  # type: ignore[union-attr]
             key = name.lower().replace(" ", "_")
             found[key] = {"unit": unit or "", **dict(zip(head, row[1:], strict=False))}
     return found

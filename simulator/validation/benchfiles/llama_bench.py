@@ -71,7 +71,7 @@ def llama_bench(test: Mapping[str, Any], stated: Stated) -> Iterator[Cells]:
         "regime": "single",
         "client": "llama-bench",
         "context_len": depth if prompt else None,
-        "engine_settings": f"ubatch-size={chunk:.0f}" if (chunk := number(test.get("n_ubatch"))) else None,
+        "engine_settings": f"ubatch-size={int(chunk)}" if (chunk := number(test.get("n_ubatch"))) else None,
     }
     metric = "throughput_total_tok_s" if prompt and output else "pp_tok_s" if prompt else "tg_tok_s"
     cells = {name: value for name, value in cells.items() if value is not None} | _devices(test)

@@ -78,7 +78,7 @@ def arrivals(concurrency: float | None, rate_per_s: float | None) -> Cells:
     """
     finite = rate_per_s is not None and math.isfinite(rate_per_s)
     if concurrency and finite:
-        return not_predicted({}, f"rate {rate_per_s:g}/s held back to {concurrency:g} in flight")
+        return not_predicted({}, f"rate {rate_per_s:g}/s held back to {int(concurrency)} in flight")
     if concurrency:
         return {"regime": "closed_loop", "concurrency": int(concurrency)}
     if rate_per_s is None:
