@@ -22,7 +22,7 @@ from simulator.reports.interval_widths import LEVELS, TRAITS, Question, Side, Wi
 
 REACHED = 0.9  # of an 80 % interval's end
 ROUNDED = 0.01
-SHRINK = 0.001  # of 0.0003 to 0.03, whose interval scores on sources left out differ by a hundredth
+SHRINK = 0.0025  # of 0.0003 to 0.03, whose interval scores on sources left out differ by a hundredth
 FURTHEST, ENOUGH, STUCK = 0.7, 2e-6, 1e4  # ln(factor) in a step; a gain worth a step; a damping that leads nowhere
 BOUNDS = (-8.0, 3.0)  # of ln(width)
 Group = tuple[str, str, str]

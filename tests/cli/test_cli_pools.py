@@ -30,7 +30,7 @@ def test_each_pool_scales_up_to_its_own_number():
 @pytest.mark.slow
 def test_long_prompts_that_break_the_tpot_of_short_ones_get_a_fleet_of_their_own():
     load = ("--model", "llama-3.1-8b", "--hardware", "l40s", "--isl", "quantiles:0=100,0.95=300,0.96=7000,1=9000")
-    asked = ("plan", *load, "--osl", "100", "--request-rate", "6", "--slo", "ttft:6s,tpot:30ms", "--months", "1")
+    asked = ("plan", *load, "--osl", "100", "--request-rate", "8", "--slo", "ttft:6s,tpot:27ms", "--months", "1")
     text = printed(*asked, "--split-prompts", "1000")
     assert text.startswith("Two fleets, prompts split at 1,000 tokens: 1 replica and ")
     assert "for one fleet." in text
