@@ -51,9 +51,8 @@ def written(fits: Fits) -> None:
             for name in dict.fromkeys(origin[k] for k in figures.keys() - held):
                 text = _sourced(text, _key(name), _sample(fits, name))
             text = _times(text, figures)
-            text = (
-                _ruled(text, fit, shares) if shares or fit.block.families else text
-            )  # else its kernels are another engine's
+            if shares or fit.block.families:  # else its kernels are another engine's
+                text = _ruled(text, fit, shares)
             path.write_text(_without_unused(text))
 
 
@@ -115,10 +114,15 @@ def _ruled(text: str, fit: Fit, shares: Rule) -> str:
         rules = [rule, *rules] if families else [*rules, rule]
     seen = (fit.curves.asked[fit.curves.rows[at].id] for at in fit.seen)
     rule["fitted_on"] = sorted({asked.deployment.hardware.family for asked in seen if shares})
-    kept = {k: each for k, each in rule.get("fitted", {}).items() if not str(each.get("source", "")).startswith("fit-")}
+    kept = {k: each for k, each in rule.get("fitted", {}).items() if not _of_a_fit(each)}
     rule["fitted"] = {**kept, **{k: each for k, each in shares.items() if "source" in each or k not in kept}}
     start, end = found.span() if found else (len(text), len(text))
     return text[:start] + section(rules) + text[end:]
+
+
+def _of_a_fit(figure: Rule) -> bool:
+    """Tell whether a figure is of an earlier fit, so that this one replaces it."""
+    return figure.get("guess") == HELD or str(figure.get("source", "")).startswith("fit-")
 
 
 def section(rules: list[Rule]) -> str:

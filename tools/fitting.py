@@ -18,11 +18,7 @@ from simulator.validation.measurements import Measurement
 from tools.curves import NEUTRAL, REACH, TIMES, Block, Curves, Floats, Values, block_of, blocks
 
 ROUNDED, CUT, PULL = 0.02, 1.2, 0.2
-FURTHEST, ENOUGH, STUCK = (
-    0.5,
-    1e-5,
-    1e3,
-)  # ln(value) in a step; a gain worth a step or a constant; a damping that leads nowhere
+FURTHEST, ENOUGH, STUCK = 0.5, 1e-5, 1e3  # ln(value) in a step; a gain that counts; a damping that leads nowhere
 REPLAYS = "kept apart: nothing is fitted to the runs that tests/simulation/test_replays.py replays"
 EXCLUDED = {  # (source, device, model): why the fit does not see them; they are scored all the same
     ("llmservingsim-vllm-bench", "RTX 4090", "Llama-3.1-8B"): REPLAYS,

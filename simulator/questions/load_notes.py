@@ -45,10 +45,10 @@ def load_remarks(scenario: Scenario, report: Report) -> list[str]:
     if report.slo.bounds_s:
         kept = f"{report.within['all']:.1%} keep every bound"
         said.append(f"{kept}: goodput {report.goodput_per_s:.3g} requests/s.")
-    if not report.has_intervals():
-        said.append(_too_short(report))
-    elif report.length and math.isnan(report.metrics["ttft"].half_widths["mean"]):
-        said += _rarely_full(report.length)
+    if (length := report.length) and not length.is_enough():
+        said.append(_too_short(length))
+    elif length and math.isnan(report.metrics["ttft"].half_widths["mean"]):
+        said += _rarely_full(length)
     if report.skipped:
         said.append(f"the first {report.skipped} requests are left out as warm-up (MSER-5).")
     if isinstance(scenario.workload.arrivals, ClosedLoop):
@@ -81,9 +81,9 @@ def _cache_in_words(scenario: Scenario, report: Report) -> str:
     return f"{empty}, {hits:.0%} of the prompts' tokens cached before, which saved {saved_s:,.3g} s of prefill"
 
 
-def _too_short(report: Report) -> str:
+def _too_short(length: RunLength) -> str:
     """Return why a run states no half-widths, and what would."""
-    needed = report.length.load.requests_needed if report.length else 0.0
+    needed = length.load.requests_needed
     if needed == math.inf:
         return "no ±: the requests come faster than full steps would serve them."
     return f"no ±: at this load it takes {_rounded_up(needed)} requests to tell how far a run is off (--num-prompts)."

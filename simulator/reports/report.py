@@ -118,10 +118,6 @@ class Report(Framed):
         """The same, of a latency without waits."""
         return self.length and RunLength(self.completed, self.length.load._replace(full_share=0.0, wait_s=0.0))
 
-    def has_intervals(self) -> bool:
-        """Tell whether the run is long enough for confidence intervals of any of its latencies."""
-        return not self.length or self.length.is_enough()
-
     def _gaps(self) -> Statistic:
         """Pool the gaps between tokens over requests, each decode step being one for each sequence in it.
 

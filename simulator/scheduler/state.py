@@ -19,7 +19,7 @@ Table = np.recarray[Any, Any]  # rows are records: row.field reads and writes
 
 CONTINUOUS, STATIC, PROMPTS_FIRST, UNCACHED = 0, 1, 2, 3
 POLICIES = {"continuous": CONTINUOUS, "static": STATIC, "prompts-first": PROMPTS_FIRST, "uncached": UNCACHED}
-NEVER = 2**62  # a tick that is never reached
+NEVER = 2**62  # a tick, or a check of an autoscaler, that is never reached
 NOBODY = -1  # no request
 ABSENT, ON_DEVICE, ON_HOST = 0, 1, 2  # where a prefix block is
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from simulator.errors import InfercastError, nearest
 from simulator.profile import Figure, Source
 from simulator.scheduler.jit import compiled
-from simulator.scheduler.state import NOBODY, reset, view
+from simulator.scheduler.state import NEVER, NOBODY, reset, view
 from simulator.scheduler.waiting_queue import dequeue
 from simulator.simulation.clients import cancel, forget
 from simulator.simulation.fleet_state import (
@@ -37,7 +37,6 @@ LOAD_BYTES_PER_S = Figure(
     Source(text="an NVMe drive or a network share to a device, as vLLM reads safetensors", date="", evidence="guess"),
 )
 START_S = Figure(30.0, Source(text="process, kernels and graphs", date="", evidence="guess"))
-NEVER = 2**62  # of checks: later than any other
 LEAST_INTERVAL_S = 1e-3  # between two looks: no step is shorter, and each look takes time here
 
 

@@ -1,11 +1,11 @@
 """What the scheduler of a deployment may do."""
 
 from math import ceil
-from typing import TypedDict
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
+from simulator.engines.engine import OutputEstimate
 from simulator.errors import NotModelledError
 from simulator.scheduler.state import (
     CONTINUOUS,
@@ -29,7 +29,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
     policy, prefix_block_tokens = POLICIES[engine.policy], _prefix_block_tokens(plan, requests)
     _refuse_rules(deployment)
     refuse_misfit(plan)
-    return SchedulerLimits(
+    allowed = SchedulerLimits(
         policy=policy,
         max_num_seqs=plan.max_num_seqs,
         max_num_batched_tokens=deployment.max_num_batched_tokens,
@@ -43,7 +43,6 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         window_groups=plan.groups.limited,
         window_blocks=plan.window_blocks,
         admit_full_output=engine.admit_full_output,
-        **_estimate(deployment),
         prompt_interval=engine.prompt_interval,
         least_free_blocks=ceil(engine.least_free_share * plan.num_blocks),
         long_prefill_tokens=engine.long_prefill_tokens,
@@ -60,29 +59,21 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         turnaround_s=float(deployment.request_s(requests.prompt_tokens.mean() if requests else 0.0)),
         max_model_len=0 if assume_fits else plan.context_tokens,
     )
+    return _with_estimate(allowed, engine.output_estimate)
 
 
-class _Estimate(TypedDict, total=False):
-    estimated_tokens: int
-    first_ratio: float
-    least_ratio: float
-    ratio_decay: float
-    spare_tokens: int
-
-
-def _estimate(deployment: Deployment) -> _Estimate:
-    """Return the limits of rule J."""
-    rule = deployment.engine.output_estimate
+def _with_estimate(allowed: SchedulerLimits, rule: OutputEstimate | None) -> SchedulerLimits:
+    """Return limits with those of rule J, where an engine has it."""
     if rule is None:
-        return {}
+        return allowed
     first, least = float(rule.first_ratio), float(rule.least_ratio)
-    return {
-        "estimated_tokens": int(rule.tokens),
-        "first_ratio": first,
-        "least_ratio": least,
-        "ratio_decay": (first - least) / rule.decay_steps,
-        "spare_tokens": int(rule.spare_tokens),
-    }
+    return allowed._replace(
+        estimated_tokens=int(rule.tokens),
+        first_ratio=first,
+        least_ratio=least,
+        ratio_decay=(first - least) / rule.decay_steps,
+        spare_tokens=int(rule.spare_tokens),
+    )
 
 
 def stages(deployment: Deployment, allowed: SchedulerLimits) -> int:

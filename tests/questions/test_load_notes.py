@@ -35,7 +35,7 @@ def test_a_run_whose_engine_is_rarely_full_says_so():
     needed = report.length.load.requests_of_queues
     assert needed <= requests_in(sentence) <= 1.1 * needed
     assert f"{report.length.load.full_share:.2%} of the requests find the engine full" in sentence
-    assert report.has_intervals() and math.isnan(report.metrics["ttft"].half_widths["mean"])
+    assert report.length.is_enough() and math.isnan(report.metrics["ttft"].half_widths["mean"])
     assert report.metrics["tpot"].half_widths["mean"] > 0 and report.metrics["e2el"].half_widths["mean"] > 0
 
 

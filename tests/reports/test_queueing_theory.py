@@ -88,7 +88,7 @@ def test_a_run_too_short_for_its_load_has_no_intervals():
         requests = Requests(arrival_s, np.full(count, SERVICE_TICKS), np.ones(count, np.int64))
         report = summarize(simulate(ONE_AT_A_TIME, TABLE, requests))
         assert arrival_load(report.run).rho == pytest.approx(load, rel=0.05)
-        assert report.has_intervals() is enough
+        assert report.length.is_enough() is enough
         halves = report.metrics["ttft"].half_widths
         assert all(map(math.isnan, halves.values())) is not enough
 

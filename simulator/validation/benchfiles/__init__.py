@@ -18,6 +18,7 @@ from simulator.validation.benchfiles.rows import Cells, Stated, completed
 from simulator.validation.measurements import Measurement, measurement_of, read_measurements
 
 __all__ = ["Stated", "read_results"]
+UNSOUND = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, OSError)  # the last: of dates
 
 
 class Tool(NamedTuple):
@@ -120,13 +121,6 @@ def _read(document: Mapping[str, Any], stated: Stated, path: Path, run: int) -> 
             yield measurement_of({name: str(value) for name, value in whole.items()}, f"{path.stem} {run}.{index}")
     except InfercastError:
         raise
-    except (
-        LookupError,
-        TypeError,
-        AttributeError,
-        ValueError,
-        ArithmeticError,
-        OSError,
-    ) as error:  # the last: of dates
+    except UNSOUND as error:
         remedy = "Give the file as the tool wrote it"
         raise ProfileError(str(path), f"it is no sound file of {tool.name} ({error!r})", remedy) from error
