@@ -25,7 +25,7 @@ from tools.curves import (
     predicted,
     shipped,
 )
-from tools.fit_efficiency import section, written
+from tools.fit_efficiency import HELD, section, written
 from tools.fitting import Fit, Fits, effective, idle_parameters
 from tools.score import left_out
 
@@ -215,6 +215,21 @@ def test_a_figure_that_a_parent_found_keeps_the_parents_sample(own, step, tmp_pa
     (rule,) = found["kernels"]
     assert (rule["fitted"]["compute"]["source"], rule["fitted"]["memory"]["source"]) == ("fit-older", "fit-newer")
     assert set(found["sources"]) == {"fit-older", "fit-newer", "old"}
+
+
+def test_a_held_figure_follows_its_prior_and_a_guess_made_by_hand_stays(tmp_path, monkeypatch):
+    curves, preset = fit_of_slow_gemms().fits["made"].curves, tmp_path / "simulator" / "engines" / "made.yaml"
+    preset.parent.mkdir(parents=True)
+    preset.write_text("engine: made\nkernels:\n  - fitted:\n      cache: {value: 0.9, guess: none}\n")
+    monkeypatch.setattr("tools.fit_efficiency.ROOT", tmp_path)
+    for prior in (0.7, 0.8):
+        block = Block("made", ("made",), (), (), presets=("made",), prior={"memory": prior, "cache": prior})
+        written(Fits({"made": block}, {"made": Fit(block, curves)}, {"made": dict(block.prior)}))
+        (rule,) = yaml.safe_load(preset.read_text())["kernels"]
+        assert rule["fitted"] == {
+            "cache": {"value": 0.9, "guess": "none"},
+            "memory": {"value": prior, "guess": HELD},
+        }
 
 
 def test_a_curve_is_exact_on_its_grid_and_goes_on_as_at_its_end():
