@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Groups:
     """KV-cache groups of layers whose blocks have one size, as in vLLM's hybrid KV-cache manager.
 
-    `layers`: layers in each group, as many as the rarer kind has. `full`, `windowed`: groups of layers with full
+    `layers`: layers in each group, as many as the rarer kind has; all in one group where windowed layers keep the
+    context whole (TensorRT-LLM) or in a fixed share of it (SGLang; MemoryRule.windowed_share). `full`, `windowed`: groups of layers with full
     attention and with a sliding window; `recurrent`: of layers whose states lie in such blocks. Rule K of
     docs/serving-rules.md. gpt-oss-20b has 12 layers of each kind (its config.json).
 
@@ -27,7 +28,7 @@ class Groups:
     Groups(layers=12, full=1, windowed=1, recurrent=0)
     """
 
-    layers: int
+    layers: float
     full: int
     windowed: int
     recurrent: int = 0
@@ -256,8 +257,9 @@ def _groups(deployment: Deployment) -> Groups:
     recurrent = deployment.device_part.recurrent_layers if deployment.engine.memory.recurrent_blocks else 0
     if deployment.engine.is_reserved or not full or (windowed and recurrent):
         recurrent = 0
-    if deployment.engine.is_reserved:
-        return Groups(full + windowed, 1, 0)
+    share = 1.0 if deployment.engine.is_reserved else deployment.engine.memory.windowed_share
+    if share is not None:
+        return Groups(full + share * windowed, 1, 0)
     kinds = [each for each in (full, windowed, recurrent) if each]
     if len(kinds) < 2:
         return Groups(full + windowed, int(full > 0), int(windowed > 0))

@@ -57,6 +57,7 @@ class MemoryRule(Strict):
     logit_copies: Number  # fp32 copies of the logits alive at once in the sampler
     peak_bytes: Bytes = NO_MORE  # of the step that the engine profiles, measured beside activations and logits
     recurrent_blocks: Annotated[int, Field(ge=0)] = 0  # per sequence and group of recurrent layers; 0: states lie apart
+    windowed_share: Fraction | None = None  # of the context, that windowed layers keep; none: pages of their windows
     loads_vision: bool = False  # weights of a checkpoint's vision encoder, whose largest batch is profiled
     pads_experts: tuple[str, ...] = ()  # families of devices whose mxfp4 experts are padded to EXPERT_MULTIPLES
 
