@@ -10,7 +10,15 @@ from simulator.validation.sources.aiconfigurator import Aiconfigurator
 from simulator.validation.sources.inferencemax import DenseScripts, GptOssScripts, InferenceMax, MiniMaxScripts
 from simulator.validation.sources.mlperf import Mlperf
 from simulator.validation.sources.mlperf_xeon import MlperfOnXeons
-from simulator.validation.sources.papers import Argonne, ConsumerCards, Deplodock, LlmPerfBench, Splitwise, TpuRecipes
+from simulator.validation.sources.papers import (
+    Argonne,
+    ConsumerCards,
+    DatabaseMart,
+    Deplodock,
+    LlmPerfBench,
+    Splitwise,
+    TpuRecipes,
+)
 from simulator.validation.sources.recipe import Recipe
 from simulator.validation.sources.trtllm_docs import TrtllmBench, TrtllmEvicting, TrtllmOffline, TrtllmTable
 
@@ -18,7 +26,8 @@ __all__ = ["RECIPES", "Recipe", "recipe_of"]
 
 RECIPES: tuple[type[Recipe], ...] = (
     *(MiniMaxScripts, DenseScripts, GptOssScripts, InferenceMax),
-    *(Aiconfigurator, MlperfOnXeons, Mlperf, Argonne, Deplodock, ConsumerCards, Splitwise, TpuRecipes, LlmPerfBench),
+    *(Aiconfigurator, MlperfOnXeons, Mlperf, Argonne, Deplodock, ConsumerCards, DatabaseMart, Splitwise),
+    *(TpuRecipes, LlmPerfBench),
     *(TrtllmBench, TrtllmTable, TrtllmEvicting, TrtllmOffline),
     Recipe,  # of every other
 )

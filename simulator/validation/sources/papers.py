@@ -9,6 +9,7 @@ RETRIED_FRACTION = 0.95  # --gpu-memory-utilization of the second start (`retrie
 SHORT_CONTEXT = 4096  # max_model_len of ConsumerCards' loads with prompts of 256 and 2,048 tokens (metadata.json)
 WARMUP_REQUESTS = 5  # warmup_request_count in its configs/template.yaml
 ANSWER_LIMITS = 256, 512  # max_tokens of the loads of arXiv:2601.09527 (output_tokens_mean in benchmark_config.json)
+PAGE_LIMIT = 600  # output length of databasemart.com's tables; the mean of the answers is theirs
 # Read off the measurements: the intercept of a straight line of latency over output tokens
 FIRST_CALL_S, MII_FIRST_CALL_S = 18.0, 0.5
 # CPUs of deplodock's hosts per GPU. 2026: GCP's a3-highgpu, a3-ultragpu, a4-highgpu and g4-standard. 2025: H100 and
@@ -90,11 +91,29 @@ class ConsumerCards(Recipe):
 
     def load(self) -> Load | None:
         """Return equal prompts, and answers that may end before max_tokens; None where either is not known."""
-        prompt, output = self.setup.input_tokens, self.setup.output_tokens
-        limit = next((each for each in ANSWER_LIMITS if output <= each), None)
-        if not prompt or not output or not limit:
-            return None
-        return Load(Fixed(round(prompt)), Ended(output, limit), output)
+        return _answered(self.setup, ANSWER_LIMITS)
+
+
+class DatabaseMart(Recipe):
+    """A run of databasemart.com: 50 or 300 requests at once on rented cards, whose answers may end early."""
+
+    @staticmethod
+    def matches(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return setup.source.startswith("databasemart")
+
+    def load(self) -> Load | None:
+        """Return equal prompts, and answers that may end before the page's "output length 600"."""
+        return _answered(self.setup, (PAGE_LIMIT,))
+
+
+def _answered(setup: Setup, limits: tuple[int, ...]) -> Load | None:
+    """Return equal prompts, and answers that end early or at the least of the limits that their mean allows."""
+    prompt, output = setup.input_tokens, setup.output_tokens
+    limit = next((each for each in limits if output <= each), None)
+    if not prompt or not output or not limit:
+        return None
+    return Load(Fixed(round(prompt)), Ended(output, limit), output)
 
 
 class Argonne(Recipe):
