@@ -96,7 +96,7 @@ class Bounds:
 
     @cached_property
     def _whole(self) -> SchedulerLimits:
-        return limits(self.scenario.deployment, self.requests)
+        return limits(self.scenario.deployment, self.requests, assume_fits=self.scenario.assume_fits)
 
     @cached_property
     def _stages(self) -> int:

@@ -18,7 +18,7 @@ def running_layout(
     Where no 16-bit type is asked for and the device has none of the checkpoint's, it is cast (Platform.casts).
     """
     weights = weight_format(dtypes[0], model, engine)
-    layout = default_layout(model, dtypes=(weights, dtypes[1]), **degrees)
+    layout = default_layout(model, dtypes=(weights, dtypes[1] or usual_cache(weights, engine)), **degrees)
     platform = engine.platform(hardware)
     casts = platform.casts if platform else {}
     weights, cached = (
@@ -27,6 +27,16 @@ def running_layout(
     )
     model_dtype = casts.get(layout.model_dtype, layout.model_dtype)
     return replace(layout, weight_dtype=weights, cache_dtype=cached, model_dtype=model_dtype)
+
+
+def usual_cache(weight_dtype: str, engine: Engine) -> str:
+    """Return "fp8" where checkpoints in a format ask for such a KV cache and the engine heeds it, else "".
+
+    >>> from simulator.engines.engine import load_engine
+    >>> usual_cache("nvfp4", load_engine("vllm")), usual_cache("fp8", load_engine("vllm"))
+    ('fp8', '')
+    """
+    return "fp8" if weight_dtype in engine.fp8_cache else ""
 
 
 def default_layout(

@@ -19,9 +19,9 @@ class Groups:
     """KV-cache groups of layers whose blocks have one size, as in vLLM's hybrid KV-cache manager.
 
     `layers`: layers in each group, as many as the rarer kind has; all in one group where windowed layers keep the
-    context whole (TensorRT-LLM) or in a fixed share of it (SGLang; MemoryRule.windowed_share). `full`, `windowed`: groups of layers with full
-    attention and with a sliding window; `recurrent`: of layers whose states lie in such blocks. Rule K of
-    docs/serving-rules.md. gpt-oss-20b has 12 layers of each kind (its config.json).
+    context whole (TensorRT-LLM) or in a fixed share of it (SGLang; MemoryRule.windowed_share). `full`, `windowed`:
+    groups of layers with full attention and with a sliding window; `recurrent`: of layers whose states lie in such
+    blocks. Rule K of docs/serving-rules.md. gpt-oss-20b has 12 layers of each kind (its config.json).
 
     >>> from simulator.deployment.deployment import deploy
     >>> memory_plan(deploy("gpt-oss-20b", "h100-sxm")).groups

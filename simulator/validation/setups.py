@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 from simulator.deployment.deployment import Deployment
+from simulator.deployment.layouts import usual_cache
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.weight_files import usual_format, weight_format
 from simulator.engines.engine import Engine, engine_of
@@ -58,6 +59,7 @@ def place(setup: Setup) -> Placed:
     sees_dies = hardware.seen_as > 1 and layout.devices == layout.tp and not engine.splits_rows
     dies = hardware.seen_as if sees_dies else 1  # Argonne's script for MI250 has tp 4 and 8 where its table has 2 and 4
     settings = recipe.settings(layout)
+    cached_unasked = usual_cache(layout.weight_dtype, engine) or model.dtype
     question = DeploymentQuestion(
         model=model.id,
         hardware=DIES[hardware.id] if sees_dies else part,
@@ -67,7 +69,7 @@ def place(setup: Setup) -> Placed:
         ep=layout.ep * dies if layout.ep > 1 else 1,
         dp=layout.dp,
         weight_dtype=layout.weight_dtype if layout.weight_dtype != usual_format(model, engine) else "",
-        cache_dtype=layout.cache_dtype if layout.cache_dtype != model.dtype else "",
+        cache_dtype=layout.cache_dtype if layout.cache_dtype != cached_unasked else "",
         max_num_seqs=_text(settings.max_num_seqs),
         max_num_batched_tokens=_text(settings.max_num_batched_tokens),
         max_model_len=settings.max_model_len,

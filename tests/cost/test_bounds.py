@@ -118,6 +118,15 @@ def test_rejected_requests_take_no_step():
     assert bounds(scenario)._served.sum() == len(report.run.requests)
 
 
+def test_requests_that_somebody_has_run_are_served_in_the_bounds_too():
+    """5,000 tokens in a model of 4,096."""
+    workload = Workload(OpenLoop(1.0), Independent(Fixed(5_000), Fixed(10)), 5)
+    beyond = Scenario(deploy("llama-2-7b", "h100-sxm"), workload, assume_fits=True)
+    assert bounds(beyond).busy_s > 0
+    with pytest.raises(InfercastError, match="more than 4,096 tokens"):
+        bounds(replace(beyond, assume_fits=False)).busy_s  # noqa: B018
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case)))
 def test_the_data_sheet_is_below_the_steps(case):
     deployment, lengths = replica(case, max_model_len=8192), Independent(Fixed(700), Fixed(60))

@@ -179,6 +179,15 @@ def test_a_window_bounds_the_blocks_of_its_layers():
     assert found.blocks(16_384) == 1024 + 6 * 65  # ceil(1,024 / 16) + 1: a window need not begin at a block
 
 
+@pytest.mark.parametrize(("engine", "block_tokens", "share"), [("tensorrt-llm", 32, 1.0), ("sglang", 1, 0.8)])
+def test_windowed_layers_keep_a_share_of_the_context(engine, block_tokens, share):
+    """gpt-oss 20B: 12 layers with a window of 128 tokens and 12 without, of 8 heads of 64 numbers in 16 bits."""
+    found = plan("gpt-oss-20b", "h100-sxm", engine)
+    assert found.groups == Groups(layers=12 + share * 12, full=1, windowed=0)
+    assert found.block_bytes == pytest.approx(block_tokens * (12 + share * 12) * 2 * 8 * 64 * 2)
+    assert found.blocks(16_384) == 16_384 / block_tokens
+
+
 def test_the_longest_sequence_is_the_longest():
     found = plan("llama-3.1-70b", "h100-sxm", tp=2)
     longest = found.max_context_tokens

@@ -77,6 +77,23 @@ def test_a_checkpoint_in_bf16_is_run_in_fp16_before_ampere() -> None:
         asked.deployment()
 
 
+@pytest.mark.parametrize(
+    ("engine", "stored", "cached"),
+    [
+        ("tensorrt-llm", "fp8", "fp8"),
+        ("tensorrt-llm", "fp8-block", "bf16"),
+        ("vllm", "nvfp4", "fp8"),
+        ("vllm", "fp8", "bf16"),
+        ("vllm-0.8", "nvfp4", "bf16"),
+        ("sglang", "nvfp4-mlp", "fp8"),
+    ],
+)
+def test_the_cache_is_what_the_checkpoint_asks_for_where_the_engine_heeds_it(engine, stored, cached) -> None:
+    profiles = load_model("llama-3.1-8b"), load_hardware("b200-sxm"), load_engine(engine)
+    assert running_layout(*profiles, dtypes=(stored, "")).cache_dtype == cached
+    assert running_layout(*profiles, dtypes=(stored, "bf16")).cache_dtype == "bf16"
+
+
 def test_what_is_emulated_is_said() -> None:
     question = ("--model", "llama-3.2-3b", "--hardware", "t4,l4", "--weight-dtype", "fp8,int4")
     said = infercast("estimate", *question).stdout

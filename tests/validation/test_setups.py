@@ -326,6 +326,21 @@ def test_the_scripts_of_the_rented_cards_cap_sequences_and_answers():
     assert engine_gets(short).requests().output_tokens.max() == 256
 
 
+def test_answers_of_databasemart_end_before_their_limit():
+    """The page: "output length 600"; its own counts make 443.4 tokens of each of 50 answers."""
+    given = {**BENCH, "source": "databasemart-a40", "hardware": "A40", "engine": "vLLM", "output_tokens": 443.4}
+    tokens = engine_gets(setup(**given, input_tokens=100.0)).requests().output_tokens
+    assert tokens.max() == 600 and tokens.min() < 443
+    assert tokens.mean() == pytest.approx(443.4, rel=0.05)
+
+
+def test_a_cache_that_a_table_infers_is_that_of_the_checkpoint():
+    given = {"source": "cloudrift-deplodock", "hardware": "B200 SXM", "model": "Kimi-K2.5", "tp": 4, "engine": "SGLang"}
+    inferred = setup(**given, engine_version="0.5.9", weight_dtype="nvfp4", cache_dtype="bf16")
+    assert place(inferred).deployment.layout.cache_dtype == "fp8"
+    assert place(replace(inferred, weight_dtype="int4")).deployment.layout.cache_dtype == "bf16"
+
+
 def test_servers_of_adapters_have_room_for_three():
     adapted = place(setup(**ADAPTED)).deployment
     assert (adapted.engine.adapters, adapted.engine.max_loras) == (True, 3)

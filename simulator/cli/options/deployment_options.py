@@ -115,7 +115,7 @@ class DeploymentOptions(DeploymentQuestion):
         Option("--weight-dtype", metavar="NAME,..", help="Number format of the weights.", show_default="checkpoint's"),
     ] = ""
     cache_dtype: Annotated[
-        str, Option(*CACHE_DTYPE, metavar="NAME,..", help="Number format of the KV cache.", show_default="model's")
+        str, Option(*CACHE_DTYPE, metavar="NAME,..", help="Number format of the KV cache.", show_default="checkpoint's")
     ] = ""
     max_num_seqs: Annotated[
         str, Option("--max-num-seqs", metavar="N,..", help="Sequences in one step at most.", show_default="engine's")

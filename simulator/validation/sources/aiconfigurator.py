@@ -59,10 +59,11 @@ class Aiconfigurator(Recipe):
     def carries_fp8_cache(self) -> bool | None:
         """Whether its deployments ask for an fp8 KV cache: a guess, by the seconds of their steps.
 
-        The generator sets the format of its kernel tables, else 16 bits. vLLM's steps leave room for a cache of 8 bits
-        only; SGLang's take 16, by kernels whose rates two models then agree about.
+        The generator sets the format of its kernel tables, else 16 bits; TensorRT-LLM's template is that of the sweeps.
+        vLLM's steps leave room for a cache of 8 bits only; SGLang's take 16, by kernels whose rates two models then
+        agree about.
         """
-        return (self._is_generated and not self.is_sglang) or None
+        return self.is_tensorrt or (self._is_generated and not self.is_sglang) or None
 
     def limits(self, layout: Layout) -> Limits:
         """Return the tokens of a TensorRT-LLM step, with room for a whole prompt, and the memory fraction of sweeps."""

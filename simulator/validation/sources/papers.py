@@ -1,5 +1,7 @@
 """Papers and recipes that publish their scripts or data: consumer cards, Argonne, Splitwise, Google's TPUs, MLC."""
 
+from simulator.deployment.layouts import usual_cache
+from simulator.engines.engine import Engine
 from simulator.models.operations import Layout
 from simulator.validation.measurements import Setup
 from simulator.validation.sources.recipe import Balancer, Limits, Load, Recipe
@@ -33,6 +35,10 @@ class Deplodock(Recipe):
     def int4_dtype(self) -> str:
         """Groups of 32 in cyankiwi/Qwen3.6-27B-AWQ-INT4, whose files of 20.5 GB they explain; 128 in others."""
         return "int4-g32" if self.setup.model == "Qwen3.6-27B" else "int4"
+
+    def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
+        """Return what the checkpoint asks for where the row infers 16 bits: nvidia/Kimi-K2.5-NVFP4 asks for fp8."""
+        return super().cache_dtype("" if usual_cache(weights, engine) else stated, weights, engine)
 
     @property
     def balancer(self) -> Balancer:

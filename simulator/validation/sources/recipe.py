@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from simulator.deployment.layouts import usual_cache
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine
 from simulator.hardware.hardware import Hardware
@@ -131,8 +132,9 @@ class Recipe:
         `weights`: number format of the weights.
         """
         is_small = number_format(weights).compute[0] in ("fp8", "fp4")
-        carries = engine.fp8_cache if self.carries_fp8_cache is None else self.carries_fp8_cache
-        return stated or ("fp8" if is_small and carries else self.model.dtype)
+        asked = "fp8" if self.carries_fp8_cache and is_small else ""
+        usual = usual_cache(weights, engine) if self.carries_fp8_cache is None else ""
+        return stated or asked or usual or self.model.dtype
 
     @property
     def carries_fp8_cache(self) -> bool | None:
