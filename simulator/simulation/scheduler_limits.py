@@ -5,7 +5,6 @@ from math import ceil
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
-from simulator.engines.engine import OutputEstimate
 from simulator.errors import NotModelledError
 from simulator.scheduler.state import (
     CONTINUOUS,
@@ -59,11 +58,12 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         turnaround_s=float(deployment.request_s(requests.prompt_tokens.mean() if requests else 0.0)),
         max_model_len=0 if assume_fits else plan.context_tokens,
     )
-    return _with_estimate(allowed, engine.output_estimate)
+    return _with_estimate(allowed, deployment)
 
 
-def _with_estimate(allowed: SchedulerLimits, rule: OutputEstimate | None) -> SchedulerLimits:
-    """Return limits with those of rule J, where an engine has it."""
+def _with_estimate(allowed: SchedulerLimits, deployment: Deployment) -> SchedulerLimits:
+    """Return limits with those of rule J, where the engine has it."""
+    rule = deployment.engine.output_estimate
     if rule is None:
         return allowed
     first, least = float(rule.first_ratio), float(rule.least_ratio)
