@@ -101,6 +101,13 @@ def test_what_is_emulated_is_said() -> None:
     assert said.count("emulated") == 1
 
 
+def test_whose_cache_is_fp8_is_said() -> None:
+    question = ("--model", "llama-3.1-8b", "--hardware", "b200-sxm", "--weight-dtype", "nvfp4,fp8")
+    said = " ".join(infercast("memory", *question).stdout.split())
+    assert "fp8 KV cache: NVIDIA's checkpoints in nvfp4 ask for it; for others give --cache-dtype bf16." in said
+    assert said.count("fp8 KV cache") == 1
+
+
 @for_each("device", names("hardware_profiles"))
 def test_the_usual_engine_of_a_device_runs_there(device: str) -> None:
     hardware = load_hardware(device)

@@ -1,8 +1,9 @@
-"""What is said of a deployment that drafts, offloads or emulates a format."""
+"""What is said of a deployment that drafts, offloads, emulates a format or takes its checkpoint's KV cache."""
 
 from collections.abc import Iterable, Iterator
 
 from simulator.deployment.deployment import Deployment
+from simulator.deployment.layouts import usual_cache
 from simulator.deployment.offload import NO_OFFLOAD, host_of
 from simulator.models.number_formats import number_format
 from simulator.roofline.collectives import PCIE_FRACTION
@@ -10,7 +11,7 @@ from simulator.roofline.roofline import Rates
 
 
 def technique_notes(deployments: Iterable[Deployment]) -> list[str]:
-    """Return a line each for what drafts, what is offloaded and on which guesses that rests, what is emulated."""
+    """Return a line each for what drafts, what is offloaded on which guesses, what is emulated, whose cache is fp8."""
     said: dict[str, None] = {}
     for each in deployments:
         drafts, offload = each.settings.speculation, each.settings.offload
@@ -22,6 +23,10 @@ def technique_notes(deployments: Iterable[Deployment]) -> list[str]:
             host = host_of(each.hardware, offload).id + ("" if offload.host else " (a guess)")
             said[f"Offloaded to {host}; PCIe at {PCIE_FRACTION:g} of its peak, a guess; nothing is prefetched."] = None
         said |= dict.fromkeys(_emulated(each))
+        layout = each.layout
+        if layout.cache_dtype == usual_cache(layout.weight_dtype, each.engine):
+            others = f"for others give --cache-dtype {each.model.dtype}"
+            said[f"fp8 KV cache: NVIDIA's checkpoints in {layout.weight_dtype} ask for it; {others}."] = None
     return list(said)
 
 
