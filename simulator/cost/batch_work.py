@@ -89,10 +89,7 @@ class BatchAnswer:
     @property
     def usd(self) -> float | None:
         """US dollars for the work: instances from renting to giving back, with electricity of owned ones."""
-        if self.packing is None:
-            return None
-        electricity = self.packing.usd_per_kwh * (self.watts or 0.0) / 1000
-        return (self.packing.usd_per_hour + electricity) * self.seconds / 3600
+        return None if self.packing is None else self.packing.usd_per_hour_at(self.watts) * self.seconds / 3600
 
     @property
     def tokens(self) -> tuple[float, float]:

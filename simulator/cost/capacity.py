@@ -83,8 +83,7 @@ class Answer(Framed):
         """Bill of all instances at the asked rate; None without an offer or where no number keeps the SLO."""
         if not self.packing:
             return None
-        electricity = self.packing.usd_per_kwh * (self.watts or 0.0) / 1000
-        return bill(self.report, self.rate_per_s, self.packing.usd_per_hour + electricity)
+        return bill(self.report, self.rate_per_s, self.packing.usd_per_hour_at(self.watts))
 
     @cached_property
     def at_capacity(self) -> Bill | None:
@@ -92,9 +91,19 @@ class Answer(Framed):
         if not (self.packing and self.capacity.rate_per_s):
             return None
         usd_per_hour = full_usd_per_hour(self.scenario.replica_size, self.scenario.offers)
-        full_w = power_w(self.scenario.deployment, self.capacity.report) if self.packing.usd_per_kwh else None
-        electricity = self.packing.usd_per_kwh * (full_w or 0.0) / 1000
+        full_w = power_w(self.scenario.deployment, self.capacity.report)
+        electricity = self.scenario.offers[0].electricity_usd_per_hour(full_w)
         return bill(self.capacity.report, self.capacity.rate_per_s, usd_per_hour + electricity)
+
+    def usd_per_hour(self, replicas: int) -> float:
+        """Return the dollars an hour of so many replicas under the same load: other devices take idle power alone.
+
+        Raises InfercastError as `Scenario.packing` does, and where there is no offer.
+        """
+        packing = self.scenario.packing(replicas)
+        more = packing.devices - (self.packing.devices if self.packing else 0)
+        idle_w = idle_watts(self.scenario.deployment.hardware) or 0.0
+        return packing.usd_per_hour_at(self.watts and self.watts + more * idle_w)
 
     @cached_property
     def watts(self) -> float | None:

@@ -1,10 +1,14 @@
 """Highest rates of whole fleets within an SLO, with mixed replicas or a pool for prompts alone, by simulation."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from simulator.cost.capacity import PROBE_REQUESTS, Capacity
+from simulator.cost.energy import idle_watts, power_w
 from simulator.cost.scenario import Scenario
 from simulator.cost.service import Service, ServiceReport
 from simulator.errors import WorkloadError
@@ -56,6 +60,7 @@ class FleetRates:
     link_bytes_per_s: float = 0.0
     sessions: Sessions = field(default_factory=Sessions)
     _found: dict[int, FleetRate] = field(default_factory=dict, compare=False, repr=False)
+    _watts: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def router(self) -> str:
@@ -88,6 +93,26 @@ class FleetRates:
     def service(self, replicas: int, autoscaler: Autoscaler | None = None) -> Service:
         """Return a fleet of so many replicas, in its best split."""
         return self._service(replicas, self.prefill(replicas), autoscaler)
+
+    def watts(self, rate_per_s: float) -> float:
+        """Return the mean power of a replica at its share of a load in requests/s, an estimate (`energy.power_w`).
+
+        Simulated at a replica's highest rate times powers of 2, and linear between two of them. 0 without a TDP.
+        """
+        if rate_per_s <= 0:
+            return (idle_watts(self.scenario.deployment.hardware) or 0.0) * self.scenario.deployment.devices
+        below = math.floor(math.log2(rate_per_s / self.known.rate_per_s))
+        low_per_s = self.known.rate_per_s * 2.0**below
+        return float(np.interp(rate_per_s, (low_per_s, 2 * low_per_s), list(map(self._watts_at, (below, below + 1)))))
+
+    def _watts_at(self, octave: int) -> float:
+        """Return the power at a replica's highest rate times 2 to a power."""
+        if octave not in self._watts:
+            rate_per_s = self.known.rate_per_s * 2.0**octave * self.least
+            load = replace(self.scenario.workload, request_count=PROBE_REQUESTS).at_rate(rate_per_s)
+            seen = self.report(self.service(self.least), load).report
+            self._watts[octave] = power_w(self.scenario.deployment, seen) or 0.0
+        return self._watts[octave]
 
     def fewest(self, rate_per_s: float, enough: int) -> int:
         """Return the replicas of the smallest mixed fleet that keeps the SLO at a rate in requests/s, by bisection.

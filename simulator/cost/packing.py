@@ -86,10 +86,9 @@ class Packing(Framed):
         """US dollars an hour that are paid for all instances, used or not; electricity that is extra left out."""
         return sum(offer.usd_per_hour * count for offer, count in self.instances)
 
-    @property
-    def usd_per_kwh(self) -> float:
-        """Price of a kWh that the devices take, on top of `usd_per_hour`; 0 where that holds it."""
-        return self.instances[0][0].usd_per_kwh
+    def usd_per_hour_at(self, watts: float | None) -> float:
+        """Return `usd_per_hour` and the electricity that is extra, of devices that take so many watts in all."""
+        return self.usd_per_hour + self.instances[0][0].electricity_usd_per_hour(watts)
 
     @property
     def devices(self) -> int:

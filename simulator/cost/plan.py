@@ -8,17 +8,19 @@ How much a fleet serves is searched for the whole fleet (`fleet_rates`).
 
 import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.capacity import capacity
+from simulator.cost.energy import idle_watts
 from simulator.cost.fleet_rates import FleetRates
 from simulator.cost.fleet_sizing import KINDS, FleetKind, GrowingLoad, Scaling, Sizing
+from simulator.cost.packing import Packing
 from simulator.cost.scenario import Scenario
 from simulator.cost.service import start_seconds
 from simulator.errors import InfercastError, WorkloadError
@@ -138,10 +140,27 @@ class FleetPlan(Framed):
         hours = (held * self.demand.window_s + starts_s) * share_of_month
         usd = None
         if self.scenario.offers:
-            per_hour = {n: self.scenario.packing(n).usd_per_hour / n for n in np.unique(held).tolist()}
-            usd = float(sum(spent * per_hour[n] for spent, n in zip(hours.tolist(), held.tolist(), strict=True)))
+            windows = zip(held.tolist(), rates_per_s.tolist(), hours.tolist(), strict=True)
+            usd = float(sum(spent * self._usd_per_hour(n, rate) / n for n, rate, spent in windows))
         mean, peak = float(rates_per_s.mean()), float(rates_per_s.max())
         return FleetMonth(kind, month, mean, peak, int(held.min()), int(held.max()), float(hours.sum()), usd)
+
+    def _usd_per_hour(self, replicas: int, rate_per_s: float) -> float:
+        """Return the dollars an hour of a fleet that shares a rate evenly, spare replicas included."""
+        packing = self._packing(replicas)
+        if not self.pays_electricity:
+            return packing.usd_per_hour
+        empty_w = packing.empty_devices * (idle_watts(self.scenario.deployment.hardware) or 0.0)
+        return packing.usd_per_hour_at(replicas * self.rates.watts(rate_per_s / replicas) + empty_w)
+
+    @cached_property
+    def _packing(self) -> Callable[[int], Packing]:
+        return cache(self.scenario.packing)
+
+    @property
+    def pays_electricity(self) -> bool:
+        """Whether electricity comes on top of the price of a machine: of owned ones."""
+        return any(offer.usd_per_kwh for offer in self.scenario.offers)
 
     def check(self, kind: FleetKind, month: int, seed: int = 1) -> FleetCheck:
         """Simulate a kind of fleet in a month, without its spare replicas: they are there for failures.

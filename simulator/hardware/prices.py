@@ -72,6 +72,14 @@ class Offer(PriceRow):
         """
         return self.usd_per_hour / self.devices
 
+    def electricity_usd_per_hour(self, watts: float | None) -> float:
+        """Return what comes on top an hour where devices take so many watts; nothing where that is not known.
+
+        >>> own_offer("b200-sxm", 44.0).model_copy(update={"usd_per_kwh": 0.1}).electricity_usd_per_hour(5000.0)
+        0.5
+        """
+        return self.usd_per_kwh * (watts or 0.0) / 1000
+
     @property
     def date(self) -> str:
         """The day, month or year of the price as its source gives it; "undated" where it gives none."""

@@ -70,6 +70,14 @@ def test_an_owned_machine_takes_electricity_where_it_stands():
     assert row["usd_per_hour"] == pytest.approx(200_000 / (4 * 8760) + kilowatts * 1.5 * 0.5)
 
 
+@pytest.mark.parametrize(("command", "key"), [("cost", "usd_per_hour"), ("compare", "usd_per_million_output_tokens")])
+def test_the_interval_of_what_an_owned_machine_costs_has_its_electricity_too(command, key):
+    """One replica in every case: no end differs."""
+    [row] = answers(command, *COST[1:], "--price", "owned")["answers"]
+    assert row["replicas_low"] == row["replicas_high"] == 1
+    assert row[f"{key}_low"] == pytest.approx(row[key]) == row[f"{key}_high"]
+
+
 def test_the_grid_decides_grams_not_joules():
     [here], [there] = (answers(*COST, "--site", site)["answers"] for site in ("us", "france"))
     assert here["watts"] == there["watts"]

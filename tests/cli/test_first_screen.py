@@ -79,8 +79,9 @@ def test_a_bound_inside_the_interval_is_a_doubt():
 
 
 @pytest.mark.slow
-def test_a_plan_of_owned_machines_says_that_electricity_is_not_in_it():
+def test_a_plan_of_owned_machines_says_that_electricity_is_in_it_and_what_it_rests_on():
     load = ("--isl", "256", "--osl", "32", "--rate", "2", "--num-prompts", "100", "--slo", "ttft:1s", "--months", "1")
-    owned = printed("plan", *PLACE, *load, "--price", "owned", "--purchase-usd", "9000")
-    assert "Without electricity" in owned
-    assert "Without electricity" not in printed("plan", *PLACE, *load)
+    owned, rented = (unwrapped(printed("plan", *PLACE, *load, *words)) for words in (("--price", "owned"), ()))
+    for said in ("hold electricity", "power: idle", "devices_share"):
+        assert said in owned
+        assert said not in rented

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from simulator.cost.capacity import Capacity, answer, capacity
+from simulator.cost.energy import idle_watts, power_w
 from simulator.cost.fleet_rates import FleetRates, highest
 from simulator.cost.fleet_sizing import GrowingLoad
 from simulator.cost.plan import plan
@@ -79,6 +80,18 @@ def test_the_fewest_replicas_behind_a_router_keep_the_slo_and_a_plan_without_hea
     load = replace(scenario.workload, request_count=4_000).at_rate(6.0)
     kept = [rates.report(rates.service(replicas), load).within_share for replicas in (fewest, fewest - 1)]
     assert kept[0] >= scenario.slo.share > kept[1]
+
+
+def test_a_replica_takes_the_power_of_its_share_of_the_load() -> None:
+    """From idle power upwards; between the rates that are simulated it is within 5 % of a simulation."""
+    scenario, one = _scenario(1024, 64, tpot_s=0.05)
+    fleet = FleetRates(scenario, one)
+    found = [fleet.watts(share * one.rate_per_s) for share in (0.0, 0.3, 0.6, 0.9)]
+    assert found == sorted(found)
+    assert found[0] == idle_watts(scenario.deployment.hardware)
+    for share, watts in zip((0.3, 0.6, 0.9), found[1:], strict=True):
+        load = replace(scenario.workload, request_count=2_000).at_rate(share * one.rate_per_s)
+        assert watts == pytest.approx(power_w(scenario.deployment, scenario.report(load)), rel=0.05)
 
 
 def test_the_highest_rate_is_within_its_tolerance() -> None:

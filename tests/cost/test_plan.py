@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.cost.bill import HOURS_PER_MONTH
+from simulator.cost.energy import idle_watts
 from simulator.cost.fleet_rates import FleetRates
 from simulator.cost.fleet_sizing import GrowingLoad, Scaling, Sizing
 from simulator.cost.plan import FleetCheck, FleetPlan, Picked, PromptSplit, cheapest, plan
@@ -79,6 +80,28 @@ def test_whole_instances_are_paid() -> None:
     """Three replicas on instances of two devices: two instances."""
     made = _planned(GrowingLoad(OpenLoop(2.5)), capacity_per_s=1.0, devices=2)
     assert made.usd("static") == pytest.approx(2 * 2.0 * HOURS_PER_MONTH)
+
+
+def test_owned_machines_take_the_electricity_of_each_window() -> None:
+    """Three replicas on two machines of two devices, half the day at 1 request/s and half at 2.
+
+    $2 an hour each, and at $0.10 per kWh 100 W and 300 J a request of each replica, and the empty device's idle power.
+    """
+    curve = RateCurve(1.5, np.array([1.0, 2.0]), window_s=12 * 3600.0)
+    made = _planned(GrowingLoad(curve), capacity_per_s=0.7, devices=2)
+    owned = made.scenario.offers[0].model_copy(update={"commitment": "owned", "usd_per_kwh": 0.1})
+    rates = Powered(replace(made.scenario, offers=(owned,)), None)  # type: ignore[arg-type]
+    idle_w = idle_watts(made.scenario.deployment.hardware)
+    watts = [3 * 100 + 300 * rate_per_s + idle_w for rate_per_s in (1.0, 2.0)]
+    usd_per_hour = 2 * 2.0 + 0.1 * np.mean(watts) / 1000
+    assert replace(made, rates=rates).usd("static") == pytest.approx(usd_per_hour * HOURS_PER_MONTH)
+
+
+class Powered(FleetRates):
+    """Replicas whose power is given, not simulated."""
+
+    def watts(self, rate_per_s: float) -> float:
+        return 100 + 300 * rate_per_s
 
 
 def test_a_fleet_that_fails_its_check_is_raised_by_one_replica() -> None:

@@ -94,11 +94,9 @@ def compared_row(each: Compared) -> Row:
     per_million = bill.usd_per_million_output_tokens if bill else None
     ends: dict[str, float | None] = {}
     for end, replicas in (("low", low), ("high", high)):
-        usd = each.usd(replicas)
+        times = answer.usd_per_hour(replicas) / bill.usd_per_hour if replicas and bill else None
         ends[f"replicas_{end}"] = replicas
-        ends[f"usd_per_million_output_tokens_{end}"] = (
-            per_million * usd / bill.usd_per_hour if usd and bill and per_million else None
-        )
+        ends[f"usd_per_million_output_tokens_{end}"] = per_million * times if per_million and times else None
     return {
         "model": each.found.candidate.model.id,
         "deployment": each.label,

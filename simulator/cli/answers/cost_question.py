@@ -136,15 +136,14 @@ def _capacity_intervals(found: Answer, row: Row, ends_per_s: list[float]) -> Row
     A high of None: no upper end, because with the longest steps no rate keeps the SLO.
     """
     (least, most), highest = ends_per_s, found.capacity.rate_per_s
-    scenario = found.scenario
     ends: dict[str, Any] = {"capacity_per_s_low": least, "capacity_per_s_high": most}
     for end, rate_per_s in (("low", most), ("high", least)):
         replicas = math.ceil(found.rate_per_s / rate_per_s) if rate_per_s and found.replicas else None
         ends[f"replicas_{end}"] = replicas
-        packing = scenario.packing(replicas) if replicas and found.packing else None
-        times = packing.usd_per_hour / row["usd_per_hour"] if packing and row["usd_per_hour"] else 1.0  # of no price
+        usd = found.usd_per_hour(replicas) if replicas and found.packing else None
+        times = usd / row["usd_per_hour"] if usd and row["usd_per_hour"] else 1.0  # of no price
         for name in AT_LOAD:
-            ends[f"{name}_{end}"] = row[name] * times if packing else None
+            ends[f"{name}_{end}"] = row[name] * times if usd is not None else None
         for name in AT_CAPACITY:
             ends[f"{name}_{end}"] = (row[name] and row[name] * highest / rate_per_s) if rate_per_s else None
     return ends

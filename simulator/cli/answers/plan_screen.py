@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from simulator.cli.answers.offer_columns import energy_guesses
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.output import Column, Result, Row, View, count, evidence, number
 from simulator.cost.plan import FleetCheck, FleetMonth, FleetPlan, Picked, PromptSplit
@@ -19,7 +20,7 @@ MEANS = {
     "scheduled": "by the hour of the day",
     "autoscaled": "by load",
 }
-NO_ELECTRICITY = "Without electricity, which follows the load: infercast cost adds it, at one rate."
+ELECTRICITY = "Dollars by the month hold electricity, which follows the load (an estimate)."
 POOLS_BY_LOAD = (
     "Pools that scale by load are not compared: infercast fleet --disaggregate P:D --autoscale concurrency:N "
     "--prefill-autoscale queue:N simulates them."
@@ -67,7 +68,8 @@ def plan_result(
     checks = [_checked(each.plan, one) for each in chosen for one in (*each.failed, each.check)]
     months = [_checked(each, row) for search in every for each in search.plans for row in each.months]
     sections: dict[str, Sequence[Row]] = {"checks": checks, "months": months}
-    used = [*evidence([each.scenario.deployment for each in shown]), *guesses]
+    power = energy_guesses() if any(each.pays_electricity for each in shown) else []
+    used = [*evidence([each.scenario.deployment for each in shown]), *power, *guesses]
     refused = [error for each in every if each is whole or not each.picked for error in each.refused]
     return Result({"disaggregation": pools, **sections} if pools else sections, views, notes, used, refused, said)
 
@@ -182,7 +184,7 @@ def basis(best: FleetPlan) -> list[str]:
         f"A replica serves {alone:.3g}/s within the SLO{router}.",
         *(["Months between: --format json, csv."] if demand.growth_per_month and demand.months > SHOWN_MONTHS else []),
         f"At most: {rented}.{scaled}",
-        *([NO_ELECTRICITY] if any(offer.usd_per_kwh for offer in scenario.offers) else []),
+        *([ELECTRICITY] if best.pays_electricity else []),
     ]
 
 

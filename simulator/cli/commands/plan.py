@@ -168,7 +168,7 @@ def command(
     if not any(each.mixed for each in (whole, *chain.from_iterable(parts.values()))):
         raise whole.refused[0]
     guesses = planned.guesses() if planned.disaggregate else []
-    result = plan_result(whole, parts, slo, guesses)
+    result = plan_result(whole, parts, slo, [*guesses, *priced.guesses()])
     if page is not None:
         _save_page(page, whole, result, slo, priced.terms().on)
     emit(result, form)

@@ -71,8 +71,7 @@ def device_price(deployment: Deployment, priced: OfferOptions) -> DevicePrice:
         raise NotModelledError("--price spot of training", because, "Give another --price, or --usd-per-hour")
     found = priced.offers(deployment) or (cheapest(hardware.id, terms),)
     offer = min(found, key=lambda each: each.usd_per_device_hour)
-    electricity = offer.usd_per_kwh * (full_watts(hardware) or 0.0) / 1000
-    return DevicePrice(offer.usd_per_device_hour + electricity, offer)
+    return DevicePrice(offer.usd_per_device_hour + offer.electricity_usd_per_hour(full_watts(hardware)), offer)
 
 
 @grouped
