@@ -16,6 +16,7 @@ import argparse
 import math
 import re
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,9 @@ FITTED = PUBLISHED / "measurements.csv.gz"  # what the constants are fitted to; 
 GRADES = ("A", "B", "")
 HELD = "held where its fit began (tools/fit_blocks.yaml): sources left out do not tell it"
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+KERNELS = re.compile(r"^kernels:\n(?:[ #].*\n)*", re.MULTILINE)
 Rule = dict[str, Any]
+Place = tuple[str, str, str]
 
 
 def written(fits: Fits) -> None:
@@ -94,7 +97,7 @@ def _sourced(text: str, key: str, sample: str) -> str:
 
 def _times(text: str, figures: Rule) -> str:
     for name in TIMES & figures.keys():
-        text = re.sub(rf"^  {name}: \{{.*$", f"  {_part(name, figures[name])}", text, flags=re.MULTILINE)
+        text = re.sub(rf"^  {name}: \{{.*\}}", f"  {_part(name, figures[name])}", text, flags=re.MULTILINE)
     return text
 
 
@@ -103,8 +106,7 @@ def _ruled(text: str, fit: Fit, shares: Rule) -> str:
 
     What is added goes on from the kernels that held for them so far: the fit saw their rules and their other figures.
     """
-    found = re.search(r"^kernels:\n(?:[ #].*\n)*", text, re.MULTILINE)
-    rules: list[Rule] = yaml.safe_load(found.group(0))["kernels"] if found else []
+    rules: list[Rule] = yaml.safe_load(text).get("kernels", [])
     families = list(fit.block.families)
     rule = next((each for each in rules if each.get("families", []) == families), None)
     if rule is None:
@@ -116,8 +118,7 @@ def _ruled(text: str, fit: Fit, shares: Rule) -> str:
     rule["fitted_on"] = sorted({asked.deployment.hardware.family for asked in seen if shares})
     kept = {k: each for k, each in rule.get("fitted", {}).items() if not _of_a_fit(each)}
     rule["fitted"] = {**kept, **{k: each for k, each in shares.items() if "source" in each or k not in kept}}
-    start, end = found.span() if found else (len(text), len(text))
-    return text[:start] + section(rules) + text[end:]
+    return with_kernels(text, rules)
 
 
 def _of_a_fit(figure: Rule) -> bool:
@@ -125,13 +126,48 @@ def _of_a_fit(figure: Rule) -> bool:
     return figure.get("guess") == HELD or str(figure.get("source", "")).startswith("fit-")
 
 
-def section(rules: list[Rule]) -> str:
+def with_kernels(text: str, rules: list[Rule]) -> str:
+    """Return a preset with other kernels; a comment stays with its line, of the same families and name."""
+    found = KERNELS.search(text)
+    start, end = found.span() if found else (len(text), len(text))
+    before, behind, waiting = dict[Place, list[str]](), dict[Place, str](), list[str]()
+    for place, line in _placed(text[start:end].splitlines()):
+        if line.lstrip().startswith("#"):
+            waiting.append(line)
+        else:
+            before[place], behind[place], waiting = waiting, line[len(_bare(line)) :], []
+    lines = [
+        part
+        for place, line in _placed(_section(rules))
+        for part in (*before.get(place, ()), line + behind.get(place, ""))
+    ]
+    return text[:start] + "".join(f"{line}\n" for line in (*lines, *waiting)) + text[end:]
+
+
+def _placed(lines: list[str]) -> Iterator[tuple[Place, str]]:
+    """Yield each line of a preset's kernels with its place: the families, `rules` or `fitted`, and the name."""
+    families = block = ""
+    for line in lines:
+        name = _bare(line).lstrip(" -").partition(":")[0]
+        if line.startswith("  - "):
+            families = _bare(line) if name == "families" else ""
+        if name and not line.startswith("      "):
+            block = name
+        yield (families, block, name), line
+
+
+def _bare(line: str) -> str:
+    """Return a line without the comment behind it."""
+    return re.match(r'(?:[^"#]|"[^"]*")*', line)[0].rstrip()  # type: ignore[index]  # it matches nothing, too
+
+
+def _section(rules: list[Rule]) -> list[str]:
     """Return the kernels of a preset as YAML, a line for each figure."""
     lines = ["kernels:"]
     for each in rules:
         parts = [line for name, value in each.items() for line in _lines(name, value)]
         lines += [f"  {'  ' if index else '- '}{part}" for index, part in enumerate(parts)]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _lines(name: str, value: Any) -> list[str]:

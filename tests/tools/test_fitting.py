@@ -25,7 +25,7 @@ from tools.curves import (
     predicted,
     shipped,
 )
-from tools.fit_efficiency import HELD, section, written
+from tools.fit_efficiency import HELD, with_kernels, written
 from tools.fitting import Fit, Fits, effective, idle_parameters
 from tools.score import left_out
 
@@ -181,9 +181,38 @@ def test_a_rule_that_a_fit_adds_goes_on_from_the_one_that_held(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("preset", sorted(Path("simulator/engines").glob("*.yaml")), ids=lambda path: path.stem)
-def test_the_kernels_of_a_preset_are_written_as_they_are_read(preset):
-    rules = yaml.safe_load(preset.read_text()).get("kernels", [])
-    assert (yaml.safe_load(section(rules))["kernels"] or []) == rules
+def test_the_kernels_of_a_preset_are_written_as_they_stand_to_the_byte(preset):
+    text = preset.read_text()
+    if rules := yaml.safe_load(text).get("kernels"):
+        assert with_kernels(text, rules) == text
+
+
+def test_a_comment_stays_with_its_figure_and_its_families():
+    text = """engine: made
+kernels:
+  # NVIDIA's
+  - families: [hopper] # not Ada
+    rules:
+      cache: fp8 # a rule
+    fitted:
+      # two lines
+      # on it
+      compute: {value: 0.5, guess: "no. #1"} # half
+      cache: {value: 0.9, guess: "none"}
+  - fitted:
+      compute: {value: 0.7, guess: "none"}
+  # the end
+"""
+    hopper, general = yaml.safe_load(text)["kernels"]
+    assert with_kernels(text, [hopper, general]) == text
+    hopper["fitted"] = {"cache": hopper["fitted"]["cache"], "compute": {"value": 0.6, "source": "fit-made"}}
+    ada = {"families": ["ada"], "fitted": {"compute": {"value": 0.8, "guess": "none"}}}
+    written_again = with_kernels(text, [ada, hopper, general])
+    assert yaml.safe_load(written_again)["kernels"] == [ada, hopper, general]
+    assert written_again.count("#") == text.count("#") - 1  # the one within a guess
+    two_lines = "      # two lines\n      # on it\n      compute: {value: 0.6, source: fit-made} # half\n"
+    assert two_lines in written_again
+    assert "  # NVIDIA's\n  - families: [hopper] # not Ada\n" in written_again
 
 
 def test_no_rule_is_fitted():
