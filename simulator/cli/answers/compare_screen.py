@@ -14,6 +14,7 @@ from simulator.cost.capacity import Answer
 from simulator.cost.limiter import Limiter, limiter
 from simulator.cost.risk import Risk, replicas_needed
 from simulator.cost.search import Look, Search, Solution, Target
+from simulator.deployment.deployment import Deployment
 from simulator.deployment.launch_command import launch_command
 from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import DoesNotFitError, NotModelledError
@@ -111,13 +112,14 @@ def compared_row(each: Compared) -> Row:
         "load_of_capacity": share / answer.capacity.rate_per_s,
         "limiter": each.limiter.name,
         "limiter_sentence": each.limiter.sentence,
-        "launch_command": _launch(each),
+        "launch_command": launch_words(each.found.scenario.deployment),
     }
 
 
-def _launch(each: Compared) -> str:
+def launch_words(deployment: Deployment) -> str:
+    """Return the command that starts a replica, or why none is known."""
     try:
-        return launch_command(each.found.scenario.deployment)
+        return launch_command(deployment)
     except NotModelledError as error:
         return f"({error.given}: {error.because})"
 

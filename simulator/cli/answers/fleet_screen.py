@@ -242,8 +242,6 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
     said += rejection_notes([run])
     if run.hit_tokens.any():
         said.append(_prefix_cache_note(each))
-    if report.slo.bounds_s and not found.endless:
-        said.append(f"{each.within_share:.1%} of all requests keep every bound of the SLO ({report.slo}).")
     said += _overload_notes(found)
     if deadline:
         said.append(_deadline_note(run.end_s, seconds(deadline, "--deadline"), row, len(run.abandoned)))

@@ -114,7 +114,7 @@ def _verdict(rows: list[Row]) -> list[str]:
     """Return what training costs, and when inference has cost as much: the one deployment, else the cheapest."""
     best = min(rows, key=lambda row: float(row["training_usd"]))
     where = f" on {best['hardware']}" if len(rows) > 1 else ""
-    trained = f"Training costs ${best['training_usd']:,.3g}{where}"
+    trained = f"Training costs ${_rounded(best['training_usd'])}{where}"
     if best["equal_cost_tokens"] is None:
         return [f"{trained}."]
     days = f", {best['equal_cost_days']:,.0f} days" if best["equal_cost_days"] else ""

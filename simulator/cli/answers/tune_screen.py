@@ -1,0 +1,161 @@
+"""What `infercast tune` prints: what the best settings serve instead of the default, and how to start them."""
+
+from collections.abc import Sequence
+
+from simulator.cli.answers.compare_screen import launch_words
+from simulator.cli.answers.technique_notes import technique_notes
+from simulator.cli.layout import Command
+from simulator.cli.output import Column, Result, Row, View, evidence, number
+from simulator.cost.capacity import capacity
+from simulator.cost.scenario import Scenario
+from simulator.cost.tuning import HighestRate, Trial, Tuned
+from simulator.deployment.deployment import Deployment
+from simulator.questions.deployment_question import SEQS, SHARE, TOKENS
+from simulator.questions.identity import identity
+from simulator.questions.load_rows import load_row
+from simulator.questions.tune_question import CACHE, CHUNKS, DRAFTS, LONG, TP, TuneQuestion
+from simulator.reports.intervals import PredictionRange
+
+FRESH = "The gain is that on other random numbers than the search's: the best of many is lucky, too."
+FIRST = "Of a list that was given, the first value stands for the default."
+QUALITY = "What an fp8 KV cache does to answers is not modelled: test it, or give --cache-dtype to leave it out."
+RATES = (
+    Column("which", "", left=True),
+    Column("replicas", "replicas"),
+    Column("per_s", "per s", number(3)),
+    Column("range", "interval", left=True),
+    Column("p95_ttft_ms", "TTFT p95 ms", number(3)),
+    Column("p95_tpot_ms", "TPOT p95 ms", number(3)),
+)
+SETTINGS = (
+    Column("setting", "setting", left=True),
+    Column("default", "default", left=True),
+    Column("best", "best", left=True),
+    Column("without", "per s without", number(3)),
+)
+
+
+def tuned_rows(found: Tuned, question: TuneQuestion, level: float) -> list[Row]:
+    """Return the figures of the default and of the best settings, where they keep the SLO; intervals at `level`."""
+    kinds = {"default": found.default, "best": found.best}
+    return [
+        {**_row(name, each, question, level), "per_s_other_seed": again}
+        for (name, each), again in zip(kinds.items(), found.again, strict=True)
+        if each
+    ]
+
+
+def tuned_result(found: Tuned, question: TuneQuestion, rows: list[Row]) -> Result:
+    """Return verdict, tables and sentences of a search, of its rows (`tuned_rows`)."""
+    settings = _setting_rows(question, found)
+    views = [View("", RATES, rows)] if rows else []
+    views += [View("Settings to change", SETTINGS, settings)] if settings else []
+    deployments = [each.scenario.deployment for each in (found.default, found.best) if each]
+    notes = [*_notes(found, question), *technique_notes(deployments)]
+    said = [_verdict(found, question)]
+    return Result({"settings": settings, "tuned": rows}, views, notes, evidence(deployments), verdict=said)
+
+
+def _row(which: str, trial: Trial, question: TuneQuestion, level: float) -> Row:
+    scenario, objective = trial.scenario, question.objective
+    row = load_row(scenario, trial.report, level)
+    low, high = _rate_ends(trial, level) if isinstance(objective, HighestRate) else (
+        row["output_throughput_low"], row["output_throughput_high"]
+    )  # fmt: skip
+    show = number(3)
+    return {
+        "which": which,
+        **identity(scenario.deployment),
+        **row,
+        "replicas": scenario.replicas,
+        "objective": objective.unit,
+        "per_s": trial.per_s,
+        "per_s_low": low,
+        "per_s_high": high,
+        "range": f"{show(low)}-{show(high)}",
+        "flags": " ".join(question.flags(trial.point)),
+        "launch_command": launch_words(scenario.deployment),
+    }
+
+
+def _rate_ends(trial: Trial, level: float) -> tuple[float, float]:
+    """Return the least and the highest rate within the SLO, with the longest and the shortest steps of the interval."""
+    scenario = trial.scenario
+
+    def again(step_factor: float) -> float:
+        return capacity(scenario.with_steps(step_factor)).rate_per_s * scenario.replicas
+
+    others = PredictionRange(scenario.deployment, "open_loop", level, trial.per_s, again).others
+    return min(trial.per_s, *others), max(trial.per_s, *others)
+
+
+def _setting_rows(question: TuneQuestion, found: Tuned) -> list[Row]:
+    if found.best is None:
+        return []
+    plain, best = question.scenario({}), found.best.scenario
+    return [
+        {
+            "setting": name,
+            "default": _in_words(name, plain, ""),
+            "best": _in_words(name, best, value),
+            "without": found.without.get(name),
+        }
+        for name, value in found.best.point.items()
+        if value
+    ]
+
+
+def _in_words(name: str, scenario: Scenario, value: str) -> str:
+    """Return what a setting is in a deployment; `value` is what was given, where it does not tell itself."""
+    deployment: Deployment = scenario.deployment
+    known = {
+        TP: f"{deployment.tp}, {scenario.replicas} replicas",
+        SEQS: str(deployment.max_num_seqs),
+        TOKENS: str(deployment.max_num_batched_tokens),
+        SHARE: value or f"{deployment.settings.memory_fraction or float(deployment.engine.memory.fraction):g}",
+        CACHE: deployment.layout.cache_dtype,
+        CHUNKS: str(deployment.engine.chunked_prefill).lower(),
+        LONG: str(deployment.engine.long_prefill_tokens),
+        DRAFTS: value or "none",
+    }
+    return known[name]
+
+
+def _verdict(found: Tuned, question: TuneQuestion) -> str:
+    """Return the answer in a sentence."""
+    best, default, unit, show = found.best, found.default, question.objective.unit, number(3)
+    if best is None:
+        return f"No settings that were tried keep the SLO: {question.accepted.value()}."
+    on = f"{best.scenario.deployment}" + (f", {best.scenario.replicas} replicas" if best.scenario.replicas > 1 else "")
+    if default is None:
+        return f"{on}: {show(best.per_s)} {unit}; with the defaults no load keeps the SLO."
+    if best is default or not any(best.point.values()):
+        return f"{on}: the defaults are best, {show(best.per_s)} {unit}; no change gains more than 1 %."
+    gain = "" if found.gain is None else f", {found.gain:+.0%}"
+    return f"{on}: {show(best.per_s)} {unit} instead of {show(default.per_s)} with the defaults{gain}."
+
+
+def _notes(found: Tuned, question: TuneQuestion) -> list[str]:
+    spent = f"{found.tried} of at most {found.budget} settings tried"
+    over = "; the budget ended the search: give a larger --budget" if found.tried >= found.budget else ""
+    tried = f"{spent}: {', '.join(question.coordinates)}{over}. No single change is better; two at once might be."
+    asked = question.deployment
+    memory = asked.gpu_memory_utilization
+    lists = (asked.max_num_seqs, asked.max_num_batched_tokens, memory, asked.cache_dtype, asked.tp)
+    notes = [tried, FIRST] if any("," in each for each in lists) else [tried]
+    if found.best is not None:
+        notes = ["Launch:", Command(launch_words(found.best.scenario.deployment)), *notes]
+    if found.best is not None and any(found.best.point.values()):
+        notes = ["Flags:", Command(" ".join(question.flags(found.best.point))), *notes, FRESH]
+        notes += [QUALITY] if found.best.point.get(CACHE) else []
+    return [*notes, *_grouped(found)]
+
+
+def _grouped(found: Tuned) -> Sequence[str]:
+    """Return a line on what could not be tried."""
+    if not found.refused:
+        return []
+    first = found.refused[0]
+    others = len(found.refused) - 1
+    more = f", and {others} other reason{'s' if others > 1 else ''}" if others else ""
+    return [f"Not possible: {first.given}: {first.because}{more}."]
