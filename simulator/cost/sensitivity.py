@@ -11,6 +11,7 @@ from simulator.cost.scenario import Scenario
 from simulator.cost.search import Solution, Target
 from simulator.deployment.memory import CACHE_ERROR
 from simulator.errors import InfercastError
+from simulator.hardware.hardware import scaled_peaks
 from simulator.reports.slo import Slo
 from simulator.workloads.lengths import Stretched
 
@@ -221,10 +222,7 @@ def _bandwidth(factor: float, scenario: Scenario, rate_per_s: float) -> tuple[Sc
 
 
 def _flops(factor: float, scenario: Scenario, rate_per_s: float) -> tuple[Scenario, float]:
-    hardware = scenario.deployment.hardware
-    fields = ("peak_flops_per_s", "vector_flops_per_s")
-    changes = {field: {kind: peak * factor for kind, peak in getattr(hardware, field).items()} for field in fields}
-    return _on(scenario, changes), rate_per_s
+    return _on(scenario, scaled_peaks(scenario.deployment.hardware, factor)), rate_per_s
 
 
 def _on(scenario: Scenario, changes: Mapping[str, object]) -> Scenario:

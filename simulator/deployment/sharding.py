@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from simulator.engines.engine import Engine
 from simulator.errors import InfercastError
-from simulator.hardware.hardware import Hardware
+from simulator.hardware.hardware import Hardware, scaled_peaks
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
 from simulator.models.model import Model
 from simulator.models.operations import Layout
@@ -46,13 +46,7 @@ def sharded(model: Model, hardware: Hardware, engine: Engine, layout: Layout, th
 def _on_threads(hardware: Hardware, threads: int) -> Hardware:
     """Return a CPU with its peak FLOP/s scaled to some of its cores; its bandwidth stays, which a few cores use up."""
     share = threads / (hardware.cores or threads)
-    return hardware.model_copy(update=_peaks(hardware, share))
-
-
-def _peaks(hardware: Hardware, share: float) -> dict[str, dict[str, float]]:
-    """Return a share of a device's peaks, by the fields that have them."""
-    fields = ("peak_flops_per_s", "vector_flops_per_s")
-    return {field: {name: peak * share for name, peak in getattr(hardware, field).items()} for field in fields}
+    return hardware.model_copy(update=scaled_peaks(hardware, share))
 
 
 def _scaled_hardware(hardware: Hardware, factor: float) -> Hardware:
@@ -62,7 +56,7 @@ def _scaled_hardware(hardware: Hardware, factor: float) -> Hardware:
             "memory_bytes_per_s": hardware.memory_bytes_per_s * factor,
             "memory_marketed_bytes": hardware.memory_marketed_bytes * factor,
             "memory_reported_bytes": hardware.memory_bytes * factor,
-            **_peaks(hardware, factor),
+            **scaled_peaks(hardware, factor),
         }
     )
 

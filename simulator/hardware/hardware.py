@@ -214,6 +214,16 @@ def _family_path(name: str) -> Path | None:
     return next(filter(None, paths), None)
 
 
+def scaled_peaks(hardware: Hardware, factor: float) -> dict[str, dict[str, float]]:
+    """Return a device's peaks times a factor, in FLOP/s by number format, by the fields that have them.
+
+    >>> scaled_peaks(load_hardware("h100-sxm"), 0.5)["peak_flops_per_s"]["bf16"]
+    494500000000000.0
+    """
+    fields = ("peak_flops_per_s", "vector_flops_per_s")
+    return {field: {name: peak * factor for name, peak in getattr(hardware, field).items()} for field in fields}
+
+
 def require(hardware: Hardware, part: str) -> None:
     """Raise ProfileError for a device whose profile, family and class lack a part of `Achievable`."""
     if getattr(hardware.achievable, part) is None:

@@ -133,7 +133,6 @@ class Model(Profile):
     def latent(self) -> LatentAttention | None:
         """The latent attention of its layers, None if no layer has one.
 
-        >>> from simulator.models.model import load_model
         >>> load_model("deepseek-v3.2").latent.indexer.chosen, load_model("llama-3.1-8b").latent
         (2048, None)
         """
@@ -143,7 +142,6 @@ class Model(Profile):
     def attention_layers(self) -> tuple[int, int]:
         """(full, windowed): layers that cache every token, and layers that cache a sliding window only.
 
-        >>> from simulator.models.model import load_model
         >>> load_model("gpt-oss-20b").attention_layers, load_model("qwen3.5-27b").attention_layers
         ((12, 12), (16, 0))
         """
@@ -179,7 +177,6 @@ class Model(Profile):
     def parameters(self) -> int:
         """Parameters of the whole checkpoint; Llama-3.1-8B's total is published with its weights on Hugging Face.
 
-        >>> from simulator.models.model import load_model
         >>> load_model("llama-3.1-8b").parameters
         8030261248
         """
@@ -201,7 +198,6 @@ class Model(Profile):
         Llama-3.1-8B keeps 2 x 32 layers x 8 heads x 128 x 2 bytes per token (its config.json). Raises NotModelledError
         as `weights` does.
 
-        >>> from simulator.models.model import load_model
         >>> load_model("llama-3.1-8b").cache_bytes(1)
         131072.0
         """
@@ -217,7 +213,6 @@ class Model(Profile):
         48 layers of 48 heads with 128 x 128 numbers in fp32, and 3 x 10,240 inputs of a convolution in bf16
         (Qwen3.5-27B's config.json):
 
-        >>> from simulator.models.model import load_model
         >>> load_model("qwen3.5-27b").state_bytes() == 48 * (48 * 128 * 128 * 4 + 3 * 10240 * 2)
         True
         """

@@ -1,19 +1,22 @@
-"""Option values as text: comma lists, whole numbers, probabilities; and a question written out as options again.
+"""Option values as text: lists, numbers, times, shares; and a question written out as options again.
 
 `option` is always the flag that an error names.
 """
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar
 
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, UnitError
 from simulator.limits import MOST_WHOLE, in_range
+from simulator.units import parse
 
 Question = TypeVar("Question")
 
 FLAGS = {"changes": "--set"}  # fields whose flag is not their name
+MOST_SHARE = 100.0  # of a growth or a headroom: 10,000 %
 
 
 def split(text: str, option: str) -> list[str]:
@@ -83,6 +86,33 @@ def number(text: str, option: str) -> float:
     except ValueError:
         raise InfercastError(f"{option} {text!r}", "it is not a number", f"Give, say, {option} 2") from None
     return value if math.isinf(value) else in_range(value, f"{option} {text}")
+
+
+def seconds(text: str, option: str) -> float:
+    """Return a time in seconds; a bare number is in seconds. Raises InfercastError for a text that is not a time.
+
+    >>> seconds("5min", "--down-delay"), seconds("90", "--timeout")
+    (300.0, 90.0)
+    """
+    try:
+        return parse(f"{text} s" if re.fullmatch(r"-?[\d.]+", text) else text, "s")
+    except UnitError as error:
+        raise InfercastError(f"{option} {error.given}", error.because, error.remedy) from None
+
+
+def share(text: str, option: str) -> float:
+    """Return a share that was written as 10% or as 0.1. Raises InfercastError for anything else.
+
+    >>> share("12.5%", "--growth"), share("0.2", "--growth")
+    (0.125, 0.2)
+    """
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InfercastError(f"{option} {text}", "it is not a share", f"Give, say, {option} 10%")
+    return in_range(value, f"{option} {text}", MOST_SHARE)
 
 
 def plain(kind: type[Question], question: Question) -> Question:

@@ -94,8 +94,8 @@ class OpenvinoCpu:
         self._pipeline.step()
         came = {request for request, handle in self._handles.items() if handle.can_read() and handle.read()}
         if came != self._progress.advance(parts):
-            because = f"a step produced tokens for {sorted(came)}"
-            raise InfercastError("openvino-genai's schedule", because, "Its rules differ from the adapter's")
+            because = f"a step produced tokens for {sorted(came)}, and the adapter's rules say others"
+            raise InfercastError("openvino-genai's schedule", because, "Correct the adapter's rules")
         for request in came - self._progress.left.keys():
             del self._handles[request]
         return parts, came

@@ -288,14 +288,14 @@ def rests_on(used: Iterable[Provenance], evidence: Evidence) -> str:
     named: dict[str, dict[str, None]] = {}
     for each in used:
         if each.source.evidence == evidence:
-            named.setdefault(each.profile, {})[_part(each.figure)] = None
+            named.setdefault(each.profile, {})[_key(each.figure)] = None
     alike: dict[str, list[str]] = {}
     for profile, parts in named.items():
         alike.setdefault(", ".join(parts), []).append(profile)
     return "; ".join(f"{', '.join(profiles)}: {parts}" for parts, profiles in alike.items())
 
 
-def _part(figure: str) -> str:
+def _key(figure: str) -> str:
     """Shorten the path of a figure to the key of the profile under which it is found."""
     names = figure.split(".")
     if names[0] == "kernels":

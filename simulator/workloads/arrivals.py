@@ -59,7 +59,7 @@ class OpenLoop:
         _check_rate(self.rate_per_s)
         if not self.burstiness >= MIN_BURSTINESS:
             because = f"it is not a number from {MIN_BURSTINESS} on"
-            raise WorkloadError(f"burstiness {self.burstiness}", because, "1 is Poisson, 0.5 is bursty")
+            raise WorkloadError(f"burstiness {self.burstiness}", because, "Give 1 for Poisson, 0.5 for bursts")
 
     def times_s(self, count: int, rng: Generator) -> FloatArray:
         """Return `count` arrival times in seconds, shape (count,), float64; the first is 0."""

@@ -117,7 +117,9 @@ def _read_csv(name: str, first_line: str, file: TextIO, asked: AskedColumns) -> 
     except pd.errors.EmptyDataError:
         table = pd.DataFrame(columns=names)
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        raise WorkloadError(f"trace {name}", f"it is not CSV ({str(error).strip()})", "One row per request") from error
+        raise WorkloadError(
+            f"trace {name}", f"it is not CSV ({str(error).strip()})", "Write one row per request"
+        ) from error
     surplus = table.pop(_SURPLUS)
     filled = (surplus.notna() & (surplus != "")).to_numpy()
     _Rows(name, table).refuse(filled, surplus, f"the header has {len(header)} columns")

@@ -150,5 +150,5 @@ def test_openvino_steps_are_worked_out_from_its_tokens(adapter):
 
 
 def test_a_pipeline_with_other_rules_is_refused(adapter):
-    with pytest.raises(InfercastError, match="Its rules differ from the adapter's"):
+    with pytest.raises(InfercastError, match="the adapter's rules say others"):
         adapters.serve(adapter.OpenvinoCpu(Path("weights"), 1, 16), REQUESTS, random_tokens(REQUESTS))

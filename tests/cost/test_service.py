@@ -137,7 +137,7 @@ def test_the_command(tmp_path):
         (("--rate", "1", "--router", "magic"), "router 'magic': it is not known"),
         (("--rate", "1", "--autoscale", "load"), "it is not METRIC:TARGET"),
         (("--rate", "1", "--autoscale", "load:2"), "metric 'load': it is not a known metric"),
-        (("--rate", "1", "--fail", "0"), "it is not COPY@TIME"),
+        (("--rate", "1", "--fail", "0"), "it is not REPLICA@TIME"),
         (("--rate", "1", "--fail", "7@1s"), "a failure of replica 7: there are 2"),
         (("--rate", "1", "--disaggregate", "0:1"), "it is not two numbers of replicas above 0"),
         (("--max-concurrency", "1", "--duration", "1h"), "it shapes a rate"),

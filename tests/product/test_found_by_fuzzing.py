@@ -146,7 +146,7 @@ def test_a_fleet_that_idles_for_years_is_not_looked_at_in_between() -> None:
 def test_pools_of_more_replicas_than_there_are_digits_for_are_refused() -> None:
     fleet = "fleet --model smollm2-135m --hardware l4 --rate 2 --num-prompts 20 --isl 64 --osl 8"
     assert "it is not two numbers of replicas above 0" in refused(*fleet.split(), "--disaggregate", f"1:{'9' * 5000}")
-    assert "it is not COPY@TIME" in refused(*fleet.split(), "--fail", f"{'9' * 5000}@1s")
+    assert "it is not REPLICA@TIME" in refused(*fleet.split(), "--fail", f"{'9' * 5000}@1s")
 
 
 def test_what_costs_nothing_costs_nothing_with_the_longest_steps() -> None:

@@ -8,7 +8,6 @@ from typing import Annotated
 from typer import Option
 
 from simulator.cli.answers.offer_columns import energy_guesses, packing_columns, price_notes
-from simulator.cli.options.fleet_options import seconds
 from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.options.workload_options import WorkloadOptions
 from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, sweep
@@ -20,6 +19,7 @@ from simulator.errors import InfercastError
 from simulator.questions.asked_columns import asked_columns
 from simulator.questions.deployment_question import Choice
 from simulator.questions.row_intervals import intervals
+from simulator.questions.words import seconds
 from simulator.reports.intervals import PredictionRange
 from simulator.units import lasting
 from simulator.workloads.workload import Workload

@@ -11,7 +11,7 @@ from simulator.cli.answers import load_screen
 from simulator.cli.answers.interval_columns import held_out, interval_notes, intervals_by_metric
 from simulator.cli.answers.run_columns import TOTALS
 from simulator.cli.answers.technique_notes import technique_notes
-from simulator.cli.options.fleet_options import ClientOptions, seconds
+from simulator.cli.options.fleet_options import ClientOptions
 from simulator.cli.output import Column, Result, Row, View, count, evidence, number, percent
 from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import Scenario
@@ -22,6 +22,7 @@ from simulator.questions.asked_columns import asked_columns
 from simulator.questions.load_notes import rejection_notes
 from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
 from simulator.questions.row_intervals import ENDS, intervals, regime_of
+from simulator.questions.words import seconds
 from simulator.reports.intervals import PredictionRange
 from simulator.reports.vllm_result import GROWING, vllm_result
 from simulator.units import lasting, scaled

@@ -1,6 +1,5 @@
 """`infercast plan`: which fleet keeps the SLO in every hour while the load grows, and what it costs by the month."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -35,9 +34,8 @@ from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
 from simulator.html.page import refuse_ending
-from simulator.limits import in_range
 from simulator.questions.deployment_question import Choice
-from simulator.questions.words import whole_numbers
+from simulator.questions.words import share, whole_numbers
 from simulator.reports.provenance import Provenance
 from simulator.reports.slo import Slo
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
@@ -105,24 +103,6 @@ class PlanOptions(SessionOptions):
     def scaling(self, deployment: Deployment) -> Scaling:
         """Return what starting a replica takes."""
         return Scaling(cold_start(self.cold_start, self.load_rate, deployment))
-
-
-MOST_SHARE = 100.0  # of a growth or a headroom: 10,000 %
-
-
-def share(text: str, option: str) -> float:
-    """Return a share that was written as 10% or as 0.1. Raises InfercastError for anything else.
-
-    >>> share("12.5%", "--growth"), share("0.2", "--growth")
-    (0.125, 0.2)
-    """
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise InfercastError(f"{option} {text}", "it is not a share", f"Give, say, {option} 10%")
-    return in_range(value, f"{option} {text}", MOST_SHARE)
 
 
 @grouped

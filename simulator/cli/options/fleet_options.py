@@ -12,9 +12,9 @@ from typer import Option
 from simulator.cli.options.workload_options import RouterWorkers
 from simulator.cost.service import Service, start_seconds
 from simulator.deployment.deployment import Deployment
-from simulator.errors import InfercastError, UnitError, nearest
+from simulator.errors import InfercastError, nearest
 from simulator.profile import Figure, Source
-from simulator.questions.words import split
+from simulator.questions.words import seconds, split
 from simulator.reports.provenance import Provenance
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, Autoscaler, Failure
 from simulator.simulation.clients import Clients
@@ -76,7 +76,7 @@ class FleetOptions:
     load_rate: LoadRate = LOAD_RATE
     fail: Annotated[
         str,
-        Option("--fail", metavar="N@TIME:TIME,..", help="Copy N (from 0) dies at a time, for a time (or for good)."),
+        Option("--fail", metavar="N@TIME:TIME,..", help="Replica N (from 0) dies at a time, for a time (or for good)."),
     ] = ""
     disaggregate: Annotated[
         str, Option("--disaggregate", metavar="P:D", help="P replicas prefill, D decode, at most, for --replicas.")
@@ -179,22 +179,12 @@ def _refuse_idle(options: Any, dependents: Mapping[str, Sequence[str]]) -> None:
                 raise InfercastError(f"{given} without {other}", "it would change nothing", f"Give {other} too")
 
 
-def seconds(text: str, option: str) -> float:
-    """Return a time in seconds; a bare number is in seconds. Raises InfercastError for a text that is not a time.
-
-    >>> seconds("5min", "--down-delay"), seconds("90", "--timeout")
-    (300.0, 90.0)
-    """
-    try:
-        return parse(f"{text} s" if re.fullmatch(r"-?[\d.]+", text) else text, "s")
-    except UnitError as error:
-        raise InfercastError(f"{option} {error.given}", error.because, error.remedy) from None
-
-
 def _failure(text: str) -> Failure:
     match = re.fullmatch(r"(\d{1,9})@([^:]+)(?::(.+))?", text)
     if match is None:
-        raise InfercastError(f"--fail {text!r}", "it is not COPY@TIME or COPY@TIME:TIME", "Give, say, 1@10min:5min")
+        raise InfercastError(
+            f"--fail {text!r}", "it is not REPLICA@TIME or REPLICA@TIME:TIME", "Give, say, 1@10min:5min"
+        )
     at_s, repair_s = (seconds(each, "--fail") if each else math.inf for each in (match[2], match[3]))
     return Failure(at_s, int(match[1]), repair_s)
 

@@ -6,7 +6,6 @@ from typing import Annotated, Self, get_args
 
 import typer
 
-from simulator.cli.options.fleet_options import seconds
 from simulator.cost.ownership import DEVICES_SHARE, LIFETIME_YEARS, Owner, owned_offers
 from simulator.cost.spot import INTERRUPTED_PER_MONTH, REPLACED_AFTER_S, Interruptions
 from simulator.deployment.deployment import Deployment
@@ -15,7 +14,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Commitment, Offer, Terms, offers, own_offer, today
 from simulator.hardware.sites import Site, load_site
 from simulator.profile import Figure, Source
-from simulator.questions.words import split
+from simulator.questions.words import seconds, split
 from simulator.reports.provenance import Provenance
 
 Option = typer.Option
