@@ -43,10 +43,11 @@ def known(value: float) -> float | None:
 
 def free_bytes() -> float:
     """Return the memory in bytes that this process may still take: of the machine, its container and its own limit."""
-    return min(_machine_bytes(), _container_bytes(), _process_bytes())
+    return min(machine_bytes(), _container_bytes(), _process_bytes())
 
 
-def _machine_bytes() -> float:
+def machine_bytes() -> float:
+    """Return the memory in bytes that programs may still take, files in the page cache included."""
     if MEMINFO.is_file():
         for line in MEMINFO.read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):

@@ -1,4 +1,4 @@
-"""Profiles: strict YAML files, found by name, in which every figure has a unit and a source."""
+"""Profiles: strict files, found by name, in which every figure has a unit and a source."""
 
 import os
 import re
@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -22,15 +21,16 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
-from simulator.errors import InfercastError, ProfileError, nearest, reason
-from simulator.files import MAX_DIGITS, is_file, named_file, read_text
+from simulator.errors import InfercastError, ProfileError, nearest
+from simulator.files import is_file, named_file
+from simulator.profile_files import read_yaml
 from simulator.profile_folders import folders, names
 from simulator.schema_versions import upgraded
 from simulator.units import UNITS, parse
 
 ProfileT = TypeVar("ProfileT", bound="Profile")
 Evidence = Literal["datasheet", "measured", "fitted", "derived", "family", "guess", "given"]
-MAX_PROFILE_BYTES, MAX_DEPTH = 1_000_000, 20
+LISTED = 12  # of a library's names in a message, where none is near
 
 
 class Strict(BaseModel):
@@ -78,17 +78,22 @@ class Figure(float):
         return float(self), self.source
 
 
-def _origin(raw: object, info: ValidationInfo) -> object:
-    """Read `{source: key}` or `{guess: reason}`, as figures have it."""
-    if not isinstance(raw, Mapping):
-        return raw
+def _source_of(raw: Mapping[str, Any], info: ValidationInfo) -> Source:
+    """Return the source that `source: key` or `guess: reason` gives, of which there is one."""
     sources: Mapping[str, Source] = (info.context or {}).get("sources", {})
+    if ("source" in raw) == ("guess" in raw):
+        raise ProfileError(f"{dict(raw)}", "a figure has one source or is one guess", "Give source: or guess:")
     if "guess" in raw:
         return Source(text=str(raw["guess"]), date="", evidence="guess")
-    key = str(raw.get("source"))
-    if key not in sources:
-        raise ProfileError(f"source {key!r}", "it is not in sources:", nearest(key, sources))
-    return sources[key]
+    source = sources.get(str(raw["source"]))
+    if source is None:
+        raise ProfileError(f"source {raw['source']!r}", "it is not in sources:", nearest(raw["source"], sources))
+    return source
+
+
+def _origin(raw: object, info: ValidationInfo) -> object:
+    """Read `{source: key}` or `{guess: reason}`, as figures have it."""
+    return _source_of(raw, info) if isinstance(raw, Mapping) else raw
 
 
 _ORIGIN_SCHEMA = {
@@ -125,18 +130,7 @@ class _Quantity:
             raise ProfileError(f"{raw['value']!r}", "it must be above 0", "Give a number above 0")
         if self.whole and not value.is_integer():
             raise ProfileError(f"{raw['value']!r}", "it must be a whole number", "Give a whole number")
-        return Figure(value, self._source(raw, (info.context or {}).get("sources", {})))
-
-    @staticmethod
-    def _source(raw: Mapping[str, Any], sources: Mapping[str, Source]) -> Source:
-        if ("source" in raw) == ("guess" in raw):
-            raise ProfileError(f"{dict(raw)}", "a figure has one source or is one guess", "Give source: or guess:")
-        if "guess" in raw:
-            return Source(text=str(raw["guess"]), date="", evidence="guess")
-        source = sources.get(str(raw["source"]))
-        if source is None:
-            raise ProfileError(f"source {raw['source']!r}", "it is not in sources:", nearest(raw["source"], sources))
-        return source
+        return Figure(value, _source_of(raw, info))
 
     def __get_pydantic_core_schema__(self, _source_type: object, _handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_info_plain_validator_function(
@@ -172,70 +166,6 @@ Fraction = Annotated[Figure, _Quantity("fraction", maximum=1.0, positive=True)]
 Number = Annotated[Figure, _Quantity("count")]
 Positive = Annotated[Figure, _Quantity("count", positive=True)]
 Whole = Annotated[Figure, _Quantity("count", positive=True, whole=True)]
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file of plain values: no tags, no anchors, no key twice.
-
-    Raises ProfileError for anything else, and for a file that is missing, not a mapping or over `MAX_PROFILE_BYTES`.
-    """
-    try:
-        text = read_text(path, MAX_PROFILE_BYTES / 1e6)
-        _refuse_anchors_and_depth(text, str(path))
-        node = yaml.compose(text, Loader=yaml.CSafeLoader)
-        value = _plain(node, str(path)) if node else None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(
-            str(path), f"it cannot be read ({reason(error)})", "Check the path and the encoding"
-        ) from error
-    except yaml.YAMLError as error:
-        raise ProfileError(
-            str(path), f"it is not YAML ({str(error).replace(chr(10), ' ')})", "Mend the file"
-        ) from error
-    if not isinstance(value, dict):
-        raise ProfileError(str(path), "a profile is a mapping of keys to values", "See the shipped ones for the form")
-    return value
-
-
-LISTED = 12  # of a library's names in a message, where none is near
-_SCALARS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null")}
-_CONSTRUCTOR = yaml.constructor.SafeConstructor()
-
-
-def _refuse_anchors_and_depth(text: str, where: str) -> None:
-    """Refuse anchors, which can multiply without limit, and nesting so deep that it exhausts the C stack."""
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise ProfileError(where, f"it is nested deeper than {MAX_DEPTH}", "Flatten it")
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise ProfileError(where, "it uses a YAML anchor", "Write the value out in both places")
-
-
-def _plain(node: yaml.Node, where: str) -> Any:
-    """Return YAML nodes as plain immutable values; dates stay text, and no objects are constructed."""
-    if isinstance(node, yaml.MappingNode) and node.tag.endswith(":map"):
-        result: dict[Any, Any] = {}
-        for key_node, value_node in node.value:
-            key = _plain(key_node, where)
-            if isinstance(key, dict | tuple) or key in result:
-                raise ProfileError(f"{where}: key {key!r}", "it is given twice or is no name", "Keep one plain key")
-            result[key] = _plain(value_node, where)
-        return result
-    if isinstance(node, yaml.SequenceNode) and node.tag.endswith(":seq"):
-        return tuple(_plain(item, where) for item in node.value)
-    if node.tag.endswith(":timestamp"):
-        return node.value
-    if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
-        if node.tag.endswith(":int") and len(node.value) > MAX_DIGITS:
-            because = f"it is a whole number of more than {MAX_DIGITS} digits"
-            raise ProfileError(f"{where}: {node.value[:40]}..", because, "Correct the number")
-        try:
-            return _CONSTRUCTOR.construct_document(node)
-        except (ValueError, KeyError, IndexError, OverflowError) as error:
-            raise ProfileError(f"{where}: {node.value[:40]!r}", "it is no YAML value of its tag", "Quote it") from error
-    raise ProfileError(f"{where}: tag {node.tag!r}", "a profile holds plain values only", "Remove the tag")
 
 
 class Profile(Strict):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from simulator.profile import read_yaml
+from simulator.profile_files import read_yaml
 from tools.fit_intervals import LOOPS, SAME
 from tools.fitting import EXCLUDED, REPLAYS
 

@@ -1,6 +1,5 @@
 """From measured ops of a device to its hardware profile (ceilings, achievable fractions) and an engine preset."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -9,17 +8,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
 from simulator.calibration.op_tables import OpTables, decode_line, prefill_line
 from simulator.engines.engine import Engine
 from simulator.errors import ProfileError
-from simulator.files import write_whole
 from simulator.hardware.hardware import Hardware
 from simulator.models.layers import Attention
 from simulator.models.model import Model
 from simulator.models.op_builders import SINGLE
-from simulator.profile_folders import schema_line
+from simulator.profile_files import refuse_name, write_yaml
 from simulator.schema_versions import KEY, VERSIONS
 from simulator.units import scaled
 
@@ -166,7 +163,7 @@ def _profile(bench: Bench, achievable: dict[str, Any], error: float, like: Hardw
             if like
             else {"text": f"ceilings: {text}", "date": today, "evidence": "measured"},
             "fitted": {
-                "text": f"{text}; soft roofline fitted to its products: {error:.0%} median error",
+                "text": f"{text}; soft roofline fitted to its GEMMs: {error:.0%} median error",
                 "date": today,
                 "evidence": "fitted",
             },
@@ -225,13 +222,6 @@ def engine_preset(bench: Bench, tables: OpTables, model: Model) -> dict[str, Any
     }
 
 
-def write_profile(path: Path, profile: Mapping[str, Any]) -> Path:
-    """Write one profile as YAML, with its folder; return the path."""
-    body = yaml.safe_dump(dict(profile), sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
-    write_whole(path, f"{schema_line(path.parent.name, path.parent)}\n{body}")
-    return path
-
-
 def write_profiles(
     folder: Path, bench: Bench, tables: OpTables, profiles: Mapping[str, Mapping[str, Any]]
 ) -> list[Path]:
@@ -239,11 +229,11 @@ def write_profiles(
 
     Raises ProfileError for a name that cannot be a file's.
     """
-    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", bench.name):
-        raise ProfileError(f"profile name {bench.name!r}", "it is the name of a file", "Use a-z, 0-9, '.', '_' and '-'")
+    refuse_name(bench.name)
     written = []
     for place, profile in profiles.items():
-        written.append(write_profile(folder / f"{place}.yaml", profile))
+        path = folder / f"{place}.yaml"
+        written.append(write_yaml(path, path.parent.name, profile))
     tables_path = folder / f"{bench.name}.optables.json"
     tables.write(tables_path)
     return [*written, tables_path]

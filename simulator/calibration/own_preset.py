@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from simulator.calibration.calibrate import write_profile
 from simulator.calibration.user_calibration import Calibration
 from simulator.engines.engine import KIND, Engine
 from simulator.engines.overheads import Overheads
-from simulator.profile import Figure, Source, Strict, find, read_yaml
+from simulator.profile import Figure, Source, Strict, find
+from simulator.profile_files import read_yaml, write_yaml
 from simulator.schema_versions import KEY, VERSIONS, upgraded
 
 
@@ -17,7 +17,7 @@ def write_preset(found: Calibration, folder: Path) -> Path:
     Constants of the same device that an earlier calibration found there are replaced.
     """
     path = folder / KIND / f"{found.shipped.id}.yaml"
-    return write_profile(path, preset(found, path if path.is_file() else find(KIND, found.shipped.id)))
+    return write_yaml(path, KIND, preset(found, path if path.is_file() else find(KIND, found.shipped.id)))
 
 
 def preset(found: Calibration, base: Path) -> dict[str, Any]:

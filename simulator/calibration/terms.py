@@ -63,11 +63,11 @@ class Term:
 
 
 TERMS = (
-    Term("compute", "fitted", "speed of matrix products"),
-    Term("quantized", "fitted", "of fp8 and fp4 products, further"),
-    Term("unpacked", "fitted", "of products with packed weights, further"),
-    Term("experts", "fitted", "of experts' products, further"),
-    Term("block_experts", "fitted", "of block-scaled experts' products, further"),
+    Term("compute", "fitted", "speed of GEMMs"),
+    Term("quantized", "fitted", "of fp8 and fp4 GEMMs, further"),
+    Term("unpacked", "fitted", "of GEMMs with packed weights, further"),
+    Term("experts", "fitted", "of experts' GEMMs, further"),
+    Term("block_experts", "fitted", "of block-scaled experts' GEMMs, further"),
     Term("memory", "fitted", "speed of reading weights", width=NARROW),
     Term("packed", "fitted", "of reading packed weights, further"),
     Term("cache", "fitted", "speed of reading the KV cache", width=NARROW),

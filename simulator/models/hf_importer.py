@@ -1,16 +1,13 @@
 """Import of a model from its Hugging Face config.json as a profile; what is not modelled is refused by name."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from simulator.errors import NotModelledError, ProfileError, nearest, reason
-from simulator.files import parse_json, read_text, write_whole
+from simulator.files import parse_json, read_text
 from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
 from simulator.models.hf_layer_runs import block_names, runs
@@ -19,8 +16,7 @@ from simulator.models.hf_quantization import mlx_weight_dtype, weight_dtype
 from simulator.models.hf_rules import LayerKind
 from simulator.models.hf_vision import vision_from_config
 from simulator.models.model import KIND, Model
-from simulator.profile import MAX_PROFILE_BYTES
-from simulator.profile_folders import schema_line
+from simulator.profile_files import MAX_PROFILE_BYTES, refuse_name, write_yaml
 from simulator.schema_versions import VERSIONS
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -102,11 +98,10 @@ def write_profile(config_json_path: Path, target_folder: Path, name: str, force:
     Quantisation is also read from hf_quant_config.json beside it. Raises ProfileError if the profile exists and `force`
     is not given, for an unsuitable name and for an unreadable file, NotModelledError for what infercast does not model.
     """
-    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
-        raise ProfileError(f"profile name {name!r}", "it is the name of a file", "Use a-z, 0-9, '.', '_' and '-'")
+    refuse_name(name)
     target = target_folder / f"{name}.yaml"
     if target.exists() and not force:
-        raise ProfileError(str(target), "this profile exists already", "Choose another name, or force")
+        raise ProfileError(str(target), "this profile exists already", "Choose another name, or give --force")
     where = str(config_json_path)
     config = _read_json(config_json_path)
     separate = config_json_path.with_name("hf_quant_config.json")
@@ -114,9 +109,7 @@ def write_profile(config_json_path: Path, target_folder: Path, name: str, force:
         config["quantization_config"] = {"quant_method": "modelopt", **_read_json(separate)}
     profile = model_from_config(config, name, where)
     Model.from_mapping(profile, where)
-    body = yaml.safe_dump(profile, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
-    write_whole(target, f"{schema_line(KIND, target_folder)}\n{body}")
-    return target
+    return write_yaml(target, KIND, profile)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

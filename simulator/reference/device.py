@@ -1,16 +1,16 @@
 """The torch device that the engine computes on: its kind, its dtype, its free memory."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from simulator.errors import DoesNotFitError, InfercastError, nearest
+from simulator.limits import machine_bytes
 from simulator.units import gibibytes
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-MEMINFO, CPUINFO = Path("/proc/meminfo"), Path("/proc/cpuinfo")
+CPUINFO = Path("/proc/cpuinfo")
 RESERVE_BYTES = 1 << 30  # left for activations and everybody else
 
 
@@ -42,7 +42,7 @@ class Device:
         """Bytes of device memory that are free; on a CPU of main memory, the page cache included."""
         if self.kind == "cuda":
             return int(torch.cuda.mem_get_info()[0])
-        return _available_bytes()
+        return int(machine_bytes())
 
     def require(self, needed_bytes: float, what: str) -> None:
         """Raise DoesNotFitError where `needed_bytes`, and 1 GiB for activations, are not free."""
@@ -65,15 +65,6 @@ class Device:
 
 
 CPU = Device()
-
-
-def _available_bytes() -> int:
-    """Return what programs can still take, files in the page cache included."""
-    if MEMINFO.is_file():
-        for line in MEMINFO.read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _processor_name() -> str:

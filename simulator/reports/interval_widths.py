@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.deployment.deployment import Deployment
-from simulator.profile import read_yaml
+from simulator.profile_files import read_yaml
 from simulator.roofline.roofline import Rates
 
 LIKE = {  # metrics whose errors are those of another

@@ -8,9 +8,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from simulator.calibration.calibrate import write_profile
 from simulator.cli.answers.profile_lint import FIRST_LINE, KINDS, kind, lint, schema
-from simulator.profile import read_yaml
+from simulator.profile_files import read_yaml, write_yaml
 from simulator.profile_folders import SCHEMA_LINE, folders
 from tests.support.for_each import for_each
 
@@ -136,7 +135,7 @@ def test_an_unknown_kind_names_the_nearest():
 
 def test_a_profile_that_calibrate_writes_names_the_shipped_schema(tmp_path):
     shipped = SHIPPED["engines"]
-    path = write_profile(tmp_path / "engines" / "mine-1.yaml", read_yaml(shipped / "static-1.yaml"))
+    path = write_yaml(tmp_path / "engines" / "mine-1.yaml", "engines", read_yaml(shipped / "static-1.yaml"))
     first = path.read_text().partition("\n")[0]
     assert first.startswith(SCHEMA_LINE)
     assert (path.parent / first.removeprefix(SCHEMA_LINE)).samefile(shipped / "schema.json")

@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import DeviceClass, Family, Hardware, load_hardware
-from simulator.profile import Figure, find, read_yaml
+from simulator.profile import Figure, find
+from simulator.profile_files import read_yaml
 from simulator.profile_folders import folders, names
 from tests.support.for_each import for_each
 from tests.support.measured import published

@@ -18,7 +18,8 @@ from simulator.models.model import KIND, Model, load_model
 from simulator.models.number_formats import FORMATS, number_format
 from simulator.models.operations import PARTS, Counts, Layout, Op, Weights
 from simulator.models.recurrent import GatedDeltaNet
-from simulator.profile import find, read_yaml
+from simulator.profile import find
+from simulator.profile_files import read_yaml
 from simulator.profile_folders import folders, names
 from simulator.units import GIB
 from tests.support.for_each import for_each

@@ -13,7 +13,7 @@ from simulator.calibration.step_log import read_log
 from simulator.engines.engine import load_engine
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import load_hardware
-from simulator.profile import read_yaml
+from simulator.profile_files import read_yaml
 from simulator.validation.benchfiles import Stated, read_results
 from simulator.workloads import traces
 from simulator.workloads.traces import read_trace

@@ -11,7 +11,8 @@ from simulator.calibration.step_log import read_log
 from simulator.errors import InfercastError
 from simulator.files import MAX_MB_VARIABLE, open_text, parse_json
 from simulator.models.hf_importer import write_profile
-from simulator.profile import find, read_yaml
+from simulator.profile import find
+from simulator.profile_files import read_yaml
 from simulator.validation.benchfiles import Stated, read_results
 from simulator.validation.measurements import read_measurements
 from simulator.workloads.rate_curves import read_rate_curve

@@ -12,7 +12,8 @@ from simulator.cli.answers.profile_lint import KINDS, schema
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import Family, Hardware
 from simulator.hardware.prices import PriceList
-from simulator.profile import Profile, read_yaml
+from simulator.profile import Profile
+from simulator.profile_files import read_yaml
 from simulator.profile_folders import folders
 from simulator.schema_versions import KEY, RENAMED, VERSIONS
 from simulator.validation.measurements import read_measurements
