@@ -17,6 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from simulator.profile_files import read_yaml
+from simulator.reports.interval_widths import is_rate
 from tools.fit_intervals import LOOPS, SAME
 from tools.fitting import EXCLUDED, REPLAYS
 
@@ -181,7 +182,7 @@ def faster_than_light(rows: list[Row]) -> dict[tuple[str, ...], list[float]]:
     found: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for row in rows:
         if math.isfinite(row.light):
-            speed = row.measured / row.light if "tok_s" in row.metric else row.light / row.measured
+            speed = row.measured / row.light if is_rate(row.metric) else row.light / row.measured
             if speed > 1 + LIGHT_MARGIN:
                 found[(*row.group, row.engine, row.metric)].append(speed)
     return found

@@ -39,6 +39,15 @@ TRAITS = ("experts", "family", "guess", "tail", "desktop")
 PROMPTS = ("ttft_ms", "prefill_ms", "pp_tok_s", "throughput_in_tok_s")  # metrics of computing a prompt, in one batch
 
 
+def is_rate(metric: str) -> bool:
+    """Whether more of a metric (a column of the measurement files) is faster: a rate, and no time.
+
+    >>> is_rate("req_s"), is_rate("tg_tok_s"), is_rate("tpot_ms")
+    (True, True, False)
+    """
+    return "tok_s" in metric or metric == "req_s"
+
+
 class Question(NamedTuple):
     """What a width depends on: a metric (a column of the measurement files), the regime of its load, and traits."""
 
@@ -49,7 +58,7 @@ class Question(NamedTuple):
     @property
     def is_rate(self) -> bool:
         """Whether more is faster."""
-        return "tok_s" in self.metric or self.metric == "req_s"
+        return is_rate(self.metric)
 
     @property
     def names(self) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from simulator.frames import Framed
 from simulator.limits import known
+from simulator.reports.interval_widths import is_rate
 from simulator.validation.measurements import Measurement, read_measurements, read_published
 from simulator.validation.prediction import Prediction, predict
 
@@ -168,7 +169,7 @@ def _better(each: Prediction) -> float:
     """Return how many times as good a measurement is as the speed of light: rates over it, times under it."""
     assert each.light is not None  # noqa: S101  the caller has filtered
     ratio = each.measurement.value / each.light
-    return ratio if "tok_s" in each.measurement.metric or each.measurement.metric == "req_s" else 1 / ratio
+    return ratio if is_rate(each.measurement.metric) else 1 / ratio
 
 
 def sections(predictions: Sequence[Prediction], grades: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
