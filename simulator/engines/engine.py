@@ -122,14 +122,14 @@ class Engine(Profile):
     graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
     graph_tokens_per_seq: Annotated[int, Field(ge=0)] = 0  # and for each of max_num_seqs at most; 0: no such bound
     graph_pieces: bool = False  # graphs in pieces launch steps with prompts (SGLang): Deployment.graph_tokens
-    drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (Workload.drifting)
+    drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (simulation/sent.py)
     gathered_steps: Annotated[int, Field(ge=0)] = 0  # for which a prompt waits for others before it is computed
     splits_rows: bool = False  # tensor parallelism cuts rows of matrices: any number of devices divides a model
     pads_heads: bool = False  # heads of zeros are added until every core has as many
     every_expert: bool = False  # a token passes all experts, and what the router did not choose is dropped
     fp8_cache: tuple[FormatName, ...] = ()  # weights whose checkpoints ask for an fp8 cache, as it heeds
     quick_reduce: bool = False  # long all-reduces on AMD in 4 bits (VLLM_ROCM_QUICK_REDUCE_QUANTIZATION=INT4)
-    adapters: bool = False  # products of low-rank adapters (LoRA) beside each of a layer's but the routed experts'
+    adapters: bool = False  # GEMMs of low-rank adapters (LoRA) beside each of a layer's but the routed experts'
     max_loras: Annotated[int, Field(ge=1)] = 1  # adapters on the device at once
     max_lora_rank: Whole = USUAL_RANK  # columns of their matrices
     memory: MemoryRule

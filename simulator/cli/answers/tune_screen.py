@@ -130,7 +130,7 @@ def _verdict(found: Tuned, question: TuneQuestion) -> str:
     if default is None:
         return f"{on}: {show(best.per_s)} {unit}; with the defaults no load keeps the SLO."
     if best is default or not any(best.point.values()):
-        return f"{on}: the defaults are best, {show(best.per_s)} {unit}; no change gains more than 1 %."
+        return f"{on}: the defaults are best, {show(best.per_s)} {unit}; no change that was tried gains more than 1 %."
     gain = "" if found.gain is None else f", {found.gain:+.0%}"
     return f"{on}: {show(best.per_s)} {unit} instead of {show(default.per_s)} with the defaults{gain}."
 

@@ -6,7 +6,7 @@ import typer
 
 from simulator.claims.answers import basis, commands
 from simulator.claims.verdict import Verdict, claimed, judge_claims, rows
-from simulator.cli.layout import Format
+from simulator.cli.layout import Command, Format
 from simulator.cli.options.deployment_options import OutputFormat, Profiles, use_profiles
 from simulator.cli.output import Column, Result, Row, View, emit
 
@@ -98,8 +98,7 @@ def _told(verdict: Verdict) -> list[str]:
     """Return the lines under the table of a claim: what it says, in which scenario, why it holds or not, commands."""
     claim, number = verdict.claim, verdict.claim.number
     said = {"claim": claim.claim, "scenario": f"{claim.scenario}.", "reason": verdict.reason}
-    asked = [f"{number}. {line}" for line in commands(claim)]
-    return [*(f"{number}. {word.capitalize()}: {text}" for word, text in said.items()), *asked]
+    return [*(f"{number}. {word.capitalize()}: {text}" for word, text in said.items()), *map(Command, commands(claim))]
 
 
 def _counted(found: list[Verdict]) -> str:
