@@ -168,20 +168,14 @@ def as_text(value: object) -> object:
     return f"'{text}" if text.startswith(FORMULA) and text != "-" else text
 
 
-def sweep(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:
+def tried(
+    calls: Iterable[Callable[[], Value]], *, may_all_fail: bool = False
+) -> tuple[list[Value], list[InfercastError]]:
     """Return the values of the calls that succeed, and the errors of the others.
 
     Ctrl-C ends it early: what is finished is kept, and the last error says what is not. Raises the first InfercastError
-    where no call succeeds, KeyboardInterrupt where none has when it comes.
+    where no call succeeds, unless `may_all_fail`; KeyboardInterrupt where none has when it comes.
     """
-    values, refused = tried(calls)
-    if refused and not values:
-        raise refused[0]
-    return values, refused
-
-
-def tried(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[InfercastError]]:
-    """Return the values of the calls that succeed, none perhaps, and the errors of the others, as `sweep` does."""
     every = list(calls)
     values, refused = list[Value](), list[InfercastError]()
     for index, call in enumerate(every):
@@ -195,6 +189,8 @@ def tried(calls: Iterable[Callable[[], Value]]) -> tuple[list[Value], list[Infer
             remedy = "Let it run on, or ask for these alone"
             refused.append(InterruptedSweepError.of(len(every) - index, len(every), remedy))
             break
+    if refused and not (values or may_all_fail):
+        raise refused[0]
     return values, refused
 
 

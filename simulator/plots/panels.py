@@ -27,7 +27,7 @@ MEMORY = {  # parts of a device's memory, in the order of `infercast memory`, ea
     "captured graphs": "#937860",
     "recurrent states": "#8172b3",
     "KV cache": "#4d9221",
-    "left alone": "#d5d9de",
+    "unused": "#d5d9de",
 }
 
 

@@ -30,11 +30,11 @@ def interrupted_at(call: int, work):
 
 
 def test_a_sweep_keeps_what_is_finished():
-    values, refused = output.sweep([lambda: 1, interrupted_at(1, int), lambda: 3])
+    values, refused = output.tried([lambda: 1, interrupted_at(1, int), lambda: 3])
     assert values == [1]
     assert [str(each).partition(":")[0] for each in refused] == ["2 of 3 cases"]
     with pytest.raises(KeyboardInterrupt):
-        output.sweep([interrupted_at(1, int), int])
+        output.tried([interrupted_at(1, int), int])
 
 
 def test_cost_prints_the_deployments_that_it_has(monkeypatch):

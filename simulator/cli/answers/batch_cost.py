@@ -10,7 +10,7 @@ from typer import Option
 from simulator.cli.answers.offer_columns import energy_guesses, packing_columns, price_notes
 from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.options.workload_options import WorkloadOptions
-from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, sweep
+from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, tried
 from simulator.cli.progress import progress_bar
 from simulator.cost.api_prices import api_prices, edition
 from simulator.cost.batch_work import BatchAnswer, BatchWork, batch_answer
@@ -73,7 +73,7 @@ def batch_result(
         return batch_answer(BatchWork(asked, deadline_s))
 
     with progress_bar("deployments") as progress:
-        found, refused = sweep([partial(case, *each) for each in enumerate(choices)])
+        found, refused = tried([partial(case, *each) for each in enumerate(choices)])
     found.sort(key=lambda each: (each.usd is None, each.usd or each.seconds))
     rows = [_row(each, priced, level) for each in found]
     notes = _idle_notes(found, offline.idle_replicas, deadline_s)

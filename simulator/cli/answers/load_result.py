@@ -11,8 +11,8 @@ from simulator.cli.answers.interval_columns import (
 )
 from simulator.cli.answers.load_screen import (
     LATENCIES,
-    label,
     latencies,
+    load_label,
     statistics,
     summary,
     verdict,
@@ -53,7 +53,7 @@ def load_result(found: SweepAnswers[LoadQuestion], scenarios: list[Scenario], le
         views = [summary(rows), _summary_view(rows), _intervals_view(rows, level)]
         said, notes = verdict_of_several(rows, slo), [held_out(rows, level)]
         told = zip(rows, given, strict=True)
-        details = [f"{label(row, rows)}: {note}" for row, of in told for note in (*of.notes, *of.remarks)]
+        details = [f"{load_label(row, rows)}: {note}" for row, of in told for note in (*of.notes, *of.remarks)]
     notes += technique_notes(deployments)
     if explain:
         views += [split_view(row) for row in rows]

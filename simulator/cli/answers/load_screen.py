@@ -50,8 +50,8 @@ def verdict_of_several(rows: Sequence[Row], slo: Slo) -> list[str]:
         return [none if slo.bounds_s else "All are overloaded: their queues grow without end."]
     first, most = min(good, key=lambda row: float(row["p95_ttft_ms"])), rows[busiest(rows, slo)]
     kept = f"{len(good)} of {len(rows)} keep{'s' if len(good) == 1 else ''} the SLO ({slo})"
-    kept = kept if slo.bounds_s else f"First token soonest: {label(first, rows)}"
-    return [f"{kept}. Most tokens: {label(most, rows)}, {number()(most['output_throughput'])} output tokens/s."]
+    kept = kept if slo.bounds_s else f"First token soonest: {load_label(first, rows)}"
+    return [f"{kept}. Most tokens: {load_label(most, rows)}, {number()(most['output_throughput'])} output tokens/s."]
 
 
 def busiest(rows: Sequence[Row], slo: Slo) -> int:
@@ -65,7 +65,7 @@ def _good(rows: Sequence[Row], slo: Slo) -> list[Row]:
     return [row for row in steady if not slo.bounds_s or (row["slo_attainment"] or 0.0) >= slo.share]
 
 
-def label(row: Row, rows: Sequence[Row]) -> str:
+def load_label(row: Row, rows: Sequence[Row]) -> str:
     """Return what tells a row of a sweep from the others."""
     return ", ".join(_named(each, row) for each in (*common(rows)[1], *loads(rows)))
 

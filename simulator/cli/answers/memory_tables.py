@@ -73,7 +73,7 @@ LEDGER = (
     Column("workspace_peak", "  which peaks in"),
     Column("context_bytes", "other buffers", gibibytes),
     Column("graph_bytes", "captured graphs", gibibytes),
-    Column("unused_bytes", "left alone", gibibytes),
+    Column("unused_bytes", "unused", gibibytes),
     Column("state_bytes", "recurrent states", gibibytes),
     Column("cache_bytes", "KV cache", gibibytes),
     Column("block_bytes", "one block", lambda value: f"{value / MIB:,.2f} MiB"),

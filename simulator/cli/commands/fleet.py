@@ -13,7 +13,7 @@ from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, ReportFile, grouped
 from simulator.cli.options.fleet_options import ClientOptions, FleetOptions
 from simulator.cli.options.workload_options import SloOptions, WorkloadOptions
-from simulator.cli.output import emit, sweep
+from simulator.cli.output import emit, tried
 from simulator.cli.progress import progress_bar
 from simulator.errors import InfercastError
 from simulator.html.page import refuse_ending
@@ -55,7 +55,7 @@ def command(
         with progress_bar(str(deployment)) as progress:
             return Found(workload, rate, requests, service.report(requests, clients, slo, progress))
 
-    found, refused = sweep([partial(case, choice, rate, load) for choice in choices for rate, load in loads])
+    found, refused = tried([partial(case, choice, rate, load) for choice in choices for rate, load in loads])
     if plot is not None:
         _save_plot(found, plot)
     rows = [fleet_row(each, interval_options.interval) for each in found]

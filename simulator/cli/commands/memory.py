@@ -10,7 +10,7 @@ from simulator.cli.answers.memory_tables import ledger_view, misfit, plan_row
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, grouped
-from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, sweep
+from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, tried
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.questions.words import whole_numbers
@@ -54,7 +54,7 @@ def command(asked: DeploymentOptions, lengths: ContextOptions, form: OutputForma
 
     Exit code 2 when anything does not fit; the plan is printed all the same, with what would make it fit.
     """
-    deployments, refused = sweep(asked.choices())
+    deployments, refused = tried(asked.choices())
     plans = [memory_plan(each) for each in deployments]
     misfits = [error for error in map(misfit, plans) if error]
     ledger = [plan_row(plan) for plan in plans]

@@ -167,7 +167,8 @@ def _save_page(page: Path, found: Searched, result: Result, slo: Slo, on: date) 
 
 def search(calls: list[Callable[[], FleetPlan]], planned: PlanOptions) -> Searched:
     """Return the plans of all deployments, the same in two pools where they are asked for, and the cheapest."""
-    mixed, refused = tried(calls)
-    pairs, no_pools = tried([partial(planned.in_pools, each) for each in mixed if planned.disaggregate])
+    mixed, refused = tried(calls, may_all_fail=True)
+    pools = [partial(planned.in_pools, each) for each in mixed if planned.disaggregate]
+    pairs, no_pools = tried(pools, may_all_fail=True)
     picked = cheapest([*mixed, *(pooled for _, pooled in pairs)])
     return Searched(mixed, pairs, picked, [*refused, *no_pools])

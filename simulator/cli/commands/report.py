@@ -17,7 +17,7 @@ from simulator.cli.options.deployment_options import DeploymentOptions, grouped
 from simulator.cli.options.executor_options import Jobs
 from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.options.workload_options import SloOptions, WorkloadOptions, one_load
-from simulator.cli.output import exit_if_interrupted, labels_of, sweep
+from simulator.cli.output import exit_if_interrupted, labels_of, tried
 from simulator.cli.progress import progress_bar
 from simulator.cost.bounds import bounds
 from simulator.cost.candidate import Candidate
@@ -83,7 +83,7 @@ def command(
         return answer(scenario, rate)
 
     with progress_bar("deployments") as progress:
-        found, refused = sweep([partial(case, progress, *each) for each in enumerate(choices)])
+        found, refused = tried([partial(case, progress, *each) for each in enumerate(choices)])
     ordered = ranked(found)
     compared = _told_apart([_pinned(each, load) for each in ordered if each.replicas])
     excluded = [f"{each.scenario.deployment}: {each.why}." for each in ordered if not each.replicas]

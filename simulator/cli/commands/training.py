@@ -11,7 +11,7 @@ from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, grouped
 from simulator.cli.options.offer_options import OfferOptions
 from simulator.cli.options.workload_options import WorkloadOptions
-from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, sweep
+from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, tried
 from simulator.cli.progress import progress_bar
 from simulator.cost.bill import usd_per_million
 from simulator.cost.energy import full_watts
@@ -99,7 +99,7 @@ def command(
         }
 
     with progress_bar("deployments"):
-        found, refused = sweep([partial(case, each) for each in choices])
+        found, refused = tried([partial(case, each) for each in choices])
     rows = [row for _, row in found]
     title, varying = common(rows)
     shown = [{**row, "name": "\n".join(str(row[each.key]) for each in varying)} for row in rows]

@@ -48,7 +48,7 @@ STACK = {  # parts of a memory plan by their names in the picture
     "captured graphs": "graph_bytes",
     "recurrent states": "state_bytes",
     "KV cache": "cache_bytes",
-    "left alone": "unused_bytes",
+    "unused": "unused_bytes",
 }
 
 
