@@ -12,7 +12,7 @@ from simulator.calibration.op_tables import table_seconds
 from simulator.calibration.step_log import LoggedStep, StepLog, parts_of
 from simulator.reports.report import latencies_s
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import SchedulerLimits
+from simulator.scheduler.state import CONTINUOUS, SchedulerLimits
 from simulator.simulation.engine_loop import Run, begin, end, opening
 from simulator.workloads.workload import Requests
 
@@ -100,7 +100,7 @@ def relative_errors(predicted: Mapping[str, float], measured: Mapping[str, float
 def limits_of(log: StepLog, window: int = 0) -> SchedulerLimits:
     """Return the scheduler limits of a logged engine: continuous batching, one KV-cache group."""
     return SchedulerLimits(
-        policy=0,
+        policy=CONTINUOUS,
         max_num_seqs=log.limits["max_num_seqs"],
         max_num_batched_tokens=log.limits["max_num_batched_tokens"],
         num_blocks=log.limits["num_blocks"],
