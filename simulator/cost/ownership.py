@@ -94,7 +94,8 @@ def _built(card: Purchase, devices: int) -> Purchase:
     source = card.usd.source
     text = f"{source.text}; over {DEVICES_SHARE:g} for the machine ({DEVICES_SHARE.source.text})"
     usd = Figure(card.usd * devices / DEVICES_SHARE, source.model_copy(update={"text": text, "evidence": "derived"}))
-    return card.model_copy(update={"devices": devices, "item": f"machine around {devices} cards", "usd": usd})
+    item = f"machine around {devices} card{'' if devices == 1 else 's'}"
+    return card.model_copy(update={"devices": devices, "item": item, "usd": usd})
 
 
 def _offer(machine: Purchase, hardware: Hardware, owner: Owner, usd_per_kwh: float) -> Offer:
