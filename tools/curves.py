@@ -31,6 +31,7 @@ TIMES = frozenset(Overheads.model_fields)
 NEUTRAL = {  # where no parent says otherwise; any other share: 1
     **{"step_s": 1e-3, "sequence_s": 1e-5, "request_s": 1e-2},
     **{"per_head": 1.0, "per_head_crowded": 0.3, "expert_tile": 32.0, "layer_launches": 60.0, "prompt_launch_s": 4e-5},
+    "vector": 0.1,
     "experts_launch_s": 3e-4,
     "cached_token_s": 1e-8,
     "ranks_s": 1e-2,

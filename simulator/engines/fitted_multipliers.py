@@ -38,6 +38,9 @@ class FittedMultipliers(Strict):
     quantized: Positive = Field(UNITY, description="compute fraction of fp8 and fp4 GEMMs, further")
     memory: Positive = Field(UNITY, description="bandwidth fraction at which GEMMs read weights")
     unpacked: Positive = Field(UNITY, description="compute fraction of GEMMs with weight-only formats, further")
+    vector: Positive | None = Field(
+        None, description="share of the fp32 peak at which GEMMs of a few rows multiply (KernelRules.vector_rows)"
+    )
     packed: Positive = Field(UNITY, description="bandwidth fraction at which weight-only formats are read, further")
     experts: Positive = Field(EXPERTS, description="compute fraction of GEMMs of routed experts, further")
     block_experts: Positive | None = Field(
@@ -74,10 +77,11 @@ class FittedMultipliers(Strict):
     )
     link: Number = Field(UNITY, description="latency of collectives")
 
-    def of_compute(self, peak: PeakName, op: Op, own: float | None = None) -> float:
+    def of_compute(self, peak: PeakName, op: Op, own: float | None = None, *, freely: bool = False) -> float:
         """Return the factor on the compute fraction of a GEMM that is multiplied in a type.
 
-        `own`: of kernels that routed experts have for themselves (ExpertKernels), None for grouped GEMMs.
+        `own`: of kernels that routed experts have for themselves (ExpertKernels), None for grouped GEMMs. `freely`: its
+        format is one of KernelRules.unpacks_freely.
         """
         stored = number_format(op.format)
         narrow, late = peak in ("fp8", "fp4"), stored.scaled_late
@@ -85,4 +89,5 @@ class FittedMultipliers(Strict):
         if op.experts and own:
             return share * own
         experts = self.experts if self.block_experts is None or not (narrow and late) else self.block_experts
-        return share * (experts if op.experts else 1.0) * (self.unpacked if stored.unpacked_for(peak) else 1.0)
+        loses = stored.unpacked_for(peak) and not freely
+        return share * (experts if op.experts else 1.0) * (self.unpacked if loses else 1.0)

@@ -101,6 +101,24 @@ class KernelRules(Strict):
         None,
         description="tokens that a CPU unpacks weights for at once (NumberFormat.unpacking); none: it costs nothing",
     )
+    unpacks_from_rows: Positive | None = Field(
+        None,
+        description="rows of a GEMM from which on a kernel of its own unpacks weights into memory, in 16 bits, and a"
+        " library's GEMM reads them there; with fewer, GEMMs unpack what they read; none: they always do",
+    )
+    unpacks_freely: tuple[FormatName, ...] = Field(
+        (), description="weight-only formats whose GEMMs lose no time to unpacking: `unpacked` is that of others"
+    )
+    vector_rows: Positive | None = Field(
+        None,
+        description="rows up to which dense GEMMs of weight-only formats run in vector units (fitted: `vector`); none:"
+        " they do not, or it is not known to cost time",
+    )
+    expert_tiles: tuple[Positive, Positive] | None = Field(
+        None,
+        description="rows of a tile of routed experts, at least and at most: as many as the whole batch has, though an"
+        " expert sees few of them; none: `expert_tile`, if it was fitted",
+    )
     eager_kernels: Positive | None = Field(
         None,
         description="kernels of a layer that Python launches one by one: a step lasts no less than the host takes"

@@ -107,11 +107,19 @@ class Kernels(Strict):
         known, family = self.rules.expert_kernels, hardware.family
         return next((each for each in known if stored in each.formats and family in each.families), None)
 
+    def compute_share(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
+        """Return the factor on the compute fraction of a device's GEMM that is multiplied in a type."""
+        own = self.experts_of(op.format, hardware)
+        freely = op.format.partition("@")[0] in self.rules.unpacks_freely
+        return self.fitted.of_compute(peak, op, own.compute if own else None, freely=freely)
+
     def padding(self, op: Op, tokens: Array, hardware: Hardware) -> Array:
         """Return the tokens that experts compute over those that reach them; 1 for dense GEMMs."""
         if op.experts is None:
             return 1.0
-        own = self.experts_of(op.format, hardware)
+        own, tiles = self.experts_of(op.format, hardware), self.rules.expert_tiles
+        if tiles and not own:
+            return op.experts.padded(tokens, np.clip(tokens, float(tiles[0]), float(tiles[1])))
         most = own.most_tile if own else self.fitted.expert_tile
         least = own.least_tile if own else None
         return op.experts.padded(tokens, float(most), float(least or math.inf)) if most else 1.0

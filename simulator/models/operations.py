@@ -120,7 +120,7 @@ class Experts(NamedTuple):
         touched: Array = -self.total * np.expm1(tokens * missed)
         return touched
 
-    def padded(self, tokens: Array, tile: float, least: float = math.inf) -> Array:
+    def padded(self, tokens: Array, tile: Array, least: float = math.inf) -> Array:
         """Return computed over needed tokens, because each expert computes a multiple of `tile` tokens in its GEMM.
 
         1 + (t / 2) touched / (k n): half a tile more per expert touched. A single token is a matrix-vector product,

@@ -201,11 +201,14 @@ def _idle(part: _Part, stages: int) -> dict[str, bool]:
         "experts": not grouped or (kernels.fitted.block_experts is not None and len(late) == len(grouped)),
         "block_experts": not late,
         "experts_launch_s": not own,
-        "expert_tile": not grouped,
+        **dict.fromkeys(("expert_tile", "expert_tiles"), not grouped),
         **{f"expert_kernels.{at}": each not in own.values() for at, each in enumerate(kernels.rules.expert_kernels)},
         "split_launch": stages == 1,
         **dict.fromkeys(("per_head", "per_head_crowded"), not apart),
-        "packed": not any(rates.unpacks(op.format) for op in gemms),
+        **dict.fromkeys(("packed", "unpacks_from_rows"), not any(rates.unpacks(op.format) for op in gemms)),
+        **dict.fromkeys(
+            ("vector", "vector_rows"), not any(rates.unpacks(op.format) for op in gemms if op.experts is None)
+        ),
         "unpacked": not any(rates.unpacks(op.format) for op in gemms if own.get(op) is None),
         "quantized": not any(
             rates.peak(op.format)[0] in ("fp8", "fp4") and not number_format(op.format).scaled_late for op in gemms

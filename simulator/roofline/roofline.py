@@ -16,6 +16,7 @@ from simulator.profile import Figure, Source
 from simulator.roofline.collectives import Links
 from simulator.roofline.gemm import EXPERTS_EXPONENT, IDEAL_GEMM, AchievedGemm, exponent_of, panel_s, soft_maximum
 from simulator.roofline.scan import scan_s
+from simulator.roofline.weight_only import compute_of_rows, unpacked
 
 
 class Cost(NamedTuple):
@@ -136,6 +137,18 @@ class Rates:
         return number_format(stored).unpacked_for(self.peak(stored)[0])
 
     def _gemm(self, op: Op, counts: Counts) -> Cost:
+        """Return the cost of a GEMM, and with many rows of the kernel before it, if one unpacks weights into memory."""
+        few = self._multiplied(op, counts)
+        apart = None if self.light else unpacked(op, counts, self.kernels, self.peak(op.format)[0])
+        if apart is None:
+            return few
+        moved, many = apart.moved_bytes, self._multiplied(apart.op, counts)
+        moved_s = moved / self._elementwise_bytes_per_s
+        many = many._replace(moved_bytes=many.moved_bytes + moved, memory_s=many.memory_s + moved_s)
+        both = zip(many._replace(seconds=many.seconds + moved_s)[1:], few[1:], strict=True)
+        return Cost(op.name, *(np.where(apart.holds, *each) for each in both))
+
+    def _multiplied(self, op: Op, counts: Counts) -> Cost:
         """T = ((F / (c P))^p + max(B / (m W), panels)^p)^(1/p) + what prepares its inputs + t0 (hardware.Gemm).
 
         P: peak FLOP/s, W: bytes/s, c, m, p, t0 as `achieved`; experts also compute whole tiles, and on several ranks
@@ -143,10 +156,11 @@ class Rates:
         """
         name, peak = self.peak(op.format)
         gemm = IDEAL_GEMM if self.light else self.achieved(name, op)
-        compute_s = counts.dot(op.flops) / (gemm.compute * peak) * self._unpacking(op, counts)
+        compute_s = counts.dot(op.flops) / (gemm.compute * peak)
         rows = 1.0 if self.light else self.kernels.share_of_rows(op, counts.tokens, self.hardware)
         memory_s = op.bytes_read(counts) / (gemm.memory * rows * self.hardware.memory_bytes_per_s)
         if not self.light:
+            compute_s = compute_of_rows(op, counts, compute_s, self.kernels, self.hardware)
             compute_s = compute_s * self.kernels.padding(op, counts.tokens, self.hardware)
             memory_s = memory_s + scan_s(op, counts, self.kernels.rules, self.hardware)
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
@@ -181,15 +195,6 @@ class Rates:
         require(self.hardware, "elementwise_memory_fraction")
         return float(self.hardware.achievable.elementwise_memory_fraction) * self.hardware.memory_bytes_per_s  # type: ignore[arg-type]
 
-    def _unpacking(self, op: Op, counts: Counts) -> Array:
-        """Return (1 + u / n): a CPU unpacks a number in the time of u multiplications, and then it serves n tokens."""
-        at_once, multiplications = self.kernels.rules.unpack_tokens, float(number_format(op.format).unpacking)
-        if self.light or not at_once or not multiplications:
-            return 1.0
-        share = op.experts.chosen / op.experts.total if op.experts else 1.0
-        tokens = counts.dot(op.flops) / max(op.flops) * share
-        return 1.0 + multiplications / np.clip(tokens, 1.0, float(at_once))
-
     def achieved(self, name: PeakName, op: Op) -> AchievedGemm:
         """Return the shares of the compute peak and the bandwidth that an engine's GEMM reaches, and its launch.
 
@@ -202,18 +207,14 @@ class Rates:
         if gemm is None:
             raise ProfileError(f"{self.hardware.name} {name}", "no achievable gemm rates are known", "Add them")
         fitted, stored = self.kernels.fitted, number_format(op.format)
-        own = self.kernels.experts_of(op.format, self.hardware)
-        compute = gemm.compute_fraction * fitted.of_compute(name, op, own.compute if own else None)
-        best = self._weight_fraction(gemm)
+        compute = gemm.compute_fraction * self.kernels.compute_share(name, op, self.hardware)
+        best = gemm.memory_fraction  # at which the device's own kernels read weights
+        if self.kernels.rules.reads_at_best_rate:
+            best = self.hardware.achievable.best_memory_fraction
         memory = best * fitted.memory * (fitted.packed if stored.unpacked_for(name) else 1.0)
         shares = min(compute, 1.0), min(memory, max(float(HIGHEST_MEMORY_FRACTION), best))
         start_s = self.kernels.start_s(self.hardware, name, op)
         return AchievedGemm(*shares, start_s, exponent_of(gemm, op), panel_s(gemm, op))
-
-    def _weight_fraction(self, gemm: Gemm) -> float:
-        """Return the share of the bandwidth at which the device's own kernels read weights (reads_at_best_rate)."""
-        best = self.kernels.rules.reads_at_best_rate
-        return self.hardware.achievable.best_memory_fraction if best else gemm.memory_fraction
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
         """T = t0 + max(F / (c P) + t_fp8, B / (m W), B g / (h W)); linear in the tokens read, so that steps add up.

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.engines.kernel_rules import KernelRules
 from simulator.models.operations import Counts, Op
 from simulator.roofline.step_model import SLOPES, StepModel, is_of_logits, refuse_oversized_table
 
@@ -133,11 +134,14 @@ def _rises(model: StepModel, op: Op) -> bool:
     """Whether more tokens never make an op shorter, so that its least in a block is that of the smallest size.
 
     FLOPs and bytes rise with tokens, and seconds with both. Not so where experts are padded and wait for the busiest
-    rank, where a kernel has tiles of rows, where collectives change their algorithm, and over micro-batches.
+    rank, where a kernel has tiles of rows or another runs for a few, where collectives change their algorithm, and over
+    micro-batches.
     """
     plain = op.experts is None and op.rate in ("gemm", "elementwise") and not op.on_host
-    tiled = model.kernels is not None and model.kernels.rules.m64_tile is not None and op.format == "fp8"
-    return plain and not tiled and not model.micro_batch_tokens
+    rules = KernelRules() if model.kernels is None else model.kernels.rules
+    tiled = rules.m64_tile is not None and op.format == "fp8"
+    switches = rules.vector_rows is not None or rules.unpacks_from_rows is not None
+    return plain and not tiled and not switches and not model.micro_batch_tokens
 
 
 def _slopes(model: StepModel, known: dict[object, Floats], op: Op) -> Floats:

@@ -113,6 +113,24 @@ def test_tiles_of_own_kernels_grow_with_the_tokens_of_an_expert(tokens):
     assert Kernels().padding(op, float(tokens), h100) == 1.0
 
 
+def test_tiles_of_the_whole_batch_are_padded_for_each_expert():
+    """MMQ on Strix Halo takes 128 columns for 512 tokens, of which each of 256 experts has 16: half a tile more is 64.
+
+    Eight tokens take a tile of 8, and reach 57 experts.
+    """
+    halo = load_hardware("strix-halo")
+    kernels = load_engine("llama.cpp-b6325").kernels_on(halo)
+    op = replace(linear("", (128, 128), Layout(weight_dtype="q4_K_M")), experts=Experts(256, 8))
+    assert float(kernels.padding(op, 512.0, halo)) == pytest.approx(1 + 64 / 16, rel=0.01)
+    assert float(kernels.padding(op, 8.0, halo)) == pytest.approx(1 + 4 * float(op.experts.touched(8.0)) / 64)
+    found = kernels.padding(op, np.array([1.0, 8.0, 512.0]), halo)
+    assert found == pytest.approx([1.0, *(float(kernels.padding(op, each, halo)) for each in (8.0, 512.0))])
+    assert kernels.padding(replace(op, experts=None), 512.0, halo) == 1.0
+    own = ExpertKernels(formats=("q4_K_M",), families=("rdna3.5",), compute=figure(1.0))
+    ruled = kernels.model_copy(update={"rules": kernels.rules.model_copy(update={"expert_kernels": (own,)})})
+    assert ruled.padding(op, 512.0, halo) == 1.0  # they have tiles of their own, or none
+
+
 @pytest.mark.parametrize(("engine", "device", "reached"), [("vllm-0.33", "h100-sxm", 254), ("vllm-0.33", "b200", 285)])
 def test_experts_of_four_bits_are_multiplied_as_fast_as_they_are_unpacked(engine, device, reached):
     """254 TFLOP/s of Marlin's experts on H100 (sglang pull request 38884), and as many for each SM on B200."""

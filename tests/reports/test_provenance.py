@@ -206,6 +206,8 @@ DEPLOYED = {
     "heads that read alone": asked("llama-3.1-8b", "mi250", "vllm-0.5", tp=2),
     "eager": asked("llama-2-7b", "a100-sxm-80", "vllm-0.2", tp=2),
     "unfused": asked("llama-3.1-8b", "rtx-4090", "llama.cpp-b1500", formats=("q4_K_M", "")),
+    "vector kernels": asked("llama-2-7b", "strix-halo", "llama.cpp", formats=("q4_K_M", "")),
+    "vector kernels of 16 bits": asked("llama-2-7b", "strix-halo", "llama.cpp", formats=("gguf_f16", "")),
     "split": SPLIT,
 }
 

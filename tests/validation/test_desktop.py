@@ -187,10 +187,26 @@ def test_bits_that_no_file_has_are_refused(name):
 
 
 def test_vulkan_is_its_own_engine():
-    names = {("llama.cpp vulkan_radv", "b6111"), ("llama.cpp Vulkan", "b9187")}
-    assert {engine_of(*each).id for each in names} == {"llama.cpp-vulkan-b6000"}
-    assert engine_of("llama.cpp vulkan", "b5863").id == "llama.cpp-vulkan-b1500"
+    assert engine_of("llama.cpp Vulkan", "b9187").id == "llama.cpp-vulkan-b6325"
+    names = {("llama.cpp vulkan_radv", "b6111"), ("llama.cpp vulkan", "b5863")}
+    assert {engine_of(*each).id for each in names} == {"llama.cpp-vulkan-b1500"}
     assert engine_of("llama.cpp hip", "b5863").id == "llama.cpp-b1500"
+
+
+@pytest.mark.parametrize(
+    ("source", "engine", "context", "tokens"),
+    [
+        ("kyuz0-strix-halo-toolboxes", "llama.cpp ROCm", "32768", 2048),
+        ("kyuz0-strix-halo-toolboxes", "llama.cpp ROCm", "", 512),
+        ("kyuz0-strix-halo-toolboxes", "llama.cpp Vulkan", "32768", 512),
+        ("llama.cpp-benches-dgx-spark", "llama.cpp CUDA", "", 2048),
+        ("another", "llama.cpp ROCm", "32768", 512),
+    ],
+)
+def test_micro_batches_are_those_of_a_sources_scripts(source, engine, context, tokens):
+    """Its run_benchmarks.sh: `-ub 2048` with `-d 32768`, but over Vulkan; batched-bench printed n_ubatch = 2048."""
+    placed = place(setup(source=source, engine=engine, engine_version="b9187", context_len=context))
+    assert placed.deployment.engine.micro_batch_tokens == tokens
 
 
 def test_a_captured_graph_is_lost_over_two_cards():

@@ -15,8 +15,10 @@ from simulator.validation.sources.papers import (
     ConsumerCards,
     DatabaseMart,
     Deplodock,
+    DgxSparkBenches,
     LlmPerfBench,
     Splitwise,
+    StrixHaloToolboxes,
     TpuRecipes,
 )
 from simulator.validation.sources.recipe import Recipe
@@ -27,7 +29,7 @@ __all__ = ["RECIPES", "Recipe", "recipe_of"]
 RECIPES: tuple[type[Recipe], ...] = (
     *(MiniMaxScripts, DenseScripts, GptOssScripts, InferenceMax),
     *(Aiconfigurator, MlperfOnXeons, Mlperf, Argonne, Deplodock, ConsumerCards, DatabaseMart, Splitwise),
-    *(TpuRecipes, LlmPerfBench),
+    *(TpuRecipes, LlmPerfBench, StrixHaloToolboxes, DgxSparkBenches),
     *(TrtllmBench, TrtllmTable, TrtllmEvicting, TrtllmOffline),
     Recipe,  # of every other
 )

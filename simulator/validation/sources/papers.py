@@ -20,6 +20,9 @@ FIRST_CALL_S, MII_FIRST_CALL_S = 18.0, 0.5
 CPUS_2026 = {"h100-sxm": 26, "h200-sxm": 28, "b200-sxm": 28, "rtx-pro-6000-server": 48}
 CPUS_2025 = {"h100-sxm": 26, "h200-sxm": 14, "rtx-pro-6000-server": 12, "rtx-4090": 10, "rtx-5090": 16, "l40s": 24}
 TPU_FRACTION = 0.98  # --gpu-memory-utilization of the recipe for Llama 3 on Trillium
+LONG_UBATCH = (
+    2048  # --ubatch-size of DgxSparkBenches, and of StrixHaloToolboxes behind a context of 32,768 or more tokens
+)
 ENDED_TOKENS = 600  # guess: where Splitwise's texts end by themselves (350, 635, 580 and 651 tokens of Llama-2-70b)
 
 
@@ -202,6 +205,35 @@ class TpuRecipes(Recipe):
         if "8b" in self.model.id:
             return Limits(128, 1024, TPU_FRACTION)
         return Limits(256, 2048 if self.setup.input_tokens > self.setup.output_tokens else 512, TPU_FRACTION)
+
+
+class StrixHaloToolboxes(Recipe):
+    """A run of github.com/kyuz0/amd-strix-halo-toolboxes (a copy of its benchmark/run_benchmarks.sh of 2026)."""
+
+    @staticmethod
+    def matches(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return setup.source == "kyuz0-strix-halo-toolboxes"
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """Micro-batches where a context precedes the prompt: `-ub 2048` but over Vulkan, else the default of 512."""
+        long = self.setup.context_len and "Vulkan" not in self.setup.engine
+        return {"micro_batch_tokens": LONG_UBATCH} if long else {}
+
+
+class DgxSparkBenches(Recipe):
+    """A run of ggml-org/llama.cpp benches/dgx-spark.md, whose logs of llama-batched-bench say `n_ubatch = 2048`."""
+
+    @staticmethod
+    def matches(setup: Setup) -> bool:
+        """Tell whether a setup is of this source."""
+        return setup.source == "llama.cpp-benches-dgx-spark"
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """Micro-batches of a whole batch."""
+        return {"micro_batch_tokens": LONG_UBATCH}
 
 
 class LlmPerfBench(Recipe):

@@ -1,0 +1,61 @@
+"""GEMMs of weight-only formats, by the rows that share a weight: vector kernels, own GEMMs, unpacking in memory."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.engines.kernels import Kernels
+from simulator.hardware.hardware import Hardware, PeakName
+from simulator.models.number_formats import number_format
+from simulator.models.operations import Array, Counts, Op
+
+
+class Unpacked(NamedTuple):
+    """A GEMM over weights that were unpacked into memory before: the GEMM of 16 bits, and the bytes moved before it."""
+
+    op: Op
+    moved_bytes: Array
+    holds: npt.NDArray[np.bool_]  # for which counts its weights are unpacked so
+
+
+def rows_of(op: Op, counts: Counts) -> Array:
+    """Return the rows that each weight of a GEMM is multiplied with, of an expert the mean; the shape of the counts."""
+    rows = counts.dot(op.flops) / max(op.flops)
+    if op.experts is None:
+        return rows
+    return rows * op.experts.chosen / np.maximum(op.experts.touched(counts.tokens), 1.0)
+
+
+def unpacked(op: Op, counts: Counts, kernels: Kernels, name: PeakName) -> Unpacked | None:
+    """Return the GEMM that an engine's library multiplies in `name` once weights lie in 16 bits; None: it never does.
+
+    A kernel of its own reads the weights as they are stored and writes them in 16 bits (KernelRules.unpacks_from_rows).
+    """
+    least, stored = kernels.rules.unpacks_from_rows, number_format(op.format)
+    if least is None or not stored.unpacked_for(name):
+        return None
+    growth = number_format(name).bits / stored.bits
+    wide = replace(op, format=name, weight_bytes=op.weight_bytes * growth, expert_bytes=op.expert_bytes * growth)
+    weights = op.bytes_read(counts) - counts.dot(op.activation_bytes)
+    return Unpacked(wide, weights * (1.0 + growth), np.asarray(rows_of(op, counts) >= least))
+
+
+def compute_of_rows(op: Op, counts: Counts, seconds: Array, kernels: Kernels, hardware: Hardware) -> Array:
+    """Return the seconds in which the rows of a GEMM are multiplied; `seconds`: at the rate of many rows.
+
+    A dense GEMM of a few rows (KernelRules.vector_rows): F / (v P), P the fp32 peak of the device, v as fitted. On a
+    CPU (KernelRules.unpack_tokens) a number is unpacked in the time of u multiplications, and then serves n rows:
+    (1 + u / n) times as long.
+    """
+    rules, stored, peaks = kernels.rules, number_format(op.format), hardware.peak_flops_per_s
+    few, share = rules.vector_rows, kernels.fitted.vector
+    if few and share and "fp32" in peaks and op.experts is None and stored.unpacked_for("fp32"):
+        by_vectors = counts.dot(op.flops) / (share * peaks["fp32"])
+        seconds = np.where(rows_of(op, counts) <= few, by_vectors, seconds)
+    if not rules.unpack_tokens or not stored.unpacking:
+        return seconds
+    share_of_all = op.experts.chosen / op.experts.total if op.experts else 1.0
+    rows = counts.dot(op.flops) / max(op.flops) * share_of_all
+    return seconds * (1.0 + float(stored.unpacking) / np.clip(rows, 1.0, float(rules.unpack_tokens)))
