@@ -53,7 +53,7 @@ def _fits_until_each_ends(s: State, left: int) -> bool:
     When those with fewer than t tokens to come have ended, the others have produced t each, and one more is spare.
     """
     limits, count, total, freed = s.limits, s.book[0].running + 1, 0, 0
-    if limits.window_groups > 0:
+    if limits.window > 0:
         return True
     for j in range(count):
         total += _note(s, j) + 1

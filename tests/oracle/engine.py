@@ -371,7 +371,7 @@ class OracleEngine:
 
     def _fits_until_each_ends(self, request: OracleRequest, left: int) -> bool:
         """J: whether the free tokens suffice at each moment at which a request ends, the shortest first."""
-        if self.limits.window_groups:
+        if self.limits.window:
             return True
         ends = sorted(
             (each.output_tokens - each.generated_tokens, each.known_tokens) for each in [*self.running, request]
