@@ -226,8 +226,12 @@ class Deployment:
 
     @property
     def stream_s(self) -> float:
-        """Seconds of the front end per streamed token; 0 where clients wait for the end, and at the speed of light."""
-        return self.overheads.stream_s * float(self.settings.stream and not self.light)
+        """Seconds of the front end per token; 0 where clients wait for the end, and at the speed of light.
+
+        Of those for what a client receives at once (`stream_interval`); that its first token comes alone is left out.
+        """
+        is_streamed = self.settings.stream and not self.light
+        return self.overheads.stream_s * is_streamed / self.engine.stream_interval
 
     @property
     def first_call_s(self) -> float:

@@ -62,6 +62,7 @@ class MemoryPlan(Framed):
     unused_bytes: float  # what the engine's memory fraction leaves
     state_bytes: float  # of recurrent layers, per running sequence; 0 without such layers
     max_num_seqs: int  # as set, or as many as have room for their recurrent states
+    state_slots: int  # recurrent states that memory is kept for
     cache_bytes: float
     block_size: int  # tokens
     block_bytes: float
@@ -146,7 +147,7 @@ class MemoryPlan(Framed):
         """Return the parts of one device's memory: column `bytes`, indexed by part; they add up to the total."""
         import pandas as pd  # noqa: PLC0415  takes half a second
 
-        states = self.state_bytes * self.max_num_seqs
+        states = self.state_bytes * self.state_slots
         parts = {
             "weights": self.weight_bytes,
             "workspace": self.workspace_bytes,
@@ -175,8 +176,7 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
 
     `of_total`: cache = fraction x total - used (vLLM; docs/vllm-rules.md). `of_free`: cache = fraction x (total - used)
     (TensorRT-LLM). `of_rest`: cache = fraction x (total - context) - weights (SGLang), at most total - used. Used are
-    weights (with adapters, a draft model, padding and a vision encoder), workspace, the driver's context and CUDA
-    graphs. States of recurrent layers come out of the cache, or lie in its blocks (`recurrent_blocks`).
+    weights of all kinds, workspace, the driver's context and CUDA graphs. Recurrent states are taken from the cache.
 
     Llama 3.1 8B has 8,030,261,248 parameters (its config.json), of two bytes each:
 
@@ -184,8 +184,8 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     >>> f"{memory_plan(deploy('llama-3.1-8b', 'h100-sxm')).weight_bytes:,.0f}"
     '16,060,522,496'
     """
-    rule, total = deployment.engine.memory, deployment.hardware.memory_bytes
-    weights = deployment.layout.weight_bytes(deployment.device_part.weights(deployment.layout))
+    rule, total, part = deployment.engine.memory, deployment.hardware.memory_bytes, deployment.device_part
+    weights = deployment.layout.weight_bytes(part.weights(deployment.layout))
     weights += deployment.draft.weight_bytes + deployment.adapter_bytes - deployment.settings.offload.weight_bytes
     weights += padding_bytes(deployment) + vision_bytes(deployment)
     needed = workspace(deployment)
@@ -197,14 +197,14 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
         "of_rest": min(share * (total - rule.context_bytes) - weights, free),
     }[rule.convention] + deployment.cache_shift * total
     groups = _groups(deployment)
-    state = 0.0 if groups.recurrent else deployment.device_part.state_bytes(deployment.layout)
-    running = _max_running(deployment, state, room)
-    cache = room - running * state
+    state = 0.0 if groups.recurrent else part.state_bytes(deployment.layout)
+    running, slots = _running_and_states(deployment, state, room)
+    cache = room - slots * state
     size = _slot_tokens(deployment, cache) if deployment.engine.is_reserved else _block_tokens(deployment, groups)
     block_bytes = _block_bytes(deployment, groups, size)
     if deployment.engine.is_reserved and not deployment.settings.max_num_seqs:
-        running = max(1, min(running, int(cache // (block_bytes or 1.0))))
-        cache = room - running * state
+        running = slots = max(1, min(running, int(cache // (block_bytes or 1.0))))
+        cache = room - slots * state
     return MemoryPlan(
         deployment=deployment,
         total_bytes=total,
@@ -215,6 +215,7 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
         unused_bytes=total - used - room,
         state_bytes=state,
         max_num_seqs=running,
+        state_slots=slots,
         cache_bytes=cache,
         block_size=size,
         block_bytes=block_bytes,
@@ -240,11 +241,20 @@ STATE_SHARE = Figure(
 )
 
 
-def _max_running(deployment: Deployment, state_bytes: float, room_bytes: float) -> int:
-    """Return how many sequences may run: as set, or as many as STATE_SHARE of the room holds states for."""
-    if not state_bytes or deployment.settings.max_num_seqs:
-        return deployment.max_num_seqs
-    return max(1, min(deployment.max_num_seqs, int(STATE_SHARE * room_bytes // state_bytes)))
+def _running_and_states(deployment: Deployment, state_bytes: float, room_bytes: float) -> tuple[int, int]:
+    """Return how many sequences may run, and how many recurrent states have room.
+
+    As many as set, or as STATE_SHARE of the room holds. With `state_slots` that share is a pool, of which a sequence
+    takes so many states where a prefix cache keeps others; without a prefix cache a set number has as many states
+    (SGLang, model_runner_kv_cache_mixin.py: handle_max_mamba_cache, _calculate_mamba_ratio; read 2026-11-23).
+    """
+    rule, most, cached = deployment.engine.memory, deployment.max_num_seqs, deployment.engine.prefix_caching
+    is_set = deployment.settings.max_num_seqs is not None and not (rule.state_slots and cached)
+    if not state_bytes or is_set:
+        return most, most
+    share = max(1, int(STATE_SHARE * room_bytes // state_bytes))
+    running = max(1, min(most, share // rule.state_slots if rule.state_slots and cached else share))
+    return running, share if rule.state_slots else running
 
 
 def _groups(deployment: Deployment) -> Groups:

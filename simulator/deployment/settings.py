@@ -30,6 +30,7 @@ class Settings:
     threads: int | None = None  # of a CPU; None: one for each of its cores
     identical_prompts: bool = False  # all requests of a batch are the same text: the router picks the same experts
     sorted_sampling: bool = False  # requests ask for top-k or top-p, for which the sampler sorts the vocabulary
+    ignore_eos: bool = False  # requests produce all tokens that they ask for, and the engine knows it (SGLang)
     stream: bool = True  # clients receive each token as it is generated
     first_call_s: float = 0.0  # seconds that a batch's first call takes longer, where nothing warmed the engine up
     language_model_only: bool = False  # a multimodal checkpoint's vision encoder is not loaded

@@ -1,4 +1,4 @@
-"""The model, device and layout that an engine computes on: padded heads, split rows, threads of a CPU."""
+"""The model, device and layout that an engine computes on: padded heads, fp32 states, split rows, threads of a CPU."""
 
 import math
 from dataclasses import replace
@@ -10,6 +10,7 @@ from simulator.hardware.hardware import Hardware, scaled_peaks
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
 from simulator.models.model import Model
 from simulator.models.operations import Layout
+from simulator.models.recurrent import GatedDeltaNet, KimiDelta, Mamba, Mamba2
 
 DEGREES = (64, 32, 16, 8, 4, 2, 1)
 
@@ -24,7 +25,7 @@ class Sharded(NamedTuple):
 
 
 def sharded(model: Model, hardware: Hardware, engine: Engine, layout: Layout, threads: int | None = None) -> Sharded:
-    """Return what an engine computes on, after padding, splitting rows and limiting threads.
+    """Return what an engine computes on, after padding, widening states, splitting rows and limiting threads.
 
     An engine that pads heads (`pads_heads`) adds heads of zeros until every core has as many. One that splits the rows
     of matrices (`splits_rows`, llama.cpp) may use any number of devices: where that does not divide the model, fewer
@@ -32,6 +33,8 @@ def sharded(model: Model, hardware: Hardware, engine: Engine, layout: Layout, th
     """
     if threads and hardware.cores and threads < hardware.cores:
         hardware = _on_threads(hardware, threads)
+    if engine.memory.fp32_states:
+        model = _with_fp32_states(model)
     if layout.dp > 1:
         return Sharded(model, hardware, layout)
     if engine.pads_heads:
@@ -75,6 +78,16 @@ def _padded(model: Model, parts: int) -> Model:
         mixer = block.mixer.model_copy(update={"heads": heads, "kv_heads": kv_heads})
         ffn = block.ffn.model_copy(update={"intermediate": _round_up(block.ffn.intermediate, parts)})
         blocks[name] = block.model_copy(update={"mixer": mixer, "ffn": ffn})
+    return model.model_copy(update={"blocks": blocks})
+
+
+def _with_fp32_states(model: Model) -> Model:
+    """Return a model whose recurrent states are fp32 where its config.json does not say so (MemoryRule.fp32_states)."""
+    blocks = dict(model.blocks)
+    for name, block in model.blocks.items():
+        if isinstance(block.mixer, GatedDeltaNet | KimiDelta | Mamba | Mamba2):
+            mixer = block.mixer.model_copy(update={"state_dtype": "fp32"})
+            blocks[name] = block.model_copy(update={"mixer": mixer})
     return model.model_copy(update={"blocks": blocks})
 
 

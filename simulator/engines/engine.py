@@ -59,6 +59,8 @@ class MemoryRule(Strict):
     peak_bytes: Bytes = NO_MORE  # of the step that the engine profiles, measured beside activations and logits
     recurrent_blocks: Annotated[int, Field(ge=0)] = 0  # per sequence and group of recurrent layers; 0: states lie apart
     windowed_share: Fraction | None = None  # of the context, that windowed layers keep; none: pages of their windows
+    state_slots: Annotated[int, Field(ge=0)] = 0  # of a pool of states, per sequence beside a prefix cache; 0: no pool
+    fp32_states: bool = False  # states of recurrent layers are fp32 where a model's config.json does not say
     loads_vision: bool = False  # weights of a checkpoint's vision encoder, whose largest batch is profiled
     pads_experts: tuple[str, ...] = ()  # families of devices whose mxfp4 experts are padded to EXPERT_MULTIPLES
 
@@ -107,6 +109,7 @@ class Engine(Profile):
     output_estimate: OutputEstimate | None = None  # a request waits until there is room for what outputs may become
     prompt_interval: Annotated[int, Field(ge=0)] = 0  # prompts wait for so many decode steps after the last that came
     scheduler_recv_interval: Annotated[int, Field(ge=1)] = 1  # decodes from one look at arrivals to the next
+    stream_interval: Annotated[int, Field(ge=1)] = 1  # tokens of a sequence that its client receives at once
     async_scheduling: bool = False
     chunked_prefill: bool = True
     long_prefill_tokens: Annotated[int, Field(ge=0)] = 0  # of one request in a step at most; 0 is no limit

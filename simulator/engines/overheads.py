@@ -26,7 +26,8 @@ class Overheads(Strict):
     `cached_token_s`: vLLM V0 lists the blocks of its sequences anew in each step, Python lists of block numbers that
     the scheduler copies, and into a tensor of block tables. `ranks_s`: ranks of data-parallel attention exchange how
     many prompts and tokens each has, what each has generated (TensorRT-LLM's PyExecutor: tp_allgather and tp_gather
-    over MPI). `stream_s`: a front end of one process streams tokens one after the other, behind the engine.
+    over MPI). `stream_s`: a front end of one process streams tokens one after the other, behind the engine; it takes as
+    long for the tokens that a client receives at once (Engine.stream_interval).
     """
 
     step_s: Seconds = Field(description="each step")

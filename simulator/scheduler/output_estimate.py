@@ -34,12 +34,62 @@ def has_room(s: State, need: int) -> bool:
     book, limits, request = s.book[0], s.limits, s.requests[s.book[0].head]
     if book.running == 0:
         return True
-    own = min(request.output_tokens - request.emitted, limits.estimated_tokens) + limits.block_size
-    kept = limits.full_groups * (book.ratio * book.expected_tokens + (book.charged_tokens + own))
-    fits = (book.free_blocks - need) * limits.block_size > kept
+    left = (book.free_blocks - need) * limits.block_size
+    others = book.ratio * book.expected_tokens
+    if limits.ignores_eos:
+        fits = left >= limits.full_groups * (others + book.charged_tokens) and _fits_until_each_ends(s, left)
+    else:
+        own = min(request.output_tokens - request.emitted, limits.estimated_tokens) + limits.block_size
+        fits = left > limits.full_groups * (others + (book.charged_tokens + own))
     if not fits and book.decoding > 0:
         book.is_full = 1
     return bool(fits)
+
+
+@compiled
+def _fits_until_each_ends(s: State, left: int) -> bool:
+    """Return whether `left` free tokens hold what the head and all that run will produce, as one by one they end.
+
+    When those with fewer than t tokens to come have ended, the others have produced t each, and one more is spare.
+    """
+    limits, count, total, freed = s.limits, s.book[0].running + 1, 0, 0
+    if limits.window > 0:
+        return True
+    for j in range(count):
+        total += _note(s, j) + 1
+    if left > limits.full_groups * total:
+        return True
+    _sort(s, count)
+    for j in range(count):
+        slot = s.slots[j]
+        if left + limits.full_groups * freed <= limits.full_groups * (slot.to_come + 1) * (count - j):
+            return False
+        freed += slot.tokens - slot.to_come
+    return True
+
+
+@compiled
+def _note(s: State, j: int) -> int:
+    """Note at `j` what is to come of the running sequence there, or of the head after the last; return it."""
+    book, slot = s.book[0], s.slots[j]
+    request = s.requests[book.head if j == book.running else slot.request]
+    slot.to_come = slot.last_tick - book.tick if j < book.decoding else request.output_tokens - request.emitted
+    slot.tokens = request.prompt_tokens + request.output_tokens
+    return int(slot.to_come)
+
+
+@compiled
+def _sort(s: State, count: int) -> None:
+    """Sort the first `count` notes by what is to come: Shell's sort, as compiled code makes no arrays (jit.py)."""
+    gap = count // 2
+    while gap > 0:
+        for i in range(gap, count):
+            to_come, tokens, j = s.slots[i].to_come, s.slots[i].tokens, i
+            while j >= gap and s.slots[j - gap].to_come > to_come:
+                s.slots[j].to_come, s.slots[j].tokens = s.slots[j - gap].to_come, s.slots[j - gap].tokens
+                j -= gap
+            s.slots[j].to_come, s.slots[j].tokens = to_come, tokens
+        gap //= 2
 
 
 @inlined

@@ -62,7 +62,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
 
 
 def _with_estimate(allowed: SchedulerLimits, deployment: Deployment) -> SchedulerLimits:
-    """Return limits with those of rule J, where the engine has it."""
+    """Return limits with those of rule J, where the engine has it; without a prefix cache also those of J 5."""
     rule = deployment.engine.output_estimate
     if rule is None:
         return allowed
@@ -73,6 +73,7 @@ def _with_estimate(allowed: SchedulerLimits, deployment: Deployment) -> Schedule
         least_ratio=least,
         ratio_decay=(first - least) / rule.decay_steps,
         spare_tokens=int(rule.spare_tokens),
+        ignores_eos=deployment.settings.ignore_eos and not deployment.engine.prefix_caching,
     )
 
 

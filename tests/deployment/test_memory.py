@@ -229,6 +229,31 @@ def test_states_lie_in_blocks_of_the_cache(cache, tp, tokens):
     assert (apart.groups.recurrent, apart.state_bytes) == (0, model.state_bytes(layout))
 
 
+@pytest.mark.parametrize(
+    ("cached", "max_num_seqs", "each"),
+    [(True, None, 3), (True, 4096, 3), (True, 2, None), (False, None, 1), (False, 40, None)],
+)
+def test_sglang_keeps_a_pool_of_states_of_which_a_sequence_takes_three_beside_its_prefix_cache(
+    cached, max_num_seqs, each
+):
+    """0.9 of 1.9 parts of the room, or a state for each of --max-running-requests with --disable-radix-cache."""
+    chosen = Settings(max_num_seqs=max_num_seqs, changes=(f"disable_radix_cache={not cached}",))
+    found = plan("qwen3.5-27b", "h100-sxm", "sglang", chosen)
+    pool = int(0.9 / 1.9 * (found.cache_bytes + found.state_slots * found.state_bytes) // found.state_bytes)
+    assert 40 < pool < 1024
+    assert found.state_slots == (pool if cached or max_num_seqs is None else max_num_seqs)
+    assert found.max_num_seqs == (pool // each if each else max_num_seqs)
+
+
+def test_sglang_keeps_states_in_fp32_where_a_model_does_not_say():
+    """Qwen3-Next: 36 layers with 32 x 128 x 128 numbers, and 3 x 8,192 inputs of a convolution in 16 bits."""
+    kept = {
+        each: deploy("qwen3-next-80b-a3b", "b200-sxm", each).device_part.state_bytes() for each in ("sglang", "vllm")
+    }
+    numbers, inputs = 36 * 32 * 128 * 128, 36 * 3 * 8192
+    assert kept == {"sglang": 4 * numbers + 2 * inputs, "vllm": 2 * numbers + 2 * inputs}
+
+
 def test_experts_in_mxfp4_are_padded_where_kernels_want_it():
     """2,880 columns become 3,072 and 2,944: vLLM loads 65.97 GiB of gpt-oss-120b in Marlin."""
     padded, plain = plan("gpt-oss-120b", "b200-sxm"), plan("gpt-oss-120b", "h100-sxm")
@@ -259,7 +284,7 @@ def test_memory_is_shared_out_to_the_last_byte_and_never_twice(model, hardware, 
     except NotModelledError:  # heads that do not divide, a device on which the engine does not run
         return
     fixed = found.weight_bytes + found.workspace_bytes + found.context_bytes + found.graph_bytes
-    fixed += found.max_num_seqs * found.state_bytes
+    fixed += found.state_slots * found.state_bytes
     assert fixed + found.unused_bytes + found.cache_bytes == pytest.approx(found.total_bytes)
     try:
         refuse_misfit(found)

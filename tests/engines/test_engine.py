@@ -66,6 +66,7 @@ def test_a_name_without_a_version_is_the_newest():
         ("static", "batch_size=8", "batch_size", 8),
         ("vllm", "reservation=contiguous", "reservation", "contiguous"),
         ("vllm", "block_size=32", "block_size", 32),
+        ("vllm", "--stream-interval=10", "stream_interval", 10),
     ],
 )
 def test_a_setting_of_the_engine_by_its_own_name(engine, written, field, value):
@@ -103,6 +104,7 @@ def test_a_limit_by_the_engines_own_name(engine, written, settings):
         ("flash_attention=on", "do not tell fused attention from unfused"),
         ("max_num_seqs", "Write --set NAME=VALUE"),
         ("max_num_seqs=0", "whole number of 1 or more"),
+        ("stream_interval=0", "whole number of 1 or more"),
         ("prefix_caching=maybe", "Write true or false"),
         ("policy=fifo", "Known: continuous, prompts-first, static, uncached"),
         ("scheduling_policy=lifo", "Known: fcfs, priority"),

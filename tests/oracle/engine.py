@@ -78,13 +78,14 @@ Seconds = Callable[[OracleBatch], float]
 
 
 class OracleEstimate(NamedTuple):
-    """J: the most that a request may still produce, the ratio's bounds and its fall, the tokens to spare."""
+    """J: the most that a request may still produce, the ratio's bounds and fall, tokens to spare, ignored EOS."""
 
     tokens: int
     first_ratio: float
     least_ratio: float
     decay: float
     spare_tokens: int
+    ignores_eos: bool = False
 
 
 @dataclass(frozen=True)
@@ -357,12 +358,31 @@ class OracleEngine:
         decoding = [each for each in self.running if each.decodes]
         expected = sum(min(each.output_tokens - each.generated_tokens, rule.tokens) for each in decoding)
         charged = sum(page + min(each.output_tokens, rule.tokens) for each in self.running if not each.decodes)
-        charged += page + min(request.output_tokens - request.generated_tokens, rule.tokens)
-        left = (self.blocks_free() - blocks) * page
-        if left > self.limits.full_groups * (self.ratio * expected + charged):
+        left, groups = (self.blocks_free() - blocks) * page, self.limits.full_groups
+        if rule.ignores_eos:
+            room = left >= groups * (self.ratio * expected + charged) and self._fits_until_each_ends(request, left)
+        else:
+            charged += page + min(request.output_tokens - request.generated_tokens, rule.tokens)
+            room = left > groups * (self.ratio * expected + charged)
+        if room:
             return True
         self.full = bool(decoding)
         return False
+
+    def _fits_until_each_ends(self, request: OracleRequest, left: int) -> bool:
+        """J: whether the free tokens suffice at each moment at which a request ends, the shortest first."""
+        if self.limits.window:
+            return True
+        ends = sorted(
+            (each.output_tokens - each.generated_tokens, each.known_tokens) for each in [*self.running, request]
+        )
+        freed = 0
+        for position, (to_come, held) in enumerate(ends):
+            going_on = len(ends) - position
+            if left + self.limits.full_groups * (freed - to_come * going_on) <= self.limits.full_groups * going_on:
+                return False
+            freed += held
+        return True
 
     def _left(self, plan: Plan) -> int:
         return self.limits.max_num_batched_tokens - sum(new for _, new in plan)

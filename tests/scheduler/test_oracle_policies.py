@@ -5,7 +5,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.oracle.engine import OracleJob, OracleLimits
-from tests.support.oracle_cases import BATCHES, ESTIMATES, GROUPS, MIXING, WINDOWED, cases, compare, too_long
+from tests.support.oracle_cases import (
+    BATCHES,
+    ESTIMATES,
+    GROUPS,
+    IGNORED_EOS,
+    MIXING,
+    WINDOWED,
+    cases,
+    compare,
+    too_long,
+)
 
 HOST_BLOCKS = st.sampled_from([0, 4])  # prefix blocks of the host's tier
 CHANCES = [(0.0, 0.0), (1.0, 1.0, 1.0), (0.7, 0.5, 0.9), (0.6,)]
@@ -35,6 +45,8 @@ RULES = {
     "B: balanced prompts": cases(policy=MIXING, prompt_interval=st.integers(1, 8)),
     "J: outputs expected": cases(policy=MIXING, estimate=ESTIMATES),
     "J: prefix cache": cases(policy=MIXING, estimate=ESTIMATES, blocks_per_prefix=3, by_priority=st.booleans()),
+    "J: ignored EOS": cases(policy=MIXING, estimate=IGNORED_EOS),
+    "J: ignored EOS, lag": cases(policy="prompts-first", estimate=IGNORED_EOS, async_scheduling=True),
     "J: lag": cases(policy="prompts-first", estimate=ESTIMATES, async_scheduling=True, groups=GROUPS),
     "D: dynamic batches": cases(policy="static", by_priority=st.booleans(), **BATCHES),
     "U: uncached": cases(policy="uncached", by_priority=st.booleans()),

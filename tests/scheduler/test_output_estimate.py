@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from simulator.deployment.deployment import deploy
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
 from simulator.scheduler import state
 from simulator.scheduler.state import SchedulerLimits
@@ -84,6 +85,24 @@ def test_prompts_of_one_step_keep_all_of_their_outputs_free(output, step):
     assert run.scheduled_s.tolist() == run.steps.start_s[[0, step]].tolist()
 
 
+@pytest.mark.parametrize(("blocks", "step"), [(101, 1), (100, 40)])
+@pytest.mark.parametrize("output", [40, 90])
+def test_ignored_ends_admit_what_fits_until_each_has_ended(blocks, step, output):
+    """Two take 40 tokens each until the first ends, which leaves its 50 to the second: 51 more of that."""
+    allowed = limits(num_blocks=blocks, ignores_eos=True, estimated_tokens=40)
+    load = requests((0.0, 10, 40), (LATER_S, 10, output))
+    run = simulate(allowed, TABLE, load)
+    assert run.scheduled_s.tolist() == run.steps.start_s[[0, step]].tolist()
+
+
+@pytest.mark.parametrize(("blocks", "step"), [(90, 1), (89, 6)])
+def test_ignored_ends_need_room_for_what_others_are_expected_to_produce_too(blocks, step):
+    """5 and 60 tokens to come, beside 25 that are held; that one more needs but two is of no account."""
+    load = requests((0.0, 10, 6), (0.0, 10, 61), (LATER_S, 5, 1))
+    run = simulate(limits(num_blocks=blocks, ignores_eos=True), TABLE, load)
+    assert run.scheduled_s.tolist() == run.steps.start_s[[0, 0, step]].tolist()
+
+
 def test_a_lone_request_is_admitted_however_little_it_leaves():
     run = simulate(limits(num_blocks=19), TABLE, requests((0.0, 10, 10)))
     assert run.scheduled_s.tolist() == [0.0]
@@ -115,6 +134,15 @@ def test_a_preemption_sets_the_ratio_from_what_is_left(spare, ratio):
     allowed = limits(num_blocks=20, estimated_tokens=1, first_ratio=0.5, least_ratio=0.5, spare_tokens=spare)
     found = ratios(allowed, requests((0.0, 5, 14), (0.0, 5, 14)))
     assert found[:7] == [0.5] * 6 + [ratio]
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_sglang_looks_for_ignored_ends_without_a_prefix_cache_alone(cached):
+    chosen = Settings(changes=("ignore_eos=true", f"disable_radix_cache={not cached}"))
+    found = scheduler_limits.limits(deploy("llama-3.1-8b", "h100-sxm", "sglang", settings=chosen))
+    assert found.ignores_eos is not cached
+    plain = Settings(changes=(f"disable_radix_cache={not cached}",))
+    assert not scheduler_limits.limits(deploy("llama-3.1-8b", "h100-sxm", "sglang", settings=plain)).ignores_eos
 
 
 def test_the_presets_of_sglang_have_the_rule_and_others_have_not():

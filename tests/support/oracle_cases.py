@@ -88,7 +88,7 @@ def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] =
 
 
 def estimate_of(rules: OracleLimits) -> dict[str, Any]:
-    names = ("estimated_tokens", "first_ratio", "least_ratio", "ratio_decay", "spare_tokens")
+    names = ("estimated_tokens", "first_ratio", "least_ratio", "ratio_decay", "spare_tokens", "ignores_eos")
     return dict(zip(names, rules.estimate, strict=True)) if rules.estimate else {}
 
 
@@ -255,11 +255,13 @@ GROUPS = st.one_of(
 WINDOWED = st.one_of(GROUPS, st.tuples(WINDOWS, st.just(0), st.integers(1, 2)))  # in every layer, too
 RATIOS = st.tuples(st.floats(0.3, 1.0), st.floats(0.0, 1.0), st.integers(1, 40))
 ESTIMATES = st.builds(
-    lambda tokens, ratios, spare: OracleEstimate(
-        tokens, ratios[0], ratios[0] * ratios[1], ratios[0] * (1.0 - ratios[1]) / ratios[2], spare
+    lambda tokens, ratios, spare, ignores_eos: OracleEstimate(
+        tokens, ratios[0], ratios[0] * ratios[1], ratios[0] * (1.0 - ratios[1]) / ratios[2], spare, ignores_eos
     ),
     st.integers(5, 25),
     RATIOS,
     st.integers(0, 20),
+    st.booleans(),
 )
+IGNORED_EOS = ESTIMATES.map(lambda each: each._replace(ignores_eos=True))
 BATCHES = {"batch_size": st.integers(1, 8), "batch_wait_s": st.floats(0, 0.05)}

@@ -436,6 +436,29 @@ def test_inferencemax_asks_for_quick_sums_on_mi300x_and_for_more_memory_on_amds(
     assert (found.max_num_batched_tokens == 131_072) == (share == 0.94)
 
 
+@pytest.mark.parametrize(("model", "tokens"), [("Llama-3.x-70B", 10), ("DeepSeek-R1", 10), ("gpt-oss-120b", 20)])
+def test_inferencemax_lets_tensorrt_llm_stream_some_tokens_at_once(model, tokens):
+    stated = {"model": model, "hardware": "B200 SXM", "devices": 8, "tp": 8, "client": "inferencemax"}
+    found = place(setup(**stated, engine="TensorRT-LLM", engine_version="1.2")).deployment
+    assert found.engine.stream_interval == tokens
+    assert place(setup(**stated)).deployment.engine.stream_interval == 1
+
+
+def test_trtllm_bench_has_no_front_end_and_trtllm_serve_has_one():
+    assert place(setup(**BENCH, client="trtllm-bench")).deployment.stream_s == 0.0
+    served = place(setup(engine="TensorRT-LLM", engine_version="1.0", client="aiconfigurator")).deployment
+    assert served.stream_s == pytest.approx(56.9e-6)
+
+
+@pytest.mark.parametrize(("model", "cached"), [("Qwen3-Coder-Next", False), ("Qwen3-Coder-30B-A3B-Instruct", True)])
+def test_deplodock_lets_sglang_run_what_is_in_flight_and_ignore_eos(model, cached):
+    stated = {"source": "cloudrift-deplodock", "model": model, "hardware": "B200 SXM", "concurrency": 12}
+    found = place(setup(**stated, engine="SGLang", engine_version="0.5.9")).deployment
+    assert (found.max_num_seqs, found.settings.ignore_eos, found.engine.prefix_caching) == (12, True, cached)
+    assert limits(found).ignores_eos is not cached
+    assert not place(setup(**stated)).deployment.settings.ignore_eos
+
+
 def test_inferencemax_captures_no_prompts_of_dense_models_on_blackwell():
     found = place(setup(model="Llama-3.x-70B", hardware="B200 SXM", weight_dtype="fp8", client="inferencemax"))
     assert (found.deployment.graph_tokens, found.deployment.max_num_seqs) == (0, 512)

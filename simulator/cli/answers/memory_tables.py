@@ -47,7 +47,7 @@ def plan_row(plan: MemoryPlan) -> dict[str, Any]:
         "context_bytes": plan.context_bytes,
         "graph_bytes": plan.graph_bytes,
         "unused_bytes": plan.unused_bytes,
-        "state_bytes": plan.max_num_seqs * plan.state_bytes,
+        "state_bytes": plan.state_slots * plan.state_bytes,
         "cache_bytes": plan.cache_bytes,
         "block_bytes": plan.block_bytes,
         "block_tokens": plan.block_size,

@@ -9,6 +9,7 @@ from simulator.validation.sources.recipe import Limits, Load, Recipe
 SHORTEST = 0.8  # both lengths are drawn from [0.8, 1] x nominal (random-range-ratio 0.8 of benchmark_serving.py)
 GRAPH_TOKENS = 2048  # max-cudagraph-capture-size, and cuda-graph-sizes before, of the scripts for gpt-oss and MiniMax
 MOST_TP = 8  # of its scripts for one engine; those for several nodes split prompts from decodes
+STREAM_INTERVAL, GPT_OSS_STREAM_INTERVAL = 10, 20  # stream_interval of TensorRT-LLM: {70b,dsr1}_*_trt_*.sh; gptoss_*
 BLACKWELL_SEQS = 512  # max-num-seqs of 70b_fp{4,8}_b200_docker.sh and gptoss_fp4_b200*.sh
 
 
@@ -43,6 +44,11 @@ class InferenceMax(Recipe):
         scripts do is a guess.
         """
         return self.is_vllm
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """TensorRT-LLM streams ten tokens at once."""
+        return {"stream_interval": STREAM_INTERVAL} if self.is_tensorrt else {}
 
     @property
     def carries_fp8_cache(self) -> bool | None:
@@ -99,7 +105,7 @@ class DenseScripts(InferenceMax):
         70b_fp8_mi300x_*.sh and 70b_fp4_mi355x_slurm.sh, not in the other scripts for AMD.
         """
         if self.is_tensorrt:
-            return {"chunked_prefill": False}
+            return {"chunked_prefill": False} | super().rules
         if self.is_amd:
             is_fp4 = "fp4" in self.setup.weight_dtype
             return {"quick_reduce": self.hardware.id == "mi300x" or is_fp4}
@@ -142,12 +148,12 @@ class GptOssScripts(InferenceMax):
 
     @property
     def rules(self) -> dict[str, object]:
-        """Whole prompts in TensorRT-LLM; larger CUDA graphs on NVIDIA's, all-reduces in 4 bits on AMD's devices.
+        """Whole prompts in TensorRT-LLM, 20 tokens streamed at once; larger CUDA graphs on NVIDIA; 4-bit sums on AMD.
 
         VLLM_ROCM_QUICK_REDUCE_QUANTIZATION is INT4 on MI300X, from vLLM 0.17 on (pull request 889) on the others too.
         """
         if self.is_tensorrt:
-            return {"chunked_prefill": False}
+            return {"chunked_prefill": False, "stream_interval": GPT_OSS_STREAM_INTERVAL}
         if self.is_amd:
             return {"quick_reduce": self.hardware.id == "mi300x" or self.release >= (0, 17)}
         return {"graph_tokens": GRAPH_TOKENS, "graph_tokens_per_seq": 0} if self.is_vllm else {}

@@ -44,6 +44,21 @@ class Deplodock(Recipe):
         return super().cache_dtype("" if usual_cache(weights, engine) else stated, weights, engine)
 
     @property
+    def rules(self) -> dict[str, object]:
+        """Of SGLang: `vllm bench serve` lets random prompts ignore EOS; Qwen3-Coder-Next has no radix cache.
+
+        vllm/benchmarks/serve.py; --disable-radix-cache of experiments/Qwen3-Coder-Next-FP8/optimal_mcr_pro6000.
+        """
+        if not self.is_sglang:
+            return {}
+        plain = {"prefix_caching": False} if self.setup.model == "Qwen3-Coder-Next" else {}
+        return {"ignore_eos": True, **plain}
+
+    def limits(self, layout: Layout) -> Limits:
+        """Return SGLang's --max-running-requests: the requests in flight, in each of its recipes (recipe.yaml)."""
+        return Limits(self.setup.concurrency if self.is_sglang else None)
+
+    @property
     def balancer(self) -> Balancer:
         """Return nginx of its deploy/compose.py: least_conn without a zone, and `worker_processes auto`: one per CPU.
 

@@ -49,6 +49,11 @@ class TrtllmOffline(Recipe):
         return setup.engine.startswith("TensorRT-LLM") and setup.regime == "offline"
 
     @property
+    def streams(self) -> bool:
+        """No: its benchmarks pass requests to the engine in their own process, and wait for the whole answers."""
+        return False
+
+    @property
     def request_count(self) -> float | None:
         """Requests of the run: as stated, or as the documented commands for these lengths send."""
         return super().request_count or self._bench_requests
