@@ -25,17 +25,13 @@ SWITCHES = (
     "prefix_caching",
     "quick_reduce",
 )
-OF_REQUESTS = (
-    "identical_prompts",
-    "ignore_eos",
-    "sorted_sampling",
-    "stream",
-)  # switches of the clients, not of the engine
+# Switches of the clients, not of the engine
+OF_REQUESTS = ("identical_prompts", "ignore_eos", "sorted_sampling", "stream")
 OF_LOADING = ("language_model_only",)
 CHOICES = {"policy": get_args(Policy), "reservation": get_args(Reservation)}
 ONE_OR_MORE = (
-    *("batch_size", "block_size", "max_loras", "max_lora_rank", "scheduler_recv_interval"),
-    "stream_interval",
+    *("batch_size", "block_size", "max_loras", "max_lora_rank"),
+    *("scheduler_recv_interval", "stream_interval"),
 )
 NO_LIMIT = (  # counts that may be 0: no limit
     *("long_prefill_tokens", "micro_batch_tokens", "graph_tokens", "graph_tokens_per_seq"),

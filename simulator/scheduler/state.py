@@ -48,7 +48,7 @@ class SchedulerLimits(NamedTuple):
     first_ratio: float = 0.0  # the share of these that is kept free for what decodes, in the beginning,
     least_ratio: float = 0.0  # and at least,
     ratio_decay: float = 0.0  # what a step of decodes takes from it,
-    spare_tokens: int = 0  # and what a preemption adds to the tokens of each before it is set from them;
+    spare_tokens: int = 0  # and what a preemption adds to the tokens of each before it is set from them,
     ignores_eos: bool = False  # a prompt needs room until each has ended, instead of room for its own output
     prompt_interval: int = 0  # beside running requests, nothing is admitted for so many decode steps after an admission
     scheduler_recv_interval: int = 1  # arrivals are received every so many steps of decodes alone (SGLang)
@@ -164,10 +164,7 @@ SLOT = np.dtype(
         ("seed", np.int64),  # start of its random numbers
         ("open_reads", np.int64),  # 1 while a decoding sequence is shorter than the window
         ("open_blocks", np.int64),  # 1 while its windowed blocks still grow
-        (
-            "to_come",
-            np.int64,
-        ),  # rule J, sorted, of no use after it: tokens that any running request will still produce,
+        ("to_come", np.int64),  # notes of rule J, sorted: tokens that a running request will still produce,
         ("tokens", np.int64),  # and all that it has then
     ]
 )

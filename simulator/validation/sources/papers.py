@@ -20,9 +20,8 @@ FIRST_CALL_S, MII_FIRST_CALL_S = 18.0, 0.5
 CPUS_2026 = {"h100-sxm": 26, "h200-sxm": 28, "b200-sxm": 28, "rtx-pro-6000-server": 48}
 CPUS_2025 = {"h100-sxm": 26, "h200-sxm": 14, "rtx-pro-6000-server": 12, "rtx-4090": 10, "rtx-5090": 16, "l40s": 24}
 TPU_FRACTION = 0.98  # --gpu-memory-utilization of the recipe for Llama 3 on Trillium
-LONG_UBATCH = (
-    2048  # --ubatch-size of DgxSparkBenches, and of StrixHaloToolboxes behind a context of 32,768 or more tokens
-)
+# --ubatch-size of DgxSparkBenches, and of StrixHaloToolboxes behind a context of 32,768 or more tokens
+LONG_UBATCH = 2048
 ENDED_TOKENS = 600  # guess: where Splitwise's texts end by themselves (350, 635, 580 and 651 tokens of Llama-2-70b)
 
 
