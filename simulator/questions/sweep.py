@@ -170,11 +170,15 @@ def answers(
             progress(len(answered), len(cases))
 
         by_key = {_key(asked): asked for asked in places} if kept else {}
-        known = kept.known(by_key) if kept else {}
-        for key, text in known.items():
-            take(by_key[key], text)
-        found_before = {by_key[key] for key in known}
-        tasks = _tasks([(cases[where[0]], asked) for asked, where in places.items() if asked not in found_before])
+
+        def take_stored() -> None:
+            for key, text in (kept.known(by_key) if kept else {}).items():
+                if places[by_key[key]][0] not in answered:
+                    take(by_key[key], text)
+
+        take_stored()
+        left = [(cases[where[0]], asked) for asked, where in places.items() if where[0] not in answered]
+        tasks = _tasks(left)
         try:
             for place, texts in executor.finished(_answer_texts, tasks):
                 for (case, asked), text in zip(tasks[place], texts, strict=True):
@@ -183,6 +187,7 @@ def answers(
                     take(asked, text)
         except KeyboardInterrupt:
             interrupted = True
+            take_stored()  # the last may be stored and not taken yet
     found = SweepAnswers(cases, answered, store, interrupted)
     if found.refused and not found.answered:
         raise KeyboardInterrupt if found.interrupted else found.refused[0]
