@@ -2,7 +2,7 @@
 
 For each side, with q = exp(b X) the width of a row and X its names (one for all rows, metric, regime, traits):
 
-    loss(b) = sum over rows of weight x pinball(u - q, REACHED) + SHRINK |b of metrics and regimes|^2,  b of a trait >= 0
+    loss(b) = sum over rows of weight x pinball(u - q, REACHED) + SHRINK |b of metrics, regimes|^2,  b of a trait >= 0
 
 by a damped Newton method, with |u - q| rounded at ROUNDED. Rows weigh 1 / sqrt(rows of their (source, device, model) x
 such groups of their source), all together 1: neither large sources nor small groups decide.

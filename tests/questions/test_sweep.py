@@ -97,6 +97,18 @@ def test_an_interrupt_of_the_python_api_is_raised_after_what_is_finished_was_kep
         assert connection.execute("SELECT count(*) FROM results").fetchone() == (3,)
 
 
+def test_an_interrupt_right_after_an_answer_was_stored_leaves_it_out_of_nothing(tmp_path, monkeypatch):
+    put = module.ResultsStore.put
+
+    def interrupted(self, *row: str) -> None:
+        put(self, *row)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.ResultsStore, "put", interrupted)
+    found = answers(cases(), HERE, tmp_path / "sweep.db")
+    assert found.interrupted and sorted(found.known) == [0]
+
+
 def test_another_version_of_the_program_computes_anew(tmp_path, monkeypatch):
     answers(cases(), HERE, tmp_path / "sweep.db")
     monkeypatch.setattr(module, "program_digest", lambda: "another")
