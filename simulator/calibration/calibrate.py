@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.calibration.op_tables import OpTables, decode_line, prefill_line
+from simulator.day import today
 from simulator.engines.engine import Engine
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import Hardware
@@ -146,7 +146,7 @@ def _elementwise_share(bench: Bench, tables: OpTables, model: Model, size: float
 
 def _profile(bench: Bench, achievable: dict[str, Any], error: float, like: Hardware | None) -> dict[str, Any]:
     """Return the mapping of the profile with its sources; `error`: median error of the fit to GEMMs."""
-    today = datetime.now(tz=UTC).date().isoformat()
+    made = today().isoformat()
     differ = f"repeats and two processes differ by up to {bench.spread:.0%}"
     disturbed = f"others used the cores in {bench.contended:.0%}"
     text = f"infercast calibrate on {bench.device}, {bench.software}; {differ}, {disturbed}"
@@ -158,13 +158,13 @@ def _profile(bench: Bench, achievable: dict[str, Any], error: float, like: Hardw
         "device_class": like.device_class if like else "cpu" if bench.kind == "cpu" else "datacenter-gpu",
         "notes": "Peaks are measured ceilings." if not like else f"Peaks are those of {like.id}.",
         "sources": {
-            "measured": {"text": text, "date": today, "evidence": "measured"},
-            "peaks": {"text": f"the profile {like.id}", "date": today, "evidence": "datasheet"}
+            "measured": {"text": text, "date": made, "evidence": "measured"},
+            "peaks": {"text": f"the profile {like.id}", "date": made, "evidence": "datasheet"}
             if like
-            else {"text": f"ceilings: {text}", "date": today, "evidence": "measured"},
+            else {"text": f"ceilings: {text}", "date": made, "evidence": "measured"},
             "fitted": {
                 "text": f"{text}; soft roofline fitted to its GEMMs: {error:.0%} median error",
-                "date": today,
+                "date": made,
                 "evidence": "fitted",
             },
         },
@@ -194,9 +194,9 @@ def engine_preset(bench: Bench, tables: OpTables, model: Model) -> dict[str, Any
     """Return the mapping of an engine preset with the measured host times, vLLM's rules, and 0.9 of the memory."""
     _, per_sequence, _ = decode_line(tables)
     sequence_s = tables.host_sequence_s + per_sequence * len(model.layer_names)
-    today = datetime.now(tz=UTC).date().isoformat()
-    own = {"text": "simulator/reference: its own rules and defaults", "date": today, "evidence": "derived"}
-    measured = {"text": f"infercast calibrate on {bench.device}", "date": today, "evidence": "measured"}
+    made = today().isoformat()
+    own = {"text": "simulator/reference: its own rules and defaults", "date": made, "evidence": "derived"}
+    measured = {"text": f"infercast calibrate on {bench.device}", "date": made, "evidence": "measured"}
     return {
         KEY: VERSIONS[Engine.__name__],
         "engine": "reference",

@@ -8,13 +8,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
 
 from simulator.calibration.map_fit import NOISE, Fit, Floats, Problem, setups_of
 from simulator.calibration.terms import Term, adjusted, uncalibrated
+from simulator.day import today
 from simulator.engines.engine import Engine, engine_of, load_engine, usual_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware
@@ -207,7 +207,7 @@ def calibrated(
 def _source(rows: Sequence[Measurement], count: int, setups: int) -> Source:
     files = "; ".join(dict.fromkeys(row.setup.source for row in rows if row.setup.source)) or "a table"
     text = f"infercast calibrate --measured on {count} rows of {setups} setups: {files}"
-    return Source(text=text, date=datetime.now(tz=UTC).date().isoformat(), evidence="measured")
+    return Source(text=text, date=today().isoformat(), evidence="measured")
 
 
 def _fit_problem(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> tuple[Problem, tuple[str, ...]]:

@@ -11,28 +11,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simulator.errors import InfercastError, ProfileError, nearest
+from simulator.day import today
+from simulator.errors import ProfileError, nearest
 from simulator.hardware.hardware import KIND as HARDWARE
 from simulator.profile import Profile, Strict, UsdPerHour, find
 from simulator.profile_folders import names
 
 KIND = "hardware_profiles/prices"
 STALE_DAYS, OLD_DAYS = 90, 730
-TODAY = "INFERCAST_DATE"  # environment variable: the day of the question, for outputs that stay the same
 Commitment = Literal["on-demand", "reserved", "spot", "owned"]
 ListKind = Literal["cloud", "marketplace", "estimate"]
-
-
-def today() -> datetime.date:
-    """Return the day of the question: that of the environment variable `TODAY`, or the clock's.
-
-    Raises InfercastError where the variable is no date.
-    """
-    given = os.environ.get(TODAY)
-    try:
-        return datetime.date.fromisoformat(given) if given else datetime.date.today()
-    except ValueError as error:
-        raise InfercastError(f"{TODAY}={given}", "it is no date", "Give it as 2026-11-23") from error
 
 
 class PriceRow(Strict):

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from simulator.day import today
 from simulator.errors import NotModelledError, ProfileError, nearest, reason
 from simulator.files import parse_json, read_text
 from simulator.models.hf_architecture import ModelType
@@ -68,12 +68,12 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
     names = block_names(kinds)
     blocks = {name: _block(fields, model_type, kind) for name, kind in dict(zip(names, kinds, strict=True)).items()}
     dtype, notes = _dtype(fields)
-    today = datetime.now(tz=UTC).date().isoformat()
+    made = today().isoformat()
     return _given(
         schema_version=VERSIONS[Model.__name__],
         name=name,
         notes=" ".join([*notes, *_left_out(fields)]),
-        sources={"config": {"text": where, "date": today, "evidence": "datasheet"}},
+        sources={"config": {"text": where, "date": made, "evidence": "datasheet"}},
         hidden=fields.count(*HIDDEN),
         vocab=fields.count("vocab_size"),
         max_context_tokens=fields.count(*CONTEXT),

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from simulator.day import TODAY
 from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import load_hardware
-from simulator.hardware.prices import KIND, TODAY, PriceList, Terms, load_offers, offers, own_offer
+from simulator.hardware.prices import KIND, PriceList, Terms, load_offers, offers, own_offer
 from simulator.profile import find
 from simulator.profile_folders import names
 

@@ -8,10 +8,11 @@ import typer
 
 from simulator.cost.ownership import DEVICES_SHARE, LIFETIME_YEARS, Owner, owned_offers
 from simulator.cost.spot import INTERRUPTED_PER_MONTH, REPLACED_AFTER_S, Interruptions
+from simulator.day import today
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, nearest
 from simulator.hardware.hardware import Hardware
-from simulator.hardware.prices import Commitment, Offer, Terms, offers, own_offer, today
+from simulator.hardware.prices import Commitment, Offer, Terms, offers, own_offer
 from simulator.hardware.sites import Site, load_site
 from simulator.profile import Figure, Source
 from simulator.questions.words import seconds, split

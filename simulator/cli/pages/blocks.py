@@ -11,8 +11,8 @@ import simulator
 from simulator.cli.answers.fitted import fitted_view
 from simulator.cli.answers.interval_columns import IntervalColumn
 from simulator.cli.output import Column, Result, Row, View, evidence
+from simulator.day import TODAY, today
 from simulator.deployment.deployment import Deployment
-from simulator.hardware.prices import TODAY, today
 from simulator.html.page import Block, CommandBlock, Folded, HeadCell, Page, PageSection, Prose, TableBlock, TableCell
 from simulator.reports.provenance import Provenance, readable
 
