@@ -3,7 +3,6 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: demo test lint unit slow docs fuzz bench refit accuracy page check check-vllm clean
-FITTED := simulator/validation/published/measurements.csv.gz
 
 demo: .venv/ready ## the main job: what does a million tokens cost, and on which device?
 	@mkdir -p out
@@ -49,7 +48,7 @@ accuracy: .venv/ready ## intervals and docs/accuracy.md from the constants as th
 
 page: .venv/ready # what follows from out/left_out.csv
 	$(BIN)/python -m tools.fit_intervals out/left_out.csv
-	$(BIN)/infercast validate $(FITTED) --light --format csv > out/scored.csv
+	$(BIN)/infercast validate --light --format csv > out/scored.csv
 	$(BIN)/python -m tools.write_accuracy out/scored.csv out/left_out.csv
 
 check: .venv/reference ## predictions against the reference engine on this machine, about five minutes

@@ -57,6 +57,7 @@ class Block:
     presets: tuple[str, ...] = ()  # that the values are written to
     prior: Mapping[str, float] = field(default_factory=dict)  # where the parent's kernel is another one, or none is
     fitted_on: tuple[str, ...] = ()  # families whose rows the fit sees, of those that the block takes; none is all
+    first_table: bool = False  # whether the fit sees rows of the first table alone
 
     @property
     def held(self) -> Values:
@@ -81,6 +82,7 @@ def blocks() -> dict[str, Block]:
             presets=tuple(each.get("write", each["engines"])),
             prior=each.get("prior", {}),
             fitted_on=tuple(each.get("fitted_on", ())),
+            first_table=each.get("first_table", False),
         )
         for name, each in listed.items()
     }

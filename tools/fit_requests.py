@@ -19,14 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.errors import InfercastError
-from simulator.validation.measurements import PUBLISHED, Measurement, read_measurements
+from simulator.validation.measurements import Measurement, read_measurements
 from tools.curves import Floats, ask_all
-from tools.fitting import EXCLUDED, UNSEEN_KINDS
+from tools.fitting import EXCLUDED, TABLES, UNSEEN_KINDS
 
 MOST_IN_FLIGHT = 16  # beyond, the queue is most of TTFT
 SETUPS = 12  # of a group, spread over its range
 ROUNDS, LEAST = 200, 1e-3  # of reweighted least squares; a relative error that is small enough
-TABLES = ("measurements.csv.gz", "round2.csv.gz")
 
 
 class Requests(NamedTuple):
@@ -63,7 +62,7 @@ def fitted(rows: Requests) -> float:
 
 def measured(engines: Sequence[str]) -> Requests:
     """Return the closed loops of a few in flight that some presets ran, with their predictions."""
-    rows = [row for name in TABLES for row in read_measurements(PUBLISHED / name) if _is_wanted(row)]
+    rows = [row for table in TABLES for row in read_measurements(table) if _is_wanted(row)]
     asked = ask_all(rows)
     rows = [row for row in rows if row.id in asked and asked[row.id].deployment.engine.id in engines]
     found = []

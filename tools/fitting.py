@@ -9,14 +9,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from simulator.validation.measurements import Measurement
+from simulator.validation.measurements import PUBLISHED, Measurement, read_measurements
 from tools.curves import NEUTRAL, REACH, TIMES, Block, Curves, Floats, Values, block_of, blocks
 
+TABLES = (PUBLISHED / "measurements.csv.gz", PUBLISHED / "round2.csv.gz")  # what the constants are fitted to
 ROUNDED, CUT, PULL = 0.02, 1.2, 0.2
 FURTHEST, ENOUGH, STUCK = 0.5, 1e-5, 1e3  # ln(value) in a step; a gain that counts; a damping that leads nowhere
 REPLAYS = "kept apart: nothing is fitted to the runs that tests/simulation/test_replays.py replays"
@@ -85,6 +86,8 @@ class Fit:
         """The numbers of the rows that a fit may see."""
         rows = enumerate(self.curves.rows)
         known = [at for at, row in rows if not (any(of(row) for of in UNSEEN_KINDS) or row.group in EXCLUDED)]
+        if self.block.first_table:
+            known = [at for at in known if self.curves.rows[at].id in _of_first_table()]
         families, asked = self.block.fitted_on, self.curves.asked
         family = {at: asked[self.curves.rows[at].id].deployment.hardware.family for at in known}
         return [at for at in known if family[at] in (families or (family[at],))]
@@ -119,6 +122,11 @@ class Fit:
             else:
                 damping *= 4
         return dict(zip(prior, map(float, np.exp(best.at)), strict=True))
+
+
+@cache
+def _of_first_table() -> frozenset[str]:
+    return frozenset(row.id for row in read_measurements(TABLES[0]))
 
 
 def _pull(name: str) -> float:

@@ -6,7 +6,8 @@ mlcommons/inference_policies@ac93e89.
 Harness: closed/NVIDIA/configs of mlcommons/inference_results_v4.1 and v5.0 and of two copies of v5.1
 (ykamiset/inference_results_v5.1; closed/{HPE,ASUSTeK,Cisco}/configs of ntuhpc/inference_results_v5.1), builder.py of
 v-shobhit/inference_results_v4.1; for AMD closed/Dell of v4.1 (code/llama2-70b-99, the scheduler in docker/vllm) and
-harness_llm/models of closed/{AMD,MiTAC,GigaComputing,Vultr}/code of v5.1; read 2026-11-21 and 22. Front end of
+harness_llm/models of closed/{AMD,MiTAC,GigaComputing,Vultr}/code of v5.1; read 2026-11-21 and 22; of v4.1
+closed/{ASUSTeK,Fujitsu}/configs, and closed/RedHat/systems ("CUDA 12.2" is vLLM 0.5.1); read 2026-11-24. Front end of
 Llama-3.1-8B and DeepSeek-R1 in v5.1: one trtllm-serve for each replica, whose client streams each token over HTTP but
 offline (llmlib/config.py, cores/trtllm_endpoint_core.py and http_async_client.py of ykamiset's copy; read 2026-11-22).
 """
@@ -157,8 +158,8 @@ ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, famil
     ("deepseek-r1", BLACKWELL, "", _dp(512, 3456, BALANCED_STEPS)),
     ("deepseek-r1", HOPPER, "", _dp(216, 4608, GATHERED_STEPS)),
 )
-H200, GH200 = ("h200-sxm",), ("gh200-96", "gh200-144")
-V4 = re.compile(r"(TensorRT (9|10\.[0-2])|CUDA 12\.[0-5])\b")  # software that the logs of v4.1 name
+H200, GH200, H100_PCIE, L40S = ("h200-sxm",), ("gh200-96",), ("h100-pcie",), ("l40s",)
+V4 = re.compile(r"TensorRT (9|10\.[0-2])\b")  # software that the logs of v4.1 name
 
 
 def _v4(tp: int, seqs: int, tokens: int = 16_384) -> Entry:
@@ -173,6 +174,8 @@ V4_ENTRIES = (  # where v4.1 differs: engines without chunked prompts, built for
     ("llama-2-70b", H200, "O", _v4(1, 806)),
     ("llama-2-70b", H200, "", _v4(1, 896)),
     ("llama-2-70b", GH200, "", _v4(1, 806)),
+    ("llama-2-70b", H100_PCIE, "", _v4(2, 896)),
+    ("llama-2-70b", L40S, "", _v4(4, 1024)),
     ("mixtral-8x7b", H100, "O", _v4(1, 896, 8192)),
     ("mixtral-8x7b", H100, "", _v4(1, 896)),
     ("mixtral-8x7b", H200, "O", _v4(1, 3072)),
@@ -223,9 +226,9 @@ class Mlperf(Recipe):
         known, other = ENTRIES, None
         if self.hardware.vendor == "AMD":
             known, other = AMD_V4 if self._is_amd_v4 else AMD_ENTRIES, AMD
-        elif not self.setup.engine.startswith(("TensorRT", "CUDA")):
+        elif not self.setup.engine.startswith("TensorRT"):
             return None
-        elif V4.match(self.setup.engine):
+        elif self._is_v4:
             known = (*V4_ENTRIES, *ENTRIES)
         found = (
             each
@@ -241,9 +244,20 @@ class Mlperf(Recipe):
         return self.hardware.vendor == "AMD" and self.setup.engine.startswith("vLLM 0.4")
 
     @property
+    def _is_v4(self) -> bool:
+        return bool(V4.match(self.setup.engine))
+
+    @property
     def preset(self) -> tuple[str, str]:
         """The engine that runs, where it is not what the entry names."""
+        if self.setup.engine == "CUDA 12.2":
+            return "vllm", "0.5.1"  # closed/RedHat/systems/L40S-RedHat-OpenShift.json of v4.1
         return (self.entry and self.entry.engine) or super().preset
+
+    @property
+    def part(self) -> tuple[str, int] | None:
+        """The device of an entry where its name is of several: every GH200 of v4.1 has 144 GB (system_list)."""
+        return ("gh200-144", 1) if self.hardware.id in GH200 else None
 
     @property
     def rules(self) -> dict[str, object]:
@@ -259,7 +273,13 @@ class Mlperf(Recipe):
 
     @property
     def weights(self) -> str:
-        """Number format of weights: fp8 where the device has it."""
+        """Number format of weights: fp8 where the device has it.
+
+        v4.1's B200 was the first entry in FP4 (NVIDIA's blog, "What's the ROI? Getting the most out of LLM inference",
+        2024-10; read 2026-11-24).
+        """
+        if self._is_v4 and self.hardware.family in BLACKWELL:
+            return "nvfp4"
         return "fp8" if "fp8" in self.hardware.peak_flops_per_s else self.model.weight_dtype
 
     @property
