@@ -15,8 +15,8 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import Settings, deploy
 from simulator.reports.arrival_load import ArrivalLoad, RunLength
@@ -139,7 +139,7 @@ def m_m_1_runs(load: ArrivalLoad, count: int, seeds: int) -> Sample:
     return Sample("M/M/1", load.rho, count, {"ttft": found})
 
 
-def lindley(load: float, count: int, seed: int) -> npt.NDArray[np.float64]:
+def lindley(load: float, count: int, seed: int) -> Floats:
     """Return the waits of M/M/1, shape (count,), in mean service times: W' = max(0, W + S - A) (Lindley, 1952)."""
     rng = np.random.default_rng(seed)
     change = rng.exponential(1.0, count) - rng.exponential(1 / load, count)

@@ -13,9 +13,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import yaml
 
+from simulator.arrays import Floats
 from simulator.deployment.deployment import Deployment
 from simulator.engines.overheads import Overheads
 from simulator.errors import InfercastError
@@ -39,7 +39,6 @@ NEUTRAL = {  # where no parent says otherwise; any other share: 1
     "prompt_token_s": 4e-6,
 }
 Values = dict[str, float]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.arrays import Floats
 from simulator.errors import InfercastError
 from simulator.validation.measurements import Measurement, read_measurements
-from tools.curves import Floats, ask_all
+from tools.curves import ask_all
 from tools.fitting import EXCLUDED, TABLES, UNSEEN_KINDS
 
 MOST_IN_FLIGHT = 16  # beyond, the queue is most of TTFT

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.arrays import Bools, Floats
 from simulator.reports.interval_widths import LEVELS, TRAITS, Question, Side, Widths, weighted_quantiles
 
 REACHED = 0.9  # of an 80 % interval's end
@@ -26,8 +27,7 @@ SHRINK = 0.006  # of 0.0025 to 0.02, whose interval scores on sources left out d
 FURTHEST, ENOUGH, STUCK = 0.7, 2e-6, 1e4  # ln(factor) in a step; a gain worth a step; a damping that leads nowhere
 BOUNDS = (-8.0, 3.0)  # of ln(width)
 Group = tuple[str, str, str]
-Floats = npt.NDArray[np.float64]
-Keep = npt.NDArray[np.bool_]
+Keep = Bools
 
 
 class Residual(NamedTuple):

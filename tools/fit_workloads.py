@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from simulator.arrays import Floats, Ints
 from simulator.workloads.arrivals import ClosedLoop
-from simulator.workloads.lengths import MAX_TOKENS, Banded, FloatArray, IntArray, Quantiles
+from simulator.workloads.lengths import MAX_TOKENS, Banded, Quantiles
 from simulator.workloads.traces import read_trace
 from simulator.workloads.workload import KIND, Workload
 
@@ -144,7 +145,7 @@ def preset_yaml(fit: Fit, traces: Path) -> str:
     )
 
 
-def lengths(fit: Fit, traces: Path) -> tuple[FloatArray, FloatArray]:
+def lengths(fit: Fit, traces: Path) -> tuple[Floats, Floats]:
     """Return the prompts and outputs to fit: pairs, or for a histogram an even sample of each side, sorted."""
     if fit.name == "reasoning":
         bins = pd.read_csv(traces / fit.file).query("workload == 'deepseek-r1'")
@@ -153,16 +154,16 @@ def lengths(fit: Fit, traces: Path) -> tuple[FloatArray, FloatArray]:
     return pairs["input_tokens"].to_numpy(np.float64), pairs["output_tokens"].to_numpy(np.float64)
 
 
-def even_sample(bins: pd.DataFrame, count: int = 100_000) -> FloatArray:
+def even_sample(bins: pd.DataFrame, count: int = 100_000) -> Floats:
     """Return `count` evenly spaced quantiles of a histogram, straight between the middles of its bins."""
     probability = bins["probability"].to_numpy(np.float64)
     middle = (np.cumsum(probability) - probability / 2) / probability.sum()
     level = (np.arange(count) + 0.5) / count
-    sample: FloatArray = np.interp(level, middle, bins["tokens_bin"].to_numpy(np.float64))
+    sample: Floats = np.interp(level, middle, bins["tokens_bin"].to_numpy(np.float64))
     return sample
 
 
-def knots(values: FloatArray, area_tokens: float) -> Quantiles:
+def knots(values: Floats, area_tokens: float) -> Quantiles:
     """Return the table of quantiles that leaves at most this mean distance to the measured ones."""
     curve, last = np.sort(values), len(values) - 1
     segments = {(0, last): deviation(curve, 0, last)}
@@ -178,13 +179,13 @@ def knots(values: FloatArray, area_tokens: float) -> Quantiles:
     return Quantiles(levels=tuple(level[kept].tolist()), tokens=tuple(tokens.tolist()))
 
 
-def deviation(curve: FloatArray, start: int, end: int) -> tuple[float, int]:
+def deviation(curve: Floats, start: int, end: int) -> tuple[float, int]:
     """Return the area between a stretch of the curve and its chord, and where the two are farthest apart."""
     distance = np.abs(curve[start : end + 1] - np.linspace(curve[start], curve[end], end - start + 1))
     return float(distance.sum()) / len(curve), start + int(distance.argmax())
 
 
-def statistics(prompts: FloatArray | IntArray, outputs: FloatArray | IntArray, *, paired: bool) -> dict[str, float]:
+def statistics(prompts: Floats | Ints, outputs: Floats | Ints, *, paired: bool) -> dict[str, float]:
     """Return what the preset is held to."""
     result = {}
     for side, tokens in (("prompt", prompts), ("output", outputs)):
@@ -218,14 +219,14 @@ def burstiness(fit: Fit, traces: Path) -> list[str]:
     return [*source("burstiness", how, "fitted"), f"burstiness: {{value: {shape:.2g}, source: burstiness}}"]
 
 
-def gamma_shape(gaps_s: FloatArray) -> float:
+def gamma_shape(gaps_s: Floats) -> float:
     """Return the maximum-likelihood gamma shape, by Minka's closed start (within 1.5 % of the optimum)."""
     seen = np.maximum(gaps_s, CLOCK_S / 2)
     s = np.log(seen.mean()) - np.log(seen).mean()
     return float((3 - s + np.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s))
 
 
-def dispersion(times_s: FloatArray) -> float:
+def dispersion(times_s: Floats) -> float:
     """Return variance / mean of the number of requests per distinct time."""
     _, counts = np.unique(times_s, return_counts=True)
     return float(counts.var() / counts.mean())

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.arrays import Floats
 from simulator.validation.measurements import PUBLISHED, Measurement, read_measurements
-from tools.curves import NEUTRAL, REACH, TIMES, Block, Curves, Floats, Values, block_of, blocks
+from tools.curves import NEUTRAL, REACH, TIMES, Block, Curves, Values, block_of, blocks
 
 TABLES = (PUBLISHED / "measurements.csv.gz", PUBLISHED / "round2.csv.gz")  # what the constants are fitted to
 ROUNDED, CUT, PULL = 0.02, 1.2, 0.2

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.calibration.op_tables import OpTables, decode_line, prefill_line
 from simulator.day import today
@@ -20,7 +19,6 @@ from simulator.profile_files import refuse_name, write_yaml
 from simulator.schema_versions import KEY, VERSIONS
 from simulator.units import scaled
 
-Floats = npt.NDArray[np.float64]
 GEMMS_PER_LAYER = 4  # the time of a layer's small ops is charged to its GEMMs
 
 

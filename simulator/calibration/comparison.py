@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.calibration.op_tables import table_seconds
 from simulator.calibration.step_log import LoggedStep, StepLog, parts_of
 from simulator.reports.report import latencies_s
@@ -16,7 +17,6 @@ from simulator.scheduler.state import CONTINUOUS, SchedulerLimits
 from simulator.simulation.engine_loop import Run, begin, end, opening
 from simulator.workloads.workload import Requests
 
-Floats = npt.NDArray[np.float64]
 KINDS = ("prefill", "decode", "mixed")
 METRICS = ("ttft", "tpot", "e2el")
 QUANTILES = {"p50": 0.5, "p95": 0.95}

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Floats, Ints
 from simulator.calibration.terms import TERMS, Term, adjusted
 from simulator.deployment.deployment import Deployment
 from simulator.engines.engine import Engine
@@ -24,8 +24,6 @@ from simulator.roofline.roofline import Rates
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Answered, Asked
 
-Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
 NOISE = 0.1  # guess: of ln(measured / predicted); two people who measure the same differ by 4 to 10 %
 OUTLIER = 2.0  # in units of NOISE; rows that are off by more weigh less (Huber)
 WORTH = 2.0  # rows that all rows of one setup count as, say a prefill and a decode
@@ -120,12 +118,12 @@ class Problem:
         """Logarithms of the measured values, shape (rows,)."""
         return np.log([row.value for row in self.rows])
 
-    def rows_of(self, setups: Iterable[Setup]) -> Indices:
+    def rows_of(self, setups: Iterable[Setup]) -> Ints:
         """Return the indices of the rows of some setups, int64."""
         chosen = set(setups)
         return np.array([index for index, row in enumerate(self.rows) if row.setup in chosen], dtype=np.int64)
 
-    def log_predictions(self, moved: Floats, chosen: Indices) -> Floats:
+    def log_predictions(self, moved: Floats, chosen: Ints) -> Floats:
         """Return the logarithms of the predictions for the rows with indices `chosen`, NaN where there is none."""
         found = np.full(len(chosen), math.nan)
         for at, row in enumerate(self.rows[index] for index in chosen):
@@ -147,7 +145,7 @@ class Problem:
                 self._known[key] = None
         return self._known[key]
 
-    def slopes(self, at: Floats, chosen: Indices) -> Floats:
+    def slopes(self, at: Floats, chosen: Ints) -> Floats:
         """Return the derivatives of log predictions at a vector by each term, shape (chosen, terms)."""
         key = at.tobytes() + chosen.tobytes()
         if key not in self._slopes:
@@ -162,7 +160,7 @@ class Problem:
             self._slopes[key] = np.stack(columns, axis=1)
         return self._slopes[key]
 
-    def fit(self, seen: Indices) -> Fit:
+    def fit(self, seen: Ints) -> Fit:
         """Return the vector of highest posterior probability given the rows `seen`.
 
         Minimises sum(w rho(off / NOISE)) + |moved|^2 by Gauss-Newton with steps that are halved where they do not help;
@@ -190,25 +188,25 @@ class Problem:
         covariance = np.asarray(np.linalg.inv(curvature), np.float64)
         return Fit(np.where(felt & (np.abs(moved) > SETTLED), moved, 0.0), covariance)
 
-    def _fitted(self, seen: Indices) -> Indices:
+    def _fitted(self, seen: Ints) -> Ints:
         """Return the rows without tails, which tell little about rates; where only tails were measured, all of them."""
         plain = [index for index in seen if not any(tail in self.rows[index].stat for tail in TAILS)]
         return np.array(plain, dtype=np.int64) if plain else seen
 
-    def _weights(self, seen: Indices) -> Floats:
+    def _weights(self, seen: Ints) -> Floats:
         many = Counter(self.rows[index].setup for index in seen)
         return np.array([min(1.0, WORTH / many[self.rows[index].setup]) for index in seen])
 
-    def _off(self, moved: Floats, seen: Indices) -> Floats:
+    def _off(self, moved: Floats, seen: Ints) -> Floats:
         return (self.measured[seen] - self.log_predictions(moved, seen)) / NOISE
 
-    def _loss(self, moved: Floats, seen: Indices, weights: Floats) -> float:
+    def _loss(self, moved: Floats, seen: Ints, weights: Floats) -> float:
         size = np.abs(self._off(moved, seen))
         rho = np.where(size < OUTLIER, size**2, OUTLIER * (2 * size - OUTLIER))
         found = float(weights @ rho + moved @ moved)
         return found if math.isfinite(found) else math.inf
 
-    def _along(self, step: Floats, moved: Floats, seen: Indices, weights: Floats) -> tuple[Floats, float]:
+    def _along(self, step: Floats, moved: Floats, seen: Ints, weights: Floats) -> tuple[Floats, float]:
         """Return the best of a step and its halves, with its loss."""
         least = self._loss(moved, seen, weights)
         for halving in range(HALVINGS):
@@ -218,7 +216,7 @@ class Problem:
                 return tried, lost
         return moved, least
 
-    def _step(self, moved: Floats, slope: Floats, seen: Indices, weights: Floats) -> Floats:
+    def _step(self, moved: Floats, slope: Floats, seen: Ints, weights: Floats) -> Floats:
         """Return where the linearised problem has its least within `limits`: what would leave them stays there."""
         off = np.nan_to_num(self._off(moved, seen))
         weighed = weights * np.minimum(1.0, OUTLIER / np.maximum(np.abs(off), 1e-9))

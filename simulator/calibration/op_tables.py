@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.errors import ProfileError
 from simulator.files import write_whole
 from simulator.models.layers import Attention, Dense
@@ -20,7 +20,6 @@ from simulator.models.model import Model
 from simulator.models.operations import Counts
 from simulator.roofline.step_model import StepTable
 
-Floats = npt.NDArray[np.float64]
 KNOTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)  # tokens at which measured steps correct
 STIFFNESS = 0.03  # a factor of 2 at a knot costs the fit as much as a relative error of 0.03
 

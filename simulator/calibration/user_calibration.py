@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.calibration.map_fit import NOISE, Fit, Floats, Problem, setups_of
+from simulator.arrays import Floats
+from simulator.calibration.map_fit import NOISE, Fit, Problem, setups_of
 from simulator.calibration.terms import Term, adjusted, uncalibrated
 from simulator.day import today
 from simulator.engines.engine import Engine, engine_of, load_engine, usual_engine

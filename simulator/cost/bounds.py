@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.arrays import Bools, Floats
 from simulator.cost.scenario import Scenario
 from simulator.reports.slo import Slo
 from simulator.roofline.step_floor import Least, StepFloor
@@ -20,7 +21,6 @@ from simulator.simulation.scheduler_limits import limits, of_stage, stages
 from simulator.simulation.sent import sent
 from simulator.workloads.workload import Requests, Workload
 
-Floats = npt.NDArray[np.float64]
 _RECENT_REQUESTS: deque[tuple[Workload, Requests]] = deque(maxlen=4)
 PATIENCE = np.geomspace(0.01, 100.0, 25)  # multipliers of the bound on TPOT; any of them gives a bound on the rate
 
@@ -103,7 +103,7 @@ class Bounds:
         return stages(self.scenario.deployment, self._whole)
 
     @cached_property
-    def _served(self) -> npt.NDArray[np.bool_]:
+    def _served(self) -> Bools:
         """Which requests the engine does not reject; those that it does take no step."""
         served = np.ones(len(self.requests), bool)
         served[Rejected.of(rejections(self.allowed, self.requests), len(self.requests)).rows] = False
@@ -270,7 +270,7 @@ class Bounds:
         return ""
 
 
-def least_share(late: npt.NDArray[np.bool_]) -> float:
+def least_share(late: Bools) -> float:
     """Return the least share of late requests among all but the first k, for any k up to half of them.
 
     >>> float(least_share(np.array([True, True, False, True])))

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from simulator.arrays import Floats, Ints
 from simulator.errors import InfercastError, WorkloadError
-from simulator.scheduler.state import Floats, Ints
 from simulator.units import DAY_S
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.rate_curves import RateCurve

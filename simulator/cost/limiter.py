@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Bools, Floats
 from simulator.cost.bounds import Bounds
 from simulator.cost.mean_steps import decode_step, prompt_step
 from simulator.deployment.deployment import Deployment
@@ -62,7 +62,7 @@ def _worst(report: Report) -> str:
     return "tpot" if max(of_bound, key=lambda name: of_bound[name]) == "tpot" else "ttft"
 
 
-def _tail(latency_s: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+def _tail(latency_s: Floats) -> Bools:
     return np.nan_to_num(latency_s) >= np.nanquantile(latency_s, TAIL)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from simulator.arrays import Ints
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.capacity import capacity
 from simulator.cost.energy import idle_watts
@@ -25,7 +26,6 @@ from simulator.cost.scenario import Scenario
 from simulator.cost.service import start_seconds
 from simulator.errors import InfercastError, WorkloadError
 from simulator.frames import Framed
-from simulator.scheduler.state import Ints
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, Autoscaler
 from simulator.simulation.sessions import Sessions
 from simulator.workloads.arrivals import OpenLoop

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from simulator.arrays import Floats, Ints
 from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import shared_table
 from simulator.deployment.deployment import Deployment
@@ -18,7 +19,6 @@ from simulator.reports.latency_breakdown import saved_prefill_s
 from simulator.reports.report import Report, summarize
 from simulator.reports.slo import Slo
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import Floats, Ints
 from simulator.simulation.autoscaler import Autoscaler, Failure, cold_start_s
 from simulator.simulation.clients import Clients
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S, CacheLink, cache_bytes

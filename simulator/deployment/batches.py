@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.deployment.deployment import Deployment
 from simulator.errors import WorkloadError
 from simulator.limits import refuse_beyond_memory
@@ -74,7 +74,7 @@ def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array, 
     )
 
 
-def _uncached_counts(batch: Batch, tokens: npt.NDArray[np.float64], window: int | None) -> Counts:
+def _uncached_counts(batch: Batch, tokens: Floats, window: int | None) -> Counts:
     """Return the counts of a step that computes all tokens of each sequence anew, without a KV cache."""
     seen = np.minimum(tokens, window or tokens)
     return Counts(

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
 import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.deployment.host_launches import host_slowness, prompt_launches_s, step_launches_s
 from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import device_part, host_cost, host_layers, offloaded_ops
@@ -238,7 +238,7 @@ class Deployment:
         """Seconds that a batch's first call takes longer, without a warm-up; 0 at the speed of light."""
         return 0.0 if self.light else self.settings.first_call_s
 
-    def request_s(self, prompt_tokens: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def request_s(self, prompt_tokens: npt.ArrayLike) -> Floats:
         """Return the seconds outside of steps by prompt length, float64 of its shape; 0 at the speed of light."""
         return self.overheads.answer_s(prompt_tokens) * (not self.light)
 

@@ -5,8 +5,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.deployment.batches import Batch, decode_counts, prefill_counts
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
@@ -21,7 +21,7 @@ from simulator.roofline.step_model import StepModel
 if TYPE_CHECKING:
     import pandas as pd
 
-Seconds = npt.NDArray[np.float64]  # of steps, one after the other
+Seconds = Floats  # of steps, one after the other
 
 
 class OpCost(NamedTuple):

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from simulator.arrays import Floats
 from simulator.models.operations import Array, Counts
 from simulator.profile import Figure, Seconds, Source, Strict
 
@@ -54,7 +55,7 @@ class Overheads(Strict):
     stream_s: Seconds = Field(NO_TIME, description="per token that the front end streams; outside the steps")
     prompt_token_s: Seconds = Field(NO_TIME, description="per token of a prompt, to split its text; outside the steps")
 
-    def request_parts(self, prompt_tokens: npt.ArrayLike) -> dict[str, npt.NDArray[np.float64]]:
+    def request_parts(self, prompt_tokens: npt.ArrayLike) -> dict[str, Floats]:
         """Return the seconds of requests outside the steps by what takes them, in the order in which it happens.
 
         float64, of the shape of `prompt_tokens`. Streaming is not among them: it waits for the tokens of others.
@@ -67,7 +68,7 @@ class Overheads(Strict):
             "engine's own": self.request_s + 0.0 * tokens,
         }
 
-    def answer_s(self, prompt_tokens: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def answer_s(self, prompt_tokens: npt.ArrayLike) -> Floats:
         """Return the seconds of requests outside the steps, by the lengths of their prompts (the same shape)."""
         return np.asarray(sum(self.request_parts(prompt_tokens).values()))
 

@@ -7,12 +7,12 @@ from statistics import NormalDist
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.errors import NotModelledError, ProfileError
 from simulator.models.number_formats import number_format
 
-Array = float | npt.NDArray[np.float64]
+Array = float | Floats
 Part = Literal["mixer", "linear", "experts", "other"]
 PARTS: tuple[Part, ...] = get_args(Part)
 COVERED: dict[str, tuple[Part, ...]] = {  # parts that a number format covers, by Format.covers

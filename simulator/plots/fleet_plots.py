@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simulator.arrays import Floats
 from simulator.cost.service import ServiceReport
 from simulator.plots.cost_plots import DARK, LIGHT
 from simulator.plots.palette import BOUND
-from simulator.scheduler.state import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

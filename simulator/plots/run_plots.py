@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simulator.arrays import Floats
 from simulator.plots.palette import BOUND, CACHE, DECODE, PROMPT, REDO, RUNNING, TIP, WAITING, wide_axis
 from simulator.plots.palette import RESOURCES as COLOURS_OF_RESOURCES
 from simulator.reports.latency_breakdown import Explanation
@@ -75,7 +76,7 @@ def _legend(axes: "Axes") -> None:
     axes.legend(loc="lower right", bbox_to_anchor=(1, 0.97), fontsize=9, ncols=5, frameon=False, borderpad=0.2)
 
 
-def _draw(axes: "Axes", over_time: Timeline, values: "np.typing.NDArray[np.float64]", colour: str, label: str) -> None:
+def _draw(axes: "Axes", over_time: Timeline, values: Floats, colour: str, label: str) -> None:
     axes.stairs(values, over_time.edges_s, color=colour, linewidth=1.3, label=label)
 
 

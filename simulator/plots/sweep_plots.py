@@ -6,8 +6,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.plots.palette import BOUND, SERIES, short, tip, wide_axis
 from simulator.reports.slo import Slo
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
-Floats = npt.NDArray[np.float64]
 ENDLESS_MS = 1e9  # where an interval has no upper end: above every axis
 
 

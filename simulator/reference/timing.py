@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from simulator.arrays import Floats
 from simulator.errors import InfercastError
 from simulator.reference.cores import Guard
 from simulator.reference.device import Device
 
-Floats = npt.NDArray[np.float64]
 TOLERATED_CORES = 0.1  # of others, on average during a measurement
 
 

@@ -11,8 +11,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.simulation.engine_loop import Run
 
 ENOUGH = 500  # times 1 / (1 - rho)^2: the shortest runs whose 95 % intervals contain the truth nine times in ten
@@ -157,7 +157,7 @@ class _Number(NamedTuple):
     variance: float
 
 
-def _birth_death(logs: npt.NDArray[np.float64], ratio: float) -> _Number:
+def _birth_death(logs: Floats, ratio: float) -> _Number:
     """Return what the chances of 0 to most say, logarithms up to a constant; beyond, each is `ratio` of the one before.
 
     Where arrivals or work vary more than in M/M/n, in heavy traffic P(n)^(1 / z) takes the place of P(n), z being the

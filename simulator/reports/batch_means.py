@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.reports.arrival_load import RunLength
 
-Floats = npt.NDArray[np.float64]
 BATCHES = 10  # consecutive parts of a run whose spread gives the confidence intervals
 T_95 = 2.262  # Student's t, 9 degrees of freedom, two-sided 95 %
 QUANTILES = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}

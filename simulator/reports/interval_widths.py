@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.deployment.deployment import Deployment
 from simulator.profile_files import read_yaml
 from simulator.roofline.roofline import Rates
@@ -33,7 +34,6 @@ LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 TAILS = ("p90", "p95", "p99")  # statistics of the worst requests
 SHIPPED_SETUPS = 2.0  # setups of a user that the shipped table is worth
 GRID = 40  # values that stand for the shipped table
-Floats = npt.NDArray[np.float64]
 EvidenceLevel = Literal["measured", "fitted", "family", "guess"]
 TRAITS = ("experts", "family", "guess", "tail", "desktop")
 PROMPTS = ("ttft_ms", "prefill_ms", "pp_tok_s", "throughput_in_tok_s")  # metrics of computing a prompt, in one batch

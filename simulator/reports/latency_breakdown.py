@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Bools, Floats, Ints
 from simulator.errors import NotModelledError
 from simulator.reports.queueing import QueueEstimate
 from simulator.reports.report import ROUNDING_S, Report
@@ -15,8 +15,6 @@ from simulator.scheduler.state import UNCACHED, Table
 from simulator.simulation.engine_loop import Run
 from simulator.simulation.fleet_run import FleetRun
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 PARTS = {
     "network": "the round trip between client and server",
     "engine": "the engine's own time per request outside the steps",
@@ -44,7 +42,7 @@ class Split:
         return {"ttft": self.ttft, "e2el": self.e2el}[metric]
 
 
-def by_engine(run: Run) -> Iterator[tuple[Table, npt.NDArray[np.bool_] | slice]]:
+def by_engine(run: Run) -> Iterator[tuple[Table, Bools | slice]]:
     """Yield, for each engine of a run, its steps in order and a mask (requests,) of the requests that it served."""
     if not isinstance(run, FleetRun):
         yield run.steps, slice(None)

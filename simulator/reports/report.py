@@ -6,11 +6,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Floats, Ints
 from simulator.frames import Framed
 from simulator.reports.arrival_load import RunLength, arrival_load
-from simulator.reports.batch_means import QUANTILES, Floats, Statistic, mean_of, statistic, warm_up
+from simulator.reports.batch_means import QUANTILES, Statistic, mean_of, statistic, warm_up
 from simulator.reports.slo import Slo
 from simulator.simulation.engine_loop import Run
 
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 ROUNDING_S = 1e-9  # of sums of seconds, below any step
 
 
-def latencies_s(
-    arrival_s: Floats, first_s: Floats, last_s: Floats, outputs: npt.NDArray[np.int64]
-) -> dict[str, Floats]:
+def latencies_s(arrival_s: Floats, first_s: Floats, last_s: Floats, outputs: Ints) -> dict[str, Floats]:
     """Return TTFT, TPOT = (E2EL - TTFT) / (n - 1) and E2EL of requests; one of a single token has no TPOT: NaN.
 
     >>> latencies_s(np.array([1.0]), np.array([1.5]), np.array([2.5]), np.array([11]))["tpot"]
@@ -266,7 +264,7 @@ class Report(Framed):
             return 0.0
         return float(np.diff(self._queue(np.array([begin_s, end_s])))[0]) / (end_s - begin_s)
 
-    def _queue(self, times_s: Floats, since_s: float = 0.0) -> npt.NDArray[np.int64]:
+    def _queue(self, times_s: Floats, since_s: float = 0.0) -> Ints:
         """Count the requests that arrived at least `since_s` before some times and had not been admitted by them."""
         arrived = np.searchsorted(self.run.requests.arrival_s, times_s - since_s, side="right")
         return arrived - np.searchsorted(self._admitted_s, times_s, side="right")

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.models.operations import Counts
 from simulator.reports.latency_breakdown import by_engine
 from simulator.roofline.roofline import Cost
 from simulator.roofline.step_model import StepModel
 from simulator.simulation.engine_loop import Run
 
-Floats = npt.NDArray[np.float64]
 INTERVALS = 200
 SAMPLED_STEPS = 50_000  # steps whose ops are priced; of a longer run every k-th
 GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")

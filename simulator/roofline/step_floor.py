@@ -7,13 +7,12 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Floats, Ints
 from simulator.engines.kernel_rules import KernelRules
 from simulator.models.operations import Counts, Op
 from simulator.roofline.step_model import SLOPES, StepModel, is_of_logits, refuse_oversized_table
 
-Floats = npt.NDArray[np.float64]
 GROWTH = 1.1  # of the sizes of steps whose least time stands for all of them
 MOST_OPS = 8_192  # that are remembered for a device and an engine's kernels
 NAMED = ("name", "repeats")  # of an op, which do not change what it costs once
@@ -50,7 +49,7 @@ class StepFloor(NamedTuple):
 
 
 @cache
-def _starts(count: int) -> npt.NDArray[np.int64]:
+def _starts(count: int) -> Ints:
     """Return the first of `count` sizes in each block: blocks grow by GROWTH, the last two sizes stand alone."""
     growing = np.floor(GROWTH ** np.arange(np.log(count) / np.log(GROWTH))).astype(np.int64)
     sizes = np.unique(np.concatenate([[0], growing, [count - 2, count - 1]]))
@@ -67,7 +66,7 @@ def least_of(seconds: Floats) -> Least:
     return Least(np.minimum.reduceat(seconds, starts), _last(starts, len(seconds)))
 
 
-def _last(starts: npt.NDArray[np.int64], count: int) -> Floats:
+def _last(starts: Ints, count: int) -> Floats:
     return np.append(starts[1:], count) - 1.0
 
 

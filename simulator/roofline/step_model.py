@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.engines.kernel_rules import CAPTURED_TOKENS
 from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
@@ -27,10 +27,10 @@ class StepTable(NamedTuple):
     `draft_s`: (max sequences + 1,).
     """
 
-    token_s: npt.NDArray[np.float64]
-    logit_s: npt.NDArray[np.float64]
-    slopes: npt.NDArray[np.float64]
-    draft_s: npt.NDArray[np.float64] = np.zeros(1)
+    token_s: Floats
+    logit_s: Floats
+    slopes: Floats
+    draft_s: Floats = np.zeros(1)
     loaded_s: float = 0.0
     least_s: float = 0.0
     prompt_least_s: float = 0.0
@@ -143,7 +143,7 @@ class StepModel:
         """Return the seconds of one repeat of an op; of sends, the mean of all."""
         return self._cost(op, counts).seconds / op.repeats
 
-    def drafting_slopes(self) -> npt.NDArray[np.float64]:
+    def drafting_slopes(self) -> Floats:
         """Return the seconds of drafting per count of SLOPES."""
         units = [Counts(tokens=float(name == "prefill_tokens"))._replace(**{name: 1.0}) for name in SLOPES]
         return np.array([float(self._drafting_s(each)) for each in units])

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Bools
 from simulator.engines.kernels import Kernels
 from simulator.hardware.hardware import Hardware, PeakName
 from simulator.models.number_formats import number_format
@@ -17,7 +17,7 @@ class Unpacked(NamedTuple):
 
     op: Op
     moved_bytes: Array
-    holds: npt.NDArray[np.bool_]  # for which counts its weights are unpacked so
+    holds: Bools  # for which counts its weights are unpacked so
 
 
 def rows_of(op: Op, counts: Counts) -> Array:

@@ -9,9 +9,10 @@ from typing import Self
 
 import numpy as np
 
+from simulator.arrays import Floats, Ints
 from simulator.errors import WorkloadError
 from simulator.scheduler.jit import compiled
-from simulator.scheduler.state import NOBODY, Floats, Ints, view
+from simulator.scheduler.state import NOBODY, view
 from simulator.scheduler.transitions import withdraw
 from simulator.simulation.fleet_state import FleetState, append, leave, push, retire, take_out
 from simulator.workloads.workload import Requests

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.arrays import Floats, Ints
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
 from simulator.profile import Figure, Source
-from simulator.scheduler.state import Floats, Ints
 
 _LINK = Source(text="one 400 Gb/s InfiniBand adapter per replica, and a transfer's set-up", date="", evidence="guess")
 LINK_BYTES_PER_S, LINK_LATENCY_S = Figure(50e9, _LINK), Figure(1e-3, _LINK)

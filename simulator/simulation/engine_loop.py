@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simulator.arrays import Floats, Ints
 from simulator.errors import WorkloadError
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.completion import complete, show
@@ -15,7 +16,6 @@ from simulator.scheduler.policies import received_s, schedule, wake_s
 from simulator.scheduler.prefix_cache import warm_cache
 from simulator.scheduler.state import (
     UNCACHED,
-    Floats,
     SchedulerLimits,
     State,
     Table,
@@ -60,8 +60,8 @@ class Run:
     first_token_s: Floats
     finished_s: Floats
     stalled_s: Floats
-    preemptions: npt.NDArray[np.int64]
-    hit_tokens: npt.NDArray[np.int64]  # of each prompt, what the prefix cache had when it was first admitted
+    preemptions: Ints
+    hit_tokens: Ints  # of each prompt, what the prefix cache had when it was first admitted
     steps: Table
     rejected: Rejected = field(default_factory=Rejected)
 

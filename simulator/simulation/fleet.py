@@ -4,12 +4,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Bools, Ints
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.prefix_cache import warm_cache
-from simulator.scheduler.state import NOBODY, Ints, SchedulerLimits, Table, engine_state, new_engines
+from simulator.scheduler.state import NOBODY, SchedulerLimits, Table, engine_state, new_engines
 from simulator.simulation.autoscaler import METRICS, Autoscaler, Failure
 from simulator.simulation.clients import Clients
 from simulator.simulation.disaggregation import CacheLink
@@ -236,7 +236,7 @@ def _fleet_state(fleet: Fleet, requests: Requests, clients: Clients) -> FleetSta
     return f
 
 
-def _table(fleet: Fleet, requests: Requests, known: npt.NDArray[np.bool_]) -> Table:
+def _table(fleet: Fleet, requests: Requests, known: Bools) -> Table:
     """Return the scheduler's table of requests; arrival times that are not known yet are infinite."""
     rows = request_table(requests, fleet.pool.limits.prefix_block_tokens)
     rows.arrival_s[~known] = np.inf

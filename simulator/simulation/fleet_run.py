@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from simulator.scheduler.state import Floats, Ints, Table
+from simulator.arrays import Floats, Ints
+from simulator.scheduler.state import Table
 from simulator.simulation.engine_loop import Run
 from simulator.simulation.fleet_state import OFF, STARTING
 

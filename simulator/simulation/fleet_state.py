@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.arrays import Floats, Ints
 from simulator.scheduler.jit import compiled, inlined
-from simulator.scheduler.state import NOBODY, Engines, Floats, Ints, Table, reset, view
+from simulator.scheduler.state import NOBODY, Engines, Table, reset, view
 
 OFF, STARTING, UP, DRAINING, FAILED = range(5)
 STATES = ("off", "starting", "up", "draining", "failed")

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Bools, Ints
 from simulator.errors import WorkloadError
-from simulator.scheduler.state import STATIC, UNCACHED, Ints, SchedulerLimits, most_blocks
+from simulator.scheduler.state import STATIC, UNCACHED, SchedulerLimits, most_blocks
 from simulator.workloads.workload import Requests
 
 REMEDY = "Give shorter requests, a larger --max-model-len or --max-num-batched-tokens, or more memory"
-Reasons = dict[str, npt.NDArray[np.bool_]]  # which requests, of shape (requests,), an engine rejects for what
+Reasons = dict[str, Bools]  # which requests, of shape (requests,), an engine rejects for what
 
 
 @dataclass(frozen=True, slots=True)

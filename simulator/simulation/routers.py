@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.arrays import Ints
 from simulator.errors import InfercastError, nearest
 from simulator.limits import MOST_WHOLE, refuse_beyond_memory
 from simulator.scheduler.draft_acceptance import uniform
 from simulator.scheduler.jit import compiled
 from simulator.scheduler.prefix_cache import cached_prefix_blocks
-from simulator.scheduler.state import NOBODY, Ints, blocks, view
+from simulator.scheduler.state import NOBODY, blocks, view
 from simulator.simulation.fleet_state import (
     UP,
     FleetState,

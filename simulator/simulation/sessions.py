@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from simulator.arrays import Ints
 from simulator.errors import WorkloadError
 from simulator.limits import refuse_beyond_memory
-from simulator.scheduler.state import Ints
 from simulator.simulation.clients import Clients
 from simulator.workloads.arrivals import ClosedLoop
 from simulator.workloads.shared_prefixes import Prefixes

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.frames import Framed
 from simulator.limits import known
@@ -18,7 +17,6 @@ from simulator.validation.prediction import Prediction, predict
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = npt.NDArray[np.float64]
 Key = Callable[[Measurement], str]
 KEYS: dict[str, Key] = {
     "metric": lambda row: row.metric,

@@ -7,8 +7,9 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 from numpy.random import Generator
 
+from simulator.arrays import Floats
 from simulator.errors import WorkloadError
-from simulator.workloads.lengths import FloatArray, require_recorded
+from simulator.workloads.lengths import require_recorded
 
 MIN_RATE_PER_S, MIN_BURSTINESS = 1e-9, 1e-3  # one request in 30 years; gaps with a coefficient of variation of 32
 
@@ -21,7 +22,7 @@ class Arrivals(Protocol):
         """Requests in flight in a closed loop; 0 for an open loop."""
         ...
 
-    def times_s(self, count: int, rng: Generator) -> FloatArray:
+    def times_s(self, count: int, rng: Generator) -> Floats:
         """Return `count` arrival times in seconds, in order, shape (count,), float64.
 
         The first n times do not depend on `count`.
@@ -61,7 +62,7 @@ class OpenLoop:
             because = f"it is not a number from {MIN_BURSTINESS} on"
             raise WorkloadError(f"burstiness {self.burstiness}", because, "Give 1 for Poisson, 0.5 for bursts")
 
-    def times_s(self, count: int, rng: Generator) -> FloatArray:
+    def times_s(self, count: int, rng: Generator) -> Floats:
         """Return `count` arrival times in seconds, shape (count,), float64; the first is 0."""
         times = np.zeros(count)
         regular = math.isinf(self.burstiness)
@@ -108,9 +109,9 @@ class Released:
         if not 0 < self.period_s < math.inf:
             raise WorkloadError(f"period {self.period_s} s", "it is not a finite time above 0", "Give seconds, say 0.3")
 
-    def times_s(self, count: int, rng: Generator) -> FloatArray:
+    def times_s(self, count: int, rng: Generator) -> Floats:
         """Return `count` times of release in seconds, shape (count,), float64."""
-        arrived: FloatArray = OpenLoop(self.rate_per_s).times_s(count, rng)
+        arrived: Floats = OpenLoop(self.rate_per_s).times_s(count, rng)
         return np.ceil(arrived / self.period_s) * self.period_s
 
     def at_rate(self, rate_per_s: float) -> Self:
@@ -138,7 +139,7 @@ class ClosedLoop:
         if not isinstance(self.concurrency, int) or self.concurrency < 1:
             raise WorkloadError(f"concurrency {self.concurrency}", "it is not a whole number above 0", "Give, say, 16")
 
-    def times_s(self, count: int, _rng: Generator) -> FloatArray:
+    def times_s(self, count: int, _rng: Generator) -> Floats:
         """Return zeros, shape (count,), float64: the event loop decides when each request is sent."""
         return np.zeros(count)
 
@@ -163,7 +164,7 @@ class RecordedArrivals:
     """
 
     name: str
-    arrival_s: FloatArray
+    arrival_s: Floats
     speed: float = 1.0
     concurrency: ClassVar[int] = 0
 
@@ -181,7 +182,7 @@ class RecordedArrivals:
         span_s = float(self.arrival_s[-1] - self.arrival_s[0])
         return (len(self.arrival_s) - 1) / span_s * self.speed if span_s else math.inf
 
-    def times_s(self, count: int, _rng: Generator) -> FloatArray:
+    def times_s(self, count: int, _rng: Generator) -> Floats:
         """Return the first `count` times in seconds, shape (count,), float64.
 
         Raises WorkloadError if the trace has fewer.

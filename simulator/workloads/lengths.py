@@ -11,11 +11,10 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from simulator.arrays import Floats, Ints
 from simulator.errors import ProfileError, WorkloadError
 from simulator.profile import Strict
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 PRECISION = 1e-12  # relative width at which a bisection ends
 MAX_TOKENS = 2**31 - 1  # far above any context, low enough that sums over requests stay exact
 
@@ -23,7 +22,7 @@ MAX_TOKENS = 2**31 - 1  # far above any context, low enough that sums over reque
 class Distribution(Protocol):
     """Distribution of the lengths of one side, prompt or output: whole numbers of tokens, at least 1."""
 
-    def draw(self, count: int, rng: Generator) -> IntArray:
+    def draw(self, count: int, rng: Generator) -> Ints:
         """Return `count` lengths, shape (count,), int64; the first n do not depend on `count`."""
         ...
 
@@ -31,7 +30,7 @@ class Distribution(Protocol):
 class Lengths(Protocol):
     """Distribution of both lengths, each with its own random stream: changing one leaves the other unchanged."""
 
-    def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[IntArray, IntArray]:
+    def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[Ints, Ints]:
         """Return `count` prompt lengths and `count` output lengths, of shape (count,) each, int64."""
         ...
 
@@ -49,7 +48,7 @@ class Fixed:
     def __post_init__(self) -> None:
         _check_tokens("length", self.tokens)
 
-    def draw(self, count: int, _rng: Generator) -> IntArray:
+    def draw(self, count: int, _rng: Generator) -> Ints:
         """Return the length `count` times, shape (count,), int64."""
         return np.full(count, self.tokens, dtype=np.int64)
 
@@ -89,7 +88,7 @@ class Uniform:
         low, high = math.floor(nominal_tokens * (1 - range_ratio)), math.ceil(nominal_tokens * (1 + range_ratio))
         return cls(max(low, 1), high)
 
-    def draw(self, count: int, rng: Generator) -> IntArray:
+    def draw(self, count: int, rng: Generator) -> Ints:
         """Return `count` independent lengths, shape (count,), int64."""
         return rng.integers(self.low_tokens, self.high_tokens, size=count, endpoint=True)
 
@@ -117,7 +116,7 @@ class LogNormal:
         if not 0 <= self.cv < math.inf:
             raise WorkloadError(f"coefficient of variation {self.cv}", "it is not finite and >= 0", "Give, say, 1.2")
 
-    def draw(self, count: int, rng: Generator) -> IntArray:
+    def draw(self, count: int, rng: Generator) -> Ints:
         """Return `count` independent lengths, shape (count,), int64."""
         variance = math.log1p(self.cv**2)
         normal = math.log(self.mean_tokens) - variance / 2 + math.sqrt(variance) * rng.standard_normal(count)
@@ -145,7 +144,7 @@ class Ended:
             because = f"it is not between 1 and {self.max_tokens} tokens"
             raise WorkloadError(f"mean length {self.mean_tokens}", because, "Correct the mean or the maximum")
 
-    def draw(self, count: int, rng: Generator) -> IntArray:
+    def draw(self, count: int, rng: Generator) -> Ints:
         """Return `count` independent lengths, shape (count,), int64."""
         lengths = rng.exponential(self.max_tokens / self._endings, count) if self._endings else np.full(count, np.inf)
         return _whole(np.minimum(lengths, self.max_tokens))
@@ -183,7 +182,7 @@ class Quantiles(Strict):
             raise ProfileError(f"tokens {list(tokens)}", f"they fall, or leave 1 to {MAX_TOKENS}", "Correct them")
         return self
 
-    def at(self, level: FloatArray | Sequence[float]) -> IntArray:
+    def at(self, level: Floats | Sequence[float]) -> Ints:
         """Return the quantile at each level, an int64 array of the same shape.
 
         >>> Quantiles(levels=(0, 0.5, 1), tokens=(1, 101, 1101)).at([0.25, 0.5, 0.9])
@@ -191,7 +190,7 @@ class Quantiles(Strict):
         """
         return _whole(np.interp(level, self.levels, self.tokens))
 
-    def draw(self, count: int, rng: Generator) -> IntArray:
+    def draw(self, count: int, rng: Generator) -> Ints:
         """Return `count` independent lengths, shape (count,), int64."""
         return self.at(rng.random(count))
 
@@ -207,7 +206,7 @@ class Independent:
     prompt: Distribution
     output: Distribution
 
-    def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[IntArray, IntArray]:
+    def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[Ints, Ints]:
         """Return `count` prompt and `count` output lengths, of shape (count,) each, int64."""
         return self.prompt.draw(count, prompt_rng), self.output.draw(count, output_rng)
 
@@ -231,7 +230,7 @@ class Banded(Strict):
             raise ProfileError(given, "it leaves the longest prompt no output", f"Give more than {least}")
         return self
 
-    def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[IntArray, IntArray]:
+    def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[Ints, Ints]:
         """Return `count` prompt and output lengths, shape (count,) each, int64: outputs by their prompts' bands."""
         prompt_level, output_level = prompt_rng.random(count), output_rng.random(count)
         band = (prompt_level * len(self.output_by_prompt_band)).astype(np.int64)
@@ -247,10 +246,10 @@ class Banded(Strict):
 class Recorded:
     """The lengths of a trace, in its order; both of shape (recorded,), int64."""
 
-    prompt_tokens: IntArray
-    output_tokens: IntArray
+    prompt_tokens: Ints
+    output_tokens: Ints
 
-    def draw(self, count: int, _prompt_rng: Generator, _output_rng: Generator) -> tuple[IntArray, IntArray]:
+    def draw(self, count: int, _prompt_rng: Generator, _output_rng: Generator) -> tuple[Ints, Ints]:
         """Return the first `count` lengths of both sides. Raises WorkloadError if the trace has fewer.
 
         Each has shape (count,), int64.
@@ -271,8 +270,8 @@ def _check_tokens(what: str, tokens: int) -> None:
         raise WorkloadError(f"{what} {tokens}", because, "Give a count of tokens")
 
 
-def _whole(tokens: NDArray[np.floating[Any]]) -> IntArray:
-    whole: IntArray = np.maximum(np.rint(tokens), 1).astype(np.int64)
+def _whole(tokens: NDArray[np.floating[Any]]) -> Ints:
+    whole: Ints = np.maximum(np.rint(tokens), 1).astype(np.int64)
     return whole
 
 
@@ -296,7 +295,7 @@ class Stretched:
             given = f"lengths times {self.prompt:g} and {self.output:g}"
             raise WorkloadError(given, "a factor on lengths is above 0", "Give, say, 1.25")
 
-    def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[IntArray, IntArray]:
+    def draw(self, count: int, prompt_rng: Generator, output_rng: Generator) -> tuple[Ints, Ints]:
         """Return `count` prompt lengths and `count` output lengths, of shape (count,) each, int64."""
         prompts, outputs = self.lengths.draw(count, prompt_rng, output_rng)
         return _whole(prompts * self.prompt), _whole(outputs * self.output)

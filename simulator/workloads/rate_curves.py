@@ -9,12 +9,12 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.random import Generator
 
+from simulator.arrays import Floats
 from simulator.errors import WorkloadError, nearest, reason
 from simulator.files import open_text
 from simulator.limits import in_range
 from simulator.units import DAY_S
 from simulator.workloads.arrivals import OpenLoop
-from simulator.workloads.lengths import FloatArray
 
 COLUMNS = ("window_start_s", "relative_request_rate")
 
@@ -35,7 +35,7 @@ class RateCurve:
     """
 
     rate_per_s: float
-    shape: FloatArray
+    shape: Floats
     window_s: float
     burstiness: float = 1.0
     name: str = "a rate curve"
@@ -54,7 +54,7 @@ class RateCurve:
         """Length of the curve in seconds."""
         return len(self.shape) * self.window_s
 
-    def times_s(self, count: int, rng: Generator) -> FloatArray:
+    def times_s(self, count: int, rng: Generator) -> Floats:
         """Return `count` arrival times in seconds, shape (count,), float64, in order."""
         ticks = OpenLoop(1.0, self.burstiness).times_s(count, rng)
         edges = np.arange(len(self.shape) + 1) * self.window_s

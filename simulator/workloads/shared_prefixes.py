@@ -3,11 +3,9 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from simulator.arrays import Ints
 from simulator.errors import WorkloadError
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,11 +24,11 @@ class Prefixes:
     array([1, 3, 1, 2, 0])
     """
 
-    ids: IntArray
-    first: IntArray
-    count: IntArray
+    ids: Ints
+    first: Ints
+    count: Ints
     prefix_block_tokens: int = 0
-    warm: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    warm: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
         dense = np.unique(np.asarray(self.ids, np.int64), return_inverse=True)[1]
@@ -68,11 +66,11 @@ class Prefixes:
         """Number of different block ids."""
         return int(self.ids.max(initial=-1)) + 1
 
-    def flat(self) -> IntArray:
+    def flat(self) -> Ints:
         """Return the block ids of all requests, one request after the other, shape (sum of `count`,), int64."""
         ends = np.cumsum(self.count)
         places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.first - (ends - self.count), self.count)
-        flat: IntArray = self.ids[places]
+        flat: Ints = self.ids[places]
         return flat
 
     def head(self, requests: int) -> "Prefixes":

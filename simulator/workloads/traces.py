@@ -14,11 +14,11 @@ from typing import Any, TextIO
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from simulator.arrays import Bools, Floats, Ints
 from simulator.errors import WorkloadError, reason
 from simulator.files import MAX_TRACE_MB, open_text, parse_json_lines
-from simulator.workloads.lengths import MAX_TOKENS, FloatArray, IntArray
+from simulator.workloads.lengths import MAX_TOKENS
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.trace_columns import AskedColumns, TraceColumns, columns_of
 
@@ -40,9 +40,9 @@ class Trace:
     """
 
     name: str
-    arrival_s: FloatArray
-    prompt_tokens: IntArray
-    output_tokens: IntArray
+    arrival_s: Floats
+    prompt_tokens: Ints
+    output_tokens: Ints
     unused_columns: tuple[str, ...] = ()
     prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))
 
@@ -184,18 +184,18 @@ class _Rows:
     name: str
     table: pd.DataFrame
 
-    def refuse(self, bad: NDArray[np.bool_], values: pd.Series, because: str, remedy: str = _REMEDY) -> None:
+    def refuse(self, bad: Bools, values: pd.Series, because: str, remedy: str = _REMEDY) -> None:
         if not bad.any():
             return
         first, others = int(bad.argmax()), int(bad.sum()) - 1
         given = f"{self.name}, row {first + 1}: {values.name} {str(values.iloc[first])!r}"
         raise WorkloadError(given + (f" ({others:,} more rows like it)" if others else ""), because, remedy)
 
-    def numbers(self, column: str) -> FloatArray:
+    def numbers(self, column: str) -> Floats:
         values = self.table[column]
         if not pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
             values = values.astype(str)
-        numbers: FloatArray = pd.to_numeric(values, errors="coerce").to_numpy(np.float64)
+        numbers: Floats = pd.to_numeric(values, errors="coerce").to_numpy(np.float64)
         self.refuse(~np.isfinite(numbers), values, "it is not a finite number")
         return numbers
 
@@ -204,16 +204,16 @@ class _Rows:
         first = pd.to_numeric(str(self.table[columns.time].iloc[0]), errors="coerce")
         return not columns.units_per_s and bool(np.isnan(first))
 
-    def times_s(self, columns: TraceColumns) -> FloatArray:
+    def times_s(self, columns: TraceColumns) -> Floats:
         numbers = self.numbers(columns.time)
         if not columns.units_per_s:
             raise self._unknown_unit(numbers, columns.time)
-        arrival_s: FloatArray = numbers / columns.units_per_s
+        arrival_s: Floats = numbers / columns.units_per_s
         outside = (arrival_s < 0) | (arrival_s > MAX_TIME_S)
         self.refuse(outside, self.table[columns.time], f"time runs from 0 to {MAX_TIME_S:g} s", "Shift the times")
         return self._sorted(arrival_s - (arrival_s[0] if arrival_s[0] >= EPOCH_S else 0.0), columns.time)
 
-    def _unknown_unit(self, numbers: FloatArray, column: str) -> WorkloadError:
+    def _unknown_unit(self, numbers: Floats, column: str) -> WorkloadError:
         """Return the error of times whose unit nothing says, with the rates that s and ms would mean."""
         span, more = float(np.ptp(numbers)), len(numbers) - 1
         per_s = more / span if span else 0.0
@@ -222,21 +222,21 @@ class _Rows:
         remedy = f"Give --trace-columns time={column}:s, or {column}:ms, or name the column arrival_s"
         return WorkloadError(f"{self.name}, times in column {column!r}", because, remedy)
 
-    def dates_s(self, column: str) -> FloatArray:
+    def dates_s(self, column: str) -> Floats:
         text = self.table[column].astype(str)
         dates = pd.to_datetime(text, format="ISO8601", utc=True, errors="coerce")
         self.refuse(dates.isna().to_numpy(), text, "it is neither a number nor a date like 2023-11-16 18:15:46.68")
         since_first = (dates - dates.iloc[0]) / pd.Timedelta(seconds=1)
         return self._sorted(np.asarray(since_first, dtype=np.float64), column)
 
-    def lengths(self, column: str) -> IntArray:
+    def lengths(self, column: str) -> Ints:
         numbers, values = self.numbers(column), self.table[column]
         self.refuse(numbers < 1, values, "a request has at least one token each way (0 often logs a failure)")
         self.refuse(numbers != np.floor(numbers), values, "it must be a whole number of tokens")
         self.refuse(numbers > MAX_TOKENS, values, f"no context has more than {MAX_TOKENS} tokens")
         return numbers.astype(np.int64)
 
-    def prefixes(self, column: str, prompt_tokens: IntArray) -> Prefixes:
+    def prefixes(self, column: str, prompt_tokens: Ints) -> Prefixes:
         """Return the prefix blocks of the prompts, whole blocks only."""
         values, prefix_block_tokens, lists = self.table[column], PREFIX_COLUMNS[column], []
         for row, (value, tokens) in enumerate(zip(values.tolist(), prompt_tokens.tolist(), strict=True)):
@@ -248,7 +248,7 @@ class _Rows:
                 self.refuse(bad, values.astype(str), "it is not a list of whole numbers", "Put spaces between them")
         return Prefixes.of(lists, prefix_block_tokens)
 
-    def _sorted(self, arrival_s: FloatArray, column: str) -> FloatArray:
+    def _sorted(self, arrival_s: Floats, column: str) -> Floats:
         back = np.diff(arrival_s, prepend=arrival_s[0]) < 0
         self.refuse(back, self.table[column], "it is earlier than the row before", "Sort the rows by time")
         return arrival_s

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
+from simulator.arrays import Bools, Floats, Ints
 from simulator.errors import ProfileError, WorkloadError, nearest
 from simulator.limits import refuse_beyond_memory
 from simulator.profile import Number, Profile, Strict, find
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, RecordedArrivals
-from simulator.workloads.lengths import MAX_TOKENS, Banded, Fixed, FloatArray, Independent, IntArray, Lengths, Recorded
+from simulator.workloads.lengths import MAX_TOKENS, Banded, Fixed, Independent, Lengths, Recorded
 from simulator.workloads.shared_prefixes import Prefixes
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ class Requests:
     lengths below 1, and a prefilled request of one output token.
     """
 
-    arrival_s: FloatArray
-    prompt_tokens: IntArray
-    output_tokens: IntArray
+    arrival_s: Floats
+    prompt_tokens: Ints
+    output_tokens: Ints
     concurrency: int = 0
-    priority: IntArray = field(default_factory=lambda: np.zeros(1, np.int64))
-    prefilled: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, np.bool_))
+    priority: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
+    prefilled: Bools = field(default_factory=lambda: np.zeros(1, np.bool_))
     prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))
     seed: int = 0
 
@@ -78,7 +79,7 @@ class Requests:
     def __len__(self) -> int:
         return len(self.arrival_s)
 
-    def only(self, rows: IntArray, arrival_s: FloatArray | None = None) -> Self:
+    def only(self, rows: Ints, arrival_s: Floats | None = None) -> Self:
         """Return the requests of some rows, shape (kept,), int64, at their own times or at others in seconds."""
         prefixes = self.prefixes
         if len(prefixes):
@@ -123,7 +124,7 @@ class RepeatedPrompts:
             given = f"{self.entries} prompts to repeat, {self.warmup_requests} requests to warm up"
             raise WorkloadError(given, "there is at least one prompt, and no fewer than no request", "Correct them")
 
-    def asked(self, request_count: int, seed: int) -> tuple[IntArray, IntArray]:
+    def asked(self, request_count: int, seed: int) -> tuple[Ints, Ints]:
         """Return the prompt index of each request, shape (request_count,), int64, and of each warm-up request."""
         rng, count = np.random.default_rng(seed), self.warmup_requests + request_count
         in_turn = [rng.permutation(self.entries) for _ in range(-(-count // self.entries))]
@@ -152,7 +153,7 @@ class SharedPrefix:
             given = f"{self.count} shared prefixes of {self.tokens} tokens"
             raise WorkloadError(given, "both are at least 1", "Give, say, --prefix-len 2000, or leave it out")
 
-    def asked(self, request_count: int, seed: int) -> IntArray:
+    def asked(self, request_count: int, seed: int) -> Ints:
         """Return the prefix of each request, shape (request_count,), int64."""
         return np.random.default_rng(seed).integers(self.count, size=request_count)
 

@@ -3,19 +3,17 @@
 import math
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from simulator.arrays import Floats, Ints
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
 from simulator.simulation.routers import Router
 from simulator.workloads.workload import Requests
 from tests.support.queues import ONE_AT_A_TIME, SERVICE_S, SERVICE_TICKS, TABLE, Theory, check, waits
 
-Ints = npt.NDArray[np.int64]
 
-
-def arrivals_s(load: float, count: int, seed: int) -> npt.NDArray[np.float64]:
+def arrivals_s(load: float, count: int, seed: int) -> Floats:
     """Poisson arrivals at a load of one server whose mean service is SERVICE_S."""
     return np.cumsum(np.random.default_rng(seed).exponential(SERVICE_S / load, count))
 
@@ -69,7 +67,7 @@ def test_crommelin_is_pollaczek_for_one_server():
     assert crommelin_wait(2, 0.5) == pytest.approx(0.1767, abs=1e-4)  # tabulated by Hillier and Yu (1981)
 
 
-def fleet_waits(servers: int, load: float, router: Router, seed: int) -> npt.NDArray[np.float64]:
+def fleet_waits(servers: int, load: float, router: Router, seed: int) -> Floats:
     ones = np.ones(20_000, dtype=np.int64)
     requests = Requests(arrivals_s(servers * load, 20_000, seed), ones * SERVICE_TICKS, ones)
     return waits(simulate_fleet(Fleet(Pool(ONE_AT_A_TIME, TABLE, servers), router), requests))

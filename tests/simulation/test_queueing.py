@@ -3,9 +3,9 @@
 import math
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from simulator.arrays import Ints
 from simulator.simulation.engine_loop import Run, simulate
 from simulator.workloads.workload import Requests
 from tests.support.queues import ONE_AT_A_TIME, SERVICE_S, SERVICE_TICKS, TABLE, TICK_S, Theory, check, waits
@@ -15,7 +15,7 @@ EACH = [0.5, 0.8, pytest.param(0.95, marks=pytest.mark.slow)]
 RUNS = range(24)  # seeds
 
 
-def server(load: float, service_ticks: npt.NDArray[np.int64], seed: int) -> Run:
+def server(load: float, service_ticks: Ints, seed: int) -> Run:
     """Poisson arrivals at a load; the service of a request is its prompt, and its one token comes at the end."""
     gaps = np.random.default_rng(seed).exponential(SERVICE_S / load, len(service_ticks))
     ones = np.ones(len(service_ticks), dtype=np.int64)
@@ -27,7 +27,7 @@ def constant_wait_s(load: float) -> float:
     return load * SERVICE_S / (2 * (1 - load))
 
 
-def exponential(count: int) -> npt.NDArray[np.int64]:
+def exponential(count: int) -> Ints:
     """Exponential service, rounded up to ticks."""
     return np.ceil(np.random.default_rng(7).exponential(SERVICE_TICKS, count)).astype(np.int64)
 
@@ -44,7 +44,7 @@ def test_m_d_1(load):
 def test_m_m_1(load):
     """Exponential service, rounded up to ticks: W = rho s / (1 - rho), P(wait > t) = rho exp(-(1 - rho) t / s)."""
 
-    def service(seed: int) -> npt.NDArray[np.int64]:
+    def service(seed: int) -> Ints:
         return np.ceil(np.random.default_rng(1000 + seed).exponential(SERVICE_TICKS, LOADS[load])).astype(np.int64)
 
     def quantile(name: str, tail: float) -> Theory:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pytest
 
+from simulator.arrays import Floats
 from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.settings import Settings
@@ -18,8 +18,6 @@ from simulator.simulation.engine_loop import simulate
 from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.workload import Requests
 from tests.support.paths import FIXTURES
-
-Floats = npt.NDArray[np.float64]
 
 # casys-kaist/LLMServingSim bench/bench.sh says how each run was started.
 STARTED = {

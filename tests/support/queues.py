@@ -5,14 +5,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from simulator.arrays import Floats
 from simulator.reports.batch_means import statistic
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import CONTINUOUS, SchedulerLimits
 from simulator.simulation.engine_loop import Run
 
-Floats = npt.NDArray[np.float64]
 TICK_S = 2.0**-20  # 1 us; a power of two, so that a service of k ticks takes exactly k of them
 SERVICE_TICKS = 4096
 SERVICE_S = SERVICE_TICKS * TICK_S

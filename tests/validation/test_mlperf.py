@@ -10,17 +10,8 @@ from simulator.models.model import load_model
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.scheduler_limits import limits
 from simulator.validation.setups import place
-from simulator.validation.sources.mlperf import (
-    AMD_ENTRIES,
-    BALANCED_STEPS,
-    DATA_SETS,
-    ENTRIES,
-    GATHERED_STEPS,
-    LIMITS_S,
-    LONG_RUN,
-    NVIDIA_S,
-    SERVER_S,
-)
+from simulator.validation.sources.mlperf import DATA_SETS, LIMITS_S, LONG_RUN, NVIDIA_S, SERVER_S
+from simulator.validation.sources.mlperf_entries import AMD_ENTRIES, BALANCED_STEPS, ENTRIES, GATHERED_STEPS
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, Released
 from tests.support.measured import OPEN, answer, engine_gets, question, recipe, setup, users
 
@@ -210,6 +201,24 @@ def test_engines_of_entries():
         "prompts-first",
         "fp8",
     )
+
+
+@pytest.mark.parametrize(
+    ("hardware", "engine", "devices", "expected"),
+    [  # (device, preset, format of weights, tp, most sequences), from the files that mlperf_entries names
+        ("B200 SXM", "TensorRT 10.1.0, CUDA 12.7", 1, ("b200-sxm", "tensorrt-9", "nvfp4", 1, 2048)),
+        ("GH200", "TensorRT 10.2.0, CUDA 12.4", 1, ("gh200-144", "tensorrt-9", "fp8", 1, 806)),
+        ("H100 PCIe 80GB", "TensorRT 10.2.0, CUDA 12.4", 8, ("h100-pcie", "tensorrt-9", "fp8", 2, 896)),
+        ("L40S", "TensorRT 10.2, CUDA 12.4", 8, ("l40s", "tensorrt-9", "fp8", 4, 1024)),
+        ("L40S", "CUDA 12.2", 4, ("l40s", "vllm-0.5", "fp8", 2, 256)),
+    ],
+)
+def test_entries_of_version_4_1(hardware, engine, devices, expected):
+    given = {**SERVER, "hardware": hardware, "engine": engine, "engine_version": "", "devices": devices}
+    found = place(setup(**given, model="Llama-2-70b")).deployment
+    layout = found.layout
+    shown = (found.hardware.id, found.engine.id, layout.weight_dtype, layout.tp, found.max_num_seqs)
+    assert shown == expected
 
 
 def test_a_front_end_shows_no_more_than_it_can_and_only_what_is_streamed():

@@ -5,7 +5,8 @@ run_offline.sh, SUT_sglang.py; read 2026-11-23). Every submitter on Xeons runs I
 """
 
 from simulator.validation.measurements import Setup
-from simulator.validation.sources.mlperf import Entry, Mlperf
+from simulator.validation.sources.mlperf import Mlperf
+from simulator.validation.sources.mlperf_entries import Entry
 
 # 64 requests (MAX_CONCURRENT_REQUESTS), chunks of 8,192 tokens (CHUNKED_PREFILL_SIZE); "PyTorch" is SGLang
 SERVER = Entry(1, 1, 64, 8192, ("sglang", ""))

@@ -1,0 +1,161 @@
+"""What the published harnesses of MLPerf Inference set for each entry.
+
+Harness: closed/NVIDIA/configs of mlcommons/inference_results_v4.1 and v5.0 and of two copies of v5.1
+(ykamiset/inference_results_v5.1; closed/{HPE,ASUSTeK,Cisco}/configs of ntuhpc/inference_results_v5.1), builder.py of
+v-shobhit/inference_results_v4.1; for AMD closed/Dell of v4.1 (code/llama2-70b-99, the scheduler in docker/vllm) and
+harness_llm/models of closed/{AMD,MiTAC,GigaComputing,Vultr}/code of v5.1; read 2026-11-21 and 22; of v4.1
+closed/{ASUSTeK,Fujitsu}/configs, and closed/RedHat, whose "CUDA 12.2" is vLLM 0.5.1 (systems/*.json), a copy on
+each two of four L40S (code/llama2-70b-99.9/README.md), with vLLM's defaults as far as is known; read 2026-11-24.
+"""
+
+import re
+from typing import NamedTuple
+
+from simulator.hardware.hardware import Hardware
+from simulator.validation.measurements import Setup
+
+
+class Entry(NamedTuple):
+    """How an entry runs a model: degrees (0: as they fit); sequences and tokens of a step, of each rank and stage."""
+
+    tp: int
+    pp: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    engine: tuple[str, str] | None = None  # name and version of what runs, where it is not what the entry names
+    attention_dp: bool = False  # attention runs data-parallel over the tensor degree, experts lie on all of its ranks
+    memory_fraction: float | None = None
+    steps: int = 1  # scheduled at once (num_scheduler_steps): no prompt is admitted before they are over
+    least_free_share: float = 0.0  # of the cache: prompts wait while less of it is free
+    chunked_prefill: bool = True
+    prompt_interval: int = 0  # steps for which ranks of data-parallel attention wait for each other's prompts
+
+
+RULES = ("least_free_share", "chunked_prefill", "prompt_interval")  # engine settings of an Entry
+# Steps between prompts where attention is data-parallel (adp_balancing, PyExecutor._balance_adp_requests): a server's
+# come after adp_balancing_timeout_iters, for hardly ever do all ranks have one; guess: offline all ranks have a place
+# and a prompt after some 20 steps, and adp_balancing_batching_wait_iters of 10 follow
+BALANCED_STEPS, GATHERED_STEPS = 9, 30
+PYTORCH = ("tensorrt-pytorch", "1")  # TensorRT-LLM's PyTorch engine with CUDA graphs, not its C++ engine without
+
+
+def _dp(seqs: int, tokens: int, interval: int) -> Entry:
+    return Entry(8, 1, seqs, tokens, PYTORCH, attention_dp=True, prompt_interval=interval)
+
+
+HOPPER, BLACKWELL, RTX = ("hopper",), ("blackwell",), ("blackwell-rtx", "ada")
+H100, H100_NVL = ("h100-sxm",), ("h100-nvl",)
+ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, families or devices, scenarios' first letters
+    ("llama-2-70b", BLACKWELL, "I", Entry(1, 1, 768, 768)),
+    ("llama-2-70b", BLACKWELL, "", Entry(1, 1, 2048, 3584)),
+    ("llama-2-70b", RTX, "", Entry(0, 1, 2048, 2048)),
+    ("llama-2-70b", HOPPER, "I", Entry(0, 1, 512, 256, memory_fraction=0.9)),
+    ("llama-2-70b", H100, "", Entry(1, 2, 1024, 1024)),
+    ("llama-2-70b", H100_NVL, "O", Entry(2, 1, 1300, 2048)),
+    ("llama-2-70b", H100_NVL, "", Entry(2, 1, 640, 2048)),
+    ("llama-2-70b", HOPPER, "", Entry(0, 1, 2048, 1536, memory_fraction=0.9)),
+    ("llama-3.1-8b", BLACKWELL, "", Entry(1, 1, 6000, 12_000, PYTORCH)),
+    ("llama-3.1-8b", RTX, "", Entry(1, 1, 2048, 8192)),
+    ("llama-3.1-8b", ("h200-nvl",), "", Entry(1, 1, 2048, 1536)),
+    ("llama-3.1-8b", HOPPER, "", Entry(1, 1, 2048, 12_000, PYTORCH)),
+    ("llama-3.1-405b", ("gb300",), "O", Entry(2, 1, 1536, 1536)),
+    ("llama-3.1-405b", BLACKWELL, "O", Entry(2, 2, 128, 1536)),
+    ("llama-3.1-405b", BLACKWELL, "I", Entry(4, 1, 256, 1536)),
+    ("llama-3.1-405b", BLACKWELL, "", Entry(4, 1, 256, 2048)),
+    ("llama-3.1-405b", H100, "O", Entry(8, 1, 256, 1536)),
+    ("llama-3.1-405b", H100, "", Entry(8, 1, 64, 2560, memory_fraction=0.9)),
+    ("llama-3.1-405b", HOPPER, "O", Entry(4, 2, 512, 1536)),
+    ("llama-3.1-405b", HOPPER, "", Entry(8, 1, 64, 2560, memory_fraction=0.9)),
+    ("mixtral-8x7b", BLACKWELL, "S", Entry(1, 1, 6144, 10_240)),
+    ("mixtral-8x7b", BLACKWELL, "", Entry(1, 1, 6144, 14_336)),
+    ("mixtral-8x7b", RTX, "", Entry(1, 1, 2048, 9216)),
+    ("mixtral-8x7b", H100, "", Entry(1, 1, 896, 8192)),
+    ("mixtral-8x7b", HOPPER, "O", Entry(1, 1, 3072, 8192)),
+    ("mixtral-8x7b", HOPPER, "", Entry(1, 1, 1200, 8192)),
+    ("deepseek-r1", BLACKWELL, "O", _dp(512, 4608, GATHERED_STEPS)),
+    ("deepseek-r1", BLACKWELL, "", _dp(512, 3456, BALANCED_STEPS)),
+    ("deepseek-r1", HOPPER, "", _dp(216, 4608, GATHERED_STEPS)),
+)
+H200, GH200, H100_PCIE, L40S = ("h200-sxm",), ("gh200-96",), ("h100-pcie",), ("l40s",)
+V4 = re.compile(r"TensorRT (9|10\.[0-2])\b")  # software that the logs of v4.1 name
+
+
+def _v4(tp: int, seqs: int, tokens: int = 16_384) -> Entry:
+    return Entry(tp, 1, seqs, tokens, memory_fraction=0.9, chunked_prefill=False)
+
+
+V4_ENTRIES = (  # where v4.1 differs: engines without chunked prompts, built for 16,384 tokens (builder.py, configs)
+    ("llama-2-70b", H100, "O", _v4(2, 896)),
+    ("llama-2-70b", H100, "", _v4(2, 1024)),
+    ("llama-2-70b", H100_NVL, "O", _v4(2, 1300)),
+    ("llama-2-70b", H100_NVL, "", _v4(2, 640)),
+    ("llama-2-70b", H200, "O", _v4(1, 806)),
+    ("llama-2-70b", H200, "", _v4(1, 896)),
+    ("llama-2-70b", GH200, "", _v4(1, 806)),
+    ("llama-2-70b", H100_PCIE, "", _v4(2, 896)),
+    ("llama-2-70b", L40S, "", _v4(4, 1024)),
+    ("mixtral-8x7b", H100, "O", _v4(1, 896, 8192)),
+    ("mixtral-8x7b", H100, "", _v4(1, 896)),
+    ("mixtral-8x7b", H200, "O", _v4(1, 3072)),
+    ("mixtral-8x7b", H200, "", _v4(1, 1200, 8192)),
+    ("mixtral-8x7b", GH200, "O", _v4(1, 806)),
+    ("mixtral-8x7b", GH200, "", _v4(1, 1024)),
+)
+RED_HAT = Entry(2, 1, 256, 4096, ("vllm", "0.5.1"))
+
+
+def _amd(seqs: int, tokens: int, share: float | None = None, steps: int = 1, free: float = 0.0) -> Entry:
+    return Entry(0, 1, seqs, tokens, ("vllm-mlperf", ""), False, share, steps, free)
+
+
+MI300X, MI325X = ("mi300x",), ("mi325x",)
+# as above; guess, for the scheduler's code is not published: of Llama-2-70b offline MAX_TARGET_DECODE_BATCH is the most
+# sequences that run, and the 2,200 blocks of MIN_REQUIRE_PREFILL_GPU_BLOCK, a tenth of the cache, are such a room
+AMD_ENTRIES = (
+    ("llama-2-70b", MI300X, "O", _amd(1536, 40_960, 0.98, free=0.1)),
+    ("llama-2-70b", MI300X, "I", _amd(600, 40_960, 1.0, 8)),
+    ("llama-2-70b", MI300X, "", _amd(650, 40_960, 1.0, 9)),
+    ("llama-2-70b", MI325X, "O", _amd(2048, 65_536, 0.98)),
+    ("llama-2-70b", MI325X, "I", _amd(3840, 43_008, 1.0)),
+    ("llama-2-70b", MI325X, "", _amd(1024, 40_960, 1.0, 9)),
+    ("mixtral-8x7b", MI300X, "O", _amd(5000, 51_200, 0.97)),
+    ("mixtral-8x7b", MI300X, "", _amd(4096, 32_000, 0.99, 8)),
+    ("mixtral-8x7b", MI325X, "O", _amd(4736, 51_200, 0.96)),
+    ("mixtral-8x7b", MI325X, "", _amd(2560, 32_000, 0.96, 10)),
+)
+AMD_V4 = (  # VLLM_SCHED_PREFILL_KVC_FREEPCT 31 in test_VllmFp8/test_VllmFp8_Offline_perf.sh, none in the server's
+    ("llama-2-70b", MI300X, "O", _amd(2048, 65_536, 0.99, free=0.31)),
+    ("llama-2-70b", MI300X, "", _amd(1024, 49_152, 0.97)),
+)
+AMD = _amd(2048, 65_536, free=0.3)  # every other; the share is the default of the harness of v5.0 (EnvConfig)
+
+
+def entry_of(setup: Setup, model: str, hardware: Hardware) -> Entry | None:
+    """Return what the harness sets for a model on the family of devices in the scenario; None where it is not known."""
+    known, other = ENTRIES, None
+    if hardware.vendor == "AMD":
+        known, other = AMD_V4 if is_amd_v4(setup) else AMD_ENTRIES, AMD
+    elif setup.engine == "CUDA 12.2":
+        return RED_HAT
+    elif not setup.engine.startswith("TensorRT"):
+        return None
+    elif is_v4(setup):
+        known = (*V4_ENTRIES, *ENTRIES)
+    found = (
+        each
+        for name, families, scenarios, each in known
+        if name == model
+        and (hardware.family in families or hardware.id in families)
+        and (not scenarios or setup.scenario.startswith(tuple(scenarios)))
+    )
+    return next(found, other)
+
+
+def is_v4(setup: Setup) -> bool:
+    """Tell whether an entry on NVIDIA's devices is of v4.1."""
+    return bool(V4.match(setup.engine))
+
+
+def is_amd_v4(setup: Setup) -> bool:
+    """Tell whether an entry is AMD's of v4.1, which alone runs vLLM 0.4."""
+    return setup.engine.startswith("vLLM 0.4")
