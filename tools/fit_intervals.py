@@ -4,9 +4,9 @@
     python -m tools.fit_intervals left_out.csv
 
 The residuals are of fits that had not seen the row's source, as a user's own run is of a new source, too, and those of
-blind round 1 as it was scored (docs/blind_round_1.csv.gz). For the score the table is made again
-without each source, so that neither the constants nor the widths have seen it. A narrower interval that holds as much
-is better, so the score is the interval score of Winkler (Gneiting and Raftery, JASA 2007, section 6.2), in
+blind round 1 as it was scored (docs/blind_round_1.csv.gz), which no choice had in view. For the score the table is made
+again without each source, so that neither the constants nor the widths have seen it. A narrower interval that holds as
+much is better, so the score is the interval score of Winkler (Gneiting and Raftery, JASA 2007, section 6.2), in
 ln(measured / predicted): the width, and 2 / (1 - level) times how far outside a measurement lies.
 
 Latencies of open loops are no part of the table: they depend on how near saturation each was measured. Their intervals
@@ -97,9 +97,13 @@ class Summary(NamedTuple):
 
 
 def residuals(path: Path) -> list[Residual]:
-    """Read the errors of rows whose source was left out; those that no physics explains (EXCLUDED) tell nothing."""
+    """Read the errors of rows whose source was left out.
+
+    Those that no physics explains (EXCLUDED) and those of round 2 that beat light tell nothing.
+    """
+    impossible = {each["id"] for each in _blind_rows() if each["beats_light"]}
     with path.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["left_out"] == "source"]
+        rows = [row for row in csv.DictReader(file) if row["left_out"] == "source" and row["id"] not in impossible]
     found = [
         Residual(
             Question(row["metric"], row["limited"] or row["regime"], tuple(row["traits"].split())),
@@ -115,12 +119,15 @@ def residuals(path: Path) -> list[Residual]:
 def blind_residuals() -> Iterator[Residual]:
     """Yield the errors of blind round 1 as it was scored, of rows graded A and B that do not beat light."""
     rows = {row.id: row for row in read_published()}
-    with gzip.open(BLIND, "rt", newline="") as file:
-        scored = [(rows[each["id"]], each) for each in csv.DictReader(file) if each["predicted"]]
-    for row, each in scored:
+    for row, each in ((rows[each["id"]], each) for each in _blind_rows() if each["predicted"]):
         if row.quality in ("A", "B") and not each["beats_light"]:
             error = math.log(float(each["predicted"]) / float(each["measured"]))
             yield Residual(_question(row), row.group, -error, row.id)
+
+
+def _blind_rows() -> list[dict[str, str]]:
+    with gzip.open(BLIND, "rt", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def _question(row: Measurement) -> Question:
