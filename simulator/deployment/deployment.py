@@ -254,8 +254,7 @@ class Deployment:
 
     def step_model(self, *, light: bool = False) -> StepModel:
         """Return the model of a step's seconds; `light`: at data-sheet peaks, without any overhead of the engine."""
-        offload, engine, overheads = self.settings.offload, self.engine, self.overheads
-        kernels = self.kernels.split_over_devices() if self.layout.pp > 1 else self.kernels
+        offload, engine, overheads, kernels = self.settings.offload, self.engine, self.overheads, self.kernels
         on_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
         slowness = (
             host_slowness(self.hardware) if kernels.fitted.prompt_launch_s else 1.0

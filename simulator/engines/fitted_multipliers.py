@@ -62,7 +62,6 @@ class FittedMultipliers(Strict):
     launch: Number = Field(
         UNITY, description="launch time of each kernel: below 1 in a CUDA graph, above on a slow host"
     )
-    split_launch: Number = Field(UNITY, description="launch time where layers are split over devices (pp), further")
     layer_launches: Number | None = Field(
         None, description="GEMM launches' worth of host time per layer and step, without CUDA graphs"
     )

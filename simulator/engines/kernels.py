@@ -65,10 +65,6 @@ class Kernels(Strict):
         """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""
         return self.model_copy(update={"rules": self.rules.model_copy(update={"reduced_bits": QUICK_REDUCE_BITS})})
 
-    def split_over_devices(self) -> "Kernels":
-        """Return the same kernels where layers are split over devices (pp), which loses CUDA graphs."""
-        return self.with_fitted(launch=self.fitted.launch * self.fitted.split_launch)
-
     def reads_per_head(self, cache_format: str, group: float) -> bool:
         """Tell whether the query heads of a group of so many read a KV cache of a format each for itself.
 

@@ -86,7 +86,7 @@ def basis(deployment: Deployment) -> list[Provenance]:
     found: list[Provenance] = []
     for part in _parts(deployment):
         found += _named(part.hardware.id, [*_rates_of(part), *_constants(part)])
-        found += _named(engine.id, _kernels(part, deployment.layout.pp))
+        found += _named(engine.id, _kernels(part))
     if deployment.kernels.fitted.prompt_launch_s:
         found += _named(hardware.id, _of(hardware, "host_slowness"))
     found += _named(engine.id, _overheads(deployment))
@@ -111,7 +111,7 @@ def fitted_multipliers(deployment: Deployment) -> list[FittedMultiplier]:
     """
     found, engine = [], deployment.engine
     for part in _parts(deployment):
-        for path, figure in _kernels(part, deployment.layout.pp):
+        for path, figure in _kernels(part):
             *_, kind, name = path.split(".")
             if kind == "fitted" and figure.source != EXPERTS.source:
                 what = FittedMultipliers.model_fields[name].description or ""
@@ -173,9 +173,9 @@ def _formats(deployment: Deployment) -> Iterator[Provenance]:
                     yield Provenance(name, "unpacking", float(unpacking), unpacking.source)
 
 
-def _kernels(part: _Part, stages: int) -> Iterator[tuple[str, Figure]]:
+def _kernels(part: _Part) -> Iterator[tuple[str, Figure]]:
     """Yield the figures of an engine's kernels on a device that an op rests on: rules, then fitted multipliers."""
-    idle = _idle(part, stages)
+    idle = _idle(part)
     for path, figure in figures(part.rates.kernels, "kernels"):
         name = path.removeprefix("kernels.").removeprefix("rules.").removeprefix("fitted.")
         name = name.rpartition(".")[0] if name.startswith("expert_kernels.") else name.partition(".")[0]
@@ -183,7 +183,7 @@ def _kernels(part: _Part, stages: int) -> Iterator[tuple[str, Figure]]:
             yield path, figure
 
 
-def _idle(part: _Part, stages: int) -> dict[str, bool]:
+def _idle(part: _Part) -> dict[str, bool]:
     """Tell of the rules and multipliers that only some ops rest on whether none of these does."""
     rates, kernels, ops = part.rates, part.rates.kernels, part.ops
     gemms = [op for op in ops if op.rate == "gemm"]
@@ -203,7 +203,6 @@ def _idle(part: _Part, stages: int) -> dict[str, bool]:
         "experts_launch_s": not own,
         **dict.fromkeys(("expert_tile", "expert_tiles"), not grouped),
         **{f"expert_kernels.{at}": each not in own.values() for at, each in enumerate(kernels.rules.expert_kernels)},
-        "split_launch": stages == 1,
         **dict.fromkeys(("per_head", "per_head_crowded"), not apart),
         **dict.fromkeys(("packed", "unpacks_from_rows"), not any(rates.unpacks(op.format) for op in gemms)),
         **dict.fromkeys(

@@ -16,7 +16,7 @@ from simulator.deployment.setting_names import configure
 from simulator.deployment.settings import Settings
 from simulator.errors import DoesNotFitError, InfercastError, WorkloadError
 from simulator.models.model import load_model
-from simulator.models.operations import Counts, Layout, Sequence, count
+from simulator.models.operations import Counts, Sequence, count
 from simulator.reports.provenance import basis, memory_basis, readable, rests_on
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.scheduler_limits import limits
@@ -288,11 +288,6 @@ def test_products_that_stream_rest_on_the_best_rate_of_the_device(engine, rests)
     used = [each.figure for each in basis(deploy("llama-3.1-8b", "h200-sxm", engine))]
     assert ("achievable.copy_memory_fraction" in used) is rests
     assert len(used) == len(set(used))
-
-
-def test_only_layers_split_over_cards_rest_on_a_lost_graph():
-    found = [basis(deploy("llama-3.1-8b", "rtx-4090", "llama.cpp", Layout(pp=pp))) for pp in (1, 2)]
-    assert ["kernels.fitted.split_launch" in [each.figure for each in used] for used in found] == [False, True]
 
 
 def test_what_the_user_gives_is_no_figure_of_a_profile():

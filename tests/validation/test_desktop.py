@@ -207,9 +207,3 @@ def test_micro_batches_are_those_of_a_sources_scripts(source, engine, context, t
     """Its run_benchmarks.sh: `-ub 2048` with `-d 32768`, but over Vulkan; batched-bench printed n_ubatch = 2048."""
     placed = place(setup(source=source, engine=engine, engine_version="b9187", context_len=context))
     assert placed.deployment.engine.micro_batch_tokens == tokens
-
-
-def test_a_captured_graph_is_lost_over_two_cards():
-    placed = [place(setup(pp=str(pp), n_gpus=str(pp), output_len="128")).deployment for pp in (1, 2)]
-    one, two = (each.step_model().kernels.fitted for each in placed)
-    assert two.launch == pytest.approx(one.launch * one.split_launch)
