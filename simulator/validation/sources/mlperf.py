@@ -113,7 +113,7 @@ class Mlperf(Recipe):
 
     @property
     def part(self) -> tuple[str, int] | None:
-        """The device of an entry where its name is of several: every GH200 of v4.1 has 144 GB (system_list)."""
+        """The device of an entry whose name is of several: GH200 has 144 GB there (class GH200_144GB_aarch64x1)."""
         return ("gh200-144", 1) if self.hardware.id in GH200 else None
 
     @property

@@ -76,7 +76,7 @@ ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, famil
     ("deepseek-r1", BLACKWELL, "", _dp(512, 3456, BALANCED_STEPS)),
     ("deepseek-r1", HOPPER, "", _dp(216, 4608, GATHERED_STEPS)),
 )
-H200, GH200, H100_PCIE, L40S = ("h200-sxm",), ("gh200-96",), ("h100-pcie",), ("l40s",)
+H200, GH200, H100_PCIE, L40S = ("h200-sxm",), ("gh200-96", "gh200-144"), ("h100-pcie",), ("l40s",)
 V4 = re.compile(r"TensorRT (9|10\.[0-2])\b")  # software that the logs of v4.1 name
 
 
