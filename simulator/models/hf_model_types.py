@@ -94,6 +94,7 @@ _GLM4 = ModelType(
     qkv_bias="attention_bias",
     qk_norm="head",
     router_bias=True,
+    router_dtype="fp32",
     expert_width=MOE_WIDTH,
 )
 _LLAMA = ModelType(_MHA, qkv_bias="attention_bias", output_bias="attention_bias", ffn_bias="mlp_bias")
@@ -242,6 +243,7 @@ MODEL_TYPES: dict[str, ModelType] = {
         norms=1,
         gated=False,
         router_bias=True,
+        router_dtype="fp32",
         expert_width=MOE_WIDTH,
         shared="moe_shared_expert_intermediate_size",
         refused=("attention_bias", "mlp_bias", "use_bias", "mamba_proj_bias"),
