@@ -71,9 +71,6 @@ class FittedMultipliers(Strict):
     experts_launch_s: Seconds | None = Field(
         None, description="the same per layer of routed experts, whose Python does more than launch kernels, further"
     )
-    m64_tile: Positive = Field(
-        UNITY, description="rate at which fp8 GEMMs of 17 to 64 rows read weights (KernelRules.m64_tile)"
-    )
     link: Number = Field(UNITY, description="latency of collectives")
 
     def of_compute(self, peak: PeakName, op: Op, own: float | None = None, *, freely: bool = False) -> float:

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field
 
 from simulator.hardware.hardware import PeakName
 from simulator.models.number_formats import number_format
-from simulator.profile import BytesPerS, Figure, Number, Positive, Source, Strict
+from simulator.profile import Figure, Number, Positive, Source, Strict
 
 WIDE_BYTES = 2.0  # of a cached number in the registers of a kernel
 CROWDED_HEADS = 512  # sequences x query heads beyond which the other kernel runs (vllm/attention/ops/paged_attn.py)
@@ -32,19 +32,6 @@ def _known_kind(name: str) -> str:
 
 FormatName = Annotated[str, AfterValidator(_known_format)]
 KindName = Annotated[str, AfterValidator(_known_kind)]  # of a format, or of a type that devices multiply
-
-
-class RowTile(Strict):
-    """A tile of fp8 GEMM kernels for some numbers of rows, which reads weights at a rate of its own.
-
-    It holds for `above_tokens` < rows <= `up_to_tokens`, on devices of some families, and keeps up with `bytes_per_s`
-    times the fitted multiplier: a device of less bandwidth does not notice it.
-    """
-
-    families: tuple[str, ...]
-    above_tokens: Annotated[int, Field(ge=0)]
-    up_to_tokens: Annotated[int, Field(gt=0)]
-    bytes_per_s: BytesPerS
 
 
 class ExpertKernels(Strict):
@@ -82,7 +69,6 @@ class KernelRules(Strict):
         description="GEMMs are tuned for decode: they read weights at the best rate of any kernel of the device, not at"
         " the memory_fraction of its gemm, which was fitted to single GEMMs and holds the time that they take to start",
     )
-    m64_tile: RowTile | None = Field(None, description="a tile of fp8 GEMMs, scaled as a whole, for a few rows")
     fuses: tuple[FormatName, ...] = Field(
         (),
         description="formats of weights whose inputs the kernel before quantises (norm, all-reduce, activation,"

@@ -86,18 +86,6 @@ class Kernels(Strict):
         narrow = min(1.0, number_format(cache_format).size_bytes / WIDE_BYTES)
         return narrow * np.where((heads > 0) & (heads <= CROWDED_HEADS), few, crowded)
 
-    def share_of_rows(self, op: Op, tokens: Array, hardware: Hardware) -> Array:
-        """Return the share of its usual rate at which a GEMM of so many rows reads its weights (RowTile).
-
-        Below 1 for dense fp8 GEMMs scaled as a whole, on the tile's families: fitted x rate / bandwidth.
-        """
-        tile = self.rules.m64_tile
-        if tile is None or op.format != "fp8" or op.experts is not None or hardware.family not in tile.families:
-            return 1.0
-        share = min(1.0, self.fitted.m64_tile * tile.bytes_per_s / hardware.memory_bytes_per_s)
-        inside = (np.asarray(tokens) > tile.above_tokens) & (np.asarray(tokens) <= tile.up_to_tokens)
-        return np.where(inside, share, 1.0)
-
     def experts_of(self, stored: str, hardware: Hardware) -> ExpertKernels | None:
         """Return the kernels of routed experts in a format on a device; None where they are the engine's own GEMMs."""
         known, family = self.rules.expert_kernels, hardware.family

@@ -233,13 +233,25 @@ class MixtureOfExperts(Strict):
             gemm(LAST_OF_EXPERTS, width, hidden, 1),
         )
 
+    def _router(self, hidden: int, layout: Layout) -> Ops:
+        """Return the router's GEMM; in a wider type than the model's its inputs are cast first, and it is two kernels.
+
+        Source: vllm-project/vllm pull request 38445 (2026-03): MiniMax-M2's in fp32 is a cast and a GEMM split over K.
+        The one kernel that vLLM 0.19 has for a few tokens is not modelled.
+        """
+        shape = (hidden, self.experts + self.shared_gate)
+        if not self.router_dtype:
+            return (linear("router", shape, layout, part="other"),)
+        router = linear("router", shape, replace(layout, model_dtype=self.router_dtype), part="other")
+        moved = hidden * (layout.activation_bytes + number_format(self.router_dtype).size_bytes) / layout.dp
+        cast = Op("router's inputs, cast", "elementwise", activation_bytes=Counts(tokens=moved))
+        return cast, replace(router, launches=2)
+
     def ops(self, hidden: int, layout: Layout) -> Ops:
         """Router, the experts that the batch touches, shared experts, one all-reduce for both."""
         narrow, shared = self.latent or hidden, self._shared
-        own = replace(layout, model_dtype=self.router_dtype or layout.model_dtype)
-        router = linear("router", (hidden, self.experts + self.shared_gate), own, part="other")
         return (
-            router,
+            *self._router(hidden, layout),
             *((linear("down to experts", (hidden, narrow), layout),) if self.latent else ()),
             *to_experts(self._routed(narrow, layout), narrow, layout),
             *((linear("up from experts", (narrow, hidden), layout),) if self.latent else ()),

@@ -190,7 +190,6 @@ def _idle(part: _Part) -> dict[str, bool]:
     own = {op: kernels.experts_of(op.format, part.hardware) for op in gemms if op.experts is not None}
     grouped = [op for op, experts in own.items() if experts is None]
     late = [op for op in grouped if rates.peak(op.format)[0] == "fp8" and number_format(op.format).scaled_late]
-    tile = kernels.rules.m64_tile
     apart = [op for op in ops if op.heads and kernels.reads_per_head(op.cache_format, op.shared_by)]
     linked = {op.rate for op in ops} & {"all_reduce", "all_to_all"}
     in_node = any(op.rate == "all_reduce" and op.link_devices <= part.hardware.node_devices for op in ops)
@@ -212,9 +211,6 @@ def _idle(part: _Part) -> dict[str, bool]:
         "quantized": not any(
             rates.peak(op.format)[0] in ("fp8", "fp4") and not number_format(op.format).scaled_late for op in gemms
         ),
-        "m64_tile": tile is None
-        or part.hardware.family not in tile.families
-        or not any(op.format == "fp8" and op.experts is None for op in gemms),
         "scan_flops_per_byte": not any(op.name == SCAN for op in gemms),
         "unpack_tokens": not any(number_format(op.format).unpacking for op in gemms),
         "half_length": bool(kernels.rules.score_bytes)

@@ -157,8 +157,7 @@ class Rates:
         name, peak = self.peak(op.format)
         gemm = IDEAL_GEMM if self.light else self.achieved(name, op)
         compute_s = counts.dot(op.flops) / (gemm.compute * peak)
-        rows = 1.0 if self.light else self.kernels.share_of_rows(op, counts.tokens, self.hardware)
-        memory_s = op.bytes_read(counts) / (gemm.memory * rows * self.hardware.memory_bytes_per_s)
+        memory_s = op.bytes_read(counts) / (gemm.memory * self.hardware.memory_bytes_per_s)
         if not self.light:
             compute_s = compute_of_rows(op, counts, compute_s, self.kernels, self.hardware)
             compute_s = compute_s * self.kernels.padding(op, counts.tokens, self.hardware)

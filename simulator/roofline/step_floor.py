@@ -133,14 +133,13 @@ def _rises(model: StepModel, op: Op) -> bool:
     """Whether more tokens never make an op shorter, so that its least in a block is that of the smallest size.
 
     FLOPs and bytes rise with tokens, and seconds with both. Not so where experts are padded and wait for the busiest
-    rank, where a kernel has tiles of rows or another runs for a few, where collectives change their algorithm, and over
+    rank, where another kernel runs for a few rows, where collectives change their algorithm, and over
     micro-batches.
     """
     plain = op.experts is None and op.rate in ("gemm", "elementwise") and not op.on_host
     rules = KernelRules() if model.kernels is None else model.kernels.rules
-    tiled = rules.m64_tile is not None and op.format == "fp8"
     switches = rules.vector_rows is not None or rules.unpacks_from_rows is not None
-    return plain and not tiled and not switches and not model.micro_batch_tokens
+    return plain and not switches and not model.micro_batch_tokens
 
 
 def _slopes(model: StepModel, known: dict[object, Floats], op: Op) -> Floats:

@@ -341,7 +341,7 @@ def test_every_evidence_has_its_source():
     ("model", "hardware", "weights", "tp", "used"),
     [
         ("llama-3.1-8b", "h100-sxm", "bf16", 1, set()),
-        ("llama-3.1-8b", "h100-sxm", "fp8", 2, {"m64_tile", "quantized", "reduced_bits"}),
+        ("llama-3.1-8b", "h100-sxm", "fp8", 2, {"quantized", "reduced_bits"}),
         ("llama-3.1-8b", "h100-sxm", "fp8-block", 1, set()),
         ("llama-3.1-8b", "b200-sxm", "fp8", 1, {"quantized"}),
         ("gpt-oss-20b", "h100-sxm", "mxfp4", 1, {"expert_tile"}),
@@ -349,7 +349,7 @@ def test_every_evidence_has_its_source():
     ],
 )
 def test_kernels_that_no_product_runs_are_no_basis(model, hardware, weights, tp, used):
-    every = ("m64_tile", "quantized", "reduced_bits", "expert_tile")
+    every = ("quantized", "reduced_bits", "expert_tile")
     plain = deploy(model, hardware, layout=default_layout(load_model(model), tp=tp, dtypes=(weights, "")))
     rule = kernels_with(**dict.fromkeys(every, 2.0))
     changed = plain.engine.model_copy(update={"kernels": (rule,), "adapters": True})

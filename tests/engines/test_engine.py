@@ -164,7 +164,7 @@ def test_an_unknown_source_of_rules_is_refused(tmp_path: Path):
         ("rules: {weight_only: [fp5]}", "'fp5'.*it is not known"),
         ("rules: {fuses: [fp4]}", "'fp4'.*Nearest: nvfp4, mxfp4"),  # a type of products, and no format
         ("rules: {per_head_formats: [fp7]}", "'fp7'.*it is not known"),
-        ('fitted: {m64_tile: {value: 0, guess: "none"}}', "above 0"),
+        ('fitted: {quantized: {value: 0, guess: "none"}}', "above 0"),
         ('rules: {reduced_bits: {value: -4, guess: "fewer"}}', "-4"),
         ('fitted: {staged: {value: 1, guess: "read"}}', "'staged'.*it is not a known key here"),
         ('rules: {compute: {value: 1, guess: "fitted"}}', "'compute'.*it is not a known key here"),

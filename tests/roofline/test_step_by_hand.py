@@ -430,3 +430,12 @@ def test_a_router_in_fp32_takes_the_cores_without_tensor_units():
     assert float(ideal["router"].compute_s) == pytest.approx(0.6827e12 / 67e12, rel=1e-3)
     router = next(op for op in deployment.ops if op.name == "router")
     assert router.weight_bytes == 4 * 3072 * 256
+
+
+def test_a_router_in_fp32_casts_its_inputs_and_is_split_over_k():
+    """3,072 values of a token are read in bf16 and written in fp32; three kernels. Qwen3's is one GEMM."""
+    cast, router = [op for op in deploy("minimax-m2.5", "h200-sxm").ops if op.name.startswith("router")]
+    assert float(cast.activation_bytes.tokens) == 3072 * (2 + 4)
+    assert (cast.launches, router.launches) == (1, 2)
+    (router,) = [op for op in deploy("qwen3-30b-a3b", "h200-sxm").ops if op.name.startswith("router")]
+    assert (router.rate, router.launches) == ("gemm", 1)
