@@ -128,6 +128,7 @@ def blind_residuals(known: Collection[str] = ()) -> Iterator[Residual]:
             yield Residual(_question(row), row.group, -error, row.id)
 
 
+@cache
 def _blind_rows() -> list[dict[str, str]]:
     with gzip.open(BLIND, "rt", newline="") as file:
         return list(csv.DictReader(file))

@@ -27,7 +27,6 @@ SHRINK = 0.003  # of 0.001 to 0.006, whose interval scores on sources left out d
 FURTHEST, ENOUGH, STUCK = 0.7, 2e-6, 1e4  # ln(factor) in a step; a gain worth a step; a damping that leads nowhere
 BOUNDS = (-8.0, 3.0)  # of ln(width)
 Group = tuple[str, str, str]
-Keep = Bools
 
 
 class Residual(NamedTuple):
@@ -90,13 +89,13 @@ class Residuals:
         everything = np.ones(len(self.rows), bool)
         return self.factors(everything, 1.0), self.factors(everything, -1.0)
 
-    def factors(self, keep: Keep, sign: float, start: Floats | None = None) -> Floats:
+    def factors(self, keep: Bools, sign: float, start: Floats | None = None) -> Floats:
         """Return the logarithms of one side's factors (`sign` 1: slower, -1: faster) from the rows that are kept."""
         weights = self.weights[keep] / self.weights[keep].sum()
         loss = Loss(self.has[keep], sign * self.slowness[keep], weights, self._least)
         return loss.minimum(np.array([math.log(0.25), *[0.0] * (len(self.names) - 1)]) if start is None else start)
 
-    def _few(self, keep: Keep) -> Floats:
+    def _few(self, keep: Bools) -> Floats:
         """Return ln((n + 1) / n) of each metric and regime that n sources of the rows that are kept measured, else 0.
 
         A guess, after the levels (n + 1) / n of conformal prediction: what few sources tell holds less for another one.
@@ -120,7 +119,7 @@ class Residuals:
                 found[side, ~keep] = np.exp(np.clip(self.has[~keep] @ logs, *BOUNDS))
         return found[0], found[1]
 
-    def shapes(self, keep: Keep) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def shapes(self, keep: Bools) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the multiples of the widths at LEVELS, slower and faster, from the rows that are kept.
 
         Quantiles of u / width, moved outwards by one in n sources, as conformal prediction does for one more. The

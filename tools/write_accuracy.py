@@ -144,7 +144,7 @@ def percent(values: Sequence[float], share: float = 0.5) -> str:
 
 def headline(rows: list[Row]) -> Iterator[str]:
     """Yield the table of the aims."""
-    yield ("| metric | aim | shipped | " + " | ".join(f"without the {kind}" for kind in KINDS) + " | groups | p90 |")
+    yield "| metric | aim | shipped | " + " | ".join(f"without the {kind}" for kind in KINDS) + " | groups | p90 |"
     yield "|---|---|---|" + "---|" * len(KINDS) + "---|---|"
     for aim in AIMS:
         some = about(rows, aim)

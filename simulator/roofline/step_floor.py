@@ -133,8 +133,7 @@ def _rises(model: StepModel, op: Op) -> bool:
     """Whether more tokens never make an op shorter, so that its least in a block is that of the smallest size.
 
     FLOPs and bytes rise with tokens, and seconds with both. Not so where experts are padded and wait for the busiest
-    rank, where another kernel runs for a few rows, where collectives change their algorithm, and over
-    micro-batches.
+    rank, where another kernel runs for a few rows, where collectives change their algorithm, and over micro-batches.
     """
     plain = op.experts is None and op.rate in ("gemm", "elementwise") and not op.on_host
     rules = KernelRules() if model.kernels is None else model.kernels.rules
