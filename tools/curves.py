@@ -1,7 +1,7 @@
 """How predictions of published rows respond to the parameters of an engine: one curve per row and parameter.
 
-The logarithm of a prediction is taken as a sum of one curve per parameter, measured at GRID around the present values:
-a fit, and every fit with some rows left out, then costs no further prediction.
+The logarithm of a prediction is taken as a sum of one curve per parameter, measured at GRID around some values: a fit,
+and every fit with some rows left out, then costs no further prediction.
 """
 
 import math
@@ -97,12 +97,6 @@ def _narrowness(block: Block) -> tuple[bool, bool, int, int]:
     return bool(block.families), bool(block.parent), -len(block.families), -len(block.engines)
 
 
-def all_parameters(block: Block, every: Mapping[str, Block]) -> tuple[str, ...]:
-    """Name a block's parameters, what it holds, and those that it has from its parents."""
-    above = all_parameters(every[block.parent], every) if block.parent else ()
-    return tuple(dict.fromkeys((*block.parameters, *block.held, *above)))
-
-
 def adjusted(asked: Asked, values: Values) -> Asked:
     """Return a measured setup whose engine has other values of its parameters."""
     deployment = asked.deployment
@@ -113,15 +107,6 @@ def adjusted(asked: Asked, values: Values) -> Asked:
     overheads = engine.overheads.model_copy(update={name: values[name] for name in TIMES & values.keys()})
     changed = engine.model_copy(update={"kernels": (kernels,), "overheads": overheads})
     return asked.on(replace(deployment, engine=changed))
-
-
-def shipped(asked: Asked, parameters: Iterable[str]) -> Values:
-    """Return the values that the profiles hold now; NEUTRAL for what they leave out or is next to nothing."""
-    fitted, overheads = asked.deployment.kernels.fitted, asked.deployment.engine.overheads
-    held = {name: getattr(overheads if name in TIMES else fitted, name) for name in parameters}
-    usual = {name: NEUTRAL.get(name, 1.0) for name in held}
-    least = {name: 0.1 * usual[name] if name in TIMES else 0.0 for name in held}
-    return {name: float(value) if (value or 0.0) > least[name] else usual[name] for name, value in held.items()}
 
 
 def ask_all(rows: Sequence[Measurement]) -> dict[str, Asked]:
@@ -170,6 +155,10 @@ class Curves:
     at: Values
     base: Floats
     moved: dict[str, Floats]  # by parameter: what each point of GRID (first axis) adds to each row
+
+    def hold_at(self, values: Values) -> bool:
+        """Tell whether values are where the curves were measured, within GRID."""
+        return all(abs(math.log(values[name] / at)) <= GRID[-1] for name, at in self.at.items())
 
     def of(self, numbers: Sequence[int]) -> "Curves":
         """Return the curves of some rows alone."""
@@ -245,21 +234,21 @@ def thinned(rows: Sequence[Measurement]) -> list[Measurement]:
     return found
 
 
-def measure_all(rows: list[Measurement], say: Callable[[str], None], only: str = "") -> dict[str, Curves]:
-    """Return the curves of every block that has rows, around the values that the profiles hold now."""
-    asked, every = ask_all(rows), blocks()
+def rows_of(block: Block, rows: Iterable[Measurement], asked: Mapping[str, Asked]) -> list[Measurement]:
+    """Return the rows that a block takes, of a few setups of each kind."""
+    return thinned([row for row in rows if row.id in asked and block.takes(asked[row.id].deployment)])
+
+
+def measure_all(jobs: Mapping[str, Job], say: Callable[[str], None]) -> dict[str, Curves]:
+    """Return the curves of some blocks, by their names."""
     _JOBS.clear()
-    for name, block in every.items():
-        chosen = thinned([row for row in rows if row.id in asked and block.takes(asked[row.id].deployment)])
-        if chosen and name.startswith(only):
-            at = shipped(asked[chosen[0].id], all_parameters(block, every))
-            _JOBS[name] = Job(chosen, {row.id: asked[row.id] for row in chosen}, at)
-    tasks = [(block, *point) for block, job in _JOBS.items() for point in job.points()]
-    tasks.sort(key=lambda task: -len(_JOBS[task[0]].rows))  # the longest first
+    _JOBS.update(jobs)
+    tasks = [(block, *point) for block, job in jobs.items() for point in job.points()]
+    tasks.sort(key=lambda task: -len(jobs[task[0]].rows))  # the longest first
     found: dict[str, dict[tuple[str, float], Floats]] = defaultdict(dict)
     with ProcessPoolExecutor(WORKERS, get_context("fork")) as pool:
         for (block, name, step), moved in zip(tasks, pool.map(_moved, tasks), strict=True):
             found[block][name, step] = moved
-            if len(found[block]) == len(_JOBS[block].points()):
-                say(f"{block}: curves of {len(_JOBS[block].rows)} rows")
-    return {block: job.curves(found[block]) for block, job in _JOBS.items()}
+            if len(found[block]) == len(jobs[block].points()):
+                say(f"{block}: curves of {len(jobs[block].rows)} rows")
+    return {block: job.curves(found[block]) for block, job in jobs.items()}

@@ -7,8 +7,8 @@
     python -m tools.fit_efficiency --left-out left_out.csv        score what a fit has not seen
 
 docs/refitting.md explains it to someone who was not there; `make refit` and `make accuracy` run all of it.
-The blocks are in tools/fit_blocks.yaml. No constant belongs to a row or to a (device, model) pair. Curves are measured
-around the values that the profiles hold: a second run, after --write, is exact where the first moved them far.
+The blocks are in tools/fit_blocks.yaml. No constant belongs to a row or to a (device, model) pair. A fit starts from
+its priors, so that it gives the same whatever the profiles hold.
 `python -m tools.fit_intervals left_out.csv` makes the intervals, `python -m tools.write_accuracy` the page.
 """
 
@@ -25,7 +25,7 @@ import numpy as np
 import yaml
 
 from simulator.validation.measurements import read_measurements
-from tools.curves import ROOT, TIMES, Block, measure_all
+from tools.curves import ROOT, TIMES, Block
 from tools.fitting import TABLES, Fit, Fits, effective, fit_all, idle_parameters
 from tools.score import score
 
@@ -222,7 +222,7 @@ def main() -> None:
     parser.add_argument("--left-out", type=Path, help="write the errors of every row by fits without its group")
     given = parser.parse_args()
     rows = [row for file in given.files for row in read_measurements(file) if row.quality in GRADES]
-    fits = fit_all(measure_all(rows, say, given.block), say)
+    fits = fit_all(rows, say, given.block)
     if given.write:
         written(fits)
     if given.idle:

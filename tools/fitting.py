@@ -16,10 +16,24 @@ import numpy as np
 
 from simulator.arrays import Floats
 from simulator.validation.measurements import PUBLISHED, Measurement, read_measurements
-from tools.curves import NEUTRAL, REACH, TIMES, Block, Curves, Values, block_of, blocks
+from tools.curves import (
+    NEUTRAL,
+    REACH,
+    TIMES,
+    Block,
+    Curves,
+    Job,
+    Values,
+    ask_all,
+    block_of,
+    blocks,
+    measure_all,
+    rows_of,
+)
 
 TABLES = (PUBLISHED / "measurements.csv.gz", PUBLISHED / "round2.csv.gz")  # what the constants are fitted to
 ROUNDED, CUT, PULL = 0.02, 1.2, 0.2
+PASSES = 4  # of measuring curves, at most: a block's own again where its values, or its parents', left them
 FURTHEST, ENOUGH, STUCK = 0.5, 1e-5, 1e3  # ln(value) in a step; a gain that counts; a damping that leads nowhere
 REPLAYS = "kept apart: nothing is fitted to the runs that tests/simulation/test_replays.py replays"
 EXCLUDED = {  # (source, device, model): why the fit does not see them; they are scored all the same
@@ -226,13 +240,44 @@ def idle_parameters(fits: Fits, name: str) -> list[str]:
     return dropped
 
 
-def fit_all(curves: dict[str, Curves], say: Callable[[str], None]) -> Fits:
-    """Fit every block that has rows, parents first."""
-    every = blocks()
-    found = Fits(every, {name: Fit(every[name], each) for name, each in curves.items()}, {})
-    for name, fit in found.fits.items():
-        found.solved[name] = _solved(fit, every, found.solved)
+def fit_all(rows: Sequence[Measurement], say: Callable[[str], None], only: str = "") -> Fits:
+    """Fit every block that has rows, parents first; `only`: those whose name starts so, and their parents.
+
+    What the profiles hold does not matter: curves are measured around the priors, then around what was found.
+    """
+    every, asked = blocks(), ask_all(rows)
+    chosen = {name: rows_of(every[name], rows, asked) for name in _with_parents(only, every)}
+    chosen = {name: some for name, some in chosen.items() if some}
+    fits, solved = dict[str, Fit](), _starts(every)
+    for _ in range(PASSES):
+        at = {name: effective(every[name], every, solved) for name in chosen}
+        far = {name for name in chosen if name not in fits or not fits[name].curves.hold_at(at[name])}
+        if not far:
+            break
+        measured = measure_all({name: Job(chosen[name], asked, at[name]) for name in chosen if name in far}, say)
+        fits |= {name: Fit(every[name], curves) for name, curves in measured.items()}
+        for name, fit in fits.items():
+            solved[name] = _solved(fit, every, solved)
+    found = Fits(every, fits, {name: solved[name] for name in fits})
+    for name, fit in fits.items():
         after = float(np.median(np.abs(found.errors(name, found.solved)[fit.seen])))
         listed = "  ".join(f"{key} {value:.3g}" for key, value in found.solved[name].items())
         say(f"{name}: {len(fit.seen)} rows, median |ln| {after:.3f}: {listed}")
+    return found
+
+
+def _with_parents(start: str, every: dict[str, Block]) -> list[str]:
+    """Name the blocks whose names start so, and all above them, parents first."""
+    named: set[str] = set()
+    for name, block in reversed(every.items()):
+        if name.startswith(start) or name in named:
+            named |= {name, block.parent}
+    return [name for name in every if name in named]
+
+
+def _starts(every: dict[str, Block]) -> dict[str, Values]:
+    """Return each block's prior where no block has been fitted."""
+    found: dict[str, Values] = {}
+    for name, block in every.items():
+        found[name] = {**block.held, **_prior(block, every, found)[0]}
     return found

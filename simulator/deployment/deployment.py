@@ -235,7 +235,7 @@ class Deployment:
 
     @property
     def first_call_s(self) -> float:
-        """Seconds that a batch's first call takes longer, without a warm-up; 0 at the speed of light."""
+        """Seconds that the first step takes longer, without a warm-up; 0 at the speed of light."""
         return 0.0 if self.light else self.settings.first_call_s
 
     def request_s(self, prompt_tokens: npt.ArrayLike) -> Floats:

@@ -197,8 +197,7 @@ class Estimate(Framed):
     @cached_property
     def expected(self) -> Latency:
         """The predicted latencies."""
-        found = self._latency(self.models[0], self.prefill_s + self.request.seconds)
-        return found._replace(e2el_s=found.e2el_s + self.deployment.first_call_s)
+        return self._latency(self.models[0], self.prefill_s + self.request.seconds + self.deployment.first_call_s)
 
     @cached_property
     def prefill_s(self) -> float:

@@ -32,7 +32,7 @@ class Settings:
     sorted_sampling: bool = False  # requests ask for top-k or top-p, for which the sampler sorts the vocabulary
     ignore_eos: bool = False  # requests produce all tokens that they ask for, and the engine knows it (SGLang)
     stream: bool = True  # clients receive each token as it is generated
-    first_call_s: float = 0.0  # seconds that a batch's first call takes longer, where nothing warmed the engine up
+    first_call_s: float = 0.0  # seconds that an engine's first step takes longer, where nothing warmed it up
     language_model_only: bool = False  # a multimodal checkpoint's vision encoder is not loaded
     changes: tuple[str, ...] = ()
 

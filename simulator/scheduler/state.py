@@ -67,6 +67,7 @@ class SchedulerLimits(NamedTuple):
     stream_s: float = 0.0  # time of the front end to stream one sequence's token, one sequence after the other
     turnaround_s: float = 0.0  # from the end of a request until its client has the answer and can send the next one
     max_model_len: int = 0  # a request of more tokens, prompt and output, is rejected; 0: no limit
+    first_call_s: float = 0.0  # what an engine's first step takes longer: nothing has warmed it up
 
 
 MAX_DRAFT_TOKENS = 32

@@ -91,11 +91,12 @@ class Run:
 def step_seconds(s: State, table: StepTable) -> tuple[float, float]:
     """Return how long the scheduled step takes, and how much of it its prompts add to one of its decodes alone."""
     book, alone_s = s.book[0], _decode_seconds(s, table)
+    first_s = s.limits.first_call_s if book.shown_s == 0.0 else 0.0  # no step has ended
     if book.prompt_tokens == 0:
-        return max(alone_s, table.least_s), 0.0
+        return max(alone_s, table.least_s) + first_s, 0.0
     tokens = book.decoding * book.decode_now * (1 + s.limits.draft_tokens) + book.prompt_tokens
     host_s = table.prompt_least_s if tokens > s.limits.graph_tokens else 0.0
-    seconds = max(alone_s + _prompt_seconds(s, table), table.least_s, host_s)
+    seconds = max(alone_s + _prompt_seconds(s, table), table.least_s, host_s) + first_s
     return seconds, seconds - (max(alone_s, table.least_s) if book.decode_now > 0 else 0.0)
 
 

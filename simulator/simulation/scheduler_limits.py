@@ -57,6 +57,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         stream_s=deployment.stream_s,
         turnaround_s=float(deployment.request_s(requests.prompt_tokens.mean() if requests else 0.0)),
         max_model_len=0 if assume_fits else plan.context_tokens,
+        first_call_s=deployment.first_call_s,
     )
     return _with_estimate(allowed, deployment)
 

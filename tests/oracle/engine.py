@@ -98,6 +98,7 @@ class OracleLimits:
     concurrency: int = 0
     turnaround_s: float = 0.0
     stream_s: float = 0.0  # E
+    first_call_s: float = 0.0  # E
     full_prompt_must_fit: bool = True
     max_model_len: int | None = None
     by_priority: bool = False
@@ -597,7 +598,7 @@ def begin_step(engine: OracleEngine, plan: Plan, start_s: float, seconds: Second
     batch.decodes = tuple(request.decodes for request, _ in plan)
     batch.loaded_tokens = engine.loaded_tokens
     batch.window = engine.limits.window
-    takes_s = seconds(batch)
+    takes_s = seconds(batch) + (0.0 if engine.shown_s else engine.limits.first_call_s)
     return OracleStep(
         start_s,
         start_s + takes_s,

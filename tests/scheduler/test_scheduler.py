@@ -335,6 +335,13 @@ def test_a_front_end_slower_than_the_engine_sets_the_rate():
     assert bound.first_token_s[0] == free.first_token_s[0] + 4e-3
 
 
+def test_an_engine_that_nothing_warmed_up_takes_longer_for_its_first_step_alone():
+    load = table_of([(1.0, 16, 3), (1.0, 16, 3), (60.0, 16, 3)])
+    warm, cold = (simulate(limits(first_call_s=each), TABLE, load) for each in (0.0, 9.0))
+    assert (cold.first_token_s - warm.first_token_s).tolist() == pytest.approx([9.0, 9.0, 0.0])
+    assert (cold.steps.seconds - warm.steps.seconds).tolist() == pytest.approx([9.0, *[0.0] * (len(warm.steps) - 1)])
+
+
 @pytest.mark.parametrize("name", ["mooncake_fast25_conversation", "mooncake_fast25_synthetic"])
 def test_an_unlimited_cache_hits_what_a_plain_count_of_repeated_blocks_says(name, traces: Path):
     load = Workload.from_trace(read_trace(traces / f"{name}.csv.gz")).requests()

@@ -118,6 +118,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         graph_tokens=GRAPH_TOKENS,
         turnaround_s=rules.turnaround_s,
         stream_s=rules.stream_s,
+        first_call_s=rules.first_call_s,
         window=rules.window,
         full_groups=rules.full_groups,
         window_groups=rules.window_groups,
@@ -226,6 +227,7 @@ def cases(
         concurrency=draw(st.sampled_from([0, 0, 1, 3])),
         turnaround_s=draw(st.sampled_from([0.0, 0.003, 0.03])),
         stream_s=draw(st.sampled_from([0.0, 0.0, 0.0002, 0.002])),
+        first_call_s=draw(st.sampled_from([0.0, 0.0, 0.05])),
         **rules,
     )
     alone = OracleEngine(limits).blocks_for(longest + drafts)

@@ -450,6 +450,16 @@ def test_trtllm_bench_has_no_front_end_and_trtllm_serve_has_one():
     assert served.stream_s == pytest.approx(56.9e-6)
 
 
+@pytest.mark.parametrize(
+    ("changed", "first_call_s"),
+    [({}, 9.0), ({"concurrency": 1}, 0.0), ({"hardware": "H100 SXM 80GB"}, 0.0), ({"model": "Qwen3-8B"}, 0.0)],
+)
+def test_deplodocks_servers_tune_kernels_of_hybrids_in_their_first_prompts(changed, first_call_s):
+    stated = {"source": "cloudrift-deplodock", "hardware": "RTX PRO 6000 Blackwell", "model": "Qwen3-Coder-Next"}
+    hybrid = setup(**{**stated, "weight_dtype": "fp8", "concurrency": 12, "num_prompts": 80, **changed})
+    assert place(hybrid).deployment.first_call_s == first_call_s
+
+
 @pytest.mark.parametrize(("model", "cached"), [("Qwen3-Coder-Next", False), ("Qwen3-Coder-30B-A3B-Instruct", True)])
 def test_deplodock_lets_sglang_run_what_is_in_flight_and_ignore_eos(model, cached):
     stated = {"source": "cloudrift-deplodock", "model": model, "hardware": "B200 SXM", "concurrency": 12}

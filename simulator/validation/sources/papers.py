@@ -14,6 +14,8 @@ ANSWER_LIMITS = 256, 512  # max_tokens of the loads of arXiv:2601.09527 (output_
 PAGE_LIMIT = 600  # output length of databasemart.com's tables; the mean of the answers is theirs
 # Read off the measurements: the intercept of a straight line of latency over output tokens
 FIRST_CALL_S, MII_FIRST_CALL_S = 18.0, 0.5
+# Read off the measurements: p99 less predicted p99 of TTFT, medians of four hybrid models from 7.2 to 14.5 s
+AUTOTUNED_S = 9.0
 # CPUs of deplodock's hosts per GPU. 2026: GCP's a3-highgpu, a3-ultragpu, a4-highgpu and g4-standard. 2025: H100 and
 # H200 by its system_info.txt; guess: the others by names of CloudRift's instances in its hardware.py (rtxpro6000-12,
 # rtx49-10c, rtx59-16c, l40s-24c)
@@ -52,6 +54,16 @@ class Deplodock(Recipe):
             return {}
         plain = {"prefix_caching": False} if self.setup.model == "Qwen3-Coder-Next" else {}
         return {"ignore_eos": True, **plain}
+
+    @property
+    def first_call_s(self) -> float:
+        """Seconds in which Triton tunes the kernels of gated DeltaNet: a server is started for each run.
+
+        In vLLM, not on Hopper, which has other kernels (vLLM pull requests 36599, 37338, 54797). The test prompt of
+        `vllm bench serve` warms up what a prompt alone needs: with one request in flight none waits so long.
+        """
+        tunes = self.is_vllm and self.hardware.family != "hopper" and self.model.recurrent_layers
+        return AUTOTUNED_S if tunes and self.setup.concurrency > 1 else 0.0
 
     def limits(self, layout: Layout) -> Limits:
         """Return SGLang's --max-running-requests: the requests in flight, in each of its recipes (recipe.yaml)."""
