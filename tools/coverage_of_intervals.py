@@ -18,7 +18,8 @@ import numpy as np
 
 from simulator.arrays import Floats
 from simulator.cost.scenario import Scenario
-from simulator.deployment.deployment import Settings, deploy
+from simulator.deployment.deployment import deploy
+from simulator.deployment.settings import Settings
 from simulator.reports.arrival_load import ArrivalLoad, RunLength
 from simulator.reports.batch_means import QUANTILES, Statistic, statistic, warm_up
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop

@@ -45,7 +45,7 @@ Values = dict[str, float]
 class Block:
     """Rows by engine preset and device family (none is any), the parameters to fit on them, and whose values are prior.
 
-    Parameters: `step_s`, `sequence_s`, `request_s` and the numbers of `FittedMultipliers`.
+    Parameters: the fields of `Overheads` and of `FittedMultipliers`.
     """
 
     name: str
@@ -72,11 +72,12 @@ class Block:
 def blocks() -> dict[str, Block]:
     """Read the blocks; parents stand before their children."""
     listed = yaml.safe_load((ROOT / "tools" / "fit_blocks.yaml").read_text())
-    keys = ("engines", "families", "fit")
     return {
         name: Block(
             name,
-            *(tuple(each.get(key, ())) for key in keys),
+            engines=tuple(each["engines"]),
+            families=tuple(each.get("families", ())),
+            parameters=tuple(each["fit"]),
             parent=each.get("parent", ""),
             presets=tuple(each.get("write", each["engines"])),
             prior=each.get("prior", {}),

@@ -154,9 +154,13 @@ def held(found: Residuals, level: float = 0.8) -> list[Held]:
 def summaries(found: Sequence[Held]) -> Iterator[tuple[str, Summary]]:
     """Yield the summary of all rows, of each part, and of each source."""
     yield "all", Summary.of(found)
-    for part in (*PARTS.values(), lambda each: each.group[0]):
+    for part in (*PARTS.values(), _source):
         names = Counter(part(each.residual) for each in found)
         yield from ((name, Summary.of([each for each in found if part(each.residual) == name])) for name in names)
+
+
+def _source(each: Residual) -> str:
+    return each.group[0]
 
 
 def alike(found: Residuals) -> Summary:

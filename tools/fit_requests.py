@@ -52,11 +52,11 @@ def fitted(rows: Requests) -> float:
     shares = np.stack([np.ones(len(rows.ttft_s)), *columns], axis=1) / rows.ttft_s[:, None]
     wanted = (rows.ttft_s - rows.known_s) / rows.ttft_s
     sizes = np.array([rows.groups.count(group) for group in rows.groups], dtype=np.float64)
-    weights = 1.0 / sizes
-    found = np.zeros(shares.shape[1])
+    weights: Floats = 1.0 / sizes
+    found: Floats = np.zeros(shares.shape[1])
     for _ in range(ROUNDS):
         root = np.sqrt(weights)
-        found = np.linalg.lstsq(shares * root[:, None], wanted * root, rcond=None)[0]
+        found = np.asarray(np.linalg.lstsq(shares * root[:, None], wanted * root, rcond=None)[0], np.float64)
         weights = 1.0 / sizes / np.maximum(np.abs(wanted - shares @ found), LEAST)
     return float(found[0])
 
@@ -76,8 +76,11 @@ def measured(engines: Sequence[str]) -> Requests:
             continue
         known_s = outside_s - float(deployment.overheads.request_s)
         found.append((1e-3 * row.value, ttft_s - outside_s, known_s, row.group))
-    ttft_s, steps_s, known_s, groups = zip(*found, strict=True)
-    return Requests(np.array(ttft_s), np.array(steps_s), np.array(known_s), groups)
+    if not found:
+        because = "no closed loop of a few requests in flight was measured with them"
+        raise InfercastError(f"presets {', '.join(engines)}", because, "Name others of simulator/engines")
+    ttft_s, steps_s, known_s = np.array([each[:3] for each in found]).T
+    return Requests(ttft_s, steps_s, known_s, [each[3] for each in found])
 
 
 def _is_wanted(row: Measurement) -> bool:
@@ -102,9 +105,8 @@ def _spread(rows: Sequence[Measurement]) -> list[Measurement]:
 def without(rows: Requests, group: tuple[str, str, str]) -> Requests:
     """Return the rows of all groups but one."""
     kept = np.array([each != group for each in rows.groups])
-    return Requests(
-        *(each[kept] for each in rows[:3]), [each for each, stays in zip(rows.groups, kept, strict=True) if stays]
-    )
+    groups = [each for each in rows.groups if each != group]
+    return Requests(rows.ttft_s[kept], rows.steps_s[kept], rows.known_s[kept], groups)
 
 
 def lines(rows: Requests) -> Iterator[str]:

@@ -94,8 +94,8 @@ def fault(words: list[str], given: str = "") -> str:
         return "exit code 2 without a message"
     if "bug of infercast" in told:
         return "bug: " + told[:150]
-    told = NOT_FINITE.search(f"{given} {words}")
-    if code == 0 and not told and (found := NOT_FINITE.search(out)):
+    asked_for = NOT_FINITE.search(f"{given} {words}")
+    if code == 0 and not asked_for and (found := NOT_FINITE.search(out)):
         return f"{found[0]} in the output"
     return ""
 

@@ -9,7 +9,7 @@ import ast
 import copy
 import random
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 COMPARED = {
     ast.Lt: ast.LtE,
@@ -37,7 +37,7 @@ COMPUTED = {
 AROUND = 24  # characters told on both sides of a change
 TABLE = 20
 SKIPPED = (ast.JoinedStr, ast.Import, ast.ImportFrom)
-Change = Callable[[ast.AST], ast.AST]
+Change = Callable[[Any], ast.AST]  # a node of the kind that it was made for, to its mutant
 
 
 class Mutant(NamedTuple):
@@ -144,8 +144,10 @@ def _is_text(node: ast.AST) -> bool:
 def _is_for_types(node: ast.AST) -> bool:
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return True
-    typed = isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp)
-    return typed and ast.unparse(node.targets[0])[0].isupper() and ast.unparse(node.targets[0])[1:2].islower()
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Subscript | ast.BinOp):
+        return False
+    name = ast.unparse(node.targets[0])
+    return name[0].isupper() and name[1:2].islower()
 
 
 def _is_table(node: ast.AST) -> bool:
@@ -185,7 +187,7 @@ def _is_removable(node: ast.AST) -> bool:
     return stored or isinstance(node, ast.Raise | ast.Continue | ast.Break)
 
 
-def _negated(old: ast.AST) -> ast.AST:
+def _negated(old: ast.If | ast.IfExp | ast.While) -> ast.AST:
     new = copy.copy(old)
     new.test = ast.UnaryOp(ast.Not(), old.test)
     return new

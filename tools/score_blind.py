@@ -21,10 +21,10 @@ NEW_SOURCES = {
 TIMES, OPEN = ("ttft_ms", "tpot_ms", "itl_ms"), ("open_loop",)
 RATES, CLOSED = ("throughput_out_tok_s", "throughput_total_tok_s"), ("fixed_batch", "single", "closed_loop", "offline")
 NO_AIM = (  # of docs/accuracy.md is about these
-    Aim("TTFT, TPOT and ITL, all at once", TIMES, ("offline",), False, 0.0, ""),
-    Aim("closed loop and all at once, p90 to p99", (*TIMES, "e2e_latency_ms"), CLOSED, True, 0.0, ""),
-    Aim("throughput and end-to-end, open loop", (*RATES, "e2e_latency_ms"), OPEN, False, 0.0, ""),
-    Aim("requests/s; tokens/s of one user", ("req_s", "decode_tok_s_per_user"), CLOSED, False, 0.0, ""),
+    Aim("TTFT, TPOT and ITL, all at once", TIMES, ("offline",), False, 0.0),
+    Aim("closed loop and all at once, p90 to p99", (*TIMES, "e2e_latency_ms"), CLOSED, True, 0.0),
+    Aim("throughput and end-to-end, open loop", (*RATES, "e2e_latency_ms"), OPEN, False, 0.0),
+    Aim("requests/s; tokens/s of one user", ("req_s", "decode_tok_s_per_user"), CLOSED, False, 0.0),
 )
 GROUP = ["source", "hardware", "model", "metric"]
 SCORES = "rows | groups | median | p90 | bias | inside, rows | inside, groups | median, plain |"

@@ -39,6 +39,7 @@ EXAMPLE = re.compile(r"^( *)>>> .*(?:\n(?!\s*$).*)*", re.MULTILINE)  # a doctest
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put documents that the navigation does not name at the end of its last section."""
+    assert config.nav, "mkdocs.yml names the pages"  # noqa: S101
     (last,) = config.nav[-1].values()
     named = set(re.findall(r"[\w/-]+\.md", json.dumps(config.nav)))
     documents = (str(path.relative_to(config.docs_dir)) for path in sorted(Path(config.docs_dir).rglob("*.md")))

@@ -58,7 +58,7 @@ def _parameter(parameter: Any, hint: Any) -> dict[str, Any]:
     if getattr(parameter, "multiple", False) or parameter.nargs == -1:
         found["many"] = True
     if isinstance(kind, EnumType):
-        found["choices"] = [each.value for each in kind]
+        found["choices"] = [each.value for each in list[Any](kind)]
     return found
 
 

@@ -115,7 +115,8 @@ class Links:
         link_s = moved_bytes / bus_bytes_per_s
         sums = op.link_bytes.tokens > 0  # logits are gathered, by a collective of the same latency
         real = sums and not self.light
-        staged = real and rules.staged and devices in STAGED_BYTES and self.hardware.link is not None
+        linked = self.hardware.link is not None and self.hardware.link.devices >= devices
+        staged = real and rules.staged and devices in STAGED_BYTES and linked
         if staged:
             link_s = link_s + latency_s
         ring = None if self.light else self.hardware.achievable.ring_all_reduce.get(devices)
@@ -125,7 +126,7 @@ class Links:
         once_s = counts.dot(op.link_bytes) * (devices - 1) / bus_bytes_per_s
         if staged:
             link_s = np.where(counts.dot(op.link_bytes) < STAGED_BYTES[devices], once_s, link_s)
-        if rules.one_shot_tokens and real:
+        if rules.one_shot_tokens and real and linked:
             link_s = np.where(counts.tokens <= rules.one_shot_tokens, once_s, link_s)
         if rules.reduced_bits and sums and devices in LONG_BYTES:
             quick_s = moved_bytes / bus_bytes_per_s * (rules.reduced_bits / WIDE_BITS)

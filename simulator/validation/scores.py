@@ -1,5 +1,6 @@
 """Errors of predictions by metric, regime and more, averaged by group, and the rows without a prediction."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -133,7 +134,11 @@ def _coverage(groups: Iterable[Sequence[Prediction]]) -> float:
     """Return the mean over groups of the share of measurements inside their interval; NaN without intervals."""
     shares = []
     for some in groups:
-        inside = [each.low <= each.measurement.value <= each.high for each in some if each.low and each.high]
+        inside = [
+            each.low <= each.measurement.value <= (math.inf if each.high is None else each.high)
+            for each in some
+            if each.low is not None
+        ]
         if inside:
             shares.append(float(np.mean(inside)))
     return float(np.mean(shares)) if shares else float("nan")
