@@ -1,5 +1,6 @@
 """From a run to numbers: latencies with confidence intervals, throughput, goodput, SLO attainment, what was used."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -280,15 +281,26 @@ class Report(Framed):
 
     @cached_property
     def overloaded(self) -> bool:
-        """Whether the queue grew by more than 2 % of the arrivals in their second half, and was never empty in it.
+        """Whether the queue grew in the second half or the last quarter of the arrivals, and was never empty in it.
 
-        A queue of a stable system grows for a while too, but it empties. A run too short to fill the engine says
-        nothing: it is not called overloaded.
+        It grew where it did so by more than 2 % of them, and in the quarter by more than two standard deviations of
+        their number. A queue of a stable system grows for a while too, but it empties. The quarter is for an engine
+        whose places fill for most of the run. A run too short to fill them says nothing: it is not overloaded.
         """
-        begin_s, end_s = self._second_half_s
-        if self.queue_growth_per_s * (end_s - begin_s) <= max(0.01 * len(self.run.requests), 10.0):
+        half = len(self.run.requests) // 2
+        gaps_s, quarter = np.diff(self.run.requests.arrival_s[-half:]), half // 2
+        if self.run.requests.concurrency or quarter == 0 or not gaps_s.any():
             return False
-        steps = self.run.steps[(self.run.steps.start_s >= begin_s) & (self.run.steps.start_s <= end_s)]
+        spread = math.sqrt(quarter) * float(gaps_s.std() / gaps_s.mean())
+        return self._queues_for(half, 10.0) or self._queues_for(quarter, max(10.0, 2.0 * spread))
+
+    def _queues_for(self, last: int, least: float) -> bool:
+        """Tell whether in the last arrivals the queue grew by 2 % of them, at `least` by so many, and was not empty."""
+        steps, arrival_s = self.run.steps, self.run.requests.arrival_s
+        begin_s, end_s = float(arrival_s[-last]), float(arrival_s[-1])
+        if np.diff(self._queue(np.array([begin_s, end_s])))[0] <= max(0.02 * last, least):
+            return False
+        steps = steps[(steps.start_s >= begin_s) & (steps.start_s <= end_s)]
         return bool((self._queue(steps.start_s, steps.seconds.max(initial=0.0)) > 0).all())  # a step's wait is none
 
     @property
