@@ -246,9 +246,9 @@ def fit_all(rows: Sequence[Measurement], say: Callable[[str], None], only: str =
     What the profiles hold does not matter: curves are measured around the priors, then around what was found.
     """
     every, asked = blocks(), ask_all(rows)
-    chosen = {name: rows_of(every[name], rows, asked) for name in _with_parents(only, every)}
+    chosen = {name: rows_of(every[name], rows, asked) for name in with_parents(only, every)}
     chosen = {name: some for name, some in chosen.items() if some}
-    fits, solved = dict[str, Fit](), _starts(every)
+    fits, solved = dict[str, Fit](), starts(every)
     for _ in range(PASSES):
         at = {name: effective(every[name], every, solved) for name in chosen}
         far = {name for name in chosen if name not in fits or not fits[name].curves.hold_at(at[name])}
@@ -266,7 +266,7 @@ def fit_all(rows: Sequence[Measurement], say: Callable[[str], None], only: str =
     return found
 
 
-def _with_parents(start: str, every: dict[str, Block]) -> list[str]:
+def with_parents(start: str, every: dict[str, Block]) -> list[str]:
     """Name the blocks whose names start so, and all above them, parents first."""
     named: set[str] = set()
     for name, block in reversed(every.items()):
@@ -275,7 +275,7 @@ def _with_parents(start: str, every: dict[str, Block]) -> list[str]:
     return [name for name in every if name in named]
 
 
-def _starts(every: dict[str, Block]) -> dict[str, Values]:
+def starts(every: dict[str, Block]) -> dict[str, Values]:
     """Return each block's prior where no block has been fitted."""
     found: dict[str, Values] = {}
     for name, block in every.items():
