@@ -26,7 +26,7 @@ from tools.curves import (
     predicted,
 )
 from tools.fit_efficiency import HELD, with_kernels, written
-from tools.fitting import Fit, Fits, starts, with_parents, effective, idle_parameters
+from tools.fitting import Fit, Fits, effective, idle_parameters, starts, with_parents
 from tools.score import left_out
 
 PARAMETERS = ("compute", "memory", "step_s")
