@@ -20,11 +20,12 @@ import numpy.typing as npt
 
 from simulator.arrays import Bools, Floats
 from simulator.reports.interval_widths import LEVELS, TRAITS, Question, Side, Widths, weighted_quantiles
+from tools.newton import Point, minimum
 
 REACHED = 0.9  # of an 80 % interval's end
 ROUNDED = 0.01
 SHRINK = 0.003  # of 0.001 to 0.006, whose interval scores on sources left out differ by 0.5 %
-FURTHEST, ENOUGH, STUCK = 0.7, 2e-6, 1e4  # ln(factor) in a step; a gain worth a step; a damping that leads nowhere
+ENOUGH = 2e-6  # a gain worth a step
 BOUNDS = (-8.0, 3.0)  # of ln(width)
 Group = tuple[str, str, str]
 
@@ -151,15 +152,6 @@ class Residuals:
         return Side(round(math.exp(logs[0]), 4), named["metric"], named["regime"], named["traits"], shape)
 
 
-class _Point(NamedTuple):
-    """ln(factors), the loss there, its gradient and (nearly) its curvature."""
-
-    at: Floats
-    loss: float
-    gradient: Floats
-    curvature: Floats
-
-
 @dataclass(frozen=True)
 class Loss:
     """The loss of one side: which row has which factor, u outwards, weights, and the least logarithm of each factor."""
@@ -169,8 +161,12 @@ class Loss:
     weights: Floats
     least: Floats
 
-    def look(self, at: Floats) -> _Point:
-        """Return the loss and its slopes; |error| has the curvature of a parabola that touches it."""
+    def look(self, at: Floats) -> Point:
+        """Return the loss and its slopes, at `least` where `at` is below.
+
+        |error| has the curvature of a parabola that touches it.
+        """
+        at = np.maximum(at, self.least)
         width = np.exp(np.clip(self.has @ at, *BOUNDS))
         error = self.outwards - width
         rounded, skew = np.hypot(error, ROUNDED), REACHED - 0.5
@@ -178,17 +174,8 @@ class Loss:
         loss = self.weights @ (rounded / 2 + skew * error) + shrink @ at**2
         slope = -(self.weights * (error / rounded / 2 + skew) * width) @ self.has + 2 * shrink * at
         bend = self.weights * width * (width / rounded / 2 + 0.5)
-        return _Point(at, float(loss), slope, (self.has.T * bend) @ self.has + 2 * np.diag(shrink))
+        return Point(at, float(loss), slope, (self.has.T * bend) @ self.has + 2 * np.diag(shrink))
 
     def minimum(self, start: Floats) -> Floats:
         """Return the logarithms of least loss."""
-        best, damping = self.look(start), 0.01
-        while damping < STUCK:
-            damped = best.curvature + damping * np.diag(np.diag(best.curvature) + 1e-9)
-            step = np.clip(np.linalg.solve(damped, -best.gradient), -FURTHEST, FURTHEST)
-            tried = self.look(np.maximum(best.at + step, self.least))
-            if tried.loss < best.loss - ENOUGH:
-                best, damping = tried, damping / 4
-            else:
-                damping *= 4
-        return best.at
+        return minimum(self.look, start, ENOUGH)

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,11 +29,12 @@ from tools.curves import (
     measure_all,
     rows_of,
 )
+from tools.newton import Point, minimum
 
 TABLES = (PUBLISHED / "measurements.csv.gz", PUBLISHED / "round2.csv.gz")  # what the constants are fitted to
 ROUNDED, CUT, PULL = 0.02, 1.2, 0.2
 PASSES = 4  # of measuring curves, at most: a block's own again where its values, or its parents', left them
-FURTHEST, ENOUGH, STUCK = 0.5, 1e-5, 1e3  # ln(value) in a step; a gain that counts; a damping that leads nowhere
+ENOUGH = 1e-5  # a gain that counts
 REPLAYS = "kept apart: nothing is fitted to the runs that tests/simulation/test_replays.py replays"
 EXCLUDED = {  # (source, device, model): why the fit does not see them; they are scored all the same
     ("llmservingsim-vllm-bench", "RTX 4090", "Llama-3.1-8B"): REPLAYS,
@@ -74,21 +74,6 @@ def is_far_from_light(row: Measurement) -> bool:
 UNSEEN_KINDS = (is_tail, is_rented_pair, is_balanced_host, is_far_from_light)
 
 
-class _Point(NamedTuple):
-    """ln(values) of the parameters, the loss there, its gradient and (nearly) its curvature."""
-
-    at: Floats
-    loss: float
-    gradient: Floats
-    curvature: Floats
-
-    def next(self, damping: float) -> Floats:
-        """Return where a damped step of Newton's method leads."""
-        damped = self.curvature + damping * np.diag(np.diag(self.curvature) + 1e-6)  # what tells nothing stays
-        step: Floats = np.clip(np.linalg.solve(damped, -self.gradient), -FURTHEST, FURTHEST)
-        return self.at + step
-
-
 @dataclass(frozen=True)
 class Fit:
     """A block, and the curves of its rows."""
@@ -119,7 +104,7 @@ class Fit:
         weights, pull = _weights(kept.rows), np.array([_pull(name) for name in prior])
         centre, start = np.log(list(prior.values())), np.log([self.curves.at[name] for name in prior])
 
-        def look(at: Floats) -> _Point:
+        def look(at: Floats) -> Point:
             at = np.clip(at, start - REACH, start + REACH)
             moved = [kept.along(name, math.exp(value)) for name, value in zip(prior, at, strict=True)]
             errors, slopes = sum((each for each, _ in moved), start=fixed), np.stack([slope for _, slope in moved])
@@ -127,16 +112,10 @@ class Fit:
             loss = weights @ np.minimum(rounded, CUT) + pull @ (at - centre) ** 2
             pulled = slopes * weights / rounded * (rounded < CUT)
             gradient = pulled @ errors + 2 * pull * (at - centre)
-            return _Point(at, float(loss), gradient, pulled @ slopes.T + 2 * np.diag(pull))
+            return Point(at, float(loss), gradient, pulled @ slopes.T + 2 * np.diag(pull))
 
-        best, damping = look(start), 0.01
-        while damping < STUCK:
-            tried = look(best.next(damping))
-            if tried.loss < best.loss - ENOUGH:
-                best, damping = tried, damping / 4
-            else:
-                damping *= 4
-        return dict(zip(prior, map(float, np.exp(best.at)), strict=True))
+        found = np.exp(minimum(look, start, ENOUGH))
+        return dict(zip(prior, map(float, found), strict=True))
 
 
 @cache

@@ -5,13 +5,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from simulator.deployment.deployment import Deployment
+from simulator.deployment.deployment import Deployment, deployment_of
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.offload import NO_OFFLOAD, Offload, host_of
+from simulator.deployment.sharding import scaled_hardware
 from simulator.deployment.weight_files import narrower_formats
 from simulator.errors import DoesNotFitError, InfercastError
-from simulator.hardware.hardware import load_hardware
-from simulator.models.operations import Counts
+from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.operations import Counts, Layout
 from simulator.units import GIB, gibibytes
 
 LARGER = ("l40s", "a100-sxm-80", "h200-sxm", "b200-sxm", "b300-sxm")
@@ -84,8 +85,9 @@ def remedies_for(deployment: Deployment) -> Iterator[str]:
 def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
     """Yield lists of flags, one for each kind of change, the smallest change first."""
     layout, seqs = deployment.layout, min(deployment.max_num_seqs, 64)
-    degrees: list[Flags] = [{"--tp": tp, **({"--ep": tp} if layout.ep > 1 else {})} for tp in DEGREES if tp > layout.tp]
-    larger = [name for name in LARGER if load_hardware(name).memory_bytes > 1.1 * deployment.hardware.memory_bytes]
+    degrees: list[Flags] = [{"--tp": tp, **_experts(layout, tp)} for tp in DEGREES if tp > deployment.tp]
+    one = deployment.hardware.memory_bytes / deployment.devices_each
+    larger = [name for name in LARGER if load_hardware(name).memory_bytes > 1.1 * one]
     yield degrees
     yield [{"--cache-dtype": "fp8"}]
     narrower = narrower_formats(deployment.engine)
@@ -97,6 +99,20 @@ def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
         yield [{"--cpu-offload-gb": short + more} for more in OFFLOADS_GIB]
 
 
+def _experts(layout: Layout, tp: int) -> Flags:
+    return {"--ep": tp * layout.dp} if layout.ep > 1 else {}
+
+
+def _asked(deployment: Deployment) -> Layout:
+    """Return the layout that was asked for, of all devices (sharding.Sharded)."""
+    layout = deployment.layout
+    return replace(layout, tp=deployment.tp, ep=deployment.tp * layout.dp if layout.ep > 1 else 1)
+
+
+def _one_device(deployment: Deployment) -> Hardware:
+    return scaled_hardware(deployment.hardware, 1 / deployment.devices_each)
+
+
 def _plan_with(deployment: Deployment, flags: Flags) -> MemoryPlan | None:
     """Return the memory plan with some flags changed; None where that does not work or fit either."""
     layout = {name: flags[flag] for flag, name in LAYOUT_FLAGS.items() if flag in flags}
@@ -104,11 +120,12 @@ def _plan_with(deployment: Deployment, flags: Flags) -> MemoryPlan | None:
     if "--cpu-offload-gb" in flags:
         settings["offload"] = Offload(weight_bytes=flags["--cpu-offload-gb"] * GIB)
     try:
-        changed = replace(
-            deployment,
-            hardware=load_hardware(flags["--hardware"]) if "--hardware" in flags else deployment.hardware,
-            layout=replace(deployment.layout, **layout),
-            settings=replace(deployment.settings, **settings),
+        changed = deployment_of(
+            deployment.model,
+            load_hardware(flags["--hardware"]) if "--hardware" in flags else _one_device(deployment),
+            deployment.engine,
+            replace(_asked(deployment), **layout),
+            replace(deployment.settings, **settings),
         )
         changed.step_model(light=True).seconds(Counts(steps=1.0, tokens=1.0))
         plan = memory_plan(changed)

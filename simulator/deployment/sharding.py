@@ -42,7 +42,7 @@ def sharded(model: Model, hardware: Hardware, engine: Engine, layout: Layout, th
     if engine.splits_rows and not _divides(model, layout.tp):
         tp = next(each for each in DEGREES if each < layout.tp and _divides(model, each))
         each = layout.tp / tp
-        return Sharded(model, _scaled_hardware(hardware, each), replace(layout, tp=tp, ep=min(layout.ep, tp)), each)
+        return Sharded(model, scaled_hardware(hardware, each), replace(layout, tp=tp, ep=min(layout.ep, tp)), each)
     return Sharded(model, hardware, layout)
 
 
@@ -52,7 +52,7 @@ def _on_threads(hardware: Hardware, threads: int) -> Hardware:
     return hardware.model_copy(update=scaled_peaks(hardware, share))
 
 
-def _scaled_hardware(hardware: Hardware, factor: float) -> Hardware:
+def scaled_hardware(hardware: Hardware, factor: float) -> Hardware:
     """Return a device with memory, bandwidth and peak FLOP/s multiplied by `factor`."""
     return hardware.model_copy(
         update={

@@ -58,12 +58,10 @@ class Transfer(NamedTuple):
 class Links:
     """Links of a device under an engine's collectives (KernelRules); `light`: at their peak, without latency.
 
-    `one_shot_tokens`: up to so many tokens an all-reduce is one shot: each device sends all that it has to all others.
-    `reduced_bits`: of a number in an all-reduce of LONG_BYTES or more, at the speed of light too; what it takes to
-    quantise is not counted. `staged`: one shot below STAGED_BYTES; from there on two stages, each with a barrier, take
-    the latency twice. On eight H100 that is within 13 % of measured times from 4 KiB to 4 MiB (kernel tables), where
-    the latency once is 32 % short at 1 MiB. `one_ring`: a collective keeps to one ring, which has a single link between
-    two devices, however many there are. `gathers_tokens`: all ranks get all tokens of a data-parallel group.
+    One shot: each device sends all that it has to all others, which takes a link to each of them. Two stages, each with
+    a barrier, take the latency twice: on eight H100 that is within 13 % of measured times from 4 KiB to 4 MiB (kernel
+    tables), where the latency once is 32 % short at 1 MiB. Numbers of `reduced_bits` are sent at the speed of light,
+    too; what it takes to quantise them is not counted.
     """
 
     def __init__(self, hardware: Hardware, kernels: Kernels, *, light: bool) -> None:

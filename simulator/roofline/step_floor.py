@@ -11,13 +11,12 @@ import numpy as np
 from simulator.arrays import Floats, Ints
 from simulator.engines.kernel_rules import KernelRules
 from simulator.models.operations import Counts, Op
-from simulator.roofline.step_model import SLOPES, StepModel, is_of_logits, refuse_oversized_table
+from simulator.roofline.step_model import ONES, SLOPES, StepModel, is_of_logits, refuse_oversized_table
 
 GROWTH = 1.1  # of the sizes of steps whose least time stands for all of them
 MOST_OPS = 8_192  # that are remembered for a device and an engine's kernels
 NAMED = ("name", "repeats")  # of an op, which do not change what it costs once
 COSTED = attrgetter(*(name for name in Op.__slots__ if name not in NAMED))
-ONES = Counts(**dict(zip(SLOPES, np.eye(len(SLOPES) + 1)[:-1], strict=True)))  # the last has none of the counts
 _RECENT: defaultdict[str, deque[tuple[object, dict[object, Floats]]]] = defaultdict(partial(deque, maxlen=16))
 
 

@@ -38,6 +38,7 @@ class StepTable(NamedTuple):
 
 ROW_BYTES = 200  # of one row of a step table, while the seconds of all ops are added up
 SLOPES = ("decode_reads", "decode_reads_windowed", "prefill_tokens", "prefill_pairs", "prefill_pairs_windowed")
+ONES = Counts(**dict(zip(SLOPES, np.eye(len(SLOPES) + 1)[:-1], strict=True)))  # the last has none of the counts
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,7 @@ class StepModel:
         )
         logit_s = self._only(by_sequence).seconds(Counts(steps=np.ones_like(logits), logits=logits))
         draft_s = self._drafting_s(Counts(tokens=sequences * (1.0 + self.draft_tokens))) + np.zeros_like(sequences)
-        ones = Counts(**dict(zip(SLOPES, np.eye(len(SLOPES) + 1)[:-1], strict=True)))  # the last has none of them
-        slopes = np.broadcast_to(self._only(self.ops).seconds(ones), len(SLOPES) + 1)
+        slopes = np.broadcast_to(self._only(self.ops).seconds(ONES), len(SLOPES) + 1)
         return StepTable(
             np.ascontiguousarray(token_s - (0.0 if self.light else self.overheads.step_s), dtype=np.float64),
             np.ascontiguousarray(logit_s, dtype=np.float64),

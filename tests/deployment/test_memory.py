@@ -347,6 +347,22 @@ def test_every_remedy_makes_it_fit(model, hardware):
         better.step_model()
 
 
+@pytest.mark.parametrize(("hardware", "tp"), [("rtx-4090", 4), ("l40s", 3)])
+def test_a_remedy_for_devices_that_do_not_divide_the_model_is_planned_as_it_would_be_asked(hardware, tp):
+    """Three cards are computed as one that is three times as large; a remedy is of single ones."""
+    model = load_model("llama-3.1-70b")
+    layouts = {each: default_layout(model, tp=each, dtypes=("q8_0", "")) for each in (3, tp)}
+    misfit = deploy(model.id, "rtx-4090", "llama.cpp", layouts[3])
+    tokens = memory_plan(deploy(model.id, hardware, "llama.cpp", layouts[tp])).cache_tokens
+    assert any(each.endswith(f"{tokens:,} tokens of cache)") for each in remedies_for(misfit))
+
+
+def test_data_parallel_experts_are_offered_more_devices():
+    layout = default_layout(load_model("deepseek-v3"), dp=8, ep=8)
+    misfit = deploy("deepseek-v3", "h100-sxm", layout=layout)
+    assert any(each.startswith("--tp 2 --ep 16 ") for each in remedies_for(misfit))
+
+
 def test_a_workspace_that_is_too_large_can_be_made_smaller():
     """16 GB of weights fit into 24 GB, but not beside the sampler and graphs of 8,192 sequences."""
     misfit = deploy("llama-3.1-8b", "rtx-4090", settings=Settings(max_num_seqs=8192, max_num_batched_tokens=32_768))

@@ -277,6 +277,17 @@ def test_two_devices_and_the_speed_of_light_and_pcie_know_no_stages(device, tp, 
     assert plain == staged
 
 
+@pytest.mark.parametrize("hardware", ["l40s", "h100-pcie"])  # without links, and with a bridge between two
+@pytest.mark.parametrize("rule", [{"one_shot_tokens": 128.0}, {"staged": True}])
+def test_devices_that_are_not_all_linked_reduce_by_a_ring(hardware, rule):
+    """vLLM's custom_all_reduce.py leaves more than two devices that are not fully connected to NCCL."""
+    op = next(op for op in placed("llama-3.1-70b", hardware, tp=8).ops if op.rate == "all_reduce")
+    plain, changed = (Links(load_hardware(hardware), each, light=False) for each in (Kernels(), kernels_with(**rule)))
+    assert changed.transfer(op, STEP) == plain.transfer(op, STEP)
+    linked = Links(H100, kernels_with(**rule), light=False).transfer(op, STEP)
+    assert linked != Links(H100, Kernels(), light=False).transfer(op, STEP)
+
+
 @pytest.mark.parametrize("kernels", [kernels_with(one_shot_tokens=128.0), QUICK])
 def test_logits_are_gathered_as_ever(kernels):
     """Neither one shot nor fewer bits: both are of sums. 256 rows of 128,256 logits are more than 2 MiB."""
