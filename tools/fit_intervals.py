@@ -31,6 +31,7 @@ from simulator.reports.interval_widths import LEVELS, Question, Side, Widths, qu
 from simulator.reports.intervals import STEPS
 from simulator.validation.measurements import Measurement, Setup, read_published
 from simulator.validation.prediction import Answered, ask
+from simulator.validation.scores import GRADES
 from tools.fit_widths import Group, Residual, Residuals
 from tools.fitting import EXCLUDED
 
@@ -123,7 +124,7 @@ def blind_residuals(known: Collection[str] = ()) -> Iterator[Residual]:
     """
     rows = {row.id: row for row in read_published()}
     for row, each in ((rows[each["id"]], each) for each in _blind_rows() if each["predicted"]):
-        if row.quality in ("A", "B") and row.id not in known and not each["beats_light"]:
+        if row.quality in GRADES and row.id not in known and not each["beats_light"]:
             error = math.log(float(each["predicted"]) / float(each["measured"]))
             yield Residual(_question(row), row.group, -error, row.id)
 

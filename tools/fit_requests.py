@@ -21,6 +21,7 @@ import numpy as np
 from simulator.arrays import Floats
 from simulator.errors import InfercastError
 from simulator.validation.measurements import Measurement, read_measurements
+from simulator.validation.scores import GRADES
 from tools.curves import ask_all
 from tools.fitting import EXCLUDED, TABLES, UNSEEN_KINDS
 
@@ -85,7 +86,7 @@ def measured(engines: Sequence[str]) -> Requests:
 
 def _is_wanted(row: Measurement) -> bool:
     setup = row.setup
-    known = row.metric == "ttft_ms" and row.quality in ("A", "B", "") and setup.replicas <= 1
+    known = row.metric == "ttft_ms" and row.quality in (*GRADES, "") and setup.replicas <= 1
     few = setup.regime == "closed_loop" and 0 < setup.concurrency <= MOST_IN_FLIGHT
     return known and few and row.group not in EXCLUDED and not any(of(row) for of in UNSEEN_KINDS)
 

@@ -12,7 +12,8 @@ import pandas as pd
 from simulator.engines.engine import engine_of
 from simulator.models.model import checkpoint
 from simulator.validation.measurements import read_measurements
-from tools.write_accuracy import AIMS, Aim
+from simulator.validation.scores import GRADES
+from tools.write_accuracy import AIMS, Aim, percent
 
 NEW_SOURCES = {
     *("cloudrift-deplodock", "sgl-cookbook", "dennislee22-vllm-a100", "qwen3-speed-benchmark"),
@@ -34,7 +35,7 @@ FEW, REASONS = 65, 15  # rows of an engine that is one of the others; lines
 
 def read(kept: Path, measured: Path) -> pd.DataFrame:
     """Return the predictions of measurements graded A or B, with their setups; KeyError for another file's."""
-    graded = [row for row in read_measurements(measured) if row.quality in ("A", "B")]
+    graded = [row for row in read_measurements(measured) if row.quality in GRADES]
     rows = pd.read_csv(kept, index_col="id").loc[[row.id for row in graded]]
     rows[["source", "hardware", "model"]] = [row.group for row in graded]
     rows["regime"] = [row.setup.regime for row in graded]
@@ -57,11 +58,6 @@ def about(rows: pd.DataFrame, aim: Aim) -> pd.DataFrame:
     """Return the rows that a line of a table is about."""
     is_tail = rows["stat"].str.startswith("p9")
     return rows[rows["metric"].isin(aim.metrics) & rows["regime"].isin(aim.regimes) & (is_tail == aim.tail)]
-
-
-def percent(share: float) -> str:
-    """Format a share."""
-    return f"{share:.0%}".replace("%", " %")
 
 
 def scores(rows: pd.DataFrame) -> str:

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from simulator.profile_files import read_yaml
 from simulator.reports.interval_widths import is_rate
 from simulator.validation.measurements import read_measurements
+from simulator.validation.scores import GRADES, LIGHT_MARGIN
 from tools.fit_intervals import LOOPS, SAME
 from tools.fitting import EXCLUDED, REPLAYS, TABLES
 
@@ -45,7 +46,6 @@ WHY = {  # what was found behind groups that are far off
     ("lhl-strix-halo-testing", "AMD Ryzen AI Max+ 395 (Strix Halo, Radeon 8060S)", "Qwen3-30B-A3B"): "kernels of four"
     " weeks of builds: from 93 % too slow to none",
 }
-LIGHT_MARGIN = 0.03
 
 
 class Row(NamedTuple):
@@ -102,7 +102,9 @@ AIMS = (
 def read(scored: Path, left_out: Path) -> list[Row]:
     """Read what `infercast validate` and `tools.score` wrote; rows that beat light get no error."""
     with scored.open(newline="") as file:
-        found = [_row(row, "", float(row["error"] or "nan")) for row in csv.DictReader(file) if row["quality"] in "AB"]
+        found = [
+            _row(row, "", float(row["error"] or "nan")) for row in csv.DictReader(file) if row["quality"] in GRADES
+        ]
     beyond = {row.id for row in found if row.over_light > 1 + LIGHT_MARGIN}
     apart = [each for each in found if EXCLUDED.get(each.group) == REPLAYS]  # the shipped constants have not seen them
     found += [each._replace(left_out=kind) for each in apart for kind in KINDS]
@@ -137,9 +139,14 @@ def about(rows: Iterable[Row], aim: Aim) -> list[Row]:
     ]
 
 
-def percent(values: Sequence[float], share: float = 0.5) -> str:
+def percent(share: float) -> str:
+    """Format a share."""
+    return f"{share:.0%}".replace("%", " %")
+
+
+def quantile(values: Sequence[float], share: float = 0.5) -> str:
     """Format a quantile of errors."""
-    return f"{np.quantile(values, share):.0%}".replace("%", " %") if values else "-"
+    return percent(float(np.quantile(values, share))) if values else "-"
 
 
 def headline(rows: list[Row]) -> Iterator[str]:
@@ -151,17 +158,17 @@ def headline(rows: list[Row]) -> Iterator[str]:
         by_kind = [errors(row for row in some if row.left_out == kind) for kind in ("", *KINDS)]
         pair = by_kind[1]
         met = "**" if pair and np.median(pair) <= aim.aim else ""
-        cells = [percent(each) for each in by_kind]
+        cells = [quantile(each) for each in by_kind]
         cells[1] = f"{met}{cells[1]}{met}"
-        asked = f"{aim.aim:.0%}".replace("%", " %")
-        yield f"| {aim.name} | {asked} | {' | '.join(cells)} | {len(pair)} | {percent(pair, 0.9)} |"
+        asked = percent(aim.aim)
+        yield f"| {aim.name} | {asked} | {' | '.join(cells)} | {len(pair)} | {quantile(pair, 0.9)} |"
 
 
 def of_experts(rows: list[Row]) -> str:
     """Say how far off mixtures of experts and dense models are, without the device and model."""
     kept = [row for row in rows if row.left_out == KINDS[0]]
     experts, dense = (errors(row for row in kept if row.experts == has) for has in (True, False))
-    return f"{percent(experts)} and {percent(dense)}, {np.median(experts) / np.median(dense):.1f} times"
+    return f"{quantile(experts)} and {quantile(dense)}, {np.median(experts) / np.median(dense):.1f} times"
 
 
 def parts(rows: list[Row], key: Callable[[Row], str], name: str) -> Iterator[str]:
@@ -173,7 +180,7 @@ def parts(rows: list[Row], key: Callable[[Row], str], name: str) -> Iterator[str
         some = [row for row in rows if key(row) == each]
         seen, pair, device = (errors(r for r in some if r.left_out == kind) for kind in ("", *KINDS[:2]))
         if len(pair) > 1:
-            cells = f"{percent(seen)} | {percent(pair)} | {percent(device)} | {percent(pair, 0.9)}"
+            cells = f"{quantile(seen)} | {quantile(pair)} | {quantile(device)} | {quantile(pair, 0.9)}"
             yield f"| {each} | {len(pair)} | {cells} |"
 
 
@@ -188,7 +195,7 @@ def worst(rows: list[Row]) -> Iterator[str]:
     ranked = sorted(groups.items(), key=lambda item: -float(np.mean(np.abs(item[1]))))
     for (source, device, model, metric), each in ranked[:WORST]:
         why = WHY.get((source, device, model), "")
-        off, bias = (f"{value:.0%}".replace("%", " %") for value in (np.mean(np.abs(each)), np.mean(each)))
+        off, bias = (percent(float(value)) for value in (np.mean(np.abs(each)), np.mean(each)))
         yield f"| {source}, {device}, {model} | {metric} | {len(each)} | {off} | {bias} | {why} |"
 
 
@@ -206,7 +213,7 @@ def light(rows: list[Row]) -> Iterator[str]:
     yield "| group | engine | metric | rows | faster by |"
     yield "|---|---|---|---|---|"
     for (source, device, model, engine, metric), speeds in sorted(faster_than_light(rows).items()):
-        low, high = (f"{each - 1:.0%}".replace("%", " %") for each in (min(speeds), max(speeds)))
+        low, high = (percent(each - 1) for each in (min(speeds), max(speeds)))
         yield f"| {source}, {device}, {model} | {engine} | {metric} | {len(speeds)} | {low} to {high} |"
 
 
@@ -232,7 +239,7 @@ def draw(rows: list[Row]) -> Figure:
 def explicable(rows: list[Row]) -> str:
     """Say what the closed loops come to without the groups that no physics explains."""
     kept = [row for row in rows if row.left_out == KINDS[0] and row.group not in EXCLUDED]
-    return ", ".join(f"{aim.name} {percent(errors(about(kept, aim)))}" for aim in AIMS if "closed_loop" in aim.regimes)
+    return ", ".join(f"{aim.name} {quantile(errors(about(kept, aim)))}" for aim in AIMS if "closed_loop" in aim.regimes)
 
 
 def intervals() -> Iterator[str]:
@@ -241,7 +248,7 @@ def intervals() -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     for name, scores in read_yaml(ROOT / "simulator" / "reports" / "residuals.yaml")["scores"].items():
         number, groups, *shares, width, score = map(float, scores)
-        inside = " | ".join(f"{each:.0%}".replace("%", " %") for each in shares)
+        inside = " | ".join(percent(each) for each in shares)
         yield f"| {name} | {number:,.0f} | {groups:,.0f} | {inside} | {width:.2f} | {score:.2f} |"
 
 

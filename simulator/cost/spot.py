@@ -9,7 +9,7 @@ from simulator.errors import InfercastError
 from simulator.hardware.prices import Offer
 from simulator.profile import Figure, Source
 
-HOURS_PER_MONTH = 720.0  # 30 days, over which AWS counts interruptions
+COUNTED_H = 720.0  # 30 days: hours over which AWS counts interruptions
 MOST_SPARE = 64  # replicas
 INTERRUPTED_PER_MONTH = Figure(
     0.175,
@@ -52,7 +52,7 @@ class Interruptions:
         >>> round(Interruptions(0.2).per_hour, 6)
         0.00031
         """
-        return -math.log1p(-self.interrupted_per_month) / HOURS_PER_MONTH
+        return -math.log1p(-self.interrupted_per_month) / COUNTED_H
 
     def up_share(self, start_s: float) -> float:
         """Return the share of the time in which an instance serves, whose replicas start in `start_s` seconds.

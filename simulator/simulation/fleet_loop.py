@@ -20,7 +20,7 @@ from simulator.simulation.fleet_state import (
     first_engine,
     inbox,
     leave,
-    pool_of,
+    pool_number,
     pop,
     push,
     retire,
@@ -168,7 +168,7 @@ def _begin_steps(f: FleetState, tables: Tables, now_s: float, steps: npt.NDArray
         if row.busy == 1 or _load(f, engine) == 0:
             continue
         replica = engine // f.rules.engines_per_replica
-        s, table = view(f.engines, engine), tables[pool_of(f, replica)]
+        s, table = view(f.engines, engine), tables[pool_number(f, replica)]
         _see(f, s, engine, received_s(s, row.start_s if s.limits.async_scheduling else now_s))
         if s.book[0].running + s.book[0].waiting == 0:
             _see(f, s, engine, now_s)

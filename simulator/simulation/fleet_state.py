@@ -150,7 +150,7 @@ def first_engine(f: FleetState, replica: int) -> int:
 
 
 @inlined
-def pool_of(f: FleetState, replica: int) -> int:
+def pool_number(f: FleetState, replica: int) -> int:
     """Return the pool of a replica: 1 if it decodes what others have prefilled, else 0."""
     return 1 if f.rules.prefill_replicas > 0 and replica >= f.rules.prefill_replicas else 0
 

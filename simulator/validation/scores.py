@@ -18,6 +18,8 @@ from simulator.validation.prediction import Prediction, predict
 if TYPE_CHECKING:
     import pandas as pd
 
+GRADES = ("A", "B")  # of measurements that the accuracy of this project is told by
+LIGHT_MARGIN = 0.03  # by which a measurement may beat the speed of light
 Key = Callable[[Measurement], str]
 KEYS: dict[str, Key] = {
     "metric": lambda row: row.metric,
@@ -163,7 +165,7 @@ def not_covered(predictions: Iterable[Prediction]) -> dict[str, int]:
     return dict(Counter(each.reason for each in predictions if each.value is None).most_common())
 
 
-def beating_light(predictions: Iterable[Prediction], margin: float = 0.03) -> list[Prediction]:
+def beating_light(predictions: Iterable[Prediction], margin: float = LIGHT_MARGIN) -> list[Prediction]:
     """Return the measurements that beat the speed of light by more than `margin`: one of the two is wrong."""
     return [each for each in predictions if each.light is not None and _better(each) > 1 + margin]
 
