@@ -1,21 +1,33 @@
 """The command that starts a deployment's engine with exactly its settings, in the engine's own words."""
 
-from collections.abc import Callable, Mapping
+import json
+import shlex
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from simulator.deployment.deployment import Deployment
+from simulator.deployment.given_settings import as_given, given_settings
 from simulator.deployment.memory import memory_plan
+from simulator.deployment.speculation import EAGLE, MEDUSA, MTP, NGRAM, Speculation
 from simulator.errors import NotModelledError
+from simulator.models.model import Model, load_model
 from simulator.models.number_formats import number_format
 
 Words = list[str]
+Flag = Callable[[Any, Deployment], Words | None]  # from a setting's value to its words; None: there are none for it
+LOOKED_UP = 4  # tokens of the n-grams that are looked up, as in vLLM's documentation; what is accepted is given
 ONLINE = {"fp8": "fp8"}  # formats to which vLLM and SGLang quantise a checkpoint as they load it (--quantization)
+VLLM_CACHES, SGLANG_CACHES = {"fp8": "fp8", "bf16": "bfloat16"}, {"fp8": "fp8_e4m3", "bf16": "bf16"}
+GGUF_CACHES = {"bf16": "bf16", "fp16": "f16", "q8_0": "q8_0", "q5_0": "q5_0", "q5_1": "q5_1", "q4_0": "q4_0"}
 
 
 def launch_command(deployment: Deployment) -> str:
     """Return the command that starts one replica, with every setting that its prediction rests on.
 
     Names of flags: `vllm serve --help` (0.33), SGLang's server_args.py, trtllm-serve, tools/server/README.md of
-    llama.cpp, mlx_lm.server, Ollama's FAQ. Raises NotModelledError for engines that no command is known for.
+    llama.cpp, mlx_lm.server, Ollama's FAQ. Raises NotModelledError for engines that no command is known for, and for
+    settings that no flag of the engine is known for.
 
     >>> from simulator.deployment.deployment import deploy
     >>> launch_command(deploy("qwen3-32b", "h100-sxm")).partition(" --max-num-batched")[0]
@@ -25,22 +37,57 @@ def launch_command(deployment: Deployment) -> str:
     if engine.engine not in _COMMANDS:
         given, known = f"a launch command of {engine.engine}", ", ".join(_COMMANDS)
         raise NotModelledError(given, "its flags are not known here", f"Known: {known}")
-    return " ".join(_COMMANDS[engine.engine](deployment))
+    command = _COMMANDS[engine.engine]
+    return " ".join([*command.words(deployment), *_flags(command.flags, deployment)])
 
 
-def _name(deployment: Deployment) -> str:
+def _flags(known: Mapping[str, Flag], deployment: Deployment) -> Words:
+    """Return the flags of what was set. Raises NotModelledError for a setting, or a value of one, that has none."""
+    found: Words = []
+    for name, value in given_settings(deployment).items():
+        words = known[name](value, deployment) if name in known else None
+        if words is None:
+            given = f"{as_given(name, value, deployment)} in a launch command of {deployment.engine.id}"
+            raise NotModelledError(given, "no flag of this engine is known for it", "Leave it out")
+        found += words
+    return found
+
+
+def _valued(flag: str) -> Flag:
+    return lambda value, _: [flag, str(int(value) if float(value).is_integer() else value)]
+
+
+def _whole(flag: str) -> Flag:
+    return lambda value, _: [flag, str(int(value))] if float(value).is_integer() else None
+
+
+def _switch(on: str, off: str) -> Flag:
+    """Return the flag of a switch; "" where there is none for one of its two states."""
+    return lambda value, _: [on if value else off] if (on if value else off) else None
+
+
+def _said(_value: object, _deployment: Deployment) -> Words:
+    """Return no more words: the command has the setting already."""
+    return []
+
+
+def _said_of(values: Collection[str]) -> Flag:
+    return lambda value, _: [] if value in values else None
+
+
+def _name(model: Model) -> str:
     """Return the repository of the model on Hugging Face, that of its instruction-tuned form first."""
-    names = [each for each in deployment.model.aliases if "/" in each and "meta-llama/Meta-" not in each]
+    names = [each for each in model.aliases if "/" in each and "meta-llama/Meta-" not in each]
     tuned = [each for each in names if each.lower().endswith(("instruct", "-it"))]
-    return [*tuned, *names, deployment.model.id][0]
+    return [*tuned, *names, model.id][0]
 
 
 def _checkpoint(deployment: Deployment) -> str:
     """Return the checkpoint in the format of the weights: the model's own by name, another as what has to be found."""
     stored = deployment.layout.weight_dtype
     if stored == deployment.model.weight_dtype or stored in ("bf16", "fp16"):
-        return _name(deployment)
-    return f"'<{_name(deployment)} in {stored}>'"
+        return _name(deployment.model)
+    return f"'<{_name(deployment.model)} in {stored}>'"
 
 
 def _given(flags: Mapping[str, object]) -> Words:
@@ -58,12 +105,12 @@ def _quantised(deployment: Deployment) -> tuple[str, str | None]:
     """Return the checkpoint, and the format to which the engine quantises it while it loads."""
     stored = deployment.layout.weight_dtype
     online = ONLINE.get(stored) if stored != deployment.model.weight_dtype else None
-    return (_name(deployment) if online else _checkpoint(deployment)), online
+    return (_name(deployment.model) if online else _checkpoint(deployment)), online
 
 
-def _cache_dtype(deployment: Deployment, words: dict[str, str]) -> str | None:
-    layout = deployment.layout
-    return words.get(layout.cache_dtype, layout.cache_dtype) if layout.cache_dtype != layout.model_dtype else None
+def _cache(deployment: Deployment, words: Mapping[str, str]) -> str | None:
+    """Return the engine's word for the format of the KV cache, None for the usual one."""
+    return words.get(given_settings(deployment).get("cache_dtype", ""))
 
 
 def _vllm(deployment: Deployment) -> Words:
@@ -75,20 +122,30 @@ def _vllm(deployment: Deployment) -> Words:
         "--data-parallel-size": _more_than_one(layout.dp),
         "--enable-expert-parallel": layout.ep > 1 or None,
         "--quantization": online,
-        "--kv-cache-dtype": _cache_dtype(deployment, {}),
+        "--kv-cache-dtype": _cache(deployment, VLLM_CACHES),
         "--max-model-len": settings.max_model_len,
         "--max-num-seqs": deployment.max_num_seqs // layout.dp,
         "--max-num-batched-tokens": deployment.max_num_batched_tokens // layout.dp,
         "--gpu-memory-utilization": f"{deployment.memory_fraction:g}",
     }
-    return ["vllm", "serve", checkpoint, *_given(flags), *_drafting(deployment)]
+    return ["vllm", "serve", checkpoint, *_given(flags)]
 
 
-def _drafting(deployment: Deployment) -> Words:
-    drafts = deployment.settings.speculation
-    if drafts is None:
-        return []
-    return ["--speculative-config", f'\'{{"model": "{drafts.draft}", "num_speculative_tokens": {drafts.tokens}}}\'']
+def _vllm_drafts(drafts: Speculation, deployment: Deployment) -> Words:
+    """Return --speculative-config; heads that no repository is known for have to be found."""
+    if drafts.draft == NGRAM:
+        what: dict[str, Any] = {"method": NGRAM, "prompt_lookup_max": LOOKED_UP}
+    elif drafts.draft == MTP:
+        what = {"method": MTP}
+    elif drafts.draft in (EAGLE, MEDUSA):
+        what = {"method": drafts.draft, "model": _heads(drafts, deployment)}
+    else:
+        what = {"method": "draft_model", "model": _name(load_model(drafts.draft))}
+    return ["--speculative-config", shlex.quote(json.dumps({**what, "num_speculative_tokens": drafts.tokens}))]
+
+
+def _heads(drafts: Speculation, deployment: Deployment) -> str:
+    return f"<{drafts.draft} heads of {_name(deployment.model)}>"
 
 
 def _sglang(deployment: Deployment) -> Words:
@@ -101,13 +158,27 @@ def _sglang(deployment: Deployment) -> Words:
         "--enable-dp-attention": layout.dp > 1 or None,
         "--ep": _more_than_one(layout.ep),
         "--quantization": online,
-        "--kv-cache-dtype": _cache_dtype(deployment, {"fp8": "fp8_e4m3"}),
+        "--kv-cache-dtype": _cache(deployment, SGLANG_CACHES),
         "--context-length": settings.max_model_len,
         "--max-running-requests": deployment.max_num_seqs,
         "--chunked-prefill-size": deployment.max_num_batched_tokens,
         "--mem-fraction-static": f"{deployment.memory_fraction:g}",
     }
     return ["python", "-m", "sglang.launch_server", "--model-path", checkpoint, *_given(flags)]
+
+
+def _sglang_drafts(drafts: Speculation, deployment: Deployment) -> Words | None:
+    """Return the flags of a chain of drafts; n-grams are a tree there, and Medusa's heads are not served."""
+    if drafts.draft in (NGRAM, MEDUSA):
+        return None
+    if drafts.draft in (EAGLE, MTP):
+        words = ["EAGLE"]
+    else:
+        words = ["STANDALONE", "--speculative-draft-model-path", _name(load_model(drafts.draft))]
+    if drafts.draft == EAGLE:
+        words += ["--speculative-draft-model-path", shlex.quote(_heads(drafts, deployment))]
+    steps = ["--speculative-num-steps", str(drafts.tokens), "--speculative-eagle-topk", "1"]
+    return ["--speculative-algorithm", *words, *steps, "--speculative-num-draft-tokens", str(drafts.tokens + 1)]
 
 
 def _tensorrt_llm(deployment: Deployment) -> Words:
@@ -136,16 +207,16 @@ def _llama_cpp(deployment: Deployment) -> Words:
         "-ngl": 99 if deployment.settings.offload.gpu_layers is None else deployment.settings.offload.gpu_layers,
         "-sm": "row" if deployment.tp > 1 else "layer" if deployment.layout.pp > 1 else None,
         "-fa": "on" if deployment.engine.flash_attention else None,
-        "-ctk": _cache_dtype(deployment, {}),
-        "-ctv": _cache_dtype(deployment, {}),
+        "-ctk": _cache(deployment, GGUF_CACHES),
+        "-ctv": _cache(deployment, GGUF_CACHES),
     }
     return ["llama-server", "-m", f"{deployment.model.id}-{stored.upper()}.gguf", *_given(flags)]
 
 
 def _mlx(deployment: Deployment) -> Words:
     stored, bits = deployment.layout.weight_dtype, int(number_format(deployment.layout.weight_dtype).bits)
-    last = _name(deployment).rpartition("/")[2]
-    name = f"mlx-community/{last}-{bits}bit" if stored.startswith("mlx") else _name(deployment)
+    last = _name(deployment.model).rpartition("/")[2]
+    name = f"mlx-community/{last}-{bits}bit" if stored.startswith("mlx") else _name(deployment.model)
     return ["mlx_lm.server", "--model", name]
 
 
@@ -155,11 +226,71 @@ def _ollama(deployment: Deployment) -> Words:
     return [*of_server, "ollama", "serve"]
 
 
-_COMMANDS: dict[str, Callable[[Deployment], Words]] = {
-    "vllm": _vllm,
-    "sglang": _sglang,
-    "tensorrt-llm": _tensorrt_llm,
-    "llama.cpp": _llama_cpp,
-    "mlx-lm": _mlx,
-    "ollama": _ollama,
+LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchWords:
+    """The words that start an engine, and the flags of settings that are not among them."""
+
+    words: Callable[[Deployment], Words]
+    flags: Mapping[str, Flag]
+
+
+def _cache_outside(size_gib: float, deployment: Deployment) -> Words:
+    """Return vLLM's room for evicted blocks, which is that of all ranks together; ours is of one device."""
+    words = _valued("--kv-offloading-size")(size_gib * deployment.layout.tp * deployment.layout.pp, deployment) or []
+    return [*words, "--kv-offloading-backend", "native"]
+
+
+_VLLM: Mapping[str, Flag] = {
+    **dict.fromkeys(("tp", "pp", "ep", "dp", *LIMITS, "memory_fraction"), _said),
+    "cache_dtype": _said_of(VLLM_CACHES),
+    "num_blocks": lambda blocks, _: ["--num-gpu-blocks-override", str(blocks + 1)],  # one is vLLM's null block
+    "speculation": _vllm_drafts,
+    "cpu_offload_gb": _valued("--cpu-offload-gb"),
+    "kv_offloading_size": _cache_outside,
+    "language_model_only": _switch("--language-model-only", ""),
+    "adapters": _switch("--enable-lora", ""),
+    "admit_full_prompt": _switch("--scheduler-reserve-full-isl", "--no-scheduler-reserve-full-isl"),
+    "async_scheduling": _switch("--async-scheduling", "--no-async-scheduling"),
+    "by_priority": lambda value, _: ["--scheduling-policy", "priority" if value else "fcfs"],
+    "chunked_prefill": _switch("--enable-chunked-prefill", "--no-enable-chunked-prefill"),
+    "prefix_caching": _switch("--enable-prefix-caching", "--no-enable-prefix-caching"),
+    "block_size": _valued("--block-size"),
+    "max_loras": _valued("--max-loras"),
+    "max_lora_rank": _valued("--max-lora-rank"),
+    "stream_interval": _valued("--stream-interval"),
+    "long_prefill_tokens": _valued("--long-prefill-token-threshold"),
+}
+_SGLANG: Mapping[str, Flag] = {
+    **dict.fromkeys(("tp", "pp", "ep", "dp", *LIMITS, "memory_fraction"), _said),
+    "cache_dtype": _said_of(SGLANG_CACHES),
+    "num_blocks": lambda blocks, of: ["--max-total-tokens", str(blocks * int(of.engine.block_size))],
+    "speculation": _sglang_drafts,
+    "cpu_offload_gb": _whole("--cpu-offload-gb"),
+    "async_scheduling": _switch("", "--disable-overlap-schedule"),
+    "by_priority": _switch("--enable-priority-scheduling", ""),
+    "graph_pieces": _switch("", "--disable-piecewise-cuda-graph"),
+    "prefix_caching": _switch("", "--disable-radix-cache"),
+    "policy": lambda value, _: ["--enable-mixed-chunk"] if value == "continuous" else None,
+    "block_size": _valued("--page-size"),
+    "scheduler_recv_interval": _valued("--scheduler-recv-interval"),
+    "stream_interval": _valued("--stream-interval"),
+    "graph_tokens": _valued("--piecewise-cuda-graph-max-tokens"),
+}
+_TENSORRT_LLM: Mapping[str, Flag] = dict.fromkeys(("tp", "pp", "ep", *LIMITS, "memory_fraction"), _said)
+_LLAMA_CPP: Mapping[str, Flag] = {
+    **dict.fromkeys(("tp", "pp", *LIMITS, "num_blocks", "gpu_layers", "micro_batch_tokens"), _said),
+    "cache_dtype": _said_of(GGUF_CACHES),
+    "threads": _valued("-t"),
+    "flash_attention": lambda value, _: [] if value else ["-fa", "off"],
+}
+_COMMANDS: dict[str, LaunchWords] = {
+    "vllm": LaunchWords(_vllm, _VLLM),
+    "sglang": LaunchWords(_sglang, _SGLANG),
+    "tensorrt-llm": LaunchWords(_tensorrt_llm, _TENSORRT_LLM),
+    "llama.cpp": LaunchWords(_llama_cpp, _LLAMA_CPP),
+    "mlx-lm": LaunchWords(_mlx, {}),
+    "ollama": LaunchWords(_ollama, dict.fromkeys(("max_num_seqs", "max_model_len", "num_blocks"), _said)),
 }

@@ -51,7 +51,7 @@ class Launch:
     """Replicas of a deployment, started in containers; `image` instead of the engine's own.
 
     Raises NotModelledError for engines without an image here, devices that are not NVIDIA's, replicas over several
-    hosts and weights that have to be found first; InfercastError for fewer than one replica.
+    hosts and checkpoints that have to be found first; InfercastError for fewer than one replica.
     """
 
     deployment: Deployment
@@ -75,9 +75,9 @@ class Launch:
             given = f"a container of {deployment.devices} devices"
             because = f"a host has {self.host_devices}, and replicas over several need Ray or LeaderWorkerSet"
             raise NotModelledError(given, because, command)
-        if "<" in " ".join(self.words):
-            given = f"a container with {deployment.layout.weight_dtype} weights"
-            raise NotModelledError(given, "which checkpoint has them is not known", f"{command}, and put its name in")
+        if missing := re.search("<.*?>", " ".join(self.words)):
+            given, because = f"a container with {missing[0]}", "which checkpoint that is is not known"
+            raise NotModelledError(given, because, f"{command}, and put its name in")
 
     @property
     def host_devices(self) -> int:

@@ -42,6 +42,7 @@ LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "threads", 
 FRACTIONS = ("memory_fraction", "least_free_share")
 SECONDS = ("batch_wait_s", "first_call_s")
 SHARED = ("cache_tokens", "total_context")  # tokens of the whole KV cache: of all its blocks, of all its slots
+OF_ENGINE = (*SWITCHES, *CHOICES, *COUNTS, "batch_wait_s", "least_free_share")  # fields of an engine's preset
 OURS = (*SWITCHES, *OF_REQUESTS, *OF_LOADING, *CHOICES, *COUNTS, *LIMITS, *FRACTIONS, *SECONDS, *SHARED)
 FIGURES = ("block_size", "max_lora_rank", "drift_tokens")  # values of an engine preset that carry a source
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
@@ -66,13 +67,12 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
     values: dict[str, Any] = {}
     given = tuple(given)
     for text in given:
-        name, value = _our_words(engine, text)
+        name, value = our_words(engine, text)
         if name == "flash_attention" and engine.flash_attention is None:
             because = f"the figures of {engine.id} do not tell fused attention from unfused"
             raise NotModelledError(f"--set {text}", because, "Leave it out, or take llama.cpp")
         values[name] = _parsed(name, value, text)
-    of_engine = (*SWITCHES, *CHOICES, *COUNTS, "batch_wait_s", "least_free_share")
-    rules = {name: values[name] for name in of_engine if name in values}
+    rules = {name: values[name] for name in OF_ENGINE if name in values}
     sourced = {name: Figure(rules[name], GIVEN) for name in FIGURES if name in rules}
     changed = engine.model_copy(update=rules | sourced)
     of_user = (*LIMITS[:4], *OF_REQUESTS, *OF_LOADING, "memory_fraction", "first_call_s")
@@ -102,8 +102,14 @@ def _plain(name: str) -> str:
     return name.strip().lstrip("-").replace("-", "_").lower()
 
 
-def _our_words(engine: Engine, text: str) -> tuple[str, str]:
-    """Return our name and our value of a setting that is given in the engine's words or in ours."""
+def our_words(engine: Engine, text: str) -> tuple[str, str]:
+    """Return our name and our value of a setting that is given in the engine's words or in ours.
+
+    Raises InfercastError for a name or a value that the engine does not have.
+
+    >>> our_words(load_engine("sglang"), "disable_radix_cache=true")
+    ('prefix_caching', 'false')
+    """
     name, equals, value = text.partition("=")
     if not equals:
         raise InfercastError(f"--set {text}", "a setting has a name and a value", "Write --set NAME=VALUE")

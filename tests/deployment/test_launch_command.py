@@ -1,10 +1,15 @@
 """The printed command starts the engine with the settings that the prediction rests on."""
 
+import json
+import shlex
+
 import pytest
 
-from simulator import Settings, default_layout, deploy, load_model
+from simulator import Settings, Speculation, default_layout, deploy, load_model
 from simulator.deployment.launch_command import launch_command
+from simulator.deployment.offload import Offload
 from simulator.errors import NotModelledError
+from simulator.units import GIB
 
 
 def command(model: str, device: str, engine: str, settings: Settings | None = None, **degrees) -> str:
@@ -64,3 +69,98 @@ def test_mlx_and_ollama():
 def test_an_engine_without_a_known_command_is_refused():
     with pytest.raises(NotModelledError, match="launch command"):
         command("llama-3.1-8b", "h100-sxm", "lmdeploy")
+
+
+def flags(engine: str, settings: Settings, model: str = "llama-3.1-8b", **degrees) -> str:
+    """The flags that settings add to the command of an engine on an H100."""
+    plain = command(model, "h100-sxm", engine, **degrees)
+    given = command(model, "h100-sxm", engine, settings, **degrees)
+    assert given.startswith(plain)
+    return given.removeprefix(plain).strip()
+
+
+def test_vllm_gets_whatever_was_set():
+    offloaded = Offload(weight_bytes=4 * GIB)
+    assert flags("vllm", Settings(num_blocks=2999, offload=offloaded, changes=("prefix_caching=false",))) == (
+        "--num-gpu-blocks-override 3000 --cpu-offload-gb 4 --no-enable-prefix-caching"
+    )
+    changes = ("block_size=32", "async_scheduling=false", "enable_chunked_prefill=false", "scheduling_policy=priority")
+    found = command("llama-3.1-8b", "h100-sxm", "vllm", Settings(changes=changes))
+    for words in ("--block-size 32", "--no-async-scheduling", "--no-enable-chunked-prefill"):
+        assert words in found
+    assert "--scheduling-policy priority" in found
+    assert flags("vllm", Settings(offload=Offload(cache_bytes=8 * GIB)), tp=2) == (
+        "--kv-offloading-size 16 --kv-offloading-backend native"
+    )
+
+
+def test_sglang_gets_whatever_was_set():
+    changes = ("disable_radix_cache=true", "page_size=16", "max_total_tokens=4800", "enable_mixed_chunk=true")
+    assert flags("sglang", Settings(changes=changes)) == (
+        "--max-total-tokens 4800 --disable-radix-cache --enable-mixed-chunk --page-size 16"
+    )
+
+
+def test_defaults_need_no_flag():
+    assert flags("vllm", Settings(changes=("prefix_caching=true", "block_size=16"))) == ""
+    assert flags("tensorrt-llm", Settings(changes=("tokens_per_block=32",))) == ""
+
+
+def test_a_cache_other_than_the_checkpoints_is_a_flag():
+    """ModelOpt's nvfp4 checkpoints ask for an fp8 cache, which --kv-cache-dtype auto heeds."""
+    asked = command("llama-3.1-8b", "b200-sxm", "vllm", dtypes=("nvfp4", "bf16"))
+    assert "--kv-cache-dtype bfloat16" in asked
+    assert "--kv-cache-dtype" not in command("llama-3.1-8b", "b200-sxm", "vllm", dtypes=("nvfp4", "fp8"))
+    assert "-ctk q8_0 -ctv q8_0" in command("llama-3.1-8b", "rtx-4090", "llama.cpp", dtypes=("q4_K_M", "q8_0"))
+
+
+@pytest.mark.parametrize(
+    ("draft", "config"),
+    [
+        ("llama-3.2-1b", {"method": "draft_model", "model": "meta-llama/Llama-3.2-1B-Instruct"}),
+        ("ngram", {"method": "ngram", "prompt_lookup_max": 4}),
+        ("mtp", {"method": "mtp"}),
+        ("eagle", {"method": "eagle", "model": "<eagle heads of meta-llama/Llama-3.1-8B-Instruct>"}),
+        ("medusa", {"method": "medusa", "model": "<medusa heads of meta-llama/Llama-3.1-8B-Instruct>"}),
+    ],
+)
+def test_vllm_is_told_what_drafts(draft, config):
+    option, text = shlex.split(flags("vllm", Settings(speculation=Speculation(draft, 3, (0.7,)))))
+    assert option == "--speculative-config"
+    assert json.loads(text) == {**config, "num_speculative_tokens": 3}
+
+
+def test_sglang_is_told_what_drafts():
+    chain = "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
+    assert flags("sglang", Settings(speculation=Speculation("mtp", 3, (0.7,)))) == (
+        f"--speculative-algorithm EAGLE {chain}"
+    )
+    assert flags("sglang", Settings(speculation=Speculation("llama-3.2-1b", 3, (0.7,)))) == (
+        "--speculative-algorithm STANDALONE --speculative-draft-model-path meta-llama/Llama-3.2-1B-Instruct " + chain
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings", "named"),
+    [
+        ("vllm", Settings(changes=("drift_tokens=3",)), "--set drift_tokens=3"),
+        ("vllm", Settings(threads=8), "--threads 8"),
+        ("sglang", Settings(speculation=Speculation("ngram", 3, (0.7,))), "--speculative-model ngram"),
+        ("sglang", Settings(offload=Offload(weight_bytes=1.5 * GIB)), "--cpu-offload-gb 1.5"),
+        ("sglang", Settings(changes=("chunked_prefill=false",)), "--set chunked_prefill=false"),
+        ("tensorrt-llm", Settings(changes=("max_tokens=5000",)), "--set max_tokens=5000"),
+        ("tensorrt-llm", Settings(num_blocks=2999), "--num-gpu-blocks-override 3000"),
+        ("tensorrt-llm", Settings(speculation=Speculation("mtp", 1, (0.7,))), "--speculative-model mtp"),
+        ("mlx-lm", Settings(max_num_seqs=4), "--max-num-seqs 4"),
+        ("llama.cpp", Settings(memory_fraction=0.5), "--gpu-memory-utilization 0.5"),
+    ],
+)
+def test_what_no_flag_is_known_for_is_refused_by_name(engine, settings, named):
+    device = "m2-ultra" if engine == "mlx-lm" else "h100-sxm"
+    with pytest.raises(NotModelledError, match=f"{named}.*no flag of this engine is known for it. Leave it out"):
+        command("llama-3.1-8b", device, engine, settings)
+
+
+def test_data_parallel_attention_of_tensorrt_llm_has_no_flag():
+    with pytest.raises(NotModelledError, match="--dp 8"):
+        command("deepseek-v3", "h200-sxm", "tensorrt-llm", dp=8, ep=8)

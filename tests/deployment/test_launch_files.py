@@ -8,7 +8,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from simulator import InfercastError, Settings, default_layout, deploy, load_model
+from simulator import InfercastError, Settings, Speculation, default_layout, deploy, load_model
 from simulator.deployment.launch_command import launch_command
 from simulator.deployment.launch_files import CONTAINERS, KINDS, Launch, launch_file
 from simulator.engines.engine import engine_of, load_engine
@@ -20,6 +20,10 @@ LISTENS = ["--host", "0.0.0.0", "--port"]
 def deployment(engine: str = "vllm", device: str = "h100-sxm", model: str = "qwen3-32b", **degrees):
     layout = default_layout(load_model(model), **(degrees or {"tp": 2}))
     return deploy(model, device, engine, layout, Settings(max_num_seqs=64))
+
+
+def drafting(draft: str):
+    return deploy("qwen3-32b", "h100-sxm", settings=Settings(speculation=Speculation(draft, 3, (0.7,))))
 
 
 def documents(launch: Launch, kind: str) -> list[dict]:
@@ -99,6 +103,11 @@ def test_every_image_is_of_a_preset_and_its_version():
         assert engine_of(load_engine(name).engine, container.image.rpartition(":")[2]).id == name
 
 
+def test_a_file_holds_what_drafts_as_one_word():
+    (service,) = documents(Launch(drafting("ngram")), "compose")[0]["services"].values()
+    assert '{"method": "ngram", "prompt_lookup_max": 4, "num_speculative_tokens": 3}' in service["command"]
+
+
 def test_nothing_is_an_alias():
     for kind in KINDS:
         text = launch_file(Launch(deployment(), 2), kind)
@@ -116,6 +125,7 @@ def test_nothing_is_an_alias():
         (lambda: Launch(deployment("vllm", "mi300x")), "compose", "NVIDIA"),
         (lambda: Launch(deployment("vllm", "h100-sxm", tp=8, pp=2)), "kubernetes", "a host has 8"),
         (lambda: Launch(deployment(tp=2, dtypes=("int4", ""))), "compose", "which checkpoint"),
+        (lambda: Launch(drafting("medusa")), "compose", "<medusa heads of Qwen/Qwen3-32B>: which checkpoint"),
         (lambda: Launch(deployment(), 0), "compose", "starts nothing"),
     ],
 )
