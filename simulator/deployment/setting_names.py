@@ -1,12 +1,13 @@
 """Engine settings by the engine's own names or by ours: "chunked_prefill_size=4096" -> an engine and settings."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine, Policy, Reservation, load_engine
-from simulator.errors import InfercastError, NotModelledError, nearest
+from simulator.errors import InfercastError, NotModelledError, UnitError, nearest
 from simulator.limits import MOST_WHOLE, in_range
 from simulator.profile import Figure, Source
 from simulator.units import parse
@@ -135,12 +136,23 @@ def _parsed(name: str, value: str, text: str) -> Any:
         if value not in CHOICES[name]:
             raise InfercastError(f"--set {text}", f"{name} has no such value", nearest(value, CHOICES[name]))
         return value
-    if name in SECONDS:
-        return parse(value, "s")
-    if name in FRACTIONS:
-        return parse(value, "fraction")
+    if name in (*SECONDS, *FRACTIONS):
+        return _quantity(name, value, text)
     least = 0 if name in NO_LIMIT else 1
     digits = value.replace("_", "")
     if not digits.isdecimal() or in_range(float(digits), f"--set {name}", MOST_WHOLE) < least:
         raise InfercastError(f"--set {text}", f"{name} is a whole number of {least} or more", f"Write {name}=64")
     return int(digits)
+
+
+def _quantity(name: str, value: str, text: str) -> float:
+    """Return a time or a share that the field of an engine's preset may have, where it is one."""
+    try:
+        found = parse(value, "s" if name in SECONDS else "fraction")
+    except UnitError as error:
+        raise UnitError(f"--set {text}", error.because, error.remedy) from None
+    bounds = Engine.model_fields[name].metadata if name in Engine.model_fields else ()
+    most = min((getattr(bound, "lt", math.inf) for bound in bounds), default=math.inf)
+    if found >= most:
+        raise InfercastError(f"--set {text}", f"{name} is less than {most:g}", f"Write {name}=0.1")
+    return found

@@ -17,6 +17,7 @@ from simulator.workloads.workload import RepeatedPrompts, SharedPrefix, Workload
 
 ROUNDS = 10  # default requests per concurrent client of a closed loop, as InferenceMAX and most load generators send
 AT_ONCE, AT_A_RATE = 3_000, 10_000  # default requests of an offline run (rate inf) and of an open loop
+STRATEGIES = ("shuffle", "random")  # AIPerf's, the default first
 Spread = Callable[[int, float], Distribution]
 
 
@@ -146,10 +147,6 @@ class WorkloadQuestion:
     def _repeated(self) -> RepeatedPrompts | None:
         if not self.num_dataset_entries:
             return None
-        if self.dataset_sampling_strategy not in ("shuffle", "random"):
-            given = f"--dataset-sampling-strategy {self.dataset_sampling_strategy}"
-            hint = nearest(self.dataset_sampling_strategy, ("shuffle", "random"))
-            raise WorkloadError(given, "prompts are drawn in no such way", hint)
         strategy: Any = self.dataset_sampling_strategy
         return RepeatedPrompts(self.num_dataset_entries, strategy, self.warmup_request_count)
 
@@ -163,6 +160,20 @@ class WorkloadQuestion:
         return SharedPrefix(self.prefix_len, self.num_prefixes)
 
     def _refuse_contradictions(self) -> None:
+        self._refuse_lengths()
+        self._refuse_gaps()
+        self._refuse_prompts()
+        if self.request_rate and self.max_concurrency:
+            because = "the rate of a closed loop is an outcome"
+            raise WorkloadError("--request-rate with --max-concurrency", because, "Give one of the two")
+        if self.trace_columns and self.trace is None:
+            because = "it says where a trace has its numbers"
+            raise WorkloadError(f"--trace-columns {self.trace_columns} without --trace", because, "Give --trace FILE")
+        if self.client not in SPREADS:
+            because = "its meaning of --random-range-ratio is not known"
+            raise WorkloadError(f"--client {self.client}", because, nearest(self.client, SPREADS))
+
+    def _refuse_lengths(self) -> None:
         plain = bool(self.input_len or self.output_len)
         given = [name for name, is_given in (
             ("--workload", bool(self.workload)), ("--trace", self.trace is not None), ("--isl and --osl", plain),
@@ -179,6 +190,8 @@ class WorkloadQuestion:
         if self.random_range_ratio and not plain:
             because = "its lengths are its own"
             raise WorkloadError(f"--random-range-ratio with {given[0]}", because, "Leave --random-range-ratio out")
+
+    def _refuse_gaps(self) -> None:
         if self.burstiness and (self.trace is not None or self.max_concurrency):
             because = "only requests at a rate of your own have gaps to draw"
             raise WorkloadError("--burstiness with --trace or --max-concurrency", because, "Leave --burstiness out")
@@ -186,23 +199,29 @@ class WorkloadQuestion:
             because = "a batcher holds Poisson arrivals at a rate of your own"
             given_ = "--release-period with --burstiness, --max-concurrency or --trace"
             raise WorkloadError(given_, because, "Leave --release-period out")
-        if self.trace_columns and self.trace is None:
-            because = "it says where a trace has its numbers"
-            raise WorkloadError(f"--trace-columns {self.trace_columns} without --trace", because, "Give --trace FILE")
+        rates = (number(each, "--request-rate") for each in listed(self.request_rate, "--request-rate") if each)
+        given = "--burstiness" if self.burstiness else "--release-period" if self.release_period else ""
+        if given and math.inf in rates:
+            because = "all requests come at once, without gaps"
+            raise WorkloadError(f"{given} with --request-rate inf", because, f"Leave {given} out")
+
+    def _refuse_prompts(self) -> None:
         if self.num_dataset_entries and self.trace is not None:
             because = "which prompts of a trace are the same is its own"
             raise WorkloadError("--num-dataset-entries with --trace", because, "Leave --num-dataset-entries out")
+        strategy = f"--dataset-sampling-strategy {self.dataset_sampling_strategy}"
+        if self.dataset_sampling_strategy not in STRATEGIES:
+            hint = nearest(self.dataset_sampling_strategy, STRATEGIES)
+            raise WorkloadError(strategy, "prompts are drawn in no such way", hint)
+        is_drawn = self.dataset_sampling_strategy != STRATEGIES[0]
+        if not self.num_dataset_entries and (is_drawn or self.warmup_request_count):
+            given = strategy if is_drawn else f"--warmup-request-count {self.warmup_request_count}"
+            raise WorkloadError(given, "no prompt is sent again", "Give --num-dataset-entries too")
         if self.prefix_len and self.trace is not None:
             because = "which prompts of a trace begin alike is its own"
             raise WorkloadError("--prefix-len with --trace", because, "Leave --prefix-len out")
         if self.num_prefixes != 1 and not self.prefix_len:
             raise WorkloadError(f"--num-prefixes {self.num_prefixes}", "nothing is shared", "Give --prefix-len too")
-        if self.request_rate and self.max_concurrency:
-            because = "the rate of a closed loop is an outcome"
-            raise WorkloadError("--request-rate with --max-concurrency", because, "Give one of the two")
-        if self.client not in SPREADS:
-            because = "its meaning of --random-range-ratio is not known"
-            raise WorkloadError(f"--client {self.client}", because, nearest(self.client, SPREADS))
 
     def _lengths(self) -> tuple[Lengths, float, str]:
         shape = number(self.burstiness, "--burstiness") if self.burstiness else None

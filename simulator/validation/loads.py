@@ -15,6 +15,7 @@ from simulator.questions.load_question import LoadQuestion, RunQuestion, SloQues
 from simulator.questions.workload_question import ROUNDS, WorkloadQuestion
 from simulator.validation.measurements import UNIFORM
 from simulator.validation.setups import Placed
+from simulator.validation.sources import Recipe
 from simulator.validation.sources.mlperf import SPREAD
 from simulator.workloads.arrivals import Arrivals, OpenLoop, Released
 from simulator.workloads.lengths import Distribution, Ended, Fixed, LogNormal, Quantiles, Uniform
@@ -117,9 +118,7 @@ def _load(placed: Placed) -> LoadQuestion:
         output_len=in_words(output),
         random_range_ratio=recipe.random_range_ratio,
         client=recipe.client,
-        num_dataset_entries=recipe.distinct_prompts,
-        dataset_sampling_strategy="random" if recipe.draws_prompts else "shuffle",
-        warmup_request_count=recipe.warmup_requests,
+        **_repeated(recipe),
         **_arrivals(placed, mean_output),
     )
     limits_s = recipe.latency_limits_s
@@ -129,6 +128,18 @@ def _load(placed: Placed) -> LoadQuestion:
     too_long = longest > memory_plan(placed.deployment).context_tokens
     run = _run(placed, whole_run=whole, within_slo=bool(limits_s), assume_fits=too_long)
     return LoadQuestion(placed.question, users, accepted, run)
+
+
+def _repeated(recipe: Recipe) -> dict[str, Any]:
+    """Return the options of prompts that the load generator sends again, none where each request has its own."""
+    if not recipe.distinct_prompts:
+        return {}
+    strategy = "random" if recipe.draws_prompts else "shuffle"
+    return {
+        "num_dataset_entries": recipe.distinct_prompts,
+        "dataset_sampling_strategy": strategy,
+        "warmup_request_count": recipe.warmup_requests,
+    }
 
 
 def _run(placed: Placed, **counted: bool) -> RunQuestion:
