@@ -65,27 +65,36 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
     >>> configure(load_engine("sglang"), Settings(), ["--chunked-prefill-size=4096"]).settings.max_num_batched_tokens
     4096
     """
-    values: dict[str, Any] = {}
+    values, texts = dict[str, Any](), dict[str, str]()
     given = tuple(given)
     for text in given:
         name, value = our_words(engine, text)
         if name == "flash_attention" and engine.flash_attention is None:
             because = f"the figures of {engine.id} do not tell fused attention from unfused"
             raise NotModelledError(f"--set {text}", because, "Leave it out, or take llama.cpp")
-        values[name] = _parsed(name, value, text)
+        values[name], texts[name] = _parsed(name, value, text), text
     rules = {name: values[name] for name in OF_ENGINE if name in values}
     sourced = {name: Figure(rules[name], GIVEN) for name in FIGURES if name in rules}
     changed = engine.model_copy(update=rules | sourced)
     of_user = (*LIMITS[:4], *OF_REQUESTS, *OF_LOADING, "memory_fraction", "first_call_s")
     chosen = {name: values[name] for name in of_user if name in values}
+    slots, size = values.get("max_num_seqs") or settings.max_num_seqs or 1, int(changed.block_size)
     if "num_gpu_blocks_override" in values:
-        chosen["num_blocks"] = values["num_gpu_blocks_override"] - 1  # one is vLLM's null block
+        because = "one block is vLLM's null block, and requests need another"
+        _require(2, values["num_gpu_blocks_override"], texts["num_gpu_blocks_override"], because)
+        chosen["num_blocks"] = values["num_gpu_blocks_override"] - 1
     if "cache_tokens" in values:
-        chosen["num_blocks"] = values["cache_tokens"] // int(changed.block_size)
+        _require(size, values["cache_tokens"], texts["cache_tokens"], f"a block has {size} tokens")
+        chosen["num_blocks"] = values["cache_tokens"] // size
     if "total_context" in values:
-        slots = values.get("max_num_seqs") or settings.max_num_seqs or 1
+        _require(slots, values["total_context"], texts["total_context"], f"{slots} slots share it")
         chosen["max_model_len"] = values["total_context"] // slots
     return Configured(changed, replace(settings, **chosen, changes=given))
+
+
+def _require(least: int, value: int, text: str, because: str) -> None:
+    if value < least:
+        raise InfercastError(f"--set {text}", because, f"Write {least} or more")
 
 
 def known_names(engine: Engine) -> list[str]:

@@ -116,6 +116,23 @@ def test_what_cannot_be_set_is_refused_in_three_parts(written, said):
         configure(load_engine("vllm"), Settings(), [written])
 
 
+@pytest.mark.parametrize(
+    ("engine", "written", "said"),
+    [
+        ("vllm", ["cache_tokens=5"], "--set cache_tokens=5: a block has 16 tokens. Write 16 or more."),
+        ("vllm", ["block_size=32", "cache_tokens=31"], "--set cache_tokens=31: a block has 32 tokens. Write 32 or"),
+        ("vllm", ["num_gpu_blocks_override=1"], "--set num_gpu_blocks_override=1: one block is vLLM's null block"),
+        ("llama.cpp", ["-c=3", "-np=4"], "--set -c=3: 4 slots share it. Write 4 or more."),
+        ("static", ["batch_wait_s=-5s"], "--set batch_wait_s=-5s: a quantity here is finite and not negative"),
+        ("vllm", ["gpu_memory_utilization=x"], "--set gpu_memory_utilization=x: it is not a finite, non-negative"),
+    ],
+)
+def test_what_is_too_small_is_named_as_it_was_written(engine, written, said):
+    with pytest.raises(InfercastError) as error:
+        configure(load_engine(engine), Settings(), written)
+    assert str(error.value).startswith(said)
+
+
 @pytest.mark.parametrize("engine", ["static", "uncached"])
 @pytest.mark.parametrize(
     "rule",
