@@ -205,10 +205,12 @@ def _number(column: str, cell: str) -> float:
 
 
 def _whole(column: str, cell: str) -> int:
-    found = int(_number(column, cell))
+    found = _number(column, cell)
+    if not found.is_integer():
+        raise ValueError(f"{column} {cell!r} is not a whole number")
     if found > MAX_COUNT:
         raise ValueError(f"{column} {cell!r} is more than {MAX_COUNT:,}")
-    return found
+    return int(found)
 
 
 def _word(_column: str, cell: str) -> str:

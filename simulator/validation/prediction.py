@@ -1,5 +1,6 @@
 """Predictions of published rows: each setup is asked as a user would ask, and its metrics are read off the answer."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from simulator.questions.batch_question import BatchQuestion
 from simulator.questions.batch_rows import batch_row
 from simulator.questions.load_rows import load_row
 from simulator.reports.report import Report
+from simulator.validation.benchfiles.rows import POOLED
 from simulator.validation.loads import Question, about_metric, question_of
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.setups import Placed, place
@@ -24,6 +26,10 @@ BATCH_KEYS = {  # metric -> key of a batch's row, in SI, and the factor to the m
     **{"tg_tok_s": ("decode_tokens_per_s", 1.0), "decode_tok_s_per_user": ("tokens_per_s_user", 1.0)},
 }
 OF_PROMPTS, OF_OUTPUTS = ("pp_tok_s", "throughput_in_tok_s"), ("tg_tok_s", "throughput_out_tok_s")
+STATISTICS = {"mean": "mean", "median": "median", "p50": "median", "p90": "p90", "p95": "p95", "p99": "p99"}
+MEANS = re.compile(  # what counts as a mean: several runs, a long one, and where the source does not say which
+    r"(?:mean|median) of \d+(?: runs)?|mean over [\w ]+|central \(mean or median, not stated\)"
+)
 LOAD_KEYS = {  # metric -> key of a load's row; times with a statistic before: mean_ttft_ms
     **{"ttft_ms": "ttft_ms", "prefill_ms": "ttft_ms", "tpot_ms": "tpot_ms", "e2e_latency_ms": "e2el_ms"},
     **{"req_s": "request_throughput", "throughput_out_tok_s": "output_throughput"},
@@ -53,9 +59,10 @@ class Asked:
     def key_of(self, metric: str, stat: str) -> tuple[str, float]:
         """Return a metric's key in the answer's row, and the factor from the row's unit to the metric's.
 
-        Raises NotModelledError where a batch has no such figure: a speed of prompts without prompts, or of outputs
-        without any.
+        Raises NotModelledError for a statistic that is not predicted, and where a batch has no such figure: a speed of
+        prompts without prompts, or of outputs without any.
         """
+        statistic = _statistic(stat)
         if isinstance(self.question, BatchQuestion):
             setup = self.placed.setup
             if setup.starts_empty and metric in OF_PROMPTS:
@@ -63,12 +70,12 @@ class Asked:
             if setup.input_tokens and not setup.output_tokens and metric in OF_OUTPUTS:
                 raise NotModelledError(metric, "it is of outputs, and the run has none", "Leave the row out")
             key, scale = BATCH_KEYS[metric]
-            return ("median_tpot_s" if key == "tpot_s" and _statistic(stat) == "median" else key), scale
+            return ("median_tpot_s" if key == "tpot_s" and statistic == "median" else key), scale
         if metric == "itl_ms":
             pooled = "pooled" in stat or self.placed.recipe.pools_gaps
-            return f"{_statistic(stat)}_{'itl' if pooled else 'tpot'}_ms", 1.0
+            return f"{statistic}_{'itl' if pooled else 'tpot'}_ms", 1.0
         key = LOAD_KEYS[metric]
-        return (f"{_statistic(stat)}_{key}" if key.endswith("_ms") else key), 1.0
+        return (f"{statistic}_{key}" if key.endswith("_ms") else key), 1.0
 
     def answer(self, level: float | None = NO_INTERVALS) -> "Answered":
         """Return the answer; `level`: share of measurements that its intervals hold, None for no intervals.
@@ -148,13 +155,18 @@ class Answered:
 def _statistic(stat: str) -> str:
     """Return the statistic of a row's `stat` under our name; a median of several runs' means is a mean.
 
-    >>> _statistic("p99"), _statistic("p50"), _statistic("median of 5 runs")
+    Raises NotModelledError for any other: a maximum, say, or the 75th percentile.
+
+    >>> _statistic("p99"), _statistic("p50 of pooled gaps"), _statistic("median of 5 runs")
     ('p99', 'median', 'mean')
     """
-    for name in ("p99", "p95", "p90"):
-        if name in stat:
-            return name
-    return "median" if "p50" in stat or stat == "median" else "mean"  # "median of 5 runs" is of their means
+    name = stat.removesuffix(POOLED)
+    if name in STATISTICS:
+        return STATISTICS[name]
+    if MEANS.fullmatch(name):
+        return "mean"
+    because = f"only {', '.join(STATISTICS)} are predicted"
+    raise NotModelledError(f"statistic {stat!r}", because, "State one of these, or leave the row out")
 
 
 class Prediction(NamedTuple):

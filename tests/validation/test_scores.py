@@ -376,6 +376,15 @@ def test_what_is_not_covered_is_counted_with_its_reason(tmp_path):
     assert (errors["metric"], errors["regime"], errors["rows"]) == ("tpot_ms", "fixed_batch", 1)
 
 
+@pytest.mark.parametrize("row", [CLOSED, FIXED], ids=["load", "batch"])
+@pytest.mark.parametrize("stat", ["p99.9", "p999", "p75", "p10", "max", "min", "std", "median of runs"])
+def test_a_statistic_that_is_not_predicted_is_named(tmp_path, row, stat):
+    rows = read_measurements(write(tmp_path / "one.csv", {"metric": "tpot_ms", **row, "stat": stat}))
+    (found,) = predict(rows)
+    assert found.value is None
+    assert found.reason.startswith(f"statistic '{stat}': only mean, median, p50, p90, p95, p99 are predicted.")
+
+
 def test_grades_choose_what_is_scored(tmp_path):
     rows = [{"metric": "tpot_ms", **FIXED, "quality": grade} for grade in "ABC"] + [
         {"metric": "tpot_ms", **FIXED, "quality": ""}

@@ -115,6 +115,8 @@ def test_text_is_read_in_one_place():
         ({**CLOSED, "length_spread": "wide"}, "length_spread 'wide' is not known"),
         ({**CLOSED, "prefix_caching": "maybe"}, "prefix_caching 'maybe' is not known"),
         ({**CLOSED, "engine_settings": "flash-attn"}, "engine_settings 'flash-attn' is not name=value;name=value"),
+        ({"concurrency": "8.9"}, "concurrency '8.9' is not a whole number"),
+        ({"batch": "0.5"}, "batch '0.5' is not a whole number"),
         ({**CLOSED, "num_prompts": "inf"}, "num_prompts 'inf' is not 0 or a number from"),
     ],
 )

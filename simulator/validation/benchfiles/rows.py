@@ -80,7 +80,7 @@ def arrivals(concurrency: float | None, rate_per_s: float | None) -> Cells:
     if concurrency and finite:
         return not_predicted({}, f"rate {rate_per_s:g}/s held back to {int(concurrency)} in flight")
     if concurrency:
-        return {"regime": "closed_loop", "concurrency": int(concurrency)}
+        return {"regime": "closed_loop", "concurrency": concurrency}
     if rate_per_s is None:
         return {}
     return {"regime": "open_loop" if finite else "offline", "request_rate": rate_per_s}
