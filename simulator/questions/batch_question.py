@@ -41,15 +41,13 @@ class BatchSizes:
         ]
 
     def batches(self) -> list[Batch]:
-        """Return every combination as the batch of one replica: size / replicas, rounded, at least 1.
+        """Return every combination as the batch of one replica: size / replicas, rounded up.
 
         Raises InfercastError for a list that holds anything but whole numbers above 0, WorkloadError for a negative
         `context_len`.
         """
         return [
-            Batch(
-                max(1, round(int(one.batch) / self.replicas)), int(one.input_len), int(one.output_len), self.context_len
-            )
+            Batch(-(-int(one.batch) // self.replicas), int(one.input_len), int(one.output_len), self.context_len)
             for one in self.each()
         ]
 

@@ -39,7 +39,9 @@ def test_lists_of_sizes_and_lengths_make_every_combination():
     assert found[:3] == [Batch(1, 128, 16, 7), Batch(8, 128, 16, 7), Batch(1, 128, 32, 7)]
 
 
-@pytest.mark.parametrize(("size", "replicas", "each"), [("8", 1, 8), ("8", 4, 2), ("8", 3, 3), ("2", 8, 1)])
+@pytest.mark.parametrize(
+    ("size", "replicas", "each"), [("8", 1, 8), ("8", 4, 2), ("8", 3, 3), ("7", 3, 3), ("5", 2, 3), ("2", 8, 1)]
+)
 def test_replicas_share_a_batch(size, replicas, each):
     """Rounded, and one at least; throughputs are of all of them."""
     (batch,) = BatchSizes(size, replicas=replicas).batches()
