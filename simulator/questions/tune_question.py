@@ -7,7 +7,6 @@ from typing import Any
 
 from simulator.cost.scenario import Scenario
 from simulator.cost.tuning import HighestRate, Objective, Point, Throughput
-from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, WorkloadError
 from simulator.questions.deployment_question import SEQS, SHARE, TOKENS, DeploymentQuestion
 from simulator.questions.load_question import SloQuestion
@@ -88,7 +87,7 @@ class TuneQuestion:
         Raises InfercastError where the devices make no whole number of replicas, or the deployment is impossible.
         """
         deployment = self._asked(point).deployment()
-        whole = self._devices(deployment)
+        whole = self.devices or self._asked({}).deployment().devices
         if whole % deployment.devices:
             given = f"{deployment.devices} devices of a replica"
             raise InfercastError(given, f"{whole} devices are no whole number of them", "Give --devices")
@@ -102,9 +101,6 @@ class TuneQuestion:
     @property
     def _any_rate(self) -> str:
         return "" if self.users.trace else "1"  # the search stretches the gaps
-
-    def _devices(self, deployment: Deployment) -> int:
-        return self.devices or self._asked({}).deployment().devices or deployment.devices
 
     @property
     def _degrees(self) -> list[str]:

@@ -220,6 +220,11 @@ def test_loads_that_are_not_tuned_are_refused(changed, told):
         replace(TuneQuestion(ASKED, CHAT, BOUNDS), **changed).objective  # noqa: B018
 
 
+def test_without_a_number_of_devices_they_are_those_of_one_replica_as_asked():
+    question = TuneQuestion(replace(ASKED, tp="2"), CHAT, BOUNDS)
+    assert [question.scenario(point).replicas for point in ({}, {"--tp": "1"})] == [1, 2]
+
+
 def test_drafts_without_a_rate_and_devices_that_do_not_divide_are_refused():
     with pytest.raises(InfercastError, match="no default acceptance would be honest"):
         TuneQuestion(ASKED, CHAT, BOUNDS, drafts=("eagle",)).coordinates  # noqa: B018
