@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.estimate import Estimate, estimate
+from simulator.errors import WorkloadError
 from simulator.questions.batch_rows import batch_row
 from simulator.questions.case_answer import CaseAnswer
 from simulator.questions.deployment_question import DeploymentQuestion
@@ -41,15 +42,22 @@ class BatchSizes:
         ]
 
     def batches(self) -> list[Batch]:
-        """Return every combination as the batch of one replica: size / replicas, rounded up.
+        """Return every combination as the batch of one replica.
 
-        Raises InfercastError for a list that holds anything but whole numbers above 0, WorkloadError for a negative
-        `context_len`.
+        Raises InfercastError for a list that holds anything but whole numbers above 0, WorkloadError for a batch that
+        is no multiple of the replicas and for a negative `context_len`.
         """
         return [
-            Batch(-(-int(one.batch) // self.replicas), int(one.input_len), int(one.output_len), self.context_len)
+            Batch(self._share(int(one.batch)), int(one.input_len), int(one.output_len), self.context_len)
             for one in self.each()
         ]
+
+    def _share(self, batch: int) -> int:
+        """Return the sequences of each replica."""
+        if batch % self.replicas:
+            given, because = f"--batch {batch} over {self.replicas} replicas", "they share it evenly"
+            raise WorkloadError(given, because, f"Give a multiple of {self.replicas}, or fewer replicas")
+        return batch // self.replicas
 
     def estimate(self, deployment: Deployment, batch: Batch) -> Estimate:
         """Return the estimate of one batch on a deployment.

@@ -110,7 +110,11 @@ class WorkloadQuestion:
         lengths, burstiness, name = self._lengths()
         template = Workload(ClosedLoop(1), lengths, 1, self.seed, name, repeated=self._repeated, shared=self._shared)
         if self.in_flight is not None:
-            share = -(-self.in_flight // replicas)
+            if self.in_flight % replicas:
+                given, because = f"--max-concurrency {self.in_flight} over {replicas} replicas", "they share it evenly"
+                remedy = f"Give a multiple of {replicas}, or simulate all of them: --router round-robin"
+                raise WorkloadError(given, because, remedy)
+            share = self.in_flight // replicas
             count = self._count(ROUNDS * share, replicas)
             return None, replace(template, arrivals=ClosedLoop(share), request_count=count)
         if not self.request_rate:

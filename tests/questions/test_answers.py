@@ -6,7 +6,7 @@ import pytest
 
 from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import deploy
-from simulator.errors import DoesNotFitError, InfercastError
+from simulator.errors import DoesNotFitError, InfercastError, WorkloadError
 from simulator.questions.asked_columns import asked_columns
 from simulator.questions.batch_question import BatchSizes
 from simulator.questions.batch_rows import batch_row
@@ -39,11 +39,15 @@ def test_lists_of_sizes_and_lengths_make_every_combination():
     assert found[:3] == [Batch(1, 128, 16, 7), Batch(8, 128, 16, 7), Batch(1, 128, 32, 7)]
 
 
-@pytest.mark.parametrize(
-    ("size", "replicas", "each"), [("8", 1, 8), ("8", 4, 2), ("8", 3, 3), ("7", 3, 3), ("5", 2, 3), ("2", 8, 1)]
-)
+@pytest.mark.parametrize(("size", "replicas"), [("8", 3), ("5", 2), ("2", 8)])
+def test_a_batch_that_replicas_cannot_share_evenly_is_refused(size, replicas):
+    with pytest.raises(WorkloadError, match=f"--batch {size} over {replicas} replicas.*multiple of {replicas}"):
+        BatchSizes(size, replicas=replicas).batches()
+
+
+@pytest.mark.parametrize(("size", "replicas", "each"), [("8", 1, 8), ("8", 4, 2), ("9", 3, 3)])
 def test_replicas_share_a_batch(size, replicas, each):
-    """Rounded, and one at least; throughputs are of all of them."""
+    """Throughputs are of all of them."""
     (batch,) = BatchSizes(size, replicas=replicas).batches()
     assert batch.size == each
     words = BatchSizes(str(each))

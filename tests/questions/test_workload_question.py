@@ -50,7 +50,7 @@ def test_a_list_of_rates_is_a_workload_each():
 @pytest.mark.parametrize(
     ("words", "arrivals", "count"),
     [
-        ({"max_concurrency": "10"}, ClosedLoop(3), ROUNDS * 3),  # rounded up: nobody is left out
+        ({"max_concurrency": "12"}, ClosedLoop(3), ROUNDS * 3),
         ({"max_concurrency": "8", "num_prompts": 200}, ClosedLoop(2), 50),
         ({"request_rate": "8", "num_prompts": 200}, OpenLoop(2.0), 50),
         ({"request_rate": "8", "release_period": 2.4, "num_prompts": 200}, Released(2.0, 2.4), 50),
@@ -61,6 +61,11 @@ def test_a_list_of_rates_is_a_workload_each():
 def test_four_replicas_share_what_is_sent(words, arrivals, count):
     made = sent(replicas=4, **words)
     assert (made.arrivals, made.request_count) == (arrivals, count)
+
+
+def test_requests_in_flight_that_replicas_cannot_share_evenly_are_refused():
+    with pytest.raises(WorkloadError, match=r"--max-concurrency 10 over 4 replicas.*--router round-robin"):
+        sent(replicas=4, max_concurrency="10")
 
 
 def test_a_preset_has_lengths_and_burstiness_and_no_rate():
