@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from simulator.cli import build
-from simulator.cli.answers.compare_screen import verdict
+from simulator.cli.answers.compare_screen import ties, verdict
 from simulator.cost.search import Search
+from simulator.models.operations import Layout
 from tests.support.commands import refused
 
 ASKED = ["compare", "--model", "llama-3.1-8b", "--workload", "chat", "--request-rate", "6"]
@@ -57,6 +58,12 @@ def test_the_screen_says_what_limits_why_not_the_others_and_how_to_launch(screen
     assert "--max-num-seqs" in text
 
 
+def test_the_limit_is_said_to_be_that_of_the_highest_rate(screen):
+    text = " ".join(screen)
+    assert "req/s per replica, the most within the SLO: " in text
+    assert "at the highest rate within the SLO" in text[text.index("TTFT, TPOT: p95") :]
+
+
 def test_json_has_every_figure_and_its_interval():
     found = json.loads(run(*ASKED, *SLO, *SOME, "--top", "2", "--format", "json"))
     assert [row["usd_per_hour"] for row in found["answers"]] == sorted(row["usd_per_hour"] for row in found["answers"])
@@ -75,6 +82,30 @@ def test_cases_that_take_more_and_cases_that_nothing_serves_are_told_apart():
     best = SimpleNamespace(found=found, risk=risk, label="l40s", usd=lambda replicas: replicas and 1.0 * replicas)
     said = verdict([best], [{"model": "llama-3.1-8b", "usd_per_month": 1460.0}])
     assert said.endswith("in 2 of 5 cases it takes 3 to 4 replicas, in 1 of 5 no number of them keeps the SLO.")
+
+
+def answer_at(label: str, usd: float | None, model: str = "llama-3.1-8b") -> SimpleNamespace:
+    found = SimpleNamespace(replicas=1, candidate=SimpleNamespace(model=SimpleNamespace(id=model)))
+    return SimpleNamespace(found=found, label=label, usd=lambda _replicas: usd)
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ([answer_at("m4", None), answer_at("l4", 2.0)], []),
+        ([answer_at("m4", None), answer_at("l40", 1.005)], ["Same price within 1 %: l40."]),
+        ([answer_at("l40s", 1.0, "qwen3-8b")], ["Same price within 1 %: qwen3-8b on l40s."]),
+    ],
+)
+def test_what_costs_the_same_has_a_price_and_a_model(others, said):
+    assert list(ties(SimpleNamespace(same_cost={}), [answer_at("l40s", 1.0), *others])) == said
+
+
+def test_layouts_at_the_same_price_have_all_their_degrees():
+    layouts = Layout(tp=4, pp=2), Layout(tp=1, ep=8, dp=8)
+    alike = [SimpleNamespace(layout=each) for each in layouts]
+    told = list(ties(SimpleNamespace(same_cost={0: alike}), [answer_at("8 x l40s", 1.0)]))
+    assert told == ["At its price there may also be: bf16 tp4 pp2, bf16 tp1 ep8 dp8."]
 
 
 @pytest.mark.slow

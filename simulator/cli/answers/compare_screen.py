@@ -19,6 +19,7 @@ from simulator.deployment.launch_command import launch_command
 from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import DoesNotFitError, NotModelledError
 from simulator.hardware.hardware import load_hardware
+from simulator.models.operations import Layout
 from simulator.questions.compare_question import NO_ROOM, Options
 from simulator.questions.deployment_question import loaded
 from simulator.questions.load_notes import rejection_notes
@@ -27,6 +28,7 @@ from simulator.units import scaled
 
 LOOSER = 1.1  # times the bounds of the SLO, to see whether the answer stands on a knife edge
 SHOWN_DEVICES = 3
+SAME_PRICE = 1.01  # times the dollars per hour of the best
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,7 @@ class Compared:
         """Devices of a replica, and what is not usual: format, degrees, engine."""
         candidate, layout = self.found.candidate, self.found.candidate.layout
         many = f"{candidate.devices} x " if candidate.devices > 1 else ""
-        named = (("pp", layout.pp), ("ep", layout.ep), ("dp", layout.dp))
-        degrees = [f"{name}{degree}" for name, degree in named if degree > 1]
+        degrees = _degrees(layout)[1:]
         stored = [layout.weight_dtype] if layout.weight_dtype != candidate.model.weight_dtype else []
         engine = self.found.scenario.deployment.engine
         usual = engine.engine == loaded(load_engine, usual_engine(candidate.hardware)).engine
@@ -192,14 +193,30 @@ def _risk_in_words(best: Compared, others: list[Compared]) -> str:
 
 
 def ties(search: Search, compared: list[Compared]) -> Iterator[str]:
-    """Yield what costs the same as the best: other devices, then other formats or layouts of the same device."""
+    """Yield what costs the same as the best: other devices, then other formats or layouts of the same device.
+
+    Models are named where there are several.
+    """
     usd = compared[0].usd(compared[0].found.replicas)
-    equal = [each.label for each in compared[1:] if usd and (each.usd(each.found.replicas) or 0) <= usd * 1.01]
+    prices = [(each, each.usd(each.found.replicas)) for each in compared[1:]]
+    several = len({each.found.candidate.model.id for each in compared}) > 1
+    equal = [each for each, price in prices if usd and price is not None and price <= usd * SAME_PRICE]
     if equal:
-        yield f"Same price within 1 %: {', '.join(equal)}."
+        named = (f"{each.found.candidate.model.id} on {each.label}" if several else each.label for each in equal)
+        yield f"Same price within 1 %: {', '.join(named)}."
     if alike := search.same_cost.get(0):
-        kinds = dict.fromkeys(f"{each.layout.weight_dtype} tp{each.layout.tp}" for each in alike)
+        kinds = dict.fromkeys(" ".join((each.layout.weight_dtype, *_degrees(each.layout))) for each in alike)
         yield f"At its price there may also be: {', '.join(list(kinds)[:4])}."
+
+
+def _degrees(layout: Layout) -> list[str]:
+    """Return the parallel degrees of a layout: tp first, then those above 1.
+
+    >>> _degrees(Layout(tp=1, ep=8, dp=8))
+    ['tp1', 'ep8', 'dp8']
+    """
+    others = (("pp", layout.pp), ("ep", layout.ep), ("dp", layout.dp))
+    return [f"tp{layout.tp}", *(f"{name}{degree}" for name, degree in others if degree > 1)]
 
 
 def exclusions(search: Search, options: Options) -> Iterator[str]:
@@ -262,7 +279,8 @@ def _reason(look: Look) -> str:
 def first_screen(search: Search, options: Options, compared: list[Compared], rows: list[Row]) -> Result:
     """Return what is printed where nothing else is asked for: at most 80 columns and 24 lines."""
     best = compared[0]
-    why = [f"Limit of {best.label}: {best.limiter.sentence}.", *best.knife_edge, *routed(best.answer)]
+    most = f"{best.answer.capacity.rate_per_s:.3g} req/s per replica, the most within the SLO"
+    why = [f"Limit of {best.label} at {most}: {best.limiter.sentence}.", *best.knife_edge, *routed(best.answer)]
     why += [*rejection_notes([best.found.report.run]), *ties(search, compared)]
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
     launch = [f"Launch{each}:", Command(rows[0]["launch_command"])]
@@ -273,4 +291,7 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
 
 
 QUALITY = "What another format than the checkpoint's costs in quality is not judged."
-FOOT = "TTFT, TPOT: p95, ms. Cases: steps as measured errors spread. --details: all."
+FOOT = (
+    'TTFT, TPOT: p95, ms. "limited by": at the highest rate within the SLO. Cases: steps as measured errors spread. '
+    "--details: all."
+)

@@ -207,9 +207,9 @@ def _answers_view(rows: Sequence[Row]) -> View:
         Column("interval", "in five cases"),
         Column("p95_ttft_ms", "TTFT p95 ms", three),
         Column("p95_tpot_ms", "TPOT p95 ms", three),
-        Column("capacity_per_s", "max req/s of a replica", three),
         Column("load_of_capacity", "load", percent),
-        Column("limiter", "limited by", left=True),
+        Column("capacity_per_s", "max req/s of a replica", three),
+        Column("limiter", "limited there by", left=True),
     ]
     return View("Answers, the cheapest first", columns, shown)
 
