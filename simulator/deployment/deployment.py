@@ -8,7 +8,7 @@ import numpy.typing as npt
 from simulator.arrays import Floats
 from simulator.deployment.host_launches import host_slowness, prompt_launches_s, step_launches_s
 from simulator.deployment.layouts import running_layout
-from simulator.deployment.offload import device_part, host_cost, host_layers, offloaded_ops
+from simulator.deployment.offload import device_part, host_cost, host_layers, offloaded_ops, refuse_layers_on_host
 from simulator.deployment.setting_names import configure
 from simulator.deployment.settings import Settings
 from simulator.deployment.sharding import sharded
@@ -66,6 +66,7 @@ class Deployment:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", "Raise the token budget")
         self._refuse_drafts()
+        refuse_layers_on_host(self.model, self.engine, self.settings.offload)
         if not any(op.experts for op in self.ops):
             self._refuse_without_experts()
         self.ops, self.draft  # noqa: B018  raises where the layout does not divide the model or its draft model
@@ -79,13 +80,15 @@ class Deployment:
             raise NotModelledError(given, f"it has no kernels for them there ({platform.origin.text})", platform.advice)
 
     def _refuse_without_experts(self) -> None:
-        stored, dp = self.layout.weight_dtype, self.layout.dp
+        stored, ep, dp = self.layout.weight_dtype, self.layout.ep, self.layout.dp
         if number_format(stored).covers == "experts":
             given, because = f"{stored} for {self.model.id}", "it holds routed experts alone, and the model has none"
             raise NotModelledError(given, because, "Choose another format, say nvfp4 or int4")
         if dp > 1:
             given, because = f"dp {dp} for {self.model.id}", "ranks of a model without experts are replicas"
             raise NotModelledError(given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates them")
+        if ep > 1:
+            raise NotModelledError(f"ep {ep} for {self.model.id}", "the model has no experts to spread", "Leave ep out")
 
     def _refuse_drafts(self) -> None:
         if not self.draft_tokens:

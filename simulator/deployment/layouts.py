@@ -4,10 +4,15 @@ from dataclasses import replace
 
 from simulator.deployment.weight_files import weight_format
 from simulator.engines.engine import Engine
+from simulator.errors import NotModelledError
 from simulator.hardware.hardware import Hardware
 from simulator.models.model import Model
 from simulator.models.number_formats import named_format
 from simulator.models.operations import Layout
+
+# Engines without a KV cache in 4-bit integers: SGLang's page "Quantized KV cache" has fp8 and fp4, trtllm-serve's
+# --kv_cache_dtype auto, fp8 and nvfp4 (read 2026-11-24). vLLM has int4_per_token_head.
+WITHOUT_INT4_CACHE = ("sglang", "tensorrt-llm")
 
 
 def running_layout(
@@ -15,10 +20,14 @@ def running_layout(
 ) -> Layout:
     """Return a layout as `default_layout` does, in the formats that an engine reads and runs on a device.
 
-    Where no 16-bit type is asked for and the device has none of the checkpoint's, it is cast (Platform.casts).
+    Where no 16-bit type is asked for and the device has none of the checkpoint's, it is cast (Platform.casts). Raises
+    NotModelledError for a format that the engine does not read, or keeps no cache in.
     """
     weights = weight_format(dtypes[0], model, engine)
     layout = default_layout(model, dtypes=(weights, dtypes[1] or usual_cache(weights, engine)), **degrees)
+    if engine.engine in WITHOUT_INT4_CACHE and layout.cache_dtype.startswith("int4"):
+        given = f"a KV cache in {layout.cache_dtype} in {engine.id}"
+        raise NotModelledError(given, "it stores none in 4-bit integers", "Give --cache-dtype fp8 or nvfp4")
     platform = engine.platform(hardware)
     casts = platform.casts if platform else {}
     weights, cached = (

@@ -65,6 +65,16 @@ def host_layers(model: Model, offload: Offload) -> tuple[str, ...]:
     return () if offload.gpu_layers is None else names[: max(0, len(names) - offload.gpu_layers)]
 
 
+def refuse_layers_on_host(model: Model, engine: Engine, offload: Offload) -> None:
+    """Raise NotModelledError for layers on the CPU in an engine that has no such kernels.
+
+    Only those that are built on GGML, which read GGUF first, have them, and engines that are no product.
+    """
+    if host_layers(model, offload) and engine.reads and engine.reads[0] != "gguf":
+        given, because = f"gpu_layers {offload.gpu_layers} in {engine.id}", "it computes no layers on the CPU"
+        raise NotModelledError(given, because, "Give --cpu-offload-gb instead, or --engine llama.cpp")
+
+
 def device_part(model: Model, offload: Offload) -> Model:
     """Return the model without the layers that the CPU computes."""
     on_cpu = len(host_layers(model, offload))

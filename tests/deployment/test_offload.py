@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from simulator.cli.answers.technique_notes import technique_notes
 from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
@@ -169,5 +170,29 @@ def test_a_device_that_shares_its_memory_has_no_link_to_its_host():
 
 def test_layers_on_the_cpu_beside_several_devices_are_refused():
     settings = Settings(offload=Offload(gpu_layers=10))
+    layout = default_layout(load_model("llama-3.1-8b"), dtypes=("q4_K_M", ""), tp=2)
     with pytest.raises(NotModelledError, match="beside one device"):
-        deploy("llama-3.1-8b", "h100-sxm", layout=default_layout(load_model("llama-3.1-8b"), tp=2), settings=settings)
+        deploy("llama-3.1-8b", "h100-sxm", "llama.cpp", layout=layout, settings=settings)
+
+
+def test_engines_without_kernels_for_the_cpu_leave_no_layer_to_it():
+    for engine in ("vllm", "sglang", "tensorrt-llm", "transformers"):
+        with pytest.raises(NotModelledError, match="it computes no layers on the CPU"):
+            offloaded(Offload(gpu_layers=10), engine=engine)
+    for engine in ("llama.cpp", "ik-llama.cpp", "llama.cpp-vulkan", "ollama"):
+        assert offloaded(Offload(gpu_layers=10), hardware="rtx-4090", engine=engine).ops
+
+
+@pytest.mark.parametrize(
+    ("offload", "said"),
+    [
+        (Offload(weight_bytes=GIB), "Offloaded to xeon-8480 (a guess); "),
+        (Offload(cache_bytes=GIB, host="epyc-9654"), "Offloaded to epyc-9654; "),
+        (Offload(gpu_layers=500), "Nothing is offloaded: all 32 layers of llama-3.1-8b lie on the device."),
+        (Offload(gpu_layers=32), "Nothing is offloaded: all 32 layers"),
+        (Offload(host="epyc-9654"), "Nothing is offloaded: --host epyc-9654 alone changes nothing."),
+    ],
+)
+def test_what_is_said_to_be_offloaded_is(offload, said):
+    [note] = technique_notes([offloaded(offload)])
+    assert note.startswith(said)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.cli.answers.technique_notes import technique_notes
 from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.estimate import estimate
@@ -139,6 +140,14 @@ def test_ngrams_are_free_and_a_head_is_a_layer_a_projection_and_logits():
     assert head.weight_bytes == layer + 2 * 2 * 4096 * 4096
     assert head.cache_bytes_per_token == model.cache_bytes(1) / 32
     assert sum(float(op.flops.logits) for op in head.ops) == 2 * 4096 * 128_256
+
+
+def test_what_drafts_is_said_and_an_mtp_layer_is_called_a_guess():
+    [told] = technique_notes([drafted("llama-3.1-8b", EAGLE)])
+    assert told == "eagle drafts 4 tokens, each accepted with 0.7: 2.77 tokens per step and sequence (yours)."
+    told, guess = technique_notes([drafted("llama-3.1-8b", MTP, 1)])
+    assert told == "mtp drafts 1 token, accepted with 0.7: 1.70 tokens per step and sequence (yours)."
+    assert guess.startswith("mtp is a guess: ")
 
 
 def test_without_speculation_nothing_is_drafted():

@@ -302,7 +302,7 @@ def test_an_estimate_says_what_drafts_are_worth():
             ("--speculative-model", "ngram", "--num-speculative-tokens", "2", "--acceptance-rate", "2"),
             "not a probability",
         ),
-        (("--gpu-layers", "8", "--tp", "2"), "beside one device"),
+        (("--gpu-layers", "8", "--tp", "2", "--engine", "llama.cpp"), "beside one device"),
         (("--set", "max_num_sequences=3"), "has no such setting"),
     ],
 )

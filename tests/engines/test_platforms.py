@@ -94,6 +94,21 @@ def test_the_cache_is_what_the_checkpoint_asks_for_where_the_engine_heeds_it(eng
     assert running_layout(*profiles, dtypes=(stored, "bf16")).cache_dtype == "bf16"
 
 
+@pytest.mark.parametrize("engine", ["sglang", "sglang-0.5", "tensorrt-llm", "tensorrt-llm-0.8"])
+def test_no_cache_in_int4_where_the_engine_has_none(engine: str) -> None:
+    profiles = load_model("llama-3.1-8b"), load_hardware("h100-sxm")
+    with pytest.raises(NotModelledError, match=r"KV cache in int4 in .*--cache-dtype fp8"):
+        running_layout(*profiles, load_engine(engine), dtypes=("", "int4"))
+    assert running_layout(*profiles, load_engine("vllm"), dtypes=("", "int4")).cache_dtype == "int4"
+
+
+def test_experts_are_not_spread_where_the_model_has_none() -> None:
+    spread = Layout(8, ep=8)
+    with pytest.raises(NotModelledError, match=r"ep 8 for llama-3\.1-8b: the model has no experts"):
+        deploy("llama-3.1-8b", "h100-sxm", layout=spread)
+    assert deploy("gpt-oss-120b", "h100-sxm", layout=spread).layout.ep == 8
+
+
 def test_what_is_emulated_is_said() -> None:
     question = ("--model", "llama-3.2-3b", "--hardware", "t4,l4", "--weight-dtype", "fp8,int4")
     said = infercast("estimate", *question).stdout

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.layouts import usual_cache
-from simulator.deployment.offload import NO_OFFLOAD, host_of
+from simulator.deployment.offload import NO_OFFLOAD, host_layers, host_of
+from simulator.deployment.speculation import MTP
 from simulator.models.number_formats import number_format
 from simulator.roofline.collectives import PCIE_FRACTION
 from simulator.roofline.roofline import Rates
@@ -14,20 +15,40 @@ def technique_notes(deployments: Iterable[Deployment]) -> list[str]:
     """Return a line each for what drafts, what is offloaded on which guesses, what is emulated, whose cache is fp8."""
     said: dict[str, None] = {}
     for each in deployments:
-        drafts, offload = each.settings.speculation, each.settings.offload
-        if drafts is not None:
-            rates = ", ".join(f"{rate:g}" for rate in drafts.acceptance)
-            yields = f"{drafts.tokens_per_step:.2f} tokens per step and sequence"
-            said[f"{drafts.draft} drafts {drafts.tokens} tokens, each accepted with {rates}: {yields} (yours)."] = None
-        if offload != NO_OFFLOAD:
-            host = host_of(each.hardware, offload).id + ("" if offload.host else " (a guess)")
-            said[f"Offloaded to {host}; PCIe at {PCIE_FRACTION:g} of its peak, a guess; nothing is prefetched."] = None
-        said |= dict.fromkeys(_emulated(each))
+        said |= dict.fromkeys((*_drafted(each), *_offloaded(each), *_emulated(each)))
         layout = each.layout
         if layout.cache_dtype == usual_cache(layout.weight_dtype, each.engine):
             others = f"for others give --cache-dtype {each.model.dtype}"
             said[f"fp8 KV cache: NVIDIA's checkpoints in {layout.weight_dtype} ask for it; {others}."] = None
     return list(said)
+
+
+def _drafted(deployment: Deployment) -> Iterator[str]:
+    """Say what drafts, how many tokens a step yields, and that an MTP layer is taken for granted."""
+    drafts = deployment.settings.speculation
+    if drafts is None:
+        return
+    rates, many = ", ".join(f"{rate:g}" for rate in drafts.acceptance), drafts.tokens
+    tokens = "1 token, accepted" if many == 1 else f"{many} tokens, each accepted"
+    yields = f"{drafts.tokens_per_step:.2f} tokens per step and sequence"
+    yield f"{drafts.draft} drafts {tokens} with {rates}: {yields} (yours)."
+    if drafts.draft == MTP:
+        yield f"mtp is a guess: no profile says who has such a layer, and {deployment.model.id} may have none."
+
+
+def _offloaded(deployment: Deployment) -> Iterator[str]:
+    """Say where what is offloaded lies and on which guesses it is reached, or that nothing is."""
+    offload = deployment.settings.offload
+    if offload == NO_OFFLOAD:
+        return
+    if offload.weight_bytes or offload.cache_bytes or host_layers(deployment.model, offload):
+        host = host_of(deployment.hardware, offload).id + ("" if offload.host else " (a guess)")
+        yield f"Offloaded to {host}; PCIe at {PCIE_FRACTION:g} of its peak, a guess; nothing is prefetched."
+    elif offload.gpu_layers is None:
+        yield f"Nothing is offloaded: --host {offload.host} alone changes nothing."
+    else:
+        layers = len(deployment.model.layer_names)
+        yield f"Nothing is offloaded: all {layers} layers of {deployment.model.id} lie on the device."
 
 
 WIDTHS = {"fp4": 4, "fp8": 8, "int8": 8, "bf16": 16}  # bits of types that are stored as they are multiplied
