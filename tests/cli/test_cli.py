@@ -232,6 +232,28 @@ def test_memory_answers_for_the_lengths_that_are_asked():
         assert row["concurrency"] == row["blocks"] / row["sequence_blocks"]
 
 
+def test_memory_refuses_lengths_beyond_the_context_as_estimate_does():
+    assert "a sequence has 131,072 tokens at most" in refused(*MEMORY, "--isl", "200000", "--osl", "10")
+    found = infercast(*MEMORY, "--context", "1000,200000")
+    assert "Left out: 200,000 tokens on llama-3.1-8b" in found.stdout
+    assert found.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("llama-3.1-8b", "tokens, the longest sequence may have 131,072."),
+        (
+            "gemma-3-27b",
+            "tokens of short sequences and more of long ones, which not all layers keep whole;",
+        ),
+    ],
+)
+def test_the_tokens_of_a_cache_are_those_of_short_sequences_where_layers_have_windows(model, said):
+    told = infercast("memory", "--model", model, "--hardware", "h100-sxm").stdout
+    assert said in " ".join(told.split())
+
+
 def test_memory_under_three_conventions():
     rows = answer(*MEMORY, "--engine", "vllm,tensorrt-llm,llama.cpp", "--context", "4096")["plans"]
     assert [row["convention"] for row in rows] == ["of_total", "of_free", "reserved"]

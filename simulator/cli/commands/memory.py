@@ -13,6 +13,7 @@ from simulator.cli.options.deployment_options import DeploymentOptions, OutputFo
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, tried
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
+from simulator.errors import InfercastError
 from simulator.questions.words import whole_numbers
 from simulator.reports.provenance import memory_basis
 from simulator.units import gibibytes
@@ -36,16 +37,27 @@ class ContextOptions:
     ] = ""
 
     def contexts(self, plan: MemoryPlan) -> list[int]:
-        """Return the asked lengths in tokens, or the longest context, and 1,024, 8,192 and 65,536 where below it.
+        """Return the asked lengths in tokens, or 1,024, 8,192, 65,536 and the longest; none beyond the longest.
 
         Raises InfercastError for a list that holds anything but whole numbers above 0.
         """
+        longest = plan.deployment.context_tokens
+        asked = self._asked()
+        return [each for each in asked or sorted({1024, 8192, 65536, longest}) if each <= longest]
+
+    def too_long(self, plan: MemoryPlan) -> list[InfercastError]:
+        """Return why asked lengths have no answer: they are beyond the longest context."""
+        longest, deployment = plan.deployment.context_tokens, plan.deployment
+        because = f"a sequence has {longest:,} tokens at most"
+        beyond = [each for each in self._asked() if each > longest]
+        return [InfercastError(f"{each:,} tokens on {deployment}", because, "Give shorter lengths") for each in beyond]
+
+    def _asked(self) -> list[int]:
         asked = whole_numbers(self.context, "--context") if self.context else []
         if self.input_len or self.output_len:
             prompts = whole_numbers(self.input_len or "1024", "--input-len")
             asked += [a + b for a in prompts for b in whole_numbers(self.output_len or "128", "--output-len")]
-        longest = plan.deployment.context_tokens
-        return asked or sorted({*(each for each in (1024, 8192, 65536) if each < longest), longest})
+        return asked
 
 
 @grouped
@@ -58,21 +70,24 @@ def command(asked: DeploymentOptions, lengths: ContextOptions, form: OutputForma
     plans = [memory_plan(each) for each in deployments]
     misfits = [error for error in map(misfit, plans) if error]
     ledger = [plan_row(plan) for plan in plans]
+    too_long = [error for plan in plans for error in lengths.too_long(plan)]
     sequences = [_sequence_rows(plan, lengths) for plan in plans]
+    if too_long and not any(sequences):
+        raise too_long[0]
     rows: list[Row] = [{**plan, **each} for plan, fitting in zip(ledger, sequences, strict=True) for each in fitting]
     views = [ledger_view(ledger)]
     if fitting := [row for row in rows if row["fits"]]:
         views.append(View("Sequences side by side", (*common(ledger)[1], *SEQUENCES), fitting))
     notes = [*dict.fromkeys(_convention(each) for each in deployments), *technique_notes(deployments)]
     rests_on = evidence(deployments, memory_basis)
-    emit(Result({"plans": rows}, views, notes, rests_on, refused, verdict=_verdict(ledger)), form)
+    emit(Result({"plans": rows}, views, notes, rests_on, [*refused, *too_long], verdict=_verdict(plans, ledger)), form)
     for error in misfits:
         typer.echo(f"infercast: error: {error}", err=True)
     if misfits:
         raise typer.Exit(2)
 
 
-def _verdict(ledger: Sequence[Row]) -> list[str]:
+def _verdict(plans: Sequence[MemoryPlan], ledger: Sequence[Row]) -> list[str]:
     """Return whether a plan fits and how much its cache holds, or how many of several fit."""
     first, *others = ledger
     if others:
@@ -80,7 +95,10 @@ def _verdict(ledger: Sequence[Row]) -> list[str]:
     if not first["fits"]:
         return [f"Does not fit: {gibibytes(first['weight_bytes'])} of weights."]
     held = f"its KV cache of {gibibytes(first['cache_bytes'])} holds {first['cache_tokens']:,} tokens"
-    return [f"Fits: {held}, the longest sequence may have {first['max_context_tokens']:,}."]
+    longest = f"the longest sequence may have {first['max_context_tokens']:,}"
+    if not plans[0].groups.limited:
+        return [f"Fits: {held}, {longest}."]
+    return [f"Fits: {held} of short sequences and more of long ones, which not all layers keep whole; {longest}."]
 
 
 def _sequence_rows(plan: MemoryPlan, lengths: ContextOptions) -> list[Row]:
