@@ -64,6 +64,13 @@ def test_a_growing_fleet_in_two_sentences():
     )
 
 
+def test_a_shrinking_fleet_is_as_large_as_its_first_month():
+    shrinking = GrowingLoad(OpenLoop(3.75), growth_per_month=-0.5, months=2)  # 3.75 and 1.875 requests/s
+    fleet, simulated = verdict(picked(planned(shrinking), 4))
+    assert fleet.endswith(", 2 to 4 replicas: $2,920 a month, $1,460 in month 2, $4,380 in all.")
+    assert "in month 1, where it is busiest, with 4 replicas" in simulated
+
+
 def test_one_replica_without_a_price_and_a_cheaper_fleet_that_fails():
     cheaper = FleetCheck("autoscaled", 0, 3, 0.5, None, 0.9)
     fleet, _, failed = verdict(picked(planned(GrowingLoad(OpenLoop(0.5)), priced=False), 1, cheaper))

@@ -129,7 +129,8 @@ def verdict(picked: Picked) -> list[str]:
     best, check = picked.plan, picked.check
     months = [each for each in best.months if each.kind == check.kind]
     first, last = months[0], months[-1]
-    sizes = f"{first.least} to {last.most} replicas" if first.least < last.most else _counted(last.most)
+    least, most = min(each.least for each in months), max(each.most for each in months)
+    sizes = f"{least} to {most} replicas" if least < most else _counted(most)
     if best.is_pooled:
         sizes += f", {best.rates.prefill(check.replicas)} of {check.replicas} for prefill"
     total = best.usd(check.kind)
