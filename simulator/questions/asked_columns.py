@@ -14,6 +14,7 @@ def asked_columns(scenario: Scenario, rate: float | None, report: Report) -> Row
     """Return what was asked, with the keys of a result file of `vllm bench serve` and those of the deployment.
 
     `rate` is in requests/s, None where all requests come at once or in a closed loop; `request_rate` is then "inf".
+    `request_rate_within_slo`: at which a load with --within-slo was run.
     """
     workload, lengths = scenario.workload, scenario.workload.lengths
     burstiness = getattr(workload.arrivals, "burstiness", None)
@@ -26,6 +27,7 @@ def asked_columns(scenario: Scenario, rate: float | None, report: Report) -> Row
         "tokenizer_id": scenario.deployment.model.id,
         "num_prompts": report.sent * scenario.shares,
         "request_rate": "inf" if rate is None else rate,
+        **({"request_rate_within_slo": rate * report.of_asked} if report.is_limited and rate else {}),
         "burstiness": "inf" if burstiness == math.inf else burstiness,
         "max_concurrency": workload.arrivals.concurrency * scenario.shares or None,
         "replicas": scenario.replicas,

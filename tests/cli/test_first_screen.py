@@ -68,6 +68,23 @@ def test_without_an_slo_the_latencies_are_the_answer():
     assert text.startswith(f"TTFT p95 {row['p95_ttft_ms']:.3g} ms, TPOT p95 {row['p95_tpot_ms']:.3g} ms; ")
 
 
+def test_overloaded_loads_are_said_to_be_left_out():
+    load = ("--isl", "512", "--osl", "64", "--num-prompts", "300")
+    text = unwrapped(printed("simulate", *PLACE, *load, "--rate", "1,500,1000"))
+    assert "2 of 3 are overloaded and left out: queues grow without end, and so does TTFT (-)." in text
+    assert "overloaded" not in printed("simulate", *PLACE, *load, "--rate", "1,2")
+
+
+def test_a_load_within_the_slo_names_the_rate_that_was_run_and_the_one_asked():
+    load = ("--isl", "512", "--osl", "64", "--num-prompts", "300", "--slo", "ttft:1s,tpot:100ms", "--within-slo")
+    [row] = answer("simulate", *PLACE, *load, "--rate", "500")["simulations"]
+    assert 1 < row["request_rate_within_slo"] < 500 == row["request_rate"]
+    told = unwrapped(printed("simulate", *PLACE, *load, "--rate", "500"))
+    assert f"Poisson arrivals at {row['request_rate_within_slo']:.3g}/s: prompts" in told
+    assert "; 500/s were asked" in told
+    assert "run at" in printed("simulate", *PLACE, *load, "--rate", "400,500")
+
+
 def test_a_bound_inside_the_interval_is_a_doubt():
     [row] = answer("simulate", *PLACE, *CHAT, "--rate", "1")["simulations"]
     low, high = row["p95_ttft_ms_low"], row["p95_ttft_ms_high"]

@@ -13,6 +13,7 @@ from simulator.cli.answers.load_screen import (
     LATENCIES,
     latencies,
     load_label,
+    sent_load,
     statistics,
     summary,
     verdict,
@@ -63,7 +64,7 @@ def load_result(found: SweepAnswers[LoadQuestion], scenarios: list[Scenario], le
 
 
 def _views_of_one(scenario: Scenario, row: Row, level: float) -> list[View]:
-    title = f"{scenario.describe()}: {scenario.workload.describe()}"
+    title = f"{scenario.describe()}: {sent_load(scenario, row)}"
     first = latencies(title, row, LATENCIES, scenario.slo.bounds_s)
     return [first, _latency_view(scenario, row), intervals_by_metric(list(METRICS), STATS, TOTALS, row, level)]
 

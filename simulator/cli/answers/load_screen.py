@@ -5,11 +5,21 @@ from collections.abc import Mapping, Sequence
 from simulator.cli.answers.interval_columns import IntervalColumn, RangedColumn
 from simulator.cli.answers.run_columns import loads
 from simulator.cli.output import Column, Row, View, common, count, number, percent
+from simulator.cost.scenario import Scenario
 from simulator.questions.load_rows import STATS
 from simulator.reports.slo import Slo
 
 LATENCIES = ("ttft", "tpot", "e2el")
 TAIL = "p95"
+RUN_AT = "request_rate_within_slo"  # where it is not the asked one
+
+
+def sent_load(scenario: Scenario, row: Row) -> str:
+    """Return what was sent, at the rate that was run; with --within-slo also the rate that was asked."""
+    if RUN_AT not in row:
+        return scenario.workload.describe()
+    run_per_s, asked_per_s = (row[key] / scenario.shares for key in (RUN_AT, "request_rate"))
+    return f"{scenario.workload.at_rate(float(f'{run_per_s:.3g}')).describe()}; {asked_per_s:g}/s were asked"
 
 
 def verdict(row: Row, slo: Slo) -> list[str]:
@@ -43,7 +53,10 @@ def _doubts(row: Row, slo: Slo) -> list[str]:
 
 
 def verdict_of_several(rows: Sequence[Row], slo: Slo) -> list[str]:
-    """Return how many loads keep the SLO and which of these serves most; without an SLO the fastest and the most."""
+    """Return how many loads keep the SLO and which of these serves most; without an SLO the fastest and the most.
+
+    Then how many are overloaded, which are none of them.
+    """
     good = _good(rows, slo)
     if not good:
         none = f"None of {len(rows)} keeps the SLO ({slo})."
@@ -51,7 +64,16 @@ def verdict_of_several(rows: Sequence[Row], slo: Slo) -> list[str]:
     first, most = min(good, key=lambda row: float(row["p95_ttft_ms"])), rows[busiest(rows, slo)]
     kept = f"{len(good)} of {len(rows)} keep{'s' if len(good) == 1 else ''} the SLO ({slo})"
     kept = kept if slo.bounds_s else f"First token soonest: {load_label(first, rows)}"
-    return [f"{kept}. Most tokens: {load_label(most, rows)}, {number()(most['output_throughput'])} output tokens/s."]
+    told = f"{kept}. Most tokens: {load_label(most, rows)}, {number()(most['output_throughput'])} output tokens/s."
+    return [told, *_overloads(rows)]
+
+
+def _overloads(rows: Sequence[Row]) -> list[str]:
+    """Say how many loads are overloaded, which the verdict leaves out, and that they have no TTFT."""
+    if not (many := sum(row["p95_ttft_ms"] is None for row in rows)):
+        return []
+    whose = "is overloaded and left out: its queue grows" if many == 1 else "are overloaded and left out: queues grow"
+    return [f"{many} of {len(rows)} {whose} without end, and so does TTFT (-)."]
 
 
 def busiest(rows: Sequence[Row], slo: Slo) -> int:
@@ -103,6 +125,7 @@ def summary(rows: Sequence[Row]) -> View:
     columns = [
         *varying,
         *loads(rows),
+        *([Column(RUN_AT, "run at /s", number(3))] if RUN_AT in rows[0] else []),
         RangedColumn(f"{TAIL}_ttft_ms", f"TTFT {TAIL} ms"),
         RangedColumn(f"{TAIL}_tpot_ms", f"TPOT {TAIL} ms"),
         Column("tokens_per_s_user", "tok/s/user", number(3)),

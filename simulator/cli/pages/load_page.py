@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from simulator.cli.answers.load_screen import busiest
+from simulator.cli.answers.load_screen import busiest, sent_load
 from simulator.cli.output import Result, labels_of, number, percent
 from simulator.cli.pages.blocks import below, evidence_section, listed, repeat_section, table_of, write
 from simulator.cli.pages.sections import Ran, load_section, memory_section, request_section, step_section
@@ -21,7 +21,7 @@ def save_load_page(path: Path, result: Result, shown: Ran, every: Sequence[Deplo
     """
     deployments = [each for place, each in enumerate(every) if each not in every[:place]]
     scenario, views = shown.scenario, list(result.views)
-    asked = scenario.workload.describe() + (f". Asked: {scenario.slo}." if scenario.slo.bounds_s else ".")
+    asked = sent_load(scenario, shown.row) + (f". Asked: {scenario.slo}." if scenario.slo.bounds_s else ".")
     asked = asked if sweep is None else f"{len(every)} simulations, of which one is looked into: {asked}"
     tables = [PageSection("figures", "Every figure", [*map(table_of, views)])]
     tables = tables if sweep is None else [load_section(sweep, views, f"Latency against {sweep.x_label}")]
