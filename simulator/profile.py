@@ -250,7 +250,7 @@ def find(kind: str, name: str, groups: Iterable[str] = ()) -> Path:
         if path := named_file(folder, name):
             return path
     aliases = _aliases(kind, os.environ.get("INFERCAST_PROFILES"))
-    for each in (_joined(name), _joined(name).rpartition("/")[-1]):
+    for each in (joined(name), joined(name).rpartition("/")[-1]):
         if each in aliases:
             return aliases[each]
     what = kind.rpartition("/")[-1].removesuffix("_profiles").rstrip("s")
@@ -264,7 +264,12 @@ def _aliases(kind: str, _own: str | None) -> dict[str, Path]:
     return dict(_read_aliases(kind))
 
 
-def _joined(name: str) -> str:
+def joined(name: str) -> str:
+    """Return a name as names are compared: without capitals, and without what stands between words.
+
+    >>> joined("TensorRT_LLM"), joined("H100 SXM")
+    ('tensorrtllm', 'h100sxm')
+    """
     return re.sub(r"[\s_:-]+", "", name.lower())
 
 
@@ -273,5 +278,5 @@ def _read_aliases(kind: str) -> Iterator[tuple[str, Path]]:
         for path in sorted(folder.glob("*.yaml")):
             profile = read_yaml(path)
             for alias in (path.stem, profile.get("name", path.stem), *(profile.get("aliases") or [])):
-                yield _joined(str(alias)), path
-                yield _joined(str(alias).rpartition("/")[-1]), path  # without the organisation on Hugging Face
+                yield joined(str(alias)), path
+                yield joined(str(alias).rpartition("/")[-1]), path  # without the organisation on Hugging Face

@@ -22,7 +22,7 @@ class Candidate:
     """A deployment that may be looked at: `build` makes it or raises InfercastError.
 
     `device_s`: seconds of one device that a request takes at least, by the data sheet (`LightBounds`). `plain` orders
-    candidates of equal cost: the lower one is taken, and the others are said to cost the same.
+    candidates of equal cost: the lower one is taken, and the others are said to cost the same. `engine`: its name.
     """
 
     model: Model
@@ -31,6 +31,7 @@ class Candidate:
     device_s: float
     build: Callable[[Layout], Deployment]
     plain: int = 0
+    engine: str = ""
 
     @property
     def key(self) -> tuple[str, str]:

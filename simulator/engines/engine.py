@@ -14,11 +14,12 @@ from simulator.engines.platforms import Platform
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.hardware.hardware import DeviceClass, Hardware
 from simulator.models.number_formats import Files
-from simulator.profile import Bytes, Figure, Fraction, Number, Origin, Profile, Source, Strict, Whole, find
+from simulator.profile import Bytes, Figure, Fraction, Number, Origin, Profile, Source, Strict, Whole, find, joined
 from simulator.profile_folders import names
 
 KIND = "engines"
 USUAL = "vllm"  # on devices of which no preset says that its own users run it
+NO_PRODUCT = "No engine of such devices is modelled; --engine static, a plain loop of no product, runs on any"
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
 USUAL_RANK = Figure(16.0, Source(text="the adapters' own; vLLM keeps room for 16", date="", evidence="guess"))
@@ -147,13 +148,20 @@ class Engine(Profile):
 
     def platform(self, hardware: Hardware) -> Platform | None:
         """Return what it is on a device; NotModelledError where it does not run there, None where that is unknown."""
+        found, missing = self._stated(hardware)
+        if not missing:
+            return found
+        usual = usual_engine(hardware)
+        other = NO_PRODUCT if load_engine(usual)._stated(hardware)[1] else f"Choose another engine, say {usual}"
+        raise NotModelledError(f"{self.id} on {hardware.id}", missing, other)
+
+    def _stated(self, hardware: Hardware) -> tuple[Platform | None, str]:
+        """Return what is documented of it on a device, None where nothing is, and why it does not run there, or ""."""
         known = self.runs_on or _newer_platforms(self.engine, self.version, os.environ.get("INFERCAST_PROFILES"))
         found = next((each for each in known if each.holds(hardware)), None)
-        if not known or (found and not found.missing):
-            return found
-        because = found.missing if found else "its documentation does not name such devices"
-        remedy = f"Choose another engine, say {usual_engine(hardware)}"
-        raise NotModelledError(f"{self.id} on {hardware.id}", because, remedy)
+        if found:
+            return found, found.missing
+        return None, "its documentation does not name such devices" if known else ""
 
     def context_tokens(self, hardware: Hardware) -> int | None:
         """Return the context that it gives a sequence by default; None for as long as the model's, or as fits."""
@@ -218,15 +226,15 @@ def usual_engine(hardware: Hardware) -> str:
 
 
 def load_engine(name: str) -> Engine:
-    """Return an engine's preset: "vllm-0.33" by its file, or "vllm" for the newest version.
+    """Return an engine's preset: "vllm-0.33" by its file, or "vllm" for the newest version, in any capitals.
 
     Raises ProfileError with the nearest names for an unknown one.
 
-    >>> load_engine("tgi").id
+    >>> load_engine("TGI").id
     'tgi-3.3'
     """
     engines = {each: each.rpartition("-")[0] or each for each in names(KIND)}
-    versions = [each for each, engine in engines.items() if engine == name]
+    versions = [each for each, engine in engines.items() if joined(engine) == joined(name)]
     newest = max(versions, key=lambda each: _numbers(each.rpartition("-")[2]), default=name)
     return Engine.from_yaml(find(KIND, newest, groups=engines.values()))
 

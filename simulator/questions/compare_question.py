@@ -14,7 +14,7 @@ from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import NO_OFFLOAD
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine, load_engine, usual_engine
-from simulator.errors import InfercastError, nearest
+from simulator.errors import InfercastError, ProfileError, nearest
 from simulator.hardware.hardware import KIND, Hardware, load_hardware
 from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
@@ -59,8 +59,23 @@ def devices(text: str) -> list[Hardware]:
         chosen = {name: each for name, each in library.items() if _is_of(each, part.lower())}
         if not chosen and "*" in part:
             raise InfercastError(f"--hardware {part!r}", "no device fits it", nearest(part.strip("*"), library))
-        found |= chosen or {part: loaded(load_hardware, part)}
+        found |= chosen or {part: _device(part, library)}
     return list(found.values())
+
+
+def _device(name: str, library: dict[str, Hardware]) -> Hardware:
+    """Return a device by name or path. Raises ProfileError for an unknown name, with the classes that may be named."""
+    try:
+        return loaded(load_hardware, name)
+    except ProfileError as error:
+        if name.endswith((".yaml", ".yml")):
+            raise
+        kinds = sorted({each.device_class for each in library.values()})
+        vendors = sorted({each.vendor.lower() for each in library.values()})
+        near = nearest(name, [*library, *CLASSES, *kinds, *vendors], most=0)
+        hint = f"{near}. " if near.startswith("Nearest") else ""
+        remedy = f"{hint}Classes: {', '.join([*CLASSES, *kinds])}; vendors: {', '.join(vendors)}"
+        raise ProfileError(f"--hardware {name!r}", "no device and no class has that name", remedy) from error
 
 
 def _is_of(hardware: Hardware, word: str) -> bool:
@@ -105,7 +120,8 @@ class CompareQuestion(DeploymentQuestion):
                 degrees = self._degrees(hardware, has_experts=bounds.has_experts)
                 for variant in self.variants:
                     build = partial(configured, variant, model, hardware, engine)
-                    _add(found, bounds, Candidate(model, hardware, stored, device_s, build), degrees, variant[0])
+                    like = Candidate(model, hardware, stored, device_s, build, engine=engine.engine)
+                    _add(found, bounds, like, degrees, variant[0])
         return found
 
     def _served(self, model: Model, named: str, hardware: Hardware) -> Iterator[tuple[Engine, tuple[str, str]]]:

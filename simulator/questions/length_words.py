@@ -9,7 +9,7 @@ from functools import partial
 from pydantic import ValidationError
 
 from simulator.errors import WorkloadError
-from simulator.questions.words import listed, number
+from simulator.questions.words import example, listed, number
 from simulator.workloads.lengths import Distribution, Ended, Fixed, LogNormal, Quantiles, Uniform
 
 
@@ -98,5 +98,5 @@ def _tokens(text: str, option: str) -> int:
     try:
         return int(text)
     except ValueError:
-        remedy = f"Give, say, {option} 512"
-        raise WorkloadError(f"{option} {text!r}", "it is not a whole number of tokens", remedy) from None
+        because = "it is not a whole number of tokens"
+        raise WorkloadError(f"{option} {text!r}", because, example(text, option)) from None

@@ -16,6 +16,7 @@ from simulator.units import parse
 Question = TypeVar("Question")
 
 FLAGS = {"changes": "--set"}  # fields whose flag is not their name
+LENGTHS = ("--input-len", "--output-len", "--isl", "--osl", "--context")  # options of tokens
 MOST_SHARE = 100.0  # of a growth or a headroom: 10,000 %
 
 
@@ -42,8 +43,19 @@ def whole_numbers(text: str, option: str) -> list[int]:
 
 def _whole(text: str, option: str) -> int:
     if not (text.isascii() and text.isdecimal() and text.strip("0")):
-        raise InfercastError(f"{option} {text}", "it is not a whole number above 0", f"Give, say, {option} 8")
+        raise InfercastError(f"{option} {text}", "it is not a whole number above 0", example(text, option))
     return int(in_range(float(text), f"{option} {text}", MOST_WHOLE))
+
+
+def example(text: str, option: str) -> str:
+    """Return what to write instead of a text that is no whole number; "1k" may be 1,000 or 1,024.
+
+    >>> example("8k", "--input-len"), example("many", "--batch")
+    ('Write it out, --input-len 8000 or 8192', 'Give, say, --batch 8')
+    """
+    if thousands := re.fullmatch(r"([1-9][0-9]{0,5})k", text.lower()):
+        return f"Write it out, {option} {1000 * int(thousands[1])} or {1024 * int(thousands[1])}"
+    return f"Give, say, {option} {512 if option in LENGTHS else 8}"
 
 
 def listed(text: str, option: str) -> list[str]:

@@ -85,7 +85,7 @@ def test_cases_that_take_more_and_cases_that_nothing_serves_are_told_apart():
 
 
 def answer_at(label: str, usd: float | None, model: str = "llama-3.1-8b") -> SimpleNamespace:
-    found = SimpleNamespace(replicas=1, candidate=SimpleNamespace(model=SimpleNamespace(id=model)))
+    found = SimpleNamespace(replicas=1, candidate=SimpleNamespace(model=SimpleNamespace(id=model), engine="vllm"))
     return SimpleNamespace(found=found, label=label, usd=lambda _replicas: usd)
 
 
@@ -102,10 +102,10 @@ def test_what_costs_the_same_has_a_price_and_a_model(others, said):
 
 
 def test_layouts_at_the_same_price_have_all_their_degrees():
-    layouts = Layout(tp=4, pp=2), Layout(tp=1, ep=8, dp=8)
-    alike = [SimpleNamespace(layout=each) for each in layouts]
+    layouts = (Layout(tp=4, pp=2), "vllm"), (Layout(tp=1, ep=8, dp=8), "vllm"), (Layout(tp=8), "sglang")
+    alike = [SimpleNamespace(layout=layout, engine=engine) for layout, engine in layouts]
     told = list(ties(SimpleNamespace(same_cost={0: alike}), [answer_at("8 x l40s", 1.0)]))
-    assert told == ["At its price there may also be: bf16 tp4 pp2, bf16 tp1 ep8 dp8."]
+    assert told == ["At its price there may also be: bf16 tp4 pp2, bf16 tp1 ep8 dp8, bf16 tp8 sglang."]
 
 
 @pytest.mark.slow
@@ -188,6 +188,8 @@ def test_an_interrupt_prints_what_is_known(monkeypatch):
     [
         (["--hardware", "zz*"], "no device fits it"),
         (["--hardware", "h10"], "Nearest"),
+        (["--hardware", "mac"], "no class has that name. Classes: cloud, desktop, accelerator, consumer-gpu"),
+        (["--hardware", "consumer"], "Nearest: consumer-gpu"),
         (["--slo", "ttft:1ms"], "no deployment keeps the SLO"),
         (["--tp", "0"], "it is not a whole number above 0"),
         (["--price", "owned", "--usd-per-hour", "2"], "an hour of an owned machine is computed"),

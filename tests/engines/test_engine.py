@@ -42,6 +42,8 @@ def test_every_preset_says_where_its_rules_are_from_and_spells_settings_that_the
 
 def test_a_name_without_a_version_is_the_newest():
     assert load_engine("vllm").id == "vllm-0.33"
+    assert load_engine("vLLM") is load_engine("vllm")
+    assert load_engine("TensorRT-LLM") is load_engine("tensorrt_llm")
     assert engine_of("TGI", "").id == "tgi-3.3"
     assert engine_of("Transformers-NeuronX", "2.18").id == "transformers-neuronx-2.18"
 

@@ -38,6 +38,13 @@ def test_an_engine_is_refused_by_name_where_it_does_not_run(engine: str, hardwar
         deploy("llama-3.1-8b", hardware, engine)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_no_engine_is_advised_that_does_not_run_there_either(engine: str) -> None:
+    with pytest.raises(NotModelledError, match=r"No engine of such devices is modelled; --engine static"):
+        deploy("llama-3.1-8b", "sn40l", engine)
+    assert deploy("llama-3.1-8b", "sn40l", "static").engine.id == "static-1"
+
+
 def test_older_versions_run_where_the_next_newer_that_says_so_does() -> None:
     volta = load_hardware("v100-sxm2-32")
     assert runs_on("vllm-0.8", volta)

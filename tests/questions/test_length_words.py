@@ -32,6 +32,11 @@ def test_every_kind_is_read(text, lengths):
     assert read(text) == lengths
 
 
+def test_thousands_are_written_out():
+    with pytest.raises(WorkloadError, match="Write it out, --isl 4000 or 4096"):
+        read("4k")
+
+
 def test_a_plain_length_is_spread_as_the_load_generator_does_it():
     assert read("512", 0.25) == Uniform.around(512, 0.25)
     below = distribution("1000", 0.8, "--osl", lambda nominal, ratio: Uniform(round(ratio * nominal), nominal))

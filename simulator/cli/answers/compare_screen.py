@@ -10,6 +10,7 @@ from simulator.cli.answers.routed import routed
 from simulator.cli.layout import Command
 from simulator.cli.output import Column, Result, Row, View, count, number, percent
 from simulator.cost.bill import HOURS_PER_MONTH
+from simulator.cost.candidate import Candidate
 from simulator.cost.capacity import Answer
 from simulator.cost.limiter import Limiter, limiter
 from simulator.cost.risk import Risk, replicas_needed
@@ -205,8 +206,15 @@ def ties(search: Search, compared: list[Compared]) -> Iterator[str]:
         named = (f"{each.found.candidate.model.id} on {each.label}" if several else each.label for each in equal)
         yield f"Same price within 1 %: {', '.join(named)}."
     if alike := search.same_cost.get(0):
-        kinds = dict.fromkeys(" ".join((each.layout.weight_dtype, *_degrees(each.layout))) for each in alike)
+        best = compared[0].found.candidate
+        kinds = dict.fromkeys(_in_words(each, best) for each in alike)
         yield f"At its price there may also be: {', '.join(list(kinds)[:4])}."
+
+
+def _in_words(candidate: Candidate, best: Candidate) -> str:
+    """Return a candidate's format and degrees, and its engine where that is not the engine of the best."""
+    engine = [candidate.engine] if candidate.engine != best.engine else []
+    return " ".join((candidate.layout.weight_dtype, *_degrees(candidate.layout), *engine))
 
 
 def _degrees(layout: Layout) -> list[str]:

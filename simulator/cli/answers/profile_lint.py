@@ -106,9 +106,10 @@ KINDS = {
 
 
 def kind(name: str) -> Kind:
-    """Return a kind of profile by name. Raises ProfileError, with the nearest names, for an unknown one."""
+    """Return a kind of profile by name. Raises ProfileError, with the nearest names and all, for an unknown one."""
     if name not in KINDS:
-        raise ProfileError(f"kind of profile {name!r}", "there is no such kind", nearest(name, KINDS))
+        every = f"{nearest(name, KINDS)}. Kinds: {', '.join(KINDS)}"
+        raise ProfileError(f"kind of profile {name!r}", "there is no such kind", every)
     return KINDS[name]
 
 
