@@ -111,6 +111,15 @@ def lasting(time_s: float) -> str:
     return scaled(time_s, "s")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words.
+
+    >>> counted(1, "request"), counted(1_200, "chat request")
+    ('1 request', '1,200 chat requests')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def gibibytes(value_bytes: float, digits: int = 2) -> str:
     """Return bytes as text in GiB, as drivers and engines report memory.
 

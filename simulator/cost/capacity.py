@@ -124,7 +124,8 @@ class Answer(Framed):
         where = limiter(bounds(self.scenario), self.capacity.report).sentence
         if self.capacity.rate_per_s == 0:
             return f"cannot keep the SLO at any load, even with requests almost alone: {self.capacity.breaks}; {where}"
-        most = f"at most {self.capacity.rate_per_s:.3g} req/s per replica within the SLO"
+        within = " within the SLO" if self.scenario.slo.bounds_s else ", without an SLO"
+        most = f"at most {self.capacity.rate_per_s:.3g} req/s per replica{within}"
         return f"{most}, above that {self.capacity.breaks}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
 
 

@@ -12,6 +12,7 @@ from simulator.arrays import Bools, Floats, Ints
 from simulator.errors import ProfileError, WorkloadError, nearest
 from simulator.limits import refuse_beyond_memory
 from simulator.profile import Number, Profile, Strict, find
+from simulator.units import counted
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, RecordedArrivals
 from simulator.workloads.lengths import MAX_TOKENS, Banded, Fixed, Independent, Lengths, Recorded
 from simulator.workloads.shared_prefixes import Prefixes
@@ -268,8 +269,8 @@ class Workload:
         requests = self.requests() if sent is None else sent
         sides = (("prompts", requests.prompt_tokens), ("outputs", requests.output_tokens))
         lengths = ", ".join(f"{side} mean {t.mean():,.0f} (p95 {np.percentile(t, 95):,.0f})" for side, t in sides)
-        kind = f"{self.name} requests".strip()
-        return f"{self.request_count:,} {kind}, {self.arrivals.describe()}: {lengths} tokens"
+        many = counted(self.request_count, f"{self.name} request".strip())
+        return f"{many}, {self.arrivals.describe()}: {lengths} tokens"
 
 
 def split_by_prompt(workload: Workload, tokens: int) -> tuple[Workload, Workload]:

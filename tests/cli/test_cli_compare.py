@@ -190,7 +190,12 @@ def test_an_interrupt_prints_what_is_known(monkeypatch):
         (["--hardware", "h10"], "Nearest"),
         (["--hardware", "mac"], "no class has that name. Classes: cloud, desktop, accelerator, consumer-gpu"),
         (["--hardware", "consumer"], "Nearest: consumer-gpu"),
-        (["--slo", "ttft:1ms"], "no deployment keeps the SLO"),
+        (["--slo", "ttft:1ms"], "no deployment keeps the SLO: "),
+        (["--hardware", "l4", "--tp", "1", "--engine", "mlx-lm"], "no deployment is possible; mlx-lm-0.20 on l4"),
+        (
+            ["--hardware", "l4", "--tp", "1", "--pp", "1", "--model", "llama-3.1-70b", "--weight-dtype", "bf16"],
+            "no deployment keeps the SLO: 1 has too little memory (l4). Loosen",
+        ),
         (["--tp", "0"], "it is not a whole number above 0"),
         (["--price", "owned", "--usd-per-hour", "2"], "an hour of an owned machine is computed"),
     ],

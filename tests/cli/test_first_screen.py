@@ -2,6 +2,8 @@
 
 import pytest
 
+from simulator.cli.answers.load_screen import verdict
+from simulator.reports.slo import Slo
 from tests.support.commands import answer, printed
 
 PLACE = ("--model", "llama-3.1-8b", "--hardware", "l40s")
@@ -11,7 +13,7 @@ COMMANDS = {
     "Keeps the SLO": ("simulate", *PLACE, *CHAT, "--rate", "1"),
     "1 of 2 keeps the SLO": ("simulate", *PLACE, *CHAT, "--rate", "0.5,8"),
     "2 of 3 keep the SLO": ("simulate", *PLACE, *CHAT, "--rate", "0.5,1,8"),
-    "Cheapest at 1 requests/s": ("cost", "--model", "llama-3.1-8b", "--hardware", "l4,l40s", *SHORT, "--rate", "1"),
+    "Cheapest at 1 request/s": ("cost", "--model", "llama-3.1-8b", "--hardware", "l4,l40s", *SHORT, "--rate", "1"),
     "The first token after": ("estimate", *PLACE, "--batch", "8"),
     "First token soonest: batch 1": ("estimate", *PLACE, "--batch", "1,8"),
     "Breaks the SLO": ("fleet", *PLACE, *CHAT, "--replicas", "2", "--rate", "20"),
@@ -93,6 +95,12 @@ def test_a_bound_inside_the_interval_is_a_doubt():
     doubted = printed("simulate", *PLACE, *load, "--slo", f"ttft:{(low + high) / 2}")
     assert "Not for sure" not in sure
     assert "Not for sure: TTFT p95 may be" in doubted
+
+
+def test_a_doubt_without_an_upper_end_is_good_english():
+    row = {"p95_ttft_ms": 300, "p95_ttft_ms_low": 185.0, "p95_ttft_ms_high": None, "slo_attainment": 1.0}
+    told = verdict(row, Slo({"ttft": 0.5}))
+    assert told[1] == "Not for sure: TTFT p95 may be 185 ms or any more (500 allowed)."
 
 
 @pytest.mark.slow

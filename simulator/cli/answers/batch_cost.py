@@ -21,7 +21,7 @@ from simulator.questions.deployment_question import Choice
 from simulator.questions.row_intervals import intervals
 from simulator.questions.words import seconds
 from simulator.reports.intervals import PredictionRange
-from simulator.units import lasting
+from simulator.units import counted, lasting
 from simulator.workloads.workload import Workload
 
 NOTES = (
@@ -131,13 +131,13 @@ def _view(rows: list[Row], workload: Workload, deadline_s: float) -> View:
         Column("usd_per_million_total_tokens", "all", number(3)),
         Column("kwh", "kWh", number(3)),
     ]
-    return View(f"{title}: {workload.request_count:,} requests within {lasting(deadline_s)}", columns, rows)
+    return View(f"{title}: {counted(workload.request_count, 'request')} within {lasting(deadline_s)}", columns, rows)
 
 
 def _headline(best: BatchAnswer, workload: Workload) -> str:
     replicas = f"{best.replicas} x " if best.replicas > 1 else ""
     price = "without a price" if best.usd is None else f"${best.usd:,.4g}"
-    what = f"{workload.request_count:,} requests, {sum(best.tokens) / 1e6:,.4g} million tokens"
+    what = f"{counted(workload.request_count, 'request')}, {sum(best.tokens) / 1e6:,.4g} million tokens"
     return f"Cheapest: {replicas}{best.work.scenario.deployment}, {price} in {lasting(best.seconds)} for {what}."
 
 

@@ -25,7 +25,7 @@ from simulator.questions.compare_question import NO_ROOM, Options
 from simulator.questions.deployment_question import loaded
 from simulator.questions.load_notes import rejection_notes
 from simulator.reports.slo import Slo
-from simulator.units import scaled
+from simulator.units import counted, scaled
 
 LOOSER = 1.1  # times the bounds of the SLO, to see whether the answer stands on a knife edge
 SHOWN_DEVICES = 3
@@ -267,7 +267,9 @@ def _counted_verb(number: int, said: str) -> str:
 def excluded(search: Search, options: Options) -> str:
     """Return why others are no answer, in a sentence."""
     every = len(options.candidates) + sum(options.cut.values())
-    return f"Of {every:,} deployments {', '.join(exclusions(search, options)) or 'all were simulated'}."
+    if not (why := list(exclusions(search, options))):
+        return "The only deployment was simulated." if every == 1 else f"All {every:,} deployments were simulated."
+    return f"Of {counted(every, 'deployment')} {', '.join(why)}."
 
 
 def _usd(search: Search, device: str) -> float:

@@ -12,7 +12,8 @@ from simulator.deployment.deployment import Deployment
 NOTES = (
     "Always on: idle hours and empty devices cost what busy ones cost. $/M out, in and all divide the whole bill by "
     "one kind of token.",
-    "max req/s: of one replica within the SLO; full: $/M at that rate; replicas: as many as the asked rate needs.",
+    "max req/s: of one replica, within the SLO if there is one; full: $/M at that rate; replicas: as many as the asked "
+    "rate needs.",
 )
 
 
@@ -111,7 +112,8 @@ def headline(best: Row, deployment: Deployment) -> str:
     replicas = f"{best['replicas']} replicas of " if best["replicas"] > 1 else ""
     per_million = f"${best['usd_per_million_output_tokens']:.3g} per million output tokens"
     price = f"${best['usd_per_month']:,.0f} a month, {per_million}"
-    at = f"{best['asked_rate_per_s']:g} requests/s"
+    rate = best["asked_rate_per_s"]
+    at = f"{rate:g} request{'' if rate == 1 else 's'}/s"
     return f"Cheapest at {at}: {replicas}{deployment}, {price}. {_doubt(best)}".rstrip()
 
 

@@ -47,8 +47,8 @@ def _doubts(row: Row, slo: Slo) -> list[str]:
         low, high = _tail(row, name, "_low"), _tail(row, name, "_high")
         if low is None or not low <= bound_s * 1e3 <= (high or bound_s * 1e3):
             continue
-        ends = f"{number(2)(low)} to {number(2)(high) if high else 'without end'}"
-        doubted.append(f"{name.upper()} {TAIL} may be {ends} ms ({bound_s * 1e3:g} allowed)")
+        ends = f"{number(2)(low)} to {number(2)(high)} ms" if high else f"{number(2)(low)} ms or any more"
+        doubted.append(f"{name.upper()} {TAIL} may be {ends} ({bound_s * 1e3:g} allowed)")
     return [f"Not for sure: {', '.join(doubted)}."] if doubted else []
 
 

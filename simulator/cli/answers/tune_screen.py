@@ -15,6 +15,7 @@ from simulator.questions.identity import identity
 from simulator.questions.load_rows import load_row
 from simulator.questions.tune_question import CACHE, CHUNKS, DRAFTS, LONG, TP, TuneQuestion
 from simulator.reports.intervals import PredictionRange
+from simulator.units import counted
 
 FRESH = "The gain is that on other random numbers than the search's: the best of many is lucky, too."
 FIRST = "Of a list that was given, the first value stands for the default."
@@ -109,7 +110,7 @@ def _in_words(name: str, scenario: Scenario, value: str) -> str:
     """Return what a setting is in a deployment; `value` is what was given, where it does not tell itself."""
     deployment: Deployment = scenario.deployment
     known = {
-        TP: f"{deployment.tp}, {scenario.replicas} replicas",
+        TP: f"{deployment.tp}, {counted(scenario.replicas, 'replica')}",
         SEQS: str(deployment.max_num_seqs),
         TOKENS: str(deployment.max_num_batched_tokens),
         SHARE: value or f"{deployment.settings.memory_fraction or float(deployment.engine.memory.fraction):g}",

@@ -142,8 +142,8 @@ def _nothing(search: Search, options: Options, *, interrupted: bool) -> tuple[st
     if interrupted:
         return "an interrupt", f"nothing was decided, of {len(search.candidates):,} deployments", "Let it run on"
     errors = [*options.refused, *(each.error for each in search.out if each.error)]
-    every = len(options.candidates) + sum(options.cut.values())
-    because = f"no deployment keeps the SLO: of {every:,} {', '.join(exclusions(search, options)) or 'none can be'}"
+    why = list(exclusions(search, options))
+    because = f"no deployment keeps the SLO: {', '.join(why)}" if why else "no deployment is possible"
     last = f"{because}; {errors[0]}" if errors else because
     return f"{search.load.slo}", last, "Loosen the SLO, or give more devices, formats or engines"
 
