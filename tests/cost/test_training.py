@@ -6,7 +6,7 @@ from simulator import load_hardware, load_model, training_of
 from simulator.cost.training import MFU, Training, equal_cost_tokens
 from simulator.errors import InfercastError
 from simulator.hardware.sites import load_site
-from tests.support.commands import answer, refused
+from tests.support.commands import answer, printed, refused
 
 H100 = "h100-sxm"
 PUBLISHED = {  # model, device, training tokens, device hours
@@ -77,6 +77,13 @@ def test_a_price_of_tokens_needs_no_simulation():
 
 def test_several_rates_are_refused():
     assert "several rates" in refused(*ASKED, "--workload", "chat", "--request-rate", "1,2")
+
+
+def test_the_headline_says_which_tokens_are_assumed():
+    given = (*ASKED, "--usd-per-million-tokens", "2")
+    assert printed(*given).startswith("Training costs $")
+    assumed = printed(*given[:-4], *given[-2:])
+    assert " ".join(assumed.split()).startswith("Training on 161 G tokens (assumed: 20 per parameter) costs $")
 
 
 def test_training_takes_the_prices_that_cost_takes():

@@ -15,7 +15,7 @@ from simulator.cli.output import Column, Result, Row, View, common, count, emit,
 from simulator.cli.progress import progress_bar
 from simulator.cost.bill import usd_per_million
 from simulator.cost.energy import full_watts
-from simulator.cost.training import MFU, equal_cost_tokens, training_of
+from simulator.cost.training import MFU, OPTIMAL_TOKENS_PER_PARAMETER, equal_cost_tokens, training_of
 from simulator.deployment.deployment import Deployment
 from simulator.errors import NotModelledError, WorkloadError
 from simulator.hardware.prices import Offer, cheapest
@@ -107,14 +107,21 @@ def command(
     views = [View(f"Training against inference: {title}", (Column("name", ""), *columns), shown, upright=True)]
     notes = [*NOTES, *dict.fromkeys(f"Price of {row['hardware']}: {row['price']}." for row in rows)]
     used = [] if trained.usd_per_million_tokens else evidence(deployment for deployment, _ in found)
-    emit(Result({"training": rows}, views, notes, used, refused, _verdict(rows)), form)
+    emit(Result({"training": rows}, views, notes, used, refused, _verdict(rows, trained)), form)
 
 
-def _verdict(rows: list[Row]) -> list[str]:
-    """Return what training costs, and when inference has cost as much: the one deployment, else the cheapest."""
+def _verdict(rows: list[Row], asked: TrainingOptions) -> list[str]:
+    """Return what training costs, and when inference has cost as much: the one deployment, else the cheapest.
+
+    How many tokens it is trained on is said to be assumed where nobody gave it.
+    """
     best = min(rows, key=lambda row: float(row["training_usd"]))
     where = f" on {best['hardware']}" if len(rows) > 1 else ""
-    trained = f"Training costs ${_rounded(best['training_usd'])}{where}"
+    assumed = ""
+    if asked.training_tokens is None:
+        per_parameter = f"{float(OPTIMAL_TOKENS_PER_PARAMETER):g} per parameter"
+        assumed = f" on {scaled(best['training_tokens'], '')} tokens (assumed: {per_parameter})"
+    trained = f"Training{assumed} costs ${_rounded(best['training_usd'])}{where}"
     if best["equal_cost_tokens"] is None:
         return [f"{trained}."]
     days = f", {best['equal_cost_days']:,.0f} days" if best["equal_cost_days"] else ""
