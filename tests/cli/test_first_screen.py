@@ -77,6 +77,16 @@ def test_overloaded_loads_are_said_to_be_left_out():
     assert "overloaded" not in printed("simulate", *PLACE, *load, "--rate", "1,2")
 
 
+def test_a_fleet_says_first_how_many_gave_up():
+    load = ("--workload", "chat", "--num-prompts", "300", "--rate", "50", "--timeout", "2s", "--max-retries", "1")
+    text = unwrapped(printed("fleet", *PLACE, *load, "--replicas", "1"))
+    [row] = answer("fleet", *PLACE, *load, "--replicas", "1")["fleets"]
+    lost = f"{row['failed']} of 300 requests gave up waiting; latencies are those of the others."
+    assert text.index(lost) < text.index("1 replica of ")
+    patient = ("--workload", "chat", "--num-prompts", "50", "--rate", "1", "--timeout", "1h")
+    assert "gave up" not in printed("fleet", *PLACE, *patient, "--replicas", "1")
+
+
 def test_a_load_within_the_slo_names_the_rate_that_was_run_and_the_one_asked():
     load = ("--isl", "512", "--osl", "64", "--num-prompts", "300", "--slo", "ttft:1s,tpot:100ms", "--within-slo")
     [row] = answer("simulate", *PLACE, *load, "--rate", "500")["simulations"]

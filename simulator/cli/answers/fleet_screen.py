@@ -72,9 +72,12 @@ def fleet_result(found: list[Found], rows: list[Row], behaviour: ClientOptions, 
 
 
 def _verdict(found: Found, row: Row, fleets: int) -> list[str]:
-    """Return whether a fleet keeps the SLO, under its name where it is one of several."""
+    """Return whether a fleet keeps the SLO and how many users gave up, under its name where it is one of several."""
     name = f"{found.service.describe()}: " if fleets > 1 else ""
-    return [f"{name}{said}" for said in load_screen.verdict(row, found.service.report.slo)]
+    told = load_screen.verdict(row, found.service.report.slo)
+    if lost := len(found.service.run.abandoned):
+        told.append(f"{lost:,} of {len(found.sent):,} requests gave up waiting; latencies are those of the others.")
+    return [f"{name}{said}" for said in told]
 
 
 def load_in_words(found: Found, behaviour: ClientOptions) -> str:
