@@ -192,6 +192,24 @@ class Model(Profile):
         )
         return self.parameters - sum(idle)
 
+    @property
+    def computed_parameters(self) -> int:
+        """Active parameters without tables of which a token looks up a row: embeddings, unless tied, and positions.
+
+        gpt-oss-120b has 5.13 billion (its model card).
+
+        >>> load_model("gpt-oss-120b").active_parameters, load_model("gpt-oss-120b").computed_parameters
+        (5711982912, 5132849472)
+        """
+        rows = (0 if self.tied_embeddings else self.vocab) + self.learned_positions
+        return self.active_parameters - rows * self.hidden
+
+    @property
+    def checkpoint_bytes(self) -> float:
+        """Bytes of the weights in the checkpoint's own format."""
+        layout = Layout(weight_dtype=self.weight_dtype, model_dtype=self.dtype, cache_dtype=self.dtype)
+        return layout.weight_bytes(self.weights(layout))
+
     def cache_bytes(self, tokens: int, layout: Layout = SINGLE) -> float:
         """KV-cache bytes of one sequence of `tokens` tokens on one device; windowed layers hold their window at most.
 

@@ -344,6 +344,23 @@ def test_an_imported_model_is_known_by_its_name(tmp_path):
     assert ours["estimates"][0]["e2el_s"] == shipped["estimates"][0]["e2el_s"]
 
 
+def test_an_imported_checkpoint_has_the_size_of_its_own_format(tmp_path):
+    quantised = {**LLAMA_SMALL, "quantization_config": {"quant_method": "fp8"}}
+    rows, shown = [], []
+    for name, content in (("narrow", quantised), ("wide", LLAMA_SMALL)):
+        config = tmp_path / f"{name}.json"
+        config.write_text(json.dumps(content))
+        words = ("import-model", str(config), "--name", name, "--to", str(tmp_path))
+        rows += answer(*words)["models"]
+        shown.append(printed(*words, "--force"))
+    narrow, wide = rows
+    assert 0.5 < narrow["weight_bytes"] / narrow["weight_bytes_at_16_bits"] < 0.6  # all but embeddings and head
+    assert wide["weight_bytes"] == wide["weight_bytes_at_16_bits"]
+    assert ["weights as they are stored" in each for each in shown] == [True, False]
+    assert narrow["active_parameters"] - narrow["computed_parameters"] == 32_000 * 2_048
+    assert "without the embedding table" in shown[0]
+
+
 def test_what_is_not_modelled_is_not_written(tmp_path):
     config = tmp_path / "config.json"
     config.write_text(json.dumps({**LLAMA_SMALL, "model_type": "mamba"}))

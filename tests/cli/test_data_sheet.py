@@ -18,6 +18,7 @@ def test_a_model_has_full_digits_and_words():
     assert "73,728 bytes" in lines["KV cache per token, bf16"]
     assert "36,864 bytes" in said  # 18 layers keep all tokens: half of 73,728
     assert "5,711,982,912 (4.9%)" in said
+    assert "    without the embeddings   5,132,849,472" in said
     assert "sliding-window attention of 64 heads, 8 key-value heads of 64" in said
     assert "128 experts of 2,880, 4 per token" in said.replace("\n         ", " ")
     assert "18 x (local, global)" in said

@@ -47,8 +47,10 @@ def _model_lines(model: Model) -> Iterator[Line]:
     yield "  published", f"{published:,.0f}" if published else "", published.source.evidence if published else ""
     if active != total:
         yield "  of which a token uses", f"{active:,} ({active / total:.1%})", "derived"
+        computed = model.computed_parameters
+        yield "    without the embeddings", f"{computed:,}" if computed != active else "", "derived"
     layout = Layout(weight_dtype=model.weight_dtype, model_dtype=model.dtype, cache_dtype=model.dtype)
-    weights = layout.weight_bytes(model.weights(layout))
+    weights = model.checkpoint_bytes
     yield f"weights in {model.weight_dtype}", f"{weights:,.0f} bytes = {gibibytes(weights)}", "derived"
     yield from _cache_lines(model, layout)
     yield "context", f"{model.max_context_tokens:,} tokens", ""

@@ -31,6 +31,8 @@ def command(
         "file": str(path),
         "parameters": model.parameters,
         "active_parameters": model.active_parameters,
+        "computed_parameters": model.computed_parameters,
+        "weight_bytes": model.checkpoint_bytes,
         "weight_bytes_at_16_bits": 2 * model.parameters,
         "cache_bytes_per_token": model.cache_bytes(1),
         "layers": len(model.layer_names),
@@ -39,16 +41,22 @@ def command(
         "notes": model.notes,
     }
     notes = [*([model.notes] if model.notes else []), f"Use it: --model {path}"]
-    emit(Result({"models": [row]}, [View("Written", COLUMNS, [row], upright=True)], notes), form)
+    same = {copy for copy, of in COPIES.items() if row[copy] == row[of]}
+    shown = [each for each in COLUMNS if each.key not in same]
+    emit(Result({"models": [row]}, [View("Written", shown, [row], upright=True)], notes), form)
 
 
 COLUMNS = (
     Column("file", "file"),
     Column("parameters", "parameters", count),
     Column("active_parameters", "active for one token", count),
+    Column("computed_parameters", "  without the embedding table", count),
+    Column("weight_bytes", "weights as they are stored", gibibytes),
     Column("weight_bytes_at_16_bits", "weights at 16 bits", gibibytes),
     Column("cache_bytes_per_token", "cache bytes per token", count),
     Column("layers", "layers"),
     Column("max_context_tokens", "longest context, tokens", count),
     Column("weight_dtype", "weights of the checkpoint"),
 )
+# Left out of the table where they are the same as another
+COPIES = {"computed_parameters": "active_parameters", "weight_bytes": "weight_bytes_at_16_bits"}
