@@ -107,6 +107,13 @@ _LFM2 = ModelType(
     refused=("conv_bias",),
     derive=hybrids.lfm2,
 )
+_COHERE = ModelType(
+    _MHA | {"tie_word_embeddings": True},
+    norms=1,
+    qkv_bias="attention_bias",
+    output_bias="attention_bias",
+    refused=("use_qk_norm",),
+)
 _OLD = replace(_PLAIN, qkv_bias=True, output_bias=True, ffn_bias=True, derive=rules.four_fold)
 _FALCON: dict[str, Any] = {
     "tie_word_embeddings": True,
@@ -117,12 +124,11 @@ _FALCON: dict[str, Any] = {
 
 MODEL_TYPES: dict[str, ModelType] = {
     "bloom": replace(_OLD, defaults=_MHA | {"tie_word_embeddings": True}, embedding_norm=True),
-    "cohere": ModelType(
-        _MHA | {"tie_word_embeddings": True},
-        norms=1,
-        qkv_bias="attention_bias",
-        output_bias="attention_bias",
-        refused=("use_qk_norm",),
+    "cohere": _COHERE,
+    "cohere2": replace(
+        _COHERE,
+        defaults={**_COHERE.defaults, "sliding_window": 4096, "sliding_window_pattern": 4},
+        windowed=rules.by_pattern,
     ),
     "deepseek_v2": _DEEPSEEK2,
     "deepseek_v3": _DEEPSEEK3,

@@ -243,6 +243,20 @@ def test_types_without_a_shipped_profile() -> None:
     assert imported(CONFIGS["gpt2-xl"]).parameters == load_model("gpt2-xl").published_parameters
 
 
+@pytest.mark.parametrize(
+    ("name", "published", "cache_bytes_per_token"),
+    [
+        ("command-r7b", 8_028_033_024, 32 * 2 * 8 * 128 * 2),  # Hugging Face's count of aya-expanse-8b, its shape
+        ("command-a", 111e9, 64 * 2 * 8 * 128 * 2),  # its model card
+    ],
+)
+def test_parameters_as_published_and_cache_by_hand(name: str, published: float, cache_bytes_per_token: int) -> None:
+    model = imported(CONFIGS[name])
+    encoder = model.vision.parameters if model.vision else 0
+    assert model.parameters + encoder == pytest.approx(published, rel=0.01)
+    assert model.cache_bytes(1) == cache_bytes_per_token
+
+
 def test_layer_types_say_the_same_as_the_pattern() -> None:
     kinds = ["full_attention" if (layer + 1) % 6 == 0 else "sliding_attention" for layer in range(62)]
     stated = {**GEMMA3, "text_config": GEMMA3["text_config"] | {"layer_types": kinds}}

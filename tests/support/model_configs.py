@@ -77,6 +77,11 @@ def qwen3_vl(sizes: str, **more: Any) -> Config:
     return {"model_type": kind.removesuffix("_text"), "text_config": text, "vision_config": {"depth": 24}}
 
 
+def cohere2(sizes: str) -> Config:
+    """Command R7B or A: three layers with a window, one with full attention."""
+    return sized("cohere2", sizes, head_dim=128, sliding_window=4096, sliding_window_pattern=4, use_qk_norm=False)
+
+
 LLAMA4 = {"head_dim": 128, "intermediate_size_mlp": 16384, "num_experts_per_tok": 1, "attention_chunk_size": 8192}
 NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 SUPER = "MEMEMEM*" + "EMEMEMEM*" * 2 + "EMEMEMEMEM*" * 4 + "EMEMEMEM*" + "EMEMEMEME"
@@ -350,6 +355,8 @@ CONFIGS: dict[str, Config] = {
     "codellama-70b": sized("llama", "80 8192 64 8 28672 32016 16384"),
     "gemma-2b": sized("gemma", "18 2048 8 1 16384 256000 8192", head_dim=256),
     "smollm2-360m": sized("llama", "32 960 15 5 2560 49152 8192", tie_word_embeddings=True),
+    "command-r7b": cohere2("32 4096 32 8 14336 256000 132096"),
+    "command-a": cohere2("64 12288 96 8 36864 256000 131072"),
 }
 
 LLAMA_SMALL = {
