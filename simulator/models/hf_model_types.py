@@ -150,6 +150,9 @@ MODEL_TYPES: dict[str, ModelType] = {
         expert_width=MOE_WIDTH,
         derive=hybrids.ernie,
     ),
+    "exaone4": ModelType(
+        {"sliding_window": 4096, "sliding_window_pattern": 4}, windowed=rules.by_letters, qk_norm="head"
+    ),
     "falcon": replace(
         _PLAIN, defaults=_FALCON, qkv_bias="bias", output_bias="bias", ffn_bias="bias", derive=rules.falcon
     ),

@@ -38,6 +38,21 @@ def by_pattern(layer: int, fields: Fields) -> bool:
     return (layer + 1) % fields.count("_sliding_window_pattern", "sliding_window_pattern") != 0
 
 
+def by_letters(layer: int, fields: Fields) -> bool:
+    """Return whether a layer of EXAONE 4 has a window: L, not G, in a pattern as LLLG; or else as `by_pattern`.
+
+    Without `sliding_window` none has. Raises ProfileError for a pattern of other letters.
+    """
+    pattern = fields.raw.get("sliding_window_pattern")
+    if fields.maybe("sliding_window") is None:
+        return False
+    if not isinstance(pattern, str):
+        return by_pattern(layer, fields)
+    if not pattern or set(pattern) - set("LG"):
+        raise fields.error("sliding_window_pattern", f"{pattern!r} is not made of L and G", "Give a pattern as LLLG")
+    return pattern[layer % len(pattern)] == "L"
+
+
 def late(layer: int, fields: Fields) -> bool:
     """Return whether a layer has a window: from `max_window_layers` on, if windows are switched on."""
     return fields.flag("use_sliding_window") and layer >= fields.count("max_window_layers")

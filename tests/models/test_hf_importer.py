@@ -248,6 +248,7 @@ def test_types_without_a_shipped_profile() -> None:
     [
         ("command-r7b", 8_028_033_024, 32 * 2 * 8 * 128 * 2),  # Hugging Face's count of aya-expanse-8b, its shape
         ("command-a", 111e9, 64 * 2 * 8 * 128 * 2),  # its model card
+        ("exaone-4.0-32b", 30.95e9 + 2 * 102400 * 5120, 64 * 2 * 8 * 128 * 2),  # its model card, without embeddings
     ],
 )
 def test_parameters_as_published_and_cache_by_hand(name: str, published: float, cache_bytes_per_token: int) -> None:
@@ -263,6 +264,21 @@ def test_layer_types_say_the_same_as_the_pattern() -> None:
     assert structure(imported(stated)) == structure(load_model("gemma-3-27b"))
     other = {**GEMMA3, "text_config": GEMMA3["text_config"] | {"sliding_window_pattern": 2}}
     assert imported(other).attention_layers == (31, 31)
+
+
+def test_layers_of_exaone_4_by_letters_by_number_and_without_windows() -> None:
+    listed = CONFIGS["exaone-4.0-32b"]
+    config = {key: value for key, value in listed.items() if key != "layer_types"}
+    assert structure(imported(config)) == structure(load_model("exaone-4.0-32b"))
+    assert imported(config | {"sliding_window_pattern": 4}).attention_layers == (16, 48)
+    assert imported(config | {"sliding_window_pattern": "LG"}).attention_layers == (32, 32)
+    # LGAI-EXAONE/EXAONE-4.0-1.2B: a pattern without a window; its model card: 1.07 billion without embeddings.
+    small = sized("exaone4", "30 2048 32 8 4096 102400 65536", tie_word_embeddings=True, sliding_window=None)
+    model = imported(small | {"sliding_window_pattern": "LLLG"})
+    assert model.attention_layers == (30, 0)
+    assert (model.parameters - 102400 * 2048) / 1e9 == pytest.approx(1.07, rel=0.01)
+    with pytest.raises(ProfileError, match="'LLX' is not made of L and G"):
+        imported(config | {"sliding_window_pattern": "LLX"})
 
 
 def test_hybrids_by_list_and_by_rule() -> None:

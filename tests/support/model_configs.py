@@ -357,6 +357,12 @@ CONFIGS: dict[str, Config] = {
     "smollm2-360m": sized("llama", "32 960 15 5 2560 49152 8192", tie_word_embeddings=True),
     "command-r7b": cohere2("32 4096 32 8 14336 256000 132096"),
     "command-a": cohere2("64 12288 96 8 36864 256000 131072"),
+    "exaone-4.0-32b": sized(
+        "exaone4",
+        "64 5120 40 8 27392 102400 131072",
+        **{"head_dim": 128, "sliding_window": 4096, "sliding_window_pattern": "LLLG"},
+        layer_types=[*["sliding_attention"] * 3, "full_attention"] * 16,
+    ),
 }
 
 LLAMA_SMALL = {
