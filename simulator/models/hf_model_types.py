@@ -114,6 +114,7 @@ _COHERE = ModelType(
     output_bias="attention_bias",
     refused=("use_qk_norm",),
 )
+_OLMO2 = ModelType(_MHA, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="full")
 _OLD = replace(_PLAIN, qkv_bias=True, output_bias=True, ffn_bias=True, derive=rules.four_fold)
 _FALCON: dict[str, Any] = {
     "tie_word_embeddings": True,
@@ -258,14 +259,11 @@ MODEL_TYPES: dict[str, ModelType] = {
         refused=("attention_bias", "mlp_bias", "use_bias", "mamba_proj_bias"),
         handled=rules.NEMOTRON_H_FIELDS,
     ),
-    "olmo2": ModelType(_MHA, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="full"),
-    "olmo3": ModelType(
-        _MHA | {"sliding_window": 4096, "sliding_window_pattern": 4},
-        windowed=rules.by_pattern,
-        qkv_bias="attention_bias",
-        output_bias="attention_bias",
-        qk_norm="full",
+    "olmo2": _OLMO2,
+    "olmo3": replace(
+        _OLMO2, defaults=_MHA | {"sliding_window": 4096, "sliding_window_pattern": 4}, windowed=rules.by_pattern
     ),
+    "olmoe": replace(_OLMO2, expert_width=WIDTH),
     "opt": replace(
         _OLD,
         defaults=_MHA | {"tie_word_embeddings": True},

@@ -357,6 +357,15 @@ CONFIGS: dict[str, Config] = {
     "smollm2-360m": sized("llama", "32 960 15 5 2560 49152 8192", tie_word_embeddings=True),
     "command-r7b": cohere2("32 4096 32 8 14336 256000 132096"),
     "command-a": cohere2("64 12288 96 8 36864 256000 131072"),
+    "olmo-3-32b": sized(
+        "olmo3",
+        "64 5120 40 8 27648 100278 65536",
+        sliding_window=4096,
+        layer_types=[*["sliding_attention"] * 3, "full_attention"] * 16,
+    ),
+    "olmoe-1b-7b": sized(
+        "olmoe", "16 2048 16 16 1024 50304 4096", num_experts=64, num_experts_per_tok=8, clip_qkv=None
+    ),
     "exaone-4.0-32b": sized(
         "exaone4",
         "64 5120 40 8 27392 102400 131072",
