@@ -38,7 +38,7 @@ class ModelType:
     qkv_bias: bool | str = False
     output_bias: bool | str = False
     ffn_bias: bool | str = False
-    head_bias: bool = False
+    head_bias: bool | str = False
     qk_norm: str | None = None
     gate: bool = False
     sinks: bool = False

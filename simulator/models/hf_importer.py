@@ -81,7 +81,7 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
         learned_positions=model_type.learned_positions(fields) if model_type.learned_positions else 0,
         embedding_norm=model_type.embedding_norm,
         norm_bias=model_type.norm_bias,
-        head_bias=model_type.head_bias,
+        head_bias=_bias(fields, model_type.head_bias),
         dtype=dtype,
         weight_dtype=mlx_weight_dtype(fields.part("quantization"))
         or weight_dtype(fields.part("quantization_config"))

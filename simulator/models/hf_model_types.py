@@ -282,6 +282,15 @@ MODEL_TYPES: dict[str, ModelType] = {
         refused=("qk_layernorm",),
     ),
     "phi3": ModelType(_MHA, always),
+    "phimoe": ModelType(
+        {"num_key_value_heads": 8},
+        always,
+        norm_bias=True,
+        qkv_bias="attention_bias",
+        output_bias="attention_bias",
+        head_bias="lm_head_bias",
+        expert_width=WIDTH,
+    ),
     "qwen2": _QWEN2,
     "qwen2_moe": replace(
         _QWEN2,

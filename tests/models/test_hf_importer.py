@@ -251,6 +251,7 @@ def test_types_without_a_shipped_profile() -> None:
         ("exaone-4.0-32b", 30.95e9 + 2 * 102400 * 5120, 64 * 2 * 8 * 128 * 2),  # its model card, without embeddings
         ("olmo-3-32b", 32_234_279_936 - 2 * 74 * 5120, 64 * 2 * 8 * 128 * 2),  # OLMo 2 32B's, but for the vocabulary
         ("olmoe-1b-7b", 6_919_161_856, 16 * 2 * 16 * 128 * 2),  # Hugging Face's count of allenai/OLMoE-1B-7B-0924
+        ("phi-3.5-moe", 41.9e9, 32 * 2 * 8 * 128 * 2),  # 16 x 3.8 billion in its model card; 41.9 on Hugging Face
     ],
 )
 def test_parameters_as_published_and_cache_by_hand(name: str, published: float, cache_bytes_per_token: int) -> None:

@@ -366,6 +366,12 @@ CONFIGS: dict[str, Config] = {
     "olmoe-1b-7b": sized(
         "olmoe", "16 2048 16 16 1024 50304 4096", num_experts=64, num_experts_per_tok=8, clip_qkv=None
     ),
+    "phi-3.5-moe": sized(
+        "phimoe",
+        "32 4096 32 8 6400 32064 131072",
+        **{"num_local_experts": 16, "num_experts_per_tok": 2, "sliding_window": 131072},
+        **{"attention_bias": True, "lm_head_bias": True},
+    ),
     "exaone-4.0-32b": sized(
         "exaone4",
         "64 5120 40 8 27392 102400 131072",
