@@ -9,9 +9,9 @@ COLOURS = 3
 LAYERS = ("num_hidden_layers", "depth", "vt_num_hidden_layers")
 HIDDEN_OF_VISION = ("hidden_size", "vt_hidden_size")
 WIDTH_OF_VISION = ("intermediate_size", "vt_intermediate_size")
-# Tokens of the largest image where config.json does not say: max_pixels / 32^2 of Qwen's preprocessor_config.json,
-# max_patches and a global tile of Llama 4's, max_soft_tokens of Gemma 4's and in_patch_limit / 2^2 of Kimi's image
-# processor (transformers 5.23.0; Kimi's limit of 16,384 patches is recalled)
+# Tokens of the largest image where config.json does not say: max_pixels of Qwen's preprocessor_config.json / 32^2 (28^2
+# before Qwen3-VL), max_patches and a global tile of Llama 4's, max_soft_tokens of Gemma 4's and in_patch_limit / 2^2 of
+# Kimi's image processor (transformers 5.23.0; Kimi's limit of 16,384 patches is recalled)
 QWEN_TOKENS, LLAMA_TILES, GEMMA_TOKENS, KIMI_TOKENS = 16_384, 17, 280, 4_096
 
 
@@ -103,13 +103,45 @@ def _gemma4(vision: Fields, whole: Fields) -> dict[str, Any]:
     return _encoder(vision, parameters, tokens, vision.count("pooling_kernel_size") ** 2, gated=True)
 
 
+def _qwen_patch_numbers(vision: Fields) -> int:
+    """Return the numbers of one patch, of two frames, of any Qwen VL."""
+    return COLOURS * vision.count("temporal_patch_size") * vision.count("patch_size") ** 2
+
+
+def _qwen_merger(merged: int, text: int) -> int:
+    """Return the parameters of the two layers, with biases, after the patches of a token are put side by side."""
+    return merged**2 + merged + merged * text + text
+
+
+def _qwen2(vision: Fields, _whole: Fields) -> dict[str, Any]:
+    """Qwen2-VL's, whose vision_config calls its width embed_dim and the language model's hidden_size."""
+    hidden, text, side = vision.count("embed_dim"), vision.count("hidden_size"), vision.count("spatial_merge_size")
+    width = vision.count("mlp_ratio") * hidden
+    own = Fields({**vision.raw, "hidden_size": hidden, "intermediate_size": width}, vision.where)
+    layers = _layers(own, biases=True, gated=False)
+    merger = 2 * hidden + _qwen_merger(side**2 * hidden, text)
+    parameters = _qwen_patch_numbers(vision) * hidden + layers + merger
+    return _encoder(own, parameters, QWEN_TOKENS, side**2, gated=False)
+
+
+def _qwen25(vision: Fields, whole: Fields) -> dict[str, Any]:
+    """Qwen2.5-VL's: norms without biases, a gate; most layers attend within windows, which changes no count."""
+    hidden, side = vision.count("hidden_size"), vision.count("spatial_merge_size")
+    text = vision.maybe("out_hidden_size") or whole.count(*HIDDEN)
+    biases = vision.count(*LAYERS) * (5 * hidden + 2 * vision.count("intermediate_size"))
+    merger = hidden + _qwen_merger(side**2 * hidden, text)
+    layers = _layers(vision, biases=False, gated=True) + biases
+    parameters = _qwen_patch_numbers(vision) * hidden + layers + merger
+    return _encoder(vision, parameters, QWEN_TOKENS, side**2, gated=True)
+
+
 def _qwen3(vision: Fields, whole: Fields) -> dict[str, Any]:
     """Qwen3-VL's and Qwen3.5's: a merger at the end, and one for each of deepstack_visual_indexes."""
     hidden, side = vision.count("hidden_size"), vision.count("spatial_merge_size")
     merged, text = side**2 * hidden, vision.maybe("out_hidden_size") or whole.count(*HIDDEN)
-    numbers = COLOURS * vision.count("temporal_patch_size") * vision.count("patch_size") ** 2
+    numbers = _qwen_patch_numbers(vision)
     embedding = numbers * hidden + hidden + vision.count("num_position_embeddings") * hidden
-    merger = merged**2 + merged + merged * text + text
+    merger = _qwen_merger(merged, text)
     mergers = merger + 2 * hidden + len(vision.each("deepstack_visual_indexes") or []) * (merger + 2 * merged)
     parameters = embedding + _layers(vision, biases=True, gated=False) + mergers
     return _encoder(vision, parameters, QWEN_TOKENS, side**2, gated=False)
@@ -157,6 +189,9 @@ GEMMA4 = VisionType(
     },
     _gemma4,
 )
+QWEN_PATCHES = {"depth": 32, "patch_size": 14, "temporal_patch_size": 2, "spatial_merge_size": 2}
+QWEN2 = VisionType({**QWEN_PATCHES, "embed_dim": 1280, "hidden_size": 3584, "mlp_ratio": 4}, _qwen2)
+QWEN25 = VisionType({**QWEN_PATCHES, "hidden_size": 3584, "intermediate_size": 3420}, _qwen25)
 QWEN3 = VisionType(
     {
         **{"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 16, "temporal_patch_size": 2},
@@ -177,6 +212,8 @@ VISION_TYPES = {  # by vision_config's model_type; by the text part's, without i
     **dict.fromkeys(("llama4_vision_model", "llama4"), LLAMA4),
     "pixtral": PIXTRAL,
     **dict.fromkeys(("gemma4_vision", "gemma4"), GEMMA4),
+    **dict.fromkeys(("qwen2_vl_vision", "qwen2_vl"), QWEN2),
+    **dict.fromkeys(("qwen2_5_vl_vision", "qwen2_5_vl"), QWEN25),
     **dict.fromkeys(("qwen3_vl_vision", "qwen3_vl_moe_vision", "qwen3_vl", "qwen3_vl_moe"), QWEN3_VL),
     **dict.fromkeys(("qwen3_5_vision", "qwen3_5_moe_vision", "qwen3_5", "qwen3_5_moe"), QWEN3),
     **dict.fromkeys(("kimi_k25_vision", "kimi_k2"), KIMI),

@@ -227,7 +227,8 @@ OLMO3 = sized("olmo3", "32 4096 32 32 11008 50304 2048", sliding_window=1024)
 
 
 def test_every_model_type_is_imported_somewhere_here() -> None:
-    outer = {"gemma3", "gemma4", "gemma4_unified", "llama4", "qwen3_5", "qwen3_5_moe"}  # by another name the same
+    outer = {"gemma3", "gemma4", "gemma4_unified", "llama4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"}
+    outer |= {"qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"}  # by another name the same
     configs = [*SHIPPED.values(), CONFIGS["gpt2-xl"], OLMO3]
     tested = {config.get("text_config", config)["model_type"] for config in configs}
     assert tested | outer == set(MODEL_TYPES)
@@ -251,6 +252,13 @@ def test_types_without_a_shipped_profile() -> None:
         ("exaone-4.0-32b", 30.95e9 + 2 * 102400 * 5120, 64 * 2 * 8 * 128 * 2),  # its model card, without embeddings
         ("olmo-3-32b", 32_234_279_936 - 2 * 74 * 5120, 64 * 2 * 8 * 128 * 2),  # OLMo 2 32B's, but for the vocabulary
         ("olmoe-1b-7b", 6_919_161_856, 16 * 2 * 16 * 128 * 2),  # Hugging Face's count of allenai/OLMoE-1B-7B-0924
+        # text and vision: model.safetensors.index.json and lists of Hugging Face's counts in public repositories
+        ("qwen2-vl-2b", 2_208_985_600, 28 * 2 * 2 * 128 * 2),
+        ("qwen2-vl-7b", 8_291_375_616, 28 * 2 * 4 * 128 * 2),
+        ("qwen2.5-vl-3b", 3_754_622_976, 36 * 2 * 2 * 128 * 2),
+        ("qwen2.5-vl-7b", 8_292_166_656, 28 * 2 * 4 * 128 * 2),
+        ("qwen2.5-vl-32b", 33_452_718_336, 64 * 2 * 8 * 128 * 2),
+        ("qwen2.5-vl-72b", 73.4e9, 80 * 2 * 8 * 128 * 2),
         ("phi-3.5-moe", 41.9e9, 32 * 2 * 8 * 128 * 2),  # 16 x 3.8 billion in its model card; 41.9 on Hugging Face
     ],
 )
@@ -267,6 +275,12 @@ def test_layer_types_say_the_same_as_the_pattern() -> None:
     assert structure(imported(stated)) == structure(load_model("gemma-3-27b"))
     other = {**GEMMA3, "text_config": GEMMA3["text_config"] | {"sliding_window_pattern": 2}}
     assert imported(other).attention_layers == (31, 31)
+
+
+@pytest.mark.parametrize("name", ["qwen3-vl-8b", "qwen3-vl-30b-a3b"])
+def test_a_text_part_without_model_type_is_that_of_the_whole(name: str) -> None:
+    text = {key: value for key, value in CONFIGS[name]["text_config"].items() if key != "model_type"}
+    assert structure(imported(CONFIGS[name] | {"text_config": text})) == structure(load_model(name))
 
 
 def test_layers_of_exaone_4_by_letters_by_number_and_without_windows() -> None:

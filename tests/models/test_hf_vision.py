@@ -9,6 +9,7 @@ from simulator.models.hf_fields import Fields
 from simulator.models.hf_importer import model_from_config
 from simulator.models.hf_vision import vision_from_config
 from simulator.models.model import Model, load_model
+from tests.support.model_configs import CONFIGS
 
 Config = dict[str, Any]
 SIGLIP: Config = {
@@ -38,6 +39,9 @@ ENCODERS = {  # shipped profile -> class of the whole model, vision_config
     },
     **{"qwen3-vl-8b": ("qwen3_vl", {"model_type": "qwen3_vl_vision"}), "kimi-k2.5": ("kimi_k25", KIMI)},
     "qwen3.5-27b": ("qwen3_5", {"model_type": "qwen3_5_vision"}),
+    "qwen2-vl-7b": ("qwen2_vl", {"model_type": "qwen2_vl"}),
+    "qwen2.5-vl-7b": ("qwen2_5_vl", {"model_type": "qwen2_5_vl", "hidden_size": 1280}),
+    "qwen2.5-vl-72b": ("qwen2_5_vl", {"model_type": "qwen2_5_vl", "hidden_size": 1280, "intermediate_size": 3456}),
 }
 
 
@@ -61,7 +65,7 @@ def test_transformers_counts_the_same_parameters(name: str) -> None:
     transformers = pytest.importorskip("transformers", reason="it is the oracle")
     kind, vision = ENCODERS[name]
     hidden = load_model(name).hidden
-    stated = vision | ({"out_hidden_size": hidden} if kind.startswith("qwen") else {})
+    stated = vision | ({"out_hidden_size": hidden} if kind.startswith("qwen") and kind != "qwen2_vl" else {})
     config = transformers.CONFIG_MAPPING[kind](vision_config=stated, text_config={"hidden_size": hidden})
     text = config.text_config
     text.num_hidden_layers = 1
@@ -76,7 +80,10 @@ def test_transformers_counts_the_same_parameters(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "checkpoint"),  # parameters of the checkpoint on Hugging Face
-    [("llama-4-scout", 108_641_793_536), ("gemma-3-12b", 12_187_325_040), ("qwen3-vl-8b", 8_767_123_696)],
+    [
+        *[("llama-4-scout", 108_641_793_536), ("gemma-3-12b", 12_187_325_040), ("qwen3-vl-8b", 8_767_123_696)],
+        *[("qwen2-vl-7b", 8_291_375_616), ("qwen2.5-vl-7b", 8_292_166_656), ("qwen2.5-vl-32b", 33_452_718_336)],
+    ],
 )
 def test_text_and_vision_are_the_whole_checkpoint(name: str, checkpoint: int) -> None:
     model = load_model(name)
@@ -96,6 +103,14 @@ def test_an_imported_config_has_its_encoder() -> None:
     other = model_from_config(whole | {"vision_config": {"model_type": "other_vision"}}, "a", "config.json")
     assert "vision" not in other
     assert "not modelled" in other["notes"]
+
+
+def test_a_flat_config_of_qwen_has_its_encoder_too() -> None:
+    # config.json of Qwen/Qwen2.5-VL-7B-Instruct states its text part beside vision_config, not in a text_config.
+    nested = CONFIGS["qwen2.5-vl-7b"]
+    vision = {key: value for key, value in nested["vision_config"].items() if key != "model_type"}
+    flat = nested["text_config"] | {"model_type": "qwen2_5_vl", "vision_config": vision}
+    assert model_from_config(flat, "a", "config.json") == model_from_config(nested, "a", "config.json")
 
 
 def test_a_malformed_field_is_named() -> None:

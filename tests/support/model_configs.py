@@ -82,6 +82,12 @@ def cohere2(sizes: str) -> Config:
     return sized("cohere2", sizes, head_dim=128, sliding_window=4096, sliding_window_pattern=4, use_qk_norm=False)
 
 
+def qwen2_vl(kind: str, sizes: str, vision: Config, **more: Any) -> Config:
+    """Qwen2-VL or Qwen2.5-VL; `vision` is what its vision_config states beside the class defaults."""
+    text = sized(f"{kind}_text", sizes, use_sliding_window=False, sliding_window=32768, **more)
+    return {"model_type": kind, "text_config": text, "vision_config": {"model_type": kind, **vision}}
+
+
 LLAMA4 = {"head_dim": 128, "intermediate_size_mlp": 16384, "num_experts_per_tok": 1, "attention_chunk_size": 8192}
 NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 SUPER = "MEMEMEM*" + "EMEMEMEM*" * 2 + "EMEMEMEMEM*" * 4 + "EMEMEMEM*" + "EMEMEMEME"
@@ -365,6 +371,29 @@ CONFIGS: dict[str, Config] = {
     ),
     "olmoe-1b-7b": sized(
         "olmoe", "16 2048 16 16 1024 50304 4096", num_experts=64, num_experts_per_tok=8, clip_qkv=None
+    ),
+    "qwen2-vl-2b": qwen2_vl(
+        "qwen2_vl", "28 1536 12 2 8960 151936 32768", {"hidden_size": 1536}, tie_word_embeddings=True
+    ),
+    "qwen2-vl-7b": qwen2_vl("qwen2_vl", "28 3584 28 4 18944 152064 32768", {"hidden_size": 3584}),
+    "qwen2.5-vl-3b": qwen2_vl(
+        "qwen2_5_vl",
+        "36 2048 16 2 11008 151936 128000",
+        {"hidden_size": 1280, "out_hidden_size": 2048},
+        tie_word_embeddings=True,
+    ),
+    "qwen2.5-vl-7b": qwen2_vl(
+        "qwen2_5_vl", "28 3584 28 4 18944 152064 128000", {"hidden_size": 1280, "out_hidden_size": 3584}
+    ),
+    "qwen2.5-vl-32b": qwen2_vl(
+        "qwen2_5_vl",
+        "64 5120 40 8 27648 152064 128000",
+        {"hidden_size": 1280, "intermediate_size": 3456, "out_hidden_size": 5120},
+    ),
+    "qwen2.5-vl-72b": qwen2_vl(
+        "qwen2_5_vl",
+        "80 8192 64 8 29568 152064 128000",
+        {"hidden_size": 1280, "intermediate_size": 3456, "out_hidden_size": 8192},
     ),
     "phi-3.5-moe": sized(
         "phimoe",
