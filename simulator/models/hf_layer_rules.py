@@ -1,4 +1,4 @@
-"""Rules of hybrids whose configs list their layers in words of their own: Kimi Linear, LFM2, Granite 4, Step, Laguna.
+"""Rules of hybrids that list layers in words of their own: Kimi Linear, LFM2, Granite 4, Falcon-H1, Step, Laguna.
 
 As in hf_rules.py: a layer is a pair of a mixer and a feed-forward block, and every rule raises ProfileError for a
 missing or malformed field. Source: the configuration files of transformers 5.23.0.
@@ -90,7 +90,8 @@ def granite_layers(fields: Fields, layers: int) -> list[LayerKind]:
 
 def granite_mamba2(fields: Fields) -> dict[str, Any]:
     """Return the profile of the Mamba-2 layer of Granite 4."""
-    heads, inner = fields.count("mamba_n_heads"), fields.count("mamba_expand") * fields.count(*HIDDEN)
+    heads = fields.count("mamba_n_heads")
+    inner = fields.maybe("mamba_d_ssm") or fields.count("mamba_expand") * fields.count(*HIDDEN)
     stated = None if fields.raw.get("mamba_d_head") == "auto" else fields.maybe("mamba_d_head")
     return {
         "kind": "mamba2",
@@ -100,6 +101,21 @@ def granite_mamba2(fields: Fields) -> dict[str, Any]:
         "groups": fields.count("mamba_n_groups"),
         "conv": fields.count("mamba_d_conv"),
     }
+
+
+def falcon_h1_layers(_fields: Fields, layers: int) -> list[LayerKind]:
+    """Return two blocks for each layer of Falcon-H1: Mamba-2, then attention and the feed-forward block.
+
+    Both mixers read the same input, and their outputs are added; one after the other they hold, read and compute the
+    same, with one norm each.
+    """
+    return [("linear", "none"), ("global", "dense")] * layers
+
+
+def falcon_h1_mamba2(fields: Fields) -> dict[str, Any]:
+    """Return the profile of the Mamba-2 part of a layer of Falcon-H1, whose inner width is stated."""
+    told = {"conv_bias": fields.flag("mamba_conv_bias"), "gated_norm": fields.flag("mamba_rms_norm")}
+    return {**granite_mamba2(fields), **told}
 
 
 def ernie(fields: Fields) -> Derived:

@@ -157,6 +157,17 @@ MODEL_TYPES: dict[str, ModelType] = {
     "falcon": replace(
         _PLAIN, defaults=_FALCON, qkv_bias="bias", output_bias="bias", ffn_bias="bias", derive=rules.falcon
     ),
+    "falcon_h1": ModelType(
+        _MHA | {"mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_conv_bias": True},
+        layers=hybrids.falcon_h1_layers,
+        recurrent=hybrids.falcon_h1_mamba2,
+        norms=1,
+        qkv_bias="attention_bias",
+        output_bias="attention_bias",
+        ffn_bias="mlp_bias",
+        refused=("mamba_proj_bias", "projectors_bias"),
+        handled=("mamba_d_state",),
+    ),
     "gemma": _GEMMA1,
     "gemma2": _GEMMA2,
     "gemma3": _GEMMA3,

@@ -252,6 +252,7 @@ def test_types_without_a_shipped_profile() -> None:
         ("exaone-4.0-32b", 30.95e9 + 2 * 102400 * 5120, 64 * 2 * 8 * 128 * 2),  # its model card, without embeddings
         ("olmo-3-32b", 32_234_279_936 - 2 * 74 * 5120, 64 * 2 * 8 * 128 * 2),  # OLMo 2 32B's, but for the vocabulary
         ("olmoe-1b-7b", 6_919_161_856, 16 * 2 * 16 * 128 * 2),  # Hugging Face's count of allenai/OLMoE-1B-7B-0924
+        ("falcon-h1-7b", 7.59e9, 44 * 2 * 2 * 128 * 2),  # Hugging Face shows 7.59 billion
         # text and vision: model.safetensors.index.json and lists of Hugging Face's counts in public repositories
         ("qwen2-vl-2b", 2_208_985_600, 28 * 2 * 2 * 128 * 2),
         ("qwen2-vl-7b", 8_291_375_616, 28 * 2 * 4 * 128 * 2),
@@ -275,6 +276,19 @@ def test_layer_types_say_the_same_as_the_pattern() -> None:
     assert structure(imported(stated)) == structure(load_model("gemma-3-27b"))
     other = {**GEMMA3, "text_config": GEMMA3["text_config"] | {"sliding_window_pattern": 2}}
     assert imported(other).attention_layers == (31, 31)
+
+
+def test_a_layer_of_falcon_h1_is_two_blocks_that_hold_what_it_holds() -> None:
+    config = CONFIGS["falcon-h1-7b"]
+    model = imported(config)
+    assert model.layer_names == ("linear", "global-dense") * 44
+    assert (model.attention_layers, model.recurrent_layers) == ((44, 0), 44)
+    # States of 24 heads x 128 x 256 numbers, and 3 inputs of a convolution of 3,072 + 2 x 256 channels, in bf16.
+    assert model.state_bytes() == 44 * (24 * 128 * 256 + 3 * (3072 + 2 * 256)) * 2
+    normed = imported(config | {"mamba_rms_norm": True, "mamba_conv_bias": False})
+    assert normed.parameters - model.parameters == 44 * (3072 - 3072 - 2 * 256)
+    with pytest.raises(NotModelledError, match="projectors_bias"):
+        imported(config | {"projectors_bias": True})
 
 
 @pytest.mark.parametrize("name", ["qwen3-vl-8b", "qwen3-vl-30b-a3b"])

@@ -335,6 +335,12 @@ CONFIGS: dict[str, Config] = {
         "seed_oss", "64 5120 80 8 27648 155136 524288", head_dim=128, attention_bias=True, attention_out_bias=False
     ),
     "smollm3-3b": sized("smollm3", "36 2048 16 4 11008 128256 65536", tie_word_embeddings=True),
+    "falcon-h1-7b": sized(
+        "falcon_h1",
+        "44 3072 12 2 12288 130048 262144",
+        **{"head_dim": 128, "mamba_d_ssm": 3072, "mamba_n_heads": 24, "mamba_d_head": 128, "mamba_d_state": 256},
+        **{"mamba_n_groups": 1, "mamba_expand": 2, "mamba_d_conv": 4, "mamba_rms_norm": False},
+    ),
     "lfm2-350m": sized(
         "lfm2",
         "16 1024 16 8 0 65536 128000",
