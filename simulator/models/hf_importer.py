@@ -53,6 +53,13 @@ REFUSED = {
     "use_bidirectional_attention": "bidirectional attention",
     "is_encoder_decoder": "an encoder",
 }
+# Architectures that no blocks here express, by the model_type of the whole and of its text part, and why.
+_GEMMA3N = "its layers gate their residual streams (AltUp), add embeddings of their own and share caches"
+_MLLAMA = "its cross-attention layers keep a cache of image tokens, and run only where there is an image"
+UNMODELLED = {
+    **dict.fromkeys(("gemma3n", "gemma3n_text"), _GEMMA3N),
+    **dict.fromkeys(("mllama", "mllama_text_model"), _MLLAMA),
+}
 DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "bf16"}
 
 
@@ -129,6 +136,8 @@ def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]
     raw = {**config, **Fields(config, where).part("text_config").raw}
     fields = Fields(raw, where)
     model_type = MODEL_TYPES.get(str(raw.get("model_type")))
+    if because := UNMODELLED.get(str(raw.get("model_type"))):
+        raise NotModelledError(f"{where}: model_type {raw['model_type']!r}", because, "Take another model")
     for name, what in REFUSED.items():
         if raw.get(name) and not (model_type and name in model_type.handled):
             raise fields.refusal(name, f"{what}: not modelled")
