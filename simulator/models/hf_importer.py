@@ -12,7 +12,7 @@ from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
 from simulator.models.hf_layer_runs import block_names, runs
 from simulator.models.hf_model_types import MODEL_TYPES
-from simulator.models.hf_quantization import mlx_weight_dtype, weight_dtype
+from simulator.models.hf_quantization import mlx_weight_dtype, quantization_notes, weight_dtype
 from simulator.models.hf_rules import LayerKind
 from simulator.models.hf_vision import vision_from_config
 from simulator.models.model import KIND, Model
@@ -75,11 +75,12 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
     names = block_names(kinds)
     blocks = {name: _block(fields, model_type, kind) for name, kind in dict(zip(names, kinds, strict=True)).items()}
     dtype, notes = _dtype(fields)
+    quant = fields.part("quantization_config")
     made = today().isoformat()
     return _given(
         schema_version=VERSIONS[Model.__name__],
         name=name,
-        notes=" ".join([*notes, *_left_out(fields)]),
+        notes=" ".join([*notes, *quantization_notes(quant), *_left_out(fields)]),
         sources={"config": {"text": where, "date": made, "evidence": "datasheet"}},
         hidden=fields.count(*HIDDEN),
         vocab=fields.count("vocab_size"),
@@ -90,9 +91,7 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
         norm_bias=model_type.norm_bias,
         head_bias=_bias(fields, model_type.head_bias),
         dtype=dtype,
-        weight_dtype=mlx_weight_dtype(fields.part("quantization"))
-        or weight_dtype(fields.part("quantization_config"))
-        or dtype,
+        weight_dtype=mlx_weight_dtype(fields.part("quantization")) or weight_dtype(quant) or dtype,
         blocks=blocks,
         layers=runs(names),
         vision=vision_from_config(fields),

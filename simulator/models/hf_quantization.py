@@ -8,8 +8,10 @@ from simulator.models.hf_fields import Fields
 from simulator.models.number_formats import named_format, number_format
 
 # What stays in the model's own type in any format: heads, embeddings, norms, routers; a vision part is left out.
-_UNCONVERTED = re.compile(r"(lm_head|embed\w*|norm\w*|gate|router|e_score_correction_bias)$|vis(ion|ual)|projector")
-_EXCLUSIONS = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules")
+_UNCONVERTED = re.compile(
+    r"(lm_head|embed\w*|norm\w*|gate|router|e_score_correction_bias)$|vis(ion|ual)|projector|modality_projection|merger"
+)
+_EXCLUSIONS = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules", "llm_int8_skip_modules")
 
 
 def weight_dtype(quant: Fields) -> str | None:
@@ -31,6 +33,20 @@ def weight_dtype(quant: Fields) -> str | None:
         for part in _EXCLUSIONS:
             _refuse_mixed(quant, part)
     return stored
+
+
+def quantization_notes(quant: Fields) -> list[str]:
+    """Return a note on kernels of a method that take longer than what is modelled. Source: bitsandbytes, matmul_4bit.
+
+    >>> quantization_notes(Fields({"quant_method": "fp8"}, "config.json"))
+    []
+    """
+    if quant.raw.get("quant_method") != "bitsandbytes":
+        return []
+    four = "unpack weights into memory for more than one token"
+    eight = "multiply outliers apart, in 16 bits"
+    kernels = "Times are lower bounds: kernels of bitsandbytes"
+    return [f"{kernels} {four if quant.flag('load_in_4bit') else eight}, which is not modelled."]
 
 
 def mlx_weight_dtype(quant: Fields) -> str | None:
@@ -77,11 +93,22 @@ def _mxfp4(_quant: Fields) -> str:
 
 def _grouped(quant: Fields) -> str:
     """Return the number format of AWQ, GPTQ and AutoRound."""
-    if quant.count("bits") != 4:
-        raise quant.refusal("bits", "only 4 bits are modelled for this method")
-    if (size := quant.raw.get("group_size")) not in _OF_GROUPS:
-        raise quant.refusal("group_size", "only groups of 128 and 32 are modelled")
-    return _OF_GROUPS[size]
+    bits, size = quant.count("bits"), quant.raw.get("group_size")
+    known = _OF_GROUPS.get(bits)
+    if known is None:
+        raise quant.refusal("bits", "only 4 and 8 bits are modelled for this method")
+    if size not in list(known):
+        raise quant.refusal("group_size", f"only groups of {' and '.join(map(str, known))} are modelled")
+    return known[size]
+
+
+def _bitsandbytes(quant: Fields) -> str:
+    """Return the number format of bitsandbytes: int8 of LLM.int8(), or nf4 and fp4, which take the same bits."""
+    if quant.flag("load_in_8bit"):
+        return "int8"
+    if not quant.flag("load_in_4bit"):
+        raise quant.error("load_in_4bit", "neither it nor load_in_8bit is true", "Set one of the two")
+    return "bnb-nf4-double" if quant.flag("bnb_4bit_use_double_quant") else "bnb-nf4"
 
 
 def _modelopt(quant: Fields) -> str:
@@ -117,7 +144,7 @@ def _group(group: Fields) -> str:
     return _GROUPS[given]
 
 
-_OF_GROUPS = {128: "int4", 32: "int4-g32"}
+_OF_GROUPS: dict[int, dict[int, str]] = {4: {128: "int4", 32: "int4-g32"}, 8: {128: "int8-g128"}}
 _GROUPS = {
     "float 8 tensor None": "fp8",
     "float 8 channel None": "fp8",
@@ -130,6 +157,7 @@ _GROUPS = {
 _METHODS: dict[str, Callable[[Fields], str]] = {
     "auto-round": _grouped,
     "awq": _grouped,
+    "bitsandbytes": _bitsandbytes,
     "compressed-tensors": _compressed_tensors,
     "fp8": _fp8,
     "gptq": _grouped,

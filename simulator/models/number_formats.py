@@ -88,6 +88,12 @@ _BLOCKS = _of(8 + 32 / 128**2, _source("an fp32 scale per 128 x 128"))
 _INT4 = _of(4 + 20 / 128, _source("AWQ, GPTQ: fp16 scale + 4-bit zero per 128"))
 _INT4_G32 = _of(4 + 20 / 32, _source("the same per 32, as llm-compressor's AWQ has it"))
 _INT4_EXPERTS = _of(4 + 16 / 32, _source("a bf16 scale per 32: quantization_config of moonshotai/Kimi-K2.5"))
+_INT8_G128 = _of(8 + 24 / 128, _source("GPTQ of 8 bits: fp16 scale + 8-bit zero per 128; multiplied in 16 bits"))
+_BNB = _of(4 + 32 / 64, _source("bitsandbytes, functional.quantize_4bit: an fp32 scale per 64, for nf4 as for fp4"))
+_BNB_DOUBLE = _of(
+    4 + 8 / 64 + 32 / (64 * 256),
+    _source("the same with scales in 8 bits, and an fp32 per 256 of them (QLoRA, arXiv:2305.14314, section 3)"),
+)
 _MX = _of(4 + 8 / 32, _source("OCP MX: an 8-bit scale per 32"))
 _MX_MOE = _of(
     4 + 8 / 32, _source("llama.cpp: experts in mxfp4, all else in q8_0 (ggml-org/llama.cpp pull request 25446)")
@@ -124,6 +130,9 @@ FORMATS: dict[str, NumberFormat] = {
     "int4": NumberFormat(_INT4, "linear", _WIDE, files=_HF),
     "int4-g32": NumberFormat(_INT4_G32, "linear", _WIDE, files=_HF),
     "int4-experts": NumberFormat(_INT4_EXPERTS, "experts", _WIDE, files=_HF),
+    "int8-g128": NumberFormat(_INT8_G128, "linear", _WIDE, files=_HF),
+    "bnb-nf4": NumberFormat(_BNB, "linear", _WIDE, files=_HF),
+    "bnb-nf4-double": NumberFormat(_BNB_DOUBLE, "linear", _WIDE, files=_HF),
     "mxfp4": NumberFormat(_MX, "experts", _FP4, files=("safetensors", "gguf", "mlx")),
     "mxfp4_MoE": NumberFormat(_MX_MOE, "experts", _FP4, rest="q8_0", files=("gguf",)),
     "nvfp4": NumberFormat(_NV, "linear", _FP4, files=("safetensors", "mlx")),
@@ -145,6 +154,8 @@ SPELLINGS = {  # of formats, as patterns that fit the whole name in any capitals
     r"(int8[-_])?w8a8([-_]int8)?|quantized\.w8a8|int8[-_]sq|smoothquant": "int8",
     r"(awq|gptq)([-_]int4)?|u?int4([-_](awq|gptq|autoround|w4a16))?|auto-?round|(quantized\.)?w4a16": "int4",
     r"(int4|awq|gptq|w4a16)[-_]?(g|group)[-_]?32": "int4-g32",
+    r"gptq[-_]int8|int8[-_]?(g|group)[-_]?128": "int8-g128",
+    r"bnb[-_]4[-_]?bit": "bnb-nf4-double",  # as unsloth's checkpoints of that name are
     r"(mlc[-_])?q4f16(_\d)?|int4 \(mlc q4f16\)": "mlc-q4f16",
     r"nvfp4|fp4": "nvfp4",
     r"nvfp4[-_]mlp([-_]only)?": "nvfp4-mlp",

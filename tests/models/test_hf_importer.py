@@ -13,6 +13,7 @@ from simulator.models.hf_importer import model_from_config, write_profile
 from simulator.models.hf_layer_runs import runs
 from simulator.models.hf_model_types import MODEL_TYPES
 from simulator.models.model import KIND, Model, load_model
+from simulator.models.operations import Layout
 from simulator.profile_folders import folders
 from tests.support.for_each import for_each
 from tests.support.model_configs import CONFIGS, Config, sized
@@ -350,6 +351,17 @@ FORMATS: list[tuple[Config, str]] = [
     ({"quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": None}, "int4"),
     ({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False}, "int4"),
     ({"quant_method": "awq", "bits": 4, "group_size": 32}, "int4-g32"),
+    ({"quant_method": "gptq", "bits": 8, "group_size": 128, "desc_act": False}, "int8-g128"),
+    ({"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_threshold": 6.0}, "int8"),
+    ({"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "fp4"}, "bnb-nf4"),
+    (
+        {
+            **{"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False},
+            **{"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True},
+            "llm_int8_skip_modules": ["lm_head", "multi_modal_projector", "merger", "modality_projection"],
+        },
+        "bnb-nf4-double",
+    ),
     ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4"),
     ({"quant_method": "modelopt", "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}, "fp8"),
     (
@@ -387,6 +399,19 @@ def test_quantization_config_becomes_a_weight_format(quantization: Config, store
     assert imported(LLAMA | {"quantization_config": quantization}).weight_dtype == stored
 
 
+def test_weights_of_bitsandbytes_are_as_large_as_their_file() -> None:
+    """unsloth/llama-3-8b-bnb-4bit, of the same shape, is a download of 5.70 GB; times are said to be lower bounds."""
+    quantization = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_use_double_quant": True}
+    found = imported(LLAMA | {"quantization_config": quantization})
+    layout = Layout(weight_dtype=found.weight_dtype)
+    assert layout.weight_bytes(found.weights(layout)) == pytest.approx(5.70e9, rel=0.01)
+    assert "lower bounds: kernels of bitsandbytes unpack weights" in found.notes
+    eight = imported(LLAMA | {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}})
+    assert "outliers apart" in eight.notes
+    with pytest.raises(ProfileError, match="neither it nor load_in_8bit is true"):
+        imported(LLAMA | {"quantization_config": {"quant_method": "bitsandbytes"}})
+
+
 def test_quantization_of_mlx_becomes_a_weight_format() -> None:
     quantization = {"group_size": 64, "bits": 4}
     found = imported(LLAMA | {"quantization": quantization, "quantization_config": quantization})
@@ -421,9 +446,12 @@ REFUSED: list[tuple[Config, str]] = [
     ({"quantization": {"group_size": 48, "bits": 4}}, "mlx-q4-g48"),
 ]
 REFUSED_FORMATS: list[tuple[Config, str]] = [
-    ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "quant_method"),
+    ({"quant_method": "hqq", "bits": 4}, "quant_method"),
+    ({"quant_method": "bitsandbytes", "load_in_4bit": True, "llm_int8_skip_modules": ["model.layers.1.mlp"]}, "1.mlp"),
     ({"quant_method": "gptq", "bits": 4, "group_size": 64}, "group_size"),
-    ({"quant_method": "gptq", "bits": 8, "group_size": 128}, "bits"),
+    ({"quant_method": "gptq", "bits": 4, "group_size": [128]}, "group_size"),
+    ({"quant_method": "gptq", "bits": 8, "group_size": 32}, "group_size"),
+    ({"quant_method": "gptq", "bits": 3, "group_size": 128}, "bits"),
     ({"quant_method": "fp8", "weight_block_size": [1, 128]}, "weight_block_size"),
     ({"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.gate_proj"]}, "gate_proj"),
     ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "quant_algo"),

@@ -50,6 +50,8 @@ ELSEWHERE = {  # as checkpoints, options and users write it
         "GPTQ-Int4": "int4",
         "AWQ": "int4",
         "awq-g32": "int4-g32",
+        "GPTQ-Int8": "int8-g128",
+        "bnb-4bit": "bnb-nf4-double",
     },
     **{"fp8_e4m3": "fp8", "FP8-dynamic": "fp8", "half": "fp16", "bfloat16": "bf16", "auto": "", "": ""},
     **{"Q4_K - Medium": "q4_K_M", "Q2_K - Medium": "q2_K", "IQ3_S mix": "iq3_M", "mxfp4+Q4_K_M": "mxfp4+q4_K_M"},
@@ -81,6 +83,15 @@ def test_a_spelling_is_the_same_format_in_every_reader(text: str, name: str) -> 
         wanted = model.fp4_dtype if name == "nvfp4" else name
         assert weight_format(text, model, engine) == wanted
         assert default_layout(model, dtypes=(text, "")).weight_dtype == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [("int8-g128", 8 + (16 + 8) / 128), ("bnb-nf4", 4 + 0.5), ("bnb-nf4-double", 4 + 0.127)],
+)
+def test_bits_with_scales_by_hand(name: str, bits: float) -> None:
+    """GPTQ: scale and zero for each group; QLoRA, section 3: scales take 0.5 bits of a weight, quantised 0.127."""
+    assert number_format(name).bits == pytest.approx(bits, abs=0.001)
 
 
 @pytest.mark.parametrize(
