@@ -94,8 +94,9 @@ def _waiting(bounds: Bounds, seen: Explanation, metric: str) -> Limiter | None:
         told = f"{tokens:,} tokens, {preempted:,} preemptions, {by_cache:.0%} of all waiting is for blocks"
         return Limiter("KV cache", f"KV-cache capacity: {told}")
     if by_slots > MOST and bounds.gain_without("slots") > GAIN:
-        told = f"all {limits.max_num_seqs:,} are taken in {by_slots:.0%} of the time that requests wait"
-        return Limiter("slots", f"slots (max_num_seqs): {told}")
+        taken = f"all {limits.max_num_seqs:,} are" if limits.max_num_seqs > 1 else "the only one is"
+        told = f"{taken} taken in {by_slots:.0%} of the time that requests wait; try --max-num-seqs"
+        return Limiter("slots", f"slots: {told} {2 * limits.max_num_seqs}")
     return None
 
 

@@ -17,6 +17,7 @@ from simulator.frames import Framed
 from simulator.models.operations import Array, Counts
 from simulator.roofline.roofline import Cost, mostly_bound
 from simulator.roofline.step_model import StepModel
+from simulator.units import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -284,8 +285,9 @@ def _refuse_too_large(plan: MemoryPlan, batch: Batch) -> None:
     given = f"{batch} on {deployment}"
     if total > plan.context_tokens:
         raise InfercastError(given, f"a sequence has {plan.context_tokens:,} tokens at most", "Give shorter lengths")
+    slots = deployment.engine.is_reserved and batch.size > plan.max_num_seqs  # as few as it was told to have
     fit = plan.num_blocks // plan.blocks(batch.cached_tokens)
-    if batch.size > fit:
+    if batch.size > fit and not slots:
         because = (
             f"the cache holds {fit:,} such sequences at most"
             if fit
@@ -294,7 +296,7 @@ def _refuse_too_large(plan: MemoryPlan, batch: Batch) -> None:
         remedy = f"Give --batch {fit} or less" if fit else "Give shorter lengths"
         raise DoesNotFitError(given, because, f"{remedy}, or more memory: `infercast memory` shows the plan")
     if batch.size > plan.max_num_seqs:
-        because = f"{deployment.engine.id} runs {plan.max_num_seqs} sequences at once at most"
+        because = f"{deployment.engine.id} runs {counted(plan.max_num_seqs, 'sequence')} at once at most"
         raise InfercastError(given, because, f"Give --max-num-seqs {batch.size}, or a smaller batch")
     _refuse_too_large_a_step(deployment, batch)
 

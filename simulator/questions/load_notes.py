@@ -24,11 +24,20 @@ def load_notes(scenario: Scenario, report: Report) -> list[str]:
         f"{report.output_tokens_per_s:,.0f} output and {report.total_tokens_per_s:,.0f} total tokens/s, "
         f"{report.requests_per_s:.3g} requests/s; {limiter(bounds(scenario), report).sentence}.",
         *rejected,
+        *_computed_anew(scenario),
     ]
     if report.overloaded:
         grew = f"in the second half of the trace the queue grew by {report.queue_growth_per_s:.3g} requests per second"
         said.append(f"OVERLOADED, {grew}; a longer trace would have other percentiles.")
     return said
+
+
+def _computed_anew(scenario: Scenario) -> list[str]:
+    """Say where prompts share tokens that no prefix cache holds (sent.sent)."""
+    model, workload = scenario.deployment.model, scenario.workload
+    if (workload.shared is None and workload.repeated is None) or not model.state_bytes():
+        return []
+    return [f"Shared tokens are computed for each prompt: no cache of {model.id}'s recurrent states is modelled."]
 
 
 def load_remarks(scenario: Scenario, report: Report) -> list[str]:
