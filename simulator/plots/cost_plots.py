@@ -37,7 +37,8 @@ def plot_costs(answers: Sequence[Answer], rows: Sequence[Row] = (), labels: Sequ
     highest = [each.capacity.rate_per_s for each in answers]
     right.barh(range(len(answers)), highest, 0.5, color=LIGHT)
     _interval_bars(right, highest, 0.0, rows, "capacity_per_s")
-    wide_axis(right, "x", [*highest, *(row["capacity_per_s_high"] for row in rows)], [rate])
+    ends = [row[f"capacity_per_s_{end}"] for row in rows for end in ("low", "high")]
+    wide_axis(right, "x", [*highest, *ends], [rate])
     right.axvline(rate, color=BOUND, linestyle="--", linewidth=1.2, label=f"asked: {rate:g} requests/s")
     right.set(xlabel="requests/s", title="Max requests/s per replica within the SLO")
     for axes in (left, right):
