@@ -57,7 +57,7 @@ def test_every_bound_is_kept_and_tighter_ones_are_slower(served):
 
 
 def test_the_share_of_the_slo_is_the_quantile_that_keeps_it(served):
-    """Half of the requests keep what 99 % keep at a lower rate only; the bound is one that a rate below capacity has."""
+    """Half of the requests keep what 99 % keep at a lower rate only. The bound is one that binds below capacity."""
     bound_s = 0.04
     half, most = (within_slo(replace(served, slo=Slo({"tpot": bound_s}, share))) for share in (0.5, 0.99))
     assert CLOSE_TO_BOUND * bound_s <= np.nanquantile(half.latencies_s["tpot"], 0.5) <= bound_s < p99_s(half, "tpot")
