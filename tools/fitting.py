@@ -222,7 +222,7 @@ def idle_parameters(fits: Fits, name: str) -> list[str]:
 def fit_all(rows: Sequence[Measurement], say: Callable[[str], None], only: str = "") -> Fits:
     """Fit every block that has rows, parents first; `only`: those whose name starts so, and their parents.
 
-    What the profiles hold does not matter: curves are measured around the priors, then around what was found.
+    Curves are measured around the priors, then around what was found, whatever the profiles hold of these values.
     """
     every, asked = blocks(), ask_all(rows)
     chosen = {name: rows_of(every[name], rows, asked) for name in with_parents(only, every)}

@@ -105,8 +105,8 @@ def test_a_constant_that_made_the_rows_earns_its_place_and_one_that_did_not_is_i
     assert idle_parameters(fits, "made") == ["link"]  # one device has none
 
 
-def test_a_fit_does_not_depend_on_what_the_profiles_hold():
-    """Every fitted value of the block is set before a curve is measured, and a fit starts from its priors."""
+def test_a_block_does_not_depend_on_what_the_profiles_hold_of_its_values():
+    """Every one is set before a curve is measured, and a fit starts from its priors."""
     every, rows = blocks(), made({"compute": 0.6})
     at, asked = effective(every["sglang"], every, starts(every)), ask_all(rows)
     others = {name: adjusted(each, {"compute": 0.3, "launch": 5.0, "step_s": 0.01}) for name, each in asked.items()}
