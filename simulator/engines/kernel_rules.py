@@ -44,7 +44,11 @@ class ExpertKernels(Strict):
 
     formats: tuple[FormatName, ...]
     families: tuple[str, ...]
+    devices: tuple[str, ...] = ()  # of these families, by id; none is all
     compute: Positive
+    memory: Positive | None = Field(
+        None, description="share of the bandwidth fraction at which weights are read, in place of `packed`"
+    )
     inputs: PeakName | None = Field(None, description="type of inputs and multiplications; of formats of experts alone")
     least_tile: Positive | None = Field(None, description="rows of a tile, as many as tokens reach an expert, at least")
     most_tile: Positive | None = Field(None, description="the same at most; none: experts are not padded to tiles")
@@ -53,6 +57,10 @@ class ExpertKernels(Strict):
         description="kernels up to the first GEMM, which activates and quantises for the second, and those from there"
         " on; none: as grouped GEMMs have them",
     )
+
+    def holds(self, family: str, device: str) -> bool:
+        """Tell whether a device, by its family and its id, runs these kernels."""
+        return family in self.families and device in (self.devices or (device,))
 
 
 class KernelRules(Strict):
@@ -144,6 +152,11 @@ class KernelRules(Strict):
     )
     per_head_except: tuple[int, ...] = Field(
         (), description="query heads per KV head for which the group shares what it reads"
+    )
+    slow_fp8_cache: bool = Field(
+        False,
+        description="decode attention over a KV cache in fp8 is FlashAttention 3's, which reads it at a share of the"
+        " bandwidth of its own (hardware.DecodeAttention.fp8_memory_fraction)",
     )
     gathers_tokens: Positive | None = Field(
         None,

@@ -88,14 +88,21 @@ class Kernels(Strict):
 
     def experts_of(self, stored: str, hardware: Hardware) -> ExpertKernels | None:
         """Return the kernels of routed experts in a format on a device; None where they are the engine's own GEMMs."""
-        known, family = self.rules.expert_kernels, hardware.family
-        return next((each for each in known if stored in each.formats and family in each.families), None)
+        known = (each for each in self.rules.expert_kernels if stored in each.formats)
+        return next((each for each in known if each.holds(hardware.family, hardware.id)), None)
 
     def compute_share(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
         """Return the factor on the compute fraction of a device's GEMM that is multiplied in a type."""
         own = self.experts_of(op.format, hardware)
         freely = op.format.partition("@")[0] in self.rules.unpacks_freely
         return self.fitted.of_compute(peak, op, own.compute if own else None, freely=freely)
+
+    def packed_share(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
+        """Return the factor on the bandwidth fraction at which weights are read that are multiplied in a type."""
+        if not number_format(op.format).unpacked_for(peak):
+            return 1.0
+        own = self.experts_of(op.format, hardware) if op.experts is not None else None
+        return float(own.memory if own and own.memory else self.fitted.packed)
 
     def padding(self, op: Op, tokens: Array, hardware: Hardware) -> Array:
         """Return the tokens that experts compute over those that reach them; 1 for dense GEMMs."""

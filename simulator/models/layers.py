@@ -240,11 +240,10 @@ class MixtureOfExperts(Strict):
         The one kernel that vLLM 0.19 has for a few tokens is not modelled.
         """
         shape = (hidden, self.experts + self.shared_gate)
-        own = replace(layout, model_dtype=self.router_dtype or layout.model_dtype)
-        router = linear("router", shape, own, part="other")
         if not self.router_dtype:
-            return (router,)
-        moved = hidden * (layout.activation_bytes + number_format(self.router_dtype).size_bytes) / layout.dp
+            return (linear("router", shape, layout, part="other"),)
+        router = linear("router", shape, replace(layout, weight_dtype=self.router_dtype), part="other")
+        moved = hidden * (layout.activation_bytes + number_format(self.router_dtype).size_bytes)
         cast = Op("router's inputs, cast", "elementwise", activation_bytes=Counts(tokens=moved))
         return cast, replace(router, launches=2)
 

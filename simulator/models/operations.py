@@ -125,16 +125,19 @@ class Experts(NamedTuple):
 
         1 + (t / 2) touched / (k n): half a tile more per expert touched. A single token is a matrix-vector product,
         without tiles. `least`: with fewer than `tile` tokens per expert, the tile shrinks to that number, down to
-        `least`. `tokens` is a number or an array of any shape, as is the result.
+        `least`, and each expert touched computes one of these, for a single token, too. `tokens` is a number or an
+        array of any shape, as is the result.
 
         >>> float(Experts(8, 2).padded(1, 32)), round(float(Experts(8, 2).padded(64, 32)), 2)
         (1.0, 2.0)
-        >>> round(float(Experts(8, 2).padded(64, 128, least=16)), 2), round(float(Experts(8, 2).padded(32, 128, 16)), 2)
-        (1.5, 2.0)
+        >>> [round(float(Experts(8, 2).padded(tokens, 128, least=16)), 2) for tokens in (64, 32, 1)]
+        [1.5, 2.0, 16.0]
         """
         tiles_per_token = self.touched(tokens) / (np.maximum(tokens, 1.0) * self.chosen)
+        if least == math.inf:
+            return 1.0 + tile / 2 * np.where(np.asarray(tokens) > 1, tiles_per_token, 0.0)
         rows = np.minimum(np.maximum(1.0 / np.maximum(tiles_per_token, 1e-9), least), tile)
-        return 1.0 + rows / 2 * np.where(np.asarray(tokens) > 1, tiles_per_token, 0.0)
+        return np.maximum(1.0 + rows / 2 * tiles_per_token, least * tiles_per_token)
 
     def busiest_tokens(self, tokens: Array) -> Array:
         """Return the tokens of the busiest rank over the mean of all ranks, if tokens choose experts at random.

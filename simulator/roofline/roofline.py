@@ -205,12 +205,12 @@ class Rates:
         gemm: Gemm | None = self.hardware.achievable.gemm.get(name)
         if gemm is None:
             raise ProfileError(f"{self.hardware.name} {name}", "no achievable gemm rates are known", "Add them")
-        fitted, stored = self.kernels.fitted, number_format(op.format)
+        fitted = self.kernels.fitted
         compute = gemm.compute_fraction * self.kernels.compute_share(name, op, self.hardware)
         best = gemm.memory_fraction  # at which the device's own kernels read weights
         if self.kernels.rules.reads_at_best_rate:
             best = self.hardware.achievable.best_memory_fraction
-        memory = best * fitted.memory * (fitted.packed if stored.unpacked_for(name) else 1.0)
+        memory = best * fitted.memory * self.kernels.packed_share(name, op, self.hardware)
         shares = min(compute, 1.0), min(memory, max(float(HIGHEST_MEMORY_FRACTION), best))
         start_s = self.kernels.start_s(self.hardware, name, op)
         return AchievedGemm(*shares, start_s, exponent_of(gemm, op), panel_s(gemm, op))
@@ -226,7 +226,7 @@ class Rates:
             require(self.hardware, "decode_attention")
             rates = self.hardware.achievable.decode_attention
             compute = self._prefill_rates()[0]
-            memory = self._cache_fraction(rates)  # type: ignore[arg-type]
+            memory = self._cache_fraction(rates, op)  # type: ignore[arg-type]
             launch_s = rates.launch_s * self.kernels.fitted.launch  # type: ignore[union-attr]
         compute_s = counts.dot(op.flops) / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / (memory * self.hardware.memory_bytes_per_s)
@@ -238,9 +238,11 @@ class Rates:
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
         return self._made(op, counts, np.maximum(compute_s, memory_s), launch_s, compute_s=compute_s, memory_s=memory_s)
 
-    def _cache_fraction(self, rates: DecodeAttention) -> float:
+    def _cache_fraction(self, rates: DecodeAttention, op: Op) -> float:
         """Return the share of the bandwidth at which decode attention reads the cache."""
         own = float(rates.memory_fraction)
+        if op.cache_format == "fp8" and self.kernels.rules.slow_fp8_cache:
+            own = float(rates.fp8_memory_fraction or own)
         return min(own * self.kernels.fitted.cache, max(float(HIGHEST_MEMORY_FRACTION), own))
 
     def _conversion_s(self, op: Op, counts: Counts) -> Array:
@@ -260,7 +262,7 @@ class Rates:
             if name in rates.gemm and op.experts and (rates.gemm[name].exponent or math.inf) > EXPERTS_EXPONENT:
                 yield "exponent of routed experts", EXPERTS_EXPONENT
         if op.rate == "decode_attention" and rates.decode_attention:
-            if self._cache_fraction(rates.decode_attention) == HIGHEST_MEMORY_FRACTION:
+            if self._cache_fraction(rates.decode_attention, op) == HIGHEST_MEMORY_FRACTION:
                 yield most
             if op.heads and self._converts(op):
                 yield "FLOPs to convert an fp8 number", CONVERSION_FLOPS

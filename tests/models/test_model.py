@@ -410,7 +410,7 @@ def test_work_reads_exactly_the_matrices_that_memory_holds(
     expected += sum(  # routers that are kept wider than the model
         (each.experts + each.shared_gate) * model.hidden * (FORMATS[kept].size_bytes - FORMATS[vectors].size_bytes)
         for each in mixtures
-        for kept in [replace(layout, model_dtype=each.router_dtype or layout.model_dtype).format_of("other")]
+        for kept in [each.router_dtype or vectors]
     )
     read = sum(op.repeats * (op.weight_bytes + op.expert_bytes * (op.experts.total if op.experts else 0)) for op in ops)
     assert read == pytest.approx(expected, rel=1e-12)

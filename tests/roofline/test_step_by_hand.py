@@ -432,6 +432,11 @@ def test_a_router_in_fp32_takes_the_cores_without_tensor_units():
     assert router.weight_bytes == 4 * 3072 * 256
 
 
+def test_a_router_in_fp32_stays_so_where_all_weights_have_16_bits():
+    router = next(op for op in deploy("glm-4.6", "h200-sxm", layout=Layout(tp=8)).ops if op.name == "router")
+    assert (router.format, router.weight_bytes) == ("fp32", 4 * 5120 * 160)
+
+
 def test_a_router_in_fp32_casts_its_inputs_and_is_split_over_k():
     """3,072 values of a token are read in bf16 and written in fp32; three kernels. Qwen3's is one GEMM."""
     cast, router = [op for op in deploy("minimax-m2.5", "h200-sxm").ops if op.name.startswith("router")]

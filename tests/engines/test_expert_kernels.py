@@ -1,0 +1,71 @@
+"""Kernels of routed experts by published times of the kernels alone, and attention over a cache in fp8."""
+
+import numpy as np
+import pytest
+
+from simulator.engines.engine import load_engine
+from simulator.hardware.hardware import load_hardware
+from simulator.models.layers import Attention, MixtureOfExperts
+from simulator.models.operations import Counts, Layout
+from simulator.roofline.roofline import Rates
+
+# flagos-ai/FlagGems pull requests 3609 and 4350: ms of vLLM's fused_marlin_moe in int4 on an H20, by tokens
+MIXTRAL = {1: 0.134, 4: 0.339, 16: 0.444, 64: 1.189, 128: 1.705, 512: 5.039, 1024: 10.31, 4096: 36.74, 16384: 143.2}
+DEEPSEEK = {1: 0.143, 16: 1.395, 64: 2.973}
+QWEN = {1: 0.084, 16: 0.599, 64: 1.498, 256: 2.227, 1024: 5.646, 2048: 8.665, 4096: 20.82}
+# us of vLLM's fused_moe in fp8, 128 experts of 768, in default tiles: its pull requests 24700 (H100) and 53710 (L40S)
+WHOLE_FP8 = {
+    "h100-sxm": {16: 185.4, 64: 262.7, 128: 273.7, 256: 355.5, 512: 391.9, 1024: 536.3},
+    "l40s": {8: 377.0, 16: 592.3, 32: 800.4, 64: 902.8, 128: 947.2, 256: 978.6, 512: 1034.2},
+}
+
+
+def experts_s(engine: str, device: str, layer: MixtureOfExperts, hidden: int, layout: Layout, tokens: float) -> float:
+    """Return the seconds of the kernels of a layer's routed experts for so many tokens, by what was read alone."""
+    hardware = load_hardware(device)
+    rates = Rates(hardware, load_engine(engine).kernels_on(hardware).with_fitted(compute=1.0))
+    ops = [op for op in layer.ops(hidden, layout) if op.experts is not None]
+    costs = [rates.cost(op, Counts(1.0, tokens)) for op in ops]
+    return sum(float(cost.seconds - cost.overhead_s) for cost in costs)
+
+
+@pytest.mark.parametrize(
+    ("published", "experts", "chosen", "hidden", "width"),
+    [(MIXTRAL, 8, 2, 4096, 14336), (DEEPSEEK, 256, 8, 7168, 2048), (QWEN, 512, 10, 4096, 1024)],
+)
+def test_marlin_experts_take_their_published_times_on_an_h20(published, experts, chosen, hidden, width):
+    """19 times within 6 % on average, beside 40 us of launches outside a graph."""
+    layer = MixtureOfExperts(kind="experts", experts=experts, chosen=chosen, intermediate=width)
+    layout = Layout(weight_dtype="int4")
+    errors = [
+        np.log((0.04 + 1e3 * experts_s("vllm-0.19", "h20-sxm", layer, hidden, layout, float(tokens))) / ms)
+        for tokens, ms in published.items()
+    ]
+    assert np.abs(errors).mean() < 0.09
+    assert np.abs(errors).max() < 0.22
+
+
+@pytest.mark.parametrize("device", WHOLE_FP8)
+def test_whole_fp8_experts_take_their_published_times(device):
+    """35 us of launches beside the kernels; tiles of 16 rows up to as many tokens as experts, then larger ones."""
+    layer = MixtureOfExperts(kind="experts", experts=128, chosen=8, intermediate=768)
+    fp8 = Layout(weight_dtype="fp8")
+    for tokens, us in WHOLE_FP8[device].items():
+        predicted_us = 35 + 1e6 * experts_s("vllm-0.8", device, layer, 2048, fp8, float(tokens))
+        assert predicted_us == pytest.approx(us, rel=0.17), tokens
+
+
+def test_flashattention_3_loses_time_to_a_cache_in_fp8():
+    """Kernel tables have it at 0.57 of an H200's 4.8 TB/s, where one of 16 bits is read at 0.82."""
+    h200, reads = load_hardware("h200-sxm"), Counts(decode_reads=1e6)
+    op = next(
+        op
+        for op in Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout(cache_dtype="fp8"))
+        if op.rate == "decode_attention"
+    )
+    shares = {}
+    for engine in ("vllm-0.19", "sglang-0.5.10", "tensorrt-llm-1.2"):
+        kernels = load_engine(engine).kernels_on(h200).with_fitted(cache=1.0)
+        cost = Rates(h200, kernels).cost(op, reads)
+        shares[engine] = float(op.bytes_read(reads) / 4.8e12 / cost.memory_s)
+    assert shares == pytest.approx({"vllm-0.19": 0.57, "sglang-0.5.10": 0.57, "tensorrt-llm-1.2": 0.82})
