@@ -30,7 +30,6 @@ class ModelType:
     norms: int = 2
     expert_norms: int | None = None
     norm_bias: bool = False
-    norm_weights: bool = True
     embedding_norm: bool = False
     learned_positions: Callable[[Fields], int] | None = None
     parallel: bool = False
