@@ -9,6 +9,7 @@ from typing import Any
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.given_settings import as_given, given_settings
 from simulator.deployment.memory import memory_plan
+from simulator.deployment.memory_advice import refuse_misfit
 from simulator.deployment.speculation import EAGLE, MEDUSA, MTP, NGRAM, Speculation
 from simulator.errors import NotModelledError
 from simulator.models.model import Model, load_model
@@ -18,6 +19,7 @@ Words = list[str]
 Flag = Callable[[Any, Deployment], Words | None]  # from a setting's value to its words; None: there are none for it
 LOOKED_UP = 4  # tokens of the n-grams that are looked up, as in vLLM's documentation; what is accepted is given
 ONLINE = {"fp8": "fp8"}  # formats to which vLLM and SGLang quantise a checkpoint as they load it (--quantization)
+CAST = {"bf16", "fp16"}  # formats of which engines load either from a checkpoint of the other
 VLLM_CACHES, SGLANG_CACHES = {"fp8": "fp8", "bf16": "bfloat16"}, {"fp8": "fp8_e4m3", "bf16": "bf16"}
 GGUF_CACHES = {"bf16": "bf16", "fp16": "f16", "q8_0": "q8_0", "q5_0": "q5_0", "q5_1": "q5_1", "q4_0": "q4_0"}
 
@@ -27,16 +29,17 @@ def launch_command(deployment: Deployment) -> str:
 
     Names of flags: `vllm serve --help` (0.33), SGLang's server_args.py, trtllm-serve, tools/server/README.md of
     llama.cpp, mlx_lm.server, Ollama's FAQ. Raises NotModelledError for engines that no command is known for, and for
-    settings that no flag of the engine is known for.
+    settings that no flag of the engine is known for; DoesNotFitError where the engine would not start.
 
     >>> from simulator.deployment.deployment import deploy
     >>> launch_command(deploy("qwen3-32b", "h100-sxm")).partition(" --max-num-batched")[0]
-    'vllm serve Qwen/Qwen3-32B --max-num-seqs 1024'
+    'vllm serve Qwen/Qwen3-32B --max-model-len 35488 --max-num-seqs 1024'
     """
     engine = deployment.engine
     if engine.engine not in _COMMANDS:
         given, known = f"a launch command of {engine.engine}", ", ".join(_COMMANDS)
         raise NotModelledError(given, "its flags are not known here", f"Known: {known}")
+    refuse_misfit(memory_plan(deployment))
     command = _COMMANDS[engine.engine]
     return " ".join([*command.words(deployment), *_flags(command.flags, deployment)])
 
@@ -84,8 +87,8 @@ def _name(model: Model) -> str:
 
 def _checkpoint(deployment: Deployment) -> str:
     """Return the checkpoint in the format of the weights: the model's own by name, another as what has to be found."""
-    stored = deployment.layout.weight_dtype
-    if stored == deployment.model.weight_dtype or stored in ("bf16", "fp16"):
+    stored, own = deployment.layout.weight_dtype, deployment.model.weight_dtype
+    if stored == own or {stored, own} <= CAST:
         return _name(deployment.model)
     return f"'<{_name(deployment.model)} in {stored}>'"
 
@@ -104,7 +107,7 @@ def _more_than_one(degree: int) -> int | None:
 def _quantised(deployment: Deployment) -> tuple[str, str | None]:
     """Return the checkpoint, and the format to which the engine quantises it while it loads."""
     stored = deployment.layout.weight_dtype
-    online = ONLINE.get(stored) if stored != deployment.model.weight_dtype else None
+    online = ONLINE.get(stored) if deployment.model.weight_dtype in CAST else None
     return (_name(deployment.model) if online else _checkpoint(deployment)), online
 
 
@@ -113,8 +116,17 @@ def _cache(deployment: Deployment, words: Mapping[str, str]) -> str | None:
     return words.get(given_settings(deployment).get("cache_dtype", ""))
 
 
+def _longest(deployment: Deployment) -> int | None:
+    """Return the longest sequence in tokens: as set, or as the cache holds where that is less than the context.
+
+    vLLM does not start where one sequence of the whole context has no room in its cache.
+    """
+    held = memory_plan(deployment).max_context_tokens
+    return deployment.settings.max_model_len or (held if held < deployment.context_tokens else None)
+
+
 def _vllm(deployment: Deployment) -> Words:
-    layout, settings = deployment.layout, deployment.settings
+    layout = deployment.layout
     checkpoint, online = _quantised(deployment)
     flags = {
         "--tensor-parallel-size": _more_than_one(deployment.tp),
@@ -123,7 +135,7 @@ def _vllm(deployment: Deployment) -> Words:
         "--enable-expert-parallel": layout.ep > 1 or None,
         "--quantization": online,
         "--kv-cache-dtype": _cache(deployment, VLLM_CACHES),
-        "--max-model-len": settings.max_model_len,
+        "--max-model-len": _longest(deployment),
         "--max-num-seqs": deployment.max_num_seqs // layout.dp,
         "--max-num-batched-tokens": deployment.max_num_batched_tokens // layout.dp,
         "--gpu-memory-utilization": f"{deployment.memory_fraction:g}",
@@ -149,7 +161,7 @@ def _heads(drafts: Speculation, deployment: Deployment) -> str:
 
 
 def _sglang(deployment: Deployment) -> Words:
-    layout, settings = deployment.layout, deployment.settings
+    layout = deployment.layout
     checkpoint, online = _quantised(deployment)
     flags = {
         "--tp": _more_than_one(deployment.tp * layout.dp),
@@ -159,7 +171,7 @@ def _sglang(deployment: Deployment) -> Words:
         "--ep": _more_than_one(layout.ep),
         "--quantization": online,
         "--kv-cache-dtype": _cache(deployment, SGLANG_CACHES),
-        "--context-length": settings.max_model_len,
+        "--context-length": _longest(deployment),
         "--max-running-requests": deployment.max_num_seqs,
         "--chunked-prefill-size": deployment.max_num_batched_tokens,
         "--mem-fraction-static": f"{deployment.memory_fraction:g}",
@@ -182,12 +194,12 @@ def _sglang_drafts(drafts: Speculation, deployment: Deployment) -> Words | None:
 
 
 def _tensorrt_llm(deployment: Deployment) -> Words:
-    layout, settings = deployment.layout, deployment.settings
+    layout = deployment.layout
     flags = {
         "--tp_size": _more_than_one(deployment.tp * layout.dp),
         "--pp_size": _more_than_one(layout.pp),
         "--ep_size": _more_than_one(layout.ep),
-        "--max_seq_len": settings.max_model_len,
+        "--max_seq_len": _longest(deployment),
         "--max_batch_size": deployment.max_num_seqs // layout.dp,
         "--max_num_tokens": deployment.max_num_batched_tokens // layout.dp,
         "--kv_cache_free_gpu_memory_fraction": f"{deployment.memory_fraction:g}",

@@ -28,3 +28,8 @@ def test_a_file_is_written_or_printed(tmp_path):
 
 def test_several_deployments_are_refused():
     assert "one is asked about" in refused(*ASKED[:-1], "l40s,h100-sxm", "--as", "compose")
+
+
+def test_options_of_files_are_refused_of_a_command():
+    assert "--replicas 4 without --as: it would change nothing" in refused(*ASKED, "--replicas", "4")
+    assert "--image foo:1 without --as: it would change nothing" in refused(*ASKED, "--image", "foo:1")

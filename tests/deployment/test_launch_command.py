@@ -8,7 +8,7 @@ import pytest
 from simulator import Settings, Speculation, default_layout, deploy, load_model
 from simulator.deployment.launch_command import launch_command
 from simulator.deployment.offload import Offload
-from simulator.errors import NotModelledError
+from simulator.errors import DoesNotFitError, NotModelledError
 from simulator.units import GIB
 
 
@@ -81,8 +81,8 @@ def flags(engine: str, settings: Settings, model: str = "llama-3.1-8b", **degree
 
 def test_vllm_gets_whatever_was_set():
     offloaded = Offload(weight_bytes=4 * GIB)
-    assert flags("vllm", Settings(num_blocks=2999, offload=offloaded, changes=("prefix_caching=false",))) == (
-        "--num-gpu-blocks-override 3000 --cpu-offload-gb 4 --no-enable-prefix-caching"
+    assert flags("vllm", Settings(num_blocks=8192, offload=offloaded, changes=("prefix_caching=false",))) == (
+        "--num-gpu-blocks-override 8193 --cpu-offload-gb 4 --no-enable-prefix-caching"
     )
     changes = ("block_size=32", "async_scheduling=false", "enable_chunked_prefill=false", "scheduling_policy=priority")
     found = command("llama-3.1-8b", "h100-sxm", "vllm", Settings(changes=changes))
@@ -95,9 +95,9 @@ def test_vllm_gets_whatever_was_set():
 
 
 def test_sglang_gets_whatever_was_set():
-    changes = ("disable_radix_cache=true", "page_size=16", "max_total_tokens=4800", "enable_mixed_chunk=true")
+    changes = ("disable_radix_cache=true", "page_size=16", "max_total_tokens=131072", "enable_mixed_chunk=true")
     assert flags("sglang", Settings(changes=changes)) == (
-        "--max-total-tokens 4800 --disable-radix-cache --enable-mixed-chunk --page-size 16"
+        "--max-total-tokens 131072 --disable-radix-cache --enable-mixed-chunk --page-size 16"
     )
 
 
@@ -164,3 +164,30 @@ def test_what_no_flag_is_known_for_is_refused_by_name(engine, settings, named):
 def test_data_parallel_attention_of_tensorrt_llm_has_no_flag():
     with pytest.raises(NotModelledError, match="--dp 8"):
         command("deepseek-v3", "h200-sxm", "tensorrt-llm", dp=8, ep=8)
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype", "words"),
+    [
+        ("gpt-oss-120b", "bf16", "serve '<openai/gpt-oss-120b in bf16>' --tensor"),
+        ("gpt-oss-120b", "fp8", "serve '<openai/gpt-oss-120b in fp8>' --tensor"),  # no engine quantises mxfp4 to fp8
+        ("gpt-oss-120b", "mxfp4", "serve openai/gpt-oss-120b --tensor"),
+        ("llama-3.1-8b", "fp16", "serve meta-llama/Llama-3.1-8B-Instruct --tensor"),
+    ],
+)
+def test_a_checkpoint_is_named_only_where_it_has_the_format(model, dtype, words):
+    assert words in command(model, "b200-sxm", "vllm", tp=2, dtypes=(dtype, "bf16"))
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [("vllm", "--max-model-len 95120"), ("sglang", "--context-length "), ("tensorrt-llm", "--max_seq_len ")],
+)
+def test_a_context_beyond_the_cache_is_cut_as_the_engine_demands(engine, words):
+    assert words in command("llama-3.3-70b", "b200-sxm", engine)
+    assert words.split()[0] not in command("llama-3.3-70b", "b200-sxm", engine, tp=2)
+
+
+def test_what_does_not_fit_has_no_command():
+    with pytest.raises(DoesNotFitError, match="leave no cache"):
+        command("llama-3.3-70b", "h100-sxm", "vllm")

@@ -23,7 +23,7 @@ def deployment(engine: str = "vllm", device: str = "h100-sxm", model: str = "qwe
 
 
 def drafting(draft: str):
-    return deploy("qwen3-32b", "h100-sxm", settings=Settings(speculation=Speculation(draft, 3, (0.7,))))
+    return deploy("qwen3-32b", "h200-sxm", settings=Settings(speculation=Speculation(draft, 3, (0.7,))))
 
 
 def documents(launch: Launch, kind: str) -> list[dict]:

@@ -10,6 +10,7 @@ from simulator.cli.options.deployment_options import DeploymentOptions, grouped
 from simulator.cli.output import put
 from simulator.deployment.launch_command import launch_command
 from simulator.deployment.launch_files import KINDS, Launch, launch_file
+from simulator.errors import InfercastError
 from simulator.files import write_whole
 
 COMMAND = "command"
@@ -34,6 +35,9 @@ def command(
     The flags are those that the prediction rests on. A file is YAML on stdout, for `kubectl apply -f -`; nodes with the
     right device are yours to select. Give the options that compare, tune or simulate were given.
     """
+    if kind == COMMAND and (replicas > 1 or image):
+        given = f"--replicas {replicas}" if replicas > 1 else f"--image {image}"
+        raise InfercastError(f"{given} without --as", "it would change nothing", f"Give --as {', '.join(KINDS)}")
     asked.choices()  # first: it opens the user's own profiles
     deployment = asked.deployment()
     if kind == COMMAND:
