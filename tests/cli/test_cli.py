@@ -226,6 +226,19 @@ def test_a_misfit_prints_the_plan_and_what_would_make_it_fit():
     assert {row["blocks"] for row in rows} == {0}
 
 
+@pytest.mark.parametrize(
+    ("options", "verdict"),
+    [
+        ("gpt-oss-120b --hardware h100-sxm --num-gpu-blocks-override 1000000", "with 999999 cache blocks: 15053 fit."),
+        ("llama-3.3-70b --hardware b200-sxm --max-model-len 131072", "the cache holds one sequence of 95120 tokens"),
+        ("llama-3.3-70b --hardware h100-sxm", "Does not fit: 131.42 GiB of weights."),
+    ],
+)
+def test_the_verdict_of_a_misfit_is_its_own_reason(options, verdict):
+    told = infercast("memory", "--model", *options.split()).stdout
+    assert verdict in " ".join(told.partition("\n\n")[0].split())
+
+
 def test_memory_answers_for_the_lengths_that_are_asked():
     rows = answer(*MEMORY, "--context", "1000", "--isl", "1024,8192", "--osl", "128")["plans"]
     assert [row["sequence_tokens"] for row in rows] == [1000, 1152, 8320]

@@ -92,8 +92,10 @@ def _verdict(plans: Sequence[MemoryPlan], ledger: Sequence[Row]) -> list[str]:
     first, *others = ledger
     if others:
         return [f"{sum(row['fits'] for row in ledger)} of {len(ledger)} fit."]
-    if not first["fits"]:
-        return [f"Does not fit: {gibibytes(first['weight_bytes'])} of weights."]
+    if error := misfit(plans[0]):
+        is_weights = plans[0].weight_bytes > plans[0].total_bytes - plans[0].unused_bytes
+        because = f"{gibibytes(first['weight_bytes'])} of weights" if is_weights else f"{error.given}: {error.because}"
+        return [f"Does not fit: {because}."]
     held = f"its KV cache of {gibibytes(first['cache_bytes'])} holds {first['cache_tokens']:,} tokens"
     longest = f"the longest sequence may have {first['max_context_tokens']:,}"
     if not plans[0].groups.limited:
