@@ -105,7 +105,7 @@ class Training(Framed):
 
 
 def training_of(model: Model, hardware: Hardware, tokens: float | None = None, mfu: float | None = None) -> Training:
-    """Return the training of a model in 16 bits on a device; without `tokens`, on 20 tokens per parameter.
+    """Return the training of a model in 16 bits on a device; without `tokens`, on 20 tokens per active parameter.
 
     Hoffmann et al. trained Chinchilla, 70B, on 1.4e12 tokens (arXiv:2203.15556, table 4).
 

@@ -75,6 +75,19 @@ def test_a_price_of_tokens_needs_no_simulation():
     assert found["rests_on"] == []
 
 
+def test_a_price_of_tokens_and_requests_give_days():
+    """Without a simulation a request has the tokens that the load asks for: 1,000 + 100."""
+    load = ("--isl", "1000", "--osl", "100", "--requests-per-day", "1e6")
+    (row,) = answer(*ASKED, "--usd-per-million-tokens", "2", *load)["training"]
+    assert row["equal_cost_days"] == pytest.approx(row["equal_cost_tokens"] / 1100 / 1e6)
+
+
+@pytest.mark.parametrize("option", ["--requests-per-day", "--usd-per-million-tokens"])
+@pytest.mark.parametrize("value", ["0", "-1"])
+def test_requests_and_prices_that_are_none_are_refused(option, value):
+    assert f"{option} {value}: " in refused(*ASKED, option, value)
+
+
 def test_several_rates_are_refused():
     assert "several rates" in refused(*ASKED, "--workload", "chat", "--request-rate", "1,2")
 
@@ -83,7 +96,9 @@ def test_the_headline_says_which_tokens_are_assumed():
     given = (*ASKED, "--usd-per-million-tokens", "2")
     assert printed(*given).startswith("Training costs $")
     assumed = printed(*given[:-4], *given[-2:])
-    assert " ".join(assumed.split()).startswith("Training on 161 G tokens (assumed: 20 per parameter) costs $")
+    assert " ".join(assumed.split()).startswith("Training on 161 G tokens (assumed: 20 per active parameter) costs $")
+    two = printed("training", "--model", "mixtral-8x7b,llama-3.1-8b", *given[3:5], *given[-2:])
+    assert " ".join(two.split()).startswith("Training llama-3.1-8b on 161 G tokens (assumed: 20 per active parameter)")
 
 
 def test_training_takes_the_prices_that_cost_takes():
@@ -97,4 +112,5 @@ def test_training_takes_the_prices_that_cost_takes():
     cheap, dear = (one(*words, "--price", "owned", "--usd-per-kwh", usd) for usd in ("0.1", "0.2"))
     power_kw = (0.86 * 700 + 150) / 1000 * load_site("us").pue
     assert dear["usd_per_device_hour"] - cheap["usd_per_device_hour"] == pytest.approx(0.1 * power_kw)
-    assert "not modelled" in refused(*words, "--price", "spot")
+    spot = refused(*words, "--price", "spot")
+    assert "not modelled. Give another --price, or --usd-per-hour without --price." in spot

@@ -17,13 +17,14 @@ from simulator.cost.bill import usd_per_million
 from simulator.cost.energy import full_watts
 from simulator.cost.training import MFU, OPTIMAL_TOKENS_PER_PARAMETER, equal_cost_tokens, training_of
 from simulator.deployment.deployment import Deployment
-from simulator.errors import NotModelledError, WorkloadError
+from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.hardware.prices import Offer, cheapest
 from simulator.questions.deployment_question import Choice
 from simulator.questions.identity import identity
 from simulator.questions.load_question import RunQuestion, SloQuestion
 from simulator.questions.load_rows import load_row
 from simulator.units import scaled
+from simulator.workloads.workload import Workload
 
 NOTES = (
     "Training: 6 N D FLOPs at MFU x the dense 16-bit peak; N parameters that a token uses, D tokens, by default 20 N.",
@@ -37,7 +38,8 @@ class TrainingOptions:
     """Options for the training run, the price of served tokens and the traffic."""
 
     training_tokens: Annotated[
-        float | None, typer.Option("--training-tokens", metavar="N", help="Say 15e12.", show_default="20 per parameter")
+        float | None,
+        typer.Option("--training-tokens", metavar="N", help="Say 15e12.", show_default="20 per active parameter"),
     ] = None
     mfu: Annotated[
         float | None,
@@ -50,6 +52,14 @@ class TrainingOptions:
     requests_per_day: Annotated[
         float | None, typer.Option("--requests-per-day", help="Adds the days until both have cost the same.")
     ] = None
+
+    def __post_init__(self) -> None:
+        for option, value, because in (
+            ("--usd-per-million-tokens", self.usd_per_million_tokens, "free tokens never cost as much as training"),
+            ("--requests-per-day", self.requests_per_day, "without requests no day comes at which both cost the same"),
+        ):
+            if value is not None and not 0 < value < float("inf"):
+                raise InfercastError(f"{option} {value:g}", because, "Give a finite number above 0")
 
 
 class DevicePrice(NamedTuple):
@@ -68,7 +78,9 @@ def device_price(deployment: Deployment, priced: OfferOptions) -> DevicePrice:
     terms, hardware = priced.terms(), deployment.hardware
     if terms.commitment == "spot":
         because = "what a training run loses with an instance is not modelled"
-        raise NotModelledError("--price spot of training", because, "Give another --price, or --usd-per-hour")
+        raise NotModelledError(
+            "--price spot of training", because, "Give another --price, or --usd-per-hour without --price"
+        )
     found = priced.offers(deployment) or (cheapest(hardware.id, terms),)
     offer = min(found, key=lambda each: each.usd_per_device_hour)
     return DevicePrice(offer.usd_per_device_hour + offer.electricity_usd_per_hour(full_watts(hardware)), offer)
@@ -117,11 +129,12 @@ def _verdict(rows: list[Row], asked: TrainingOptions) -> list[str]:
     """
     best = min(rows, key=lambda row: float(row["training_usd"]))
     where = f" on {best['hardware']}" if len(rows) > 1 else ""
+    model = f" {best['model']}" if len({row["model"] for row in rows}) > 1 else ""
     assumed = ""
     if asked.training_tokens is None:
-        per_parameter = f"{float(OPTIMAL_TOKENS_PER_PARAMETER):g} per parameter"
+        per_parameter = f"{float(OPTIMAL_TOKENS_PER_PARAMETER):g} per active parameter"
         assumed = f" on {scaled(best['training_tokens'], '')} tokens (assumed: {per_parameter})"
-    trained = f"Training{assumed} costs ${_rounded(best['training_usd'])}{where}"
+    trained = f"Training{model}{assumed} costs ${_rounded(best['training_usd'])}{where}"
     if best["equal_cost_tokens"] is None:
         return [f"{trained}."]
     days = f", {best['equal_cost_days']:,.0f} days" if best["equal_cost_days"] else ""
@@ -140,7 +153,10 @@ def _row(
 ) -> Row:
     training = training_of(deployment.model, deployment.hardware, asked.training_tokens, asked.mfu)
     usd = training.usd(price.usd_per_hour)
-    served = _served(deployment, price, users, level) if asked.usd_per_million_tokens is None else {}
+    if asked.usd_per_million_tokens is None:
+        served = _served(deployment, price, users, level)
+    else:
+        served = _tokens_per_request(users) if asked.requests_per_day else {}
     per_million = {"usd_per_million_total_tokens": asked.usd_per_million_tokens, **NOTHING, **served}
     equal: dict[str, float | None] = {
         f"equal_cost_tokens{end}": equal_cost_tokens(usd, of_tokens) if of_tokens else None
@@ -174,15 +190,23 @@ PER_TOKEN = "usd_per_million_total_tokens"  # noqa: S105  a price
 NOTHING: Row = {f"{PER_TOKEN}_low": None, f"{PER_TOKEN}_high": None, "tokens_per_request": None}
 
 
-def _served(deployment: Deployment, price: DevicePrice, users: WorkloadOptions, level: float) -> Row:
-    """Return dollars per million tokens, prompts included, of a replica under a load, with the interval's ends.
-
-    Raises WorkloadError for several rates.
-    """
+def _only_load(users: WorkloadOptions) -> Workload:
+    """Return the load. Raises WorkloadError for several rates."""
     loads = users.workloads()
     if len(loads) > 1:
         raise WorkloadError("several rates", "costs are compared at one", "Give one --rate")
-    scenario = RunQuestion().scenario(deployment, loads[0][1], SloQuestion().value())
+    return loads[0][1]
+
+
+def _tokens_per_request(users: WorkloadOptions) -> Row:
+    """Return the mean tokens of a request as they are asked, where nothing is simulated."""
+    asked = _only_load(users).requests()
+    return {"tokens_per_request": float(asked.prompt_tokens.mean() + asked.output_tokens.mean())}
+
+
+def _served(deployment: Deployment, price: DevicePrice, users: WorkloadOptions, level: float) -> Row:
+    """Return dollars per million tokens, prompts included, of a replica under a load, with the interval's ends."""
+    scenario = RunQuestion().scenario(deployment, _only_load(users), SloQuestion().value())
     report = scenario.simulated()
     row = load_row(scenario, report, level)
     usd_per_hour = price.usd_per_hour * deployment.devices
