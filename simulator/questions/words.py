@@ -115,6 +115,8 @@ def seconds(text: str, option: str) -> float:
 def share(text: str, option: str) -> float:
     """Return a share that was written as 10% or as 0.1. Raises InfercastError for anything else.
 
+    A bare number above 1 is refused: 10 may mean 10 % or 1,000 %.
+
     >>> share("12.5%", "--growth"), share("0.2", "--growth")
     (0.125, 0.2)
     """
@@ -124,7 +126,11 @@ def share(text: str, option: str) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise InfercastError(f"{option} {text}", "it is not a share", f"Give, say, {option} 10%")
-    return in_range(value, f"{option} {text}", MOST_SHARE)
+    value = in_range(value, f"{option} {text}", MOST_SHARE)
+    if value > 1 and not text.endswith("%"):
+        as_percent = f"Write {text}% or {value / 100:g}, or {100 * value:g}% if it is meant"
+        raise InfercastError(f"{option} {text}", f"as a share it is {100 * value:g} %", as_percent)
+    return value
 
 
 def plain(kind: type[Question], question: Question) -> Question:

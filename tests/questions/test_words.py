@@ -23,7 +23,7 @@ from simulator.questions.batch_question import BatchQuestion, BatchSizes
 from simulator.questions.compare_question import CompareQuestion
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.questions.load_question import LoadQuestion, RunQuestion, SloQuestion
-from simulator.questions.words import FLAGS, arguments, number, probability, split, whole_numbers
+from simulator.questions.words import FLAGS, arguments, number, probability, share, split, whole_numbers
 from simulator.questions.workload_question import WorkloadQuestion
 from simulator.units import LEAST
 
@@ -157,3 +157,10 @@ def test_what_is_no_number_is_refused():
     assert number("inf", "--request-rate") == float("inf")
     with pytest.raises(InfercastError, match=r"--request-rate 'fast': it is not a number. Give, say, --request-rate 2"):
         number("fast", "--request-rate")
+
+
+def test_a_bare_share_above_one_is_refused():
+    with pytest.raises(InfercastError, match=r"--headroom 10: as a share it is 1000 %. Write 10% or 0.1, or 1000% if"):
+        share("10", "--headroom")
+    written = {"1000%": 10.0, "10%": 0.1, "1": 1.0, "0.1": 0.1, "-0.5": -0.5, "0": 0.0}
+    assert {text: share(text, "--growth") for text in written} == pytest.approx(written)
