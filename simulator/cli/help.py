@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
+from typer import BadParameter
 from typer.core import TyperCommand
 
 from simulator.cli.examples import EXAMPLES
+from simulator.errors import InfercastError
+from simulator.questions.words import example
 
 RUNNING: ContextVar[str] = ContextVar("RUNNING", default="")  # the command that runs, for its json
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells give it
@@ -51,6 +54,15 @@ GROUPS = {  # by the first flag of an option
 class GroupedCommand(TyperCommand):
     """A command whose help has its options under headings, in the order of GROUPS, and ends in examples."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of a command. Raises InfercastError for what is no number, or out of an option's range."""
+        try:
+            return super().parse_args(ctx, args)
+        except BadParameter as error:
+            if found := _in_three_parts(error, ctx.info_name):
+                raise found from None
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command, under its name."""
         before = RUNNING.set(ctx.info_name or "")
@@ -72,6 +84,24 @@ class GroupedCommand(TyperCommand):
         formatter.write("\nExamples:\n")
         for line in EXAMPLES[ctx.info_name]:
             formatter.write("".join(f"  {each}\n" for each in line.splitlines()))
+
+
+def _in_three_parts(error: BadParameter, command: str | None) -> InfercastError | None:
+    """Return typer's error about the value of a parameter as ours; None where no value was given."""
+    param, errors = error.param, getattr(error.__cause__, "errors", None)  # of pydantic, which newer typers read with
+    if param is None or not error.message:
+        return None
+    name = f"{command}" if param.param_type_name == "argument" else param.opts[0]
+    if errors is None:
+        return InfercastError(name, error.message, "Correct it")
+    [found, *_] = errors()
+    text, kind = str(found["input"]), found["type"]
+    if kind.startswith("int_"):
+        return InfercastError(f"{name} {text}", "it is not a whole number", example(text, name))
+    if kind.startswith("float_"):
+        return InfercastError(f"{name} {text}", "it is not a number", "Write it in digits, as 0.5, 1500 or 1.5e12")
+    because = found["msg"].removeprefix("Value error, ").replace("Input", "it", 1)
+    return InfercastError(f"{name} {text}", because, "Correct it")
 
 
 def _sections(parameters: list[Any]) -> Iterator[tuple[str, list[Any]]]:

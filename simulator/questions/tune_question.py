@@ -119,7 +119,10 @@ class TuneQuestion:
             if not colon:
                 because = "no default acceptance would be honest: it depends on the draft, the model and the text"
                 raise InfercastError(f"--draft {each}", because, f"Give, say, --draft {each}:0.6")
-            probability(rate, f"--draft {name}:")
+            try:
+                probability(rate, "--draft")
+            except InfercastError as error:
+                raise InfercastError(f"--draft {each}", error.because, f"Give, say, --draft {name}:0.7") from None
             found[name] = rate
         return found
 

@@ -104,6 +104,12 @@ def test_overload_is_said():
     assert "OVERLOADED, the queue grows by" in text
 
 
+def test_cost_of_requests_that_come_at_once_is_refused_as_what_it_is():
+    asked = ("cost", *DEPLOYMENT, "--workload", "chat", "--slo", "ttft:1s")
+    assert "--rate inf: all requests come at once" in refused(*asked, "--rate", "inf")
+    assert "a closed loop: its rate is an outcome" in refused(*asked, "--max-concurrency", "4")
+
+
 def test_cost_ranks_and_gives_reasons():
     command = [*COST, "--hardware", "l4,h100-sxm,l40s", "--format", "json"]
     answers = json.loads(printed(*command))["answers"]
@@ -215,7 +221,10 @@ def test_tune_says_what_to_set_and_by_how_much_it_is_better():
         (["--workload", "chat"], "Give, say, --slo ttft:1s,tpot:50ms"),
         (["--workload", "chat", "--slo", "ttft:1s", "--rate", "3"], "Leave it out, or give inf"),
         (["--workload", "chat", "--slo", "ttft:1s", "--draft", "eagle"], "--draft eagle:0.6"),
-        (["--workload", "chat", "--slo", "ttft:1s", "--draft", "eagle:2"], "not a probability"),
+        (
+            ["--workload", "chat", "--slo", "ttft:1s", "--draft", "eagle:2"],
+            "eagle:2: it is not a probability. Give, say, --draft eagle:0.7.",
+        ),
         (["--isl", "64", "--osl", "8", "--slo", "ttft:1s", "--tp", "2", "--devices", "3"], "no whole number of them"),
         (["--workload", "chat", "--slo", "ttft:1s", "--max-num-seqs", "many"], "not a whole number"),
     ],

@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from simulator.cli import COMMANDS, build
 from simulator.cli.help import GROUPS, OWN
-from tests.support.commands import infercast, printed
+from tests.support.commands import infercast, printed, refused
 from tests.support.for_each import for_each
 from tests.support.model_configs import LLAMA_SMALL
 from tests.support.paths import ROOT
@@ -87,3 +87,19 @@ def test_the_examples_run(tmp_path):
                 assert [line for line in done.stdout.splitlines() if len(line) > 80 and " " in line] == [], words
             elif not plain:
                 assert json.loads(done.stdout)["command"] == command
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "text"),
+    [
+        ("training --model llama-3.1-8b --hardware l4 --training-tokens 15T", "--training-tokens", "15T"),
+        ("simulate --model llama-3.1-8b --hardware l4 --num-prompts 5k", "--num-prompts", "5k"),
+        ("plan --model llama-3.1-8b --hardware l4 --months 0", "--months", "0"),
+        ("claims abc", "claims", "abc"),
+    ],
+)
+def test_a_value_that_is_no_number_is_refused_as_all_others_are(words, name, text):
+    error = refused(*words.split())
+    assert error.startswith(f"infercast: error: {name}")
+    assert text in error
+    assert "Input" not in error

@@ -39,10 +39,16 @@ class CostQuestion:
     def each(self) -> list["CostQuestion"]:
         """Return a question for every combination of the comma lists, deployments first.
 
-        Raises InfercastError as `LoadQuestion.each` does, and WorkloadError for a closed loop.
+        Raises InfercastError as `LoadQuestion.each` does, and WorkloadError for a closed loop and for requests that all
+        come at once.
         """
         asked = self.load.each()
-        if any(each.users.workloads()[0][0] is None for each in asked):
+        for each in asked:
+            if each.users.workloads()[0][0] is not None:
+                continue
+            if each.users.in_flight is None and each.users.request_rate:
+                because = "all requests come at once, so no number of replicas follows"
+                raise WorkloadError(f"--rate {each.users.request_rate}", because, "Give a finite rate, say --rate 2")
             because = "its rate is an outcome, so no number of replicas follows"
             raise WorkloadError("a closed loop", because, "Give --rate")
         return [CostQuestion(each.deployment, each.users, each.accepted, self.priced) for each in asked]
