@@ -125,6 +125,15 @@ def read_measurements(path: Path, stated: Mapping[str, object] = MappingProxyTyp
     return found
 
 
+def own_columns(path: Path) -> set[str]:
+    """Return the columns of a table of measurements that no row leaves empty."""
+    with open_text(path) as file:
+        table = csv.reader(file)
+        columns = [name.strip().lower() for name in next(table, [])]
+        rows = ({name for name, cell in zip(columns, cells, strict=False) if cell.strip()} for cells in table)
+        return set(columns).intersection(*filter(None, rows))
+
+
 def read_published() -> list[Measurement]:
     """Return the published measurements that are part of infercast (published/README.md)."""
     return [row for path in sorted(PUBLISHED.glob("*.csv.gz")) for row in read_measurements(path)]

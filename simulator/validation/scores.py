@@ -134,16 +134,18 @@ def score(predictions: Iterable[Prediction]) -> Score:
 
 def _coverage(groups: Iterable[Sequence[Prediction]]) -> float:
     """Return the mean over groups of the share of measurements inside their interval; NaN without intervals."""
-    shares = []
-    for some in groups:
-        inside = [
-            each.low <= each.measurement.value <= (math.inf if each.high is None else each.high)
-            for each in some
-            if each.low is not None
-        ]
-        if inside:
-            shares.append(float(np.mean(inside)))
+    shares = [share for some in groups if not math.isnan(share := row_coverage(some))]
     return float(np.mean(shares)) if shares else float("nan")
+
+
+def row_coverage(predictions: Iterable[Prediction]) -> float:
+    """Return the share of measurements inside their interval, whatever their group; NaN without intervals."""
+    inside = [
+        each.low <= each.measurement.value <= (math.inf if each.high is None else each.high)
+        for each in predictions
+        if each.low is not None
+    ]
+    return float(np.mean(inside)) if inside else float("nan")
 
 
 def scored(predictions: Iterable[Prediction], grades: Sequence[str]) -> list[Prediction]:

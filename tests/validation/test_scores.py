@@ -27,6 +27,7 @@ from simulator.validation.measurements import PUBLISHED, Setup, read_measurement
 from simulator.validation.prediction import ask, predict
 from simulator.validation.scores import beating_light, by, not_covered, score, scored, sections
 from simulator.validation.setups import place
+from tests.support.commands import refused
 from tests.support.measured import answer, users
 
 COLUMNS = (
@@ -417,6 +418,29 @@ def test_the_command_prints_json_csv_and_text(tmp_path):
     assert "Errors by metric and device" not in text  # there is one
     assert re.search(r"row-0 +tpot_ms +mean +10\.0 +[\d.]+ +-?\d+ % +[\d.]+-[\d.]+ +fitted", text)
     assert "Not covered, 1 row: " in text
+
+
+def test_the_verdict_is_over_rows_of_one_source_and_says_groups_of_several(tmp_path):
+    """Of 10, 11 and 30 ms all are predicted alike: over rows the median is one of the three errors."""
+    rows = [{"metric": "tpot_ms", **FIXED, "value": value} for value in (10, 11, 30)]
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    error = predict(read_measurements(write(one, *rows)), level=0.8)
+    middle = sorted(abs(each.error) for each in error)[1]
+    verdict = " ".join(call(str(one)).stdout.partition("\n\n")[0].split())
+    assert verdict.startswith(f"3 rows predicted, {middle:.0%} off in the median; ")
+    write(two, {**rows[0], "source": "another"}, *rows[1:])
+    verdict = " ".join(call(str(two)).stdout.partition("\n\n")[0].split())
+    assert verdict.startswith("3 rows predicted; over 2 groups (source, device, model) they are ")
+
+
+def test_what_a_table_states_itself_is_not_said_once_more(tmp_path):
+    path = str(write(tmp_path / "one.csv", {"metric": "tpot_ms", **FIXED}))
+    told = refused("validate", path, "--hardware", "l4", "--devices", "2", "--pp", "1")
+    assert (
+        f"--hardware, --devices of {path}: each row of the table states its own. Leave out --hardware, --devices"
+        in told
+    )
+    assert call(path, "--pp", "1").exit_code == 0
 
 
 def test_the_command_draws_predicted_over_measured(tmp_path):

@@ -8,7 +8,7 @@ from simulator.cli.output import Column, Result, Row, View, count, number, perce
 from simulator.errors import InterruptedSweepError
 from simulator.validation.parallel import INTERRUPTED
 from simulator.validation.prediction import Prediction
-from simulator.validation.scores import KEYS, Score, beating_light, by, not_covered, scored, sections
+from simulator.validation.scores import KEYS, Score, beating_light, by, not_covered, row_coverage, scored, sections
 
 SHOWN = 12  # most rows of a long table without --all
 FEW = 100  # up to so many measurements are listed one by one: a sweep of GuideLLM has some eighty
@@ -49,12 +49,20 @@ def scores_result(predictions: Sequence[Prediction], grades: list[str], *, every
 
 
 def _verdict(kept: Sequence[Prediction]) -> str:
-    """Return the error over all metrics, and the share of measurements inside their interval."""
+    """Return the error over all metrics, and the share of measurements inside their interval.
+
+    Of rows where they are of one source, as a user's own are; of groups where there are several sources.
+    """
     if all(each.value is None for each in kept):
         return f"None of {_row_count(len(kept))} is predicted."
     [found] = by(kept).values()
-    inside = f"; {found.interval_coverage:.0%} lie inside their interval" if found.interval_coverage >= 0 else ""
-    return f"{_row_count(found.rows)} predicted, {found.median_ape:.0%} off in the median{inside}."
+    rows = f"{_row_count(found.rows)} predicted"
+    if len(by(kept, "source")) == 1:
+        inside = f"; {share:.0%} lie inside their interval" if (share := row_coverage(kept)) >= 0 else ""
+        return f"{rows}, {found.row_median_ape:.0%} off in the median{inside}."
+    inside = f", and {found.interval_coverage:.0%} lie inside their interval" if found.interval_coverage >= 0 else ""
+    over = f"over {found.groups:,} groups (source, device, model)"
+    return f"{rows}; {over} they are {found.median_ape:.0%} off in the median{inside}."
 
 
 def _left(predictions: Sequence[Prediction]) -> list[InterruptedSweepError]:

@@ -10,13 +10,13 @@ from simulator.cli.answers.scores_screen import scores_result
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import Details, OutputFormat, Profiles, ReportFile, grouped, use_profiles
 from simulator.cli.options.executor_options import ExecutorName, Jobs
-from simulator.cli.options.measured_options import StatedOptions
+from simulator.cli.options.measured_options import StatedOptions, flag_of
 from simulator.cli.output import emit, put
 from simulator.errors import InfercastError
 from simulator.executors.choice import executor_named
 from simulator.html.page import refuse_ending
 from simulator.questions.words import split
-from simulator.validation.benchfiles import Stated, read_results
+from simulator.validation.benchfiles import Stated, read_results, stated_in_vain
 from simulator.validation.commands import commands
 from simulator.validation.measurements import Measurement, read_published
 from simulator.validation.parallel import predict_all
@@ -80,9 +80,17 @@ def _draw(kept: Sequence[Prediction], path: Path) -> None:
 
 
 def _measurements(file: Path | None, stated: Stated) -> list[Measurement]:
-    """Return the measurements of a file, or the published ones. Raises InfercastError for options without a file."""
+    """Return the measurements of a file, or the published ones.
+
+    Raises InfercastError for options without a file, and for those that every row of a table states itself.
+    """
     if file is not None:
-        return read_results(file, stated)
+        rows = read_results(file, stated)
+        if vain := stated_in_vain(file, stated):
+            flags = ", ".join(map(flag_of, vain))
+            remedy = f"Leave out {flags}, or empty the cells to fill"
+            raise InfercastError(f"{flags} of {file}", "each row of the table states its own", remedy)
+        return rows
     if said := stated.cells():
         given, because = f"{', '.join(said)} without a FILE", "published measurements state what they are of"
         raise InfercastError(given, because, "Give the FILE that it is said of, or leave it out")

@@ -12,6 +12,20 @@ from simulator.errors import InfercastError
 from simulator.profile_folders import names
 from simulator.validation.benchfiles import Stated
 
+FLAGS = {  # of columns whose option is not their name
+    **{"n_gpus": "--devices", "kv_dtype": "--cache-dtype"},
+    **{"concurrency": "--max-concurrency", "request_rate": "--rate"},
+}
+
+
+def flag_of(column: str) -> str:
+    """Return the option that states a column of measurements.
+
+    >>> flag_of("n_gpus"), flag_of("input_len")
+    ('--devices', '--input-len')
+    """
+    return FLAGS.get(column, f"--{column.replace('_', '-')}")
+
 
 @dataclass(frozen=True)
 class StatedOptions:

@@ -23,10 +23,10 @@ def save_scores_page(path: Path, asked: str, result: Result, kept: Sequence[Pred
         return
     inside = found.interval_coverage
     figures = [
-        KeyFigure("Median error", f"{found.median_ape:.0%}", f"{found.row_median_ape:.0%} by row"),
-        KeyFigure("90th percentile", f"{found.p90_ape:.0%}", f"{found.row_p90_ape:.0%} by row"),
+        KeyFigure("Median error", f"{found.median_ape:.0%}", f"over groups; {found.row_median_ape:.0%} by row"),
+        KeyFigure("90th percentile", f"{found.p90_ape:.0%}", f"over groups; {found.row_p90_ape:.0%} by row"),
         KeyFigure("Bias", f"{round(found.bias, 2) + 0.0:+.0%}", "above 0: predicted too high"),
-        *([KeyFigure("In their interval", f"{inside:.0%}", "of the measurements")] if inside == inside else []),  # noqa: PLR0124  NaN
+        *([KeyFigure("In their interval", f"{inside:.0%}", "of the rows of a group")] if inside == inside else []),  # noqa: PLR0124  NaN
     ]
     said = "Predicted over measured, a panel for each metric; dotted: 25 % off"
     picture = drawn(scatter(kept, rasterized=found.rows > MANY), "scatter", said, wide=True)

@@ -15,9 +15,9 @@ from simulator.errors import InfercastError, ProfileError, reason
 from simulator.files import parse_json, read_text
 from simulator.validation.benchfiles import aiperf, guidellm, llama_bench, serving
 from simulator.validation.benchfiles.rows import Cells, Stated, completed
-from simulator.validation.measurements import Measurement, measurement_of, read_measurements
+from simulator.validation.measurements import Measurement, measurement_of, own_columns, read_measurements
 
-__all__ = ["Stated", "read_results"]
+__all__ = ["Stated", "read_results", "stated_in_vain"]
 UNSOUND = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, OSError)  # the last: of dates
 
 
@@ -54,6 +54,18 @@ def read_results(path: Path, stated: Stated) -> list[Measurement]:
     if not rows:
         raise ProfileError(str(path), "the file has no figure that is known here", "Give a run that finished requests")
     return rows
+
+
+def stated_in_vain(path: Path, stated: Stated) -> list[str]:
+    """Return what is stated, by column, and changes nothing: in a table of measurements each row states it itself.
+
+    An engine that is stated with its version is not in vain where the version fills a cell.
+    """
+    if _documents(_text(path), path) is not None:
+        return []
+    said, own = stated.cells(), own_columns(path)
+    versioned = "engine_version" in said and "engine_version" not in own
+    return [name for name in said if name in own and not (name == "engine" and versioned)]
 
 
 def _text(path: Path) -> str:
