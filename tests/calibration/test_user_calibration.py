@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import shlex
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ from simulator.profile import Source, find
 from simulator.reports.intervals import Interval, interval
 from simulator.validation.measurements import Measurement, Setup, measurement_of
 from simulator.validation.prediction import ask
+from tests.support.commands import printed
 
 DEVICE = load_hardware("l40s")
 TRUE = Source(text="a machine that nobody has", date="", evidence="given")
@@ -372,7 +374,7 @@ def test_the_same_question_is_answered_with_the_calibrated_preset(tmp_path, own)
     text = run("calibrate", "--measured", str(table(tmp_path / "mine.csv", measured))).stdout
     assert text.startswith("vllm-0.33 on l40s: calibrated. The shipped preset was ")
     assert all(len(line) <= 80 for line in text.partition("\nWrote")[0].splitlines())
-    assert "infercast estimate --model llama-3.1-8b --hardware l40s\n" in text
+    assert "infercast estimate --model llama-3.1-8b --hardware l40s --input-len" in text
     assert [path.name for path in (own / "engines").iterdir()] == ["vllm-0.33.yaml"]
     whole = json.loads(run(*ESTIMATE).stdout)
     (used,) = (row for row in whole["rests_on"] if row["figure"] == "overheads.request_s")
@@ -383,6 +385,19 @@ def test_the_same_question_is_answered_with_the_calibrated_preset(tmp_path, own)
     assert after["interval_basis"] == "measured" != before["interval_basis"]
     wide, narrow = (each["ttft_s_high"] / each["ttft_s_low"] for each in (before, after))
     assert narrow < 0.9 * wide
+
+
+def test_the_command_that_is_printed_runs(tmp_path):
+    """It states the parallelism and the load, and the folder, which nothing but the command names."""
+    mine, own = tmp_path / "mine.csv", tmp_path / "own"
+    columns = "hardware,model,engine,engine_version,tp,input_len,output_len,batch,metric,value"
+    mine.write_text(f"{columns}\nh100-sxm,llama-3.3-70b,vllm,0.33.0,4,512,128,8,tpot_ms,14\n")
+    text = printed("calibrate", "--measured", str(mine), "--out", str(own))
+    program, *words = shlex.split(text.partition("It is used by:\n")[2].partition("\nErrors are")[0])
+    assert program == "infercast"
+    assert {"--tp", "--profiles", str(own)} <= set(words)
+    (row,) = json.loads(printed(*words, "--format", "json"))["estimates"]
+    assert row["interval_basis"] == "measured"
 
 
 @pytest.mark.slow

@@ -1,7 +1,10 @@
 """`infercast calibrate --measured`: fit an engine's constants to own measurements, for the user's own folder."""
 
 import math
+import os
+import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +25,7 @@ from simulator.reports.intervals import Interval
 from simulator.reports.provenance import readable
 from simulator.validation.benchfiles import read_results
 from simulator.validation.measurements import Measurement
-from simulator.validation.prediction import predict
+from simulator.validation.prediction import ask, predict
 from simulator.validation.scores import beating_light
 
 SHOWN = 6  # most names of devices in an error
@@ -52,8 +55,10 @@ def command(
     FILE as for `infercast validate`; options state what it does not. What your rows depend on moves as far as they
     say; the preset that `infercast estimate` uses is written to your folder. Without --engine it is the default one.
     """
+    folder = out or profiles or Path("profiles")
+    is_searched = str(folder) == os.environ.get("INFERCAST_PROFILES")
     use_profiles(profiles)
-    said, folder = stated.value(), out or profiles or Path("profiles")
+    said = stated.value()
     rows = [row for file in measured for row in read_results(file, said)]
     hardware = load_hardware(said.hardware or _only_device(rows))
     with progress_bar("calibrate") as progress:
@@ -65,7 +70,7 @@ def command(
     views += [View("What moved", MOVED, some)] if (some := [row for row in moved if abs(row["by"]) > LITTLE]) else []
     sure = [_interval_row(*kind) for kind in found.intervals]
     views.append(View("80 % intervals, as factors on a prediction", INTERVALS, sure))
-    used_by = Command(_usage(found, folder, profiles))
+    used_by = Command(_usage(found, folder, is_searched=is_searched))
     notes = [f"Wrote {path}. It is used by:", used_by, *_remarks(found), DEFINITIONS]
     emit(Result({"moved": moved, "intervals": sure, "measured": each, "calibration": scores}, views, notes), form)
 
@@ -110,16 +115,16 @@ def _many(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _usage(found: Calibration, folder: Path, profiles: Path | None) -> str:
-    """Return the command that gives the calibrated answer now."""
-    setup = found.measurements[0].setup
-    model, asked = setup.model, "simulate" if setup.concurrency or setup.rate_per_s else "estimate"
-    words = [f"infercast {asked}", f"--model {model}", f"--hardware {found.hardware.id}"]
-    words += (
-        [] if load_engine(usual_engine(found.hardware)).id == found.shipped.id else [f"--engine {found.shipped.id}"]
-    )
-    words += [] if profiles and folder == profiles else [f"--profiles {folder}"]
-    return " ".join(words)
+def _usage(found: Calibration, folder: Path, *, is_searched: bool) -> str:
+    """Return the command that asks the first row again, now with the calibrated preset.
+
+    `is_searched`: commands look into the folder without being told.
+    """
+    row = found.measurements[0]
+    question, preset = ask(row.setup).question_about(row.metric), found.shipped.id
+    engine = "" if load_engine(usual_engine(found.hardware)).id == preset else preset
+    asked = replace(question, deployment=replace(question.deployment, engine=engine))
+    return shlex.join([*asked.command(), *([] if is_searched else ["--profiles", str(folder)])])
 
 
 def _remarks(found: Calibration) -> list[str]:
