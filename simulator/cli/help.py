@@ -87,9 +87,9 @@ class GroupedCommand(TyperCommand):
 
 
 def _in_three_parts(error: BadParameter, command: str | None) -> InfercastError | None:
-    """Return typer's error about the value of a parameter as ours; None where no value was given."""
+    """Return typer's error about the value of a parameter as ours; None where it is no number."""
     param, errors = error.param, getattr(error.__cause__, "errors", None)  # of pydantic, which newer typers read with
-    if param is None or not error.message:
+    if param is None or not error.message or "is not one of" in error.message:
         return None
     name = f"{command}" if param.param_type_name == "argument" else param.opts[0]
     if errors is None:
@@ -100,8 +100,7 @@ def _in_three_parts(error: BadParameter, command: str | None) -> InfercastError 
         return InfercastError(f"{name} {text}", "it is not a whole number", example(text, name))
     if kind.startswith("float_"):
         return InfercastError(f"{name} {text}", "it is not a number", "Write it in digits, as 0.5, 1500 or 1.5e12")
-    because = found["msg"].removeprefix("Value error, ").replace("Input", "it", 1)
-    return InfercastError(f"{name} {text}", because, "Correct it")
+    return InfercastError(f"{name} {text}", found["msg"].replace("Input", "it", 1), "Correct it")
 
 
 def _sections(parameters: list[Any]) -> Iterator[tuple[str, list[Any]]]:
