@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from simulator import ClosedLoop, Fixed, Independent, OpenLoop, Scenario, Workload, deploy
+from simulator import ClosedLoop, Fixed, Independent, OpenLoop, Scenario, Settings, Workload, deploy
 from simulator.cost.energy import COMPUTE_SHARE, HOST_W, IDLE_SHARE, MEMORY_SHARE, energy, power_w
+from simulator.cost.mean_steps import decode_step
+from simulator.deployment.speculation import Speculation
 from simulator.hardware.sites import load_site
 
 DEPLOYMENT = deploy("llama-3.1-8b", "h100-sxm")
@@ -25,6 +27,19 @@ def test_decoding_alone_draws_what_memory_bound_work_draws():
     load = Workload(ClosedLoop(16), Independent(Fixed(16), Fixed(1024)), 64)
     watts = power_w(DEPLOYMENT, Scenario(DEPLOYMENT, load).report(load))
     assert watts - HOST_W == pytest.approx(MEMORY_SHARE * TDP_W, rel=0.12)
+
+
+def test_drafts_are_computed_and_read_in_a_decode_step():
+    """Seven drafts: eight times the tokens and logits, and each token reads the seven before it, too."""
+    plain = deploy("llama-3.1-8b", "l40s")
+    drafting = deploy("llama-3.1-8b", "l40s", settings=Settings(speculation=Speculation("ngram", 7, (0.7,))))
+    load = Workload(ClosedLoop(96), Independent(Fixed(16), Fixed(256)), 192)
+    report = Scenario(drafting, load).report(load)
+    alone, found, running = decode_step(plain, report), decode_step(drafting, report), report.mean_running
+    assert (found.tokens, found.logits) == pytest.approx((8 * alone.tokens, 8 * alone.logits))
+    assert found.decode_reads - alone.decode_reads == pytest.approx(7 * running)
+    assert found.decode_reads_windowed - alone.decode_reads_windowed == pytest.approx(7 * running)
+    assert power_w(drafting, report) > 1.2 * power_w(plain, report)
 
 
 def test_prompts_draw_what_compute_bound_work_draws():
