@@ -35,10 +35,7 @@ def bill(report: Report, rate_per_s: float, usd_per_hour: float) -> Bill:
     mean tokens per simulated request, of which a rejected one has none. `report` is the simulation of one replica; the
     rate is given apart, because the arrivals drawn for a finite run have a mean rate slightly off the asked one.
     """
-    input_per_s, output_per_s = (
-        rate_per_s * (1 - report.rejected_share) * tokens / report.completed
-        for tokens in (report.input_tokens, report.output_tokens)
-    )
+    input_per_s, output_per_s = tokens_per_s(report, rate_per_s)
     share = report.prompt_share
     return Bill(
         usd_per_hour=usd_per_hour,
@@ -51,6 +48,12 @@ def bill(report: Report, rate_per_s: float, usd_per_hour: float) -> Bill:
         prompt_share=share,
         idle_share=1 - report.utilisation,
     )
+
+
+def tokens_per_s(report: Report, rate_per_s: float) -> tuple[float, float]:
+    """Return the input and output tokens/s of `rate_per_s` requests/s like those of a report; rejected have none."""
+    served_per_s = rate_per_s * (1 - report.rejected_share) / report.completed
+    return served_per_s * report.input_tokens, served_per_s * report.output_tokens
 
 
 def usd_per_million(usd_per_hour: float, tokens_per_s: float) -> float:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from simulator.cost.bill import HOURS_PER_MONTH
+from simulator.cost.bill import HOURS_PER_MONTH, tokens_per_s
 from simulator.cost.capacity import Answer
 from simulator.cost.packing import Packing
 from simulator.units import DAY_S
@@ -72,8 +72,7 @@ class SelfHosting:
 
     def tokens_per_day(self, rate_per_s: float) -> float:
         """Return the tokens of a day at a rate in requests/s, with prompts."""
-        report = self.found.report
-        return rate_per_s * (report.input_tokens + report.output_tokens) / report.completed * DAY_S
+        return sum(tokens_per_s(self.found.report, rate_per_s)) * DAY_S
 
     def verdict(self, hosted_usd: float, provider: str) -> str:
         """Say from how many tokens a day on own instances cost less than a hosted API, and at what use."""

@@ -81,7 +81,7 @@ def test_electricity_is_paid_for_each_replica():
     def packing(replicas: int) -> SimpleNamespace:
         return SimpleNamespace(usd_per_hour=3.0 * replicas)
 
-    report = SimpleNamespace(input_tokens=900, output_tokens=100, completed=10)
+    report = SimpleNamespace(input_tokens=900, output_tokens=100, completed=10, rejected_share=0.0)
     scenario, one = SimpleNamespace(packing=packing), SimpleNamespace(rate_per_s=1.0)
     asked = SimpleNamespace(packing=packing(2), at_load=SimpleNamespace(usd_per_hour=8.0), replicas=2)
     above = SelfHosting(SimpleNamespace(**vars(asked), scenario=scenario, capacity=one, report=report)).break_even(

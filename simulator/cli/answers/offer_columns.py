@@ -4,6 +4,7 @@ from dataclasses import asdict, fields
 from datetime import date
 
 from simulator.cli.output import Column, Row, View, number
+from simulator.cost.bill import tokens_per_s
 from simulator.cost.capacity import Answer
 from simulator.cost.energy import COMPUTE_SHARE, HOST_W, IDLE_SHARE, MEMORY_SHARE, Energy, energy
 from simulator.cost.packing import Packing
@@ -64,7 +65,7 @@ def energy_columns(found: Answer, site: Site) -> Row:
     """
     if found.watts is None:
         return dict.fromkeys(ENERGY)
-    output_per_s = found.rate_per_s * found.report.output_tokens / found.report.completed
+    _, output_per_s = tokens_per_s(found.report, found.rate_per_s)
     return asdict(energy(found.watts, output_per_s, site))
 
 
