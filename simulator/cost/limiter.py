@@ -41,25 +41,39 @@ def limiter(bounds: Bounds, report: Report) -> Limiter:
     fuller without that limit; prompts that are late by themselves; others' prompts in decode steps; else the resource
     that binds most of the time of the steps that the latency, or the queue, consists of.
     """
-    metric, seen = _worst(report), Explanation(report)
+    worst, seen = _worst(report), Explanation(report)
+    metric = _larger_part(seen) if worst == "e2el" else worst
     if waiting := _waiting(bounds, seen, metric):
         return waiting
     if metric == "ttft" and (alone := _alone(seen)):
         return alone
-    if metric == "tpot" and (share := _interference(seen)):
+    if metric == "tpot" and (share := _interference(seen, worst)):
         told = f"others' prompts are {share:.0%} of the slowest requests' time per token"
         return Limiter("interference", f"prefill interference: {told}")
     return _resource(bounds.scenario.deployment, seen, metric)
 
 
 def _worst(report: Report) -> str:
-    """Return ttft or tpot, whichever bound is nearer or broken more; "" where the queue grows, or nothing is bound."""
+    """Return ttft, tpot or e2el, the bound that is nearest or broken most; "" where the queue grows or none is given.
+
+    The queue time is of the TTFT.
+    """
     found, share = report.latencies_s, report.slo.share
     bounds_s = {name: bound_s for name, bound_s in report.slo.bounds_s.items() if not np.isnan(found[name]).all()}
     if report.overloaded or not bounds_s:
         return ""
     of_bound = {name: np.nanquantile(found[name], share) / bound_s for name, bound_s in bounds_s.items()}
-    return "tpot" if max(of_bound, key=lambda name: of_bound[name]) == "tpot" else "ttft"
+    worst = max(of_bound, key=lambda name: of_bound[name])
+    return "ttft" if worst == "queue" else worst
+
+
+def _larger_part(seen: Explanation) -> str:
+    """Return ttft or tpot: of which of them the slowest requests' E2EL consists more."""
+    tail = _tail(seen.report.latencies_s["e2el"])
+    first_s, last_s = (
+        sum(float(part[tail].mean()) for part in seen.split.of(name).values()) for name in ("ttft", "e2el")
+    )
+    return "ttft" if first_s >= last_s - first_s else "tpot"
 
 
 def _tail(latency_s: Floats) -> Bools:
@@ -115,12 +129,13 @@ def _alone(seen: Explanation) -> Limiter | None:
     return Limiter("long prompts", f"the longest prompts: {told} ({scaled(bound_s, 's')} allowed)")
 
 
-def _interference(seen: Explanation) -> float:
-    """Return the share of others' prompts in the slowest requests' decoding, where that would be in time without."""
+def _interference(seen: Explanation, worst: str) -> float:
+    """Return the share of others' prompts in the slowest requests' decoding, where `worst` would be in time without."""
     report, parts = seen.report, _parts(seen, "tpot")
     share = parts["interference"] / (sum(parts.values()) or 1.0)
-    tpot_s = float(np.nanquantile(report.latencies_s["tpot"], TAIL))
-    return share if share > MUCH and tpot_s * (1 - share) < report.slo.bounds_s["tpot"] else 0.0
+    late_s = float(np.nanquantile(report.latencies_s[worst], TAIL))
+    added_s = late_s * share if worst == "tpot" else parts["interference"]
+    return share if share > MUCH and late_s - added_s < report.slo.bounds_s[worst] else 0.0
 
 
 def _prompt_share(seen: Explanation, metric: str) -> float:

@@ -70,3 +70,15 @@ def test_a_cache_that_preempts_is_named_where_decode_steps_are_bound_by_memory()
     assert mostly_bound(deployment.step_model().explain(decode_step(deployment, report)))[0] == "memory"
     assert report.run.preemptions.sum() > 300
     assert "preemptions" in limiter(bounds(scenario), report).sentence
+
+
+@pytest.mark.parametrize(("lengths", "of"), [((100, 500), "of a decode step"), ((3000, 2), "before a first token")])
+def test_a_bound_on_e2el_is_explained_by_its_larger_part(lengths, of):
+    """500 tokens out take far longer than a prompt of 100; two tokens out hardly any time."""
+    bound, rate = ("e2el:13s", 3.1) if lengths[1] == 500 else ("e2el:3s", 3.5)
+    found = at("llama-3.1-8b", "l40s", lengths, bound, rate)
+    assert of in found.sentence
+
+
+def test_others_prompts_are_named_under_a_bound_on_e2el():
+    assert at("llama-3.1-8b", "h100-sxm", (6000, 200), "e2el:4s", 2.1).name == "interference"
