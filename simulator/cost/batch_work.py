@@ -45,17 +45,16 @@ class BatchWork:
         time in which an instance is up (`Interruptions.up_share`).
         """
         share = math.ceil(self.scenario.workload.request_count / replicas)
-        simulated = len(self.sample.run.requests)
-        if share >= simulated:
-            work_s = self.sample.run.end_s + (share - simulated) * self._request_s
-        else:
-            work_s = self.report(share).run.end_s
+        more = share - self.sample.sent
+        work_s = (self.sample if more >= 0 else self.report(share)).run.end_s
+        if more > 0:
+            work_s += more * self._request_s
         return self.scenario.start_s + work_s / self.up_share
 
     @cached_property
     def _request_s(self) -> float:
         """Seconds by which one more request makes a large part longer."""
-        requests = len(self.sample.run.requests)
+        requests = self.sample.sent
         return (self.sample.run.end_s - self.report(requests // 2).run.end_s) / (requests - requests // 2)
 
     @property
@@ -93,9 +92,9 @@ class BatchAnswer:
 
     @property
     def tokens(self) -> tuple[float, float]:
-        """Input and output tokens of the whole work, as the sample has them."""
+        """Input and output tokens of the whole work, as the sample has them: none of rejected requests."""
         sample, requests = self.work.sample, self.work.scenario.workload.request_count
-        return sample.input_tokens * requests / sample.completed, sample.output_tokens * requests / sample.completed
+        return sample.input_tokens * requests / sample.sent, sample.output_tokens * requests / sample.sent
 
 
 def batch_answer(work: BatchWork) -> BatchAnswer:

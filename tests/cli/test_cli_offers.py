@@ -136,3 +136,9 @@ def test_offline_work_is_done_by_its_deadline():
 )
 def test_what_cannot_be_is_refused(words, told):
     assert told in refused(*words)
+
+
+def test_offline_work_says_how_many_requests_are_rejected():
+    long = ("--isl", "uniform:100:1200", "--osl", "16", "--num-prompts", "200", "--max-model-len", "1000")
+    text = text_of("cost", "--model", "llama-3.1-8b", "--hardware", "l40s", "--batch", *long, "--usd-per-hour", "1")
+    assert "REJECTED: " in text

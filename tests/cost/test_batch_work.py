@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from simulator import ClosedLoop, Fixed, Independent, Scenario, Workload, deploy, own_offer
+from simulator import ClosedLoop, Fixed, Independent, Scenario, Settings, Workload, deploy, own_offer
 from simulator.cost.batch_work import SAMPLE, BatchWork, batch_answer
 from simulator.errors import InfercastError
+from simulator.workloads.lengths import Uniform
 
 LENGTHS = Independent(Fixed(512), Fixed(64))
 
@@ -70,3 +71,19 @@ def test_owned_machines_take_electricity():
     free = batch_answer(work(5_000, 1e6, ONE))
     paid = batch_answer(replace(free.work, scenario=replace(free.work.scenario, offers=(owned,))))
     assert paid.usd - free.usd == pytest.approx(free.watts / 1000 * 0.1 * free.seconds / 3600)
+
+
+def test_rejected_requests_are_sent_and_have_no_tokens():
+    """Of prompts of 100 to 1,200 tokens, those beyond a context of 1,000 with 128 out are rejected."""
+    load = Workload(ClosedLoop(2000), Independent(Uniform(100, 1200), Fixed(128)), 2000)
+    small = deploy("llama-3.1-8b", "h100-sxm", settings=Settings(max_model_len=1000))
+    found = batch_answer(BatchWork(Scenario(small, load, offers=(ONE,)), 1e6))
+    run = found.work.sample.run
+    assert 200 < len(run.rejected) < 800
+    assert found.tokens == (run.requests.prompt_tokens.sum(), 128 * len(run.requests))
+    assert found.seconds == found.work.scenario.start_s + run.end_s
+
+
+def test_a_single_request_is_work():
+    found = batch_answer(work(1, 1e6, ONE))
+    assert (found.replicas, found.tokens) == (1, (512, 64))

@@ -18,6 +18,7 @@ from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
 from simulator.questions.asked_columns import asked_columns
 from simulator.questions.deployment_question import Choice
+from simulator.questions.load_notes import rejection_notes
 from simulator.questions.row_intervals import intervals
 from simulator.questions.words import seconds
 from simulator.reports.intervals import PredictionRange
@@ -76,7 +77,7 @@ def batch_result(
         found, refused = tried([partial(case, *each) for each in enumerate(choices)])
     found.sort(key=lambda each: (each.usd is None, each.usd or each.seconds))
     rows = [_row(each, priced, level) for each in found]
-    notes = _idle_notes(found, offline.idle_replicas, deadline_s)
+    notes = rejection_notes([found[0].work.sample.run]) + _idle_notes(found, offline.idle_replicas, deadline_s)
     if priced.vs_api:
         notes += _api_notes(found[0], priced)
     notes += [*NOTES, *price_notes(rows)]
@@ -159,7 +160,8 @@ def _idle_notes(found: Iterable[BatchAnswer], idle_replicas: int, deadline_s: fl
 def _api_notes(best: BatchAnswer, priced: OfferAndApiOptions) -> list[str]:
     """Say what hosted APIs take for the work: the cheapest price of batches, and the cheapest other one."""
     model, on = best.work.scenario.deployment.model, priced.terms().on
-    prices = api_prices((model.id, model.name), on, round(best.tokens[0] / best.work.scenario.workload.request_count))
+    sample = best.work.sample
+    prices = api_prices((model.id, model.name), on, round(sample.input_tokens / sample.completed))
     batches = [price.batch for price in prices if price.batch]
     said = []
     for kind, listed in (("as a batch", batches), ("at once", prices)):
