@@ -58,7 +58,7 @@ class Answer(Framed):
     """Replicas that serve an asked rate within the SLO, their latencies and bills, and the reason.
 
     `rate_per_s`: asked of all replicas together, in requests/s. `report`: one replica under its share of it. `replicas`
-    is 0 where no load keeps the SLO.
+    is 0 where no number of them keeps the SLO; the report is then that of the lightest load that was tried.
     """
 
     scenario: Scenario
@@ -124,6 +124,9 @@ class Answer(Framed):
         where = limiter(bounds(self.scenario), self.capacity.report).sentence
         if self.capacity.rate_per_s == 0:
             return f"cannot keep the SLO at any load, even with requests almost alone: {self.capacity.breaks}; {where}"
+        if not self.replicas:
+            tried = f"{_fewest(self.rate_per_s, self.capacity) + MOST_MORE} replicas"
+            return f"no number up to {tried} keeps the SLO: {what_breaks(self.report)}; {where}"
         within = " within the SLO" if self.scenario.slo.bounds_s else ", without an SLO"
         most = f"at most {self.capacity.rate_per_s:.3g} req/s per replica{within}"
         return f"{most}, above that {self.capacity.breaks}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
@@ -216,9 +219,9 @@ def what_breaks(report: Report) -> str:
 def answer(scenario: Scenario, rate_per_s: float, known: Capacity | None = None) -> Answer:
     """Return how many replicas serve `rate_per_s` requests/s within the SLO, with one of them simulated at its share.
 
-    replicas = ceil(rate / capacity of one replica), or a few more until that one keeps the SLO. Where no load keeps it,
-    there are 0 replicas and the report is that of the lightest load. `known`: the capacity, where it was searched
-    before; it depends neither on the asked rate nor on the offer.
+    replicas = ceil(rate / capacity of one replica), or up to `MOST_MORE` more until that one keeps the SLO. Where none
+    of these does, or no load keeps it, there are 0 replicas, and the report is that of the lightest load that was
+    tried. `known`: the capacity, where it was searched before; it depends neither on the asked rate nor on the offer.
 
     Raises DoesNotFitError and WorkloadError as `capacity` does, and InfercastError where there are offers, but none
     with the devices of a replica.
@@ -234,12 +237,17 @@ def answer(scenario: Scenario, rate_per_s: float, known: Capacity | None = None)
     found = known or capacity(scenario)
     if found.rate_per_s == 0:
         return Answer(scenario, rate_per_s, found, 0, found.report)
-    fewest = int(-(-rate_per_s // found.rate_per_s))
+    fewest = _fewest(rate_per_s, found)
     for replicas in range(fewest, fewest + MOST_MORE + 1):
         report = scenario.report(scenario.workload.at_rate(rate_per_s / replicas))
         if report.meets_slo:
-            break
-    return Answer(scenario, rate_per_s, found, replicas, report)
+            return Answer(scenario, rate_per_s, found, replicas, report)
+    return Answer(scenario, rate_per_s, found, 0, report)
+
+
+def _fewest(rate_per_s: float, found: Capacity) -> int:
+    """Return the replicas that have the capacity for a rate."""
+    return int(-(-rate_per_s // found.rate_per_s))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -310,4 +318,4 @@ def ranked(answers: Iterable[Answer]) -> list[Answer]:
 
 def _rank(found: Answer) -> tuple[bool, float, float]:
     price = found.at_load.usd_per_hour if found.at_load else float("inf")
-    return found.capacity.rate_per_s == 0, price, -found.capacity.rate_per_s
+    return not found.replicas, price, -found.capacity.rate_per_s

@@ -9,7 +9,7 @@ import pytest
 
 import simulator
 from simulator import Scenario, Workload, compare, deploy, load_workload, own_offer, parse_slo
-from simulator.cost.capacity import PROBE_REQUESTS, Answer, Capacity, Comparison, answer, capacity, what_breaks
+from simulator.cost.capacity import PROBE_REQUESTS, Answer, Capacity, Comparison, answer, capacity, ranked, what_breaks
 from simulator.deployment.batches import Batch
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
@@ -201,6 +201,17 @@ def test_what_breaks_by_hand():
     assert what_breaks(slow) == "only 94.9% keep every bound (5.0% miss TTFT <= 1000 ms)"
 
 
-@pytest.mark.parametrize(("most_per_s", "replicas"), [(10.0, 1), (10 / 3, 3), (10 / 11, 11), (0.1, 11)])
+@pytest.mark.parametrize(("most_per_s", "replicas"), [(10.0, 1), (10 / 3, 3), (10 / 11, 11), (0.1, 0)])
 def test_up_to_ten_replicas_more_are_tried_until_one_keeps_the_slo(most_per_s, replicas):
-    assert answer(Given(SHORT, most_per_s), 10.0, Capacity(10.0, None, "")).replicas == replicas
+    found = answer(Given(SHORT, most_per_s), 10.0, Capacity(10.0, None, ""))
+    assert (found.replicas, found.report.meets_slo) == (replicas, replicas > 0)
+
+
+def test_an_answer_without_enough_replicas_says_so_and_is_ranked_last():
+    """Prompts of the asked requests that no replica computes in time, where those of the search were."""
+    kept = answer(scenario(), 1.0)
+    slow = scenario(workload=replace(scenario().workload, lengths=Independent(Fixed(8000), Fixed(8)), request_count=50))
+    found = answer(slow, 1.0, kept.capacity)
+    assert (found.replicas, found.at_load, found.report.meets_slo) == (0, None, False)
+    assert "no number up to 11 replicas keeps the SLO: only 0.0% keep every bound" in found.why
+    assert ranked([found, kept]) == [kept, found]

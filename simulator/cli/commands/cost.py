@@ -76,7 +76,7 @@ def command(
 def _rank(row: Row) -> tuple[float, bool, float, float]:
     """Return the order of a row: by asked rate, then as `ranked`."""
     usd = math.inf if row["usd_per_hour"] is None else row["usd_per_hour"]
-    return row["asked_rate_per_s"], row["capacity_per_s"] == 0, usd, -row["capacity_per_s"]
+    return row["asked_rate_per_s"], not row["replicas"], usd, -row["capacity_per_s"]
 
 
 def _result(
