@@ -185,7 +185,7 @@ def first_day(when: str) -> datetime.date | None:
     return datetime.date(parts[0], *[*parts[1:], 1, 1][:2]) if parts else None
 
 
-def own_offer(hardware: str, usd_per_hour: float, devices: int = 1) -> Offer:
+def own_offer(hardware: str, usd_per_hour: float, devices: int = 1, commitment: Commitment = "on-demand") -> Offer:
     """Return the price that a user gives, for one instance with so many devices, labelled as given.
 
     Raises ProfileError for a price that is negative or no number, and for fewer than one device.
@@ -197,7 +197,7 @@ def own_offer(hardware: str, usd_per_hour: float, devices: int = 1) -> Offer:
         "hardware": _device_id(hardware),
         "devices": devices,
         "instance": "own price",
-        "commitment": "on-demand",
+        "commitment": commitment,
         "usd_per_hour": {"value": f"{usd_per_hour} USD/h", "source": "given"},
     }
     given = {"text": "given by the user", "date": "", "evidence": "given"}

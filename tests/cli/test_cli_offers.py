@@ -63,6 +63,13 @@ def test_spot_says_what_is_spare_and_what_starts_anew():
     assert "replaced_after_s" in text_of(*COST, "--price", "spot")
 
 
+@pytest.mark.parametrize("commitment", ["reserved", "spot"])
+def test_an_own_price_is_of_the_commitment_that_is_asked(commitment):
+    own = ("--usd-per-hour", "2", "--interrupted-per-month", "0.9", "--replaced-after", "12h")
+    [row] = answers(*COST, *own, "--price", commitment)["answers"]
+    assert (row["price_commitment"], (row["spare_replicas"] or 0) > 0) == (commitment, commitment == "spot")
+
+
 def test_an_owned_machine_takes_electricity_where_it_stands():
     owned = (*COST, "--price", "owned", "--purchase-usd", "200000", "--instance-devices", "8", "--colocation", "0")
     [row] = answers(*owned, "--usd-per-kwh", "0.5", "--pue", "1.5", "--lifetime-years", "4")["answers"]

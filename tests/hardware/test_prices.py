@@ -115,6 +115,7 @@ def test_own_price_is_labelled_as_given():
     assert offer.provider == "own price"
     assert offer.usd_per_hour.source.text == "given by the user"
     assert own_offer("h100", 16.0, devices=8).usd_per_device_hour == 2.0
+    assert (offer.commitment, own_offer("h100", 2.0, commitment="spot").commitment) == ("on-demand", "spot")
 
 
 @pytest.mark.parametrize(

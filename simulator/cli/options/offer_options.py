@@ -170,7 +170,7 @@ class OfferOptions(OwnerOptions):
             return owned_offers(hardware, owner)
         if self.usd_per_hour is None:
             return offers(device, terms)
-        return (own_offer(device, self.usd_per_hour * each, each),)
+        return (own_offer(device, self.usd_per_hour * each, each, terms.commitment),)
 
     def _day(self) -> date:
         try:
