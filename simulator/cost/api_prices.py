@@ -101,9 +101,9 @@ def model_key(name: str) -> str:
 
 
 def edition(on: date) -> str:
-    """Return which prices these are: the package's version, and the newest day that they name, up to a day."""
-    days = [day for day in _days() if day <= on.isoformat()]
-    return f"genai-prices {version('genai-prices')}, checked up to {max(days)} at least"
+    """Return which prices these are: the package's version, and the newest day that they name up to a day, if any."""
+    newest = max((day for day in _days() if day <= on.isoformat()), default="")
+    return f"genai-prices {version('genai-prices')}" + (f", checked up to {newest} at least" if newest else "")
 
 
 @cache

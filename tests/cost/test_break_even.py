@@ -1,6 +1,7 @@
 """Hosted APIs: prices of one day and model, and the break-even against a search over volumes."""
 
 import math
+import re
 from dataclasses import replace
 from datetime import date
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import Scenario, Workload, deploy, load_workload, own_offer, parse_slo
+from simulator.cli.answers.api_columns import usd_per_request
 from simulator.cost.api_prices import ApiPrice, api_prices, edition, model_key
 from simulator.cost.break_even import SelfHosting, hosted_usd_per_month
 from simulator.cost.capacity import Answer, answer
@@ -111,11 +113,22 @@ def test_prices_are_of_one_day():
     assert edition(DAY).startswith("genai-prices ")
 
 
+def test_a_day_before_all_that_the_prices_name_is_left_out():
+    assert "checked" in edition(DAY)
+    assert re.fullmatch(r"genai-prices [\d.]+", edition(date(2020, 1, 1)))
+
+
 def test_batches_and_caches_have_prices_of_their_own():
     groq = next(each for each in api_prices(["gpt-oss-120b"], DAY) if each.provider == "Groq")
     assert (groq.cached_usd_per_million, groq.batch.input_usd_per_million) == (0.075, 0.075)
     assert groq.usd(1e6, 0, cached_share=1.0) == pytest.approx(0.075)
     assert ApiPrice("A", "a", 1.0, 1.0).batch is None
+
+
+def test_tokens_of_the_own_prefix_cache_are_read_from_the_providers():
+    """A million tokens in and a tenth out a request, half of the prompts cached: 0.5 x $1 + 0.5 x $0.1 + 0.1 x $2."""
+    report = SimpleNamespace(input_tokens=4e6, output_tokens=4e5, completed=4, prefix_hit_rate=0.5)
+    assert usd_per_request(SimpleNamespace(report=report), ApiPrice("A", "a", 1.0, 2.0, 0.1)) == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,13 @@ def prices_for(found: Answer, terms: Terms) -> list[ApiPrice]:
 
 
 def usd_per_request(found: Answer, price: ApiPrice) -> float:
-    """Return what a mean request of an answer's load costs at a hosted API, in US dollars."""
+    """Return what a mean request of an answer's load costs at a hosted API, in US dollars.
+
+    Prompts' tokens that the own prefix cache has are read from the provider's cache, too.
+    """
     report = found.report
-    return price.usd(report.input_tokens / report.completed, report.output_tokens / report.completed)
+    tokens = report.input_tokens / report.completed, report.output_tokens / report.completed
+    return price.usd(*tokens, report.prefix_hit_rate)
 
 
 def _row(own: SelfHosting, price: ApiPrice) -> Row:

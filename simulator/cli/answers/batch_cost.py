@@ -166,10 +166,8 @@ def _api_notes(best: BatchAnswer, priced: OfferAndApiOptions) -> list[str]:
     said = []
     for kind, listed in (("as a batch", batches), ("at once", prices)):
         if listed:
-            least = min(listed, key=lambda price: price.usd(*best.tokens))
-            said.append(
-                f"Hosted, {kind}: ${least.usd(*best.tokens):,.4g} at {least.provider}, the cheapest of {len(listed)}."
-            )
+            usd, provider = min((each.usd(*best.tokens, sample.prefix_hit_rate), each.provider) for each in listed)
+            said.append(f"Hosted, {kind}: ${usd:,.4g} at {provider}, the cheapest of {len(listed)}.")
     if not batches:
         said.append(f"No provider lists a price of batches for {model.id}.")
     return [*said, f"Hosted prices: {edition(on)}."]
