@@ -7,6 +7,7 @@ from functools import cached_property
 from simulator.cost.energy import idle_watts, power_w
 from simulator.cost.packing import Packing, packed
 from simulator.cost.scenario import Scenario
+from simulator.cost.spot import is_spot
 from simulator.errors import InfercastError
 from simulator.reports.report import Report
 from simulator.workloads.arrivals import ClosedLoop
@@ -60,8 +61,8 @@ class BatchWork:
     @property
     def up_share(self) -> float:
         """Share of the time in which an instance is there, 0 to 1; 1 but for spot."""
-        is_spot = any(offer.commitment == "spot" for offer in self.scenario.offers)
-        return self.scenario.interruptions.up_share(self.scenario.start_s) if is_spot else 1.0
+        scenario = self.scenario
+        return scenario.interruptions.up_share(scenario.start_s) if is_spot(scenario.offers) else 1.0
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from collections import deque
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-from simulator.cost.packing import Packing, ReplicaSize, packed, replica_size
-from simulator.cost.spot import Interruptions, spot_packed
+from simulator.cost.packing import Packing, ReplicaSize, replica_size
+from simulator.cost.spot import Interruptions, is_spot, rented
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
@@ -113,11 +113,10 @@ class Scenario:
     def packing(self, replicas: int) -> Packing:
         """Return the cheapest instances that hold so many replicas; of spot offers as many as keep them up.
 
-        Raises InfercastError as `packed` and `spot_packed` do.
+        Raises InfercastError as `rented` does.
         """
-        if any(offer.commitment != "spot" for offer in self.offers):
-            return packed(self.replica_size, replicas, self.offers)
-        return spot_packed(self.replica_size, replicas, self.offers, self.interruptions, self.start_s)
+        start_s = self.start_s if is_spot(self.offers) else 0.0
+        return rented(self.replica_size, replicas, self.offers, self.interruptions, start_s)
 
     @property
     def start_s(self) -> float:

@@ -10,9 +10,9 @@ from simulator.cost.bounds import Bounds
 from simulator.cost.candidate import Bounded, BoundLookup, Candidate, LoadLookup, Tried, learned_of
 from simulator.cost.capacity import Capacity, what_breaks
 from simulator.cost.light_bounds import light_replicas
-from simulator.cost.packing import packed, replica_size
+from simulator.cost.packing import replica_size
 from simulator.cost.scenario import Scenario
-from simulator.cost.spot import Interruptions
+from simulator.cost.spot import Interruptions, is_spot, rented
 from simulator.errors import InfercastError
 from simulator.executors.executor import TaskExecutor
 from simulator.executors.threads import Threads
@@ -25,7 +25,8 @@ from simulator.workloads.workload import Workload
 MOST_REPLICAS = 10_000  # of an answer whose price does not rise with them
 PROBES = 6  # halvings of the interval, in logarithms, of the highest rate of one replica
 LIGHTEST_SHARE = 0.01  # of the highest rate with a steady state: requests of so light a load hardly ever run together
-Price = Callable[[Hardware, int, int], float | None]  # device, devices of a replica, replicas -> $/h; None: no price
+# device, devices of a replica, replicas, seconds until one has started -> $/h; None: no price
+Price = Callable[[Hardware, int, int, float], float | None]
 OffersOf = Callable[[Hardware, int], tuple[Offer, ...]]  # of a device, for a replica of so many
 Cost = tuple[bool, float, int]  # without a price; $/h, or devices where there is no price; order among equals
 
@@ -46,22 +47,25 @@ def priced_target(
 ) -> Target:
     """Return a target whose price is that of the cheapest whole instances which hold all replicas.
 
-    There is no price where nothing is offered that holds a replica. Each case is looked up once.
+    Of spot offers with the spare ones that `Scenario.packing` rents. There is no price where nothing is offered that
+    holds a replica, or no spare ones are enough. Each case is looked up once.
     """
     known: dict[tuple[str, int], tuple[Offer, ...]] = {}
-    usd: dict[tuple[str, int, int], float | None] = {}
+    usd: dict[tuple[str, int, int, float], float | None] = {}
 
     def offers_for(hardware: Hardware, devices: int) -> tuple[Offer, ...]:
         if (hardware.id, devices) not in known:
             known[hardware.id, devices] = offers(hardware, devices)
         return known[hardware.id, devices]
 
-    def usd_per_hour(hardware: Hardware, devices: int, replicas: int) -> float | None:
-        key = (hardware.id, devices, replicas)
+    def usd_per_hour(hardware: Hardware, devices: int, replicas: int, start_s: float) -> float | None:
+        found, size = offers_for(hardware, devices), replica_size(hardware, devices)
+        key = (hardware.id, devices, replicas, start_s if is_spot(found) else 0.0)
         if key not in usd:
-            found, size = offers_for(hardware, devices), replica_size(hardware, devices)
-            held = any(size.held(offer) for offer in found)
-            usd[key] = packed(size, replicas, found).usd_per_hour if held else None
+            try:
+                usd[key] = rented(size, replicas, found, interruptions, start_s).usd_per_hour
+            except InfercastError:  # no offer holds a replica, or no spare ones are enough
+                usd[key] = None
         return usd[key]
 
     return Target(rate_per_s, workload, slo, usd_per_hour, offers_for, interruptions)
@@ -77,6 +81,10 @@ class Solution:
     report: Report
     usd_per_hour: float | None
     bounds: Bounds
+
+    def price(self, load: Target, replicas: int) -> float | None:
+        """Return the dollars per hour of so many replicas; None without a price."""
+        return load.price(self.candidate.hardware, self.candidate.devices, replicas, self.scenario.start_s)
 
     def capacity(self, rate_per_s: float) -> Capacity:
         """Return the highest rate of one replica within the SLO that PROBES simulations find, above its share of one.
@@ -163,11 +171,15 @@ class Search:
 
     def _push(self, look: Look) -> None:
         self._serial += 1
-        heapq.heappush(self._heap, (self.cost(look.candidate, look.low + 1), self._serial, look))
+        heapq.heappush(self._heap, (self.cost(look, look.low + 1), self._serial, look))
 
-    def cost(self, candidate: Candidate, replicas: int) -> Cost:
-        """Return what candidates are ordered by: dollars per hour, or devices for those without a price, then ties."""
-        usd = self.load.price(candidate.hardware, candidate.devices, replicas)
+    def cost(self, look: Look | Solution, replicas: int) -> Cost:
+        """Return what candidates are ordered by: dollars per hour, or devices for those without a price, then ties.
+
+        One that was not built yet is taken to start at once: on spot it needs no more spare replicas then.
+        """
+        candidate, start_s = look.candidate, look.bounds.scenario.start_s if look.bounds else 0.0
+        usd = self.load.price(candidate.hardware, candidate.devices, replicas, start_s)
         if usd is None:
             return True, float(candidate.devices * replicas), candidate.plain
         return False, usd, candidate.plain
@@ -219,7 +231,7 @@ class Search:
         """Whether an answer has the same model and device; those that may cost the same are noted."""
         for place, each in enumerate(self.found):
             if each.candidate.key == candidate.key:
-                if cost[:2] == self.cost(each.candidate, each.replicas)[:2]:
+                if cost[:2] == self.cost(each, each.replicas)[:2]:
                     self.same_cost.setdefault(place, []).append(candidate)
                 return True
         return False
@@ -227,7 +239,7 @@ class Search:
     def _take(self, look: Look) -> None:
         assert look.bounds  # noqa: S101  a decided candidate was bounded, then simulated
         candidate, scenario = look.candidate, look.bounds.scenario
-        usd = self.load.price(candidate.hardware, candidate.devices, look.high)
+        usd = self.load.price(candidate.hardware, candidate.devices, look.high, scenario.start_s)
         report = scenario.report(scenario.workload.at_rate(self.load.rate_per_s / look.high))
         self.found.append(Solution(candidate, scenario, look.high, report, usd, look.bounds))
 
@@ -237,7 +249,7 @@ class Search:
             return
         self._push(look)
         if look.high:
-            key, cost = look.candidate.key, self.cost(look.candidate, look.high)
+            key, cost = look.candidate.key, self.cost(look, look.high)
             self._known[key] = min(cost, self._known.get(key, cost))
 
     def _lookup(self, look: Look) -> BoundLookup | LoadLookup:
@@ -265,15 +277,14 @@ class Search:
 
     def _affordable(self, look: Look) -> int:
         """Return the most replicas that would still be among the `top` answers; 0 where that is open."""
-        candidate = look.candidate
         limits = sorted(self._known.values())[self.top - 1 : self.top]
-        own = self._known.get(candidate.key)
+        own = self._known.get(look.candidate.key)
         if not (limits := [*limits, *([own] if own else [])]):
             return 0
         low, high = look.low + 1, 2 * (look.low + 1)
-        while self.cost(candidate, high) <= min(limits) and high < MOST_REPLICAS:
+        while self.cost(look, high) <= min(limits) and high < MOST_REPLICAS:
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self.cost(candidate, middle) <= min(limits) else (low, middle)
+            low, high = (middle, high) if self.cost(look, middle) <= min(limits) else (low, middle)
         return low

@@ -141,8 +141,7 @@ class Sensitivity:
         return self._price_of(found, needed)
 
     def _price_of(self, found: Solution, replicas: int | None) -> float | None:
-        candidate = found.candidate
-        return None if replicas is None else self.load.price(candidate.hardware, candidate.devices, replicas)
+        return None if replicas is None else found.price(self.load, replicas)
 
     def flip_rate_per_s(self, up: bool) -> tuple[float, int] | None:
         """Return the rate in requests/s from which on another answer costs less, and its place; None up to WIDEST.
@@ -196,8 +195,7 @@ def worth_measuring(risks: Sequence[Risk]) -> Worth | None:
 
 
 def _costs(risk: Risk) -> list[float]:
-    candidate = risk.found.candidate
-    usd = [each and risk.load.price(candidate.hardware, candidate.devices, each) for each in risk.replicas]
+    usd = [each and risk.found.price(risk.load, each) for each in risk.replicas]
     return [math.inf if each is None else float(each) for each in usd]
 
 

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from simulator.cost.packing import Packing, ReplicaSize, packed
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Offer
@@ -74,6 +76,20 @@ class Interruptions:
         return -math.expm1(-self.per_hour * e2el_s / 3600)
 
 
+def is_spot(offers: Iterable[Offer]) -> bool:
+    """Tell whether offers are of spot instances."""
+    return any(offer.commitment == "spot" for offer in offers)
+
+
+def rented(size: ReplicaSize, replicas: int, offers: Iterable[Offer], spot: Interruptions, start_s: float) -> Packing:
+    """Return the cheapest instances that hold so many replicas; of spot offers as many as keep them up.
+
+    `start_s`: until a replica has started. Raises InfercastError as `packed` and `spot_packed` do.
+    """
+    every = tuple(offers)
+    return spot_packed(size, replicas, every, spot, start_s) if is_spot(every) else packed(size, replicas, every)
+
+
 def spot_packed(
     size: ReplicaSize, replicas: int, offers: Iterable[Offer], spot: Interruptions, start_s: float
 ) -> Packing:
@@ -103,14 +119,13 @@ def up(packing: Packing, replicas: int, up_share: float) -> float:
     (0.99, 0.81)
     """
     parts = packing.size.parts
-    chances, left = [1.0], packing.replicas * parts  # chances[n]: of n parts up
+    chances, left = np.ones(1), packing.replicas * parts  # chances[n]: of n parts up
     for offer, count in packing.instances:
         for _ in range(count):
             held = min(packing.size.held(offer), left)
             left -= held
-            after = [0.0] * (len(chances) + held)
-            for number, chance in enumerate(chances):
-                after[number] += chance * (1 - up_share)
-                after[number + held] += chance * up_share
+            after = np.zeros(len(chances) + held)
+            after[: len(chances)] += chances * (1 - up_share)
+            after[held:] += chances * up_share
             chances = after
-    return sum(chances[replicas * parts :])
+    return sum(chances[replicas * parts :].tolist())

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, parse_slo
+from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, own_offer, parse_slo
 from simulator.cost.bounds import bounds
 from simulator.cost.candidate import Candidate
 from simulator.cost.light_bounds import Demand, LightBounds
-from simulator.cost.search import LIGHTEST_SHARE, Search, Target
+from simulator.cost.search import LIGHTEST_SHARE, Search, Target, priced_target
+from simulator.cost.spot import Interruptions
 from simulator.deployment.deployment import deployment_of
 from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
@@ -84,7 +85,7 @@ def exhaustive(library, load: Target) -> dict[str, float]:
         if any(keeps):  # not by a load lighter than any that is searched
             assume(load.rate_per_s / (keeps.index(True) + 1) > LIGHTEST_SHARE * bounds(scenario).most_per_s)
         if any(keeps):
-            cost = load.price(hardware, tp, keeps.index(True) + 1)
+            cost = load.price(hardware, tp, keeps.index(True) + 1, 0.0)
             least[hardware.id] = min(cost, least.get(hardware.id, cost))
     return least
 
@@ -115,7 +116,7 @@ slos = st.sampled_from(["ttft:60ms", "ttft:300ms,tpot:8ms", "ttft:1s,tpot:30ms",
 def test_the_search_finds_what_simulating_everything_finds(library, lengths, slo, rate, prices):
     ids = sorted({hardware.id for hardware, _ in library})
 
-    def price(hardware, devices, replicas):
+    def price(hardware, devices, replicas, _start_s):
         return prices[ids.index(hardware.id)] * devices * replicas
 
     load = Target(rate, Workload(OpenLoop(rate), lengths, 300), parse_slo(slo), price)
@@ -130,7 +131,9 @@ def test_the_search_finds_what_simulating_everything_finds(library, lengths, slo
 
 def chat_load(rate: float, slo: str = "ttft:500ms,tpot:30ms") -> Target:
     workload = Workload(OpenLoop(rate), Independent(LogNormal(600, 1.0), Fixed(100)), 500)
-    return Target(rate, workload, parse_slo(slo), lambda _hardware, devices, replicas: 2.0 * devices * replicas)
+    return Target(
+        rate, workload, parse_slo(slo), lambda _hardware, devices, replicas, _start_s: 2.0 * devices * replicas
+    )
 
 
 LIBRARY = [(device(kind, speed), tp) for kind in range(3) for speed in (0.25, 1.0) for tp in (1, 2)]
@@ -162,7 +165,7 @@ def test_each_answer_keeps_the_slo_and_one_replica_less_does_not():
 
 def test_most_of_a_large_library_is_cut_without_a_simulation():
     library = [(device(kind, 1.0 + at / 100), tp) for kind in range(3) for at in range(20) for tp in (1, 2)]
-    load = chat_load(2.0)._replace(price=lambda hardware, devices, n: float(hardware.memory_bytes) * devices * n)
+    load = chat_load(2.0)._replace(price=lambda hardware, devices, n, _: float(hardware.memory_bytes) * devices * n)
     search = search_of(library, load, top=3)
     search.run()
     assert len(search.found) == 3
@@ -171,12 +174,33 @@ def test_most_of_a_large_library_is_cut_without_a_simulation():
 
 def test_a_device_without_a_price_comes_last():
     load = chat_load(2.0)
-    priced = load._replace(price=lambda hardware, d, n: None if hardware.id.startswith("h100") else 2.0 * d * n)
+    priced = load._replace(price=lambda hardware, d, n, _: None if hardware.id.startswith("h100") else 2.0 * d * n)
     search = search_of(LIBRARY, priced, top=6)
     search.run()
     usd = [each.usd_per_hour for each in search.found]
     assert usd[-1] is None
     assert None not in usd[: usd.index(None)]
+
+
+def test_spot_is_ranked_with_its_spare_instances():
+    """One l40s at $1 twice, of which one is spare, costs more than one that never goes away at $1.50."""
+    wild = Interruptions(0.5, 24 * 3600.0)
+
+    def offers(hardware, devices):
+        spot = hardware.id.startswith("l40s")
+        return (
+            own_offer("l40s" if spot else "h100-sxm", 1.0 if spot else 1.5, devices, "spot" if spot else "reserved"),
+        )
+
+    load = chat_load(0.5, "ttft:2s,tpot:60ms")
+    load = priced_target(load.rate_per_s, load.workload, load.slo, offers, wild)
+    search = search_of([(device(1, 1.0), 1), (device(2, 1.0), 1)], load, top=2)
+    search.run()
+    assert [each.candidate.hardware.id for each in search.found] == ["h100-sxm-1.0", "l40s-1.0"]
+    for each in search.found:
+        assert each.usd_per_hour == each.price(load, each.replicas)
+        assert each.usd_per_hour == each.scenario.packing(each.replicas).usd_per_hour
+    assert search.found[1].usd_per_hour > 1.5
 
 
 def test_what_can_never_keep_the_slo_ends_the_search():

@@ -20,7 +20,7 @@ USD = {"l40s": 1.0, "h100-sxm": 2.7}
 
 def target(rate: float) -> Target:
     workload = Workload(CHAT.arrivals(rate), CHAT.lengths, 500)
-    return Target(rate, workload, SLO, lambda hardware, devices, replicas: USD[hardware.id] * devices * replicas)
+    return Target(rate, workload, SLO, lambda hardware, devices, n, _: USD[hardware.id] * devices * n)
 
 
 def searched(rate: float, names=("l40s", "h100-sxm")) -> Search:
@@ -135,9 +135,8 @@ def test_an_answer_flips_where_another_becomes_cheaper(found):
 
 
 def risk(*replicas: int | None, usd: float) -> SimpleNamespace:
-    candidate = SimpleNamespace(hardware=usd, devices=1)
-    load = SimpleNamespace(price=lambda hardware, devices, count: hardware * devices * count)
-    return SimpleNamespace(replicas=replicas, found=SimpleNamespace(candidate=candidate), load=load)
+    found = SimpleNamespace(price=lambda _load, count: usd * count)
+    return SimpleNamespace(replicas=replicas, found=found, load=None)
 
 
 def test_what_is_worth_measuring_by_hand():

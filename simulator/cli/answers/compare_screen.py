@@ -85,8 +85,7 @@ class Compared:
 
     def usd(self, replicas: int | None) -> float | None:
         """Return the dollars per hour of so many replicas; None for none, and without a price."""
-        candidate = self.found.candidate
-        return None if replicas is None else self.load.price(candidate.hardware, candidate.devices, replicas)
+        return None if replicas is None else self.found.price(self.load, replicas)
 
 
 def compared_row(each: Compared) -> Row:
@@ -274,7 +273,7 @@ def excluded(search: Search, options: Options) -> str:
 
 def _usd(search: Search, device: str) -> float:
     """Return the price of a device by the hour, infinity where there is none."""
-    usd = search.load.price(loaded(load_hardware, device), 1, 1)
+    usd = search.load.price(loaded(load_hardware, device), 1, 1, 0.0)
     return math.inf if usd is None else usd
 
 

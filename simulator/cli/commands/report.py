@@ -116,6 +116,6 @@ def _pinned(found: Answer, load: Target) -> Pinned:
         return deployment
 
     candidate = Candidate(deployment.model, deployment.hardware, deployment.layout, 0.0, build)
-    usd = load.price(deployment.hardware, deployment.devices, found.replicas)
+    usd = load.price(deployment.hardware, deployment.devices, found.replicas, found.scenario.start_s)
     known = bounds(found.scenario)
     return Pinned(Solution(candidate, found.scenario, found.replicas, found.report, usd, known), load, found)
