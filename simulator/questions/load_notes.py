@@ -49,7 +49,7 @@ def load_remarks(scenario: Scenario, report: Report) -> list[str]:
         f"{report.duration_s:,.0f} s; busy {report.utilisation:.0%} of the "
         f"time, where full steps would take {_used(scenario, report):.0%}, prompts {report.prompt_share:.0%} of that; "
         f"cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
-        f"{_cache_in_words(scenario, report)}; {int(report.run.preemptions.sum())} preemptions."
+        f"{_cache_in_words(scenario, report)}; {int(report.run.preemptions.sum()) * report.replicas} preemptions."
     ]
     if report.slo.bounds_s:
         kept = f"{report.within['all']:.1%} keep every bound"

@@ -63,6 +63,6 @@ def throughput_intervals(prediction: PredictionRange[Row], report: Report) -> Ro
     if not report.overloaded:
         return {f"{key}_{end}": None for key in THROUGHPUTS for end in ENDS}
     found = dict(intervals(replace(prediction, regime="offline"), THROUGHPUTS))
-    offered_per_s = len(report.run.requests) / report.run.requests.arrival_s[-1]
+    offered_per_s = report.replicas * len(report.run.requests) / report.run.requests.arrival_s[-1]
     most = max(1.0, offered_per_s / report.requests_per_s)
     return found | {f"{key}_high": min(found[f"{key}_high"], prediction.found[key] * most) for key in THROUGHPUTS}

@@ -70,7 +70,7 @@ class Report(Framed):
     network_s: float
     steady: bool
     draws: tuple["Report", ...] = ()  # the same load drawn anew: figures are means over this one and them
-    replicas: int = 1  # alike, that share the load: throughputs are of all of them
+    replicas: int = 1  # alike, that share the load: throughputs and the queue are of all of them
     is_limited: bool = False  # a run at the highest rate that keeps the SLO
     of_asked: float = 1.0  # the rate over the asked one, where a run under limits takes the highest that keeps them
 
@@ -259,11 +259,14 @@ class Report(Framed):
 
     @cached_property
     def queue_growth_per_s(self) -> float:
-        """Requests per second by which the queue grew over the second half of the arrivals; 0 in a closed loop."""
+        """Requests per second by which the queues of all replicas grew over the second half of the arrivals.
+
+        0 in a closed loop.
+        """
         begin_s, end_s = self._second_half_s
         if self.run.requests.concurrency or end_s <= begin_s:
             return 0.0
-        return float(np.diff(self._queue(np.array([begin_s, end_s])))[0]) / (end_s - begin_s)
+        return self.replicas * float(np.diff(self._queue(np.array([begin_s, end_s])))[0]) / (end_s - begin_s)
 
     def _queue(self, times_s: Floats, since_s: float = 0.0) -> Ints:
         """Count the requests that arrived at least `since_s` before some times and had not been admitted by them."""

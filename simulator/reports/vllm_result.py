@@ -55,7 +55,7 @@ def _rates(report: Report) -> dict[str, float]:
 
 
 def _counts(report: Report) -> dict[str, Any]:
-    """Return what else is counted in one run, in sums over the replicas."""
+    """Return what else is counted in one run, in sums over the replicas; warm-up and means are of one."""
     mean_use, peak_use = report.cache_use
     told = bool(report.slo.bounds_s) and not report.endless
     return {
@@ -65,7 +65,8 @@ def _counts(report: Report) -> dict[str, Any]:
         "total_input_tokens": report.input_tokens * report.replicas,
         "total_output_tokens": report.output_tokens * report.replicas,
         "request_goodput": report.goodput_per_s if told else None,
-        "max_concurrent_requests": int((report.run.steps.running + report.run.steps.waiting).max(initial=0)),
+        "max_concurrent_requests": report.replicas
+        * int((report.run.steps.running + report.run.steps.waiting).max(initial=0)),
         "warm_up_requests": report.skipped,
         "overloaded": report.overloaded,
         "queue_growth_per_s": report.queue_growth_per_s,
@@ -74,7 +75,7 @@ def _counts(report: Report) -> dict[str, Any]:
         "peak_kv_cache_usage": peak_use,
         "kv_cache_waste": report.cache_waste,
         "prefix_cache_hit_rate": report.prefix_hit_rate,
-        "num_preemptions": int(report.run.preemptions.sum()),
+        "num_preemptions": int(report.run.preemptions.sum()) * report.replicas,
         "utilisation": report.utilisation,
         "prompt_share": report.prompt_share,
     }

@@ -10,6 +10,7 @@ from simulator.errors import DoesNotFitError, InfercastError, WorkloadError
 from simulator.questions.asked_columns import asked_columns
 from simulator.questions.batch_question import BatchSizes
 from simulator.questions.batch_rows import batch_row
+from simulator.questions.load_notes import load_notes
 from simulator.questions.load_question import RunQuestion, SloQuestion
 from simulator.questions.load_rows import METRICS, STATS, THROUGHPUTS, load_row
 from simulator.questions.row_intervals import ENDS, regime_of
@@ -131,6 +132,19 @@ def test_a_load_is_run_as_asked():
     assert (scenario.replicas, scenario.whole_run, scenario.assume_fits) == (3, True, True)
     assert scenario.workload.arrivals.concurrency == 2
     assert (report.replicas, report.is_limited) == (3, False)
+
+
+def test_figures_of_an_overloaded_load_are_of_all_replicas():
+    """Eight times the load on eight replicas: counts, intervals and sentences are eight times those of one."""
+    one, eight = (asked(RunQuestion(replicas=n), request_rate=str(60 * n), num_prompts=1500 * n) for n in (1, 8))
+    assert one[1].overloaded
+    alone, together = load_row(*one), load_row(*eight)
+    counted = ("max_concurrent_requests", "queue_growth_per_s", "num_preemptions", "total_output_tokens")
+    for key in (*counted, *THROUGHPUTS, *(f"{key}_{end}" for key in THROUGHPUTS for end in ENDS)):
+        assert together[key] == pytest.approx(8 * alone[key]), key
+    for key in THROUGHPUTS:
+        assert together[f"{key}_low"] <= together[key] <= together[f"{key}_high"]
+    assert f"the queue grows by {8 * one[1].queue_growth_per_s:.3g} requests" in load_notes(*eight)[0]
 
 
 def test_a_load_behind_a_router_is_of_all_replicas():
