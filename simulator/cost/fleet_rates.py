@@ -51,8 +51,8 @@ class FleetRates:
     staffing; Halfin and Whitt, Operations Research, 1981); beyond the largest it is that of the largest.
 
     `known`: the capacity of one replica. `link_bytes_per_s` above 0: two pools, of which the best split is searched.
-    Methods raise WorkloadError where no fleet of up to FEW replicas keeps the SLO at a quarter of its replicas'
-    rates, and as `simulate_fleet` does.
+    Methods raise WorkloadError where no fleet of up to FEW replicas keeps the SLO at the lowest share of its replicas'
+    rates that is tried (STARTS, LONGER_STARTS), and as `simulate_fleet` does.
     """
 
     scenario: Scenario
@@ -129,11 +129,16 @@ class FleetRates:
         fleet = Service(self.scenario.deployment, replicas, Router(self.router), autoscaler)
         return replace(fleet, prefill_replicas=prefill, link_bytes_per_s=self.link_bytes_per_s) if prefill else fleet
 
+    @property
+    def _starts(self) -> tuple[float, ...]:
+        """Shares of the rate of as many replicas alone, at which a search begins."""
+        return (*STARTS, *LONGER_STARTS) if self.sessions.turns > 1 and not self.link_bytes_per_s else STARTS
+
     def _searched(self, replicas: int) -> FleetRate:
         if replicas not in self._found:
             if replicas > FEW and not self._searched(FEW).rate_per_s:
                 given = f"{'prefill and decode pools' if self.link_bytes_per_s else 'a fleet'} within the SLO"
-                because = f"none of up to {FEW} replicas keeps it at a quarter of its replicas' rates"
+                because = f"none of up to {FEW} replicas keeps it at {self._starts[-1]:.0%} of its replicas' rates"
                 raise WorkloadError(given, because, "Give longer bounds, or one pool of mixed replicas")
             search = self._split if self.link_bytes_per_s else self._mixed
             self._found[replicas] = search(replicas)
@@ -142,8 +147,7 @@ class FleetRates:
     def _mixed(self, replicas: int) -> FleetRate:
         if replicas == 1 and self.sessions.turns == 1:
             return FleetRate(self.known.rate_per_s)
-        shares = STARTS if self.sessions.turns == 1 else (*STARTS, *LONGER_STARTS)
-        starts = (share * replicas * self.known.rate_per_s for share in shares)
+        starts = (share * replicas * self.known.rate_per_s for share in self._starts)
         return FleetRate(next((rate for start in starts if (rate := highest(self._keeps(replicas), start))), 0.0))
 
     def _split(self, replicas: int) -> FleetRate:

@@ -57,8 +57,8 @@ def owned_offers(hardware: Hardware, owner: Owner) -> tuple[Offer, ...]:
     """Return an offer for each machine that can be bought with a device; new ones, or used where none is new.
 
     USD/h = price / (years x 8,760 h) + (colocation x kW set aside + staff) / 730 h; electricity is `usd_per_kwh` x PUE
-    for each kWh that the machine takes (`energy.power`). A price of a card or a module is over `DEVICES_SHARE` for the
-    machine around it. Set aside are the TDPs and the hosts' power.
+    for each kWh that the machine takes (`energy.power_w`). A price of a card or a module is over `DEVICES_SHARE` for
+    the machine around it. Set aside are the TDPs and the hosts' power.
 
     Raises InfercastError where the site has no price of electricity, or the device no TDP.
     """

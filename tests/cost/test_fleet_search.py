@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from simulator.cost.fleet_rates import FleetRate, FleetRates
+from simulator.errors import WorkloadError
 from simulator.simulation.sessions import Sessions
 
 ONE = SimpleNamespace(rate_per_s=1.0)  # capacity of a replica alone
@@ -41,6 +42,12 @@ def test_between_two_sizes_a_replica_serves_what_the_inverse_root_says() -> None
 def test_a_fleet_that_serves_less_than_its_replicas_alone_is_found() -> None:
     assert rates({(3, 0): 0.9}).rate_per_s(3) == about(0.9)
     assert rates({(3, 0): 0.7}).rate_per_s(3) == 0.0  # below a quarter of 3 x 1/s
+
+
+@pytest.mark.parametrize(("turns", "share"), [(1, "25%"), (3, "4%")])
+def test_a_refusal_says_the_lowest_share_that_was_tried(turns: int, share: str) -> None:
+    with pytest.raises(WorkloadError, match=f"none of up to 4 replicas keeps it at {share} of its replicas' rates"):
+        rates({(4, 0): 0.0}, sessions=Sessions(turns=turns)).rate_per_s(8)
 
 
 def test_sessions_go_where_their_history_is_and_others_where_least_is_to_do() -> None:
