@@ -128,4 +128,4 @@ def up(packing: Packing, replicas: int, up_share: float) -> float:
             after[: len(chances)] += chances * (1 - up_share)
             after[held:] += chances * up_share
             chances = after
-    return sum(chances[replicas * parts :].tolist())
+    return math.fsum(chances[replicas * parts :])
