@@ -1,5 +1,7 @@
 """Latency of one replica over its load: simulated around the highest rate within the SLO."""
 
+from dataclasses import replace
+
 from simulator.cli.output import Row
 from simulator.cost.scenario import Scenario
 from simulator.questions.asked_columns import asked_columns
@@ -13,6 +15,7 @@ def load_curve(scenario: Scenario, capacity_per_s: float, level: float) -> list[
     rows: list[Row] = []
     for share in SHARES:
         rate_per_s = share * capacity_per_s
-        report = scenario.report(scenario.workload.at_rate(rate_per_s))
-        rows.append({**asked_columns(scenario, rate_per_s, report), **load_row(scenario, report, level)})
+        loaded = replace(scenario, workload=scenario.workload.at_rate(rate_per_s))
+        report = loaded.simulated()
+        rows.append({**asked_columns(loaded, rate_per_s, report), **load_row(loaded, report, level)})
     return rows
