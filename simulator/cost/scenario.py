@@ -46,6 +46,15 @@ def simulate(scenario: "Scenario", progress: Progress | None = None) -> Report:
     return scenario.simulated(progress)
 
 
+def draws_for(requests: int) -> int:
+    """Return how many times a random load of so many requests is drawn, so that together they are about enough.
+
+    >>> [draws_for(each) for each in (20, 300, 1_000)]
+    [5, 3, 1]
+    """
+    return max(1, min(MOST_DRAWS, round(ENOUGH_REQUESTS / requests)))
+
+
 def shared_table(deployment: Deployment) -> StepTable:
     """Return the step times of a deployment in seconds, those of an equal one where it was looked at lately."""
     stepping = replace(deployment, cache_shift=0.0) if deployment.cache_shift else deployment  # makes no other steps
@@ -139,7 +148,7 @@ class Scenario:
 
     @property
     def _seeds(self) -> range:
-        draws = max(1, min(MOST_DRAWS, round(ENOUGH_REQUESTS / self.workload.request_count)))
+        draws = draws_for(self.workload.request_count)
         if draws > 1 and not sent(self.workload, self.deployment).is_random:
             draws = 1
         return range(self.workload.seed, self.workload.seed + draws)

@@ -14,7 +14,7 @@ from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.options.fleet_options import ClientOptions
 from simulator.cli.output import Column, Result, Row, View, count, evidence, number, percent
 from simulator.cost.packing import packed, replica_size
-from simulator.cost.scenario import Scenario
+from simulator.cost.scenario import ENOUGH_REQUESTS, Scenario, draws_for
 from simulator.cost.service import ServiceReport
 from simulator.hardware.prices import Commitment, Terms, offers
 from simulator.limits import known
@@ -25,7 +25,7 @@ from simulator.questions.row_intervals import ENDS, intervals, regime_of
 from simulator.questions.words import seconds
 from simulator.reports.intervals import PredictionRange
 from simulator.reports.vllm_result import GROWING, vllm_result
-from simulator.units import lasting, scaled
+from simulator.units import counted, lasting, scaled
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.workload import Requests, Workload
 
@@ -75,6 +75,9 @@ def _verdict(found: Found, row: Row, fleets: int) -> list[str]:
     """Return whether a fleet keeps the SLO and how many users gave up, under its name where it is one of several."""
     name = f"{found.service.describe()}: " if fleets > 1 else ""
     told = load_screen.verdict(row, found.service.report.slo)
+    if row["slo_attainment"] is not None and found.workload.is_random and draws_for(len(found.sent)) > 1:
+        few = f"One draw of {counted(len(found.sent), 'request')} carries this verdict"
+        told.append(f"{few}; give {ENOUGH_REQUESTS:,}, of which chance decides less.")
     if lost := len(found.service.run.abandoned):
         told.append(f"{lost:,} of {len(found.sent):,} requests gave up waiting; latencies are those of the others.")
     return [f"{name}{said}" for said in told]
