@@ -104,13 +104,14 @@ def _waiting(bounds: Bounds, seen: Explanation, metric: str) -> Limiter | None:
     by_slots, by_cache = (float(waited_s[each].sum()) / total_s for each in (full, short & ~full))
     preempted = int(run.preemptions.sum())
     if (by_cache > MOST or preempted > MUCH * len(requests)) and bounds.gain_without("cache") > GAIN:
-        tokens = limits.num_blocks // groups * limits.block_size
+        tokens = run.stages * (limits.num_blocks // groups) * limits.block_size
         told = f"{tokens:,} tokens, {preempted:,} preemptions, {by_cache:.0%} of all waiting is for blocks"
         return Limiter("KV cache", f"KV-cache capacity: {told}")
     if by_slots > MOST and bounds.gain_without("slots") > GAIN:
-        taken = f"all {limits.max_num_seqs:,} are" if limits.max_num_seqs > 1 else "the only one is"
+        slots = run.stages * limits.max_num_seqs
+        taken = f"all {slots:,} are" if slots > 1 else "the only one is"
         told = f"{taken} taken in {by_slots:.0%} of the time that requests wait; try --max-num-seqs"
-        return Limiter("slots", f"slots: {told} {2 * limits.max_num_seqs}")
+        return Limiter("slots", f"slots: {told} {2 * slots // bounds.scenario.deployment.layout.dp}")
     return None
 
 

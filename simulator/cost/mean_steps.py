@@ -6,14 +6,14 @@ from simulator.reports.report import Report
 
 
 def decode_step(deployment: Deployment, report: Report) -> Counts:
-    """Return the counts of a step that decodes `report.mean_running` sequences, each with half of its output.
+    """Return the counts of a step that decodes `report.mean_step_running` sequences, each with half of its output.
 
     With speculation a sequence computes its draft tokens too, as in `batches.decode_counts`.
     """
     requests = report.run.requests
     context = float((requests.prompt_tokens + requests.output_tokens / 2).mean())
     window = float(deployment.model.window or context)
-    running, drafts = max(1.0, report.mean_running), deployment.draft_tokens
+    running, drafts = max(1.0, report.mean_step_running), deployment.draft_tokens
     return Counts(
         steps=1.0,
         tokens=running * (1 + drafts),

@@ -254,7 +254,12 @@ class Report(Framed):
 
     @property
     def mean_running(self) -> float:
-        """Sequences in a step, averaged over busy time."""
+        """Sequences that run at once in a replica, in all stages of its pipeline, averaged over busy time."""
+        return self.run.at_once(self.run.steps.running)[0]
+
+    @property
+    def mean_step_running(self) -> float:
+        """Sequences in a step, averaged over busy time: of a pipeline those of one of its batches."""
         return float(np.average(self.run.steps.running, weights=self.run.steps.seconds)) if self.run.busy_s else 0.0
 
     @cached_property

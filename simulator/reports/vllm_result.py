@@ -66,7 +66,7 @@ def _counts(report: Report) -> dict[str, Any]:
         "total_output_tokens": report.output_tokens * report.replicas,
         "request_goodput": report.goodput_per_s if told else None,
         "max_concurrent_requests": report.replicas
-        * int((report.run.steps.running + report.run.steps.waiting).max(initial=0)),
+        * report.run.at_once(report.run.steps.running + report.run.steps.waiting)[1],
         "warm_up_requests": report.skipped,
         "overloaded": report.overloaded,
         "queue_growth_per_s": report.queue_growth_per_s,

@@ -64,6 +64,7 @@ class Run:
     hit_tokens: Ints  # of each prompt, what the prefix cache had when it was first admitted
     steps: Table
     rejected: Rejected = field(default_factory=Rejected)
+    stages: int = 1  # of a pipeline: as many engines, each with its part of the slots and of the cache (`limits`)
 
     @property
     def busy_s(self) -> float:
@@ -74,6 +75,11 @@ class Run:
     def engines(self) -> int:
         """How many steps may run at once."""
         return 1
+
+    def at_once(self, of_steps: Ints) -> tuple[float, int]:
+        """Return mean, over busy time, and peak of what a replica has at once, from what is in each step."""
+        mean = float(np.average(of_steps, weights=self.steps.seconds)) if self.busy_s else 0.0
+        return mean, int(of_steps.max(initial=0))
 
     @property
     def end_s(self) -> float:

@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from simulator.arrays import Floats, Ints
 from simulator.scheduler.state import Table
 from simulator.simulation.engine_loop import Run
 from simulator.simulation.fleet_state import OFF, STARTING
+
+ROUNDING_S = 1e-9  # by which a step ends before the next one of its engine begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +32,6 @@ class FleetRun(Run):
     abandoned_s: Floats
     events: Table
     replicas: int
-    stages: int
     closed_s: float
 
     @property
@@ -45,6 +48,20 @@ class FleetRun(Run):
     def end_s(self) -> float:
         """End of the last step, in seconds."""
         return float((self.steps.start_s + self.steps.seconds).max(initial=0.0))
+
+    def at_once(self, of_steps: Ints) -> tuple[float, int]:
+        """Return mean and peak of a replica as `Run.at_once` does: of a pipeline the sum over the steps under way."""
+        steps = self.steps
+        if self.stages == 1 or not len(steps):
+            return Run.at_once(self, of_steps)
+        begin_s = steps.start_s + steps.replica * (self.end_s + 1.0)  # one replica after the other
+        times_s = np.concatenate([begin_s + steps.seconds - ROUNDING_S, begin_s])
+        order = np.argsort(times_s, kind="stable")
+        amount, under_way = (
+            np.cumsum(np.concatenate([-each, each])[order])[:-1] for each in (of_steps, np.ones_like(of_steps))
+        )
+        spans_s = np.diff(times_s[order])
+        return float((amount * spans_s).sum() / spans_s[under_way > 0].sum()), int(amount.max())
 
     def intervals(self, state_from: int, *states_to: int) -> list[tuple[int, float, float]]:
         """Return (replica, start_s, end_s) of every time from a state `state_from` to the next of `states_to`."""

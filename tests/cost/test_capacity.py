@@ -13,6 +13,7 @@ from simulator.cost.capacity import PROBE_REQUESTS, Answer, Capacity, Comparison
 from simulator.deployment.batches import Batch
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
+from simulator.deployment.settings import Settings
 from simulator.models.model import load_model
 from simulator.plots.cost_plots import plot_costs
 from simulator.workloads.arrivals import OpenLoop, RecordedArrivals
@@ -149,6 +150,14 @@ def test_a_pipeline_of_two_stages_with_one_slot_works_on_one_batch():
     assert found.metrics["tpot"]["median"] == pytest.approx(alone.tpot_s, rel=0.01)
 
 
+def test_the_search_counts_what_runs_in_all_stages_of_a_pipeline():
+    """Ten times as many requests as run at once: 240 in two stages, 120 in each."""
+    layout = default_layout(load_model("llama-3.2-1b"), pp=2)
+    deployment = deploy("llama-3.2-1b", "l4", layout=layout, settings=Settings(max_num_seqs=240))
+    found = capacity(Scenario(deployment, Workload(OpenLoop(1.0), Independent(Fixed(64), Fixed(8)))))
+    assert len(found.report.run.requests) == 2_400 > PROBE_REQUESTS
+
+
 class Given:
     """A scenario whose reports are given: it notes the loads, and keeps its SLO up to a rate."""
 
@@ -159,7 +168,7 @@ class Given:
     def report(self, load: Workload) -> SimpleNamespace:
         self.loads.append(load)
         steps = SimpleNamespace(running=np.array([3, 300]))
-        run = SimpleNamespace(finished_s=np.arange(2000) * 0.5, steps=steps)
+        run = SimpleNamespace(finished_s=np.arange(2000) * 0.5, steps=steps, at_once=lambda of: (0.0, int(of.max())))
         return SimpleNamespace(
             run=run, meets_slo=getattr(load.arrivals, "rate_per_s", 0.0) <= self.most_per_s, **BROKEN
         )

@@ -35,7 +35,7 @@ def test_drafts_are_computed_and_read_in_a_decode_step():
     drafting = deploy("llama-3.1-8b", "l40s", settings=Settings(speculation=Speculation("ngram", 7, (0.7,))))
     load = Workload(ClosedLoop(96), Independent(Fixed(16), Fixed(256)), 192)
     report = Scenario(drafting, load).report(load)
-    alone, found, running = decode_step(plain, report), decode_step(drafting, report), report.mean_running
+    alone, found, running = decode_step(plain, report), decode_step(drafting, report), report.mean_step_running
     assert (found.tokens, found.logits) == pytest.approx((8 * alone.tokens, 8 * alone.logits))
     assert found.decode_reads - alone.decode_reads == pytest.approx(7 * running)
     assert found.decode_reads_windowed - alone.decode_reads_windowed == pytest.approx(7 * running)

@@ -82,3 +82,28 @@ def test_a_bound_on_e2el_is_explained_by_its_larger_part(lengths, of):
 
 def test_others_prompts_are_named_under_a_bound_on_e2el():
     assert at("llama-3.1-8b", "h100-sxm", (6000, 200), "e2el:4s", 2.1).name == "interference"
+
+
+def test_slots_and_cache_of_a_pipeline_are_those_of_its_stages_together():
+    """Each of two stages works on a batch of its own, with half of the slots and half of the cache."""
+    of = {"pp": 2, "settings": Settings(max_num_seqs=4)}
+    slots = at("llama-3.1-8b", "h100-sxm", (500, 200), "ttft:2s", 4.5, **of)
+    assert "all 4 are taken" in slots.sentence
+    assert "try --max-num-seqs 8" in slots.sentence
+    whole = deploy("qwen3-32b", "h100-sxm", layout=default_layout(load_model("qwen3-32b"), pp=2))
+    cache_tokens = Scenario(whole, Workload(OpenLoop(1.0), Independent(Fixed(1), Fixed(1)))).memory.cache_tokens
+    cache = at("qwen3-32b", "h100-sxm", (1000, 4000), "ttft:5s,tpot:100ms", 0.7, pp=2)
+    assert cache.name == "KV cache"
+    told = int(cache.sentence.split(": ")[1].split(" tokens")[0].replace(",", ""))
+    assert cache_tokens - 32 <= told <= cache_tokens
+
+
+def test_slots_of_ranks_are_advised_by_the_rank():
+    """--max-num-seqs is of each data-parallel rank: two ranks of 4 have 8, and twice as many are 8 each."""
+    model = load_model("deepseek-v3")
+    deployment = deploy("deepseek-v3", "h200-sxm", layout=default_layout(model, tp=4, dp=2, ep=8))
+    few = replace(deployment, settings=Settings(max_num_seqs=4))
+    scenario = Scenario(few, Workload(OpenLoop(3.0), Independent(Fixed(500), Fixed(200)), 500), parse_slo("ttft:2s"))
+    found = limiter(bounds(scenario), scenario.report(scenario.workload))
+    assert "all 8 are taken" in found.sentence
+    assert found.sentence.endswith("try --max-num-seqs 8")

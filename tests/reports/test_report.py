@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 from simulator.cost.bill import bill, usd_per_million
+from simulator.cost.scenario import Scenario
+from simulator.deployment.deployment import deploy
+from simulator.deployment.layouts import default_layout
 from simulator.errors import InfercastError
+from simulator.models.model import load_model
 from simulator.reports.batch_means import Statistic, mean_of, statistic, warm_up
 from simulator.reports.report import latencies_s, summarize
 from simulator.reports.slo import Slo, parse_slo
@@ -15,7 +19,9 @@ from simulator.reports.vllm_result import vllm_result
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import CONTINUOUS, PROMPTS_FIRST, SchedulerLimits
 from simulator.simulation.engine_loop import Run, simulate
-from simulator.workloads.workload import Requests
+from simulator.workloads.arrivals import ClosedLoop
+from simulator.workloads.lengths import Fixed, Independent
+from simulator.workloads.workload import Requests, Workload
 
 # A step takes 10 ms and each token of a prompt 1 ms more: every latency can be worked out by hand.
 TABLE = StepTable(np.full(4097, 0.010), np.zeros(257), np.array([0, 0, 0.001, 0, 0]))
@@ -100,6 +106,19 @@ def test_shares_by_hand():
     assert report.prefix_hit_rate == pytest.approx(25 / 150)
     assert report.mean_running == 1.0
     assert bill(report, 1.0, usd_per_hour=1.0).idle_share == pytest.approx(1 - (0.110 + 0.060) / 1.060)
+
+
+@pytest.mark.parametrize("users", [2, 64])
+@pytest.mark.parametrize("pp", [1, 2, 4])
+def test_requests_of_a_pipeline_run_in_all_of_its_stages_at_once(pp, users):
+    """By Little's law as many run as are served per second times how long each takes, while the load lasts."""
+    deployment = deploy("llama-3.1-8b", "h100-sxm", layout=default_layout(load_model("llama-3.1-8b"), pp=pp))
+    load = Workload(ClosedLoop(users), Independent(Fixed(500), Fixed(100)), 8 * users)
+    report = Scenario(deployment, load).report(load)
+    told = vllm_result(report)
+    assert told["max_concurrent_requests"] == users
+    assert told["mean_num_requests_running"] == pytest.approx(users, rel=0.25)  # they begin and end one by one
+    assert report.mean_step_running == pytest.approx(told["mean_num_requests_running"] / min(pp, users), rel=0.05)
 
 
 VLLM_KEYS = """duration completed failed total_input_tokens total_output_tokens request_throughput request_goodput

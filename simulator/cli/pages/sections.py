@@ -97,8 +97,8 @@ class Ran:
 
     @property
     def batch(self) -> Batch:
-        """The mean batch of the run: as many sequences as run at once, of mean lengths."""
-        sent, running = self.report.run.requests, max(1, round(self.report.mean_running))
+        """The mean batch of the run: as many sequences as a step has, of mean lengths."""
+        sent, running = self.report.run.requests, max(1, round(self.report.mean_step_running))
         lengths = (max(1, round(float(tokens.mean()))) for tokens in (sent.prompt_tokens, sent.output_tokens))
         return Batch(running, *lengths)
 
