@@ -21,9 +21,13 @@ from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware
 from simulator.profile import Source
 from simulator.reports.intervals import Interval, interval
+from simulator.units import counted
 from simulator.validation.measurements import Measurement, Setup
-from simulator.validation.prediction import Answered, Asked, ask
+from simulator.validation.prediction import Answered, Asked, ask, predict
+from simulator.validation.scores import beating_light
 
+SECONDS = "Is it in seconds? Give what the metric's name says."
+CHECK = "Else check the device, the parallelism and the number formats that were stated."
 FOLDS, LEAST = 5, 2  # parts of the setups that are held back in turn; fewest setups for that
 GAIN = 0.005  # of the measured value: a smaller gain is rounding
 SURE = 1.28  # standard deviations on each side that hold 80 %
@@ -184,7 +188,8 @@ def calibrated(
     `engine`: the preset to calibrate, as `infercast estimate --engine` takes it; "" for what the device's questions use
     by default, or the newest of the engine that was measured. `progress` is called with (parts done, parts). Each fit
     leaves out one of FOLDS parts of the setups; with fewer than LEAST setups nothing is held back. Raises
-    NotModelledError for rows of several engines, and where no row can be predicted.
+    NotModelledError for rows of several engines, and where no row can be predicted,
+    InfercastError where all rows beat the device's speed of light; else those that do are left out.
     """
     problem, others = _fit_problem(rows, hardware, engine)
     setups = list(problem.asked)
@@ -239,8 +244,26 @@ def _fit_problem(rows: Sequence[Measurement], hardware: Hardware, engine: str) -
     if not kept:
         because = next(iter(left_out), "the file has no row")
         raise NotModelledError(f"no row of {target.id} on {hardware.id}", because, "Correct the rows or the options")
+    kept, faster = _possible(kept)
     used = {setup: asked[setup] for setup in setups_of(kept)}
-    return Problem(kept, used, uncalibrated(target, hardware), hardware, dict(left_out)), tuple(sorted(others))
+    return Problem(kept, used, uncalibrated(target, hardware), hardware, {**faster, **left_out}), tuple(sorted(others))
+
+
+def _possible(rows: Sequence[Measurement]) -> tuple[list[Measurement], dict[str, int]]:
+    """Return the rows that do not beat the device's speed of light, and how many do, by the reason.
+
+    Raises InfercastError where all do: constants that are fitted to such rows are of no machine.
+    """
+    found = predict(rows, light=True)
+    beating = beating_light(found)
+    if not beating:
+        return list(rows), {}
+    row, light = beating[0].measurement, beating[0].light
+    faster = f"{row.metric} {row.value:g} beats the device's speed of light, {light:.3g}"
+    if len(beating) == len(rows):
+        raise InfercastError(counted(len(rows), "measurement"), faster, f"{SECONDS} {CHECK}")
+    kept = [each.measurement for each in found if not beating_light([each])]
+    return kept, {f"{faster}. {SECONDS} {CHECK}": len(beating)}
 
 
 def _target(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> Engine:

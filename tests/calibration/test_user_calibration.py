@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from simulator.calibration import user_calibration
 from simulator.calibration.map_fit import NOISE, OUTLIER, Fit, Problem
 from simulator.calibration.own_preset import preset
 from simulator.calibration.terms import TERMS, adjusted, uncalibrated
@@ -434,13 +435,36 @@ def test_one_result_file_is_a_first_correction_and_several_files_count_together(
     assert both["calibration"][-1]["held_back"] < both["calibration"][-1]["before"]
 
 
+@pytest.mark.usefixtures("own")
+def test_rows_faster_than_light_are_left_out_and_said(tmp_path):
+    good, bad = rows({"memory": 0.8}, SIZES[2:3], ["tpot_ms"]), rows({}, SIZES[:1], ["tpot_ms"])
+    in_seconds = [replace(row, value=row.value / 1e3) for row in bad]
+    found = calibrated([*in_seconds, *good], DEVICE)
+    assert found.measurements == tuple(good)
+    text = " ".join(
+        run("calibrate", "--measured", str(table(tmp_path / "mine.csv", [*in_seconds, *good]))).stdout.split()
+    )
+    assert "Left out, 1 row: tpot_ms 0.0" in text
+    assert "beats the device's speed of light, 17.5. Is it in seconds? Give what the metric's name says. Else" in text
+    assert ".." not in text
+    with pytest.raises(InfercastError, match=r"1 measurement: tpot_ms 0\.\d+ beats .* Is it in seconds\?"):
+        calibrated(in_seconds, DEVICE)
+
+
+def test_a_reason_to_leave_rows_out_ends_in_one_full_stop(tmp_path):
+    fine, other = rows({}, SIZES[:1], ["tpot_ms"]), rows({}, SIZES[:1], ["tpot_ms"], hardware="h100-sxm")
+    asked = ("calibrate", "--measured", str(table(tmp_path / "mine.csv", [*fine, *other])), "--hardware", "l40s")
+    text = " ".join(run(*asked, "--out", str(tmp_path / "own")).stdout.split())
+    assert "Left out, 1 row: h100-sxm: it is not l40s. Calibrate it on its own. " in text
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("own")
-def test_rows_faster_than_light_are_pointed_out_and_move_no_share_past_the_peak(tmp_path):
+def test_rows_that_are_too_fast_move_no_share_past_the_peak(tmp_path, monkeypatch):
+    monkeypatch.setattr(user_calibration, "beating_light", lambda _found: [])
     fast = [replace(row, value=row.value * (3 if "tok_s" in row.metric else 1 / 3)) for row in rows({}, SIZES[3:5])]
     shipped = load_engine("vllm-0.33").kernels_on(DEVICE).fitted
-    text = run("calibrate", "--measured", str(table(tmp_path / "mine.csv", fast))).stdout
-    assert "rows beat the device's speed of light" in text.splitlines()[0]
+    run("calibrate", "--measured", str(table(tmp_path / "mine.csv", fast)))
     found, gemm = load_engine("vllm-0.33").kernels_on(DEVICE).fitted, DEVICE.achievable.gemm["bf16"]
     assert (found.compute, found.memory) > (shipped.compute, shipped.memory)
     assert found.compute * gemm.compute_fraction == pytest.approx(1.0, abs=1e-3)  # as far as it may

@@ -25,8 +25,7 @@ from simulator.reports.intervals import Interval
 from simulator.reports.provenance import readable
 from simulator.validation.benchfiles import read_results
 from simulator.validation.measurements import Measurement
-from simulator.validation.prediction import ask, predict
-from simulator.validation.scores import beating_light
+from simulator.validation.prediction import ask
 
 SHOWN = 6  # most names of devices in an error
 LISTED = 12  # most measurements that are listed one by one
@@ -35,7 +34,6 @@ DEFINITIONS = (
     "Errors are medians of |predicted / measured - 1|; held back: each setup predicted by a fit that has not seen it. "
     "80 % range: what your rows leave open. docs/measurements.md explains the fit."
 )
-CHECK = "Check the device, the parallelism and the number formats that were stated."
 
 
 @grouped
@@ -98,8 +96,6 @@ def _verdict(found: Calibration) -> str:
     else:
         said = f"{name}: calibrated. {was}; now it is {percent(score.after)} off. On setups that the fit had not seen "
         said += f"it is {percent(score.held_back)} off{_worst(found)}: expect that of new lengths and loads."
-    if faster := len(beating_light(predict(list(found.measurements), light=True))):
-        said = f"{_many(faster, 'row')} beat the device's speed of light. {CHECK}\n{said}"
     return f"{said}\n"
 
 
@@ -129,7 +125,9 @@ def _usage(found: Calibration, folder: Path, *, is_searched: bool) -> str:
 
 def _remarks(found: Calibration) -> list[str]:
     """Return what the user should know of the rows: other versions, rows left out."""
-    notes = [f"Left out, {number:,} rows: {reason}." for reason, number in found.problem.left_out.items()]
+    notes = [
+        f"Left out, {_many(number, 'row')}: {reason.rstrip('.')}." for reason, number in found.problem.left_out.items()
+    ]
     if found.other_versions:
         versions = ", ".join(found.other_versions)
         notes.insert(0, f"Rows of {versions} calibrate {found.shipped.id}; --engine NAME calibrates another preset.")
