@@ -149,3 +149,10 @@ def test_offline_work_says_how_many_requests_are_rejected():
     long = ("--isl", "uniform:100:1200", "--osl", "16", "--num-prompts", "200", "--max-model-len", "1000")
     text = text_of("cost", "--model", "llama-3.1-8b", "--hardware", "l40s", "--batch", *long, "--usd-per-hour", "1")
     assert "REJECTED: " in text
+
+
+@pytest.mark.parametrize(
+    ("command", "metavar"), [("cost", "COMMITMENT,.. "), ("plan", "COMMITMENT "), ("compare", "COMMITMENT ")]
+)
+def test_a_list_of_commitments_is_offered_where_it_is_taken(command, metavar):
+    assert f"--price {metavar}" in printed(command, "--help", COLUMNS="120")

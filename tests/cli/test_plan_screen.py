@@ -1,5 +1,6 @@
 """What `plan` says of a fleet, by hand: replicas of 1 request/s, on devices of $1 an hour, 730 hours a month."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -62,6 +63,33 @@ def test_a_growing_fleet_in_two_sentences():
         "Simulated in month 2, where it is busiest, with 4 replicas: 99.1% of requests keep the SLO, "
         "95% of requests with TTFT <= 1 s; with one less, 72.0%."
     )
+
+
+def test_a_fleet_without_an_slo_serves_and_keeps_none():
+    made = planned(GROWING)
+    made.rates.scenario = replace(made.rates.scenario, slo=Slo())
+    assert verdict(picked(made, 4))[1] == (
+        "Simulated in month 2, where it is busiest, with 4 replicas: 99.1% of requests are served, without an SLO; "
+        "with one less, 72.0%."
+    )
+    assert any("/s without an SLO" in said for said in basis(made))
+
+
+def test_headroom_that_asks_for_a_replica_is_said():
+    made = replace(planned(GROWING), sizing=Sizing(lambda replicas: replicas, headroom=0.1))
+    enough = FleetCheck("static", 1, 5, 1.0, 0.97, 0.95)
+    assert verdict(Picked(made, enough, ()))[1].endswith(
+        "; with one less, 97.0%, but the headroom of 10% asks for 5 replicas."
+    )
+    few = enough._replace(within_one_less=0.72)
+    assert verdict(Picked(made, few, ()))[1].endswith("; with one less, 72.0%.")
+
+
+def test_months_are_counted_from_one_in_json_too():
+    made = planned(GROWING)
+    found = plan_result(Searched([made], [], picked(made, 4), []), {}, SLO, []).sections
+    assert [row["month"] for row in found["months"]] == [1, 2]
+    assert [row["month"] for row in found["checks"]] == [2]
 
 
 def test_a_shrinking_fleet_is_as_large_as_its_first_month():

@@ -82,7 +82,7 @@ def _checked(plan: FleetPlan, row: FleetCheck | FleetMonth) -> Row:
     """Return a row of a plan with what tells it apart: deployment, pools, and which prompts."""
     prompts = plan.scenario.workload.prompts
     kind = {"disaggregated": plan.is_pooled, "prompts": str(prompts) if prompts else "all"}
-    return {**identity(plan.scenario.deployment), **kind, **row._asdict()}
+    return {**identity(plan.scenario.deployment), **kind, **row._asdict(), "month": row.month + 1}
 
 
 def split_verdict(split: PromptSplit, one: Picked | None, *, chosen: bool) -> str:
@@ -118,7 +118,7 @@ def pools_verdict(mixed: FleetPlan, pooled: FleetPlan, *, chosen: Sequence[Picke
     row, deployment = pools_row(mixed, pooled), pooled.scenario.deployment
     taken = any(each.plan.is_pooled and each.plan.scenario.deployment == deployment for each in chosen)
     split = f"{_counted(row['prefill'])} for prefill and {row['replicas'] - row['prefill']} for decode"
-    rates = f"{split} serve {row['split_per_s']:.3g}/s within the SLO, as many mixed ones {row['mixed_per_s']:.3g}/s"
+    rates = f"{split} serve {row['split_per_s']:.3g}/s{_within(mixed)}, as many mixed ones {row['mixed_per_s']:.3g}/s"
     usd = row["split_usd"], row["mixed_usd"]
     costs = f"; always on ${usd[0]:,.0f} in pools, ${usd[1]:,.0f} mixed" if None not in usd else ""
     return f"Disaggregated: {'yes' if taken else 'no'}; {rates} ({row['gain']:+.0%}){costs}."
@@ -141,10 +141,23 @@ def verdict(picked: Picked) -> list[str]:
     prompts = best.scenario.workload.prompts
     means = f"{prompts}; {MEANS[check.kind]}" if prompts else MEANS[check.kind]
     said = [f"{check.kind.capitalize()} fleet ({means}) of {best.scenario.deployment}, {sizes}{price}."]
-    less = "" if check.within_one_less is None else f"; with one less, {check.within_one_less:.1%}"
     busiest = f"Simulated in month {check.month + 1}, where it is busiest, with {_counted(check.replicas)}"
-    said.append(f"{busiest}: {check.within:.1%} of requests keep the SLO, {best.scenario.slo}{less}.")
+    kept = f"keep the SLO, {best.scenario.slo}" if best.scenario.slo.bounds_s else "are served, without an SLO"
+    said.append(f"{busiest}: {check.within:.1%} of requests {kept}{_one_less(best, check)}.")
     return said + [_failed(each) for each in picked.failed]
+
+
+def _one_less(best: FleetPlan, check: FleetCheck) -> str:
+    """Say what one replica less keeps, and why it is not chosen where that would be enough."""
+    if check.within_one_less is None:
+        return ""
+    asked = f", but the headroom of {best.sizing.headroom:.0%} asks for {_counted(check.replicas)}"
+    enough = check.within_one_less >= check.share and best.sizing.headroom > 0
+    return f"; with one less, {check.within_one_less:.1%}{asked if enough else ''}"
+
+
+def _within(plan: FleetPlan) -> str:
+    return " within the SLO" if plan.scenario.slo.bounds_s else " without an SLO"
 
 
 def _counted(replicas: int) -> str:
@@ -182,7 +195,7 @@ def basis(best: FleetPlan) -> list[str]:
     return [
         f"{load[:1].upper()}{load[1:]}{sessions}{growing}; "
         f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
-        f"A replica serves {alone:.3g}/s within the SLO{router}.",
+        f"A replica serves {alone:.3g}/s{_within(best)}{router}.",
         *(["Months between: --format json, csv."] if demand.growth_per_month and demand.months > SHOWN_MONTHS else []),
         f"At most: {rented}.{scaled}",
         *([ELECTRICITY] if best.pays_electricity else []),

@@ -20,7 +20,7 @@ from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, grouped
 from simulator.cli.options.executor_options import ExecutorOptions
-from simulator.cli.options.offer_options import OfferAndApiOptions, OfferOptions
+from simulator.cli.options.offer_options import OfferAndApiOptions, OfferOptions, SeveralOfferOptions
 from simulator.cli.options.workload_options import SloOptions, WorkloadOptions
 from simulator.cli.output import Result, Row, common, emit, evidence
 from simulator.questions.sweep import SweepCase
@@ -34,7 +34,7 @@ def command(
     users: WorkloadOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
-    priced: OfferAndApiOptions,
+    priced: SeveralOfferOptions,
     offline: OfflineOptions,
     run_on: ExecutorOptions,
     fitted: FittedOption = False,

@@ -20,6 +20,7 @@ from simulator.reports.provenance import Provenance
 
 Option = typer.Option
 COMMITMENTS: tuple[Commitment, ...] = get_args(Commitment)
+PRICE_HELP = f"{', '.join(COMMITMENTS)}: reserved is for a year, owned is bought."
 REPLACED_AFTER = f"{REPLACED_AFTER_S / 60:g}min"
 
 
@@ -76,8 +77,8 @@ class OfferOptions(OwnerOptions):
         str,
         Option(
             "--price",
-            metavar="COMMITMENT,..",
-            help=f"{', '.join(COMMITMENTS)}: reserved is for a year, owned is bought.",
+            metavar="COMMITMENT",
+            help=PRICE_HELP,
         ),
     ] = "on-demand"
     provider: Annotated[
@@ -186,3 +187,10 @@ class OfferAndApiOptions(OfferOptions):
     vs_api: Annotated[
         bool, Option("--vs-api", help="Compare with hosted APIs of the same model (genai-prices, offline).")
     ] = False
+
+
+@dataclass(frozen=True)
+class SeveralOfferOptions(OfferAndApiOptions):
+    """The same, for a list of commitments (`each`)."""
+
+    price: Annotated[str, Option("--price", metavar="COMMITMENT,..", help=PRICE_HELP)] = "on-demand"
