@@ -63,6 +63,12 @@ class TuneQuestion:
         return {name: values for name, values in found.items() if len(values) > 1}
 
     @property
+    def fixed(self) -> str:
+        """The settings that are given with one value, which stays, as options: they are no defaults."""
+        given = {name: str(getattr(self.deployment, FIELDS[name])) for name in LADDERS if name in FIELDS}
+        return " ".join(f"{name} {value}" for name, value in given.items() if value and "," not in value)
+
+    @property
     def objective(self) -> Objective:
         """What is most: the rate within the SLO, or output tokens/s of a closed loop or of requests all at once.
 

@@ -215,6 +215,15 @@ def test_tune_says_what_to_set_and_by_how_much_it_is_better():
     assert bill["capacity_per_s"] == pytest.approx(best["per_s"], rel=0.03)
 
 
+def test_tune_claims_nothing_of_what_it_did_not_try_and_calls_no_given_setting_a_default():
+    options = ("--isl", "64", "--osl", "8", "--max-concurrency", "2", "--num-prompts", "10", "--cache-dtype", "bf16")
+    text = " ".join(printed("tune", *DEPLOYMENT, *options, "--max-num-seqs", "64", "--budget", "1").split())
+    assert "the defaults and --max-num-seqs 64 --cache-dtype bf16 are best" in text
+    ended = "1 of at most 1 settings tried; the budget ended the search through --max-num-batched-tokens, "
+    assert ended in text
+    assert "No single change is better" not in text
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

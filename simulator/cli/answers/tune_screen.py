@@ -128,18 +128,21 @@ def _verdict(found: Tuned, question: TuneQuestion) -> str:
     if best is None:
         return f"No settings that were tried keep the SLO: {question.accepted.value()}."
     on = f"{best.scenario.deployment}" + (f", {best.scenario.replicas} replicas" if best.scenario.replicas > 1 else "")
+    defaults = f"the defaults and {question.fixed}" if question.fixed else "the defaults"
     if default is None:
-        return f"{on}: {show(best.per_s)} {unit}; with the defaults no load keeps the SLO."
+        return f"{on}: {show(best.per_s)} {unit}; with {defaults} no load keeps the SLO."
     if best is default or not any(best.point.values()):
-        return f"{on}: the defaults are best, {show(best.per_s)} {unit}; no change that was tried gains more than 1 %."
+        return f"{on}: {defaults} are best, {show(best.per_s)} {unit}; no change that was tried gains more than 1 %."
     gain = "" if found.gain is None else f", {found.gain:+.0%}"
-    return f"{on}: {show(best.per_s)} {unit} instead of {show(default.per_s)} with the defaults{gain}."
+    return f"{on}: {show(best.per_s)} {unit} instead of {show(default.per_s)} with {defaults}{gain}."
 
 
 def _notes(found: Tuned, question: TuneQuestion) -> list[str]:
     spent = f"{found.tried} of at most {found.budget} settings tried"
-    over = "; the budget ended the search: give a larger --budget" if found.tried >= found.budget else ""
-    tried = f"{spent}: {', '.join(question.coordinates)}{over}. No single change is better; two at once might be."
+    names = ", ".join(question.coordinates)
+    tried = f"{spent}: {names}. No single change is better; two at once might be."
+    if found.tried >= found.budget:
+        tried = f"{spent}; the budget ended the search through {names}: give a larger --budget."
     asked = question.deployment
     memory = asked.gpu_memory_utilization
     lists = (asked.max_num_seqs, asked.max_num_batched_tokens, memory, asked.cache_dtype, asked.tp)
