@@ -72,6 +72,7 @@ class Report(Framed):
     draws: tuple["Report", ...] = ()  # the same load drawn anew: figures are means over this one and them
     replicas: int = 1  # alike, that share the load: throughputs and the queue are of all of them
     is_limited: bool = False  # a run at the highest rate that keeps the SLO
+    asked_per_s: float = 0.0  # requests/s at which the arrivals of an open loop were drawn, of one replica; 0: another
     of_asked: float = 1.0  # the rate over the asked one, where a run under limits takes the highest that keeps them
 
     @cached_property
@@ -264,11 +265,14 @@ class Report(Framed):
 
     @cached_property
     def queue_growth_per_s(self) -> float:
-        """Requests per second by which the queues of all replicas grew over the second half of the arrivals.
+        """Requests/s by which the queues of all replicas grew over the second half of the arrivals; 0 in a closed loop.
 
-        0 in a closed loop.
+        Where a rate was asked that is too high, it less what is served: a few arrivals are drawn at another rate.
         """
-        begin_s, end_s = self._second_half_s
+        if self.asked_per_s and self.overloaded:
+            return max(0.0, self.replicas * self.asked_per_s * (1 - self.rejected_share) - self.requests_per_s)
+        arrival_s = self.run.requests.arrival_s
+        begin_s, end_s = float(arrival_s[len(arrival_s) // 2]), float(arrival_s[-1])
         if self.run.requests.concurrency or end_s <= begin_s:
             return 0.0
         return self.replicas * float(np.diff(self._queue(np.array([begin_s, end_s])))[0]) / (end_s - begin_s)
@@ -281,11 +285,6 @@ class Report(Framed):
     @cached_property
     def _admitted_s(self) -> Floats:
         return np.sort(self.run.scheduled_s)
-
-    @property
-    def _second_half_s(self) -> tuple[float, float]:
-        arrival_s = self.run.requests.arrival_s
-        return float(arrival_s[len(arrival_s) // 2]), float(arrival_s[-1])
 
     @cached_property
     def overloaded(self) -> bool:

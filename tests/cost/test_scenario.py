@@ -62,6 +62,16 @@ def test_the_load_curve_of_a_page_has_the_figures_of_simulate():
         assert told[key] == value, key
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_queue_grows_by_the_asked_rate_less_the_served_one(seed):
+    """Six hundred drawn arrivals come at another rate than the asked one; the growth was theirs."""
+    load = replace(OPEN.workload, arrivals=OpenLoop(60.0), request_count=600, seed=seed)
+    report = OPEN.report(load)
+    assert report.overloaded
+    assert report.queue_growth_per_s == pytest.approx(60.0 - report.requests_per_s)
+    assert OPEN.rerun(report, 1.5).queue_growth_per_s > report.queue_growth_per_s
+
+
 def test_another_seed_draws_the_next_ones():
     first, second = (replace(LOOP, workload=replace(LOOP.workload, seed=seed)).simulated() for seed in (0, 1))
     assert (

@@ -121,6 +121,12 @@ def test_sessions_that_cannot_be():
 BASE = ("fleet", "--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--isl", "500", "--osl", "50")
 
 
+def test_the_queue_of_a_fleet_grows_by_the_asked_rate_less_the_served_one():
+    [row] = fleet("--rate", "400", "--num-prompts", "2000")["fleets"]
+    assert row["overloaded"]
+    assert row["queue_growth_per_s"] == pytest.approx(400 - row["request_throughput"])
+
+
 @pytest.mark.slow
 def test_the_command(tmp_path):
     options = ("--rate", "4", "--duration", "2min", "--rate-curve", "sine:0.5", "--autoscale", "concurrency:4")

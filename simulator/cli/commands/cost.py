@@ -1,6 +1,7 @@
 """`infercast cost`: what a million tokens costs at a load, and on which devices it costs least."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -82,7 +83,7 @@ def _rank(row: Row) -> tuple[float, bool, float, float]:
 def _result(
     questions: list[CostQuestion],
     rows: list[Row],
-    prices: list[OfferAndApiOptions],
+    prices: Sequence[OfferAndApiOptions],
     title: str,
     level: float,
     *,
