@@ -53,7 +53,7 @@ def _as_profile(value: Strict, sources: dict[str, Any]) -> dict[str, Any]:
             found[name] = _as_profile(each, sources)
         elif not isinstance(each, Figure | Strict) and each != field.default:
             nested = isinstance(each, tuple) and each and isinstance(each[0], Strict)
-            found[name] = [_as_profile(part, sources) for part in each] if nested else each
+            found[name] = tuple(_as_profile(part, sources) for part in each) if nested else each
     return found
 
 

@@ -102,7 +102,7 @@ def count(batch: list[Sequence], window: int | None = None) -> Counts:
 
 
 class Experts(NamedTuple):
-    """Routed experts: a router that sends each token to `chosen` of `total` experts, uniformly, on `ranks` devices."""
+    """Routed experts: each of `tokens` (of any shape) goes to `chosen` of `total`, uniformly, on `ranks` devices."""
 
     total: int
     chosen: int
@@ -110,8 +110,6 @@ class Experts(NamedTuple):
 
     def touched(self, tokens: Array) -> Array:
         """Return the expected number of distinct experts that `tokens` tokens reach: E (1 - (1 - k/E)^n).
-
-        `tokens` is a number or an array of any shape, as is the result.
 
         >>> round(float(Experts(8, 2).touched(1)), 6), round(float(Experts(8, 2).touched(1000)), 6)
         (2.0, 8.0)
@@ -123,29 +121,27 @@ class Experts(NamedTuple):
     def padded(self, tokens: Array, tile: Array, least: float = math.inf) -> Array:
         """Return computed over needed tokens, because each expert computes a multiple of `tile` tokens in its GEMM.
 
-        1 + (t / 2) touched / (k n): half a tile more per expert touched. A single token is a matrix-vector product,
-        without tiles. `least`: with fewer than `tile` tokens per expert, the tile shrinks to that number, down to
-        `least`, and each expert touched computes one of these, for a single token, too. `tokens` is a number or an
-        array of any shape, as is the result.
+        1 + (t / 2) touched / (k n): half a tile more per expert touched; a single token is a matrix-vector product.
+        `least`: with fewer than `tile` tokens per expert, the tile shrinks to that number, down to `least`, of which
+        each expert touched computes a whole one, for a single token, too.
 
         >>> float(Experts(8, 2).padded(1, 32)), round(float(Experts(8, 2).padded(64, 32)), 2)
         (1.0, 2.0)
         >>> [round(float(Experts(8, 2).padded(tokens, 128, least=16)), 2) for tokens in (64, 32, 1)]
         [1.5, 2.0, 16.0]
         """
-        tiles_per_token = self.touched(tokens) / (np.maximum(tokens, 1.0) * self.chosen)
+        tiles = self.touched(tokens) / (np.maximum(tokens, 1.0) * self.chosen)  # over the tokens of all experts
         if least == math.inf:
-            return 1.0 + tile / 2 * np.where(np.asarray(tokens) > 1, tiles_per_token, 0.0)
-        rows = np.minimum(np.maximum(1.0 / np.maximum(tiles_per_token, 1e-9), least), tile)
-        return np.maximum(1.0 + rows / 2 * tiles_per_token, least * tiles_per_token)
+            return 1.0 + tile / 2 * np.where(np.asarray(tokens) > 1, tiles, 0.0)
+        rows = np.clip(1.0 / np.maximum(tiles, 1e-9), least, tile)
+        return np.maximum(1.0 + rows / 2 * tiles, least * tiles)
 
     def busiest_tokens(self, tokens: Array) -> Array:
         """Return the tokens of the busiest rank over the mean of all ranks, if tokens choose experts at random.
 
         1 + z sqrt((1 - 1/R) / mean), at most R: loads are binomial, approximated as normal, and z is the expected
         maximum of R standard normals (Blom, Statistical Estimates and Transformed Beta-Variables, 1958). Real routers
-        also prefer some experts, which is not modelled here. `tokens` is a number or an array of any shape, as is the
-        result.
+        also prefer some experts, which is not modelled here.
 
         >>> round(float(Experts(256, 8, 8).busiest_tokens(1.0)), 2), float(Experts(8, 2).busiest_tokens(1.0))
         (2.34, 1.0)
@@ -343,8 +339,7 @@ class Layout:
         """Return what one device computes of a step: with `dp`, 1/dp of the batch, except in experts."""
         if self.dp == 1:
             return tuple(ops)
-        whole = [(op, op.experts is not None or op.rate == "all_to_all") for op in ops]
-        return tuple(op if counted else op.of_one_rank(self.dp) for op, counted in whole)
+        return tuple(op if op.experts or op.rate == "all_to_all" else op.of_one_rank(self.dp) for op in ops)
 
     def share(self, heads: int, what: str) -> int:
         """Return `heads` / tp, the share of one device. Raises NotModelledError if tp does not divide them."""
