@@ -9,6 +9,7 @@
 docs/refitting.md explains it to someone who was not there; `make refit` and `make accuracy` run all of it.
 The blocks are in tools/fit_blocks.yaml. No constant belongs to a row or to a (device, model) pair. A fit starts from
 its priors; of what the profiles hold only the figures of narrower blocks matter, in the rows that their parents share.
+`--block` with `--write` fits a parent without blocks that it does not name, so it may write other values than all do.
 `python -m tools.fit_intervals left_out.csv` makes the intervals, `python -m tools.write_accuracy` the page.
 """
 
