@@ -7,7 +7,7 @@ functions (`deploy`, `memory_plan`, `estimate`, `simulate`, `sweep`, `capacity`,
 >>> from simulator import Batch, deploy, estimate
 >>> str(deploy("llama-3.1-8b", "h100-sxm"))
 'llama-3.1-8b (bf16) on h100-sxm'
->>> estimate(deploy("llama-3.1-8b", "h100-sxm"), Batch(8, 1024, 128)).to_frame().loc["decode", "bound"].mode()[0]
+>>> estimate(deploy("llama-3.1-8b", "h100-sxm"), Batch(64, 1024, 128)).to_frame().loc["decode", "bound"].mode()[0]
 'memory'
 """
 

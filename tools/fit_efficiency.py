@@ -171,11 +171,13 @@ def _section(rules: list[Rule]) -> list[str]:
 
 
 def _lines(name: str, value: Any) -> list[str]:
-    """Return a part of a preset's kernels as YAML: `rules` and `fitted` are blocks, all else is one line."""
+    """Return a part of a preset's kernels as YAML: `rules`, `fitted` and kernels of experts are blocks, others a line."""
     if value in ({}, []):
         return []
     if name in ("rules", "fitted"):
-        return [f"{name}:", *(f"  {_part(key, each)}" for key, each in value.items())]
+        return [f"{name}:", *(f"  {line}" for key, each in value.items() for line in _lines(key, each))]
+    if name == "expert_kernels":
+        return [f"{name}:", *(f"  - {_flow(each)}" for each in value)]
     return [_part(name, value)]
 
 

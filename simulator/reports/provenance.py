@@ -107,7 +107,7 @@ def fitted_multipliers(deployment: Deployment) -> list[FittedMultiplier]:
 
     >>> from simulator.deployment.deployment import deploy
     >>> [each.name for each in fitted_multipliers(deploy("llama-3.1-8b", "h100-sxm", "vllm-0.33"))]
-    ['compute', 'cache', 'launch', 'prompt_launch_s', 'request_s']
+    ['compute', 'launch', 'prompt_launch_s', 'request_s']
     """
     found, engine = [], deployment.engine
     for part in _parts(deployment):
@@ -203,7 +203,8 @@ def _idle(part: _Part) -> dict[str, bool]:
         **dict.fromkeys(("expert_tile", "expert_tiles"), not grouped),
         **{f"expert_kernels.{at}": each not in own.values() for at, each in enumerate(kernels.rules.expert_kernels)},
         **dict.fromkeys(("per_head", "per_head_crowded"), not apart),
-        **dict.fromkeys(("packed", "unpacks_from_rows"), not any(rates.unpacks(op.format) for op in gemms)),
+        "packed": not any(rates.unpacks(op.format) for op in gemms if not getattr(own.get(op), "memory", None)),
+        "unpacks_from_rows": not any(rates.unpacks(op.format) for op in gemms),
         **dict.fromkeys(
             ("vector", "vector_rows"), not any(rates.unpacks(op.format) for op in gemms if op.experts is None)
         ),
@@ -258,10 +259,14 @@ def _rates_of(part: _Part) -> Iterator[tuple[str, Figure]]:
     if multiplied and rates.kernels.rules.reads_at_best_rate:
         best = hardware.achievable.best_memory_fraction
         yield next(each for each in figures(hardware.achievable, "achievable") if each[1] is best)
+    own = hardware.achievable.decode_attention
+    read = {rates.cache_figure(own, op) for op in attended if own and op.rate == "decode_attention"}
+    unread = {"memory_fraction", "fp8_memory_fraction"} - read
     for kind in ("decode_attention", "prefill_attention", "elementwise"):
         if kind in kinds:
             name = "elementwise_memory_fraction" if kind == "elementwise" else kind
-            yield from figures(getattr(hardware.achievable, name), f"achievable.{name}")
+            found = figures(getattr(hardware.achievable, name), f"achievable.{name}")
+            yield from (each for each in found if each[0].rpartition(".")[2] not in unread)
     if "all_reduce" in kinds and hardware.node_devices > 1:
         yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
         yield from figures(hardware.achievable.ring_all_reduce, "achievable.ring_all_reduce")

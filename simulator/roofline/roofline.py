@@ -238,11 +238,14 @@ class Rates:
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
         return self._made(op, counts, np.maximum(compute_s, memory_s), launch_s, compute_s=compute_s, memory_s=memory_s)
 
+    def cache_figure(self, rates: DecodeAttention, op: Op) -> str:
+        """Return the name of the figure of decode attention at which it reads an op's cache."""
+        own = op.cache_format == "fp8" and self.kernels.rules.slow_fp8_cache and rates.fp8_memory_fraction
+        return "fp8_memory_fraction" if own else "memory_fraction"
+
     def _cache_fraction(self, rates: DecodeAttention, op: Op) -> float:
         """Return the share of the bandwidth at which decode attention reads the cache."""
-        own = float(rates.memory_fraction)
-        if op.cache_format == "fp8" and self.kernels.rules.slow_fp8_cache:
-            own = float(rates.fp8_memory_fraction or own)
+        own = float(getattr(rates, self.cache_figure(rates, op)))
         return min(own * self.kernels.fitted.cache, max(float(HIGHEST_MEMORY_FRACTION), own))
 
     def _conversion_s(self, op: Op, counts: Counts) -> Array:
@@ -318,10 +321,8 @@ class Rates:
 
     def _elementwise(self, op: Op, counts: Counts) -> Cost:
         """T = B / (m W) + launches: a norm, an activation, a rotation, a copy."""
-        launch_s = 0.0
-        if not self.light:
-            own_s = float(self.hardware.achievable.elementwise_launch_s or 0.0)
-            launch_s = own_s * self.kernels.fitted.launch * op.launches
+        own_s = 0.0 if self.light else float(self.hardware.achievable.elementwise_launch_s or 0.0)
+        launch_s = own_s * self.kernels.fitted.launch * op.launches
         memory_s = op.bytes_read(counts) / self._elementwise_bytes_per_s
         if op.experts is not None and op.experts.ranks > 1 and not self.light:
             memory_s = memory_s * op.experts.busiest_tokens(counts.tokens)

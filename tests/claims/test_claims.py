@@ -20,7 +20,7 @@ VERDICTS = {
     **{13: "holds 1 of 4", 14: "holds 2 of 3", 15: "holds", 16: "holds 4 of 6", 17: "holds", 18: "holds 3 of 7"},
     **{19: "holds 1 of 8", 20: "holds 3 of 4", 21: "holds 2 of 6", 22: "holds 3 of 5", 23: "does not hold"},
     **{24: "holds 3 of 5", 25: "holds", 26: "holds 1 of 3", 27: "holds 5 of 8", 28: "holds", 29: "holds"},
-    **{30: "holds", 31: "holds", 32: "holds 4 of 5", 33: "does not hold"},
+    **{30: "holds", 31: "holds", 32: "holds 3 of 5", 33: "does not hold"},
 }
 
 

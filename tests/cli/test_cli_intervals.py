@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from simulator.cli import build
+from tests.support.commands import infercast
 
 PLACE = ("--model", "llama-3.1-8b", "--hardware", "l40s")
 SHORT = ("--isl", "128", "--osl", "16", "--num-prompts", "100")
@@ -131,5 +132,4 @@ def test_people_see_them_within_100_columns(name):
 
 
 def test_a_level_out_of_bounds_is_refused():
-    result = CliRunner().invoke(build(RUNS["estimate"]), [*RUNS["estimate"], "--interval", "0.4"])
-    assert result.exit_code == 2
+    assert infercast(*RUNS["estimate"], "--interval", "0.4").returncode == 2
