@@ -171,7 +171,7 @@ def _section(rules: list[Rule]) -> list[str]:
 
 
 def _lines(name: str, value: Any) -> list[str]:
-    """Return a part of a preset's kernels as YAML: `rules`, `fitted` and kernels of experts are blocks, others a line."""
+    """Return a part of kernels as YAML: `rules`, `fitted` and kernels of experts are blocks, others a line."""
     if value in ({}, []):
         return []
     if name in ("rules", "fitted"):
