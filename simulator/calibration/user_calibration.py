@@ -262,7 +262,7 @@ def _possible(rows: Sequence[Measurement]) -> tuple[list[Measurement], dict[str,
     faster = f"{row.metric} {row.value:g} beats the device's speed of light, {light:.3g}"
     if len(beating) == len(rows):
         raise InfercastError(counted(len(rows), "measurement"), faster, f"{SECONDS} {CHECK}")
-    kept = [each.measurement for each in found if not beating_light([each])]
+    kept = [each.measurement for each in found if each not in beating]
     return kept, {f"{faster}. {SECONDS} {CHECK}": len(beating)}
 
 

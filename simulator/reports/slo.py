@@ -35,6 +35,11 @@ class Slo:
         bounds = ", ".join(f"{metric.upper()} <= {scaled(bound, 's')}" for metric, bound in self.bounds_s.items())
         return f"{self.share:.0%} of requests with {bounds}" if bounds else "no SLO"
 
+    @property
+    def within(self) -> str:
+        """How to say of a rate that it keeps this SLO: "within the SLO", or "without an SLO" where nothing is bound."""
+        return "within the SLO" if self.bounds_s else "without an SLO"
+
 
 def parse_slo(text: str, share: float = 0.95) -> Slo:
     """Return the SLO in a text such as "ttft:500ms,tpot:50ms"; bare numbers are milliseconds (vLLM's --goodput).

@@ -118,7 +118,8 @@ def pools_verdict(mixed: FleetPlan, pooled: FleetPlan, *, chosen: Sequence[Picke
     row, deployment = pools_row(mixed, pooled), pooled.scenario.deployment
     taken = any(each.plan.is_pooled and each.plan.scenario.deployment == deployment for each in chosen)
     split = f"{_counted(row['prefill'])} for prefill and {row['replicas'] - row['prefill']} for decode"
-    rates = f"{split} serve {row['split_per_s']:.3g}/s{_within(mixed)}, as many mixed ones {row['mixed_per_s']:.3g}/s"
+    served = f"{row['split_per_s']:.3g}/s {mixed.scenario.slo.within}"
+    rates = f"{split} serve {served}, as many mixed ones {row['mixed_per_s']:.3g}/s"
     usd = row["split_usd"], row["mixed_usd"]
     costs = f"; always on ${usd[0]:,.0f} in pools, ${usd[1]:,.0f} mixed" if None not in usd else ""
     return f"Disaggregated: {'yes' if taken else 'no'}; {rates} ({row['gain']:+.0%}){costs}."
@@ -156,10 +157,6 @@ def _one_less(best: FleetPlan, check: FleetCheck) -> str:
     return f"; with one less, {check.within_one_less:.1%}{asked if enough else ''}"
 
 
-def _within(plan: FleetPlan) -> str:
-    return " within the SLO" if plan.scenario.slo.bounds_s else " without an SLO"
-
-
 def _counted(replicas: int) -> str:
     return "1 replica" if replicas == 1 else f"{replicas} replicas"
 
@@ -195,7 +192,7 @@ def basis(best: FleetPlan) -> list[str]:
     return [
         f"{load[:1].upper()}{load[1:]}{sessions}{growing}; "
         f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
-        f"A replica serves {alone:.3g}/s{_within(best)}{router}.",
+        f"A replica serves {alone:.3g}/s {best.scenario.slo.within}{router}.",
         *(["Months between: --format json, csv."] if demand.growth_per_month and demand.months > SHOWN_MONTHS else []),
         f"At most: {rented}.{scaled}",
         *([ELECTRICITY] if best.pays_electricity else []),

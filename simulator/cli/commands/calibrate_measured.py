@@ -23,6 +23,7 @@ from simulator.hardware.hardware import load_hardware
 from simulator.limits import known
 from simulator.reports.intervals import Interval
 from simulator.reports.provenance import readable
+from simulator.units import counted
 from simulator.validation.benchfiles import read_results
 from simulator.validation.measurements import Measurement
 from simulator.validation.prediction import ask
@@ -85,7 +86,7 @@ def _only_device(rows: Sequence[Measurement]) -> str:
 def _verdict(found: Calibration) -> str:
     """Return what came out in a few plain sentences."""
     score, name = found.score(), f"{found.shipped.id} on {found.hardware.id}"
-    of = f"your {_many(score.rows, 'measurement')} of {_many(score.setups, 'setup')}"
+    of = f"your {counted(score.rows, 'measurement')} of {counted(score.setups, 'setup')}"
     was = f"The shipped preset was {percent(score.before)} off {of}"
     if not found.helps:
         said = f"{name}: nothing moved. {was}, and constants fitted to some of them predict the others no better. "
@@ -107,10 +108,6 @@ def _worst(found: Calibration) -> str:
     return f" ({worst} {percent(found.score(worst).held_back)})"
 
 
-def _many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _usage(found: Calibration, folder: Path, *, is_searched: bool) -> str:
     """Return the command that asks the first row again, now with the calibrated preset.
 
@@ -126,7 +123,8 @@ def _usage(found: Calibration, folder: Path, *, is_searched: bool) -> str:
 def _remarks(found: Calibration) -> list[str]:
     """Return what the user should know of the rows: other versions, rows left out."""
     notes = [
-        f"Left out, {_many(number, 'row')}: {reason.rstrip('.')}." for reason, number in found.problem.left_out.items()
+        f"Left out, {counted(number, 'row')}: {reason.rstrip('.')}."
+        for reason, number in found.problem.left_out.items()
     ]
     if found.other_versions:
         versions = ", ".join(found.other_versions)

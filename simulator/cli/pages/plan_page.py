@@ -93,13 +93,11 @@ class PlanAnswer:
             found.append(KeyFigure("Price of month 1", f"${months[0].usd or 0:,.0f}", f"${usd:,.0f} over all months"))
         least, most = min(each.least for each in months), max(each.most for each in months)
         found.append(KeyFigure("Replicas", f"{least} to {most}" if least < most else str(most), "spares included"))
-        slo = "within the SLO" if best.scenario.slo.bounds_s else "without an SLO"
-        found.append(KeyFigure("One replica serves", f"{three(best.rates.known.rate_per_s)}/s", slo))
+        slo = best.scenario.slo
+        found.append(KeyFigure("One replica serves", f"{three(best.rates.known.rate_per_s)}/s", slo.within))
         if last:
             less = "" if last.within_one_less is None else f"with one replica less {last.within_one_less:.1%}"
-            found.append(
-                KeyFigure("Within the SLO" if best.scenario.slo.bounds_s else "Served", f"{last.within:.1%}", less)
-            )
+            found.append(KeyFigure("Within the SLO" if slo.bounds_s else "Served", f"{last.within:.1%}", less))
         return found
 
 
