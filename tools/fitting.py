@@ -8,13 +8,14 @@ value, or NEUTRAL. Predictions are the curves of tools/curves.py.
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
 
 from simulator.arrays import Floats
 from simulator.validation.measurements import PUBLISHED, Measurement, read_measurements
+from simulator.validation.prediction import Asked
 from tools.curves import (
     NEUTRAL,
     REACH,
@@ -35,6 +36,9 @@ TABLES = (PUBLISHED / "measurements.csv.gz", PUBLISHED / "round2.csv.gz")  # wha
 ROUNDED, CUT, PULL = 0.02, 1.2, 0.2
 PASSES = 4  # of measuring curves, at most: a block's own again where its values, or its parents', left them
 ENOUGH = 1e-5  # a gain that counts
+OTHER_START = (
+    10.0  # times the prior of a step's host time: it differs by orders of magnitude, so a fit starts there, too
+)
 REPLAYS = "kept apart: nothing is fitted to the runs that tests/simulation/test_replays.py replays"
 EXCLUDED = {  # (source, device, model): why the fit does not see them; they are scored all the same
     ("llmservingsim-vllm-bench", "RTX 4090", "Llama-3.1-8B"): REPLAYS,
@@ -46,6 +50,7 @@ EXCLUDED = {  # (source, device, model): why the fit does not see them; they are
     ("optimum-habana-ci-baselines", "Intel Gaudi1", "GPT-J-6B"): "reads 1.9 TB/s of weights from memory of 1 TB/s",
 }
 Keep = Callable[[Measurement], bool]
+Settled = tuple[dict[str, "Fit"], dict[str, Values]]
 
 
 def is_tail(row: Measurement) -> bool:
@@ -116,6 +121,12 @@ class Fit:
 
         found = np.exp(minimum(look, start, ENOUGH))
         return dict(zip(prior, map(float, found), strict=True))
+
+    def loss(self, prior: Values, values: Values) -> float:
+        """Return the loss of all rows that a fit may see, at the values of the block and of its parents."""
+        seen = self.curves.of(self.seen)
+        pulled = sum(_pull(name) * math.log(values[name] / value) ** 2 for name, value in prior.items())
+        return float(_weights(seen.rows) @ np.minimum(np.hypot(seen.errors(values), ROUNDED), CUT)) + pulled
 
 
 @cache
@@ -219,6 +230,45 @@ def idle_parameters(fits: Fits, name: str) -> list[str]:
     return dropped
 
 
+@dataclass(frozen=True)
+class Search:
+    """The rows of each block, parents first, and what a fit of them needs."""
+
+    every: dict[str, Block]
+    rows: dict[str, list[Measurement]]
+    asked: dict[str, Asked]
+    say: Callable[[str], None]
+
+    def settled(self, fits: dict[str, Fit], solved: dict[str, Values]) -> Settled:
+        """Return fits and values of the blocks, from `solved` on; curves that do not hold there are measured again."""
+        fits, solved = dict(fits), dict(solved)
+        for _ in range(PASSES):
+            at = {name: effective(self.every[name], self.every, solved) for name in self.rows}
+            far = [name for name in self.rows if name not in fits or not fits[name].curves.hold_at(at[name])]
+            jobs = {name: Job(self.rows[name], self.asked, at[name]) for name in far}
+            fits |= {name: Fit(self.every[name], curves) for name, curves in measure_all(jobs, self.say).items()}
+            for name in self.rows:
+                solved[name] = _solved(fits[name], self.every, solved)
+            if not far:
+                break
+        return fits, solved
+
+    def from_far_starts(self, fits: dict[str, Fit], solved: dict[str, Values]) -> Settled:
+        """Return fits and values where each block that ends with less loss from OTHER_START keeps what it found."""
+        for name in [each for each in self.rows if "step_s" in self.every[each].parameters]:
+            prior, _ = _prior(self.every[name], self.every, solved)
+            far = {name: solved[name] | {"step_s": OTHER_START * prior["step_s"]}}
+            others, other = replace(self, rows={name: self.rows[name]}).settled({}, solved | far)
+            before, after = (
+                every[name].loss(prior, effective(self.every[name], self.every, values))
+                for every, values in ((fits, solved), (others, other))
+            )
+            self.say(f"{name}: loss {before:.3f}, from a far start {after:.3f}")
+            if after < before - ENOUGH:
+                fits, solved = self.settled(fits | others, other)
+        return fits, solved
+
+
 def fit_all(rows: Sequence[Measurement], say: Callable[[str], None], only: str = "") -> Fits:
     """Fit every block that has rows, parents first; `only`: those whose name starts so, and their parents.
 
@@ -226,17 +276,8 @@ def fit_all(rows: Sequence[Measurement], say: Callable[[str], None], only: str =
     """
     every, asked = blocks(), ask_all(rows)
     chosen = {name: rows_of(every[name], rows, asked) for name in with_parents(only, every)}
-    chosen = {name: some for name, some in chosen.items() if some}
-    fits, solved = dict[str, Fit](), starts(every)
-    for _ in range(PASSES):
-        at = {name: effective(every[name], every, solved) for name in chosen}
-        far = {name for name in chosen if name not in fits or not fits[name].curves.hold_at(at[name])}
-        if not far:
-            break
-        measured = measure_all({name: Job(chosen[name], asked, at[name]) for name in chosen if name in far}, say)
-        fits |= {name: Fit(every[name], curves) for name, curves in measured.items()}
-        for name, fit in fits.items():
-            solved[name] = _solved(fit, every, solved)
+    search = Search(every, {name: some for name, some in chosen.items() if some}, asked, say)
+    fits, solved = search.from_far_starts(*search.settled({}, starts(every)))
     found = Fits(every, fits, {name: solved[name] for name in fits})
     for name, fit in fits.items():
         after = float(np.median(np.abs(found.errors(name, found.solved)[fit.seen])))

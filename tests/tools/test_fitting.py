@@ -26,7 +26,7 @@ from tools.curves import (
     predicted,
 )
 from tools.fit_efficiency import HELD, with_kernels, written
-from tools.fitting import Fit, Fits, effective, idle_parameters, starts, with_parents
+from tools.fitting import OTHER_START, Fit, Fits, Search, effective, idle_parameters, starts, with_parents
 from tools.score import left_out
 
 PARAMETERS = ("compute", "memory", "step_s")
@@ -82,6 +82,30 @@ def test_a_fit_finds_the_values_that_made_the_measurements():
     fits = fit_of(made(truth))
     assert np.abs(fits.errors("made", fits.solved)).max() < 0.05  # memory and host time can stand for
     assert fits.solved["made"]["compute"] == pytest.approx(truth["compute"], rel=0.1)  # one another, compute cannot
+
+
+@pytest.mark.usefixtures("_without_prior")
+@pytest.mark.parametrize("error_of_far", [0.1, 0.5])
+def test_of_two_minima_a_block_keeps_the_lower_one(monkeypatch, error_of_far):
+    near, far = math.log(NEUTRAL["step_s"]), math.log(NEUTRAL["step_s"] * OTHER_START)
+    rows = made({"compute": 0.6})
+
+    def error(at: float) -> float:
+        return min(0.3 + abs(at - near), error_of_far + abs(at - far))
+
+    def measured(job: Job) -> Curves:
+        at = math.log(job.at["step_s"])
+        moved = [[error(at + step) - error(at)] * len(rows) for step in GRID]
+        return Curves(rows, job.asked, job.at, np.full(len(rows), error(at)), {"step_s": np.array(moved)})
+
+    monkeypatch.setattr(
+        "tools.fitting.measure_all", lambda jobs, _: {name: measured(job) for name, job in jobs.items()}
+    )
+    block = Block("made", ("sglang-0.5",), (), ("step_s",))
+    search = Search({"made": block}, {"made": rows}, ask_all(rows), lambda _: None)
+    _, solved = search.from_far_starts(*search.settled({}, {"made": {"step_s": NEUTRAL["step_s"]}}))
+    lower = far if error_of_far < 0.3 else near
+    assert solved["made"]["step_s"] == pytest.approx(math.exp(lower), rel=0.1)
 
 
 @pytest.mark.usefixtures("_without_prior")
