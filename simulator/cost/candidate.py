@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.cost.bounds import Bounds, bounds
+from simulator.cost.energy import busy_watts
 from simulator.cost.scenario import Scenario
 from simulator.cost.spot import Interruptions
 from simulator.deployment.deployment import Deployment
@@ -53,11 +54,15 @@ class Bounded(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """Whether a number of replicas, each with its share of the rate in requests/s, keeps the SLO."""
+    """Whether a number of replicas, each with its share of the rate in requests/s, keeps the SLO.
+
+    `busy_w`: power in watts of all of them beyond that of waiting devices; 0 where electricity is in the price.
+    """
 
     replicas: int
     share_per_s: float
     keeps: bool
+    busy_w: float
 
 
 class BoundLookup(NamedTuple):
@@ -84,7 +89,9 @@ def learned_of(asked: BoundLookup | LoadLookup) -> Bounded | Tried | InfercastEr
         if isinstance(asked, LoadLookup):
             scenario = asked.scenario
             report = scenario.report(scenario.workload.at_rate(asked.share_per_s))
-            return Tried(asked.replicas, asked.share_per_s, keeps=report.meets_slo)
+            is_extra = any(each.usd_per_kwh for each in scenario.offers)
+            busy_w = asked.replicas * busy_watts(scenario.deployment, report) if is_extra else 0.0
+            return Tried(asked.replicas, asked.share_per_s, report.meets_slo, busy_w)
         built = asked.candidate.build(asked.candidate.layout)
         found = bounds(Scenario(built, asked.workload, asked.slo, asked.offers, interruptions=asked.interruptions))
         return Bounded(found, found.most_within(asked.slo), found.misses(asked.slo))

@@ -90,6 +90,12 @@ def power_w(deployment: Deployment, report: Report) -> float | None:
     return deployment.devices * (hardware.tdp_w * share + host_watts(hardware))
 
 
+def busy_watts(deployment: Deployment, report: Report) -> float:
+    """Return the power of a replica, in watts, beyond that of its devices when they wait; 0 without a TDP."""
+    one_w, idle_w = power_w(deployment, report), idle_watts(deployment.hardware)
+    return one_w - deployment.devices * idle_w if one_w is not None and idle_w is not None else 0.0
+
+
 def _bound(costs: Iterable[Cost]) -> dict[str, float]:
     """Return the share of the time, 0 to 1, in which each resource binds the ops."""
     seconds = dict.fromkeys(("compute", "memory", "link", "overhead"), 0.0)

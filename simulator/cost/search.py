@@ -9,8 +9,9 @@ from typing import NamedTuple
 from simulator.cost.bounds import Bounds
 from simulator.cost.candidate import Bounded, BoundLookup, Candidate, LoadLookup, Tried, learned_of
 from simulator.cost.capacity import Capacity, what_breaks
+from simulator.cost.energy import idle_watts
 from simulator.cost.light_bounds import light_replicas
-from simulator.cost.packing import replica_size
+from simulator.cost.packing import Packing, replica_size
 from simulator.cost.scenario import Scenario
 from simulator.cost.spot import Interruptions, is_spot, rented
 from simulator.errors import InfercastError
@@ -23,10 +24,11 @@ from simulator.reports.slo import Slo
 from simulator.workloads.workload import Workload
 
 MOST_REPLICAS = 10_000  # of an answer whose price does not rise with them
+SAME_PRICE = 1.01  # times the dollars per hour of another
 PROBES = 6  # halvings of the interval, in logarithms, of the highest rate of one replica
 LIGHTEST_SHARE = 0.01  # of the highest rate with a steady state: requests of so light a load hardly ever run together
-# device, devices of a replica, replicas, seconds until one has started -> $/h; None: no price
-Price = Callable[[Hardware, int, int, float], float | None]
+# device, devices of a replica, replicas, seconds until one has started, watts of all beyond waiting -> $/h, or no price
+Price = Callable[[Hardware, int, int, float, float], float | None]
 OffersOf = Callable[[Hardware, int], tuple[Offer, ...]]  # of a device, for a replica of so many
 Cost = tuple[bool, float, int]  # without a price; $/h, or devices where there is no price; order among equals
 
@@ -47,33 +49,40 @@ def priced_target(
 ) -> Target:
     """Return a target whose price is that of the cheapest whole instances which hold all replicas.
 
-    Of spot offers with the spare ones that `Scenario.packing` rents. There is no price where nothing is offered that
-    holds a replica, or no spare ones are enough. Each case is looked up once.
+    Of spot offers with the spare ones that `Scenario.packing` rents, of owned ones with their electricity. There is no
+    price where nothing is offered that holds a replica, or no spare ones are enough. Each case is looked up once.
     """
     known: dict[tuple[str, int], tuple[Offer, ...]] = {}
-    usd: dict[tuple[str, int, int, float], float | None] = {}
+    packings: dict[tuple[str, int, int, float], Packing | None] = {}
 
     def offers_for(hardware: Hardware, devices: int) -> tuple[Offer, ...]:
         if (hardware.id, devices) not in known:
             known[hardware.id, devices] = offers(hardware, devices)
         return known[hardware.id, devices]
 
-    def usd_per_hour(hardware: Hardware, devices: int, replicas: int, start_s: float) -> float | None:
+    def usd_per_hour(
+        hardware: Hardware, devices: int, replicas: int, start_s: float, busy_w: float = 0.0
+    ) -> float | None:
         found, size = offers_for(hardware, devices), replica_size(hardware, devices)
         key = (hardware.id, devices, replicas, start_s if is_spot(found) else 0.0)
-        if key not in usd:
+        if key not in packings:
             try:
-                usd[key] = rented(size, replicas, found, interruptions, start_s).usd_per_hour
+                packings[key] = rented(size, replicas, found, interruptions, start_s)
             except InfercastError:  # no offer holds a replica, or no spare ones are enough
-                usd[key] = None
-        return usd[key]
+                packings[key] = None
+        if (packing := packings[key]) is None:
+            return None
+        return packing.usd_per_hour_at((idle_watts(hardware) or 0.0) * packing.devices + busy_w)
 
     return Target(rate_per_s, workload, slo, usd_per_hour, offers_for, interruptions)
 
 
 @dataclass(frozen=True)
 class Solution:
-    """A candidate with the least number of replicas that keeps the SLO, one of them simulated at its share."""
+    """A candidate with the least number of replicas that keeps the SLO, one of them simulated at its share.
+
+    `busy_w`: power in watts of all of them beyond that of waiting devices; 0 where electricity is in the price.
+    """
 
     candidate: Candidate
     scenario: Scenario
@@ -81,10 +90,12 @@ class Solution:
     report: Report
     usd_per_hour: float | None
     bounds: Bounds
+    busy_w: float = 0.0
 
     def price(self, load: Target, replicas: int) -> float | None:
-        """Return the dollars per hour of so many replicas; None without a price."""
-        return load.price(self.candidate.hardware, self.candidate.devices, replicas, self.scenario.start_s)
+        """Return the dollars per hour of so many replicas under the same load; None without a price."""
+        candidate = self.candidate
+        return load.price(candidate.hardware, candidate.devices, replicas, self.scenario.start_s, self.busy_w)
 
     def capacity(self, rate_per_s: float) -> Capacity:
         """Return the highest rate of one replica within the SLO that PROBES simulations find, above its share of one.
@@ -106,11 +117,15 @@ class Solution:
 
 @dataclass
 class Look:
-    """What is known of one candidate so far: more replicas than `low` are needed, `high` are enough (0: not known)."""
+    """What is known of one candidate so far: more replicas than `low` are needed, `high` are enough (0: not known).
+
+    `busy_w`: power in watts of `high` replicas beyond that of waiting devices; 0 where electricity is in the price.
+    """
 
     candidate: Candidate
     low: int
     high: int = 0
+    busy_w: float = 0.0
     step: int = 1
     bounds: Bounds | None = None
     error: InfercastError | None = None
@@ -125,7 +140,7 @@ class Look:
         """Take note of a simulation."""
         assert self.bounds is not None  # noqa: S101  what is simulated was bounded before
         if tried.keeps:
-            self.high = tried.replicas
+            self.high, self.busy_w = tried.replicas, tried.busy_w
         else:
             self.low, self.step = tried.replicas, 2 * self.step
             if tried.share_per_s <= LIGHTEST_SHARE * self.bounds.most_per_s:
@@ -176,10 +191,13 @@ class Search:
     def cost(self, look: Look | Solution, replicas: int) -> Cost:
         """Return what candidates are ordered by: dollars per hour, or devices for those without a price, then ties.
 
-        One that was not built yet is taken to start at once: on spot it needs no more spare replicas then.
+        One that was not built yet is taken to start at once: on spot it needs no more spare replicas then. Replicas
+        that were not simulated are taken to wait: owned ones need no more electricity then.
         """
         candidate, start_s = look.candidate, look.bounds.scenario.start_s if look.bounds else 0.0
-        usd = self.load.price(candidate.hardware, candidate.devices, replicas, start_s)
+        is_simulated = replicas == (look.high if isinstance(look, Look) else look.replicas)
+        busy_w = look.busy_w if is_simulated else 0.0
+        usd = self.load.price(candidate.hardware, candidate.devices, replicas, start_s, busy_w)
         if usd is None:
             return True, float(candidate.devices * replicas), candidate.plain
         return False, usd, candidate.plain
@@ -231,7 +249,8 @@ class Search:
         """Whether an answer has the same model and device; those that may cost the same are noted."""
         for place, each in enumerate(self.found):
             if each.candidate.key == candidate.key:
-                if cost[:2] == self.cost(each, each.replicas)[:2]:
+                own = self.cost(each, each.replicas)
+                if cost[0] == own[0] and cost[1] <= own[1] * SAME_PRICE:
                     self.same_cost.setdefault(place, []).append(candidate)
                 return True
         return False
@@ -239,9 +258,9 @@ class Search:
     def _take(self, look: Look) -> None:
         assert look.bounds  # noqa: S101  a decided candidate was bounded, then simulated
         candidate, scenario = look.candidate, look.bounds.scenario
-        usd = self.load.price(candidate.hardware, candidate.devices, look.high, scenario.start_s)
         report = scenario.report(scenario.workload.at_rate(self.load.rate_per_s / look.high))
-        self.found.append(Solution(candidate, scenario, look.high, report, usd, look.bounds))
+        usd = self.load.price(candidate.hardware, candidate.devices, look.high, scenario.start_s, look.busy_w)
+        self.found.append(Solution(candidate, scenario, look.high, report, usd, look.bounds, look.busy_w))
 
     def _sort_in(self, look: Look) -> None:
         if look.is_out:

@@ -166,6 +166,13 @@ def test_a_tornado_can_be_drawn(tmp_path):
     assert (tmp_path / "tornado.png").stat().st_size > 10_000
 
 
+def test_owned_devices_whose_power_is_not_known_have_no_price():
+    words = [*ASKED, *SLO, "--hardware", "h200-sxm,gh200-144,m4-max", "--tp", "1", "--weight-dtype", "bf16"]
+    told = " ".join(run(*words, "--price", "owned").split())
+    assert told.startswith("1 x h200-sxm, $")
+    assert "no price" in told
+
+
 def test_an_interrupt_prints_what_is_known(monkeypatch):
     whole = Search.run
 

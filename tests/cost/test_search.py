@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, own_offer, parse_slo
 from simulator.cost.bounds import bounds
 from simulator.cost.candidate import Candidate
+from simulator.cost.capacity import Capacity, answer
 from simulator.cost.light_bounds import Demand, LightBounds
 from simulator.cost.search import LIGHTEST_SHARE, Search, Target, priced_target
 from simulator.cost.spot import Interruptions
@@ -85,7 +86,7 @@ def exhaustive(library, load: Target) -> dict[str, float]:
         if any(keeps):  # not by a load lighter than any that is searched
             assume(load.rate_per_s / (keeps.index(True) + 1) > LIGHTEST_SHARE * bounds(scenario).most_per_s)
         if any(keeps):
-            cost = load.price(hardware, tp, keeps.index(True) + 1, 0.0)
+            cost = load.price(hardware, tp, keeps.index(True) + 1, 0.0, 0.0)
             least[hardware.id] = min(cost, least.get(hardware.id, cost))
     return least
 
@@ -116,7 +117,7 @@ slos = st.sampled_from(["ttft:60ms", "ttft:300ms,tpot:8ms", "ttft:1s,tpot:30ms",
 def test_the_search_finds_what_simulating_everything_finds(library, lengths, slo, rate, prices):
     ids = sorted({hardware.id for hardware, _ in library})
 
-    def price(hardware, devices, replicas, _start_s):
+    def price(hardware, devices, replicas, *_):
         return prices[ids.index(hardware.id)] * devices * replicas
 
     load = Target(rate, Workload(OpenLoop(rate), lengths, 300), parse_slo(slo), price)
@@ -131,9 +132,7 @@ def test_the_search_finds_what_simulating_everything_finds(library, lengths, slo
 
 def chat_load(rate: float, slo: str = "ttft:500ms,tpot:30ms") -> Target:
     workload = Workload(OpenLoop(rate), Independent(LogNormal(600, 1.0), Fixed(100)), 500)
-    return Target(
-        rate, workload, parse_slo(slo), lambda _hardware, devices, replicas, _start_s: 2.0 * devices * replicas
-    )
+    return Target(rate, workload, parse_slo(slo), lambda _hardware, devices, replicas, *_: 2.0 * devices * replicas)
 
 
 LIBRARY = [(device(kind, speed), tp) for kind in range(3) for speed in (0.25, 1.0) for tp in (1, 2)]
@@ -165,7 +164,7 @@ def test_each_answer_keeps_the_slo_and_one_replica_less_does_not():
 
 def test_most_of_a_large_library_is_cut_without_a_simulation():
     library = [(device(kind, 1.0 + at / 100), tp) for kind in range(3) for at in range(20) for tp in (1, 2)]
-    load = chat_load(2.0)._replace(price=lambda hardware, devices, n, _: float(hardware.memory_bytes) * devices * n)
+    load = chat_load(2.0)._replace(price=lambda hardware, devices, n, *_: float(hardware.memory_bytes) * devices * n)
     search = search_of(library, load, top=3)
     search.run()
     assert len(search.found) == 3
@@ -174,7 +173,7 @@ def test_most_of_a_large_library_is_cut_without_a_simulation():
 
 def test_a_device_without_a_price_comes_last():
     load = chat_load(2.0)
-    priced = load._replace(price=lambda hardware, d, n, _: None if hardware.id.startswith("h100") else 2.0 * d * n)
+    priced = load._replace(price=lambda hardware, d, n, *_: None if hardware.id.startswith("h100") else 2.0 * d * n)
     search = search_of(LIBRARY, priced, top=6)
     search.run()
     usd = [each.usd_per_hour for each in search.found]
@@ -201,6 +200,27 @@ def test_spot_is_ranked_with_its_spare_instances():
         assert each.usd_per_hour == each.price(load, each.replicas)
         assert each.usd_per_hour == each.scenario.packing(each.replicas).usd_per_hour
     assert search.found[1].usd_per_hour > 1.5
+
+
+def test_owned_devices_are_ranked_with_the_electricity_of_their_load():
+    """An L40S costs less than an L4 to own, and less with both waiting; at work it takes more than the difference."""
+    usd = {"l4": 0.25, "l40s": 0.20}
+
+    def offers(hardware, devices):
+        name = hardware.id.split("-")[0]
+        return (own_offer(name, usd[name], devices, "owned").model_copy(update={"usd_per_kwh": 1.0}),)
+
+    load = chat_load(1.0, "ttft:2s,tpot:60ms")
+    load = priced_target(load.rate_per_s, load.workload, load.slo, offers)
+    search = search_of([(device(0, 1.0), 1), (device(1, 1.0), 1)], load, top=2)
+    search.run()
+    assert [each.candidate.hardware.id for each in search.found] == ["l4-1.0", "l40s-1.0"]
+    for each in search.found:
+        paid = answer(each.scenario, load.rate_per_s, Capacity(2.0, each.report, "")).at_load
+        assert each.usd_per_hour == pytest.approx(paid.usd_per_hour)
+        assert each.usd_per_hour == each.price(load, each.replicas)
+    waiting_usd = [load.price(device(kind, 1.0), 1, 1, 0.0, 0.0) for kind in (0, 1)]
+    assert waiting_usd[1] < waiting_usd[0]
 
 
 def test_what_can_never_keep_the_slo_ends_the_search():

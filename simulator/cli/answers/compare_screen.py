@@ -14,7 +14,7 @@ from simulator.cost.candidate import Candidate
 from simulator.cost.capacity import Answer
 from simulator.cost.limiter import Limiter, limiter
 from simulator.cost.risk import Risk, replicas_needed
-from simulator.cost.search import Look, Search, Solution, Target
+from simulator.cost.search import SAME_PRICE, Look, Search, Solution, Target
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.launch_command import launch_command
 from simulator.engines.engine import load_engine, usual_engine
@@ -29,7 +29,6 @@ from simulator.units import counted, scaled
 
 LOOSER = 1.1  # times the bounds of the SLO, to see whether the answer stands on a knife edge
 SHOWN_DEVICES = 3
-SAME_PRICE = 1.01  # times the dollars per hour of the best
 
 
 @dataclass(frozen=True)
@@ -273,7 +272,7 @@ def excluded(search: Search, options: Options) -> str:
 
 def _usd(search: Search, device: str) -> float:
     """Return the price of a device by the hour, infinity where there is none."""
-    usd = search.load.price(loaded(load_hardware, device), 1, 1, 0.0)
+    usd = search.load.price(loaded(load_hardware, device), 1, 1, 0.0, 0.0)
     return math.inf if usd is None else usd
 
 

@@ -22,6 +22,7 @@ from simulator.cli.progress import progress_bar
 from simulator.cost.bounds import bounds
 from simulator.cost.candidate import Candidate
 from simulator.cost.capacity import Answer, answer, ranked
+from simulator.cost.energy import busy_watts
 from simulator.cost.scenario import Scenario
 from simulator.cost.search import Solution, Target, priced_target
 from simulator.deployment.deployment import Deployment
@@ -116,6 +117,8 @@ def _pinned(found: Answer, load: Target) -> Pinned:
         return deployment
 
     candidate = Candidate(deployment.model, deployment.hardware, deployment.layout, 0.0, build)
-    usd = load.price(deployment.hardware, deployment.devices, found.replicas, found.scenario.start_s)
+    usd = found.at_load.usd_per_hour if found.at_load else None
+    busy_w = found.replicas * busy_watts(deployment, found.report)
     known = bounds(found.scenario)
-    return Pinned(Solution(candidate, found.scenario, found.replicas, found.report, usd, known), load, found)
+    solution = Solution(candidate, found.scenario, found.replicas, found.report, usd, known, busy_w)
+    return Pinned(solution, load, found)

@@ -160,10 +160,16 @@ class OfferOptions(OwnerOptions):
 
     def offers(self, deployment: Deployment) -> tuple[Offer, ...]:
         """Return the offers for a deployment, empty where its device has none. Raises as `terms` does."""
-        return self.offers_for(deployment.hardware, deployment.devices)
+        return self._offers(deployment.hardware, deployment.devices)
 
     def offers_for(self, hardware: Hardware, devices: int) -> tuple[Offer, ...]:
-        """Return the offers for a replica of so many devices, empty where there is none. Raises as `terms` does."""
+        """Return the offers for a replica of so many devices; empty where there is none, or an own one's power unknown.
+
+        Raises as `terms` does.
+        """
+        return () if self.price == "owned" and not hardware.tdp_w else self._offers(hardware, devices)
+
+    def _offers(self, hardware: Hardware, devices: int) -> tuple[Offer, ...]:
         terms, device = self.terms(), hardware.id
         each = self.instance_devices or devices
         if terms.commitment == "owned":
