@@ -67,6 +67,15 @@ def test_the_command_is_the_model_and_the_bill():
     assert row["usd_per_million_total_tokens"] == pytest.approx(per_million)
 
 
+def test_serving_is_priced_as_cost_prices_full_instances():
+    """Two H100 of a replica lie on one instance: none of the cheapest, which have one, holds it."""
+    words = ("--model", "llama-3.3-70b", "--hardware", H100, "--tp", "2", "--workload", "chat", "--num-prompts", "100")
+    (row,) = answer("training", *words, "--request-rate", "inf")["training"]
+    (full,) = answer("cost", *words, "--request-rate", "1")["answers"]
+    assert row["usd_per_replica_hour"] == pytest.approx(full["at_capacity_usd_per_hour"])
+    assert row["usd_per_replica_hour"] > 2 * row["usd_per_device_hour"]
+
+
 def test_a_price_of_tokens_needs_no_simulation():
     found = answer(*ASKED, "--usd-per-million-tokens", "2", "--usd-per-hour", "2")
     (row,) = found["training"]

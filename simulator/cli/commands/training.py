@@ -14,7 +14,8 @@ from simulator.cli.options.workload_options import WorkloadOptions
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, tried
 from simulator.cli.progress import progress_bar
 from simulator.cost.bill import usd_per_million
-from simulator.cost.energy import full_watts
+from simulator.cost.energy import full_watts, power_w
+from simulator.cost.packing import full_usd_per_hour
 from simulator.cost.training import MFU, OPTIMAL_TOKENS_PER_PARAMETER, equal_cost_tokens, training_of
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
@@ -29,7 +30,8 @@ from simulator.workloads.workload import Workload
 NOTES = (
     "Training: 6 N D FLOPs at MFU x the dense 16-bit peak; N parameters that a token uses, D tokens, by default 20 N.",
     "Left out: attention's pairs, failed runs, data, post-training. Published device hours are 0.8 to 2.9 times these.",
-    "Devices cost the same by the hour for both. Equal FLOPs: inference takes 2 N per token, so after 3 D.",
+    "Training takes the cheapest devices, serving the cheapest instances that hold replicas, all of them full. Equal "
+    "FLOPs: inference takes 2 N per token, so after 3 D.",
 )
 
 
@@ -63,10 +65,11 @@ class TrainingOptions:
 
 
 class DevicePrice(NamedTuple):
-    """US dollars of a device by the hour, electricity included, and of which offer."""
+    """US dollars of a training device by the hour, electricity included, and of which offer of those that count."""
 
     usd_per_hour: float
     offer: Offer
+    offers: tuple[Offer, ...]
 
 
 def device_price(deployment: Deployment, priced: OfferOptions) -> DevicePrice:
@@ -83,7 +86,7 @@ def device_price(deployment: Deployment, priced: OfferOptions) -> DevicePrice:
         )
     found = priced.offers(deployment) or (cheapest(hardware.id, terms),)
     offer = min(found, key=lambda each: each.usd_per_device_hour)
-    return DevicePrice(offer.usd_per_device_hour + offer.electricity_usd_per_hour(full_watts(hardware)), offer)
+    return DevicePrice(offer.usd_per_device_hour + offer.electricity_usd_per_hour(full_watts(hardware)), offer, found)
 
 
 @grouped
@@ -187,7 +190,12 @@ def _row(
 
 
 PER_TOKEN = "usd_per_million_total_tokens"  # noqa: S105  a price
-NOTHING: Row = {f"{PER_TOKEN}_low": None, f"{PER_TOKEN}_high": None, "tokens_per_request": None}
+NOTHING: Row = {
+    f"{PER_TOKEN}_low": None,
+    f"{PER_TOKEN}_high": None,
+    "usd_per_replica_hour": None,
+    "tokens_per_request": None,
+}
 
 
 def _only_load(users: WorkloadOptions) -> Workload:
@@ -205,11 +213,15 @@ def _tokens_per_request(users: WorkloadOptions) -> Row:
 
 
 def _served(deployment: Deployment, price: DevicePrice, users: WorkloadOptions, level: float) -> Row:
-    """Return dollars per million tokens, prompts included, of a replica under a load, with the interval's ends."""
+    """Return dollars per million tokens, prompts included, of a replica under a load, with the interval's ends.
+
+    Of as many replicas as fill their instances, with the electricity of owned ones at this load.
+    """
     scenario = RunQuestion().scenario(deployment, _only_load(users), SloQuestion().value())
+    rented_usd = full_usd_per_hour(scenario.replica_size, price.offers)
     report = scenario.simulated()
     row = load_row(scenario, report, level)
-    usd_per_hour = price.usd_per_hour * deployment.devices
+    usd_per_hour = rented_usd + price.offer.electricity_usd_per_hour(power_w(deployment, report))
     ends = {"": "", "_low": "_high", "_high": "_low"}  # the more tokens, the cheaper each
     found = {
         f"{PER_TOKEN}{end}": usd_per_million(usd_per_hour, rate)
@@ -217,7 +229,8 @@ def _served(deployment: Deployment, price: DevicePrice, users: WorkloadOptions, 
         else None
         for end, of in ends.items()
     }
-    return {**found, "tokens_per_request": (report.input_tokens + report.output_tokens) / report.completed}
+    tokens_per_request = (report.input_tokens + report.output_tokens) / report.completed
+    return {**found, "usd_per_replica_hour": usd_per_hour, "tokens_per_request": tokens_per_request}
 
 
 def _rounded(value: float) -> str:
@@ -236,6 +249,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("training_flops", "training FLOPs", "{:.3g}".format),
     Column("training_device_hours", "training device hours", count),
     Column("training_usd", "training $", number(3)),
+    Column("usd_per_replica_hour", "serving $/h of a replica", number(3)),
     Column("usd_per_million_total_tokens", "serving $/M tokens, in and out", number(3)),
     IntervalColumn("usd_per_million_total_tokens", "  interval", number(3)),
     Column("equal_cost_tokens", "equal cost after tokens", _rounded),
