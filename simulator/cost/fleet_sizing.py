@@ -22,12 +22,12 @@ ROUNDING_PER_S = 1e-9  # of rates that are equal
 
 @dataclass(frozen=True)
 class GrowingLoad:
-    """Requests per second over a day (or the span of a curve), growing by a share of itself each month.
+    """Requests per second over a day (or the span of a curve), growing by a share of itself each month after the first.
 
     `arrivals`: the first month's, a constant rate or a curve. Raises InfercastError for no month and for a growth of
     -100 % or less.
 
-    >>> GrowingLoad(OpenLoop(2.0), growth_per_month=0.1, months=3).rates_per_s(2)
+    >>> GrowingLoad(OpenLoop(2.0), growth_per_month=0.1, months=3).rates_per_s(3)
     array([2.42])
     """
 
@@ -40,13 +40,18 @@ class GrowingLoad:
             given = f"{self.months} months of growth by {self.growth_per_month:.0%}"
             raise InfercastError(given, "a plan has a month at least, and some load is left", "Give, say, 12 and 10%")
 
+    @property
+    def every_month(self) -> range:
+        """Months, counted from 1."""
+        return range(1, self.months + 1)
+
     def part(self, share: float) -> "GrowingLoad":
         """Return the load of a share of the requests."""
         return replace(self, arrivals=self.arrivals.at_rate(self.arrivals.rate_per_s * share))
 
     def in_month(self, month: int) -> OpenLoop | RateCurve:
-        """Return the arrivals of a month, counted from 0."""
-        return self.arrivals.at_rate(self.arrivals.rate_per_s * (1 + self.growth_per_month) ** month)
+        """Return the arrivals of a month, counted from 1."""
+        return self.arrivals.at_rate(self.arrivals.rate_per_s * (1 + self.growth_per_month) ** (month - 1))
 
     def rates_per_s(self, month: int) -> Floats:
         """Return the mean rate of each window of the day in requests/s, shape (windows,), float64."""

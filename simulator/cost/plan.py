@@ -43,7 +43,7 @@ PAID_AROUND_THE_CLOCK = ("reserved", "owned")
 
 
 class FleetMonth(NamedTuple):
-    """One kind of fleet in one month: its fewest and most replicas, their paid hours and dollars (None: no price)."""
+    """One kind of fleet in one month, from 1: its fewest and most replicas, paid hours and dollars (None: no price)."""
 
     kind: FleetKind
     month: int
@@ -110,7 +110,7 @@ class FleetPlan(Framed):
     @cached_property
     def months(self) -> tuple[FleetMonth, ...]:
         """Every kind of fleet in every month, by month."""
-        return tuple(self._month(kind, month) for month in range(self.demand.months) for kind in self.kinds)
+        return tuple(self._month(kind, month) for month in self.demand.every_month for kind in self.kinds)
 
     @property
     def kinds(self) -> tuple[FleetKind, ...]:
@@ -174,8 +174,8 @@ class FleetPlan(Framed):
 
     @property
     def busiest(self) -> int:
-        """Month with the highest rate, counted from 0."""
-        return max(range(self.demand.months), key=lambda month: self.demand.rates_per_s(month).max())
+        """Month with the highest rate, counted from 1."""
+        return max(self.demand.every_month, key=lambda month: self.demand.rates_per_s(month).max())
 
     def most_at(self, month: int) -> int:
         """Return the most replicas of a month, without the spare ones."""

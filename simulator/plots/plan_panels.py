@@ -17,7 +17,7 @@ def months_panel(plan: FleetPlan) -> Figure:
     figure, axes = panel(WIDE_SIZE)
     for colour, kind in zip(SERIES, plan.kinds, strict=False):
         months = [each for each in plan.months if each.kind == kind]
-        x = [each.month + 1 for each in months]
+        x = [each.month for each in months]
         y = [each.most if each.usd is None else each.usd for each in months]
         axes.plot(x, y, STYLES[kind], marker="o", markersize=4, color=colour, lw=1.6, label=kind)
         for at, value, each in zip(x, y, months, strict=True):
@@ -50,7 +50,7 @@ def day_panel(plan: FleetPlan, month: int) -> Figure:
         line.set(label=f"{kind} fleet can serve", gid=f"{TIP}{kind}: {up.min()} to {up.max()} replicas without spares")
     busiest_h = float(edges_h[int(rates_per_s.argmax())])
     axes.axvline(busiest_h, color=BOUND, ls=":", lw=1.0, label="busiest")
-    axes.set(xlabel=f"hour of the day, month {month + 1}", ylabel="requests/s")
+    axes.set(xlabel=f"hour of the day, month {month}", ylabel="requests/s")
     axes.set_ylim(bottom=0)
     axes.margins(x=0)
     figure.legend(loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)

@@ -100,7 +100,7 @@ def test_a_shrinking_fleet_is_as_large_as_its_first_month():
 
 
 def test_one_replica_without_a_price_and_a_cheaper_fleet_that_fails():
-    cheaper = FleetCheck("autoscaled", 0, 3, 0.5, None, 0.9)
+    cheaper = FleetCheck("autoscaled", 1, 3, 0.5, None, 0.9)
     fleet, _, failed = verdict(picked(planned(GrowingLoad(OpenLoop(0.5)), priced=False), 1, cheaper))
     assert fleet.endswith(", 1 replica.")
     assert failed == "A cheaper autoscaled fleet of 3 keeps it for 50.0% of requests only, in month 1."

@@ -107,8 +107,8 @@ class Powered(FleetRates):
 def test_a_fleet_that_fails_its_check_is_raised_by_one_replica() -> None:
     """2.5 requests/s that grow by half are 3.75 in the second month: four replicas of one a second each."""
     made = _planned(GrowingLoad(OpenLoop(2.5), growth_per_month=0.5, months=2), capacity_per_s=1.0)
-    assert (made.busiest, made.most_at(1)) == (1, 4)
-    assert made.raised(1).most_at(1) == 5
+    assert (made.busiest, made.most_at(2)) == (2, 4)
+    assert made.raised(2).most_at(2) == 5
 
 
 def test_what_is_picked_costs_all_its_months_and_takes_its_spare_devices() -> None:
@@ -120,13 +120,14 @@ def test_what_is_picked_costs_all_its_months_and_takes_its_spare_devices() -> No
     assert PromptSplit(512, (picked, picked)).cost == (4 * 4 * HOURS_PER_MONTH, 8)
     assert made.to_frame()["usd"].tolist() == [4 * HOURS_PER_MONTH] * 2
     assert made.to_frame()["most"].tolist() == [4, 4]
+    assert made.to_frame()["month"].tolist() == [1, 2]
 
 
 def test_parts_of_a_load_grow_alike() -> None:
     load = GrowingLoad(OpenLoop(2.0), growth_per_month=0.1, months=3)
-    parts = [load.part(share).rates_per_s(2) for share in (0.25, 0.75)]
+    parts = [load.part(share).rates_per_s(3) for share in (0.25, 0.75)]
     assert parts[0] == pytest.approx(0.5 * 1.1**2)
-    assert sum(parts) == pytest.approx(load.rates_per_s(2))
+    assert sum(parts) == pytest.approx(load.rates_per_s(3))
 
 
 def test_what_is_paid_around_the_clock_stays_up() -> None:
@@ -144,9 +145,9 @@ def test_the_planned_fleet_keeps_the_slo_on_other_seeds_and_one_less_does_not(se
     made = replace(searched, demand=GrowingLoad(OpenLoop(rate), growth_per_month=0.1, months=3))
     picked = cheapest([made])
     assert picked is not None
-    assert (picked.check.kind, picked.check.month) == ("static", 2)
+    assert (picked.check.kind, picked.check.month) == ("static", 3)
     for seed in (1, 2):
-        check = picked.plan.check("static", 2, seed)
+        check = picked.plan.check("static", 3, seed)
         assert check.holds, check
         assert check.within_one_less is not None
         assert check.within_one_less < check.share
@@ -158,8 +159,8 @@ def test_an_autoscaled_fleet_that_starts_too_slowly_is_not_chosen(searched: Flee
     rise = RateCurve(searched.rates.known.rate_per_s, np.array([0.5, 0.5, 0.5, 2.5]), window_s=1800.0)
     made = replace(searched, demand=GrowingLoad(rise), sizing=replace(searched.sizing, headroom=0.1))
     slow = replace(made, scaling=Scaling(cold_start_s=1500.0))
-    assert made.check("autoscaled", 0).within > 0.9 > slow.check("autoscaled", 0).within
-    assert slow.check("static", 0).holds
+    assert made.check("autoscaled", 1).within > 0.9 > slow.check("autoscaled", 1).within
+    assert slow.check("static", 1).holds
 
 
 @pytest.mark.parametrize("growth", [-1.0, float("nan"), float("inf")])
@@ -218,7 +219,7 @@ def _recorded(arrivals: OpenLoop | RateCurve, within: float = 1.0) -> tuple[Flee
 def test_a_static_fleet_is_checked_for_an_hour_at_its_busiest_rate_without_its_spare_replica() -> None:
     """Windows of half an hour, 2.4/s at most, and a quarter more: 3 replicas serve 4.5/s."""
     made, asked = _recorded(RateCurve(1.5, np.array([0.6, 2.4]), window_s=1800.0))
-    check = made.check("static", 0)
+    check = made.check("static", 1)
     assert (check.replicas, check.within, check.within_one_less) == (3, 1.0, 1.0)
     assert [(replicas, scaler) for replicas, scaler, _ in asked] == [(3, None), (2, None)]
     load = asked[0][-1]
@@ -231,7 +232,7 @@ def test_an_autoscaled_fleet_is_checked_from_three_hours_before_its_busiest_wind
     The smallest fleet is sized for 1/s a replica, so 12 s of E2EL are 12 in flight, over 1.25.
     """
     made, asked = _recorded(RateCurve(3.5, np.array([5.0, 6.0, 1.0, 2.0, 3.0, 4.0]), window_s=3600.0))
-    made.check("autoscaled", 0)
+    made.check("autoscaled", 1)
     replicas, scaler, load = asked[0]
     assert load.arrivals.shape.tolist() == [3.0, 4.0, 5.0, 6.0]
     assert (load.arrivals.rate_per_s, load.request_count) == (4.5, 18 * 3600)

@@ -82,7 +82,7 @@ def _checked(plan: FleetPlan, row: FleetCheck | FleetMonth) -> Row:
     """Return a row of a plan with what tells it apart: deployment, pools, and which prompts."""
     prompts = plan.scenario.workload.prompts
     kind = {"disaggregated": plan.is_pooled, "prompts": str(prompts) if prompts else "all"}
-    return {**identity(plan.scenario.deployment), **kind, **row._asdict(), "month": row.month + 1}
+    return {**identity(plan.scenario.deployment), **kind, **row._asdict()}
 
 
 def split_verdict(split: PromptSplit, one: Picked | None, *, chosen: bool) -> str:
@@ -137,12 +137,12 @@ def verdict(picked: Picked) -> list[str]:
     total = best.usd(check.kind)
     price = ""
     if math.isfinite(total):
-        later = f", ${last.usd:,.0f} in month {last.month + 1}" if last.usd != first.usd else ""
+        later = f", ${last.usd:,.0f} in month {last.month}" if last.usd != first.usd else ""
         price = f": ${first.usd:,.0f} a month{later}, ${total:,.0f} in all"
     prompts = best.scenario.workload.prompts
     means = f"{prompts}; {MEANS[check.kind]}" if prompts else MEANS[check.kind]
     said = [f"{check.kind.capitalize()} fleet ({means}) of {best.scenario.deployment}, {sizes}{price}."]
-    busiest = f"Simulated in month {check.month + 1}, where it is busiest, with {_counted(check.replicas)}"
+    busiest = f"Simulated in month {check.month}, where it is busiest, with {_counted(check.replicas)}"
     kept = f"keep the SLO, {best.scenario.slo}" if best.scenario.slo.bounds_s else "are served, without an SLO"
     said.append(f"{busiest}: {check.within:.1%} of requests {kept}{_one_less(best, check)}.")
     return said + [_failed(each) for each in picked.failed]
@@ -162,7 +162,7 @@ def _counted(replicas: int) -> str:
 
 
 def _failed(check: FleetCheck) -> str:
-    kept = f"keeps it for {check.within:.1%} of requests only, in month {check.month + 1}"
+    kept = f"keeps it for {check.within:.1%} of requests only, in month {check.month}"
     return f"A cheaper {check.kind} fleet of {check.replicas} {kept}."
 
 
@@ -188,7 +188,7 @@ def basis(best: FleetPlan) -> list[str]:
     alone = best.rates.rate_per_s(1) if best.rates.least == 1 else best.rates.known.rate_per_s
     sessions = f" in {best.rates.sessions}" if best.rates.sessions.turns > 1 else ""
     growing = f", growing {demand.growth_per_month:.0%} a month" if demand.growth_per_month else ""
-    load = demand.in_month(0).describe()
+    load = demand.in_month(1).describe()
     return [
         f"{load[:1].upper()}{load[1:]}{sessions}{growing}; "
         f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
@@ -203,9 +203,9 @@ def months_view(best: FleetPlan, title: str, shown: int = SHOWN_MONTHS) -> View:
     """Return a row for about as many months as `shown`: rates, and replicas and dollars of each kind of fleet."""
     rows: list[Row] = []
     months, grows = best.demand.months, bool(best.demand.growth_per_month)
-    for month in sorted({*range(0, months, math.ceil(months / shown)), months - 1}) if grows else (0,):
+    for month in sorted({*range(1, months + 1, math.ceil(months / shown)), months}) if grows else (1,):
         fleets = [each for each in best.months if each.month == month]
-        label = str(month + 1) if grows or months == 1 else f"1-{months}"
+        label = str(month) if grows or months == 1 else f"1-{months}"
         rates = {"month": label, "mean_per_s": fleets[0].mean_per_s, "peak_per_s": fleets[0].peak_per_s}
         sizes = {f"{each.kind}_replicas": _sizes(each.least, each.most) for each in fleets}
         rows.append({**rates, **sizes, **{f"{each.kind}_usd": each.usd for each in fleets}})

@@ -23,7 +23,7 @@ from simulator.plots.plan_panels import day_panel, months_panel
 
 three = number(3)
 MONTHS = (
-    Column("month", "month", lambda month: str(month + 1)),
+    Column("month", "month", str),
     Column("kind", "fleet", left=True),
     Column("mean_per_s", "mean requests/s", three),
     Column("peak_per_s", "peak requests/s", three),
@@ -34,7 +34,7 @@ MONTHS = (
 )
 CHECKS = (
     Column("kind", "fleet", left=True),
-    Column("month", "month", lambda month: str(month + 1)),
+    Column("month", "month", str),
     Column("replicas", "replicas"),
     Column("within", "within the SLO", lambda share: f"{share:.1%}"),
     Column("within_one_less", "with one less", lambda share: f"{share:.1%}"),
@@ -62,8 +62,8 @@ class PlanAnswer:
         every = table_of(View("Every fleet of every month", MONTHS, [each._asdict() for each in best.months]))
         folded = Folded("With replica-hours", [every])
         checks = [{**each._asdict(), "holds": each.holds} for each in self.checks]
-        busiest = max(range(best.demand.months), key=lambda month: best.demand.rates_per_s(month).max())
-        days = [drawn(day_panel(best, month), f"day-{month}", _day(month), wide=True) for month in {0: 0, busiest: 0}]
+        months = dict.fromkeys((1, best.busiest))
+        days = [drawn(day_panel(best, month), f"day-{month}", _day(month), wide=True) for month in months]
         by_month: list[Block] = [drawn(months_panel(best), "months", "Each kind of fleet by the month", wide=True)]
         told = [*self.verdict[2:], *result.notes]
         sections = [
@@ -78,7 +78,7 @@ class PlanAnswer:
             evidence_section([scenario.deployment], result.rests_on),
             repeat_section(below(result)),
         ]
-        load = replace(scenario.workload, arrivals=best.demand.in_month(0))
+        load = replace(scenario.workload, arrivals=best.demand.in_month(1))
         asked = f"{load.describe()}, growing {best.demand.growth_per_month:.0%} a month for "
         asked += f"{best.demand.months} months. Asked: {scenario.slo}."
         write(path, f"A plan for {scenario.deployment.model.id}", asked, " ".join(self.verdict[:2]), sections)
@@ -102,4 +102,4 @@ class PlanAnswer:
 
 
 def _day(month: int) -> str:
-    return f"Load and what each fleet can serve over a day of month {month + 1}"
+    return f"Load and what each fleet can serve over a day of month {month}"
