@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from simulator.errors import InfercastError, nearest
+from simulator.reports.batch_means import QUANTILES
 from simulator.units import parse, scaled
 
 METRICS = ("ttft", "tpot", "e2el", "queue")
@@ -22,7 +23,8 @@ class Slo:
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
-            raise InfercastError(f"SLO share {self.share}", "it must lie between 0 and 1", "Give, say, 0.95")
+            because = "it must lie above 0 and below 1: a load without end has a request that misses any bound"
+            raise InfercastError(f"SLO share {self.share}", because, "Give, say, 0.95")
         for metric, bound_s in self.bounds_s.items():
             if metric not in METRICS:
                 raise InfercastError(
@@ -33,7 +35,25 @@ class Slo:
 
     def __str__(self) -> str:
         bounds = ", ".join(f"{metric.upper()} <= {scaled(bound, 's')}" for metric, bound in self.bounds_s.items())
-        return f"{self.share:.0%} of requests with {bounds}" if bounds else "no SLO"
+        return f"{self.asked} of requests with {bounds}" if bounds else "no SLO"
+
+    @property
+    def asked(self) -> str:
+        """The share of requests in words, never rounded up to all.
+
+        >>> Slo(share=0.999).asked
+        '99.9%'
+        """
+        return f"{100 * self.share:.12g}%"
+
+    @property
+    def tail(self) -> str:
+        """The statistic of latencies that a bound is held against: the lowest quantile of at least the asked share.
+
+        >>> Slo().tail, Slo(share=0.99).tail, Slo(share=0.999).tail
+        ('p95', 'p99', 'p99')
+        """
+        return next((name for name, share in QUANTILES.items() if share >= self.share), "p99")
 
     @property
     def within(self) -> str:

@@ -121,6 +121,17 @@ def test_a_doubt_without_an_upper_end_is_good_english():
     assert told[1] == "Not for sure: TTFT p95 may be 185 ms or any more (500 allowed)."
 
 
+def test_a_verdict_is_of_the_quantile_that_the_slo_asks_for_and_rounds_nothing_to_it():
+    row = {"p95_ttft_ms": 300, "p99_ttft_ms_low": 400.0, "p99_ttft_ms_high": 600.0, "slo_attainment": 0.99896}
+    assert verdict(row, Slo({"ttft": 0.5}, 0.999)) == [
+        "Breaks the SLO: 99.8% of requests keep every bound, 99.9% are asked for.",
+        "Not for sure: TTFT p99 may be 400 to 600 ms (500 allowed).",
+    ]
+    asked = ("--isl", "128", "--osl", "8", "--rate", "4", "--num-prompts", "1000", "--slo", "ttft:1s")
+    assert "p99 interval" in printed("simulate", *PLACE, *asked, "--slo-share", "0.99")
+    assert "p95 interval" in printed("simulate", *PLACE, *asked)
+
+
 @pytest.mark.slow
 def test_a_plan_of_owned_machines_says_that_electricity_is_in_it_and_what_it_rests_on():
     load = ("--isl", "256", "--osl", "32", "--rate", "2", "--num-prompts", "100", "--slo", "ttft:1s", "--months", "1")

@@ -65,7 +65,7 @@ def load_result(found: SweepAnswers[LoadQuestion], scenarios: list[Scenario], le
 
 def _views_of_one(scenario: Scenario, row: Row, level: float) -> list[View]:
     title = f"{scenario.describe()}: {sent_load(scenario, row)}"
-    first = latencies(title, row, LATENCIES, scenario.slo.bounds_s)
+    first = latencies(title, row, LATENCIES, scenario.slo)
     return [first, _latency_view(scenario, row), intervals_by_metric(list(METRICS), STATS, TOTALS, row, level)]
 
 

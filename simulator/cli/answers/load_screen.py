@@ -1,6 +1,7 @@
 """The first screens of `infercast simulate` and `fleet`: whether the SLO is kept, and one table of latencies."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 
 from simulator.cli.answers.interval_columns import IntervalColumn, RangedColumn
 from simulator.cli.answers.run_columns import loads
@@ -31,12 +32,13 @@ def verdict(row: Row, slo: Slo) -> list[str]:
         said = [f"{name} {TAIL} {number()(value)} ms" for name, value in tails.items() if value is not None]
         return [f"{', '.join(said)}; {number()(row['output_throughput'])} output tokens/s."]
     kept = row["slo_attainment"] >= slo.share
-    share = f"{row['slo_attainment']:.1%} of requests keep every bound, {slo.share:.0%} are asked for"
+    shown = row["slo_attainment"] if kept else math.floor(1e3 * row["slo_attainment"]) / 1e3  # never the asked one
+    share = f"{shown:.1%} of requests keep every bound, {slo.asked} are asked for"
     return [f"{'Keeps' if kept else 'Breaks'} the SLO: {share}.", *_doubts(row, slo)]
 
 
-def _tail(row: Row, name: str, end: str = "") -> float | None:
-    value: float | None = row.get(f"{TAIL}_{name}_ms{end}")
+def _tail(row: Row, name: str, end: str = "", tail: str = TAIL) -> float | None:
+    value: float | None = row.get(f"{tail}_{name}_ms{end}")
     return value
 
 
@@ -44,11 +46,11 @@ def _doubts(row: Row, slo: Slo) -> list[str]:
     """Say which bounds lie inside the interval of the latency that they bound, so that the verdict may be wrong."""
     doubted = []
     for name, bound_s in slo.bounds_s.items():
-        low, high = _tail(row, name, "_low"), _tail(row, name, "_high")
+        low, high = (_tail(row, name, end, slo.tail) for end in ("_low", "_high"))
         if low is None or not low <= bound_s * 1e3 <= (high or bound_s * 1e3):
             continue
         ends = f"{number(2)(low)} to {number(2)(high)} ms" if high else f"{number(2)(low)} ms or any more"
-        doubted.append(f"{name.upper()} {TAIL} may be {ends} ({bound_s * 1e3:g} allowed)")
+        doubted.append(f"{name.upper()} {slo.tail} may be {ends} ({bound_s * 1e3:g} allowed)")
     return [f"Not for sure: {', '.join(doubted)}."] if doubted else []
 
 
@@ -98,17 +100,18 @@ def _named(column: Column, row: Row) -> str:
     return f"{name} {column.cell(row)}{per_s.strip()}"
 
 
-def latencies(title: str, row: Row, names: Sequence[str], bounds_s: Mapping[str, float]) -> View:
+def latencies(title: str, row: Row, names: Sequence[str], slo: Slo) -> View:
     """Return the statistics of one run: a line per latency in `names`, with the interval of its tail."""
-    lines = [_latency(row, name, bounds_s.get(name)) for name in names]
+    tail = slo.tail if slo.bounds_s else TAIL
+    lines = [_latency(row, name, slo.bounds_s.get(name), tail) for name in names]
     columns = [Column("metric", "", left=True), *(Column(stat, stat, number(3)) for stat in STATS)]
-    columns.append(IntervalColumn("tail", f"{TAIL} interval", number(2)))
-    return View(title, [*columns, Column("within", "within SLO", left=True)] if bounds_s else columns, lines)
+    columns.append(IntervalColumn("tail", f"{tail} interval", number(2)))
+    return View(title, [*columns, Column("within", "within SLO", left=True)] if slo.bounds_s else columns, lines)
 
 
-def _latency(row: Row, name: str, bound_s: float | None) -> Row:
-    tail = {f"tail_{end}": _tail(row, name, f"_{end}") for end in ("low", "high")}
-    return {**statistics(row, name, bound_s), **tail}
+def _latency(row: Row, name: str, bound_s: float | None, tail: str) -> Row:
+    ends = {f"tail_{end}": _tail(row, name, f"_{end}", tail) for end in ("low", "high")}
+    return {**statistics(row, name, bound_s), **ends}
 
 
 def statistics(row: Row, name: str, bound_s: float | None) -> Row:

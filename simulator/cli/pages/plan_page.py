@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from simulator.cli.output import Column, Result, View, count, labels_of, number, percent
+from simulator.cli.output import Column, Result, View, count, labels_of, number
 from simulator.cli.pages.blocks import below, evidence_section, listed, repeat_section, table_of, write
 from simulator.cli.pages.sections import (
     Ran,
@@ -20,6 +20,7 @@ from simulator.cli.pages.sections import (
 from simulator.cost.plan import FleetCheck, FleetPlan
 from simulator.html.page import Block, Folded, KeyFigure, KeyFigures, PageSection
 from simulator.plots.plan_panels import day_panel, months_panel
+from simulator.reports.slo import Slo
 
 three = number(3)
 MONTHS = (
@@ -38,7 +39,7 @@ CHECKS = (
     Column("replicas", "replicas"),
     Column("within", "within the SLO", lambda share: f"{share:.1%}"),
     Column("within_one_less", "with one less", lambda share: f"{share:.1%}"),
-    Column("share", "asked", percent),
+    Column("share", "asked", lambda share: Slo(share=share).asked),
     Column("holds", "holds", lambda holds: "yes" if holds else "NO"),
 )
 
