@@ -302,6 +302,10 @@ def _find(name: str) -> Path:
         plain = TUNED.sub("", name.rpartition("/")[2].lower())
         with suppress(ProfileError):
             return find(KIND, plain)
+        config = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
+        if config.suffix == ".json":
+            imported = f"`infercast import-model {config} --name my-model --to .`, then --model my-model.yaml"
+            raise ProfileError(f"model {name!r}", "a config.json is no profile yet", f"Say {imported}") from None
         raise
 
 

@@ -169,6 +169,10 @@ def test_numbers_keep_three_digits_and_whole_thousands():
     ("arguments", "message"),
     [
         ([*ESTIMATE[:-1], "h100-smx"], "Nearest: h100-sxm,"),
+        (
+            ["estimate", "--model", "x/config.json", "--hardware", "l4"],
+            "Say `infercast import-model x/config.json --name",
+        ),
         (["estimate", "--model", "llama-9", "--hardware", "l4"], "no model profile 'llama-9'"),
         ([*ESTIMATE, "--engine", "vlm"], "Nearest: vllm,"),
         ([*ESTIMATE, "--batch", "0"], "--batch 0"),
