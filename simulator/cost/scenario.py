@@ -99,9 +99,11 @@ class Scenario:
         return 1 if self.router else self.replicas
 
     def describe(self) -> str:
-        """Describe who serves: deployment and engine; with a router, how many replicas behind which."""
+        """Describe who serves `workload`: deployment and engine; of how many replicas; with a router, behind which."""
         served = f"{self.deployment}, {self.deployment.engine.id}"
-        return f"{self.replicas} replicas of {served}, {self.router.describe()}" if self.router else served
+        if self.router:
+            return f"{self.replicas} replicas of {served}, {self.router.describe()}"
+        return served if self.replicas == 1 else f"one of {self.replicas} alike replicas of {served}"
 
     @cached_property
     def memory(self) -> MemoryPlan:

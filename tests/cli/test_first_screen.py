@@ -132,6 +132,12 @@ def test_a_verdict_is_of_the_quantile_that_the_slo_asks_for_and_rounds_nothing_t
     assert "p95 interval" in printed("simulate", *PLACE, *asked)
 
 
+def test_an_even_share_is_said_to_be_one_of_several():
+    load = ("--isl", "128", "--osl", "8", "--rate", "4", "--num-prompts", "400", "--replicas", "4")
+    told = unwrapped(printed("simulate", *PLACE, *load))
+    assert "one of 4 alike replicas of llama-3.1-8b (bf16) on l40s, vllm-0.33: 100 requests" in told
+
+
 @pytest.mark.slow
 def test_a_plan_of_owned_machines_says_that_electricity_is_in_it_and_what_it_rests_on():
     load = ("--isl", "256", "--osl", "32", "--rate", "2", "--num-prompts", "100", "--slo", "ttft:1s", "--months", "1")
