@@ -105,7 +105,8 @@ class Tuned:
 
     `default` is None where it breaks the SLO at any load. `without`: score per second of the best settings with one of
     them left at its default, 0 where that keeps the SLO at no load. `again`: the scores of default and best on other
-    random numbers. `tried`: settings tried, of a `budget`; `refused`: errors of impossible ones.
+    random numbers. `tried`: settings tried, of a `budget`; `is_cut`: others were left; `refused`: errors of impossible
+    ones.
     """
 
     default: Trial | None
@@ -114,6 +115,7 @@ class Tuned:
     again: tuple[float, float]
     tried: int
     budget: int
+    is_cut: bool
     refused: Sequence[InfercastError] = ()
 
     @property
@@ -131,11 +133,15 @@ class _Search:
     seen: set[tuple[str, ...]] = field(default_factory=set)
     refused: dict[str, InfercastError] = field(default_factory=dict)
     impossible: int = 0
+    is_cut: bool = False
 
     def beyond(self, point: Point, least_per_s: float) -> Trial | None:
         """Try a point; None where it is no better, was tried before, is impossible, or the budget is spent."""
         key = tuple(point.values())
-        if key in self.seen or len(self.seen) >= self.budget:
+        if key in self.seen:
+            return None
+        if len(self.seen) >= self.budget:
+            self.is_cut = True
             return None
         self.seen.add(key)
         return self.score(point, least_per_s)
@@ -196,4 +202,5 @@ def tune(make: Make, coordinates: Mapping[str, Sequence[str]], objective: Object
         best, without = search.pruned(best)
     again = [search.score(each.point, 0.0, seed=1) if each else None for each in (default, best)]
     before, after = (each.per_s if each else 0.0 for each in again)
-    return Tuned(default, best, without, (before, after), len(search.seen), budget, tuple(search.refused.values()))
+    refused = tuple(search.refused.values())
+    return Tuned(default, best, without, (before, after), len(search.seen), budget, search.is_cut, refused)

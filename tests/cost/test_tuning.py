@@ -105,6 +105,9 @@ def test_a_budget_is_kept_and_impossible_settings_are_told_once():
     found, objective = searched({("c", "q"): 2.0}, budget=3)
     assert (found.tried, found.best.per_s) == (3, 1.0)
     assert objective.asked == 3 + 2  # and both on other random numbers
+    whole, _ = searched({("c", "q"): 2.0})
+    ends, cut = (searched({("c", "q"): 2.0}, budget=whole.tried - less)[0].is_cut for less in (0, 1))
+    assert (found.is_cut, whole.is_cut, ends, cut) == (True, False, False, True)
     found, _ = searched({("b", "x"): 2.0}, refuse=[("a", "2"), ("a", "3")])
     assert found.best.per_s == 2.0
     assert len(found.refused) == 1

@@ -141,7 +141,7 @@ def _notes(found: Tuned, question: TuneQuestion) -> list[str]:
     spent = f"{found.tried} of at most {found.budget} settings tried"
     names = ", ".join(question.coordinates)
     tried = f"{spent}: {names}. No single change is better; two at once might be."
-    if found.tried >= found.budget:
+    if found.is_cut:
         tried = f"{spent}; the budget ended the search through {names}: give a larger --budget."
     asked = question.deployment
     memory = asked.gpu_memory_utilization
