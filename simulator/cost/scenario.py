@@ -19,7 +19,7 @@ from simulator.simulation.fleet import Fleet, simulate_fleet
 from simulator.simulation.replica import pool_of, simulate_replica
 from simulator.simulation.routers import Router
 from simulator.simulation.sent import sent
-from simulator.workloads.arrivals import OpenLoop, RecordedArrivals
+from simulator.workloads.arrivals import RecordedArrivals
 from simulator.workloads.workload import Requests, Workload
 
 ENOUGH_REQUESTS, MOST_DRAWS = 1_000, 5  # a load of fewer requests is drawn up to 5 times: one small draw is noisy
@@ -163,10 +163,7 @@ class Scenario:
         """
         is_drawn_at_a_rate = not (workload.arrivals.concurrency or isinstance(workload.arrivals, RecordedArrivals))
         steady = is_drawn_at_a_rate and not self.whole_run
-        report = self._simulate(sent(workload, self.deployment).requests(), progress, steady=steady)
-        if isinstance(workload.arrivals, OpenLoop):
-            report = replace(report, asked_per_s=workload.arrivals.rate_per_s)
-        return report
+        return self._simulate(sent(workload, self.deployment).requests(), progress, steady=steady)
 
     def rerun(self, report: Report, step_factor: float) -> Report:
         """Return the report of the same requests with every step time multiplied by `step_factor`.
@@ -203,8 +200,7 @@ class Scenario:
     def _rerun(self, report: Report) -> Report:
         def rerun_one(before: Report) -> Report:
             after = self._simulate(before.run.requests, steady=before.steady)
-            after = replace(after, skipped=before.skipped, asked_per_s=before.asked_per_s)
-            return replace(after, is_limited=before.is_limited, of_asked=before.of_asked)
+            return replace(after, skipped=before.skipped, is_limited=before.is_limited, of_asked=before.of_asked)
 
         return replace(rerun_one(report), draws=tuple(map(rerun_one, report.draws)))
 

@@ -72,7 +72,6 @@ class Report(Framed):
     draws: tuple["Report", ...] = ()  # the same load drawn anew: figures are means over this one and them
     replicas: int = 1  # alike, that share the load: throughputs and the queue are of all of them
     is_limited: bool = False  # a run at the highest rate that keeps the SLO
-    asked_per_s: float = 0.0  # requests/s at which the arrivals of an open loop were drawn, of one replica; 0: another
     of_asked: float = 1.0  # the rate over the asked one, where a run under limits takes the highest that keeps them
 
     @cached_property
@@ -269,8 +268,9 @@ class Report(Framed):
 
         Where a rate was asked that is too high, it less what is served: a few arrivals are drawn at another rate.
         """
-        if self.asked_per_s and self.overloaded:
-            return max(0.0, self.replicas * self.asked_per_s * (1 - self.rejected_share) - self.requests_per_s)
+        asked_per_s = self.run.requests.asked_per_s
+        if asked_per_s and self.overloaded:
+            return max(0.0, self.replicas * asked_per_s * (1 - self.rejected_share) - self.requests_per_s)
         arrival_s = self.run.requests.arrival_s
         begin_s, end_s = float(arrival_s[len(arrival_s) // 2]), float(arrival_s[-1])
         if self.run.requests.concurrency or end_s <= begin_s:

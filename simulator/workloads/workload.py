@@ -44,7 +44,8 @@ class Requests:
     in flight at once and each completion sends the next. `priority` int64: smaller goes first where the engine
     schedules by priority; `prefilled` bool: the KV cache of its prompt and its first token were computed elsewhere;
     both may be of shape (1,) for all requests. `prefixes`: which requests begin with the same tokens; of length 0 where
-    none do. `seed`: that they were drawn with, for what a router draws.
+    none do. `seed`: that they were drawn with, for what a router draws. `asked_per_s`: rate in requests/s at which
+    arrivals of an open loop were drawn; 0 for others.
 
     Raises WorkloadError for columns of different lengths or none, times that fall or are negative or not finite,
     lengths below 1, and a prefilled request of one output token.
@@ -58,6 +59,7 @@ class Requests:
     prefilled: Bools = field(default_factory=lambda: np.zeros(1, np.bool_))
     prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))
     seed: int = 0
+    asked_per_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name, kind in COLUMNS.items():
@@ -247,8 +249,18 @@ class Workload:
         prompt_tokens = prompt_tokens + (self.shared.tokens if self.shared else 0)
         prefixes = self.prefixes.head(self.request_count)
         return Requests(
-            arrival_s, prompt_tokens, output_tokens, self.arrivals.concurrency, prefixes=prefixes, seed=self.seed
+            arrival_s,
+            prompt_tokens,
+            output_tokens,
+            self.arrivals.concurrency,
+            prefixes=prefixes,
+            seed=self.seed,
+            asked_per_s=self._asked_per_s,
         )
+
+    @property
+    def _asked_per_s(self) -> float:
+        return self.arrivals.rate_per_s if isinstance(self.arrivals, OpenLoop) else 0.0
 
     def _in_range(self, asked: PromptRange) -> Requests:
         """Return the first requests with such prompts, of a load that is drawn whole: both parts are of one trace."""
@@ -262,7 +274,7 @@ class Workload:
             found = replace(whole, request_count=count).requests()
             rows = np.flatnonzero((found.prompt_tokens > asked.above) & (found.prompt_tokens <= asked.up_to))
         kept = found.only(rows[: self.request_count])
-        return replace(kept, prefixes=self.prefixes.head(self.request_count))
+        return replace(kept, prefixes=self.prefixes.head(self.request_count), asked_per_s=self._asked_per_s)
 
     def describe(self, sent: Requests | None = None) -> str:
         """Return one sentence on the workload, with the lengths of `sent` where requests were derived from it."""

@@ -125,6 +125,9 @@ def test_the_queue_of_a_fleet_grows_by_the_asked_rate_less_the_served_one():
     [row] = fleet("--rate", "400", "--num-prompts", "2000")["fleets"]
     assert row["overloaded"]
     assert row["queue_growth_per_s"] == pytest.approx(400 - row["request_throughput"])
+    load = Workload(OpenLoop(400.0), Independent(Fixed(1000), Fixed(50)), 300)
+    report = Service(deploy("llama-3.2-1b", "l4"), replicas=2).report(load.requests()).report
+    assert report.queue_growth_per_s == pytest.approx(400 - report.requests_per_s)
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ from simulator.errors import InfercastError
 from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
 from simulator.simulation.sent import sent
-from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.workload import Workload
 
 
@@ -55,9 +54,6 @@ def command(
         workload, requests, clients = behaviour.asked(sent(load, deployment))
         with progress_bar(str(deployment)) as progress:
             served = service.report(requests, clients, slo, progress)
-        if isinstance(workload.arrivals, OpenLoop) and behaviour.turns == 1:
-            seen = replace(served.report, asked_per_s=workload.arrivals.rate_per_s)
-            served = replace(served, report=seen)
         return Found(workload, rate, requests, served)
 
     found, refused = tried([partial(case, choice, rate, load) for choice in choices for rate, load in loads])
