@@ -270,7 +270,16 @@ def ending(name: str) -> tuple[str, str]:
 
     >>> ending("Qwen2.5-7B-Instruct-Q4_K_M"), ending("gemma-3-4b-it-4bit"), ending("Llama-3.1-8B")
     (('Qwen2.5-7B-Instruct', 'q4_K_M'), ('gemma-3-4b-it', 'mlx-q4'), ('Llama-3.1-8B', ''))
+
+    A repository of GGUF files is read as `llama-server -hf` reads it: Q4_K_M, unless it says another file.
+
+    >>> ending("Qwen3-8B-GGUF:UD-Q5_K_M"), ending("Qwen3-8B-GGUF"), ending("Qwen3-8B-Q8_0.gguf")
+    (('Qwen3-8B', 'q5_K_M'), ('Qwen3-8B', 'q4_K_M'), ('Qwen3-8B', 'q8_0'))
     """
+    name = re.sub(r"\.gguf$", "", name, flags=re.IGNORECASE)
+    if repository := re.fullmatch(r"(.+)[-_]GGUF(?::(?:UD-)?(.+))?", name, re.IGNORECASE):
+        stored = _spelt(repository[2] or "Q4_K_M")
+        return (repository[1], stored) if stored else (name, "")
     for found in re.finditer(r"[-_.](?:UD-|MLX-)?(?=\w)", name, re.IGNORECASE):
         if stored := _spelt(name[found.end() :]):
             return name[: found.start()], stored

@@ -199,3 +199,21 @@ def test_a_format_that_an_engine_cannot_read_is_refused(text: str, engine: str) 
     loaded: Engine = load_engine(engine)
     with pytest.raises(NotModelledError, match=f"{text} in {loaded.id}: it reads .* files, which have no {text}. Give"):
         weight_format(text, load_model("llama-3.1-8b"), loaded)
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("unsloth/Qwen3-8B-GGUF", "q4_K_M"),
+        ("hf.co/unsloth/Qwen3-8B-GGUF:UD-Q4_K_XL", "q4_K_XL"),
+        ("Qwen3-8B-Q5_K_M.gguf", "q5_K_M"),
+    ],
+)
+def test_a_gguf_repository_is_a_model_and_the_file_that_llama_server_fetches(name, stored):
+    model, found = checkpoint(name)
+    assert (model.id, found) == ("qwen3-8b", stored)
+
+
+def test_a_gguf_file_of_no_known_format_is_no_model():
+    with pytest.raises(ProfileError, match="no model profile 'unsloth/Qwen3-8B-GGUF:foo'"):
+        checkpoint("unsloth/Qwen3-8B-GGUF:foo")
