@@ -284,7 +284,9 @@ def _refuse_too_large(plan: MemoryPlan, batch: Batch) -> None:
     deployment, total = plan.deployment, batch.cached_tokens + 1
     given = f"{batch} on {deployment}"
     if total > plan.context_tokens:
-        raise InfercastError(given, f"a sequence has {plan.context_tokens:,} tokens at most", "Give shorter lengths")
+        longer = f", or --max-model-len {total}" if total <= deployment.model.max_context_tokens else ""
+        because = f"a sequence has {plan.context_tokens:,} tokens at most"
+        raise InfercastError(given, because, f"Give shorter lengths{longer}")
     slots = deployment.engine.is_reserved and batch.size > plan.max_num_seqs  # as few as it was told to have
     fit = plan.num_blocks // plan.blocks(batch.cached_tokens)
     if batch.size > fit and not slots:

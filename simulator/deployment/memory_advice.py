@@ -12,6 +12,7 @@ from simulator.deployment.sharding import scaled_hardware
 from simulator.deployment.weight_files import narrower_formats
 from simulator.errors import DoesNotFitError, InfercastError
 from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.number_formats import number_format
 from simulator.models.operations import Counts, Layout
 from simulator.units import GIB, gibibytes
 
@@ -20,7 +21,11 @@ DEGREES = (1, 2, 4, 8, 16)
 OFFLOADS_GIB = (1, 2, 4, 8, 16, 32)  # of weights, beyond the GiB that the device is short of
 USABLE_TOKENS = 2_048  # of a sequence: a remedy has cache for as many, or for a shorter max_model_len
 LAYOUT_FLAGS = {"--tp": "tp", "--ep": "ep", "--weight-dtype": "weight_dtype", "--cache-dtype": "cache_dtype"}
-SETTING_FLAGS = {"--max-num-batched-tokens": "max_num_batched_tokens", "--max-num-seqs": "max_num_seqs"}
+SETTING_FLAGS = {
+    "--max-num-batched-tokens": "max_num_batched_tokens",
+    "--max-num-seqs": "max_num_seqs",
+    "--gpu-memory-utilization": "memory_fraction",
+}
 Flags = dict[str, Any]
 
 
@@ -88,9 +93,12 @@ def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
     degrees: list[Flags] = [{"--tp": tp, **_experts(layout, tp)} for tp in DEGREES if tp > deployment.tp]
     one = deployment.hardware.memory_bytes / deployment.devices_each
     larger = [name for name in LARGER if load_hardware(name).memory_bytes > 1.1 * one]
+    usual = float(deployment.engine.memory.fraction)
+    yield [{"--gpu-memory-utilization": usual}] if deployment.memory_fraction < usual else []
     yield degrees
     yield [{"--cache-dtype": "fp8"}]
-    narrower = narrower_formats(deployment.engine)
+    bits = number_format(layout.weight_dtype).bits
+    narrower = [each for each in narrower_formats(deployment.engine) if number_format(each).bits < bits]
     yield [{"--weight-dtype": dtype, **more} for more in ({}, *degrees) for dtype in narrower]
     yield [{"--max-num-batched-tokens": tokens, "--max-num-seqs": seqs} for tokens in (2048, 512)]
     yield [{"--hardware": name, **more} for more in ({}, *degrees) for name in larger]

@@ -174,6 +174,8 @@ def test_numbers_keep_three_digits_and_whole_thousands():
             "Say `infercast import-model x/config.json --name",
         ),
         (["estimate", "--model", "llama-9", "--hardware", "l4"], "no model profile 'llama-9'"),
+        ([*ESTIMATE, "--gpu-memory-utilization", "0.1"], "It fits with --gpu-memory-utilization 0.92"),
+        ([*ESTIMATE, "--max-model-len", "100"], "Give shorter lengths, or --max-model-len "),
         ([*ESTIMATE, "--engine", "vlm"], "Nearest: vllm,"),
         ([*ESTIMATE, "--batch", "0"], "--batch 0"),
         ([*ESTIMATE, "--batch", "1,,2"], "a part of the list is empty"),

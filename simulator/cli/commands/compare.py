@@ -54,7 +54,7 @@ def command(
 ) -> None:
     """Search devices, layouts, formats and engines for the cheapest that keeps the SLO at a load.
 
-    By default all devices. What bounds prove to be no answer is cut; the rest is simulated on the same requests.
+    By default all devices and 4,000 requests. What bounds prove to be no answer is cut; the rest is simulated on them.
     """
     slo, (rate, workload) = accepted.value(), _fewer(users)
     refuse_ending(report)
