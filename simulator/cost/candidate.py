@@ -12,8 +12,8 @@ from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Offer
+from simulator.models.layout import Layout
 from simulator.models.model import Model
-from simulator.models.operations import Layout
 from simulator.reports.slo import Slo
 from simulator.workloads.workload import Workload
 

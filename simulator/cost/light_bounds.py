@@ -7,9 +7,10 @@ import numpy as np
 
 from simulator.cost.bounds import least_share
 from simulator.hardware.hardware import Hardware
+from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Counts, Layout, Op
+from simulator.models.operations import Counts, Op
 from simulator.reports.slo import Slo
 from simulator.workloads.workload import Requests
 

@@ -19,10 +19,11 @@ from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.layout import Layout
 from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import adapter_parameters, adapters, sorting
-from simulator.models.operations import Layout, Op
+from simulator.models.operations import Op
 from simulator.roofline.collectives import host_bytes_per_s
 from simulator.roofline.step_floor import StepFloor, step_floor
 from simulator.roofline.step_model import StepModel, StepTable

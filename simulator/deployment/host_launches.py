@@ -6,8 +6,9 @@ from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.hardware.hardware import Hardware
 from simulator.models.layers import LAST_OF_EXPERTS
+from simulator.models.layout import Layout
 from simulator.models.model import Model
-from simulator.models.operations import Layout, Op
+from simulator.models.operations import Op
 from simulator.roofline.roofline import Rates
 
 

@@ -6,9 +6,9 @@ from simulator.deployment.weight_files import weight_format
 from simulator.engines.engine import Engine
 from simulator.errors import NotModelledError
 from simulator.hardware.hardware import Hardware
+from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.number_formats import named_format
-from simulator.models.operations import Layout
 
 # Engines without a KV cache in 4-bit integers: SGLang's page "Quantized KV cache" has fp8 and fp4, trtllm-serve's
 # --kv_cache_dtype auto, fp8 and nvfp4 (read 2026-11-24). vLLM has int4_per_token_head.

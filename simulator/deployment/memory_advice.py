@@ -12,8 +12,9 @@ from simulator.deployment.sharding import scaled_hardware
 from simulator.deployment.weight_files import narrower_formats
 from simulator.errors import DoesNotFitError, InfercastError
 from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.layout import Layout
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Counts, Layout
+from simulator.models.operations import Counts
 from simulator.units import GIB, gibibytes
 
 LARGER = ("l40s", "a100-sxm-80", "h200-sxm", "b200-sxm", "b300-sxm")

@@ -8,8 +8,8 @@ from simulator.engines.engine import Engine
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware, scaled_peaks
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
+from simulator.models.layout import Layout
 from simulator.models.model import Model
-from simulator.models.operations import Layout
 from simulator.models.recurrent import GatedDeltaNet, KimiDelta, Mamba, Mamba2
 
 DEGREES = (64, 32, 16, 8, 4, 2, 1)

@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from simulator.errors import InfercastError, NotModelledError
+from simulator.models.layout import Layout
 from simulator.models.model import Model, load_model
 from simulator.models.op_builders import linear
-from simulator.models.operations import Layout, Op
+from simulator.models.operations import Op
 
 NGRAM, MTP, EAGLE, MEDUSA = "ngram", "mtp", "eagle", "medusa"  # what drafts without a profile of its own
 

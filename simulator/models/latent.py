@@ -5,8 +5,9 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from simulator.errors import ProfileError
+from simulator.models.layout import Layout, Weights
 from simulator.models.op_builders import SINGLE, Ops, PositiveInt, all_reduce, attention, elementwise, linear
-from simulator.models.operations import Counts, Layout, Op, Weights
+from simulator.models.operations import Counts, Op
 from simulator.profile import Strict
 
 INDEX_KEY_BYTES, INDEX_SCALE_BYTES = 1, 4  # an fp8 number; a scale per key of up to 128 numbers

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from simulator.errors import ProfileError
 from simulator.models.latent import LatentAttention
+from simulator.models.layout import Layout, Weights
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import (
     SINGLE,
@@ -26,7 +27,7 @@ from simulator.models.op_builders import (
     to_experts,
     whole_experts,
 )
-from simulator.models.operations import Counts, Experts, Layout, Op, Weights
+from simulator.models.operations import Counts, Experts, Op
 from simulator.models.recurrent import GatedDeltaNet, KimiDelta, Mamba, Mamba2, ShortConvolution
 from simulator.profile import Strict
 

@@ -13,9 +13,10 @@ from pydantic import Field, model_validator
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, FeedForward, Mixer, MixtureOfExperts
+from simulator.models.layout import Layout, Weights
 from simulator.models.number_formats import ending
 from simulator.models.op_builders import SINGLE, Ops, PositiveInt, elementwise, linear
-from simulator.models.operations import Counts, Layout, Op, Weights
+from simulator.models.operations import Counts, Op
 from simulator.models.vision import VisionEncoder
 from simulator.profile import Number, Profile, Strict, find
 

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from simulator.errors import NotModelledError
+from simulator.models.layout import Layout, Part
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Counts, Layout, Op, Part
+from simulator.models.operations import Counts, Op
 from simulator.profile import Figure, Source
 
 PACKED = {"qkv projection": 3, "gate and up projection": 2}  # fused projections (vLLM: packed_modules_mapping)

@@ -1,26 +1,15 @@
-"""What a batch asks of a device: the counts of a batch, operations linear in these counts, and parallel layouts."""
+"""What a batch asks of a device: the counts of a batch, and operations that are linear in these counts."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from simulator.arrays import Floats
-from simulator.errors import NotModelledError, ProfileError
-from simulator.models.number_formats import number_format
 
 Array = float | Floats
-Part = Literal["mixer", "linear", "experts", "other"]
-PARTS: tuple[Part, ...] = get_args(Part)
-COVERED: dict[str, tuple[Part, ...]] = {  # parts that a number format covers, by Format.covers
-    "all": PARTS,
-    "linear": ("mixer", "linear", "experts"),
-    "feed-forward": ("linear", "experts"),
-    "experts": ("experts",),
-}
 Rate = Literal[
     "gemm", "decode_attention", "prefill_attention", "elementwise", "all_reduce", "all_to_all", "send", "host_link"
 ]
@@ -201,9 +190,7 @@ class Op:
     choices: int = 0  # experts that a token chooses, of an all-to-all
     repeats: int = 1  # layers that have this op
     launches: int = 1  # kernels that follow one another
-    heads: float = (
-        0.0  # query heads of attention, times a rank's share of the batch; 0: all share one read of the cache
-    )
+    heads: float = 0.0  # query heads of attention x a rank's share of the batch; 0: all share one read of the cache
     shared_by: float = 1.0  # query heads per KV head
     cache_format: str = ""  # number format of the KV cache
     alike: bool = False  # all sequences decode the same token, and so reach the same experts
@@ -242,107 +229,3 @@ class Op:
             tokens = np.minimum(counts.tokens, counts.prefill_tokens + 1) if self.alike else counts.tokens
             weights = weights + self.expert_bytes * self.experts.touched(tokens)
         return weights + counts.dot(self.cache_bytes) + counts.dot(self.activation_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Parameter counts of a layer on one device, by what number formats cover together.
-
-    `mixer`: projections of attention or of a recurrence; `linear`: dense feed-forward projections; `experts`: routed
-    experts; `other`: embeddings, norms, biases, routers, which most formats leave in the model's own type.
-    """
-
-    mixer: int = 0
-    linear: int = 0
-    experts: int = 0
-    other: int = 0
-
-    def __add__(self, more: "Weights") -> "Weights":
-        return Weights(*(mine + theirs for mine, theirs in zip(self.counts, more.counts, strict=True)))
-
-    def __mul__(self, times: int) -> "Weights":
-        return Weights(*(each * times for each in self.counts))
-
-    @property
-    def counts(self) -> tuple[int, int, int, int]:
-        """Parameters of each part, in the order of the fields."""
-        return self.mixer, self.linear, self.experts, self.other
-
-    @property
-    def total(self) -> int:
-        """All parameters."""
-        return sum(self.counts)
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How one replica of a model is spread over its devices, and in which number formats.
-
-    `tp`, `pp`, `ep`, `dp` are the tensor-, pipeline-, expert- and data-parallel degrees. `ep` is 1 (experts are split
-    like any other layer) or tp x dp (each device holds whole experts), as in vLLM. With `dp`, attention and dense
-    layers are replicated: each rank of tp devices computes an even share of the batch, and tokens are sent to their
-    experts. Devices compute in the first type of `NumberFormat.compute` that they support.
-
-    Raises ProfileError for an unknown number format or a degree below 1, NotModelledError for other values of `ep`.
-    """
-
-    tp: int = 1
-    pp: int = 1
-    ep: int = 1
-    weight_dtype: str = "bf16"
-    cache_dtype: str = "bf16"
-    model_dtype: str = "bf16"
-    dp: int = 1
-
-    def __post_init__(self) -> None:
-        for name in (self.weight_dtype, self.cache_dtype, self.model_dtype):
-            number_format(name)
-        for name, degree in (("tp", self.tp), ("pp", self.pp), ("ep", self.ep), ("dp", self.dp)):
-            if degree < 1:
-                raise ProfileError(f"{name} {degree}", "a parallel degree is at least 1", f"Give {name} 1 or more")
-        group = self.tp * self.dp
-        if self.dp > 1 and self.ep != group:
-            given = f"ep {self.ep} with tp {self.tp} and dp {self.dp}"
-            advice = f"Give ep {group}, or leave dp out where the model has no experts"
-            raise NotModelledError(given, "with dp, experts lie on all tp x dp devices", advice)
-        if self.ep not in (1, group):
-            given = f"ep {self.ep} with tp {self.tp}"
-            advice = f"Give ep 1 or {self.tp}" if self.tp > 1 else f"Give ep 1, or tp {self.ep} too"
-            raise NotModelledError(given, "experts lie on 1 or on tp devices", advice)
-
-    @property
-    def devices(self) -> int:
-        """Devices of one replica: tp x pp x dp."""
-        return self.tp * self.pp * self.dp
-
-    @property
-    def cache_bytes(self) -> float:
-        """Bytes per number in the KV cache."""
-        return number_format(self.cache_dtype).size_bytes
-
-    @property
-    def activation_bytes(self) -> float:
-        """Bytes per activation."""
-        return number_format(self.model_dtype).size_bytes
-
-    def format_of(self, part: Part) -> str:
-        """Return the name of the number format in which a part of the weights is stored."""
-        stored = number_format(self.weight_dtype)
-        return self.weight_dtype if part in COVERED[stored.covers] else stored.rest or self.model_dtype
-
-    def weight_bytes(self, weights: Weights) -> float:
-        """Return the bytes of a layer's weights on one device."""
-        sizes = [number_format(self.format_of(part)).size_bytes for part in PARTS]
-        return float(np.dot(weights.counts, sizes))
-
-    def of_one_rank(self, ops: Iterable[Op]) -> tuple[Op, ...]:
-        """Return what one device computes of a step: with `dp`, 1/dp of the batch, except in experts."""
-        if self.dp == 1:
-            return tuple(ops)
-        return tuple(op if op.experts or op.rate == "all_to_all" else op.of_one_rank(self.dp) for op in ops)
-
-    def share(self, heads: int, what: str) -> int:
-        """Return `heads` / tp, the share of one device. Raises NotModelledError if tp does not divide them."""
-        if heads % self.tp:
-            raise NotModelledError(f"tp {self.tp}", f"{heads} {what} do not divide by it", f"Give a divisor of {heads}")
-        return heads // self.tp

@@ -6,9 +6,9 @@ the batch and not with the length of the context.
 
 from typing import Literal
 
+from simulator.models.layout import Layout, Weights
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import SINGLE, Ops, PositiveInt, all_reduce, elementwise, linear, recurrence
-from simulator.models.operations import Layout, Weights
 from simulator.profile import Strict
 
 CHUNK_TOKENS = 64  # per chunk of a prompt, which a scan computes as GEMMs; flash-linear-attention's default

@@ -17,8 +17,8 @@ from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.errors import InfercastError
 from simulator.executors.program import file_digest, library_digest
 from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.layout import Layout
 from simulator.models.model import Model, checkpoint
-from simulator.models.operations import Layout
 from simulator.questions.words import listed, number, plain, probability, split, whole, whole_numbers
 from simulator.units import GIB
 

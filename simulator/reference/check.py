@@ -19,7 +19,8 @@ from simulator.calibration.step_log import StepLog, typical_steps
 from simulator.engines.engine import Engine
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
-from simulator.models.operations import Counts, Layout
+from simulator.models.layout import Layout
+from simulator.models.operations import Counts
 from simulator.reference.checkpoint import Checkpoint
 from simulator.reference.clock import WallClock
 from simulator.reference.cores import Guard

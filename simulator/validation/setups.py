@@ -12,8 +12,8 @@ from simulator.engines.engine import Engine, engine_of
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.layers import MixtureOfExperts
+from simulator.models.layout import Layout
 from simulator.models.model import Model, checkpoint, load_model
-from simulator.models.operations import Layout
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.validation.desktop import mlx_format, sized_format, stated_rules
 from simulator.validation.measurements import Setup

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from simulator.cli import build
 from simulator.cli.answers.compare_screen import ties, verdict
 from simulator.cost.search import Search
-from simulator.models.operations import Layout
+from simulator.models.layout import Layout
 from tests.support.commands import refused
 
 ASKED = ["compare", "--model", "llama-3.1-8b", "--workload", "chat", "--request-rate", "6"]

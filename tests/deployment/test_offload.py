@@ -14,8 +14,9 @@ from simulator.deployment.offload_curve import OffloadPoint, offload_curve
 from simulator.deployment.settings import Settings
 from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.hardware.hardware import load_hardware
+from simulator.models.layout import Layout
 from simulator.models.model import load_model
-from simulator.models.operations import Counts, Layout
+from simulator.models.operations import Counts
 from simulator.roofline.collectives import PCIE_FRACTION
 from simulator.roofline.roofline import Rates
 from simulator.units import GIB

@@ -16,8 +16,8 @@ from simulator.deployment.sharding import DEGREES, Sharded, sharded
 from simulator.engines.engine import load_engine
 from simulator.errors import NotModelledError
 from simulator.hardware.hardware import load_hardware
+from simulator.models.layout import Layout
 from simulator.models.model import load_model
-from simulator.models.operations import Layout
 from tests.support.commands import answer
 from tests.support.paths import ROOT
 

@@ -18,8 +18,9 @@ from simulator.deployment.speculation import EAGLE, MEDUSA, MTP, NGRAM, Speculat
 from simulator.engines.engine import load_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import load_hardware
+from simulator.models.layout import Layout
 from simulator.models.model import load_model
-from simulator.models.operations import Counts, Layout
+from simulator.models.operations import Counts
 from simulator.roofline.step_model import SLOPES, StepModel
 
 H100 = load_hardware("h100-sxm")

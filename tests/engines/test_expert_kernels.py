@@ -6,7 +6,8 @@ import pytest
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import Attention, MixtureOfExperts
-from simulator.models.operations import Counts, Layout
+from simulator.models.layout import Layout
+from simulator.models.operations import Counts
 from simulator.roofline.roofline import Rates
 
 # flagos-ai/FlagGems pull requests 3609 and 4350: ms of vLLM's fused_marlin_moe in int4 on an H20, by tokens

@@ -16,9 +16,10 @@ from simulator.engines.kernel_rules import CROWDED_HEADS, ExpertKernels
 from simulator.engines.kernels import Kernels
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import Attention
+from simulator.models.layout import Layout
 from simulator.models.model import load_model
 from simulator.models.op_builders import linear
-from simulator.models.operations import Counts, Experts, Layout, Op
+from simulator.models.operations import Counts, Experts, Op
 from simulator.questions.batch_question import BatchQuestion
 from simulator.questions.workload_question import WorkloadQuestion
 from simulator.roofline.gemm import soft_maximum

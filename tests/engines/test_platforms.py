@@ -7,8 +7,8 @@ from simulator.deployment.layouts import running_layout
 from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import NotModelledError
 from simulator.hardware.hardware import load_hardware
+from simulator.models.layout import Layout
 from simulator.models.model import load_model
-from simulator.models.operations import Layout
 from simulator.profile_folders import names
 from simulator.questions.deployment_question import DeploymentQuestion
 from tests.support.commands import infercast

@@ -12,8 +12,8 @@ from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.models.hf_importer import model_from_config, write_profile
 from simulator.models.hf_layer_runs import runs
 from simulator.models.hf_model_types import MODEL_TYPES
+from simulator.models.layout import Layout
 from simulator.models.model import KIND, Model, load_model
-from simulator.models.operations import Layout
 from simulator.profile_folders import folders
 from tests.support.for_each import for_each
 from tests.support.model_configs import CONFIGS, Config, sized

@@ -14,9 +14,10 @@ from simulator.deployment.layouts import default_layout
 from simulator.errors import NotModelledError, ProfileError
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
+from simulator.models.layout import PARTS, Layout, Weights
 from simulator.models.model import KIND, Model, load_model
 from simulator.models.number_formats import FORMATS, number_format
-from simulator.models.operations import PARTS, Counts, Layout, Op, Weights
+from simulator.models.operations import Counts, Op
 from simulator.models.recurrent import GatedDeltaNet
 from simulator.profile import find
 from simulator.profile_files import read_yaml

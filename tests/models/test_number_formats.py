@@ -14,9 +14,9 @@ from simulator.deployment.weight_files import usual_format, weight_format
 from simulator.engines.engine import Engine, load_engine
 from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.models.hf_importer import model_from_config
+from simulator.models.layout import Layout
 from simulator.models.model import checkpoint, load_model
 from simulator.models.number_formats import FORMATS, ending, named_format, number_format
-from simulator.models.operations import Layout
 from simulator.profile import find
 from simulator.profile_folders import names
 from simulator.questions.deployment_question import DeploymentQuestion

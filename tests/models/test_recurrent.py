@@ -12,8 +12,9 @@ from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.settings import Settings
 from simulator.errors import NotModelledError
+from simulator.models.layout import Layout
 from simulator.models.model import load_model
-from simulator.models.operations import Counts, Layout, Op, Sequence, count
+from simulator.models.operations import Counts, Op, Sequence, count
 from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests

@@ -18,8 +18,9 @@ from simulator.deployment.deployment import deploy
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import Achievable, DecodeAttention, Gemm, Hardware, PrefillAttention, load_hardware
+from simulator.models.layout import Layout
 from simulator.models.model import Model, load_model
-from simulator.models.operations import Counts, Layout, Sequence, count
+from simulator.models.operations import Counts, Sequence, count
 from simulator.profile_folders import names
 from simulator.roofline.step_model import SLOPES, StepModel, StepTable
 from simulator.scheduler.completion import complete

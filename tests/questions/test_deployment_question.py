@@ -5,7 +5,7 @@ import pytest
 from simulator.deployment.deployment import deploy
 from simulator.deployment.offload import Offload
 from simulator.errors import InfercastError, NotModelledError, ProfileError
-from simulator.models.operations import Layout
+from simulator.models.layout import Layout
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.units import GIB
 from tests.support.paths import ROOT

@@ -19,8 +19,9 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 from simulator.calibration.step_log import read_log  # noqa: E402
 from simulator.errors import DoesNotFitError, InfercastError, ProfileError, WorkloadError  # noqa: E402
 from simulator.models.layers import Attention  # noqa: E402
+from simulator.models.layout import Layout  # noqa: E402
 from simulator.models.model import load_model  # noqa: E402
-from simulator.models.operations import Counts, Layout, Sequence, count  # noqa: E402
+from simulator.models.operations import Counts, Sequence, count  # noqa: E402
 from simulator.reference.batch import Part  # noqa: E402
 from simulator.reference.catalogue import load_checkpoint, shape  # noqa: E402
 from simulator.reference.checkpoint import random_checkpoint, shapes  # noqa: E402

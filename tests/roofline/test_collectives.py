@@ -12,8 +12,9 @@ from simulator.engines.engine import load_engine
 from simulator.engines.kernels import Kernels
 from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware.hardware import load_hardware
+from simulator.models.layout import Layout
 from simulator.models.model import load_model
-from simulator.models.operations import Counts, Experts, Layout, Op
+from simulator.models.operations import Counts, Experts, Op
 from simulator.roofline.between_nodes import network_bytes_per_s
 from simulator.roofline.collectives import SEND_LATENCY_S, Links
 from simulator.roofline.roofline import Rates

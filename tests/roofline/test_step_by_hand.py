@@ -11,9 +11,10 @@ from simulator.engines.engine import load_engine
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import Achievable, DecodeAttention, Gemm, Hardware, PrefillAttention, load_hardware
 from simulator.models.layers import MixtureOfExperts
+from simulator.models.layout import Layout
 from simulator.models.model import Model, load_model
 from simulator.models.op_builders import all_reduce, linear
-from simulator.models.operations import Counts, Experts, Layout, Sequence, count
+from simulator.models.operations import Counts, Experts, Sequence, count
 from simulator.roofline.gemm import exponent_of
 from simulator.roofline.roofline import Rates
 from simulator.roofline.step_model import StepModel

@@ -8,8 +8,9 @@ import pytest
 from simulator.deployment.deployment import deploy
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
+from simulator.models.layout import Layout
 from simulator.models.op_builders import linear
-from simulator.models.operations import Counts, Experts, Layout, Op, Sequence, count
+from simulator.models.operations import Counts, Experts, Op, Sequence, count
 from simulator.roofline.roofline import Cost, Rates
 from simulator.roofline.step_floor import step_floor
 from simulator.roofline.weight_only import rows_of

@@ -8,8 +8,9 @@ import pytest
 from simulator.deployment.batches import Batch, decode_counts
 from simulator.engines.engine import engine_of
 from simulator.hardware.hardware import load_hardware
+from simulator.models.layout import Layout
 from simulator.models.op_builders import linear
-from simulator.models.operations import Counts, Layout
+from simulator.models.operations import Counts
 from simulator.questions.batch_question import BatchSizes
 from simulator.roofline.roofline import HIGHEST_MEMORY_FRACTION, Rates
 from simulator.simulation.sent import sent

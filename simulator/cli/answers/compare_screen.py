@@ -20,7 +20,7 @@ from simulator.deployment.launch_command import launch_command
 from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import DoesNotFitError, NotModelledError
 from simulator.hardware.hardware import load_hardware
-from simulator.models.operations import Layout
+from simulator.models.layout import Layout
 from simulator.questions.compare_question import NO_ROOM, Options
 from simulator.questions.deployment_question import loaded
 from simulator.questions.load_notes import rejection_notes

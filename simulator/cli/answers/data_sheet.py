@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from simulator.cli.answers.architecture_words import layers_in_words, order_in_words
 from simulator.cli.output import Column, Row, View
 from simulator.hardware.hardware import Hardware
+from simulator.models.layout import Layout
 from simulator.models.model import Model
-from simulator.models.operations import Layout
 from simulator.profile import Evidence, Figure, Profile
 from simulator.reports.provenance import Provenance, figures, readable, rests_on
 from simulator.units import GIB, gibibytes, scaled

@@ -1,6 +1,6 @@
 """NVIDIA's runs to test aiconfigurator: sweeps of plain engines, and deployments that it generated itself."""
 
-from simulator.models.operations import Layout
+from simulator.models.layout import Layout
 from simulator.validation.measurements import Setup
 from simulator.validation.sources.recipe import AIPERF_PROMPTS, Limits, Recipe
 

@@ -2,7 +2,7 @@
 
 from simulator.engines.engine import release_of
 from simulator.errors import NotModelledError
-from simulator.models.operations import Layout
+from simulator.models.layout import Layout
 from simulator.validation.measurements import Setup
 from simulator.validation.sources.recipe import Limits, Load, Recipe
 

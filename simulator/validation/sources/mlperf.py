@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.errors import NotModelledError
-from simulator.models.operations import Layout
+from simulator.models.layout import Layout
 from simulator.validation.measurements import Setup
 from simulator.validation.sources.mlperf_entries import BLACKWELL, GH200, RULES, Entry, entry_of, is_amd_v4, is_v4
 from simulator.validation.sources.recipe import Degrees, Limits, Load, Recipe

@@ -2,7 +2,7 @@
 
 from simulator.deployment.layouts import usual_cache
 from simulator.engines.engine import Engine
-from simulator.models.operations import Layout
+from simulator.models.layout import Layout
 from simulator.validation.measurements import Setup
 from simulator.validation.sources.recipe import Balancer, Limits, Load, Recipe
 from simulator.workloads.lengths import Ended, Fixed

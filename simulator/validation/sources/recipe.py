@@ -8,9 +8,9 @@ from simulator.deployment.layouts import usual_cache
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine
 from simulator.hardware.hardware import Hardware
+from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Layout
 from simulator.validation.measurements import SYNTHETIC, Setup
 from simulator.workloads.arrivals import Arrivals, OpenLoop
 from simulator.workloads.lengths import Distribution

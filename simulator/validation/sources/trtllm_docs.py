@@ -3,7 +3,7 @@
 import math
 
 from simulator.engines.engine import Engine
-from simulator.models.operations import Layout
+from simulator.models.layout import Layout
 from simulator.validation.measurements import Setup
 from simulator.validation.sources.recipe import Limits, Recipe
 
