@@ -9,7 +9,8 @@ import numpy as np
 from simulator.arrays import Bools, Floats, Ints
 from simulator.errors import NotModelledError
 from simulator.reports.queueing import QueueEstimate
-from simulator.reports.report import ROUNDING_S, Report
+from simulator.reports.report import Report
+from simulator.reports.token_gaps import ROUNDING_S
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import UNCACHED, Table
 from simulator.simulation.engine_loop import Run

@@ -1,6 +1,5 @@
 """From a run to numbers: latencies with confidence intervals, throughput, goodput, SLO attainment, what was used."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -11,14 +10,14 @@ import numpy as np
 from simulator.arrays import Floats, Ints
 from simulator.frames import Framed
 from simulator.reports.arrival_load import RunLength, arrival_load
-from simulator.reports.batch_means import QUANTILES, Statistic, mean_of, statistic, warm_up
+from simulator.reports.batch_means import Statistic, mean_of, statistic, warm_up
+from simulator.reports.queue_growth import grows, growth_per_s
 from simulator.reports.slo import Slo
+from simulator.reports.token_gaps import pooled_gaps
 from simulator.simulation.engine_loop import Run
 
 if TYPE_CHECKING:
     import pandas as pd
-
-ROUNDING_S = 1e-9  # of sums of seconds, below any step
 
 
 def latencies_s(arrival_s: Floats, first_s: Floats, last_s: Floats, outputs: Ints) -> dict[str, Floats]:
@@ -30,29 +29,6 @@ def latencies_s(arrival_s: Floats, first_s: Floats, last_s: Floats, outputs: Int
     gaps = np.where(outputs > 1, outputs - 1, 1)
     tpot = np.where(outputs > 1, (last_s - first_s) / gaps, np.nan)
     return {"ttft": first_s - arrival_s, "tpot": tpot, "e2el": last_s - arrival_s}
-
-
-def gaps_of_steps(run: Run, since_s: float) -> tuple[Floats, Floats]:
-    """Return the gaps before the tokens of decode steps from a moment on, in seconds, and how many sequences have each.
-
-    A sequence waits from the decode step before, or from its first token, through the steps of prompts between. Where
-    several steps run at once (pipelines, fleets), or sequences were put back, a gap is the step's own seconds. Gaps are
-    those of the engine: what a front end delays (SchedulerLimits.stream_s) is in TTFT and TPOT alone.
-    """
-    decoding = run.steps.decodes > 0
-    start_s, seconds, decodes = (run.steps[name][decoding] for name in ("start_s", "seconds", "decodes"))
-    if run.engines > 1 or run.preemptions.any() or not len(start_s):
-        kept = start_s >= since_s
-        return seconds[kept], decodes[kept].astype(np.float64)
-    ends_s = start_s + seconds
-    gaps = np.diff(ends_s, prepend=start_s[0])
-    first_s = run.first_token_s[run.requests.output_tokens > 1]
-    joined = np.searchsorted(start_s, first_s - ROUNDING_S)  # the decode step after each first token
-    first_s, joined = first_s[joined < len(start_s)], joined[joined < len(start_s)]
-    stayed = np.maximum(decodes - np.bincount(joined, minlength=len(start_s)), 0).astype(np.float64)
-    kept, new = start_s >= since_s, start_s[joined] >= since_s
-    gaps = np.concatenate([gaps[kept], (ends_s[joined] - first_s)[new]])
-    return gaps, np.concatenate([stayed[kept], np.ones(int(new.sum()))])
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,7 +77,7 @@ class Report(Framed):
         tpot = latencies["tpot"]
         found = {"ttft": self._statistic(latencies["ttft"])}
         found["tpot"] = statistic(tpot[~np.isnan(tpot)], partial(getattr, self, "_length_of_tpot"))
-        found["itl"] = self._gaps()
+        found["itl"] = pooled_gaps(self.run, float(self.run.requests.arrival_s[self.skipped]))
         return found | {name: self._statistic(latencies[name]) for name in ("e2el", "queue")}
 
     def _statistic(self, values: Floats) -> Statistic:
@@ -116,26 +92,6 @@ class Report(Framed):
     def _length_of_tpot(self) -> RunLength | None:
         """The same, of a latency without waits."""
         return self.length and RunLength(self.completed, self.length.load._replace(full_share=0.0, wait_s=0.0))
-
-    def _gaps(self) -> Statistic:
-        """Pool the gaps between tokens over requests, each decode step being one for each sequence in it.
-
-        A gap that a preemption widened is counted at its mean per preempted request.
-        """
-        run = self.run
-        stalls = run.preemptions > 0
-        gaps, weights = gaps_of_steps(run, float(run.requests.arrival_s[self.skipped]))
-        gaps = np.concatenate([gaps, run.stalled_s[stalls] / run.preemptions[stalls]])
-        weights = np.concatenate([weights, run.preemptions[stalls].astype(np.float64)])
-        if not weights.sum():
-            return statistic(np.empty(0))
-        order = np.argsort(gaps, kind="stable")
-        below, ordered = np.cumsum(weights[order]), gaps[order]
-        values = {"mean": float(np.average(gaps, weights=weights))}
-        for name, share in QUANTILES.items():
-            values[name] = float(ordered[np.searchsorted(below, share * below[-1])])
-        spread = float(np.sqrt(np.average((gaps - values["mean"]) ** 2, weights=weights)))
-        return Statistic(values, spread, int(below[-1]))
 
     @cached_property
     def within(self) -> dict[str, float]:
@@ -266,49 +222,18 @@ class Report(Framed):
     def queue_growth_per_s(self) -> float:
         """Requests/s by which the queues of all replicas grew over the second half of the arrivals; 0 in a closed loop.
 
-        Where a rate was asked that is too high, it less what is served: a few arrivals are drawn at another rate.
+        Of an overloaded run whose arrivals were drawn at a rate: that rate less what is served, since a few draws have
+        another rate.
         """
         asked_per_s = self.run.requests.asked_per_s
         if asked_per_s and self.overloaded:
             return max(0.0, self.replicas * asked_per_s * (1 - self.rejected_share) - self.requests_per_s)
-        arrival_s = self.run.requests.arrival_s
-        begin_s, end_s = float(arrival_s[len(arrival_s) // 2]), float(arrival_s[-1])
-        if self.run.requests.concurrency or end_s <= begin_s:
-            return 0.0
-        return self.replicas * float(np.diff(self._queue(np.array([begin_s, end_s])))[0]) / (end_s - begin_s)
-
-    def _queue(self, times_s: Floats, since_s: float = 0.0) -> Ints:
-        """Count the requests that arrived at least `since_s` before some times and had not been admitted by them."""
-        arrived = np.searchsorted(self.run.requests.arrival_s, times_s - since_s, side="right")
-        return arrived - np.searchsorted(self._admitted_s, times_s, side="right")
-
-    @cached_property
-    def _admitted_s(self) -> Floats:
-        return np.sort(self.run.scheduled_s)
+        return self.replicas * growth_per_s(self.run)
 
     @cached_property
     def overloaded(self) -> bool:
-        """Whether the queue grew in the second half or the last quarter of the arrivals, and was never empty in it.
-
-        It grew where it did so by more than 2 % of them, and in the quarter by more than two standard deviations of
-        their number. A queue of a stable system grows for a while too, but it empties. The quarter is for an engine
-        whose places fill for most of the run. A run too short to fill them says nothing: it is not overloaded.
-        """
-        half = len(self.run.requests) // 2
-        gaps_s, quarter = np.diff(self.run.requests.arrival_s[-half:]), half // 2
-        if self.run.requests.concurrency or quarter == 0 or not gaps_s.any():
-            return False
-        spread = math.sqrt(quarter) * float(gaps_s.std() / gaps_s.mean())
-        return self._queues_for(half, 10.0) or self._queues_for(quarter, max(10.0, 2.0 * spread))
-
-    def _queues_for(self, last: int, least: float) -> bool:
-        """Tell whether in the last arrivals the queue grew by 2 % of them, at `least` by so many, and was not empty."""
-        steps, arrival_s = self.run.steps, self.run.requests.arrival_s
-        begin_s, end_s = float(arrival_s[-last]), float(arrival_s[-1])
-        if np.diff(self._queue(np.array([begin_s, end_s])))[0] <= max(0.02 * last, least):
-            return False
-        steps = steps[(steps.start_s >= begin_s) & (steps.start_s <= end_s)]
-        return bool((self._queue(steps.start_s, steps.seconds.max(initial=0.0)) > 0).all())  # a step's wait is none
+        """Whether the queue grows without end (`queue_growth.grows`)."""
+        return grows(self.run)
 
     @property
     def endless(self) -> bool:
