@@ -82,6 +82,6 @@ def test_the_command_without_a_file_scores_them(published, monkeypatch):
 
 
 def test_what_is_said_of_a_file_needs_one():
-    found = CliRunner().invoke(build(["validate"]), ["validate", "--hardware", "l40s"])
+    found = CliRunner().invoke(build(["validate"]), ["validate", "--hardware", "l40s", "--cache-dtype", "fp8"])
     assert found.exit_code != 0
-    assert "hardware without a FILE" in found.output + str(found.exception)
+    assert "--hardware, --cache-dtype without a FILE" in found.output + str(found.exception)

@@ -92,6 +92,6 @@ def _measurements(file: Path | None, stated: Stated) -> list[Measurement]:
             raise InfercastError(f"{flags} of {file}", "each row of the table states its own", remedy)
         return rows
     if said := stated.cells():
-        given, because = f"{', '.join(said)} without a FILE", "published measurements state what they are of"
+        given, because = f"{', '.join(map(flag_of, said))} without a FILE", "published measurements state their own"
         raise InfercastError(given, because, "Give the FILE that it is said of, or leave it out")
     return read_published()

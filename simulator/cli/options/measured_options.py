@@ -29,7 +29,7 @@ def flag_of(column: str) -> str:
 
 @dataclass(frozen=True)
 class StatedOptions:
-    """Options for what a file does not state.
+    """Options for what a file does not state, each named as its column of measurements.
 
     They replace what a benchmark's result file says, and fill the empty cells of a table of measurements.
     """
@@ -38,18 +38,18 @@ class StatedOptions:
     model: Annotated[str, Option("--model", metavar="NAME", help="Model that was measured.")] = ""
     engine: Annotated[str, Option("--engine", metavar="NAME", help="Its engine, as vllm or vllm-0.33.")] = ""
     engine_version: Annotated[str, Option("--engine-version", metavar="N", help="Its version, as 0.33.0.")] = ""
-    devices: Annotated[int, Option("--devices", min=0, help="Devices of the run.", show_default="tp x pp")] = 0
+    n_gpus: Annotated[int, Option("--devices", min=0, help="Devices of the run.", show_default="tp x pp")] = 0
     tp: Annotated[int, Option(*TP, min=0, help="Tensor parallelism of the run.", show_default=False)] = 0
     pp: Annotated[int, Option(*PP, min=0, help="Pipeline parallelism of the run.", show_default=False)] = 0
     weight_dtype: Annotated[str, Option("--weight-dtype", metavar="NAME", help="Number format of the weights.")] = ""
-    cache_dtype: Annotated[str, Option(*CACHE_DTYPE, metavar="NAME", help="Number format of the KV cache.")] = ""
+    kv_dtype: Annotated[str, Option(*CACHE_DTYPE, metavar="NAME", help="Number format of the KV cache.")] = ""
     input_len: Annotated[int, Option("--input-len", "--isl", min=0, help="Prompt tokens.", show_default=False)] = 0
     output_len: Annotated[int, Option("--output-len", "--osl", min=0, help="Output tokens.", show_default=False)] = 0
     batch: Annotated[int, Option(*BATCH, min=0, help="Requests of a fixed batch.", show_default=False)] = 0
-    max_concurrency: Annotated[
+    concurrency: Annotated[
         int, Option("--max-concurrency", min=0, help="Requests in flight of a closed loop.", show_default=False)
     ] = 0
-    rate: Annotated[
+    request_rate: Annotated[
         str, Option("--rate", "--request-rate", metavar="N", help="Requests per second; inf is all at once.")
     ] = ""
 
@@ -62,28 +62,15 @@ class StatedOptions:
         if engine in names(KIND):
             engine, _, own = engine.rpartition("-")
             version = version or own
-        return Stated(
-            hardware=self.hardware,
-            n_gpus=self.devices,
-            tp=self.tp,
-            pp=self.pp,
-            model=self.model,
-            weight_dtype=self.weight_dtype,
-            kv_dtype=self.cache_dtype,
-            engine=engine,
-            engine_version=version,
-            input_len=self.input_len,
-            output_len=self.output_len,
-            batch=self.batch,
-            concurrency=self.max_concurrency,
-            request_rate=self._rate(),
-        )
+        said = vars(self) | {"engine": engine, "engine_version": version, "request_rate": self._rate()}
+        return Stated(**said)
 
     def _rate(self) -> float:
         try:
-            rate = float(self.rate or 0)
+            rate = float(self.request_rate or 0)
         except ValueError:
             rate = math.nan
         if not rate >= 0:
-            raise InfercastError(f"--rate {self.rate}", "it is no number of requests per second", "Give 2, or inf")
+            given = f"--rate {self.request_rate}"
+            raise InfercastError(given, "it is no number of requests per second", "Give 2, or inf")
         return rate
