@@ -9,7 +9,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.hardware.sites import Site
 from simulator.profile import Figure, Source
 from simulator.reports.report import Report
-from simulator.roofline.roofline import Cost
+from simulator.roofline.cost import Cost
 
 
 def _figure(value: float, text: str, evidence: str = "measured") -> Figure:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,14 +16,12 @@ from simulator.deployment.pipeline_overlap import kernels_per_layer, overlapped_
 from simulator.errors import DoesNotFitError, InfercastError
 from simulator.frames import Framed
 from simulator.models.operations import Array, Counts
-from simulator.roofline.roofline import Cost, mostly_bound
+from simulator.roofline.cost import Cost, mostly_bound
 from simulator.roofline.step_model import StepModel
 from simulator.units import counted
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Seconds = Floats  # of steps, one after the other
 
 
 class OpCost(NamedTuple):
@@ -34,8 +33,7 @@ class OpCost(NamedTuple):
 
     def plus(self, other: "OpCost") -> "OpCost":
         """Return the sum of both, under this one's name."""
-        fields = (first + second for first, second in zip(self.cost[1:], other.cost[1:], strict=True))
-        return OpCost(self.repeats + other.repeats, Cost(self.cost.name, *fields), self.light_s + other.light_s)
+        return OpCost(self.repeats + other.repeats, self.cost.map(add, other.cost), self.light_s + other.light_s)
 
     @property
     def runner_up(self) -> str:
@@ -55,10 +53,10 @@ class OpCost(NamedTuple):
 
 def _overhead(name: str, seconds: float) -> OpCost:
     """Return a part of the host's time."""
-    return OpCost(1, Cost(name, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, seconds, seconds), 0.0)
+    return OpCost(1, Cost(name, overhead_s=seconds, seconds=seconds), 0.0)
 
 
-def _shown(steps_s: Seconds, stream_s: float) -> Seconds:
+def _shown(steps_s: Floats, stream_s: float) -> Floats:
     """Return the seconds between the tokens that clients see, of steps after a first token: docs/serving-rules.md, E.
 
     Steps longer than the front end streams one are seen as they end; it falls behind shorter ones.
@@ -75,7 +73,7 @@ def _shown(steps_s: Seconds, stream_s: float) -> Seconds:
 
 def _sum_over_steps(cost: Cost) -> Cost:
     """Return the cost of an op with each field summed over the steps of a phase."""
-    return Cost(cost.name, *(float(np.sum(each) if isinstance(each, np.ndarray) else each) for each in cost[1:]))
+    return cost.map(lambda field: float(np.sum(field) if isinstance(field, np.ndarray) else field))
 
 
 @dataclass(frozen=True, slots=True)

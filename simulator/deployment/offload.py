@@ -14,7 +14,8 @@ from simulator.models.model import Model, Repeat
 from simulator.models.operations import Counts, Experts, Op
 from simulator.profile import Source
 from simulator.roofline.collectives import host_bytes_per_s
-from simulator.roofline.roofline import Cost, Rates
+from simulator.roofline.cost import Cost
+from simulator.roofline.roofline import Rates
 from simulator.units import gibibytes
 
 COPIED_FROM_TOKENS = 32  # from here on llama.cpp multiplies on the device (GGML_OP_OFFLOAD_MIN_BATCH)
@@ -173,7 +174,6 @@ def host_cost(hardware: Hardware, engine: Engine, offload: Offload, *, light: bo
         copy_s = weights.bytes_read(counts) * op.repeats / rate
         over_link = copied._replace(link_s=copied.link_s + copy_s, seconds=copied.seconds + copy_s)
         there = np.asarray(counts.tokens) >= COPIED_FROM_TOKENS
-        pairs = zip(over_link[1:], computed[1:], strict=True)
-        return Cost(op.name, *(np.where(there, first, second)[()] for first, second in pairs))
+        return over_link.where(there, computed)
 
     return cost

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from simulator.arrays import Floats
 from simulator.models.operations import Counts
 from simulator.reports.latency_breakdown import by_engine
-from simulator.roofline.roofline import Cost
+from simulator.roofline.cost import Cost
 from simulator.roofline.step_model import StepModel
 from simulator.simulation.engine_loop import Run
 

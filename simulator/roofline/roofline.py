@@ -1,8 +1,7 @@
 """Roofline of each op: its FLOPs and bytes over the rates that a device achieves -> seconds, and what binds it."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -14,45 +13,10 @@ from simulator.models.number_formats import number_format
 from simulator.models.operations import NOTHING, Array, Counts, Op, pairs
 from simulator.profile import Figure, Source
 from simulator.roofline.collectives import Links
+from simulator.roofline.cost import Cost
 from simulator.roofline.gemm import EXPERTS_EXPONENT, IDEAL_GEMM, AchievedGemm, exponent_of, panel_s, soft_maximum
 from simulator.roofline.scan import scan_s
 from simulator.roofline.weight_only import compute_of_rows, unpacked
-
-
-class Cost(NamedTuple):
-    """Cost of one op in a step: its work, the seconds of each resource alone, and the seconds predicted for it.
-
-    Each field but the name is a number, or an array with the shape of the counts of the steps. `overhead_s`: launches
-    of kernels, latency of collectives.
-    """
-
-    name: str
-    flops: Array
-    moved_bytes: Array
-    link_bytes: Array
-    compute_s: Array
-    memory_s: Array
-    link_s: Array
-    overhead_s: Array
-    seconds: Array
-
-    @property
-    def bound(self) -> str:
-        """The resource that takes longest: compute, memory, link or overhead."""
-        return max(("compute", "memory", "link", "overhead"), key=lambda name: float(getattr(self, f"{name}_s")))
-
-
-def mostly_bound(costs: Iterable[Cost]) -> tuple[str, float]:
-    """Return the resource that binds the ops that take most of the time, and the share of the time that they take.
-
-    The resource is compute, memory, link or overhead; the share is of the sum of all costs, 0 to 1.
-    """
-    seconds: dict[str, float] = {}
-    for cost in costs:
-        seconds[cost.bound] = seconds.get(cost.bound, 0.0) + float(cost.seconds)
-    resource = max(seconds, key=lambda name: seconds[name])
-    return resource, seconds[resource] / sum(seconds.values())
-
 
 LONG_PROMPT = 4096  # tokens at which fused attention is compared with unfused (KernelRules.fuses_if_faster)
 CONVERSION_FLOPS = Figure(
@@ -106,8 +70,7 @@ class Rates:
 
         Raises ProfileError where the device's profile lacks a figure that the op rests on.
         """
-        cost = self._cost[op.rate](op, counts)
-        return Cost(cost.name, *(field * op.repeats for field in cost[1:]))
+        return self._cost[op.rate](op, counts).map(lambda field: field * op.repeats)
 
     def peak(self, stored: str) -> tuple[PeakName, float]:
         """Return the type a format is multiplied in on the device, and its dense peak in FLOP/s.
@@ -145,8 +108,7 @@ class Rates:
         moved, many = apart.moved_bytes, self._multiplied(apart.op, counts)
         moved_s = moved / self._elementwise_bytes_per_s
         many = many._replace(moved_bytes=many.moved_bytes + moved, memory_s=many.memory_s + moved_s)
-        both = zip(many._replace(seconds=many.seconds + moved_s)[1:], few[1:], strict=True)
-        return Cost(op.name, *(np.where(apart.holds, *each) for each in both))
+        return many._replace(seconds=many.seconds + moved_s).where(apart.holds, few)
 
     def _multiplied(self, op: Op, counts: Counts) -> Cost:
         """T = ((F / (c P))^p + max(B / (m W), panels)^p)^(1/p) + what prepares its inputs + t0 (hardware.Gemm).
@@ -336,7 +298,7 @@ class Rates:
         """Return the cost of an op; `alone_s`: seconds of each resource on its own (compute_s, memory_s, link_s)."""
         overhead_s = launch_s * counts.steps
         if self.seconds_alone:
-            return Cost(op.name, *(0.0,) * 7, kernel_s + overhead_s)
+            return Cost(op.name, seconds=kernel_s + overhead_s)
         return Cost(
             name=op.name,
             flops=counts.dot(op.flops),

@@ -14,7 +14,8 @@ from simulator.engines.overheads import Overheads
 from simulator.hardware.hardware import Hardware
 from simulator.limits import refuse_beyond_memory
 from simulator.models.operations import Array, Counts, Op
-from simulator.roofline.roofline import Cost, Rates
+from simulator.roofline.cost import Cost
+from simulator.roofline.roofline import Rates
 
 
 class StepTable(NamedTuple):
@@ -84,7 +85,7 @@ class StepModel:
         by_host = (counts.prefill_tokens > 0) & (counts.tokens > self.graph_tokens)
         least_s = np.maximum(self.least_s, by_host * self.prompt_least_s) * counts.steps
         host_s = np.maximum(host_s, least_s - sum((cost.seconds for cost in costs), start=0.0))
-        return [*costs, Cost("engine host time", 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, host_s, host_s)]
+        return [*costs, Cost("engine host time", overhead_s=host_s, seconds=host_s)]
 
     def _cost(self, op: Op, counts: Counts) -> Cost:
         """Return the cost of an op, of all micro-batches together; attention is a sum over sequences either way."""
@@ -96,7 +97,7 @@ class StepModel:
         full, rest = np.divmod(counts.tokens, size)
         one = cost(op, Counts(steps=1.0, tokens=float(size)))
         last = cost(op, Counts(steps=np.where(rest > 0, counts.steps, 0.0), tokens=rest))
-        return Cost(op.name, *(full * each + left for each, left in zip(one[1:], last[1:], strict=True)))
+        return one.map(lambda each, left: full * each + left, last)
 
     def _drafting(self, op: Op, counts: Counts) -> Cost:
         """Return an op of the draft: a pass per draft token over the decodes, the prompts at a large step's rate."""
@@ -105,8 +106,8 @@ class StepModel:
         each = self._rates.cost(op, Counts(np.minimum(decodes, 1.0), decodes, decodes, *reads))
         prompts = counts._replace(steps=0.0, tokens=counts.prefill_tokens, logits=0.0, decode_reads=0.0)
         once = self._rates.cost(replace(op, expert_bytes=0.0), prompts._replace(decode_reads_windowed=0.0))
-        both = zip(each[1:], once[1:], strict=True)
-        return Cost(f"draft: {op.name}", *(self.draft_tokens * first + second for first, second in both))
+        both = each.map(lambda drafted, prompted: self.draft_tokens * drafted + prompted, once)
+        return both._replace(name=f"draft: {op.name}")
 
     def seconds(self, counts: Counts) -> Array:
         """Return the seconds of a step, or of each of an array of steps."""

@@ -9,7 +9,7 @@ from simulator.cost.bounds import bounds
 from simulator.cost.limiter import limiter
 from simulator.cost.mean_steps import decode_step
 from simulator.questions.length_words import distribution
-from simulator.roofline.roofline import mostly_bound
+from simulator.roofline.cost import mostly_bound
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, Uniform
 

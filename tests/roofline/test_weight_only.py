@@ -11,7 +11,8 @@ from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Experts, Op, Sequence, count
-from simulator.roofline.roofline import Cost, Rates
+from simulator.roofline.cost import Cost
+from simulator.roofline.roofline import Rates
 from simulator.roofline.step_floor import step_floor
 from simulator.roofline.weight_only import rows_of
 from tests.support.kernels import kernels_with

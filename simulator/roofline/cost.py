@@ -1,0 +1,61 @@
+"""What an op costs: its work, and the seconds of each resource; which resource binds most of some costs."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.arrays import Bools
+from simulator.models.operations import Array
+
+
+class Cost(NamedTuple):
+    """Cost of one op in a step: its work, the seconds of each resource alone, and the seconds predicted for it.
+
+    Each field but the name is a number, or an array with the shape of the counts of the steps. `overhead_s`: launches
+    of kernels, latency of collectives.
+    """
+
+    name: str
+    flops: Array = 0.0
+    moved_bytes: Array = 0.0
+    link_bytes: Array = 0.0
+    compute_s: Array = 0.0
+    memory_s: Array = 0.0
+    link_s: Array = 0.0
+    overhead_s: Array = 0.0
+    seconds: Array = 0.0
+
+    def map(self, change: Callable[..., Array], *others: "Cost") -> "Cost":
+        """Return what `change` makes of each field of this cost and the same ones of others, under this one's name.
+
+        >>> Cost("norms", seconds=2.0).map(max, Cost("", seconds=3.0))[-1]
+        3.0
+        """
+        return Cost(self.name, *map(change, self[1:], *(each[1:] for each in others)))
+
+    def where(self, holds: Bools, other: "Cost") -> "Cost":
+        """Return this cost in the steps for which something holds, another one in the rest, under this one's name."""
+
+        def chosen(own: Array, others: Array) -> Array:
+            found: Array = np.where(holds, own, others)[()]
+            return found
+
+        return self.map(chosen, other)
+
+    @property
+    def bound(self) -> str:
+        """The resource that takes longest: compute, memory, link or overhead."""
+        return max(("compute", "memory", "link", "overhead"), key=lambda name: float(getattr(self, f"{name}_s")))
+
+
+def mostly_bound(costs: Iterable[Cost]) -> tuple[str, float]:
+    """Return the resource that binds the ops that take most of the time, and the share of the time that they take.
+
+    The resource is compute, memory, link or overhead; the share is of the sum of all costs, 0 to 1.
+    """
+    seconds: dict[str, float] = {}
+    for cost in costs:
+        seconds[cost.bound] = seconds.get(cost.bound, 0.0) + float(cost.seconds)
+    resource = max(seconds, key=lambda name: seconds[name])
+    return resource, seconds[resource] / sum(seconds.values())
