@@ -1,5 +1,6 @@
 """Memory of one device: weights, workspace and KV-cache blocks, under each engine's convention."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
@@ -137,11 +138,7 @@ class MemoryPlan(Framed):
     @property
     def max_context_tokens(self) -> int:
         """Most tokens of a sequence that is allowed and whose KV cache fits if it runs alone."""
-        low, high = 0, self.context_tokens
-        while low < high:  # blocks() rises with tokens
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.blocks(middle) <= self.num_blocks else (low, middle - 1)
-        return low
+        return bisect_right(range(1, self.context_tokens + 1), self.num_blocks, key=self.blocks)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return the parts of one device's memory: column `bytes`, indexed by part; they add up to the total."""
@@ -305,12 +302,11 @@ def _slot_tokens(deployment: Deployment, cache_bytes: float) -> int:
     longest = deployment.context_tokens
     if asked is not None:
         return min(asked, longest)
-    low, high = 1, longest
-    while low < high:  # the bytes of a sequence rise with its tokens
-        middle = (low + high + 1) // 2
-        fits = deployment.max_num_seqs * _sequence_bytes(deployment, middle) <= cache_bytes
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return low
+
+    def bytes_of_all(tokens: int) -> float:
+        return deployment.max_num_seqs * _sequence_bytes(deployment, tokens)
+
+    return max(1, bisect_right(range(1, longest + 1), cache_bytes, key=bytes_of_all))
 
 
 def _sequence_bytes(deployment: Deployment, tokens: int) -> float:
