@@ -23,10 +23,9 @@ from simulator.cost.fleet_rates import FleetRates
 from simulator.cost.fleet_sizing import KINDS, FleetKind, GrowingLoad, Scaling, Sizing
 from simulator.cost.packing import Packing
 from simulator.cost.scenario import Scenario
-from simulator.cost.service import start_seconds
 from simulator.errors import InfercastError, WorkloadError
 from simulator.frames import Framed
-from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, Autoscaler
+from simulator.simulation.autoscaler import Autoscaler
 from simulator.simulation.sessions import Sessions
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.rate_curves import RateCurve
@@ -253,7 +252,7 @@ def plan(
         raise WorkloadError(given, found.breaks, "Loosen the SLO, or give shorter requests or larger replicas")
     rates = FleetRates(scenario, found, sessions=sessions or Sessions())
     sizing = Sizing(rates.rate_per_s, headroom, spare)
-    made = FleetPlan(rates, demand, sizing, scaling or Scaling(start_seconds(scenario.deployment, LOAD_BYTES_PER_S)))
+    made = FleetPlan(rates, demand, sizing, scaling or Scaling(scenario.start_s))
     made.most_at(made.busiest)
     return made
 

@@ -39,12 +39,13 @@ NO_LIMIT = (  # counts that may be 0: no limit
     *("drift_tokens", "gathered_steps", "prompt_interval"),
 )
 COUNTS = (*ONE_OR_MORE, *NO_LIMIT)
-LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "threads", "num_gpu_blocks_override")
+LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "threads")  # fields of Settings
 FRACTIONS = ("memory_fraction", "least_free_share")
 SECONDS = ("batch_wait_s", "first_call_s")
-SHARED = ("cache_tokens", "total_context")  # tokens of the whole KV cache: of all its blocks, of all its slots
+# Sizes of the whole KV cache: its blocks with vLLM's null block, the tokens of all blocks, the tokens of all slots
+CACHE_SIZES = ("num_gpu_blocks_override", "cache_tokens", "total_context")
 OF_ENGINE = (*SWITCHES, *CHOICES, *COUNTS, "batch_wait_s", "least_free_share")  # fields of an engine's preset
-OURS = (*SWITCHES, *OF_REQUESTS, *OF_LOADING, *CHOICES, *COUNTS, *LIMITS, *FRACTIONS, *SECONDS, *SHARED)
+OURS = (*SWITCHES, *OF_REQUESTS, *OF_LOADING, *CHOICES, *COUNTS, *LIMITS, *FRACTIONS, *SECONDS, *CACHE_SIZES)
 FIGURES = ("block_size", "max_lora_rank", "drift_tokens")  # values of an engine preset that carry a source
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 
@@ -76,7 +77,7 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
     rules = {name: values[name] for name in OF_ENGINE if name in values}
     sourced = {name: Figure(rules[name], GIVEN) for name in FIGURES if name in rules}
     changed = engine.model_copy(update=rules | sourced)
-    of_user = (*LIMITS[:4], *OF_REQUESTS, *OF_LOADING, "memory_fraction", "first_call_s")
+    of_user = (*LIMITS, *OF_REQUESTS, *OF_LOADING, "memory_fraction", "first_call_s")
     chosen = {name: values[name] for name in of_user if name in values}
     slots, size = values.get("max_num_seqs") or settings.max_num_seqs or 1, int(changed.block_size)
     if "num_gpu_blocks_override" in values:

@@ -4,7 +4,7 @@ from typing import Annotated, get_args
 
 from pydantic import AfterValidator, Field
 
-from simulator.hardware.hardware import PeakName
+from simulator.hardware.hardware import Hardware, PeakName
 from simulator.models.number_formats import number_format
 from simulator.profile import Figure, Number, Positive, Source, Strict
 
@@ -58,9 +58,9 @@ class ExpertKernels(Strict):
         " on; none: as grouped GEMMs have them",
     )
 
-    def holds(self, family: str, device: str) -> bool:
-        """Tell whether a device, by its family and its id, runs these kernels."""
-        return family in self.families and device in (self.devices or (device,))
+    def holds(self, hardware: Hardware) -> bool:
+        """Tell whether a device runs these kernels."""
+        return hardware.family in self.families and hardware.id in (self.devices or (hardware.id,))
 
 
 class KernelRules(Strict):

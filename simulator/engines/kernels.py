@@ -89,7 +89,7 @@ class Kernels(Strict):
     def experts_of(self, stored: str, hardware: Hardware) -> ExpertKernels | None:
         """Return the kernels of routed experts in a format on a device; None where they are the engine's own GEMMs."""
         known = (each for each in self.rules.expert_kernels if stored in each.formats)
-        return next((each for each in known if each.holds(hardware.family, hardware.id)), None)
+        return next((each for each in known if each.holds(hardware)), None)
 
     def compute_share(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
         """Return the factor on the compute fraction of a device's GEMM that is multiplied in a type."""

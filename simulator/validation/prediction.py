@@ -17,7 +17,6 @@ from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.setups import Placed, place
 
 Row = Mapping[str, Any]
-NO_INTERVALS = None
 BATCH_KEYS = {  # metric -> key of a batch's row, in SI, and the factor to the metric's unit
     **{"ttft_ms": ("ttft_s", 1e3), "prefill_ms": ("ttft_s", 1e3), "tpot_ms": ("tpot_s", 1e3)},
     **{"itl_ms": ("tpot_s", 1e3), "e2e_latency_ms": ("e2el_s", 1e3), "req_s": ("requests_per_s", 1.0)},
@@ -77,7 +76,7 @@ class Asked:
         key = LOAD_KEYS[metric]
         return (f"{statistic}_{key}" if key.endswith("_ms") else key), 1.0
 
-    def answer(self, level: float | None = NO_INTERVALS) -> "Answered":
+    def answer(self, level: float | None = None) -> "Answered":
         """Return the answer; `level`: share of measurements that its intervals hold, None for no intervals.
 
         Raises InfercastError where there is none.
@@ -193,9 +192,7 @@ class Prediction(NamedTuple):
 AnswerOrError = Answered | InfercastError
 
 
-def predict(
-    rows: Sequence[Measurement], *, light: bool = False, level: float | None = NO_INTERVALS
-) -> list[Prediction]:
+def predict(rows: Sequence[Measurement], *, light: bool = False, level: float | None = None) -> list[Prediction]:
     """Return the prediction of each row; rows of one setup share its answer.
 
     `light`: at the speed of light, too. `level`: share of measurements that intervals hold, 0.8 for 80 %; None for
@@ -209,7 +206,7 @@ def predict(
 
 
 def answers_of(
-    setup: Setup, *, light: bool = False, level: float | None = NO_INTERVALS
+    setup: Setup, *, light: bool = False, level: float | None = None
 ) -> tuple[AnswerOrError, AnswerOrError | None]:
     """Return the answer to a setup, or the error why there is none; and the same at the speed of light if `light`."""
     try:

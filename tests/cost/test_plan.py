@@ -15,12 +15,11 @@ from simulator.cost.fleet_rates import FleetRates
 from simulator.cost.fleet_sizing import GrowingLoad, Scaling, Sizing
 from simulator.cost.plan import FleetCheck, FleetPlan, Picked, PromptSplit, cheapest, plan
 from simulator.cost.scenario import Scenario
-from simulator.cost.service import start_seconds
 from simulator.deployment.deployment import deploy
 from simulator.errors import InfercastError, WorkloadError
 from simulator.hardware.prices import own_offer
 from simulator.reports.slo import Slo
-from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, Autoscaler
+from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, Autoscaler, cold_start_s
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Fixed, Independent
 from simulator.workloads.rate_curves import RateCurve, daily
@@ -247,5 +246,5 @@ def test_a_fleet_that_never_keeps_the_slo_is_raised_eight_times() -> None:
 
 def test_a_plan_without_a_word_on_scaling_starts_replicas_as_a_deployment_does() -> None:
     made = plan(_scenario(), GrowingLoad(OpenLoop(0.01)))
-    assert made.scaling == Scaling(start_seconds(made.scenario.deployment, LOAD_BYTES_PER_S))
+    assert made.scaling == Scaling(cold_start_s(made.scenario.memory.weight_bytes, LOAD_BYTES_PER_S))
     assert made.scaling.cold_start_s > 0
