@@ -188,8 +188,8 @@ def calibrated(
     `engine`: the preset to calibrate, as `infercast estimate --engine` takes it; "" for what the device's questions use
     by default, or the newest of the engine that was measured. `progress` is called with (parts done, parts). Each fit
     leaves out one of FOLDS parts of the setups; with fewer than LEAST setups nothing is held back. Raises
-    NotModelledError for rows of several engines, and where no row can be predicted,
-    InfercastError where all rows beat the device's speed of light; else those that do are left out.
+    NotModelledError for rows of several engines, and where no row can be predicted, InfercastError where all rows beat
+    the device's speed of light; else those that do are left out.
     """
     problem, others = _fit_problem(rows, hardware, engine)
     setups = list(problem.asked)

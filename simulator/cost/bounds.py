@@ -1,6 +1,7 @@
 """Bounds that no simulation beats: engine seconds that requests take at least, and latencies of lone requests.
 
-They come from what no step is below that the simulation looks up (step_floor.py). A search cuts with them (search.py).
+They rest on lower bounds of the step times that the simulation looks up (step_floor.py). A search leaves out what
+they exclude (search.py).
 """
 
 from collections import deque

@@ -21,12 +21,8 @@ from simulator.workloads.workload import Workload
 STRIDE = 1.25  # from a rate that keeps the SLO to the next that is tried
 HALVINGS = 6  # of a stride: the rate found is within 0.4 %
 MOST_STRIDES = 16
-STARTS = (
-    1.0,
-    0.8,
-    0.6,
-    0.25,
-)  # of the rate of as many replicas alone: where a search begins; below it a fleet is no rival
+# Of the rate of as many replicas alone, where a search begins: a fleet that keeps the SLO at none of them is no rival
+STARTS = (1.0, 0.8, 0.6, 0.25)
 LONGER_STARTS = 0.1, 0.04  # of sessions, whose prompts grow
 FEW = 4  # replicas: if such a fleet keeps the SLO at no rate tried, larger ones are not tried
 EXACT = 8  # up to so many replicas each fleet is simulated
@@ -45,10 +41,10 @@ class FleetRates:
     """Highest rates within the SLO of fleets of one deployment, by their number of replicas; each searched once.
 
     The router sends a request to the replica with the fewest in flight, so many replicas serve more than as many alone;
-    of sessions, to where its history is cached.
-    Fleets of SIZES replicas are simulated, all with the same requests. Between two of them the rate of a replica is
-    interpolated in 1 / sqrt(replicas), by which what a fleet holds in reserve against chance falls (square-root
-    staffing; Halfin and Whitt, Operations Research, 1981); beyond the largest it is that of the largest.
+    of sessions, to where its history is cached. Fleets of SIZES replicas are simulated, all with the same requests.
+    Between two of them the rate of a replica is interpolated in 1 / sqrt(replicas), by which what a fleet holds in
+    reserve against chance falls (square-root staffing; Halfin and Whitt, Operations Research, 1981); beyond the largest
+    it is that of the largest.
 
     `known`: the capacity of one replica. `link_bytes_per_s` above 0: two pools, of which the best split is searched.
     Methods raise WorkloadError where no fleet of up to FEW replicas keeps the SLO at the lowest share of its replicas'

@@ -72,8 +72,8 @@ class Scenario:
     `workload` is what one of `replicas` identical replicas is sent; only one is simulated, and throughputs are those of
     all. With a `router` all are simulated, and `workload` is what they are sent together. `whole_run`: count an open
     loop as load generators do, from the first request to the last token; without it warm-up and drain are left out.
-    `assume_fits`: requests longer than the model's context are not rejected, because a
-    measurement shows that they run. `interruptions`: of spot offers.
+    `assume_fits`: requests longer than the model's context are not rejected, because a measurement shows that they run.
+    `interruptions`: of spot offers.
 
     >>> from simulator.deployment.deployment import deploy
     >>> from simulator.workloads.arrivals import ClosedLoop

@@ -174,7 +174,7 @@ class Search:
     out: list[Look] = field(default_factory=list)
     same_cost: dict[int, list[Candidate]] = field(default_factory=dict)  # by the place of an answer
     simulated: int = 0
-    _known: dict[tuple[str, str], Cost] = field(default_factory=dict)  # least cost known to do, by model and device
+    _known: dict[tuple[str, str], Cost] = field(default_factory=dict)  # least that keeps the SLO, by model and device
     _heap: list[tuple[Cost, int, Look]] = field(default_factory=list)
     _serial: int = 0
     _workload: Workload = field(init=False)

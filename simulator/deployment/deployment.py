@@ -252,7 +252,7 @@ class Deployment:
         return StepTable._make(part * self.step_factor for part in table)
 
     def step_floor(self) -> StepFloor:
-        """Return what no step of `step_table` is below."""
+        """Return lower bounds of the seconds of `step_table`, times `step_factor`."""
         floor = step_floor(self.step_model(light=self.light), self.max_num_batched_tokens, self.max_num_seqs)
         return floor.times(self.step_factor)
 
@@ -260,9 +260,8 @@ class Deployment:
         """Return the model of a step's seconds; `light`: at data-sheet peaks, without any overhead of the engine."""
         offload, engine, overheads, kernels = self.settings.offload, self.engine, self.overheads, self.kernels
         on_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
-        slowness = (
-            host_slowness(self.hardware) if kernels.fitted.prompt_launch_s else 1.0
-        )  # it launches the sampler too
+        launches = bool(kernels.fitted.prompt_launch_s)  # the host launches kernels, those of the sampler too
+        slowness = host_slowness(self.hardware) if launches else 1.0
         ranks = self.layout.dp  # each rank has a process for its own sequences
         times = {
             "step_s": overheads.step_s * slowness + (overheads.ranks_s if ranks > 1 else 0.0),

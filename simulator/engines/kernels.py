@@ -66,7 +66,7 @@ class Kernels(Strict):
         return self.model_copy(update={"rules": self.rules.model_copy(update={"reduced_bits": QUICK_REDUCE_BITS})})
 
     def reads_per_head(self, cache_format: str, group: float) -> bool:
-        """Tell whether the query heads of a group of so many read a KV cache of a format each for itself.
+        """Tell whether each query head reads a KV cache in a format for itself; `group`: query heads per KV head.
 
         vLLM's paged attention before 0.6 has one block of threads per sequence and query head (csrc/attention).
         """
@@ -74,12 +74,12 @@ class Kernels(Strict):
         return self.fitted.per_head is not None and apart and group not in self.rules.per_head_except
 
     def share_per_head(self, heads: Array, context_tokens: int, cache_format: str) -> Array:
-        """Return the share of the bandwidth that `heads`, sequences x query heads, reach who read each for itself.
+        """Return the share of the bandwidth at which query heads read the KV cache where each reads it for itself.
 
-        They read what another has brought near, and compute in 16 bits: a narrower number costs them as much. For many
-        heads vLLM V0 has a kernel that keeps a row of `CAPTURED_TOKENS` scores in shared memory, which bounds the
-        blocks at work: `per_head_crowded` is for rows so long, and grows as they shrink. 0 heads: nothing is known of
-        the batch (a slope of StepTable), and it counts as crowded.
+        `heads`: sequences x query heads; 0: the batch is not known (a slope of StepTable), and counts as crowded. A
+        head reads what another has brought into a cache of the device, and computes in 16 bits, so that a narrower
+        number takes as long. For many heads vLLM V0 has a kernel that keeps a row of scores in shared memory, which
+        bounds the blocks at work: `per_head_crowded` is for rows of `CAPTURED_TOKENS`, and grows as they shrink.
         """
         few, longest = float(self.fitted.per_head or math.inf), float(self.fitted.per_head_crowded or math.inf)
         crowded = min(longest * CAPTURED_TOKENS / min(context_tokens, CAPTURED_TOKENS), few)

@@ -179,9 +179,8 @@ class WorkloadQuestion:
 
     def _refuse_lengths(self) -> None:
         plain = bool(self.input_len or self.output_len)
-        given = [name for name, is_given in (
-            ("--workload", bool(self.workload)), ("--trace", self.trace is not None), ("--isl and --osl", plain),
-        ) if is_given]  # fmt: skip
+        parts = {"--workload": self.workload, "--trace": self.trace, "--isl and --osl": plain}
+        given = [name for name, value in parts.items() if value]
         if len(given) != 1:
             because = "they say different things" if given else "the lengths of the requests are not known"
             raise WorkloadError(
@@ -201,8 +200,8 @@ class WorkloadQuestion:
             raise WorkloadError("--burstiness with --trace or --max-concurrency", because, "Leave --burstiness out")
         if self.release_period and (self.burstiness or self.max_concurrency or self.trace):
             because = "a batcher holds Poisson arrivals at a rate of your own"
-            given_ = "--release-period with --burstiness, --max-concurrency or --trace"
-            raise WorkloadError(given_, because, "Leave --release-period out")
+            contradiction = "--release-period with --burstiness, --max-concurrency or --trace"
+            raise WorkloadError(contradiction, because, "Leave --release-period out")
         rates = (number(each, "--request-rate") for each in listed(self.request_rate, "--request-rate") if each)
         given = "--burstiness" if self.burstiness else "--release-period" if self.release_period else ""
         if given and math.inf in rates:

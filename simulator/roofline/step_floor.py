@@ -1,4 +1,4 @@
-"""Seconds that no step is below, by blocks of its tokens: what bounds need of a step table, op by op, without one."""
+"""Lower bounds of the seconds of steps, by blocks of their tokens: cheaper than the step table that they bound."""
 
 from collections import defaultdict, deque
 from dataclasses import replace
@@ -31,9 +31,9 @@ class Least(NamedTuple):
 
 
 class StepFloor(NamedTuple):
-    """What no step of a `StepTable` is below: least `token_s` of a step of 1, 2, ... tokens, least `logit_s`, the rest.
+    """Lower bounds of a `StepTable`: the least `token_s` and `logit_s` in each block of sizes, all else as it is there.
 
-    `tokens.last` counts from 1 token, as size 0.
+    Sizes of `tokens` are one less than the tokens of a step, which has one at least.
     """
 
     tokens: Least

@@ -52,9 +52,7 @@ class SchedulerLimits(NamedTuple):
     ignores_eos: bool = False  # a prompt needs room until each has ended, instead of room for its own output
     prompt_interval: int = 0  # beside running requests, nothing is admitted for so many decode steps after an admission
     scheduler_recv_interval: int = 1  # arrivals are received every so many steps of decodes alone (SGLang)
-    long_prefill_tokens: int = (
-        0  # most tokens of one prompt in a step (vLLM: long_prefill_token_threshold); 0: no limit
-    )
+    long_prefill_tokens: int = 0  # of one prompt in a step at most (vLLM: long_prefill_token_threshold); 0: no limit
     chunked_prefill: bool = True  # off: a prompt is computed in one step
     by_priority: bool = False  # queue and preemption go by priority instead of arrival
     batch_size: int = 1  # static: requests for which an idle engine waits,

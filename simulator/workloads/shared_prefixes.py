@@ -45,8 +45,8 @@ class Prefixes:
         rows, ids = np.repeat(np.arange(len(self)), self.count), self.flat()
         keys = np.sort(rows * (self.distinct + 1) + ids)
         if (keys[1:] == keys[:-1]).any():
-            because = "a request has one id twice, but each unit has other tokens before it"
-            raise WorkloadError("prefixes", because, "Make ids from all tokens up to the unit's end")
+            because = "a request has one id twice, but each block has other tokens before it"
+            raise WorkloadError("prefixes", because, "Make ids from all tokens up to the block's end")
 
     def __len__(self) -> int:
         return len(self.first)
