@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from simulator.arrays import Bools, Floats
 from simulator.cost.scenario import Scenario
+from simulator.models.operations import prompt_pairs
 from simulator.reports.slo import Slo
 from simulator.roofline.step_floor import Least, StepFloor
 from simulator.scheduler.state import STATIC, UNCACHED, SchedulerLimits
@@ -160,10 +161,8 @@ class Bounds:
         slopes, window = self._floor.slopes, float(self.allowed.window or np.inf)
         prompts, decodes = self._prompts, self._decodes
         reads_windowed = decodes * np.minimum(window, self.requests.prompt_tokens) * (window < np.inf)
-        pairs = prompts * (prompts + 1) / 2
-        growing = np.minimum(prompts, window)
-        pairs_windowed = growing * (growing + 1) / 2 + (prompts - growing) * (window if window < np.inf else 0.0)
-        of_prompt = slopes[2] * prompts + slopes[3] * pairs + slopes[4] * pairs_windowed * (window < np.inf)
+        windowed = prompt_pairs(prompts, window) * (window < np.inf)
+        of_prompt = slopes[2] * prompts + slopes[3] * prompt_pairs(prompts) + slopes[4] * windowed
         return of_prompt, slopes[0] * self._reads + slopes[1] * reads_windowed
 
     @cached_property

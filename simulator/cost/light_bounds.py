@@ -10,7 +10,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Counts, Op
+from simulator.models.operations import Counts, Op, prompt_pairs
 from simulator.reports.slo import Slo
 from simulator.workloads.workload import Requests
 
@@ -29,17 +29,16 @@ class Demand:
 
     def mean(self, window: int) -> Counts:
         """Return what a mean request makes engines compute, in tokens and pairs, without a share of any weights."""
-        prompts = self.requests.prompt_tokens * float(not len(self.requests.prefixes))
+        prompts = self.requests.prompt_tokens.astype(np.float64) * (not len(self.requests.prefixes))
         decodes = self.requests.output_tokens - 1.0
-        growing = np.minimum(prompts, window)
         return Counts(
             tokens=float((prompts + decodes).mean()),
             logits=float(self.requests.output_tokens.mean()),
             decode_reads=float((decodes * (prompts + decodes / 2)).mean()),
             decode_reads_windowed=float((decodes * np.minimum(prompts, window)).mean()),
             prefill_tokens=float(prompts.mean()),
-            prefill_pairs=float((prompts * (prompts + 1) / 2).mean()),
-            prefill_pairs_windowed=float((growing * (growing + 1) / 2 + (prompts - growing) * window).mean()),
+            prefill_pairs=float(np.mean(prompt_pairs(prompts))),
+            prefill_pairs_windowed=float(np.mean(prompt_pairs(prompts, window))),
         )
 
     @cached_property
@@ -112,10 +111,13 @@ class LightBounds:
     def ttft_s(self, hardware: Hardware, group: int) -> float:
         """Return the least TTFT in seconds on tp x dp = `group` devices: of each op the longer of FLOPs and weights."""
         tokens = float(self.asked.prompt_tokens)
-        window = float(min(tokens, self.model.window or 0))
-        pairs = tokens * (tokens + 1) / 2, window * (window + 1) / 2 + (tokens - window) * (self.model.window or 0)
         counts = Counts(
-            1.0, tokens, 1.0, prefill_tokens=tokens, prefill_pairs=pairs[0], prefill_pairs_windowed=pairs[1]
+            steps=1.0,
+            tokens=tokens,
+            logits=1.0,
+            prefill_tokens=tokens,
+            prefill_pairs=prompt_pairs(tokens),
+            prefill_pairs_windowed=prompt_pairs(tokens, self.model.window or 0),
         )
         return self._alone_s(hardware, counts) / group
 

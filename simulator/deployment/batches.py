@@ -1,5 +1,6 @@
 """Counts of the steps of one batch alone: those that compute its prompts, and those that generate its tokens."""
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -9,7 +10,7 @@ from simulator.arrays import Floats
 from simulator.deployment.deployment import Deployment
 from simulator.errors import WorkloadError
 from simulator.limits import refuse_beyond_memory
-from simulator.models.operations import Array, Counts, pairs
+from simulator.models.operations import Array, Counts, pairs, prompt_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +77,13 @@ def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array, 
 
 def _uncached_counts(batch: Batch, tokens: Floats, window: int | None) -> Counts:
     """Return the counts of a step that computes all tokens of each sequence anew, without a KV cache."""
-    seen = np.minimum(tokens, window or tokens)
     return Counts(
         steps=np.ones_like(tokens, dtype=np.float64),
         tokens=batch.size * tokens,
         logits=float(batch.size),
         prefill_tokens=batch.size * tokens,
-        prefill_pairs=batch.size * tokens * (tokens + 1) / 2,
-        prefill_pairs_windowed=batch.size * (seen * (seen + 1) / 2 + (tokens - seen) * seen),
+        prefill_pairs=batch.size * prompt_pairs(tokens),
+        prefill_pairs_windowed=batch.size * prompt_pairs(tokens, window or math.inf),
     )
 
 

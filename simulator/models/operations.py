@@ -70,6 +70,17 @@ def pairs(new_tokens: int, past_tokens: int, window: int | None = None) -> int:
     return pairs(growing, past_tokens) + (new_tokens - growing) * window
 
 
+def prompt_pairs(tokens: Array, window: float = math.inf) -> Array:
+    """Return the query-key pairs of whole prompts, of the shape of `tokens`: `pairs` of arrays, without a past.
+
+    >>> prompt_pairs(np.array([4.0, 8.0]), window=2.0), prompt_pairs(np.array([4.0, 8.0]))
+    (array([ 7., 15.]), array([10., 36.]))
+    """
+    growing = np.minimum(tokens, window)
+    found: Array = growing * (growing + 1) / 2 + (tokens - growing) * (window if window < math.inf else 0.0)
+    return found
+
+
 def count(batch: list[Sequence], window: int | None = None) -> Counts:
     """Return the counts of a batch; a sequence with one new token and a past is a decode, any other a prefill chunk.
 

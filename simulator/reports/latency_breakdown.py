@@ -1,5 +1,6 @@
 """Breakdown of each request's latency into parts that add up to it, from the tables of a run."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +9,7 @@ import numpy as np
 
 from simulator.arrays import Bools, Floats, Ints
 from simulator.errors import NotModelledError
+from simulator.models.operations import prompt_pairs
 from simulator.reports.queueing import QueueEstimate
 from simulator.reports.report import Report
 from simulator.reports.token_gaps import ROUNDING_S
@@ -132,10 +134,8 @@ def saved_prefill_s(run: Run, table: StepTable) -> float:
     """
     hit = run.hit_tokens.astype(np.float64)
     per_token = float(table.token_s[-1] - table.token_s[-2]) + float(table.slopes[2])
-    window = run.limits.window or hit.max(initial=0.0) + 1
-    full = hit * (hit + 1) / 2
-    windowed = np.where(hit > window, window * (hit - (window - 1) / 2), full)
-    return float((per_token * hit + table.slopes[3] * full + table.slopes[4] * windowed).sum())
+    full, windowed = prompt_pairs(hit), prompt_pairs(hit, run.limits.window or math.inf)
+    return float(np.sum(per_token * hit + table.slopes[3] * full + table.slopes[4] * windowed))
 
 
 @dataclass(frozen=True)
