@@ -167,7 +167,7 @@ class Bounds:
 
     @cached_property
     def _least_steps(self) -> dict[str, float]:
-        """Steps that all requests together take at least, by what limits how much of them fits into one."""
+        """Least number of steps for all requests, by what limits the work of one: slots, the cache or its tokens."""
         allowed, decodes = self.allowed, float(self._decodes.sum())
         held = allowed.full_groups * float(self._reads.sum()) / allowed.block_size if not self._shares_blocks else 0.0
         whole = allowed.policy in (STATIC, UNCACHED)

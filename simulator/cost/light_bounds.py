@@ -43,7 +43,7 @@ class Demand:
 
     @cached_property
     def prompt_tokens(self) -> int:
-        """Longest prompt for which so many others are as long that the SLO is broken if it takes too long alone.
+        """Longest prompt with so many others at least as long that the SLO is broken where all of these are late.
 
         1 where requests share a prefix.
         """
@@ -57,7 +57,7 @@ class Demand:
 
     @cached_property
     def decodes(self) -> bool:
-        """Whether so many requests have a second token that a TPOT which is too long breaks the SLO."""
+        """Whether the SLO is broken where all requests that have a second token miss the bound on TPOT."""
         return least_share(self.requests.output_tokens > 1) > 1 - self.slo.share
 
 

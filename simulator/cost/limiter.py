@@ -68,7 +68,7 @@ def _worst(report: Report) -> str:
 
 
 def _larger_part(seen: Explanation) -> str:
-    """Return ttft or tpot: of which of them the slowest requests' E2EL consists more."""
+    """Return ttft or tpot: the latency that makes up more of the slowest requests' E2EL."""
     tail = _tail(seen.report.latencies_s["e2el"])
     first_s, last_s = (
         sum(float(part[tail].mean()) for part in seen.split.of(name).values()) for name in ("ttft", "e2el")

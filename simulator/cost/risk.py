@@ -74,7 +74,7 @@ class Risk:
 
     @cached_property
     def replicas(self) -> tuple[int | None, ...]:
-        """Replicas by case, None where no number keeps the SLO; cases between two that agree are theirs."""
+        """Replicas by case, None where no number keeps the SLO; between two cases that agree none is simulated."""
         known: dict[float, int | None] = {0.5: self.found.replicas}
         for ends in ((0.1, 0.3), (0.9, 0.7)):
             outer, inner = ends

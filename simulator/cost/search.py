@@ -216,13 +216,13 @@ class Search:
 
     @property
     def left(self) -> list[Cost]:
-        """Costs below which the candidates are not that have not been decided, other layouts of answers left out."""
+        """Lower bounds on the costs of candidates that are not decided; other layouts of answers are left out."""
         answered = {each.candidate.key for each in self.found}
         return [cost for cost, _, look in self._heap if look.candidate.key not in answered]
 
     @property
     def least_usd_left(self) -> float:
-        """Dollars per hour below which nothing is that has not been decided; infinity where nothing with a price is."""
+        """Lower bound on the dollars per hour of what is not decided; infinity where nothing of it has a price."""
         return min((usd for without_price, usd, _ in self.left if not without_price), default=math.inf)
 
     def _next_wave(self) -> Iterator[Look]:
