@@ -118,6 +118,16 @@ def write_profile(config_json_path: Path, target_folder: Path, name: str, force:
     return write_yaml(target, KIND, profile)
 
 
+def usual_name(config_json_path: Path) -> str:
+    """Return the name of a profile that is given none: that of the folder, as checkpoints have it, or of the file.
+
+    >>> usual_name(Path("Llama-3.1-8B/config.json")), usual_name(Path("configs/my-model.json"))
+    ('llama-3.1-8b', 'my-model')
+    """
+    named = config_json_path.resolve().parent if config_json_path.stem == "config" else config_json_path.with_suffix("")
+    return named.name.lower()
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = parse_json(read_text(path, MAX_PROFILE_BYTES / 1e6))

@@ -305,7 +305,7 @@ def _find(name: str) -> Path:
             return find(KIND, plain)
         config = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
         if config.suffix == ".json":
-            imported = f"`infercast import-model {config} --name my-model --to .`, then --model my-model.yaml"
+            imported = f"`infercast import-model {config}`, then --model and the file that it names"
             raise ProfileError(f"model {name!r}", "a config.json is no profile yet", f"Say {imported}") from None
         raise
 

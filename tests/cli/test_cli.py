@@ -171,7 +171,7 @@ def test_numbers_keep_three_digits_and_whole_thousands():
         ([*ESTIMATE[:-1], "h100-smx"], "Nearest: h100-sxm,"),
         (
             ["estimate", "--model", "x/config.json", "--hardware", "l4"],
-            "Say `infercast import-model x/config.json --name",
+            "Say `infercast import-model x/config.json`, then",
         ),
         (["estimate", "--model", "llama-9", "--hardware", "l4"], "no model profile 'llama-9'"),
         ([*ESTIMATE, "--gpu-memory-utilization", "0.1"], "It fits with --gpu-memory-utilization 0.92"),
@@ -361,6 +361,18 @@ def test_an_imported_model_is_known_by_its_name(tmp_path):
     ours = json.loads(printed(*estimate, "--profiles", str(tmp_path / "own")))
     shipped = answer("estimate", "--model", "tinyllama-1.1b", "--hardware", "l4")
     assert ours["estimates"][0]["e2el_s"] == shipped["estimates"][0]["e2el_s"]
+
+
+def test_an_imported_model_is_named_as_the_folder_of_its_checkpoint(tmp_path):
+    folder = tmp_path / "Tiny-1B"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(LLAMA_SMALL))
+    imported = ["import-model", "config.json"]
+    asked = ["estimate", "--model", "tiny-1b.yaml", "--hardware", "l4"]
+    first, again, used = in_a_process_of_their_own(imported, imported, asked, folder=folder)
+    assert (first.returncode, used.returncode) == (0, 0), (first.stderr, used.stderr)
+    assert first.stdout.endswith("Use it: --model tiny-1b.yaml\n")
+    assert "tiny-1b.yaml: this profile exists already" in again.stderr
 
 
 def test_an_imported_checkpoint_has_the_size_of_its_own_format(tmp_path):

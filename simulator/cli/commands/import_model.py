@@ -8,15 +8,17 @@ import typer
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import OutputFormat
 from simulator.cli.output import Column, Result, Row, View, count, emit
-from simulator.models.hf_importer import write_profile
+from simulator.models.hf_importer import usual_name, write_profile
 from simulator.models.model import Model
 from simulator.units import gibibytes
+
+NAME_HELP = "Name of the profile, and of its file: a-z, 0-9, '.', '_', '-'."
 
 
 def command(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.JSON", help="The model's config.json.")],
-    name: Annotated[str, typer.Option("--name", help="Name of the profile, and of its file: a-z, 0-9, '.', '_', '-'.")],
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder to write NAME.yaml into.")],
+    name: Annotated[str, typer.Option("--name", show_default="its folder's", help=NAME_HELP)] = "",
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder to write NAME.yaml into.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Replace a profile that is there.")] = False,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -25,7 +27,7 @@ def command(
     What infercast does not model is refused by name, and then nothing is written. A folder named model_profiles inside
     your own folder of profiles (--profiles) makes the model known by its name.
     """
-    path = write_profile(config, to, name, force)
+    path = write_profile(config, to, name or usual_name(config), force)
     model = Model.from_yaml(path)
     row: Row = {
         "file": str(path),
