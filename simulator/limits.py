@@ -4,6 +4,7 @@ Generous, so that nobody meets them who means what he asks; without them one num
 """
 
 import math
+from numbers import Integral
 from pathlib import Path
 
 from simulator.errors import InfercastError
@@ -30,6 +31,16 @@ def in_range(value: float, given: str, most: float = MOST_NUMBER) -> float:
     if 0 < abs(value) < LEAST:
         raise InfercastError(given, f"it is less than {LEAST:g}, and not 0", "Correct the number")
     return value
+
+
+def is_whole(value: object) -> bool:
+    """Tell whether a value is a whole number, Python's or NumPy's: a column of pandas has the latter.
+
+    >>> import numpy as np
+    >>> is_whole(8), is_whole(np.int64(8)), is_whole(8.0), is_whole("8")
+    (True, True, False, False)
+    """
+    return isinstance(value, Integral)
 
 
 def known(value: float) -> float | None:

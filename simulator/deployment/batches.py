@@ -9,7 +9,7 @@ import numpy as np
 from simulator.arrays import Floats
 from simulator.deployment.deployment import Deployment
 from simulator.errors import WorkloadError
-from simulator.limits import refuse_beyond_memory
+from simulator.limits import is_whole, refuse_beyond_memory
 from simulator.models.operations import Array, Counts, pairs, prompt_pairs
 
 
@@ -31,13 +31,14 @@ class Batch:
 
     def __post_init__(self) -> None:
         for name in ("size", "prompt_tokens", "output_tokens"):
-            if getattr(self, name) < 1:
-                given = f"{name.replace('_', ' ')} {getattr(self, name)}"
-                raise WorkloadError(given, "a batch has at least one request and one token each way", "Give 1 or more")
+            if not is_whole(getattr(self, name)) or getattr(self, name) < 1:
+                given = f"{name.replace('_', ' ')} {getattr(self, name)!r}"
+                because = "a batch has whole requests and tokens, at least one each way"
+                raise WorkloadError(given, because, "Give 1 or more")
         refuse_beyond_memory(f"{self.output_tokens:,} output tokens", 100.0 * self.output_tokens, "Give fewer")
-        if self.context_tokens < 0:
-            given = f"context of {self.context_tokens} tokens"
-            raise WorkloadError(given, "a cache holds no fewer than none", "Give 0 or more")
+        if not is_whole(self.context_tokens) or self.context_tokens < 0:
+            given = f"context of {self.context_tokens!r} tokens"
+            raise WorkloadError(given, "a cache holds whole tokens, and no fewer than none", "Give 0 or more")
 
     @property
     def cached_tokens(self) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from simulator.deployment.offload import NO_OFFLOAD, Offload
 from simulator.deployment.speculation import Speculation
 from simulator.errors import InfercastError
+from simulator.limits import is_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_blocks", "threads"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InfercastError(f"{name} {value}", "it is at least 1", "Give a larger number or leave it out")
+            value = getattr(self, name)
+            if value is not None and (not is_whole(value) or value < 1):
+                because = "it is a whole number of at least 1"
+                raise InfercastError(f"{name} {value}", because, "Give another, or leave it out")
         if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
             given = f"memory fraction {self.memory_fraction}"
             raise InfercastError(given, "it is a share above 0 and up to 1", "Give, say, 0.9")

@@ -9,6 +9,7 @@ from numpy.random import Generator
 
 from simulator.arrays import Floats
 from simulator.errors import WorkloadError
+from simulator.limits import is_whole
 from simulator.workloads.lengths import require_recorded
 
 MIN_RATE_PER_S, MIN_BURSTINESS = 1e-9, 1e-3  # one request in 30 years; gaps with a coefficient of variation of 32
@@ -136,7 +137,7 @@ class ClosedLoop:
     concurrency: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.concurrency, int) or self.concurrency < 1:
+        if not is_whole(self.concurrency) or self.concurrency < 1:
             raise WorkloadError(f"concurrency {self.concurrency}", "it is not a whole number above 0", "Give, say, 16")
 
     def times_s(self, count: int, _rng: Generator) -> Floats:

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from simulator.arrays import Floats, Ints
 from simulator.errors import ProfileError, WorkloadError
+from simulator.limits import is_whole
 from simulator.profile import Strict
 
 PRECISION = 1e-12  # relative width at which a bisection ends
@@ -265,7 +266,7 @@ def require_recorded(count: int, recorded: int) -> None:
 
 
 def _check_tokens(what: str, tokens: int) -> None:
-    if not isinstance(tokens, int) or not 1 <= tokens <= MAX_TOKENS:
+    if not is_whole(tokens) or not 1 <= tokens <= MAX_TOKENS:
         because = f"it is not a whole number from 1 to {MAX_TOKENS}"
         raise WorkloadError(f"{what} {tokens}", because, "Give a count of tokens")
 

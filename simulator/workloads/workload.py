@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from simulator.arrays import Bools, Floats, Ints
 from simulator.errors import ProfileError, WorkloadError, nearest
-from simulator.limits import refuse_beyond_memory
+from simulator.limits import is_whole, refuse_beyond_memory
 from simulator.profile import Number, Profile, Strict, find
 from simulator.units import counted
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, RecordedArrivals
@@ -198,10 +198,10 @@ class Workload:
     prompts: PromptRange | None = None  # None: all; else those that fall into it, of requests so many times as frequent
 
     def __post_init__(self) -> None:
-        if not isinstance(self.request_count, int) or not 1 <= self.request_count <= MAX_REQUESTS:
+        if not is_whole(self.request_count) or not 1 <= self.request_count <= MAX_REQUESTS:
             because = f"it is not a whole number from 1 to {MAX_REQUESTS:,}"
             raise WorkloadError(f"{self.request_count} requests", because, "Give, say, 1000")
-        if not isinstance(self.seed, int) or self.seed < 0:
+        if not is_whole(self.seed) or self.seed < 0:
             raise WorkloadError(f"seed {self.seed}", "it is not a whole number from 0 on", "Give, say, 0")
 
     @property

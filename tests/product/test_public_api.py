@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import get_origin
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -118,3 +119,27 @@ def test_what_a_prompt_shows_is_short():
     chat = simulator.load_workload("chat")
     load = simulator.Workload(chat.arrivals(1.0), chat.lengths)
     assert len(repr(simulator.Scenario(deployment, load))) < 3_000
+
+
+def load(arrivals, tokens=64, requests=50):
+    lengths = simulator.Independent(simulator.Fixed(tokens), simulator.Fixed(8))
+    return simulator.Workload(arrivals, lengths, request_count=requests)
+
+
+def test_numbers_of_a_column_are_as_good_as_python_s():
+    deployment = simulator.deploy("llama-3.2-1b", "l4", settings=simulator.Settings(max_num_seqs=64))
+    (size,) = pd.Series([64])
+    again = simulator.deploy("llama-3.2-1b", "l4", settings=simulator.Settings(max_num_seqs=size))
+    runs = [
+        simulator.simulate(simulator.Scenario(each, load(simulator.ClosedLoop(count), count, count)))
+        for each, count in ((deployment, 64), (again, size))
+    ]
+    pd.testing.assert_frame_equal(*[run.to_frame() for run in runs])
+    alone = [simulator.estimate(deployment, simulator.Batch(count, count, count)) for count in (64, size)]
+    pd.testing.assert_frame_equal(*[each.to_frame() for each in alone])
+
+
+@pytest.mark.parametrize("given", [1.5, "8", np.float64(8), 0])
+def test_a_batch_has_whole_numbers(given):
+    with pytest.raises(simulator.InfercastError, match="whole requests and tokens"):
+        simulator.Batch(given, 10, 10)
