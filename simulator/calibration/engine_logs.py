@@ -77,18 +77,19 @@ class LogCheck(Framed):
         return pd.DataFrame(rows)
 
 
-def check_logs(folder: Path, deployment: Deployment) -> LogCheck:
+def check_logs(folder: str | Path, deployment: Deployment) -> LogCheck:
     """Predict the load of `record` (reference/small_loads.py) from the logs of small loads beside it, and compare.
 
     The calibrated step table has the shape of the deployment's roofline and values fitted to the small loads. Of the
     load's log only the requests are used. Raises ProfileError where the folder lacks a log.
 
     >>> from simulator.deployment.deployment import deploy
-    >>> check_logs(Path("nowhere"), deploy("smollm2-135m", "xeon-8480"))
+    >>> check_logs("nowhere", deploy("smollm2-135m", "xeon-8480"))
     Traceback (most recent call last):
     ...
     simulator.errors.ProfileError: nowhere: it holds no mini-00a.json and load.json. Record them: docs/reference.md.
     """
+    folder = Path(folder)
     small = [read_log(path) for path in sorted(folder.glob("mini-*.json"))]
     if not small or not (folder / "load.json").is_file():
         raise ProfileError(str(folder), "it holds no mini-00a.json and load.json", "Record them: docs/reference.md")

@@ -223,8 +223,8 @@ def answer(scenario: Scenario, rate_per_s: float, known: Capacity | None = None)
     of these does, or no load keeps it, there are 0 replicas, and the report is that of the lightest load that was
     tried. `known`: the capacity, where it was searched before; it depends neither on the asked rate nor on the offer.
 
-    Raises DoesNotFitError and WorkloadError as `capacity` does, and InfercastError where there are offers, but none
-    with the devices of a replica.
+    Raises DoesNotFitError and WorkloadError as `capacity` does, WorkloadError for a rate that is not finite and above
+    0, and InfercastError where there are offers, but none with the devices of a replica.
 
     >>> from simulator.deployment.deployment import deploy
     >>> from simulator.workloads.lengths import Fixed, Independent
@@ -232,8 +232,9 @@ def answer(scenario: Scenario, rate_per_s: float, known: Capacity | None = None)
     >>> answer(scenario, 5.0, Capacity(2.0, scenario.simulated(), "searched before")).replicas
     3
     """
+    OpenLoop(rate_per_s)  # refuses what is no rate, before anything is simulated
     if scenario.offers:
-        scenario.packing(1)  # refuses, before anything is simulated
+        scenario.packing(1)  # refuses, too
     found = known or capacity(scenario)
     if found.rate_per_s == 0:
         return Answer(scenario, rate_per_s, found, 0, found.report)
@@ -291,7 +292,7 @@ def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> Comparison:
     """Return the answer of each scenario to the same rate in requests/s, cheapest first.
 
     Those that cannot keep the SLO come last. A deployment that raises InfercastError (it does not fit, say) is in
-    `refused` with that error.
+    `refused` with that error. Raises WorkloadError for a rate that is not finite and above 0.
 
     >>> from simulator.deployment.deployment import deploy
     >>> from simulator.workloads.lengths import Fixed, Independent
@@ -299,6 +300,7 @@ def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> Comparison:
     >>> [type(each).__name__ for each in compare([Scenario(deploy("llama-3.1-70b", "l4"), load)], 1.0).refused]
     ['DoesNotFitError']
     """
+    OpenLoop(rate_per_s)  # refuses what is no rate of any of them
     answers, refused = [], []
     for scenario in scenarios:
         try:

@@ -46,3 +46,5 @@ class Settings:
         if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
             given = f"memory fraction {self.memory_fraction}"
             raise InfercastError(given, "it is a share above 0 and up to 1", "Give, say, 0.9")
+        if isinstance(self.changes, str):
+            raise InfercastError(f"changes {self.changes!r}", "they are several", f"Give ({self.changes!r},)")

@@ -10,11 +10,13 @@ def executor_named(name: str = "", jobs: int | None = None) -> TaskExecutor:
     """Return the processes of this machine, or the cluster that a name stands for.
 
     `name`: empty, or "dask://HOST:PORT". `jobs`: processes, one for each core where it is None. Raises InfercastError
-    for another name, and for `jobs` of a cluster.
+    for another name, fewer than one of `jobs`, and `jobs` of a cluster.
 
     >>> executor_named(jobs=2).width, executor_named("dask://10.0.0.1:8786").address
     (2, 'dask://10.0.0.1:8786')
     """
+    if jobs is not None and jobs < 1:
+        raise InfercastError(f"{jobs} jobs", "somebody has to do the work", "Give 1 or more, or leave it out")
     if not name:
         return Processes(jobs or cores())
     if not name.startswith(SCHEME) or not name.rpartition(":")[2].isdecimal():

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from simulator.day import today
-from simulator.errors import ProfileError, nearest
+from simulator.errors import InfercastError, ProfileError, nearest
 from simulator.hardware.hardware import KIND as HARDWARE
 from simulator.profile import Profile, Strict, UsdPerHour, find
 from simulator.profile_folders import names
@@ -103,7 +103,8 @@ class Terms:
     """Which offers count: a commitment, and globs of providers and regions; without globs, every cloud's list.
 
     Globs ignore case. One that names a provider counts its offers whatever kind of list they are in. `on`: the day of
-    the question, from which the age of prices is counted.
+    the question, from which the age of prices is counted. Raises InfercastError for a commitment that no price has, and
+    for one glob that is not in a tuple.
 
     >>> Terms(providers=("vast*",)).count(own_offer("l4", 1.0)), str(Terms("spot", regions=("us*",)))
     (False, 'spot in us*')
@@ -113,6 +114,14 @@ class Terms:
     providers: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
     on: datetime.date = field(default_factory=today)
+
+    def __post_init__(self) -> None:
+        if self.commitment not in get_args(Commitment):
+            remedy = nearest(self.commitment, get_args(Commitment))
+            raise InfercastError(f"commitment {self.commitment!r}", "no price is of such a kind", remedy)
+        for globs in (self.providers, self.regions):
+            if isinstance(globs, str):
+                raise InfercastError(f"{globs!r}", "providers and regions are several", f"Give ({globs!r},)")
 
     def count(self, offer: Offer) -> bool:
         """Tell whether an offer counts."""

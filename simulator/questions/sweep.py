@@ -15,6 +15,7 @@ from simulator.executors.results_store import ResultsStore
 from simulator.frames import Framed
 from simulator.questions.case_answer import CaseAnswer
 from simulator.questions.row_intervals import Row
+from simulator.reports.intervals import refuse_level
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,7 +128,7 @@ def sweep(
     ask below `if __name__ == "__main__":`. `executor`: "dask://HOST:PORT" (extra `cluster`), or a `TaskExecutor`. The
     answers are the same to the bit. `store`: a file (SQLite) that keeps each answer once it is there; asked again, even
     after an interrupt or a crash, only what is not in it is computed. `level`: share of measurements that intervals
-    hold, 0 to 1. A case that is impossible is in `refused`.
+    hold, above 0 and up to 0.95. A case that is impossible is in `refused`.
 
     Raises InfercastError where all cases are impossible, and for a question that is wrong in every case.
 
@@ -136,6 +137,7 @@ def sweep(
     >>> sweep(asked).to_frame()[["hardware", "batch", "cache_dtype"]].values.tolist()
     [['l40s', 1, 'bf16'], ['l40s', 8, 'bf16'], ['h100-sxm', 1, 'bf16'], ['h100-sxm', 8, 'bf16']]
     """
+    refuse_level(level)
     cases = [SweepCase(each, level) for each in question.each()]
     chosen = executor_named(executor, jobs) if isinstance(executor, str) else executor
     found = answers(cases, chosen, store)

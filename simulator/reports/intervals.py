@@ -23,7 +23,8 @@ import numpy as np
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import CACHE_ERROR
-from simulator.reports.interval_widths import EvidenceLevel, basis_of, question_of, shipped, shipped_basis
+from simulator.errors import InfercastError
+from simulator.reports.interval_widths import LEVELS, EvidenceLevel, basis_of, question_of, shipped, shipped_basis
 
 # (metric, regime) that measure step times, the most reliable first
 STEPS = (("throughput_out_tok_s", "offline"), ("tpot_ms", "closed_loop"), ("tpot_ms", "open_loop"))
@@ -59,6 +60,16 @@ class Interval(NamedTuple):
         """
         ratios = [each / value for each in others]
         return self._replace(low=min(self.low, *ratios, 1.0), high=max(self.high, *ratios, 1.0))
+
+
+def refuse_level(level: float) -> None:
+    """Raise InfercastError for a share of measurements that intervals cannot hold: widths were learnt up to 95 %.
+
+    >>> refuse_level(0.8)
+    """
+    if not 0 < level <= LEVELS[-1]:
+        given, because = f"level {level}", f"intervals hold a share of measurements, up to {LEVELS[-1]}"
+        raise InfercastError(given, because, "Give, say, 0.8")
 
 
 def interval(deployment: Deployment, metric: str, regime: str, level: float = 0.8) -> Interval:

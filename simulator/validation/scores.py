@@ -12,6 +12,7 @@ import numpy as np
 from simulator.frames import Framed
 from simulator.limits import known
 from simulator.reports.interval_widths import is_rate
+from simulator.reports.intervals import refuse_level
 from simulator.validation.measurements import Measurement, read_measurements, read_published
 from simulator.validation.prediction import Prediction, predict
 
@@ -77,10 +78,11 @@ class Validation(Framed):
         return pd.DataFrame(rows).set_index(list(names))
 
 
-def validate(path: Path | None = None, *, level: float = 0.8) -> Validation:
+def validate(path: str | Path | None = None, *, level: float = 0.8) -> Validation:
     r"""Predict every measurement of a file, or every published one; `level`: share of measurements that intervals hold.
 
-    Raises ProfileError for a file that cannot be read. A row that is not modelled has no prediction but a reason.
+    Raises ProfileError for a file that cannot be read, InfercastError for a level above 0.95. A row that is not
+    modelled has no prediction but a reason.
 
     >>> from tempfile import TemporaryDirectory
     >>> from simulator.files import write_whole
@@ -93,7 +95,8 @@ def validate(path: Path | None = None, *, level: float = 0.8) -> Validation:
     >>> found["measured"].tolist(), bool(abs(found["error"][0]) < 0.3)
     ([7.1], True)
     """
-    return Validation(predict(read_measurements(path) if path else read_published(), level=level))
+    refuse_level(level)
+    return Validation(predict(read_measurements(Path(path)) if path else read_published(), level=level))
 
 
 def as_row(each: Prediction) -> dict[str, Any]:

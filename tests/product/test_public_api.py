@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import math
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -121,6 +122,9 @@ def test_what_a_prompt_shows_is_short():
     assert len(repr(simulator.Scenario(deployment, load))) < 3_000
 
 
+L4 = simulator.DeploymentQuestion("llama-3.2-1b", "l4")
+
+
 def load(arrivals, tokens=64, requests=50):
     lengths = simulator.Independent(simulator.Fixed(tokens), simulator.Fixed(8))
     return simulator.Workload(arrivals, lengths, request_count=requests)
@@ -143,3 +147,27 @@ def test_numbers_of_a_column_are_as_good_as_python_s():
 def test_a_batch_has_whole_numbers(given):
     with pytest.raises(simulator.InfercastError, match="whole requests and tokens"):
         simulator.Batch(given, 10, 10)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        (lambda: simulator.compare([], -1.0), "finite rate above 0"),
+        (lambda: simulator.compare([], math.inf), "finite rate above 0"),
+        (
+            lambda: simulator.answer(simulator.Scenario(simulator.deploy("llama-3.2-1b", "l4"), load(None)), 0.0),
+            "above 0",
+        ),
+        (lambda: simulator.sweep(simulator.BatchQuestion(L4), level=80), "level 80"),
+        (lambda: simulator.sweep(simulator.BatchQuestion(L4), level=0.99), "up to 0.95"),
+        (lambda: simulator.validate("nowhere.csv", level=0.0), "level 0.0"),
+        (lambda: simulator.validate("nowhere.csv"), "cannot be read"),
+        (lambda: simulator.sweep(simulator.BatchQuestion(L4), jobs=0), "0 jobs"),
+        (lambda: simulator.Terms("reservd"), "Nearest: reserved"),
+        (lambda: simulator.Terms(providers="Seeweb"), "Give \\('Seeweb',\\)"),
+        (lambda: simulator.Settings(changes="policy=static"), "Give \\('policy=static',\\)"),
+    ],
+)
+def test_a_mistake_in_python_is_one_line_in_three_parts(mistake, told):
+    with pytest.raises(simulator.InfercastError, match=told):
+        mistake()
