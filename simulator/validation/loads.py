@@ -42,6 +42,9 @@ def question_of(placed: Placed) -> Question:
     if setup.regime is None:
         because = "the source does not say how requests came"
         raise NotModelledError("the load", because, "State batch or concurrency")
+    if setup.regime == "closed_loop" and not setup.concurrency:
+        because = "the source does not say how many requests a closed loop keeps in flight"
+        raise NotModelledError("the load", because, "State concurrency")
     if setup.regime in ("fixed_batch", "single"):
         return _batch(placed)
     return _load(placed)
@@ -206,9 +209,8 @@ def _arrivals(placed: Placed, mean_output: float) -> dict[str, Any]:
     stated, of_one = recipe.request_count, recipe.requests_of_replica(replicas)
     most = max(64, int(MAX_STEPS_TOKENS / mean_output), of_one or 0)
     if setup.regime == "closed_loop":
-        in_flight = max(1, setup.concurrency)
-        replicas = min(replicas, in_flight)
-        share = -(-in_flight // replicas)
+        replicas = min(replicas, setup.concurrency)
+        share = -(-setup.concurrency // replicas)
         count = int(stated / replicas) if stated else ROUNDS * share
         return {"max_concurrency": str(share * replicas), "num_prompts": max(share, min(count, most)) * replicas}
     rate_per_s = setup.rate_per_s or (EVERYTHING_PER_S if recipe.latency_limits_s else 0.0)

@@ -7,6 +7,7 @@ import pytest
 
 from simulator.deployment.batches import Batch, decode_counts
 from simulator.engines.engine import engine_of
+from simulator.errors import NotModelledError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
 from simulator.models.op_builders import linear
@@ -28,13 +29,18 @@ def prompts_of(given: Setup) -> np.ndarray:
     return prefixes.first // prefixes.count.max(initial=1)
 
 
-@pytest.mark.parametrize(("in_flight", "replicas", "busy"), [(0, 2, 1), (1, 8, 1), (8, 8, 8), (64, 8, 8)])
+@pytest.mark.parametrize(("in_flight", "replicas", "busy"), [(1, 2, 1), (1, 8, 1), (8, 8, 8), (64, 8, 8)])
 def test_replicas_without_a_request_in_flight_serve_nobody(in_flight, replicas, busy):
     asked = ask(setup(concurrency=in_flight, replicas=replicas, devices=replicas))
     assert asked.question.run.serving(asked.question.users).replicas == busy
     alone = answer(setup(concurrency=max(1, in_flight // replicas))).value("throughput_out_tok_s")
     found = answer(setup(concurrency=in_flight, replicas=replicas, devices=replicas)).value("throughput_out_tok_s")
     assert found == pytest.approx(busy * alone, rel=0.05)
+
+
+def test_a_closed_loop_of_an_unknown_size_is_no_single_stream():
+    with pytest.raises(NotModelledError, match="State concurrency"):
+        ask(setup(concurrency=0))
 
 
 @pytest.mark.parametrize(
