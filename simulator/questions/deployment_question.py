@@ -194,12 +194,14 @@ def configured(variant: Variant, model: Model, hardware: Hardware, engine: Engin
 
 
 def _values(change: str) -> list[str]:
-    """Return NAME=VALUE for each value of a setting.
+    """Return NAME=VALUE for each value of a setting. Raises InfercastError where a comma begins another setting.
 
     >>> _values("block_size=16,32")
     ['block_size=16', 'block_size=32']
     """
     name, equals, values = change.partition("=")
+    if "=" in values:
+        raise InfercastError(f"--set {change}", "a comma is between values of one setting", "Give --set once for each")
     return [f"{name}={each}" for each in split(values, f"--set {name}=")] if equals and values else [change]
 
 

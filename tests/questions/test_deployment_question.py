@@ -80,6 +80,7 @@ def test_speculation_needs_its_three_parts():
         ({"tp": "two"}, "--tp two: it is not a whole number above 0"),
         ({"weight_dtype": "fp8,"}, "a part of the list is empty"),
         ({"changes": ("enable_prefix_cache=false",)}, "Nearest: "),
+        ({"changes": ("max_loras=4,enable_lora=true",)}, "Give --set once for each"),
         ({"max_num_seqs": "0"}, "--max-num-seqs 0"),
         ({"gpu_memory_utilization": "1.2"}, "memory fraction 1.2"),
     ],
