@@ -161,7 +161,8 @@ class Engine(Profile):
         found = next((each for each in known if each.holds(hardware)), None)
         if found:
             return found, found.missing
-        return None, "its documentation does not name such devices" if known else ""
+        kind = f"vendor {hardware.vendor}, {hardware.device_class}, family {hardware.family}"
+        return None, f"its documentation does not name such devices ({kind})" if known else ""
 
     def context_tokens(self, hardware: Hardware) -> int | None:
         """Return the context that it gives a sequence by default; None for as long as the model's, or as fits."""

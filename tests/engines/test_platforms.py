@@ -30,7 +30,7 @@ from tests.support.platforms import runs_on
         ("transformers-neuronx", "l4", "does not name such devices"),
         ("optimum-habana", "arc-b580", "does not name such devices.*say llama.cpp"),
         ("sglang", "v100-sxm2-32", "compute capability"),
-        ("llama.cpp", "tpu-v6e", "does not name such devices"),
+        ("llama.cpp", "tpu-v6e", r"does not name such devices \(vendor Google, accelerator, family tpu\)"),
     ],
 )
 def test_an_engine_is_refused_by_name_where_it_does_not_run(engine: str, hardware: str, because: str) -> None:
