@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 ENDLESS_MS = 1e9  # where an interval has no upper end: above every axis
+ROOM = 3  # times the highest p95, up to which an interval's end is on the axis: a queue's may be far above
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,8 @@ def draw_latency(axes: "Axes", sweep: Sweep, metric: str) -> None:
             axes.plot(sweep.places[place], at_y, "o", color=colour, mfc="none", markersize=12, mew=1.6)
         for at, value in zip(x, p95, strict=True):
             tip(axes, at, value, f"{short(at)} {sweep.x_label}: {metric.upper()} p95 {short(value)} ms")
-        seen += [*p95, *_values(sweep, f"median_{metric}_ms", places), *low]
+        shown = high[high <= ROOM * np.max(p95, initial=0.0, where=known)]
+        seen += [*p95, *_values(sweep, f"median_{metric}_ms", places), *low, *shown]
     if bound_s:
         axes.axhline(bound_s * 1e3, color=BOUND, ls="--", lw=1.2)
     axes.set(xlabel=sweep.x_label, ylabel=f"{metric.upper()} [ms]", title=metric.upper())
@@ -147,7 +149,8 @@ def draw_pareto(axes: "Axes", sweep: Sweep) -> None:
         for place, at in zip(places, zip(user, device, strict=True), strict=True):
             axes.annotate(_word(sweep.x[place]), at, (5, 4), textcoords="offset points", fontsize=8, color=colour)
             tip(axes, *at, f"{_word(sweep.x[place])}: {short(at[0])} tokens/s of a user, {short(at[1])} of a device")
-        users, devices = [*users, *user.tolist()], [*devices, *device.tolist()]
+        users = [*users, *user.tolist(), *(user + bars[0][1]).tolist()]
+        devices = [*devices, *device.tolist(), *(device + bars[1][1]).tolist()]
     axes.set(xlabel="output tokens/s of a user (1 / TPOT)", ylabel="output tokens/s of a device", title="Pareto curve")
     wide_axis(axes, "x", users)
     wide_axis(axes, "y", devices)

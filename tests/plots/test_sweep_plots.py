@@ -53,7 +53,14 @@ def test_latencies_the_slo_and_the_knee_are_drawn_where_they_are():
     assert points == [[100 / x, 100 * x] for x in (1, 2, 4, 8, 16)]  # of six devices
     low, high = ttft.get_ylim()
     assert low < 50
-    assert high > 800
+    assert high > 1600  # the upper end of the interval, too
+    assert pareto.get_xlim()[1] > 200
+
+
+def test_an_interval_far_above_all_loads_does_not_hide_them():
+    rows = [{**each, "p95_ttft_ms_high": high} for each, high in zip(ROWS, (None, 200, 400, 80_000, None), strict=True)]
+    ttft, *_ = plot_sweep(Sweep("title", "requests/s", X, ["a"] * 5, rows, SWEEP.slo)).axes
+    assert 800 < ttft.get_ylim()[1] < 1600
 
 
 def test_requests_of_one_token_have_no_tpot_and_no_ring_there():
