@@ -8,6 +8,7 @@ from simulator.cli.answers.profile_lint import kind
 from simulator.cli.layout import Format
 from simulator.cli.output import Result
 from tests.support.commands import answer, printed
+from tests.support.paths import ROOT
 
 
 def test_a_model_has_full_digits_and_words():
@@ -35,6 +36,19 @@ def test_a_device_has_peaks_links_prices_and_evidence():
     assert not any(row[:2] == ["GEMM", "fp4"] for row in rows)  # it has no such peak
     assert "Cheapest offers" in said
     assert "measured                 memory_reported_bytes" in said
+
+
+def test_a_profile_of_ones_own_is_shown_by_its_path(tmp_path):
+    device, model = tmp_path / "mine.yaml", tmp_path / "own.yaml"
+    device.write_text((ROOT / "hardware_profiles" / "l4.yaml").read_text())
+    model.write_text((ROOT / "model_profiles" / "tinyllama-1.1b.yaml").read_text())
+    shown = printed("profiles", "hardware", str(device))
+    assert "No price list has it" in shown
+    assert f"infercast profiles hardware {device} --all" in " ".join(shown.split())
+    assert f"infercast profiles models {model} --all" in " ".join(printed("profiles", "models", str(model)).split())
+    assert "Other names" in printed("profiles", "models", str(model))
+    model.write_text("\n".join(line for line in model.read_text().splitlines() if not line.startswith("aliases")))
+    assert "Other names" not in printed("profiles", "models", str(model))
 
 
 def test_all_shows_every_key_with_its_source():

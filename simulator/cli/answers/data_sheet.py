@@ -33,10 +33,11 @@ def _model_sheet(model: Model) -> list[View]:
     if order := order_in_words(model):
         layers.append({"what": "", "value": f"in the order {order}"})
     heads = (Column("what", "layers"), Column("value", "each", left=True))
+    names = View("Other names", (Column("name", "name", left=True),), [{"name": name} for name in model.aliases])
     return [
         View(f"{model.name} ({model.id})", SOURCED, _rows(_model_lines(model))),
         View(f"{len(model.layer_names)} layers", heads, layers),
-        View("Other names", (Column("name", "name", left=True),), [{"name": name} for name in model.aliases]),
+        *([names] if model.aliases else []),
     ]
 
 

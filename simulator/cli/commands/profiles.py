@@ -19,6 +19,7 @@ from simulator.models.model import Model
 from simulator.profile import Figure, Profile
 from simulator.profile_folders import folders
 from simulator.reports.provenance import figures, readable
+from simulator.units import counted
 
 
 def command(
@@ -95,10 +96,11 @@ def _one(kind_name: str, name: str, *, every: bool) -> Result:
     if isinstance(profile, Model):
         notes += [f"Source: {each.text} ({each.date})." for each in profile.sources.values()]
     else:
-        offers = next(iter(_offers(profile.id).sections.values()))
+        offers = next(iter(_offers(name).sections.values()))
         views += [View("Cheapest offers", CHEAPEST, offers[:SHOWN])] if offers else []
-        notes.append(f"Of {len(offers)} offers; infercast profiles prices {profile.id} lists all with their sources.")
-    notes.append(f"infercast profiles {kind_name} {profile.id} --all shows every key, and the sources.")
+        lists = f"Of {counted(len(offers), 'offer')}; infercast profiles prices {name} lists all with their sources."
+        notes.append(lists if offers else "No price list has it; --usd-per-hour is a price of your own.")
+    notes.append(f"infercast profiles {kind_name} {name} --all shows every key, and the sources.")
     headline, _ = HEADLINES[type(profile)]
     return Result({"sheet": [{"id": profile.id, **headline(profile)}], **whole.sections}, views, notes)
 
