@@ -149,8 +149,8 @@ def draw_pareto(axes: "Axes", sweep: Sweep) -> None:
         for place, at in zip(places, zip(user, device, strict=True), strict=True):
             axes.annotate(_word(sweep.x[place]), at, (5, 4), textcoords="offset points", fontsize=8, color=colour)
             tip(axes, *at, f"{_word(sweep.x[place])}: {short(at[0])} tokens/s of a user, {short(at[1])} of a device")
-        users = [*users, *user.tolist(), *(user + bars[0][1]).tolist()]
-        devices = [*devices, *device.tolist(), *(device + bars[1][1]).tolist()]
+        users = [*users, *(user - bars[0][0]).tolist(), *(user + bars[0][1]).tolist()]
+        devices = [*devices, *(device - bars[1][0]).tolist(), *(device + bars[1][1]).tolist()]
     axes.set(xlabel="output tokens/s of a user (1 / TPOT)", ylabel="output tokens/s of a device", title="Pareto curve")
     wide_axis(axes, "x", users)
     wide_axis(axes, "y", devices)

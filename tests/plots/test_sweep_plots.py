@@ -54,6 +54,7 @@ def test_latencies_the_slo_and_the_knee_are_drawn_where_they_are():
     low, high = ttft.get_ylim()
     assert low < 50
     assert high > 1600  # the upper end of the interval, too
+    assert pareto.get_xlim()[0] < 100 / 16 / 2
     assert pareto.get_xlim()[1] > 200
 
 
