@@ -107,6 +107,9 @@ def _first_line(file: TextIO) -> str:
 
 def _read_csv(name: str, first_line: str, file: TextIO, asked: AskedColumns) -> tuple[list[str], pd.DataFrame]:
     header = [column.strip() for column in next(csv.reader([first_line]), [])]
+    if len(header) == 1 or first_line.startswith("["):
+        because = f"it is neither CSV with commas nor JSON lines: it begins with {first_line.strip()[:40]!r}"
+        raise WorkloadError(f"trace {name}", because, "Put commas between columns, or one JSON object on each line")
     known = (*columns_of(name, header, asked).names, _prefix_column(header))
     # One name more than there are columns catches a row with a field too many, which pandas would cut off silently.
     names = [column if column in known else index for index, column in enumerate(header)] + [_SURPLUS]

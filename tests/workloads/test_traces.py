@@ -153,6 +153,8 @@ BAD = {
     "json null": (LINE + LINE.replace("5", "null", 1), "row 2: input_length", "Correct"),
     "json true": (LINE + LINE.replace("5", "true", 1), "row 2: input_length 'True'", "Correct"),
     "json nested": (LINE + LINE.replace("5", "[5]", 1), "row 2: input_length '[5]'", "Correct"),
+    "semicolons": (HEADER.replace(",", ";") + "0;5;5\n", "begins with 'arrival_s;prompt", "commas between columns"),
+    "json array": (f"[{LINE.strip()}]\n", "neither CSV with commas nor JSON lines", "one JSON object on each line"),
     "json spread over lines": ('{\n"timestamp": 0\n}\n', "row 1: it is not JSON", "one object per line"),
 }
 
