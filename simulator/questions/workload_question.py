@@ -230,7 +230,7 @@ class WorkloadQuestion:
         shape = number(self.burstiness, "--burstiness") if self.burstiness else None
         if self.workload:
             preset = load_workload(self.workload)
-            return preset.lengths, float(preset.burstiness) if shape is None else shape, self.workload
+            return preset.lengths, float(preset.burstiness) if shape is None else shape, preset.id
         sides = (("--isl", self.input_len), ("--osl", self.output_len))
         spread = SPREADS[self.client]
         prompts, outputs = (distribution(text, self.random_range_ratio, option, spread) for option, text in sides)

@@ -10,6 +10,7 @@ from simulator.questions.workload_question import AT_A_RATE, AT_ONCE, ROUNDS, Wo
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, Released
 from simulator.workloads.lengths import Fixed, Independent, Uniform
 from simulator.workloads.workload import RepeatedPrompts, Workload, load_workload
+from tests.support.paths import ROOT
 
 LENGTHS = {"input_len": "1024", "output_len": "128"}
 
@@ -68,12 +69,16 @@ def test_requests_in_flight_that_replicas_cannot_share_evenly_are_refused():
         sent(replicas=4, max_concurrency="10")
 
 
-def test_a_preset_has_lengths_and_burstiness_and_no_rate():
+def test_a_preset_has_lengths_and_burstiness_and_no_rate(tmp_path):
     question, chat = WorkloadQuestion(workload="chat", request_rate="2"), load_workload("chat")
     ((rate, made),) = question.workloads()
     assert (rate, made.arrivals, made.name) == (2.0, OpenLoop(2.0, float(chat.burstiness)), "chat")
     ((_, even),) = WorkloadQuestion(workload="chat", request_rate="2", burstiness="3.0").workloads()
     assert even.arrivals.burstiness == 3.0
+    own = tmp_path / "support.yaml"
+    own.write_text((ROOT / "simulator" / "workloads" / "chat.yaml").read_text())
+    ((_, mine),) = WorkloadQuestion(workload=str(own), request_rate="2").workloads()
+    assert (mine.lengths, mine.name) == (made.lengths, "support")  # no path in headings, nor on a page to hand on
 
 
 def test_the_seed_is_the_workloads():
