@@ -150,16 +150,19 @@ def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]
     for name, what in REFUSED.items():
         if raw.get(name) and not (model_type and name in model_type.handled):
             raise fields.refusal(name, f"{what}: not modelled")
-    heads = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
-    architectures = fields.each("architectures")
-    if architectures and not any(str(each).endswith(heads) for each in architectures):
-        raise fields.refusal("architectures", "only models that generate text are modelled")
+    if "peft_type" in raw:
+        remedy = "Import its base model; --set enable_lora=true counts adapters beside it"
+        raise NotModelledError(f"{where}: peft_type {raw['peft_type']!r}", "an adapter is no model", remedy)
     if "model_type" not in raw:
         raise fields.error("model_type", "this field is required and missing", "Add it")
     if model_type is None:
         given = str(raw["model_type"])
         because = "this architecture is not modelled"
         raise NotModelledError(f"{where}: model_type {given!r}", because, nearest(given, MODEL_TYPES))
+    heads = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+    architectures = fields.each("architectures")
+    if architectures and not any(str(each).endswith(heads) for each in architectures):
+        raise fields.refusal("architectures", "only models that generate text are modelled")
     for name in model_type.refused:
         if raw.get(name):
             raise fields.refusal(name, "not modelled in this architecture")

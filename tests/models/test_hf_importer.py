@@ -438,6 +438,8 @@ REFUSED: list[tuple[Config, str]] = [
     ({"layer_types": ["chunked_attention"] * 32}, "'chunked_attention'"),
     ({"attn_type_list": [0] * 32}, "linear attention"),
     ({"architectures": ["LlamaForSequenceClassification"]}, "architectures"),
+    ({"architectures": ["ChatGLMModel"], "model_type": "chatglm"}, "'chatglm': this architecture is not modelled"),
+    ({"peft_type": "LORA"}, "an adapter is no model.*base model"),
     ({"is_encoder_decoder": True}, "an encoder"),
     ({"num_local_experts": 8, "num_experts_per_tok": 2}, "num_local_experts"),
     ({"torch_dtype": "float8_e4m3fn"}, "torch_dtype"),
