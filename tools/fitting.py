@@ -258,14 +258,15 @@ class Search:
         for name in [each for each in self.rows if "step_s" in self.every[each].parameters]:
             prior, _ = _prior(self.every[name], self.every, solved)
             far = {name: solved[name] | {"step_s": OTHER_START * prior["step_s"]}}
-            others, other = replace(self, rows={name: self.rows[name]}).settled({}, solved | far)
+            seen = [fits[name].curves.rows[at] for at in fits[name].seen]
+            others, other = replace(self, rows={name: seen}).settled({}, solved | far)
             before, after = (
                 every[name].loss(prior, effective(self.every[name], self.every, values))
                 for every, values in ((fits, solved), (others, other))
             )
             self.say(f"{name}: loss {before:.3f}, from a far start {after:.3f}")
             if after < before - ENOUGH:
-                fits, solved = self.settled(fits | others, other)
+                fits, solved = self.settled({each: fits[each] for each in fits if each != name}, other)
         return fits, solved
 
 

@@ -74,7 +74,7 @@ class KernelRules(Strict):
     )
     reads_at_best_rate: bool = Field(
         False,
-        description="GEMMs are tuned for decode: they read weights at the best rate of any kernel of the device, not at"
+        description="GEMMs are tuned for decode: they read weights as fast as any GEMM or copy of the device, not at"
         " the memory_fraction of its gemm, which was fitted to single GEMMs and holds the time that they take to start",
     )
     fuses: tuple[FormatName, ...] = Field(

@@ -106,8 +106,8 @@ class Achievable(Strict):
 
     @property
     def best_memory_fraction(self) -> Fraction:
-        """Highest share of the bandwidth that any kernel reaches: GEMMs of any type, decode attention, a copy."""
-        found = [each.memory_fraction for each in (*self.gemm.values(), self.decode_attention) if each]
+        """Highest share of the bandwidth at which numbers are read that are used once: GEMMs of any type, a copy."""
+        found = [each.memory_fraction for each in self.gemm.values()]
         return max([*found, self.copy_memory_fraction] if self.copy_memory_fraction else found)
 
 
