@@ -303,10 +303,11 @@ def _find(name: str) -> Path:
         plain = TUNED.sub("", name.rpartition("/")[2].lower())
         with suppress(ProfileError):
             return find(KIND, plain)
-        config = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
-        if config.suffix == ".json":
-            imported = f"`infercast import-model {config}`, then --model and the file that it names"
-            raise ProfileError(f"model {name!r}", "a config.json is no profile yet", f"Say {imported}") from None
+        with suppress(OSError):  # a name that is too long for a file
+            config = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
+            if config.suffix == ".json":
+                imported = f"`infercast import-model {config}`, then --model and the file that it names"
+                raise ProfileError(f"model {name!r}", "a config.json is no profile yet", f"Say {imported}") from None
         raise
 
 

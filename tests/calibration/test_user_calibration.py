@@ -18,7 +18,7 @@ from simulator.calibration import user_calibration
 from simulator.calibration.map_fit import NOISE, OUTLIER, Fit, Problem
 from simulator.calibration.own_preset import preset
 from simulator.calibration.terms import TERMS, adjusted, uncalibrated
-from simulator.calibration.user_calibration import FOLDS, Calibration, calibrated
+from simulator.calibration.user_calibration import FOLDS, GAIN, Calibration, calibrated
 from simulator.cli import build
 from simulator.engines.engine import KIND, Engine, load_engine
 from simulator.errors import InfercastError, NotModelledError
@@ -142,6 +142,9 @@ def test_four_lone_prompts_find_a_hosts_time_per_request(factor):
 def test_whatever_differs_held_out_setups_are_predicted_no_worse_and_mostly_better(factors):
     sizes = [(1, 512), (1, 2048), (8, 512), (16, 1024)]
     found = calibrated(rows(factors, sizes, ["ttft_ms", "tpot_ms"]), DEVICE)
+    if found.score().before <= GAIN:  # no median can fall by more, so that nothing is kept
+        assert not found.helps
+        return
     unseen = rows(factors, [(2, 700), (4, 1500), (32, 256)], ["ttft_ms", "tpot_ms"])
     errors = {}
     for name, engine in (("before", found.shipped), ("after", found.engine)):

@@ -48,16 +48,16 @@ def test_details_add_to_it_and_leave_nothing_out(verdict):
 
 
 TIGHT = ("--model", "llama-3.1-8b", "--hardware", "l40s", "--isl", "2048", "--osl", "64", "--num-prompts", "300")
-FEWER = "Behind a router to the least busy 4 are enough: infercast plan sizes such fleets."
+FEWER = "Behind a router to the least busy 5 are enough: infercast plan sizes such fleets."
 
 
 @pytest.mark.slow
 def test_replicas_that_are_counted_alone_are_said_to_be_and_a_fleet_of_fewer_is_named():
     slo = ("--slo", "ttft:2s,tpot:30ms", "--tp", "1")
     costs = unwrapped(printed("cost", *TIGHT, *slo, "--rate", "4"))
-    assert f"8 replicas: each alone, with its share of the requests. {FEWER}" in costs
+    assert f"10 replicas: each alone, with its share of the requests. {FEWER}" in costs
     assert FEWER in unwrapped(printed("compare", *TIGHT, *slo, "--weight-dtype", "bf16", "--rate", "4"))
-    assert "4 replicas" in unwrapped(printed("plan", *TIGHT, *slo, "--rate", "4", "--headroom", "0", "--months", "1"))
+    assert "5 replicas" in unwrapped(printed("plan", *TIGHT, *slo, "--rate", "4", "--headroom", "0", "--months", "1"))
     assert "each alone" not in unwrapped(printed("cost", *TIGHT, *slo, "--rate", "0.4"))
     many = unwrapped(printed("cost", *TIGHT, *slo, "--rate", "20"))
     assert "replicas: each alone, with its share of the requests. Behind a router fewer may be enough" in many
