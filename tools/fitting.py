@@ -261,8 +261,8 @@ class Search:
             seen = [fits[name].curves.rows[at] for at in fits[name].seen]
             others, other = replace(self, rows={name: seen}).settled({}, solved | far)
             before, after = (
-                every[name].loss(prior, effective(self.every[name], self.every, values))
-                for every, values in ((fits, solved), (others, other))
+                found[name].loss(prior, effective(self.every[name], self.every, values))
+                for found, values in ((fits, solved), (others, other))
             )
             self.say(f"{name}: loss {before:.3f}, from a far start {after:.3f}")
             if after < before - ENOUGH:
