@@ -36,9 +36,7 @@ TABLES = (PUBLISHED / "measurements.csv.gz", PUBLISHED / "round2.csv.gz")  # wha
 ROUNDED, CUT, PULL = 0.02, 1.2, 0.2
 PASSES = 4  # of measuring curves, at most: a block's own again where its values, or its parents', left them
 ENOUGH = 1e-5  # a gain that counts
-OTHER_START = (
-    10.0  # times the prior of a step's host time: it differs by orders of magnitude, so a fit starts there, too
-)
+OTHER_START = 10.0  # times the prior of a step's host time, which differs by orders of magnitude: a second start
 REPLAYS = "kept apart: nothing is fitted to the runs that tests/simulation/test_replays.py replays"
 EXCLUDED = {  # (source, device, model): why the fit does not see them; they are scored all the same
     ("llmservingsim-vllm-bench", "RTX 4090", "Llama-3.1-8B"): REPLAYS,

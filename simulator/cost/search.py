@@ -60,9 +60,7 @@ def priced_target(
             known[hardware.id, devices] = offers(hardware, devices)
         return known[hardware.id, devices]
 
-    def usd_per_hour(
-        hardware: Hardware, devices: int, replicas: int, start_s: float, busy_w: float = 0.0
-    ) -> float | None:
+    def usd_per_hour(hardware: Hardware, devices: int, replicas: int, start_s: float, busy_w: float) -> float | None:
         found, size = offers_for(hardware, devices), replica_size(hardware, devices)
         key = (hardware.id, devices, replicas, start_s if is_spot(found) else 0.0)
         if key not in packings:
@@ -117,14 +115,14 @@ class Solution:
 
 @dataclass
 class Look:
-    """What is known of one candidate so far: more replicas than `low` are needed, `high` are enough (0: not known).
+    """What is known of one candidate so far: more replicas than `low` are needed, `replicas` are enough (0: not known).
 
-    `busy_w`: power in watts of `high` replicas beyond that of waiting devices; 0 where electricity is in the price.
+    `busy_w`: power in watts of `replicas` beyond that of waiting devices; 0 where electricity is in the price.
     """
 
     candidate: Candidate
     low: int
-    high: int = 0
+    replicas: int = 0
     busy_w: float = 0.0
     step: int = 1
     bounds: Bounds | None = None
@@ -134,13 +132,13 @@ class Look:
     @property
     def is_decided(self) -> bool:
         """Whether the number of replicas is known: one less is too few."""
-        return bool(self.high) and self.high == self.low + 1
+        return bool(self.replicas) and self.replicas == self.low + 1
 
     def note(self, tried: Tried) -> None:
         """Take note of a simulation."""
         assert self.bounds is not None  # noqa: S101  what is simulated was bounded before
         if tried.keeps:
-            self.high, self.busy_w = tried.replicas, tried.busy_w
+            self.replicas, self.busy_w = tried.replicas, tried.busy_w
         else:
             self.low, self.step = tried.replicas, 2 * self.step
             if tried.share_per_s <= LIGHTEST_SHARE * self.bounds.most_per_s:
@@ -195,8 +193,7 @@ class Search:
         that were not simulated are taken to wait: owned ones need no more electricity then.
         """
         candidate, start_s = look.candidate, look.bounds.scenario.start_s if look.bounds else 0.0
-        is_simulated = replicas == (look.high if isinstance(look, Look) else look.replicas)
-        busy_w = look.busy_w if is_simulated else 0.0
+        busy_w = look.busy_w if replicas == look.replicas else 0.0
         usd = self.load.price(candidate.hardware, candidate.devices, replicas, start_s, busy_w)
         if usd is None:
             return True, float(candidate.devices * replicas), candidate.plain
@@ -258,17 +255,17 @@ class Search:
     def _take(self, look: Look) -> None:
         assert look.bounds  # noqa: S101  a decided candidate was bounded, then simulated
         candidate, scenario = look.candidate, look.bounds.scenario
-        report = scenario.report(scenario.workload.at_rate(self.load.rate_per_s / look.high))
-        usd = self.load.price(candidate.hardware, candidate.devices, look.high, scenario.start_s, look.busy_w)
-        self.found.append(Solution(candidate, scenario, look.high, report, usd, look.bounds, look.busy_w))
+        report = scenario.report(scenario.workload.at_rate(self.load.rate_per_s / look.replicas))
+        usd = self.load.price(candidate.hardware, candidate.devices, look.replicas, scenario.start_s, look.busy_w)
+        self.found.append(Solution(candidate, scenario, look.replicas, report, usd, look.bounds, look.busy_w))
 
     def _sort_in(self, look: Look) -> None:
         if look.is_out:
             self.out.append(look)
             return
         self._push(look)
-        if look.high:
-            key, cost = look.candidate.key, self.cost(look, look.high)
+        if look.replicas:
+            key, cost = look.candidate.key, self.cost(look, look.replicas)
             self._known[key] = min(cost, self._known.get(key, cost))
 
     def _lookup(self, look: Look) -> BoundLookup | LoadLookup:
@@ -281,7 +278,7 @@ class Search:
         if look.bounds is None:
             offers = load.offers(look.candidate.hardware, look.candidate.devices)
             return BoundLookup(look.candidate, self._workload, load.slo, offers, load.interruptions)
-        replicas = (look.low + look.high) // 2 if look.high else self._affordable(look) or look.low + look.step
+        replicas = (look.low + look.replicas) // 2 if look.replicas else self._affordable(look) or look.low + look.step
         return LoadLookup(look.bounds.scenario, replicas, load.rate_per_s / replicas)
 
     def _learn(self, look: Look, learned: Bounded | Tried | InfercastError) -> None:
