@@ -189,9 +189,10 @@ class Scenario:
     def rerun_with_cache(self, report: Report, share: float) -> Report:
         """Return the report of the same requests with a KV cache that is larger by a share of the device's memory.
 
-        It stays large enough for the longest request and for one block. The same requests are left out as warm-up.
+        It stays large enough for the longest request, for a sequence of a set `max_model_len`, without which an engine
+        does not start, and for one block. The same requests are left out as warm-up.
         """
-        longest = int(report.run.requests.max_total_tokens)
+        longest = max(int(report.run.requests.max_total_tokens), self.deployment.settings.max_model_len or 0)
         needed = (self.memory.blocks(longest) + 1) * self.deployment.layout.pp
         least = min(0.0, (needed - self.memory.num_blocks) * self.memory.block_bytes / self.memory.total_bytes)
         shifted = replace(self, deployment=replace(self.deployment, cache_shift=max(share, least)))

@@ -85,7 +85,14 @@ def remedies_for(deployment: Deployment) -> Iterator[str]:
         flags, plan = next((each for each in tried if each[1]), ({}, None))
         if plan:
             words = " ".join(f"{flag} {value}" for flag, value in flags.items())
-            yield f"{words} ({gibibytes(plan.weight_bytes, 1)} weights, {plan.cache_tokens:,} tokens of cache)"
+            yield f"{words} ({gibibytes(plan.weight_bytes, 1)} weights, {_held(plan)})"
+
+
+def _held(plan: MemoryPlan) -> str:
+    """Say what the cache holds: of one sequence, where some layers keep only a part of each."""
+    if plan.groups.limited:
+        return f"a sequence of {plan.max_context_tokens:,} tokens"
+    return f"{plan.cache_tokens:,} tokens of cache"
 
 
 def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:

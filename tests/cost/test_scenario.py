@@ -171,6 +171,18 @@ def test_a_smaller_cache_still_holds_the_longest_request():
     assert tight.rerun_with_cache(report, -0.5).completed == 20
 
 
+def test_a_smaller_cache_still_holds_a_sequence_of_the_set_context():
+    """vLLM does not start without room for one sequence of `max_model_len`: a plan that just fits has an interval."""
+    plain = Scenario(
+        deploy("llama-3.1-8b", "rtx-4090"), Workload(ClosedLoop(64), Independent(Fixed(1000), Fixed(500)), 120)
+    )
+    settings = Settings(max_model_len=plain.memory.cache_tokens - 64)
+    full = replace(plain, deployment=replace(plain.deployment, settings=settings))
+    report = full.simulated()
+    assert full.cache_decides(report)
+    assert load_row(full, report)["mean_ttft_ms_high"] > report.metrics["ttft"]["mean"] * 1e3
+
+
 def test_what_counts_of_a_run_counts_with_other_steps_too():
     """The same requests are left out, whatever the warm-up of the slower run would be."""
     load = replace(OPEN, workload=replace(OPEN.workload, arrivals=OpenLoop(5.0), request_count=2_000))
