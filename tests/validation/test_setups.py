@@ -230,6 +230,12 @@ def test_a_server_whose_script_is_not_known_has_room_for_a_request():
     assert unknown.max_model_len == 512 + 64
 
 
+@pytest.mark.parametrize(("stated", "most"), [({}, 400), ({"max_model_len": 8192}, 256), ({"max_num_seqs": 64}, 64)])
+def test_a_server_some_of_whose_flags_are_stated_has_defaults_for_the_others(stated, most):
+    given = setup(hardware="RTX 5090", regime="closed_loop", concurrency=400, **stated)
+    assert place(given).deployment.max_num_seqs == most
+
+
 def test_a_setup_is_of_one_source():
     """Offline runs of TensorRT-LLM have a class for all, before which the tables of its releases are asked."""
     for setup in {row.setup for row in published()}:
