@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from simulator.cost.energy import idle_watts, power_w
+from simulator.cost.bisection import bisect_first
+from simulator.cost.energy import instance_watts
 from simulator.cost.packing import Packing, packed
 from simulator.cost.scenario import Scenario
 from simulator.cost.spot import is_spot
@@ -80,11 +81,8 @@ class BatchAnswer:
     @property
     def watts(self) -> float | None:
         """Mean power of all replicas and empty devices, an estimate, without the data centre's; None without a TDP."""
-        deployment = self.work.scenario.deployment
-        one_w, idle_w = power_w(deployment, self.work.sample), idle_watts(deployment.hardware)
-        if one_w is None or idle_w is None:
-            return None
-        return one_w * self.replicas + idle_w * (self.packing.empty_devices if self.packing else 0)
+        devices = self.packing.devices if self.packing else None
+        return instance_watts(self.work.scenario.deployment, self.work.sample, self.replicas, devices)
 
     @property
     def usd(self) -> float | None:
@@ -131,8 +129,4 @@ def _fewest(work: BatchWork) -> int:
             )
             raise InfercastError(given, because, "Give a later --deadline, or a faster device")
         high = min(2 * high, most)
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if work.seconds(middle) <= work.deadline_s else (middle, high)
-    return high
+    return bisect_first(lambda replicas: work.seconds(replicas) <= work.deadline_s, high // 2, high)

@@ -1,4 +1,4 @@
-"""A deployment that a search may look at, and what is learnt of it, wherever that is computed."""
+"""A deployment that a search may choose, and what is learnt of it, wherever that is computed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from simulator.workloads.workload import Workload
 
 @dataclass(frozen=True)
 class Candidate:
-    """A deployment that may be looked at: `build` makes it or raises InfercastError.
+    """A deployment that may be the answer: `build` makes it or raises InfercastError.
 
-    `device_s`: seconds of one device that a request takes at least, by the data sheet (`LightBounds`). `plain` orders
-    candidates of equal cost: the lower one is taken, and the others are said to cost the same. `engine`: its name.
+    `device_s`: seconds of one device that a request takes at least, by the data sheet (`LightBounds`). `order` is
+    among candidates of equal cost: the lowest is taken, and the others are said to cost the same. `engine`: its name.
     """
 
     model: Model
@@ -31,7 +31,7 @@ class Candidate:
     layout: Layout
     device_s: float
     build: Callable[[Layout], Deployment]
-    plain: int = 0
+    order: int = 0
     engine: str = ""
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 
 from simulator.cost.bill import Bill, bill
 from simulator.cost.bounds import bounds
-from simulator.cost.energy import idle_watts, power_w
+from simulator.cost.energy import idle_watts, instance_watts, power_w
 from simulator.cost.limiter import limiter
 from simulator.cost.packing import Packing, full_usd_per_hour
 from simulator.cost.scenario import Scenario
@@ -111,12 +111,10 @@ class Answer(Framed):
 
         Without what the data centre adds; None without a TDP, and where no number of replicas keeps the SLO.
         """
-        deployment = self.scenario.deployment
-        one_w, idle_w = power_w(deployment, self.report), idle_watts(deployment.hardware)
-        if not self.replicas or one_w is None or idle_w is None:
+        if not self.replicas:
             return None
-        waiting = self.packing.devices - self.replicas * deployment.devices if self.packing else 0
-        return one_w * self.replicas + idle_w * waiting
+        devices = self.packing.devices if self.packing else None
+        return instance_watts(self.scenario.deployment, self.report, self.replicas, devices)
 
     @property
     def why(self) -> str:

@@ -96,6 +96,19 @@ def busy_watts(deployment: Deployment, report: Report) -> float:
     return one_w - deployment.devices * idle_w if one_w is not None and idle_w is not None else 0.0
 
 
+def instance_watts(deployment: Deployment, report: Report, replicas: int, devices: int | None) -> float | None:
+    """Return the power in watts of replicas like that of a report, and of the `devices` beside them, which wait.
+
+    Without what the data centre adds. `devices`: of all instances; None for no more than the replicas have. None
+    without a TDP.
+    """
+    one_w, idle_w = power_w(deployment, report), idle_watts(deployment.hardware)
+    if one_w is None or idle_w is None:
+        return None
+    waiting = devices - replicas * deployment.devices if devices else 0
+    return one_w * replicas + idle_w * waiting
+
+
 def _bound(costs: Iterable[Cost]) -> dict[str, float]:
     """Return the share of the time, 0 to 1, in which each resource binds the ops."""
     seconds = dict.fromkeys(("compute", "memory", "link", "overhead"), 0.0)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.cost.bisection import bisect_first
 from simulator.cost.capacity import PROBE_REQUESTS, Capacity
 from simulator.cost.energy import idle_watts, power_w
 from simulator.cost.scenario import Scenario
@@ -115,11 +116,7 @@ class FleetRates:
 
         `enough`: replicas that keep it alone, each with its share of the requests: no more are tried.
         """
-        low, high = 0, enough
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._keeps(middle)(rate_per_s) else (middle, high)
-        return high
+        return bisect_first(lambda replicas: self._keeps(replicas)(rate_per_s), 0, enough)
 
     def _service(self, replicas: int, prefill: int, autoscaler: Autoscaler | None = None) -> Service:
         fleet = Service(self.scenario.deployment, replicas, Router(self.router), autoscaler)

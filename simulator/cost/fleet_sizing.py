@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from simulator.arrays import Floats, Ints
+from simulator.cost.bisection import bisect_first
 from simulator.errors import InfercastError, WorkloadError
 from simulator.units import DAY_S
 from simulator.workloads.arrivals import OpenLoop
@@ -101,10 +102,7 @@ class Sizing:
                     f"{rate_per_s:,.0f} requests/s", because, "Plan a part of the load, or larger replicas"
                 )
             low, high = high, min(2 * high, MOST_REPLICAS)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if highest_per_s(middle) < rate_per_s else (low, middle)
-        return high
+        return bisect_first(lambda replicas: highest_per_s(replicas) >= rate_per_s, low, high)
 
     def by_load(self, rates_per_s: Floats) -> Ints:
         """Return the replicas that an autoscaler wants, which has one target for every size of the fleet.

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from simulator.cost.bisection import bisect_first
 from simulator.cost.bounds import least_share
 from simulator.hardware.hardware import Hardware
 from simulator.models.layout import Layout
@@ -49,11 +50,8 @@ class Demand:
         """
         prompts, allowed = self.requests.prompt_tokens, 1 - self.slo.share
         lengths = np.unique(prompts)
-        low, high = 0, len(lengths)  # too many are as long as lengths[low]; not so of lengths[high]
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if least_share(prompts >= lengths[middle]) > allowed else (low, middle)
-        return 1 if len(self.requests.prefixes) else int(lengths[low])
+        few = bisect_first(lambda at: least_share(prompts >= lengths[at]) <= allowed, 0, len(lengths))
+        return 1 if len(self.requests.prefixes) else int(lengths[few - 1])
 
     @cached_property
     def decodes(self) -> bool:

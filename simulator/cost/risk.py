@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from simulator.cost.bisection import bisect_first
 from simulator.cost.bounds import bounds
 from simulator.cost.scenario import Scenario
 from simulator.cost.search import LIGHTEST_SHARE, Solution, Target
@@ -40,10 +41,7 @@ def replicas_needed(
         if rate_per_s / high <= LIGHTEST_SHARE * found.most_per_s:
             return None
         low, high, step = high, high + step, 2 * step
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-    return high
+    return bisect_first(keeps, low, high)
 
 
 def step_quantile(found: Solution, quantile: float) -> float:

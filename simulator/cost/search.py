@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from simulator.cost.bisection import bisect_first
 from simulator.cost.bounds import Bounds
 from simulator.cost.candidate import Bounded, BoundLookup, Candidate, LoadLookup, Tried, learned_of
 from simulator.cost.capacity import Capacity, what_breaks
@@ -30,7 +31,7 @@ LIGHTEST_SHARE = 0.01  # of the highest rate with a steady state: requests of so
 # device, devices of a replica, replicas, seconds until one has started, watts of all beyond waiting -> $/h, or no price
 Price = Callable[[Hardware, int, int, float, float], float | None]
 OffersOf = Callable[[Hardware, int], tuple[Offer, ...]]  # of a device, for a replica of so many
-Cost = tuple[bool, float, int]  # without a price; $/h, or devices where there is no price; order among equals
+Rank = tuple[bool, float, int]  # without a price; $/h, or devices where there is no price; order among equals
 
 
 class Target(NamedTuple):
@@ -114,7 +115,7 @@ class Solution:
 
 
 @dataclass
-class Look:
+class SearchNode:
     """What is known of one candidate so far: more replicas than `low` are needed, `replicas` are enough (0: not known).
 
     `busy_w`: power in watts of `replicas` beyond that of waiting devices; 0 where electricity is in the price.
@@ -152,7 +153,7 @@ class Look:
 
 @dataclass
 class Search:
-    """Best-first search: the candidate whose cost is bounded lowest is looked at next, until it is decided.
+    """Best-first search: the node whose cost is bounded lowest is expanded next, until it is decided.
 
     A candidate's bound is the cost of the fewest replicas that are not excluded: by the data sheet (`LightBounds`),
     then by its own steps (`Bounds`), then by simulations of the same requests, with the same seed, at rate / replicas.
@@ -160,7 +161,7 @@ class Search:
     can cost less, and it is the next best: an exhaustive search finds the same. Of one device only the best candidate
     is an answer, since the others are the same offer with another layout or format.
 
-    `top`: how many answers are wanted. `executor` looks at as many candidates side by side as it has workers. `found`
+    `top`: how many answers are wanted. `executor` expands as many nodes side by side as it has workers. `found`
     and `least_usd_left` may be read at any time.
     """
 
@@ -169,35 +170,35 @@ class Search:
     top: int = 5
     executor: TaskExecutor = field(default_factory=Threads)
     found: list[Solution] = field(default_factory=list)
-    out: list[Look] = field(default_factory=list)
+    out: list[SearchNode] = field(default_factory=list)
     same_cost: dict[int, list[Candidate]] = field(default_factory=dict)  # by the place of an answer
     simulated: int = 0
-    _known: dict[tuple[str, str], Cost] = field(default_factory=dict)  # least that keeps the SLO, by model and device
-    _heap: list[tuple[Cost, int, Look]] = field(default_factory=list)
+    _known: dict[tuple[str, str], Rank] = field(default_factory=dict)  # least that keeps the SLO, by model and device
+    _heap: list[tuple[Rank, int, SearchNode]] = field(default_factory=list)
     _serial: int = 0
     _workload: Workload = field(init=False)
 
     def __post_init__(self) -> None:
         self._workload = self.load.workload.at_rate(self.load.rate_per_s)  # one object, whose requests are drawn once
         for each in self.candidates:
-            self._push(Look(each, light_replicas(each.device_s, each.devices, self.load.rate_per_s) - 1))
+            self._push(SearchNode(each, light_replicas(each.device_s, each.devices, self.load.rate_per_s) - 1))
 
-    def _push(self, look: Look) -> None:
+    def _push(self, node: SearchNode) -> None:
         self._serial += 1
-        heapq.heappush(self._heap, (self.cost(look, look.low + 1), self._serial, look))
+        heapq.heappush(self._heap, (self.rank(node, node.low + 1), self._serial, node))
 
-    def cost(self, look: Look | Solution, replicas: int) -> Cost:
+    def rank(self, node: SearchNode | Solution, replicas: int) -> Rank:
         """Return what candidates are ordered by: dollars per hour, or devices for those without a price, then ties.
 
         One that was not built yet is taken to start at once: on spot it needs no more spare replicas then. Replicas
         that were not simulated are taken to wait: owned ones need no more electricity then.
         """
-        candidate, start_s = look.candidate, look.bounds.scenario.start_s if look.bounds else 0.0
-        busy_w = look.busy_w if replicas == look.replicas else 0.0
+        candidate, start_s = node.candidate, node.bounds.scenario.start_s if node.bounds else 0.0
+        busy_w = node.busy_w if replicas == node.replicas else 0.0
         usd = self.load.price(candidate.hardware, candidate.devices, replicas, start_s, busy_w)
         if usd is None:
-            return True, float(candidate.devices * replicas), candidate.plain
-        return False, usd, candidate.plain
+            return True, float(candidate.devices * replicas), candidate.order
+        return False, usd, candidate.order
 
     def run(self, progress: Callable[[int, int], None] = lambda _looked, _all: None) -> None:
         """Search to the end. `progress` is called with (candidates that are decided or cut, all candidates)."""
@@ -212,95 +213,89 @@ class Search:
             progress(len(self.candidates) - len(self._heap), len(self.candidates))
 
     @property
-    def left(self) -> list[Cost]:
+    def left(self) -> list[Rank]:
         """Lower bounds on the costs of candidates that are not decided; other layouts of answers are left out."""
         answered = {each.candidate.key for each in self.found}
-        return [cost for cost, _, look in self._heap if look.candidate.key not in answered]
+        return [rank for rank, _, node in self._heap if node.candidate.key not in answered]
 
     @property
     def least_usd_left(self) -> float:
         """Lower bound on the dollars per hour of what is not decided; infinity where nothing of it has a price."""
         return min((usd for without_price, usd, _ in self.left if not without_price), default=math.inf)
 
-    def _next_wave(self) -> Iterator[Look]:
+    def _next_wave(self) -> Iterator[SearchNode]:
         """Take decided candidates as answers while they are the best; yield others to learn more of, one per worker."""
-        held: list[tuple[Cost, int, Look]] = []
-        looking = 0
-        while self._heap and looking < self.executor.width and len(self.found) < self.top:
+        expanding = 0
+        while self._heap and expanding < self.executor.width and len(self.found) < self.top:
             entry = heapq.heappop(self._heap)
-            look = entry[2]
-            if self._is_alike(look.candidate, entry[0]):
+            node = entry[2]
+            if self._is_alike(node.candidate, entry[0]):
                 continue
-            if not look.is_decided:
-                looking += 1
-                yield look
-            elif looking:  # it may not be the best: those that are looked at had lower bounds
-                held.append(entry)
-                break
+            if not node.is_decided:
+                expanding += 1
+                yield node
+            elif expanding:  # it may not be the best: those that are expanded had lower bounds
+                heapq.heappush(self._heap, entry)
+                return
             else:
-                self._take(look)
-        for entry in held:
-            heapq.heappush(self._heap, entry)
+                self._take(node)
 
-    def _is_alike(self, candidate: Candidate, cost: Cost) -> bool:
+    def _is_alike(self, candidate: Candidate, rank: Rank) -> bool:
         """Whether an answer has the same model and device; those that may cost the same are noted."""
         for place, each in enumerate(self.found):
             if each.candidate.key == candidate.key:
-                own = self.cost(each, each.replicas)
-                if cost[0] == own[0] and cost[1] <= own[1] * SAME_PRICE:
+                own = self.rank(each, each.replicas)
+                if rank[0] == own[0] and rank[1] <= own[1] * SAME_PRICE:
                     self.same_cost.setdefault(place, []).append(candidate)
                 return True
         return False
 
-    def _take(self, look: Look) -> None:
-        assert look.bounds  # noqa: S101  a decided candidate was bounded, then simulated
-        candidate, scenario = look.candidate, look.bounds.scenario
-        report = scenario.report(scenario.workload.at_rate(self.load.rate_per_s / look.replicas))
-        usd = self.load.price(candidate.hardware, candidate.devices, look.replicas, scenario.start_s, look.busy_w)
-        self.found.append(Solution(candidate, scenario, look.replicas, report, usd, look.bounds, look.busy_w))
+    def _take(self, node: SearchNode) -> None:
+        assert node.bounds  # noqa: S101  a decided candidate was bounded, then simulated
+        candidate, scenario = node.candidate, node.bounds.scenario
+        report = scenario.report(scenario.workload.at_rate(self.load.rate_per_s / node.replicas))
+        usd = self.load.price(candidate.hardware, candidate.devices, node.replicas, scenario.start_s, node.busy_w)
+        self.found.append(Solution(candidate, scenario, node.replicas, report, usd, node.bounds, node.busy_w))
 
-    def _sort_in(self, look: Look) -> None:
-        if look.is_out:
-            self.out.append(look)
+    def _sort_in(self, node: SearchNode) -> None:
+        if node.is_out:
+            self.out.append(node)
             return
-        self._push(look)
-        if look.replicas:
-            key, cost = look.candidate.key, self.cost(look, look.replicas)
-            self._known[key] = min(cost, self._known.get(key, cost))
+        self._push(node)
+        if node.replicas:
+            key, rank = node.candidate.key, self.rank(node, node.replicas)
+            self._known[key] = min(rank, self._known.get(key, rank))
 
-    def _lookup(self, look: Look) -> BoundLookup | LoadLookup:
+    def _lookup(self, node: SearchNode) -> BoundLookup | LoadLookup:
         """Return what is to be learnt of a candidate next: its bounds, or whether a number of replicas is enough.
 
         First the most that would still be an answer, where others are known to do: if these do not, it is cut. Without
         others the number goes up in growing steps until the SLO is kept. Then what is between is halved.
         """
         load = self.load
-        if look.bounds is None:
-            offers = load.offers(look.candidate.hardware, look.candidate.devices)
-            return BoundLookup(look.candidate, self._workload, load.slo, offers, load.interruptions)
-        replicas = (look.low + look.replicas) // 2 if look.replicas else self._affordable(look) or look.low + look.step
-        return LoadLookup(look.bounds.scenario, replicas, load.rate_per_s / replicas)
+        if node.bounds is None:
+            offers = load.offers(node.candidate.hardware, node.candidate.devices)
+            return BoundLookup(node.candidate, self._workload, load.slo, offers, load.interruptions)
+        replicas = (node.low + node.replicas) // 2 if node.replicas else self._affordable(node) or node.low + node.step
+        return LoadLookup(node.bounds.scenario, replicas, load.rate_per_s / replicas)
 
-    def _learn(self, look: Look, learned: Bounded | Tried | InfercastError) -> None:
+    def _learn(self, node: SearchNode, learned: Bounded | Tried | InfercastError) -> None:
         if isinstance(learned, InfercastError):
-            look.error = learned
+            node.error = learned
         elif isinstance(learned, Bounded):
-            look.bounds, look.never = learned.bounds, learned.never
-            look.low = max(look.low, math.ceil(self.load.rate_per_s / learned.most_per_s) - 1)
+            node.bounds, node.never = learned.bounds, learned.never
+            node.low = max(node.low, math.ceil(self.load.rate_per_s / learned.most_per_s) - 1)
         else:
             self.simulated += 1
-            look.note(learned)
+            node.note(learned)
 
-    def _affordable(self, look: Look) -> int:
+    def _affordable(self, node: SearchNode) -> int:
         """Return the most replicas that would still be among the `top` answers; 0 where that is open."""
         limits = sorted(self._known.values())[self.top - 1 : self.top]
-        own = self._known.get(look.candidate.key)
+        own = self._known.get(node.candidate.key)
         if not (limits := [*limits, *([own] if own else [])]):
             return 0
-        low, high = look.low + 1, 2 * (look.low + 1)
-        while self.cost(look, high) <= min(limits) and high < MOST_REPLICAS:
+        low, high = node.low + 1, 2 * (node.low + 1)
+        while self.rank(node, high) <= min(limits) and high < MOST_REPLICAS:
             low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.cost(look, middle) <= min(limits) else (low, middle)
-        return low
+        return bisect_first(lambda replicas: self.rank(node, replicas) > min(limits), low, high) - 1

@@ -11,7 +11,6 @@ from simulator.arrays import Floats, Ints
 from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import shared_table
 from simulator.deployment.deployment import Deployment
-from simulator.deployment.memory import memory_plan
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Offer
 from simulator.reports.batch_means import Statistic, statistic
@@ -19,7 +18,7 @@ from simulator.reports.latency_breakdown import saved_prefill_s
 from simulator.reports.report import Report, summarize
 from simulator.reports.slo import Slo
 from simulator.roofline.step_model import StepTable
-from simulator.simulation.autoscaler import Autoscaler, Failure, cold_start_s
+from simulator.simulation.autoscaler import Autoscaler, Failure
 from simulator.simulation.clients import Clients
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S, CacheLink, cache_bytes
 from simulator.simulation.engine_loop import Progress
@@ -106,18 +105,6 @@ class Service:
         request_s = self.deployment.request_s(run.requests.prompt_tokens)
         seen = summarize(run, slo, steady=False, request_s=request_s, network_s=clients.network_s)
         return ServiceReport(self, run, seen, clients)
-
-
-def start_seconds(deployment: Deployment, load_bytes_per_s: float) -> float:
-    """Return the cold start of a replica in seconds; its devices load their shares of the weights in parallel.
-
-    Weight bytes per device / `load_bytes_per_s` + 30 s (a guess, `autoscaler.START_S`).
-
-    >>> from simulator.deployment.deployment import deploy
-    >>> round(start_seconds(deploy("llama-3.1-8b", "h100-sxm"), 1e9), 1)  # 16.1 GB in bf16
-    46.1
-    """
-    return cold_start_s(memory_plan(deployment).weight_bytes, load_bytes_per_s)
 
 
 @dataclass(frozen=True)

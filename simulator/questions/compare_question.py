@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from simulator.cost.candidate import Candidate
 from simulator.cost.light_bounds import Demand, LightBounds
@@ -153,7 +153,7 @@ class CompareQuestion(DeploymentQuestion):
             if peak in peaks and number_format(stored).bits < own and not (stored == "int8" and "fp8" in peaks):
                 yield stored
 
-    def _degrees(self, hardware: Hardware, *, has_experts: bool) -> list[dict[str, int]]:
+    def _degrees(self, hardware: Hardware, *, has_experts: bool) -> list[dict[str, Any]]:
         """Return the degrees to try: few devices first, then tensor parallelism alone first; tp x dp within a node."""
         is_open = self.tp in ("", ANY)
         tps = DEGREES if is_open else whole_numbers(self.tp, "--tp")
@@ -181,18 +181,18 @@ def _runs(engine: Engine, hardware: Hardware) -> bool:
 
 
 def _add(
-    found: Options, bounds: LightBounds, like: Candidate, degrees: list[dict[str, int]], settings: Settings
+    found: Options, bounds: LightBounds, like: Candidate, degrees: list[dict[str, Any]], settings: Settings
 ) -> None:
     """Add a candidate for each layout of `degrees` that the data sheet leaves in; count the others by reason."""
     hardware = like.hardware
     drafts = settings.speculation.tokens if settings.speculation else 0
     misses = cache(partial(bounds.misses, hardware, draft_tokens=drafts))
     for each in degrees:
-        layout = replace(like.layout, tp=each["tp"], pp=each["pp"], ep=each["ep"], dp=each["dp"])
+        layout = replace(like.layout, **each)
         has_room = bounds.weight_bytes <= layout.devices * float(hardware.memory_bytes)
         if not has_room and settings.offload == NO_OFFLOAD:
             found.cut[NO_ROOM, hardware.id] += 1
         elif metric := misses(layout.tp * layout.dp):
             found.cut[metric, hardware.id] += 1
         else:
-            found.candidates.append(replace(like, layout=layout, plain=len(found.candidates)))
+            found.candidates.append(replace(like, layout=layout, order=len(found.candidates)))

@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from simulator.cli import build
-from simulator.cost.service import Service, start_seconds
+from simulator.cli.options.fleet_options import cold_start
+from simulator.cost.service import Service
 from simulator.deployment.deployment import deploy
 from simulator.errors import InfercastError, WorkloadError
 from simulator.hardware.prices import own_offer
@@ -72,7 +73,7 @@ def test_a_scaled_service_costs_no_more_than_a_full_one():
 def test_cold_starts():
     assert cold_start_s(140e9, 2e9, 10.0) == 80.0
     # Llama-3.1-8B: 16.06 GB of bf16 weights at 1 GB/s, and 30 s.
-    assert start_seconds(DEPLOYMENT, 1e9) == pytest.approx(46.06, abs=0.01)
+    assert cold_start("", "1 GB/s", DEPLOYMENT) == pytest.approx(46.06, abs=0.01)
 
 
 def test_sessions_carry_what_was_said_and_find_it_in_the_cache():

@@ -14,7 +14,7 @@ from simulator.cost.candidate import Candidate
 from simulator.cost.capacity import Answer
 from simulator.cost.limiter import Limiter, limiter
 from simulator.cost.risk import Risk, replicas_needed
-from simulator.cost.search import SAME_PRICE, Look, Search, Solution, Target
+from simulator.cost.search import SAME_PRICE, Search, SearchNode, Solution, Target
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.launch_command import launch_command
 from simulator.engines.engine import load_engine, usual_engine
@@ -229,8 +229,8 @@ def exclusions(search: Search, options: Options) -> Iterator[str]:
     """Yield why others are no answer, by reason, each with how many deployments and which devices have nothing else."""
     alive = {each.hardware.id for each in options.candidates}
     cut = Counter(options.cut)
-    for look in search.out:
-        cut[_reason(look), look.candidate.hardware.id] += 1
+    for node in search.out:
+        cut[_reason(node), node.candidate.hardware.id] += 1
     words = {
         NO_ROOM: "have too little memory",
         "ttft": "miss TTFT even for lone requests",
@@ -276,12 +276,12 @@ def _usd(search: Search, device: str) -> float:
     return math.inf if usd is None else usd
 
 
-def _reason(look: Look) -> str:
-    if isinstance(look.error, DoesNotFitError):
+def _reason(node: SearchNode) -> str:
+    if isinstance(node.error, DoesNotFitError):
         return NO_ROOM
-    if look.error is not None:
-        return "are impossible or not modelled" if isinstance(look.error, NotModelledError) else "cannot take the load"
-    return look.never
+    if node.error is not None:
+        return "are impossible or not modelled" if isinstance(node.error, NotModelledError) else "cannot take the load"
+    return node.never
 
 
 def first_screen(search: Search, options: Options, compared: list[Compared], rows: list[Row]) -> Result:

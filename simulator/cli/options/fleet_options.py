@@ -10,13 +10,14 @@ import numpy as np
 from typer import Option
 
 from simulator.cli.options.workload_options import RouterWorkers
-from simulator.cost.service import Service, start_seconds
+from simulator.cost.service import Service
 from simulator.deployment.deployment import Deployment
+from simulator.deployment.memory import memory_plan
 from simulator.errors import InfercastError, nearest
 from simulator.profile import Figure, Source
 from simulator.questions.words import seconds, split
 from simulator.reports.provenance import Provenance
-from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, Autoscaler, Failure
+from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, Autoscaler, Failure, cold_start_s
 from simulator.simulation.clients import Clients
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
 from simulator.simulation.routers import ROUTERS, Router
@@ -157,7 +158,9 @@ def cold_start(given: str, load_rate: str, deployment: Deployment) -> float:
 
     Raises InfercastError for a time that cannot be read, UnitError for a rate without its unit.
     """
-    return seconds(given, "--cold-start") if given else start_seconds(deployment, parse(load_rate, "bytes_per_s"))
+    if given:
+        return seconds(given, "--cold-start")
+    return cold_start_s(memory_plan(deployment).weight_bytes, parse(load_rate, "bytes_per_s"))
 
 
 HISTORIES = ("added", "included")
