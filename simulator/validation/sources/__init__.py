@@ -3,6 +3,8 @@
 `Recipe` (recipe.py) lists all that a source may set and sets nothing; a source overrides what its scripts set.
 """
 
+from collections.abc import Callable
+
 from simulator.hardware.hardware import Hardware
 from simulator.models.model import Model
 from simulator.validation.measurements import Setup
@@ -26,17 +28,41 @@ from simulator.validation.sources.trtllm_docs import TrtllmBench, TrtllmEvicting
 
 __all__ = ["RECIPES", "Recipe", "recipe_of"]
 
-RECIPES: tuple[type[Recipe], ...] = (
-    *(MiniMaxScripts, DenseScripts, GptOssScripts, InferenceMax),
-    *(Aiconfigurator, MlperfOnXeons, Mlperf, Argonne, Deplodock, ConsumerCards, DatabaseMart, Splitwise),
-    *(TpuRecipes, LlmPerfBench, StrixHaloToolboxes, DgxSparkBenches),
-    *(TrtllmBench, TrtllmTable, TrtllmEvicting, TrtllmOffline),
-    Recipe,  # of every other
+TABLE_RELEASES = ("0.11", "0.12", "0.13", "0.14")
+
+
+def _is_offline(setup: Setup, releases: tuple[str, ...] = ("",)) -> bool:
+    """Tell whether all requests were queued in TensorRT-LLM at the start, in one of some releases."""
+    is_offline = setup.engine.startswith("TensorRT-LLM") and setup.regime == "offline"
+    return is_offline and setup.engine_version.startswith(releases)
+
+
+RECIPES: tuple[tuple[type[Recipe], Callable[[Setup], bool]], ...] = (  # which setups are of a source; the first counts
+    (MiniMaxScripts, lambda setup: setup.client == "inferencemax" and "minimax" in setup.model.lower()),
+    (DenseScripts, lambda setup: setup.client == "inferencemax" and "70b" in setup.model.lower()),
+    (GptOssScripts, lambda setup: setup.client == "inferencemax" and "gpt-oss" in setup.model.lower()),
+    (InferenceMax, lambda setup: setup.client == "inferencemax"),
+    (Aiconfigurator, lambda setup: setup.client == "aiconfigurator"),
+    (MlperfOnXeons, lambda setup: setup.client == "mlperf" and "xeon" in setup.hardware.lower()),
+    (Mlperf, lambda setup: setup.client == "mlperf"),
+    (Argonne, lambda setup: setup.source.startswith("argonne")),
+    (Deplodock, lambda setup: setup.source == "cloudrift-deplodock"),
+    (ConsumerCards, lambda setup: setup.source == "holtmann-consumer-blackwell"),
+    (DatabaseMart, lambda setup: setup.source.startswith("databasemart")),
+    (Splitwise, lambda setup: setup.source.startswith("splitwise")),
+    (TpuRecipes, lambda setup: setup.source.startswith("google-tpu-recipes")),
+    (LlmPerfBench, lambda setup: setup.source == "mlc-llm-perf-bench"),
+    (StrixHaloToolboxes, lambda setup: setup.source == "kyuz0-strix-halo-toolboxes"),
+    (DgxSparkBenches, lambda setup: setup.source == "llama.cpp-benches-dgx-spark"),
+    (TrtllmBench, lambda setup: setup.client == "trtllm-bench"),
+    (TrtllmTable, lambda setup: setup.source == "tensorrt-llm-docs-ifb" and _is_offline(setup, TABLE_RELEASES)),
+    (TrtllmEvicting, lambda setup: setup.client == "gptManagerBenchmark" and setup.engine_version.startswith("0.10")),
+    (TrtllmOffline, _is_offline),
 )
 
 
 def recipe_of(setup: Setup, model: Model, hardware: Hardware) -> Recipe:
-    """Return what the source of a setup is known to set; the first class of RECIPES that matches counts.
+    """Return what the source of a setup is known to set; the first class of RECIPES that it is of counts.
 
     MLPerf bounds the p99 of TTFT and TPOT of Llama-2-70B's server scenario at 2,000 and 200 ms
     (mlcommons/inference_policies).
@@ -47,4 +73,5 @@ def recipe_of(setup: Setup, model: Model, hardware: Hardware) -> Recipe:
     >>> recipe_of(server, load_model("llama-2-70b"), load_hardware("h200-sxm")).latency_limits_s
     (2.0, 0.2)
     """
-    return next(each for each in RECIPES if each.matches(setup))(setup, model, hardware)
+    kind = next((kind for kind, is_of in RECIPES if is_of(setup)), Recipe)
+    return kind(setup, model, hardware)

@@ -1,7 +1,6 @@
 """NVIDIA's runs to test aiconfigurator: sweeps of plain engines, and deployments that it generated itself."""
 
 from simulator.models.layout import Layout
-from simulator.validation.measurements import Setup
 from simulator.validation.sources.recipe import AIPERF_PROMPTS, Limits, Recipe
 
 # Tokens of a step beside one of each sequence and a prompt: in aiconfigurator's rules; for its sweeps of plain
@@ -16,11 +15,6 @@ SWEPT_DRIFT = 8  # tokens by which equal requests of its sweeps of vLLM drift ap
 
 class Aiconfigurator(Recipe):
     """A run of NVIDIA's to test aiconfigurator (github.com/ai-dynamo/aiconfigurator)."""
-
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.client == "aiconfigurator"
 
     @property
     def _is_generated(self) -> bool:

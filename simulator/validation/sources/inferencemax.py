@@ -3,7 +3,6 @@
 from simulator.engines.engine import release_of
 from simulator.errors import NotModelledError
 from simulator.models.layout import Layout
-from simulator.validation.measurements import Setup
 from simulator.validation.sources.recipe import Limits, Load, Recipe
 
 SHORTEST = 0.8  # both lengths are drawn from [0.8, 1] x nominal (random-range-ratio 0.8 of benchmark_serving.py)
@@ -15,11 +14,6 @@ BLACKWELL_SEQS = 512  # max-num-seqs of 70b_fp{4,8}_b200_docker.sh and gptoss_fp
 
 class InferenceMax(Recipe):
     """A run of InferenceMAX's scripts; scripts that were read for a model have a subclass."""
-
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.client == "inferencemax"
 
     @property
     def release(self) -> tuple[int, ...]:
@@ -92,11 +86,6 @@ class DenseScripts(InferenceMax):
     70b_fp4_b200_trt_docker.sh, the last of its scripts, and in all that were forked after the repository opened.
     """
 
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of these scripts."""
-        return InferenceMax.matches(setup) and "70b" in setup.model.lower()
-
     @property
     def rules(self) -> dict[str, object]:
         """Whole prompts in TensorRT-LLM; all-reduces in 4 bits on AMD's; CUDA graphs of decodes alone on Blackwell.
@@ -141,11 +130,6 @@ class GptOssScripts(InferenceMax):
     count as whole graphs.
     """
 
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of these scripts."""
-        return InferenceMax.matches(setup) and "gpt-oss" in setup.model.lower()
-
     @property
     def rules(self) -> dict[str, object]:
         """Whole prompts in TensorRT-LLM, 20 tokens streamed at once; larger CUDA graphs on NVIDIA; 4-bit sums on AMD.
@@ -183,11 +167,6 @@ class MiniMaxScripts(InferenceMax):
     The scripts of 2026-03 and 2026-04 were read on 2026-11-22; perf-changelog.yaml says when each change came. B300
     runs the scripts of B200.
     """
-
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of these scripts."""
-        return InferenceMax.matches(setup) and "minimax" in setup.model.lower()
 
     @property
     def _is_tuned(self) -> bool:

@@ -13,7 +13,6 @@ import numpy as np
 
 from simulator.errors import NotModelledError
 from simulator.models.layout import Layout
-from simulator.validation.measurements import Setup
 from simulator.validation.sources.mlperf_entries import BLACKWELL, GH200, RULES, Entry, entry_of, is_amd_v4, is_v4
 from simulator.validation.sources.recipe import Degrees, Limits, Load, Recipe
 from simulator.workloads.arrivals import Arrivals, OpenLoop, Released
@@ -95,11 +94,6 @@ BATCHER_S = 0.3  # batcher_threshold of v4.1 (VllmFp8/mainVllmFp8_SyncServer.py)
 
 class Mlperf(Recipe):
     """An entry to MLPerf Inference."""
-
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.client == "mlperf"
 
     @property
     def entry(self) -> Entry | None:

@@ -4,7 +4,6 @@ Harness: closed/Intel/code/llama3_1-8b/pytorch-cpu of a copy of v5.1 (ntuhpc/inf
 run_offline.sh, SUT_sglang.py; read 2026-11-23). Every submitter on Xeons runs Intel's container.
 """
 
-from simulator.validation.measurements import Setup
 from simulator.validation.sources.mlperf import Mlperf
 from simulator.validation.sources.mlperf_entries import Entry
 
@@ -17,11 +16,6 @@ NODES = {"xeon-6787p": ("xeon-6787p-numa", 2), "xeon-6980p": ("xeon-6980p-numa",
 
 class MlperfOnXeons(Mlperf):
     """An entry to MLPerf Inference on Xeons."""
-
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return Mlperf.matches(setup) and "xeon" in setup.hardware.lower()
 
     @property
     def entry(self) -> Entry:

@@ -30,11 +30,6 @@ ENDED_TOKENS = 600  # guess: where Splitwise's texts end by themselves (350, 635
 class Deplodock(Recipe):
     """A run of cloudrift's deplodock recipes (github.com/cloudrift-ai/deplodock)."""
 
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.source == "cloudrift-deplodock"
-
     @property
     def int4_dtype(self) -> str:
         """Groups of 32 in cyankiwi/Qwen3.6-27B-AWQ-INT4, whose files of 20.5 GB they explain; 128 in others."""
@@ -87,11 +82,6 @@ class ConsumerCards(Recipe):
     benchmark_runner.py, Dockerfile and configs of github.com/hholtmann/llm-consumer-gpu-benchmark, read 2026-11-22.
     """
 
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.source == "holtmann-consumer-blackwell"
-
     @property
     def rules(self) -> dict[str, object]:
         """LoRA adapters (`--max-loras 3`) where 3 in 4 requests ask for one; a sampler that sorts the vocabulary.
@@ -132,11 +122,6 @@ class ConsumerCards(Recipe):
 class DatabaseMart(Recipe):
     """A run of databasemart.com: 50 or 300 requests at once on rented cards, whose answers may end early."""
 
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.source.startswith("databasemart")
-
     def load(self) -> Load | None:
         """Return equal prompts, and answers that may end before the page's "output length 600"."""
         return _answered(self.setup, (PAGE_LIMIT,))
@@ -153,11 +138,6 @@ def _answered(setup: Setup, limits: tuple[int, ...]) -> Load | None:
 
 class Argonne(Recipe):
     """A run of Argonne's scripts (github.com/argonne-lcf/LLM-Inference-Bench, read 2026-11-22)."""
-
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.source.startswith("argonne")
 
     @property
     def preset(self) -> tuple[str, str]:
@@ -198,11 +178,6 @@ class Argonne(Recipe):
 class Splitwise(Recipe):
     """A run of Splitwise (arXiv:2311.18677), whose outputs may end before the length asked for."""
 
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.source.startswith("splitwise")
-
     @property
     def output_tokens(self) -> float:
         """Output tokens of each request: those asked for, up to ENDED_TOKENS."""
@@ -215,11 +190,6 @@ class TpuRecipes(Recipe):
     inference/trillium/vLLM/Llama3.x/README.md of github.com/AI-Hypercomputer/tpu-recipes, the commands of `vllm serve`
     and its table of limits, as forks of 2026 hold them, read 2026-11-22.
     """
-
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.source.startswith("google-tpu-recipes")
 
     @property
     def rules(self) -> dict[str, object]:
@@ -236,11 +206,6 @@ class TpuRecipes(Recipe):
 class StrixHaloToolboxes(Recipe):
     """A run of github.com/kyuz0/amd-strix-halo-toolboxes (a copy of its benchmark/run_benchmarks.sh of 2026)."""
 
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.source == "kyuz0-strix-halo-toolboxes"
-
     @property
     def rules(self) -> dict[str, object]:
         """Micro-batches where a context precedes the prompt: `-ub 2048` but over Vulkan, else the default of 512."""
@@ -251,11 +216,6 @@ class StrixHaloToolboxes(Recipe):
 class DgxSparkBenches(Recipe):
     """A run of ggml-org/llama.cpp benches/dgx-spark.md, whose logs of llama-batched-bench say `n_ubatch = 2048`."""
 
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.source == "llama.cpp-benches-dgx-spark"
-
     @property
     def rules(self) -> dict[str, object]:
         """Micro-batches of a whole batch."""
@@ -264,11 +224,6 @@ class DgxSparkBenches(Recipe):
 
 class LlmPerfBench(Recipe):
     """A run of github.com/mlc-ai/llm-perf-bench (README.md, read 2026-11-22), which says int4 of each engine's own."""
-
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.source == "mlc-llm-perf-bench"
 
     @property
     def int4_dtype(self) -> str:

@@ -54,17 +54,12 @@ class Load(NamedTuple):
 class Recipe:
     """A setup, and what its source sets for it; this class is of sources whose scripts are not known, and sets nothing.
 
-    Each known source is a subclass: `matches` recognises its rows, the other methods name where its scripts were read.
+    Each known source is a subclass, whose methods name where its scripts were read; RECIPES says which rows are of it.
     """
 
     setup: Setup
     model: Model
     hardware: Hardware
-
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return True
 
     # --- the engine
 

@@ -4,7 +4,6 @@ import math
 
 from simulator.engines.engine import Engine
 from simulator.models.layout import Layout
-from simulator.validation.measurements import Setup
 from simulator.validation.sources.recipe import Limits, Recipe
 
 BENCH_REQUESTS = {  # of trtllm-bench, by (input, output): perf-overview.md of v0.17, v1.0 and v1.2
@@ -43,11 +42,6 @@ OTHER_LIMITS = 2048, 2048  # guess: of models and devices that they leave out
 class TrtllmOffline(Recipe):
     """A run of TensorRT-LLM with all requests queued at the start, as its documentation measures."""
 
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.engine.startswith("TensorRT-LLM") and setup.regime == "offline"
-
     @property
     def streams(self) -> bool:
         """No: its benchmarks pass requests to the engine in their own process, and wait for the whole answers."""
@@ -65,11 +59,6 @@ class TrtllmOffline(Recipe):
 
 class TrtllmBench(TrtllmOffline):
     """A run of trtllm-bench (v0.15 and later)."""
-
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.client == "trtllm-bench"
 
     def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
         """Return 16 bits on Hopper where the page or the checkpoint leaves the format open, whatever is stated.
@@ -105,12 +94,6 @@ class TrtllmBench(TrtllmOffline):
 class TrtllmTable(TrtllmOffline):
     """A run of the tables of v0.11 to v0.14, by gptManagerBenchmark and the first trtllm-bench."""
 
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        is_offline = setup.source == "tensorrt-llm-docs-ifb" and TrtllmOffline.matches(setup)
-        return is_offline and setup.engine_version.startswith(("0.11", "0.12", "0.13", "0.14"))
-
     @property
     def request_count(self) -> float | None:
         """Requests that the documented commands for these lengths send; the page counts them by lengths, not by row."""
@@ -131,11 +114,6 @@ class TrtllmEvicting(TrtllmOffline):
     docs/source/performance/perf-overview.md of v0.10 asks for it, with max_batch_size and max_num_tokens of 2,048; that
     of v0.11 for guaranteed_no_evict, the default (read 2026-11-21).
     """
-
-    @staticmethod
-    def matches(setup: Setup) -> bool:
-        """Tell whether a setup is of this source."""
-        return setup.client == "gptManagerBenchmark" and setup.engine_version.startswith("0.10")
 
     @property
     def rules(self) -> dict[str, object]:
