@@ -7,7 +7,7 @@ value, or NEUTRAL. Predictions are the curves of tools/curves.py.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
@@ -104,7 +104,7 @@ class Fit:
         if not (kept.rows and prior):
             return dict(prior)
         fixed = kept.errors({name: value for name, value in above.items() if name not in prior})
-        weights, pull = _weights(kept.rows), np.array([_pull(name) for name in prior])
+        weights, pull = _weights(kept.rows), _pull(prior)
         centre, start = np.log(list(prior.values())), np.log([self.curves.at[name] for name in prior])
 
         def look(at: Floats) -> Point:
@@ -112,19 +112,23 @@ class Fit:
             moved = [kept.along(name, math.exp(value)) for name, value in zip(prior, at, strict=True)]
             errors, slopes = sum((each for each, _ in moved), start=fixed), np.stack([slope for _, slope in moved])
             rounded = np.hypot(errors, ROUNDED)
-            loss = weights @ np.minimum(rounded, CUT) + pull @ (at - centre) ** 2
             pulled = slopes * weights / rounded * (rounded < CUT)
             gradient = pulled @ errors + 2 * pull * (at - centre)
-            return Point(at, float(loss), gradient, pulled @ slopes.T + 2 * np.diag(pull))
+            loss = _loss(errors, weights, pull, at - centre)
+            return Point(at, loss, gradient, pulled @ slopes.T + 2 * np.diag(pull))
 
         found = np.exp(minimum(look, start, ENOUGH))
         return dict(zip(prior, map(float, found), strict=True))
 
     def loss(self, prior: Values, values: Values) -> float:
         """Return the loss of all rows that a fit may see, at the values of the block and of its parents."""
-        seen = self.curves.of(self.seen)
-        pulled = sum(_pull(name) * math.log(values[name] / value) ** 2 for name, value in prior.items())
-        return float(_weights(seen.rows) @ np.minimum(np.hypot(seen.errors(values), ROUNDED), CUT)) + pulled
+        seen, away = self.curves.of(self.seen), np.log([values[name] / value for name, value in prior.items()])
+        return _loss(seen.errors(values), _weights(seen.rows), _pull(prior), away)
+
+
+def _loss(errors: Floats, weights: Floats, pull: Floats, away: Floats) -> float:
+    """Return the loss of rows' errors and of parameters that are so far `away` from their priors, in logarithms."""
+    return float(weights @ np.minimum(np.hypot(errors, ROUNDED), CUT) + pull @ away**2)
 
 
 @cache
@@ -132,9 +136,9 @@ def _of_first_table() -> frozenset[str]:
     return frozenset(row.id for row in read_measurements(TABLES[0]))
 
 
-def _pull(name: str) -> float:
-    """Host times differ by orders of magnitude between engines, shares do not."""
-    return PULL * (0.3 if name in TIMES else 1.0)
+def _pull(names: Iterable[str]) -> Floats:
+    """Return how much each distance counts: host times differ by orders of magnitude between engines."""
+    return np.array([PULL * (0.3 if name in TIMES else 1.0) for name in names])
 
 
 def _weights(rows: Sequence[Measurement]) -> Floats:

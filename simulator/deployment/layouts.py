@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from simulator.deployment.weight_files import weight_format
 from simulator.engines.engine import Engine
-from simulator.errors import NotModelledError
+from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model
@@ -53,13 +53,17 @@ def default_layout(
 ) -> Layout:
     """Return a layout; `dtypes` names the number formats of weights and KV cache, "" for the checkpoint's own.
 
-    Weights in "fp4" get the checkpoint's kind of it (`Model.fp4_dtype`).
+    Weights in "fp4" get the checkpoint's kind of it (`Model.fp4_dtype`). Raises InfercastError for `dtypes` that are
+    not two, ProfileError for an unknown format.
 
     >>> from simulator.models.model import load_model
     >>> layout = default_layout(load_model("llama-3.1-8b"), tp=2, dtypes=("fp8", ""))
     >>> layout.weight_dtype, layout.cache_dtype
     ('fp8', 'bf16')
     """
+    if isinstance(dtypes, str) or len(dtypes) != 2:
+        because = "they are two formats, of the weights and of the KV cache"
+        raise InfercastError(f"dtypes {dtypes!r}", because, 'Give, say, ("fp8", ""): "" is the checkpoint\'s own')
     weights, cached = (named_format(name) for name in dtypes)
     weights = model.checkpoint_format(weights)
     return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype, dp)

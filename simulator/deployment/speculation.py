@@ -1,9 +1,12 @@
 """Speculative decoding: what drafts, how many tokens a step yields, and what the drafting costs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from numbers import Real
 
 from simulator.errors import InfercastError, NotModelledError
+from simulator.limits import is_whole
 from simulator.models.layout import Layout
 from simulator.models.model import Model, load_model
 from simulator.models.op_builders import linear
@@ -22,8 +25,8 @@ class Speculation:
     depends on draft, model and text, so it has no default. `expected`: every sequence accepts the expected number of
     tokens, spread evenly over steps, instead of a random one.
 
-    Raises InfercastError for no draft token, a number of rates that is neither 1 nor `tokens`, and a rate outside of 0
-    to 1.
+    Raises InfercastError for no draft token, rates that are no tuple, or neither one nor `tokens` of them, and a rate
+    outside of 0 to 1.
 
     >>> Speculation("ngram", 3, (0.8,)).rates
     (0.8, 0.8, 0.8)
@@ -35,14 +38,18 @@ class Speculation:
     expected: bool = False
 
     def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise InfercastError(f"{self.tokens} draft tokens", "a draft has at least one", "Give 1 or more")
+        if not is_whole(self.tokens) or self.tokens < 1:
+            because = "a draft is a whole number of tokens, at least one"
+            raise InfercastError(f"{self.tokens!r} draft tokens", because, "Give 1 or more")
+        if not isinstance(self.acceptance, Sequence) or isinstance(self.acceptance, str):
+            given, because = f"acceptance {self.acceptance!r}", "it is a tuple of rates, of one for all positions"
+            raise InfercastError(given, because, f"Give ({self.acceptance!r},)")
         if len(self.acceptance) not in (1, self.tokens):
             given = f"{len(self.acceptance)} acceptance rates for {self.tokens} draft tokens"
             raise InfercastError(given, "it is one for all positions or one for each", "Give one rate or as many")
         for rate in self.acceptance:
-            if not 0 <= rate <= 1:
-                raise InfercastError(f"acceptance rate {rate}", "it is a probability", "Give a number from 0 to 1")
+            if not isinstance(rate, Real) or not 0 <= rate <= 1:
+                raise InfercastError(f"acceptance rate {rate!r}", "it is a probability", "Give a number from 0 to 1")
 
     @property
     def rates(self) -> tuple[float, ...]:

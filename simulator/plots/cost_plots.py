@@ -75,11 +75,12 @@ def _price_bars(axes: "Axes", answers: Sequence[Answer], rows: Sequence[Row]) ->
         prices = [bill.usd_per_million_output_tokens if bill else 0.0 for bill in bills]
         axes.barh([row + offset for row in range(len(answers))], prices, 0.38, color=colour, label=label)
         _interval_bars(axes, prices, offset, rows, its_key)
-        ends = [row[f"{its_key}_high"] or 0.0 for row in rows] or [0.0] * len(prices)
-        for place, (price, end) in enumerate(zip(prices, ends, strict=True)):
-            at = (max(price, end), place + offset)
-            text = f" ${price:.3g}" if price else ""
-            axes.annotate(text, at, (3, 0), textcoords="offset points", va="center", fontsize=9)
+        ends = [row[f"{its_key}_high"] or 0.0 for row in rows]
+        for place, price in enumerate(prices):
+            if price:
+                where = "bottom" if rows else "center"  # above the line of its interval
+                at = (price, place + offset)
+                axes.annotate(f"${price:.3g}", at, (3, 0), textcoords="offset points", va=where, fontsize=8)
         seen += [each for each in (*prices, *ends) if each]
     wide_axis(axes, "x", seen)
     axes.set_xlim(right=axes.get_xlim()[1] * (1.6 if axes.get_xscale() == "log" else 1.15))  # room for the figures

@@ -11,7 +11,7 @@ from simulator.arrays import Floats, Ints
 from simulator.frames import Framed
 from simulator.reports.arrival_load import RunLength, arrival_load
 from simulator.reports.batch_means import Statistic, mean_of, statistic, warm_up
-from simulator.reports.queue_growth import grows, growth_per_s
+from simulator.reports.queue_growth import Queue
 from simulator.reports.slo import Slo
 from simulator.reports.token_gaps import pooled_gaps
 from simulator.simulation.engine_loop import Run
@@ -219,6 +219,10 @@ class Report(Framed):
         return float(np.average(self.run.steps.running, weights=self.run.steps.seconds)) if self.run.busy_s else 0.0
 
     @cached_property
+    def _queue(self) -> Queue:
+        return Queue(self.run)
+
+    @cached_property
     def queue_growth_per_s(self) -> float:
         """Requests/s by which the queues of all replicas grew over the second half of the arrivals; 0 in a closed loop.
 
@@ -228,12 +232,12 @@ class Report(Framed):
         asked_per_s = self.run.requests.asked_per_s
         if asked_per_s and self.overloaded:
             return max(0.0, self.replicas * asked_per_s * (1 - self.rejected_share) - self.requests_per_s)
-        return self.replicas * growth_per_s(self.run)
+        return self.replicas * self._queue.growth_per_s
 
     @cached_property
     def overloaded(self) -> bool:
-        """Whether the queue grows without end (`queue_growth.grows`)."""
-        return grows(self.run)
+        """Whether the queue grows without end (`Queue.grows`)."""
+        return self._queue.grows
 
     @property
     def endless(self) -> bool:

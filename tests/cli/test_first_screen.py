@@ -47,6 +47,12 @@ def test_details_add_to_it_and_leave_nothing_out(verdict):
     assert all(part in whole for part in tables)
 
 
+def test_replicas_that_share_a_batch_are_in_its_title():
+    assert "One batch alone on 4 replicas: llama-3.1-8b, l40s" in printed(
+        "estimate", *PLACE, "--replicas", "4", "--batch", "8"
+    )
+
+
 TIGHT = ("--model", "llama-3.1-8b", "--hardware", "l40s", "--isl", "2048", "--osl", "64", "--num-prompts", "300")
 FEWER = "Behind a router to the least busy 5 are enough: infercast plan sizes such fleets."
 

@@ -129,10 +129,11 @@ def test_a_closed_loop_is_counted_whole(users):
     assert report.output_tokens_per_s * report.run.end_s == pytest.approx(load.requests().output_tokens.sum())
 
 
-def test_a_picture_tells_deployments_apart():
+def test_a_picture_tells_deployments_apart_and_has_each_price_at_its_bar():
     answers = compare([scenario(), scenario(model="qwen2.5-7b")], 1.0).answers
-    labels = {label.get_text() for label in plot_costs(answers).axes[0].get_yticklabels()}
-    assert labels == {"l40s llama-3.1-8b", "l40s qwen2.5-7b"}
+    axes = plot_costs(answers).axes[0]
+    assert {label.get_text() for label in axes.get_yticklabels()} == {"l40s llama-3.1-8b", "l40s qwen2.5-7b"}
+    assert [each.xy[0] for each in axes.texts] == [bar.get_width() for bar in axes.patches]
 
 
 def test_the_public_face_is_complete():

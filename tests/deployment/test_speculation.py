@@ -188,6 +188,9 @@ def test_what_is_taught_20_to_40_percent_and_2_to_3_times_are_both_true_somewher
         (3, (0.5, 0.5), "2 acceptance rates"),
         (1, (1.5,), "probability"),
         (2, (), "0 accep"),
+        (1, 0.5, r"a tuple of rates, of one for all positions. Give \(0.5,\)"),
+        (1, ("0.5",), "probability"),
+        ("3", (0.5,), "a whole number of tokens"),
     ],
 )
 def test_a_draft_that_cannot_be_is_refused(tokens, rates, said):

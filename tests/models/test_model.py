@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from simulator.deployment.layouts import default_layout
-from simulator.errors import NotModelledError, ProfileError
+from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
 from simulator.models.layout import PARTS, Layout, Weights
@@ -183,6 +183,9 @@ def test_the_checkpoint_of_kimi_k2_has_int4_in_routed_experts_alone() -> None:
         assert layout.weight_dtype == "int4-experts"
         assert layout.weight_bytes(model.weights()) / 1e9 == pytest.approx(594.1, abs=1.5)
     assert default_layout(model, dtypes=("nvfp4", "")).weight_dtype == "nvfp4-mlp"
+    for one in ("fp8", ("fp8",)):
+        with pytest.raises(InfercastError, match="two formats, of the weights and of the KV cache"):
+            default_layout(model, dtypes=one)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "gibibytes"), [("gpt-oss-120b", 60.8), ("gpt-oss-20b", 12.8)])

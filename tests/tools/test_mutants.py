@@ -5,9 +5,11 @@ import sys
 from types import ModuleType
 
 import pytest
+import yaml
 
 from tools.adopt import adopt
 from tools.mutants import mutants
+from tools.mutate import REASONS, ROOT
 
 SOURCE = '''
 """A number: 1."""
@@ -57,3 +59,10 @@ def test_a_change_reaches_what_was_made_before(monkeypatch):
     assert (live.MOST, other.MOST) == (9, 9)
     with pytest.raises(ValueError, match="5"):
         box.twice  # noqa: B018
+
+
+def test_survivors_with_a_reason_are_mutants_of_code_that_is_there():
+    """tools/survivors.yaml names a mutant, or a function for all of its mutants."""
+    for module, reasons in yaml.safe_load(REASONS.read_text()).items():
+        found = {each.name for each in mutants((ROOT / "simulator" / module).read_text(), 10**6, "all")}
+        assert reasons.keys() <= found | {name.partition(":")[0] for name in found}, module

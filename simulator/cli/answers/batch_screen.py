@@ -29,9 +29,10 @@ def verdict(rows: Sequence[Row]) -> list[str]:
     return [" ".join(said), _binds(rows)]
 
 
-def table(rows: Sequence[Row]) -> View:
-    """Return the one table of the first screen; intervals stand in brackets."""
+def table(rows: Sequence[Row], replicas: int = 1) -> View:
+    """Return the one table of the first screen; intervals stand in brackets. `replicas` share each batch."""
     (title, varying), (lengths, sized) = common(rows), sizes(rows)
+    alone = f"One batch alone on {replicas} replicas" if replicas > 1 else "One batch alone"
     columns = (
         *varying,
         *sized,
@@ -41,7 +42,7 @@ def table(rows: Sequence[Row]) -> View:
         RangedColumn("output_tokens_per_s", "tok/s"),
         *([SPEEDUP] if any(row["speculation_speedup"] for row in rows) else []),
     )
-    return View(", ".join(filter(None, (f"One batch alone: {title}", lengths))), columns, rows)
+    return View(", ".join(filter(None, (f"{alone}: {title}", lengths))), columns, rows)
 
 
 def _alone(row: Row) -> str:

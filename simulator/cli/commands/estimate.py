@@ -65,7 +65,7 @@ def command(
         from simulator.plots.roofline_plots import plot_roofline, save  # noqa: PLC0415  matplotlib takes half a second
 
         save(plot_roofline(found), plot)
-    views = [table(rows), *details(rows, level)]
+    views = [table(rows, batches.replicas), *details(rows, level)]
     sections: dict[str, list[Row]] = {"estimates": rows}
     if explain:
         sections["ops"] = [row for each in found for row in op_rows(each)]
