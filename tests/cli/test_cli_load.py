@@ -104,10 +104,12 @@ def test_overload_is_said():
     assert "OVERLOADED, the queue grows by" in text
 
 
-def test_cost_of_requests_that_come_at_once_is_refused_as_what_it_is():
-    asked = ("cost", *DEPLOYMENT, "--workload", "chat", "--slo", "ttft:1s")
-    assert "--rate inf: all requests come at once" in refused(*asked, "--rate", "inf")
-    assert "a closed loop: its rate is an outcome" in refused(*asked, "--max-concurrency", "4")
+@pytest.mark.parametrize("command", ["cost", "report", "compare", "plan"])
+def test_who_asks_for_a_number_of_replicas_gives_a_rate(command):
+    """Of a closed loop, and of requests that come at once, no number of replicas follows."""
+    asked = (command, *DEPLOYMENT, "--workload", "chat", "--slo", "ttft:1s")
+    assert "requests that all come at once: no number of replicas follows" in refused(*asked, "--rate", "inf")
+    assert "--max-concurrency" not in printed(command, "--help")
 
 
 def test_cost_ranks_and_gives_reasons():

@@ -9,7 +9,7 @@ from typer import Option
 
 from simulator.cli.answers.offer_columns import energy_guesses, packing_columns, price_notes
 from simulator.cli.options.offer_options import OfferAndApiOptions
-from simulator.cli.options.workload_options import WorkloadOptions
+from simulator.cli.options.workload_options import RateOptions
 from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, tried
 from simulator.cli.progress import progress_bar
 from simulator.cost.api_prices import api_prices, edition
@@ -62,7 +62,7 @@ class OfflineOptions:
 
 
 def batch_result(
-    choices: list[Choice], users: WorkloadOptions, priced: OfferAndApiOptions, offline: OfflineOptions, level: float
+    choices: list[Choice], users: RateOptions, priced: OfferAndApiOptions, offline: OfflineOptions, level: float
 ) -> Result:
     """Return the cost of offline work on each deployment, cheapest first, with the hours that idle replicas take."""
     deadline_s, workload = seconds(offline.deadline or NIGHT, "--deadline"), _work(users)
@@ -86,10 +86,10 @@ def batch_result(
     return Result({"answers": rows}, [_view(rows, workload, deadline_s)], notes, used, refused, verdict)
 
 
-def _work(users: WorkloadOptions) -> Workload:
+def _work(users: RateOptions) -> Workload:
     """Return the requests, there all at once. Raises InfercastError for a rate, and without a number of requests."""
-    if users.request_rate or users.max_concurrency:
-        raise InfercastError("--batch with a rate or a concurrency", "all requests are there at once", "Leave it out")
+    if users.request_rate:
+        raise InfercastError("--batch with a rate", "all requests are there at once", "Leave it out")
     if users.num_prompts is None and users.trace is None:
         raise InfercastError("--batch without --num-prompts", "nobody said how much there is to do", "Give it")
     [(_, workload)] = replace(users, request_rate="inf").workloads()

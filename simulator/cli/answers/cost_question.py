@@ -8,12 +8,12 @@ from typing import Any
 
 from simulator.cli.answers.offer_columns import energy_columns, packing_columns, spot_columns
 from simulator.cli.options.offer_options import OfferOptions
+from simulator.cli.options.workload_options import one_load
 from simulator.cli.output import Row
 from simulator.cost.bill import Bill
 from simulator.cost.capacity import Answer, Capacity, answer, capacity
 from simulator.cost.packing import full_usd_per_hour
 from simulator.cost.scenario import Scenario
-from simulator.errors import WorkloadError
 from simulator.hardware.sites import Site
 from simulator.questions.asked_columns import asked_columns
 from simulator.questions.case_answer import CaseAnswer
@@ -39,18 +39,11 @@ class CostQuestion:
     def each(self) -> list["CostQuestion"]:
         """Return a question for every combination of the comma lists, deployments first.
 
-        Raises InfercastError as `LoadQuestion.each` does, and WorkloadError for a closed loop and for requests that all
-        come at once.
+        Raises InfercastError as `LoadQuestion.each` and WorkloadError as `one_load` do.
         """
         asked = self.load.each()
         for each in asked:
-            if each.users.workloads()[0][0] is not None:
-                continue
-            if each.users.in_flight is None and each.users.request_rate:
-                because = "all requests come at once, so no number of replicas follows"
-                raise WorkloadError(f"--rate {each.users.request_rate}", because, "Give a finite rate, say --rate 2")
-            because = "its rate is an outcome, so no number of replicas follows"
-            raise WorkloadError("a closed loop", because, "Give --rate")
+            one_load(each.users)  # refuses what has no rate
         return [CostQuestion(each.deployment, each.users, each.accepted, self.priced) for each in asked]
 
     def command(self) -> list[str]:

@@ -15,7 +15,7 @@ from simulator.cli.options.compare_options import CompareOptions
 from simulator.cli.options.deployment_options import Details, OutputFormat, ReportFile, grouped
 from simulator.cli.options.executor_options import ExecutorName, Jobs
 from simulator.cli.options.offer_options import OfferAndApiOptions
-from simulator.cli.options.workload_options import SloOptions, WorkloadOptions, one_load
+from simulator.cli.options.workload_options import RateOptions, SloOptions, one_load
 from simulator.cli.output import Result, Row, emit, evidence
 from simulator.cli.progress import progress_bar
 from simulator.cost.light_bounds import Demand
@@ -35,7 +35,7 @@ REQUESTS = 4_000  # of each simulation, where nothing is said
 @grouped
 def command(
     asked: CompareOptions,
-    users: WorkloadOptions,
+    users: RateOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
     priced: OfferAndApiOptions,
@@ -121,7 +121,7 @@ def _draw(compared: list[Compared], path: Path) -> None:
     save(plot_costs([each.answer for each in compared]), path)
 
 
-def _fewer(users: WorkloadOptions) -> tuple[float, Workload]:
+def _fewer(users: RateOptions) -> tuple[float, Workload]:
     """Return the rate and its workload, of REQUESTS requests where their number is open."""
     rate, workload = one_load(users)
     is_open = users.num_prompts is None and not isinstance(workload.arrivals, RecordedArrivals)

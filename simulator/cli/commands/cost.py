@@ -22,7 +22,7 @@ from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, grouped
 from simulator.cli.options.executor_options import ExecutorOptions
 from simulator.cli.options.offer_options import OfferAndApiOptions, OfferOptions, SeveralOfferOptions
-from simulator.cli.options.workload_options import SloOptions, WorkloadOptions
+from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import Result, Row, common, emit, evidence
 from simulator.questions.sweep import SweepCase
 from simulator.questions.words import plain
@@ -32,7 +32,7 @@ from simulator.reports.slo import Slo
 @grouped
 def command(
     asked: DeploymentOptions,
-    users: WorkloadOptions,
+    users: RateOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
     priced: SeveralOfferOptions,

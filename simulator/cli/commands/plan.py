@@ -25,7 +25,7 @@ from simulator.cli.options.fleet_options import (
     curve_of,
 )
 from simulator.cli.options.offer_options import OfferOptions
-from simulator.cli.options.workload_options import SloOptions, WorkloadOptions, one_load
+from simulator.cli.options.workload_options import RateOptions, SloOptions, one_load
 from simulator.cli.output import Result, emit, tried
 from simulator.cli.progress import progress_bar
 from simulator.cost.fleet_sizing import GrowingLoad, Scaling
@@ -108,7 +108,7 @@ class PlanOptions(SessionOptions):
 @grouped
 def command(
     asked: DeploymentOptions,
-    users: WorkloadOptions,
+    users: RateOptions,
     accepted: SloOptions,
     planned: PlanOptions,
     priced: OfferOptions,

@@ -16,7 +16,7 @@ from simulator.cli.layout import columns, wrapped
 from simulator.cli.options.deployment_options import DeploymentOptions, grouped
 from simulator.cli.options.executor_options import Jobs
 from simulator.cli.options.offer_options import OfferAndApiOptions
-from simulator.cli.options.workload_options import SloOptions, WorkloadOptions, one_load
+from simulator.cli.options.workload_options import RateOptions, SloOptions, one_load
 from simulator.cli.output import exit_if_interrupted, labels_of, tried
 from simulator.cli.progress import progress_bar
 from simulator.cost.bounds import bounds
@@ -56,7 +56,7 @@ class Pinned(Compared):
 @grouped
 def command(
     asked: DeploymentOptions,
-    users: WorkloadOptions,
+    users: RateOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
     priced: OfferAndApiOptions,

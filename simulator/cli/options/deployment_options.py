@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
 
@@ -28,7 +28,8 @@ BATCH = ("--batch", "--batch-size")
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command whose parameters are single options, as typer needs them, from one that takes dataclasses.
 
-    Each field of an options dataclass becomes an option; the command gets the dataclass built from them.
+    Each field of an options dataclass that is annotated as one becomes an option; the command gets the dataclass built
+    from them.
     """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
@@ -38,7 +39,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         for name, value in given.items():
             _refuse_beyond(f"--{name.replace('_', '-')} {value}", value)
         for name, kind in groups.items():
-            given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
+            given[name] = kind(**{each.name: given.pop(each.name) for each in _parameters(kind)})
         command(**given)
 
     options: list[inspect.Parameter] = []
@@ -67,6 +68,7 @@ def _parameters(group: Any) -> list[inspect.Parameter]:
             default=inspect.Parameter.empty if each.default is MISSING else each.default,
         )
         for each in fields(group)
+        if get_origin(kinds[each.name]) is Annotated
     ]
 
 

@@ -23,8 +23,8 @@ RouterWorkers = Annotated[
 
 
 @dataclass(frozen=True)
-class WorkloadOptions(WorkloadQuestion):
-    """Options for what users send: a preset, a trace or plain lengths, at a rate or a concurrency."""
+class RateOptions(WorkloadQuestion):
+    """Options for what users send: a preset, a trace or plain lengths, at a rate."""
 
     workload: Annotated[
         str, Option("--workload", metavar="NAME", help="Preset: chat, code, rag, reasoning, summarize.")
@@ -88,10 +88,6 @@ class WorkloadOptions(WorkloadQuestion):
     release_period: Annotated[
         float, Option("--release-period", min=0.0, help="Seconds for which a batcher holds what arrives.")
     ] = 0.0
-    max_concurrency: Annotated[
-        str,
-        Option("--max-concurrency", metavar="N,..", help="Closed loop: requests in flight, instead of a rate."),
-    ] = ""
     num_prompts: Annotated[
         int | None,
         Option(
@@ -124,6 +120,16 @@ class WorkloadOptions(WorkloadQuestion):
         Option("--num-prefixes", "--prefix-repetition-num-prefixes", min=1, help="Different ones, drawn at random."),
     ] = 1
     seed: Annotated[int, Option("--seed", help="Seed of arrivals and lengths.")] = 0
+
+
+@dataclass(frozen=True)
+class WorkloadOptions(RateOptions):
+    """The same, at a rate or with so many requests in flight."""
+
+    max_concurrency: Annotated[
+        str,
+        Option("--max-concurrency", metavar="N,..", help="Closed loop: requests in flight, instead of a rate."),
+    ] = ""
 
 
 @dataclass(frozen=True)
@@ -168,12 +174,12 @@ class RunOptions(RunQuestion):
     router_workers: RouterWorkers = 1
 
 
-def one_load(users: WorkloadOptions) -> tuple[float, Workload]:
-    """Return the only rate in requests/s and its workload. Raises WorkloadError for several, and for a closed loop."""
+def one_load(users: WorkloadQuestion) -> tuple[float, Workload]:
+    """Return the only rate in requests/s and its workload. Raises WorkloadError for several, and for none."""
     (rate, workload), *more = users.workloads()
     if more:
         raise WorkloadError("several loads", "one is asked about", "Give one --request-rate and one of each length")
     if rate is None:
-        because = "its rate is an outcome, so no number of replicas follows"
-        raise WorkloadError("a closed loop", because, "Give --request-rate")
+        because = "no number of replicas follows"
+        raise WorkloadError("requests that all come at once", because, "Give a finite --request-rate, say 2")
     return rate, workload
