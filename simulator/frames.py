@@ -1,5 +1,6 @@
 """Answers that are tables: `to_frame()` makes a data frame of them, and a notebook shows it."""
 
+from collections.abc import Iterable, Mapping
 from math import isnan
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
+Row = Mapping[str, Any]  # values by column
 MOST_ROWS = 20  # that a notebook shows; `to_frame()` has all
 
 
@@ -24,6 +26,18 @@ def cell(value: Any) -> str:
         return f"{value:,}"
     rounded = float(f"{value:.4g}")
     return f"{rounded:,.0f}" if 1e4 <= abs(rounded) < 1e15 else f"{rounded:,.4g}"
+
+
+def frame(rows: Iterable[Row | tuple[Any, ...]], *names: str) -> "pd.DataFrame":
+    """Return rows, mappings or named tuples, as a data frame; `names`: columns that name its rows.
+
+    >>> frame([{"part": "weights", "bytes": 16.0}], "part").loc["weights", "bytes"].item()
+    16.0
+    """
+    import pandas as pd  # noqa: PLC0415  takes half a second
+
+    found = pd.DataFrame(list(rows))
+    return found.set_index(list(names)) if names else found
 
 
 class Framed:

@@ -18,7 +18,7 @@ from simulator.calibration.op_tables import fit_step_table, table_seconds
 from simulator.calibration.step_log import StepLog, read_log, typical_steps
 from simulator.deployment.deployment import Deployment
 from simulator.errors import ProfileError
-from simulator.frames import Framed
+from simulator.frames import Framed, frame
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.engine_loop import simulate
 
@@ -60,21 +60,21 @@ class LogCheck(Framed):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return p50 and p95 of TTFT, TPOT and E2EL in seconds: a column for what was measured, one a predictor."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
-        return pd.DataFrame({"measured": self.measured, **self.predicted}).rename_axis("metric")
+        rows = (
+            {"metric": metric, "measured": value} | {name: said[metric] for name, said in self.predicted.items()}
+            for metric, value in self.measured.items()
+        )
+        return frame(rows, "metric")
 
     def step_frame(self) -> "pd.DataFrame":
         """Return the seconds of each step, measured and by predictor, with its kind, sequences and new tokens."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
         rows = []
         for step in self.log.steps:
             counts = step.counts(self.window)
             seconds = {name: table_seconds(table, counts) for name, table in self.tables.items()}
             size = {"sequences": len(step.parts), "new_tokens": int(counts.tokens), "measured": step.seconds}
             rows.append({"start_s": step.start_s, "kind": step.kind, **size, **seconds})
-        return pd.DataFrame(rows)
+        return frame(rows)
 
 
 def check_logs(folder: str | Path, deployment: Deployment) -> LogCheck:

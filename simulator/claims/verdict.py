@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from simulator.claims.answers import figure
 from simulator.claims.claim import UNITS, Claim, ClaimedFigure, chosen
-from simulator.frames import Framed
+from simulator.frames import Framed, frame
 from simulator.limits import known
 
 if TYPE_CHECKING:
@@ -116,9 +116,7 @@ class Verdicts(Framed):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row per check: claim, claimed range and figure in `unit`, whether it holds, verdict and reason."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
-        return pd.DataFrame(row for verdict in self.verdicts for row in rows(verdict))
+        return frame(row for verdict in self.verdicts for row in rows(verdict))
 
 
 def rows(verdict: Verdict) -> list[dict[str, object]]:

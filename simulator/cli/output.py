@@ -20,11 +20,11 @@ from simulator.cli.layout import Format, columns, wrapped
 from simulator.cli.tables import Cells, tables
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, InterruptedSweepError, printable, reason
+from simulator.frames import Row as Row  # noqa: PLC0414  the commands take it from here, with columns and views
 from simulator.questions.identity import identity
 from simulator.reports.provenance import Provenance, basis, rests_on
 from simulator.schema_versions import KEY, VERSIONS
 
-Row = Mapping[str, Any]
 Value = TypeVar("Value")
 SCHEMA = Path(__file__).with_name("result.schema.json")
 MORE = "--details: every figure, its interval, the reasons and what the words mean."

@@ -15,7 +15,7 @@ from simulator.cost.limiter import limiter
 from simulator.cost.packing import Packing, full_usd_per_hour
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError, WorkloadError
-from simulator.frames import Framed
+from simulator.frames import Framed, frame
 from simulator.reports.report import Report
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, RecordedArrivals
 from simulator.workloads.workload import Workload
@@ -42,15 +42,8 @@ class Capacity(Framed):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row: the rate in requests/s, the latencies at it in seconds (p95), and what breaks above it."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
-        return pd.DataFrame(
-            {
-                "rate_per_s": [self.rate_per_s],
-                **{f"p95_{name}_s": [self.report.metrics[name]["p95"]] for name in ("ttft", "tpot", "e2el")},
-                "breaks": [self.breaks],
-            }
-        )
+        p95 = {f"p95_{name}_s": self.report.metrics[name]["p95"] for name in ("ttft", "tpot", "e2el")}
+        return frame([{"rate_per_s": self.rate_per_s, **p95, "breaks": self.breaks}])
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,9 +62,7 @@ class Answer(Framed):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row, with the columns of `Comparison.to_frame`."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
-        return pd.DataFrame([_row(self)])
+        return frame([_row(self)])
 
     @cached_property
     def packing(self) -> Packing | None:
@@ -262,9 +253,7 @@ class Comparison(Framed):
         `capacity_per_s` is in requests/s of one replica, `usd_per_hour` of all replicas; `usd_per_m_output` and
         `usd_per_m_output_full` are dollars per million output tokens at the asked rate and at capacity.
         """
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
-        return pd.DataFrame([_row(each) for each in self.answers])
+        return frame(map(_row, self.answers))
 
 
 def _row(found: Answer) -> dict[str, object]:

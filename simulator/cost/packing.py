@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from simulator.errors import InfercastError
-from simulator.frames import Framed
+from simulator.frames import Framed, frame
 from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Offer
 
@@ -69,9 +69,7 @@ class Packing(Framed):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return a row for each kind of instance: how many, of whom, at what price each (USD/h), since when."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
-        return pd.DataFrame(
+        return frame(
             {
                 "count": count,
                 **{name: getattr(offer, name) for name in ("instance", "provider", "region", "commitment", "devices")},

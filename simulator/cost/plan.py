@@ -24,7 +24,7 @@ from simulator.cost.fleet_sizing import KINDS, FleetKind, GrowingLoad, Scaling, 
 from simulator.cost.packing import Packing
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError, WorkloadError
-from simulator.frames import Framed
+from simulator.frames import Framed, frame
 from simulator.simulation.autoscaler import Autoscaler
 from simulator.simulation.sessions import Sessions
 from simulator.workloads.arrivals import OpenLoop
@@ -222,9 +222,7 @@ class FleetPlan(Framed):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return a row for each month and kind of fleet; columns are those of `FleetMonth`."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
-        return pd.DataFrame(self.months)
+        return frame(self.months)
 
 
 def plan(

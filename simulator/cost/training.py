@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from simulator.errors import InfercastError
-from simulator.frames import Framed
+from simulator.frames import Framed, frame
 from simulator.hardware.hardware import Hardware
 from simulator.models.model import Model
 from simulator.profile import Figure, Source
@@ -85,14 +85,8 @@ class Training(Framed):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row: parameters, training tokens, MFU, FLOPs, device hours, served tokens of as many FLOPs."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
-        return pd.DataFrame(
-            {
-                name: [getattr(self, name)]
-                for name in ("parameters", "tokens", "mfu", "flops", "device_hours", "equal_flops_tokens")
-            }
-        )
+        names = ("parameters", "tokens", "mfu", "flops", "device_hours", "equal_flops_tokens")
+        return frame([{name: getattr(self, name) for name in names}])
 
     def usd(self, usd_per_device_hour: float) -> float:
         """Return the cost of the device hours in US dollars."""

@@ -14,7 +14,7 @@ from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.deployment.pipeline_overlap import kernels_per_layer, overlapped_s
 from simulator.errors import DoesNotFitError, InfercastError
-from simulator.frames import Framed
+from simulator.frames import Framed, frame
 from simulator.models.operations import Array, Counts
 from simulator.roofline.cost import Cost, mostly_bound
 from simulator.roofline.step_model import StepModel
@@ -222,8 +222,6 @@ class Estimate(Framed):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return a table indexed by phase and op: runs, flops, bytes, seconds, light_s, share of the phase, bound."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
         rows = [
             {"phase": name, "op": op.cost.name, "runs": op.repeats}
             | {"flops": op.cost.flops, "bytes": op.cost.moved_bytes, "seconds": op.cost.seconds}
@@ -231,7 +229,7 @@ class Estimate(Framed):
             for name, phase in (("request", self.request), ("prefill", self.prefill), ("decode", self.decode))
             for op in phase.ops
         ]
-        return pd.DataFrame(rows).set_index(["phase", "op"])
+        return frame(rows, "phase", "op")
 
     @property
     def output_tokens_per_s(self) -> float:

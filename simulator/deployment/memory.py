@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.loaded_weights import padding_bytes, vision_bytes
 from simulator.deployment.workspace import Workspace, workspace
-from simulator.frames import Framed
+from simulator.frames import Framed, frame
 from simulator.profile import Figure, Source
 
 if TYPE_CHECKING:
@@ -142,19 +142,16 @@ class MemoryPlan(Framed):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return the parts of one device's memory: column `bytes`, indexed by part; they add up to the total."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
-        states = self.state_bytes * self.state_slots
         parts = {
             "weights": self.weight_bytes,
             "workspace": self.workspace_bytes,
             "context": self.context_bytes,
             "graphs": self.graph_bytes,
-            "states": states,
+            "states": self.state_bytes * self.state_slots,
             "cache": self.cache_bytes,
             "unused": self.unused_bytes,
         }
-        return pd.DataFrame({"bytes": parts}).rename_axis("part")
+        return frame(({"part": part, "bytes": each} for part, each in parts.items()), "part")
 
     def host_prefix_blocks(self, prefix_block_tokens: int) -> int:
         """Return how many prefix blocks of `prefix_block_tokens` tokens the host's tier of the cache holds."""

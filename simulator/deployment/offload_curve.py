@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.offload import Offload, layer_bytes
-from simulator.frames import Framed
+from simulator.frames import Framed, frame
 from simulator.models.operations import Sequence, count
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ class OffloadCurve(Framed):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return a row for each number of layers on the host; columns are those of `OffloadPoint`."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
-        return pd.DataFrame(self.points)
+        return frame(self.points)
 
 
 def offload_curve(

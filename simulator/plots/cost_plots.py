@@ -1,13 +1,13 @@
 """Plots of cost and capacity: what deployments cost at a rate, and how much one replica serves within the SLO."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from simulator.cost.capacity import Answer
 from simulator.deployment.deployment import Deployment
+from simulator.frames import Row
 from simulator.plots.palette import BOUND, wide_axis
 
-Row = Mapping[str, Any]
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure

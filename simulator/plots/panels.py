@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from simulator.deployment.estimate import Phase
+from simulator.frames import Row
 from simulator.plots.palette import BOUND, RESOURCES, TIP, short, tip, wide_axis
 from simulator.plots.run_plots import draw_distribution, draw_over_time, draw_parts
 from simulator.plots.sweep_plots import Sweep, draw_latency, draw_pareto
@@ -16,7 +17,6 @@ from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.timeline import Timeline
 from simulator.units import GIB
 
-Row = Mapping[str, Any]
 SIZE = (5.2, 3.5)  # inches: 10 px letters on a phone that is 390 px wide
 WIDE_SIZE = (10.6, 3.6)
 MOST_OPS = 9  # bars of a step; the rest is one more

@@ -1,18 +1,17 @@
 """Plot of `infercast simulate --plot`: state, throughput and binding resource over time, and parts of the latencies."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simulator.arrays import Floats
+from simulator.frames import Row
 from simulator.plots.palette import BOUND, CACHE, DECODE, PROMPT, REDO, RUNNING, TIP, WAITING, wide_axis
 from simulator.plots.palette import RESOURCES as COLOURS_OF_RESOURCES
 from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.report import Report
 from simulator.reports.timeline import RESOURCES, Timeline
 
-Row = Mapping[str, Any]
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase

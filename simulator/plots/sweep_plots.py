@@ -1,6 +1,6 @@
 """Plots of sweeps: latency over the load with the SLO and the knee, tokens/s per user and per device, cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simulator.arrays import Floats
+from simulator.frames import Row
 from simulator.plots.palette import BOUND, SERIES, short, tip, wide_axis
 from simulator.reports.slo import Slo
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Row = Mapping[str, Any]
 ENDLESS_MS = 1e9  # where an interval has no upper end: above every axis
 ROOM = 3  # times the highest p95, up to which an interval's end is on the axis: a queue's may be far above
 

@@ -3,9 +3,9 @@
 import math
 
 from simulator.cost.scenario import Scenario
+from simulator.frames import Row
 from simulator.questions.identity import identity
 from simulator.questions.length_words import in_words
-from simulator.questions.row_intervals import Row
 from simulator.reports.report import Report
 from simulator.workloads.lengths import Independent
 

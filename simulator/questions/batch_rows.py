@@ -1,7 +1,8 @@
 """The answer to a question about one batch: a row of figures in SI units, each with its interval beside it."""
 
 from simulator.deployment.estimate import Estimate, Phase
-from simulator.questions.row_intervals import Row, intervals
+from simulator.frames import Row
+from simulator.questions.row_intervals import intervals
 from simulator.reports.intervals import PredictionRange
 
 PREDICTED = {  # a row's predicted keys, and the metric of published measurements whose errors give their interval

@@ -7,7 +7,7 @@ from typing import Any
 
 from simulator.errors import InfercastError
 from simulator.files import parse_json
-from simulator.questions.row_intervals import Row
+from simulator.frames import Row
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ Every predicted value has its interval beside it, as `<key>_low` and `<key>_high
 from dataclasses import replace
 
 from simulator.cost.scenario import Scenario
-from simulator.questions.row_intervals import ENDS, Row, intervals, regime_of
+from simulator.frames import Row
+from simulator.questions.row_intervals import ENDS, intervals, regime_of
 from simulator.reports.batch_means import QUANTILES
 from simulator.reports.intervals import PredictionRange
 from simulator.reports.report import Report

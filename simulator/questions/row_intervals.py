@@ -3,11 +3,10 @@
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
+from simulator.frames import Row
 from simulator.reports.intervals import PredictionRange
 
-Row = Mapping[str, Any]
 ENDS = ("low", "high")
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from simulator.questions.row_intervals import Row
+from simulator.frames import Row
 from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.report import Report
 

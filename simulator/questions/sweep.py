@@ -12,9 +12,8 @@ from simulator.executors.choice import executor_named
 from simulator.executors.executor import TaskExecutor
 from simulator.executors.program import program_digest
 from simulator.executors.results_store import ResultsStore
-from simulator.frames import Framed
+from simulator.frames import Framed, Row, frame
 from simulator.questions.case_answer import CaseAnswer
-from simulator.questions.row_intervals import Row
 from simulator.reports.intervals import refuse_level
 
 if TYPE_CHECKING:
@@ -110,9 +109,7 @@ class SweepAnswers(Framed, Generic[QuestionT]):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row per answer: the keys of the command line's csv."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
-        return pd.DataFrame(self.rows)
+        return frame(self.rows)
 
 
 def sweep(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simulator.arrays import Floats, Ints
-from simulator.frames import Framed
+from simulator.frames import Framed, frame
 from simulator.reports.arrival_load import RunLength, arrival_load
 from simulator.reports.batch_means import Statistic, mean_of, statistic, warm_up
 from simulator.reports.queue_growth import Queue
@@ -249,13 +249,11 @@ class Report(Framed):
 
         Beside each statistic stands the half-width of its 95 % interval, NaN where the run is too short for one.
         """
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
-        rows = {
-            name: {**stat.values, **{f"{key}_half_width": each for key, each in stat.half_widths.items()}}
+        rows = (
+            {"metric": name, **stat.values} | {f"{key}_half_width": each for key, each in stat.half_widths.items()}
             for name, stat in self.metrics.items()
-        }
-        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("metric")
+        )
+        return frame(rows, "metric")
 
 
 def summarize(

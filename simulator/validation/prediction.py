@@ -1,12 +1,13 @@
 """Predictions of published rows: each setup is asked as a user would ask, and its metrics are read off the answer."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
+from simulator.frames import Row
 from simulator.questions.batch_question import BatchQuestion
 from simulator.questions.batch_rows import batch_row
 from simulator.questions.load_rows import load_row
@@ -16,7 +17,6 @@ from simulator.validation.loads import Question, about_metric, question_of
 from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.setups import Placed, place
 
-Row = Mapping[str, Any]
 BATCH_KEYS = {  # metric -> key of a batch's row, in SI, and the factor to the metric's unit
     **{"ttft_ms": ("ttft_s", 1e3), "prefill_ms": ("ttft_s", 1e3), "tpot_ms": ("tpot_s", 1e3)},
     **{"itl_ms": ("tpot_s", 1e3), "e2e_latency_ms": ("e2el_s", 1e3), "req_s": ("requests_per_s", 1.0)},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from simulator.frames import Framed
+from simulator.frames import Framed, frame
 from simulator.limits import known
 from simulator.reports.interval_widths import is_rate
 from simulator.reports.intervals import refuse_level
@@ -65,17 +65,13 @@ class Validation(Framed):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return a row for each measurement: id, setup, measured, predicted, interval, error, or why there is none."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
-        return pd.DataFrame([as_row(each) for each in self.predictions])
+        return frame(map(as_row, self.predictions))
 
     def score(self, *keys: str) -> "pd.DataFrame":
         """Return the errors by some of `KEYS`, metric and regime by default; columns are those of `Score`."""
-        import pandas as pd  # noqa: PLC0415  takes half a second
-
         names = keys or ("metric", "regime")
-        rows = [dict(zip(names, of, strict=True)) | each._asdict() for of, each in by(self.predictions, *names).items()]
-        return pd.DataFrame(rows).set_index(list(names))
+        found = by(self.predictions, *names).items()
+        return frame((dict(zip(names, of, strict=True)) | each._asdict() for of, each in found), *names)
 
 
 def validate(path: str | Path | None = None, *, level: float = 0.8) -> Validation:
