@@ -1,1 +1,1 @@
-"""Plots of results, drawn with matplotlib; each returns a figure, and `roofline_plots.save` writes it to a file."""
+"""Plots of results, drawn with matplotlib; each returns a figure, and `plot_file.save` writes it to a file."""

@@ -41,7 +41,7 @@ def test_text_does_not_steer_a_terminal() -> None:
 
 
 def test_a_name_is_no_formula_in_a_plot(tmp_path: Path) -> None:
-    from simulator.plots.roofline_plots import save  # noqa: PLC0415  slow to load
+    from simulator.plots.plot_file import save  # noqa: PLC0415  slow to load
 
     figure = mpl.figure.Figure()
     figure.add_subplot(xscale="log", xlim=(1, 1e4), title=r"a $\input{x}$ b <script>alert(1)</script>")

@@ -76,8 +76,8 @@ class SensitivityTables:
 
     def save(self, path: Path) -> None:
         """Draw the tornado plot. Raises InfercastError for a file that cannot be written."""
-        from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
-        from simulator.plots.tornado import plot_tornado  # noqa: PLC0415
+        from simulator.plots.plot_file import save
+        from simulator.plots.tornado import plot_tornado
 
         best = self.compared[0]
         usd = best.usd(best.found.replicas)

@@ -59,11 +59,11 @@ class ExplainOptions:
         """Write the files that were asked for. Raises InfercastError where one cannot be written."""
         model = scenario.deployment.step_model()
         if self.timeline is not None:
-            from simulator.reports.timeline import timeline_of  # noqa: PLC0415
+            from simulator.reports.timeline import timeline_of
 
             _write_rows(timeline_of(report.run, model).rows(), self.timeline)
         if self.trace_out is not None:
-            from simulator.reports.perfetto import write_trace  # noqa: PLC0415
+            from simulator.reports.perfetto import write_trace
 
             write_trace(report.run, self.trace_out)
 
@@ -79,9 +79,9 @@ class ExplainOptions:
         """Draw the run of the only simulation. Raises InfercastError where the file cannot be written."""
         if self.plot is None:
             return
-        from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
-        from simulator.plots.run_plots import plot_run  # noqa: PLC0415
-        from simulator.reports.timeline import timeline_of  # noqa: PLC0415
+        from simulator.plots.plot_file import save
+        from simulator.plots.run_plots import plot_run
+        from simulator.reports.timeline import timeline_of
 
         over_time = timeline_of(report.run, scenario.deployment.step_model())
         grows = "\nOVERLOADED: waits grow with the length of the run" if report.endless else ""
@@ -92,8 +92,8 @@ class ExplainOptions:
         """Draw several simulations as `sweep_of` orders them. Raises InfercastError if the file cannot be written."""
         if self.plot is None:
             return
-        from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
-        from simulator.plots.sweep_plots import plot_sweep  # noqa: PLC0415
+        from simulator.plots.plot_file import save
+        from simulator.plots.sweep_plots import plot_sweep
 
         found = sweep_of(rows, varying, title, slo)
         if found is None:

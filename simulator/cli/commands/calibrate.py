@@ -32,7 +32,7 @@ def command(
     base = load_hardware(like) if like else None
     with status("calibrate") as progress:
         checkpoint, build = engine.load(progress)
-        from simulator.reference.check import Checker, Plan  # noqa: PLC0415  torch, only where it measures
+        from simulator.reference.check import Checker, Plan
 
         checker = Checker(checkpoint, build, Plan(requests=0), progress)
         bench, tables = checker.calibrate(name, base)

@@ -46,7 +46,7 @@ def command(
     base = load_hardware(like) if like else None
     with status("check") as progress:
         checkpoint, build = engine.load(progress)
-        from simulator.reference.check import Checker, Plan, second_process  # noqa: PLC0415  torch, only where it runs
+        from simulator.reference.check import Checker, Plan, second_process
 
         checker = Checker(checkpoint, build, Plan(load, requests, seed=engine.seed), progress)
         if only_cells:
@@ -60,8 +60,8 @@ def command(
     if log is not None and found.load is not None:
         found.load.log.write(log)
     if plot is not None:
-        from simulator.plots.check_plots import plot_check  # noqa: PLC0415  matplotlib, only where a figure is asked for
-        from simulator.plots.roofline_plots import save  # noqa: PLC0415
+        from simulator.plots.check_plots import plot_check
+        from simulator.plots.plot_file import save
 
         save(plot_check(found.as_dict()), plot)
     emit(_result(found, engine.notes()), form)

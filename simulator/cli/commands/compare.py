@@ -109,14 +109,14 @@ def _left(search: Search) -> list[InterruptedSweepError]:
 
 
 def _save_page(path: Path, found: CostDetails, rows: list[Row], moved: SensitivityTables, others: list[str]) -> None:
-    from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
+    from simulator.cli.pages.decision import Decision
 
     Decision(found, rows, moved, others).save(path)
 
 
 def _draw(compared: list[Compared], path: Path) -> None:
-    from simulator.plots.cost_plots import plot_costs  # noqa: PLC0415  matplotlib takes half a second
-    from simulator.plots.roofline_plots import save  # noqa: PLC0415
+    from simulator.plots.cost_plots import plot_costs
+    from simulator.plots.plot_file import save
 
     save(plot_costs([each.answer for each in compared]), path)
 

@@ -121,9 +121,9 @@ def _result(
 
 def _draw(questions: list[CostQuestion], rows: list[Row], slo: Slo, path: Path) -> None:
     """Draw the answers at one rate side by side, at several over the rate."""
-    from simulator.plots.cost_plots import plot_costs  # noqa: PLC0415  matplotlib takes half a second
-    from simulator.plots.roofline_plots import save  # noqa: PLC0415
-    from simulator.plots.sweep_plots import plot_cost_curves  # noqa: PLC0415
+    from simulator.plots.cost_plots import plot_costs
+    from simulator.plots.plot_file import save
+    from simulator.plots.sweep_plots import plot_cost_curves
 
     if len({row["asked_rate_per_s"] for row in rows}) > 1:
         save(plot_cost_curves(rows, _series(rows), f"{common(rows)[0]}; {slo}"), path)

@@ -89,7 +89,7 @@ def _requirements() -> list[tuple[str, str]]:
 def _cache() -> Diagnosis:
     """Say whether machine code can be kept: without, every command compiles the scheduler for seconds."""
     try:
-        from simulator.scheduler.jit import cache_folder  # noqa: PLC0415  numba, only where it is looked at
+        from simulator.scheduler.jit import cache_folder
 
         folder = cache_folder()
     except ImportError as error:
@@ -102,7 +102,7 @@ def _cache() -> Diagnosis:
 
 def _profiles() -> Iterator[Diagnosis]:
     """Yield the folders of profiles, and the first problem of each kind."""
-    from simulator.cli.answers.profile_lint import KINDS, lint  # noqa: PLC0415  loads what may be broken
+    from simulator.cli.answers.profile_lint import KINDS, lint
 
     for name, kind in KINDS.items():
         where = ", ".join(str(each) for each in folders(kind.folder) if each.is_dir())

@@ -62,7 +62,8 @@ def command(
     detailed = plot is not None or explain
     found: list[Estimate] = [each.estimate() for each in questions] if detailed else []
     if plot is not None:
-        from simulator.plots.roofline_plots import plot_roofline, save  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.plots.plot_file import save
+        from simulator.plots.roofline_plots import plot_roofline
 
         save(plot_roofline(found), plot)
     views = [table(rows, batches.replicas), *details(rows, level)]

@@ -63,7 +63,7 @@ def command(
     result = fleet_result(found, rows, behaviour, interval_options.interval)
     result = replace(result, rests_on=[*result.rests_on, *fleet.guesses()], refused=refused)
     if page is not None:
-        from simulator.cli.pages.fleet_page import save_fleet_page  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.cli.pages.fleet_page import save_fleet_page
 
         said = ". ".join(dict.fromkeys(load_in_words(each, behaviour) for each in found))
         save_fleet_page(page, f"{said}. Asked: {slo}.", result, [each.service for each in found])
@@ -73,7 +73,7 @@ def command(
 def _save_plot(found: list[Found], path: Path) -> None:
     if len(found) > 1:
         raise InfercastError(f"--plot of {len(found)} fleets", "a figure shows one", "Ask for one")
-    from simulator.plots.fleet_plots import plot_service  # noqa: PLC0415
-    from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
+    from simulator.plots.fleet_plots import plot_service
+    from simulator.plots.plot_file import save
 
     save(plot_service(found[0].service), path)

@@ -156,7 +156,7 @@ def command(
 
 def _save_page(page: Path, found: Searched, result: Result, slo: Slo, on: date) -> None:
     """Write the web page of one fleet for all prompts."""
-    from simulator.cli.pages.plan_page import PlanAnswer  # noqa: PLC0415  matplotlib takes half a second
+    from simulator.cli.pages.plan_page import PlanAnswer
 
     picked = found.picked
     best, checks = (picked.plan, [*picked.failed, picked.check]) if picked else (found.plans[0], [])

@@ -29,9 +29,9 @@ def command(
         raise InfercastError(f"reference {action!r}", "it knows one action", "Give: reference generate TEXT")
     with status("reference") as progress:
         checkpoint, build = engine.load(progress)
-        from simulator.reference.clock import WallClock  # noqa: PLC0415  torch, only where it runs
-        from simulator.reference.generation import generate  # noqa: PLC0415
-        from simulator.reference.threads import FollowFreeCores  # noqa: PLC0415
+        from simulator.reference.clock import WallClock
+        from simulator.reference.generation import generate
+        from simulator.reference.threads import FollowFreeCores
 
         progress(f"generating {max_tokens} tokens")
         clock = WallClock() if engine.threads else WallClock(before_step=FollowFreeCores())

@@ -93,7 +93,7 @@ def command(
     excluded += [f"Left out: {error}" for error in refused]
     threads = Threads(jobs or cores())
     rows = list(in_order(threads, compared_row, compared))
-    from simulator.cli.pages.decision import Decision  # noqa: PLC0415  matplotlib takes half a second
+    from simulator.cli.pages.decision import Decision
 
     figures = CostDetails(compared, priced, interval_options.interval)
     Decision(figures, rows, SensitivityTables(compared, threads), excluded).save(out)

@@ -83,8 +83,8 @@ def _write_files(rows: list[Row], done: list[SimulatedLoad], explain_options: Ex
 
 def _save_page(path: Path, result: Result, found: SweepAnswers[LoadQuestion], done: list[SimulatedLoad]) -> None:
     """Write the page; of a sweep only the load that it looks into is simulated again, for what no row has."""
-    from simulator.cli.pages.load_page import save_load_page  # noqa: PLC0415  matplotlib: half a second
-    from simulator.cli.pages.sections import Ran  # noqa: PLC0415
+    from simulator.cli.pages.load_page import save_load_page
+    from simulator.cli.pages.sections import Ran
 
     rows, scenarios = found.rows, [case.question.scenario()[0] for case, _ in found.answered]
     over = sweep_of(rows, [*common(rows)[1], *loads(rows)], "", scenarios[0].slo) if len(rows) > 1 else None

@@ -52,8 +52,8 @@ def command(
 
 def _draw(found: Tuned, rows: Sequence[Row], unit: str, path: Path) -> None:
     """Draw the score of the default, of the best, and of the best without each of its changes."""
-    from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
-    from simulator.plots.tuning_plot import plot_tuned  # noqa: PLC0415
+    from simulator.plots.plot_file import save
+    from simulator.plots.tuning_plot import plot_tuned
 
     bars = [(str(row["which"]), row["per_s"], row["per_s_low"], row["per_s_high"]) for row in rows]
     bars += [(f"best without {name}", per_s, None, None) for name, per_s in found.without.items()]

@@ -65,7 +65,7 @@ def command(
     if plot is not None:
         _draw(scored(predictions, wanted), plot)
     if page is not None:
-        from simulator.cli.pages.scores_page import save_scores_page  # noqa: PLC0415  matplotlib takes half a second
+        from simulator.cli.pages.scores_page import save_scores_page
 
         asked = f"The measurements of {file}." if file else "All published measurements that come with infercast."
         save_scores_page(page, asked, scores_result(predictions, wanted, every=True), scored(predictions, wanted))
@@ -73,8 +73,8 @@ def command(
 
 
 def _draw(kept: Sequence[Prediction], path: Path) -> None:
-    from simulator.plots.roofline_plots import save  # noqa: PLC0415  matplotlib takes half a second
-    from simulator.validation.scatter import scatter  # noqa: PLC0415
+    from simulator.plots.plot_file import save
+    from simulator.validation.scatter import scatter
 
     save(scatter(kept), path)
 

@@ -48,13 +48,13 @@ class EngineOptions:
         seconds: it decides the default number of threads.
         """
         say("importing torch")
-        from simulator.reference.cores import Guard  # noqa: PLC0415
+        from simulator.reference.cores import Guard
 
         watch = Guard()
-        from simulator.reference.catalogue import load_checkpoint  # noqa: PLC0415
-        from simulator.reference.device import Device  # noqa: PLC0415
-        from simulator.reference.threads import use_threads  # noqa: PLC0415
-        from simulator.reference.transformer import Build  # noqa: PLC0415
+        from simulator.reference.catalogue import load_checkpoint
+        from simulator.reference.device import Device
+        from simulator.reference.threads import use_threads
+        from simulator.reference.transformer import Build
 
         build = Build(Device(self.device, self.dtype), num_blocks=self.blocks)
         use_threads(self.threads, watch)
@@ -69,9 +69,9 @@ class EngineOptions:
 
     def notes(self) -> list[str]:
         """Return a line that says on how many cores the engine ran, if other processes held some; else none."""
-        import torch  # noqa: PLC0415
+        import torch
 
-        from simulator.reference.cores import usable_cores  # noqa: PLC0415
+        from simulator.reference.cores import usable_cores
 
         count, cores = torch.get_num_threads(), usable_cores()
         if self.threads is not None or self.device != "cpu" or count == cores:
