@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.reports.interval_widths import LEVELS, Question, Side, Widths, question_of
+from simulator.reports.interval_widths import LEVELS, Side, WidthKey, Widths, width_key
 from simulator.reports.intervals import STEPS
 from simulator.validation.measurements import Measurement, Setup, read_published
 from simulator.validation.prediction import Answered, ask
@@ -40,10 +40,10 @@ BLIND = ROOT / "docs" / "blind_round_1.csv.gz"
 LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_latency_ms")
 SAME, LOOPS = "one width for all", "open loops simulated"
 PARTS: dict[str, Callable[[Residual], str]] = {
-    "regime": lambda each: each.question.regime,
-    "model": lambda each: "experts" if "experts" in each.question.traits else "dense",
-    "evidence": lambda each: next((name for name in ("guess", "family") if name in each.question.traits), "fitted"),
-    "metric": lambda each: each.question.names[0],
+    "regime": lambda each: each.key.regime,
+    "model": lambda each: "experts" if "experts" in each.key.traits else "dense",
+    "evidence": lambda each: next((name for name in ("guess", "family") if name in each.key.traits), "fitted"),
+    "metric": lambda each: each.key.names[0],
 }
 
 
@@ -62,9 +62,9 @@ class Held(NamedTuple):
     def score(self, level: float) -> float:
         """Return the interval score; less is better.
 
-        >>> question = Question("tpot_ms", "single")
+        >>> key = WidthKey("tpot_ms", "single")
         >>> ends = -0.1, 0.2
-        >>> [round(Held(Residual(question, ("", "", ""), by), *ends).score(0.8), 3) for by in (0.0, 0.25)]
+        >>> [round(Held(Residual(key, ("", "", ""), by), *ends).score(0.8), 3) for by in (0.0, 0.25)]
         [0.3, 0.8]
         """
         value = self.residual.value
@@ -107,7 +107,7 @@ def residuals(path: Path) -> list[Residual]:
         rows = [row for row in csv.DictReader(file) if row["left_out"] == "source" and row["id"] not in impossible]
     found = [
         Residual(
-            Question(row["metric"], row["limited"] or row["regime"], tuple(row["traits"].split())),
+            WidthKey(row["metric"], row["limited"] or row["regime"], tuple(row["traits"].split())),
             (row["source"], row["hardware"], row["model"]),
             -float(row["error"]),
             row["id"],
@@ -126,7 +126,7 @@ def blind_residuals(known: Collection[str] = ()) -> Iterator[Residual]:
     for row, each in ((rows[each["id"]], each) for each in _blind_rows() if each["predicted"]):
         if row.quality in GRADES and row.id not in known and not each["beats_light"]:
             error = math.log(float(each["predicted"]) / float(each["measured"]))
-            yield Residual(_question(row), row.group, -error, row.id)
+            yield Residual(_width_key(row), row.group, -error, row.id)
 
 
 @cache
@@ -135,20 +135,20 @@ def _blind_rows() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def _question(row: Measurement) -> Question:
+def _width_key(row: Measurement) -> WidthKey:
     asked = _asked(row.setup)
     regime = "limited" if asked.placed.recipe.latency_limits_s else row.setup.regime or ""
-    return question_of(asked.deployment, f"{row.stat} {row.metric}", regime)
+    return width_key(asked.deployment, f"{row.stat} {row.metric}", regime)
 
 
 def in_table(found: Iterable[Residual]) -> list[Residual]:
     """Return the residuals that the table is made of: all but those of open loops."""
-    return [each for each in found if each.question.regime != "open_loop"]
+    return [each for each in found if each.key.regime != "open_loop"]
 
 
 def held(found: Residuals, level: float = 0.8) -> list[Held]:
     """Return the interval of each row from a table without its source."""
-    ends = ((each, found.tables[each.group[0]].ends(each.question, level)) for each in found.rows)
+    ends = ((each, found.tables[each.group[0]].ends(each.key, level)) for each in found.rows)
     return [Held(each, float(low), float(high)) for each, (low, high) in ends]
 
 
@@ -165,8 +165,8 @@ def _source(each: Residual) -> str:
 
 
 def alike(found: Residuals) -> Summary:
-    """Return the summary of intervals with one width on each side for every question, to compare."""
-    bare = [each._replace(question=Question("req_s" if each.question.is_rate else "e2e", "")) for each in found.rows]
+    """Return the summary of intervals with one width on each side for all, to compare."""
+    bare = [each._replace(key=WidthKey("req_s" if each.key.is_rate else "e2e", "")) for each in found.rows]
     return Summary.of(held(Residuals(bare)))
 
 
@@ -174,11 +174,11 @@ def open_loops(found: Iterable[Residual], rows: Iterable[Measurement], known: Re
     """Return the simulated intervals of latencies of open loops, with tables without their sources."""
     by_id, made = {row.id: row for row in rows}, []
     for each in found:
-        if each.question.regime != "open_loop" or each.question.metric not in LATENCIES or each.id not in by_id:
+        if each.key.regime != "open_loop" or each.key.metric not in LATENCIES or each.id not in by_id:
             continue
         table = known.tables.get(each.group[0], known.tables[""])
-        low, high = (float(end) for end in table.ends(each.question, 0.8))
-        ratios = _bent(by_id[each.id], table, each.question.traits)
+        low, high = (float(end) for end in table.ends(each.key, 0.8))
+        ratios = _bent(by_id[each.id], table, each.key.traits)
         made.append(Held(each, min(low, *ratios), max(high, *ratios)))
     return made
 
@@ -186,7 +186,7 @@ def open_loops(found: Iterable[Residual], rows: Iterable[Measurement], known: Re
 def _bent(row: Measurement, table: Widths, traits: tuple[str, ...]) -> list[float]:
     """Return ln of the factors on a prediction that the shortest and the longest steps make."""
     usual = tuple(name for name in traits if name != "tail")
-    ends = (float(end) for end in table.ends(Question(*STEPS[0], usual), 0.8))
+    ends = (float(end) for end in table.ends(WidthKey(*STEPS[0], usual), 0.8))
     answers = [_answer(row.setup, math.exp(-end)) for end in (0.0, *ends)]
     value, *others = (each.value(row.metric, row.stat) for each in answers)
     return [math.log(each / value) for each in others]

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.arrays import Bools, Floats
-from simulator.reports.interval_widths import LEVELS, TRAITS, Question, Side, Widths, weighted_quantiles
+from simulator.reports.interval_widths import LEVELS, TRAITS, Side, WidthKey, Widths, weighted_quantiles
 from tools.newton import Point, minimum
 
 REACHED = 0.9  # of an 80 % interval's end
@@ -31,9 +31,9 @@ Group = tuple[str, str, str]
 
 
 class Residual(NamedTuple):
-    """ln(measured / predicted) of one row by a fit without its source, its question, and (source, device, model)."""
+    """ln(measured / predicted) of one row by a fit without its source, its key, and (source, device, model)."""
 
-    question: Question
+    key: WidthKey
     group: Group
     value: float
     id: str = ""
@@ -41,7 +41,7 @@ class Residual(NamedTuple):
     @property
     def slowness(self) -> float:
         """Above 0 where the engine was slower than predicted."""
-        return -self.value if self.question.is_rate else self.value
+        return -self.value if self.key.is_rate else self.value
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ class Residuals:
     @cached_property
     def names(self) -> list[tuple[str, str]]:
         """Kind and name of each factor, the width of all rows first."""
-        found = {("metric", each.question.names[0]) for each in self.rows}
-        found |= {("regime", each.question.names[1]) for each in self.rows}
+        found = {("metric", each.key.names[0]) for each in self.rows}
+        found |= {("regime", each.key.names[1]) for each in self.rows}
         return [("width", ""), *sorted(found), *(("traits", each) for each in TRAITS)]
 
     @cached_property
     def has(self) -> Floats:
         """Which row has which factor, shape (rows, factors)."""
-        kinds = [{*zip(("metric", "regime"), each.question.names, strict=True)} for each in self.rows]
-        traits = [{("traits", name) for name in each.question.traits} for each in self.rows]
+        kinds = [{*zip(("metric", "regime"), each.key.names, strict=True)} for each in self.rows]
+        traits = [{("traits", name) for name in each.key.traits} for each in self.rows]
         sets = [{("width", "")} | kind | others for kind, others in zip(kinds, traits, strict=True)]
         return np.array([[name in found for name in self.names] for found in sets], float)
 

@@ -48,7 +48,7 @@ def is_rate(metric: str) -> bool:
     return "tok_s" in metric or metric == "req_s"
 
 
-class Question(NamedTuple):
+class WidthKey(NamedTuple):
     """What a width depends on: a metric (a column of the measurement files), the regime of its load, and traits."""
 
     metric: str
@@ -66,19 +66,19 @@ class Question(NamedTuple):
         return LIKE.get(self.metric, self.metric), "closed_loop" if self.regime == "open_loop" else self.regime
 
 
-def question_of(deployment: Deployment, metric: str, regime: str) -> Question:
-    """Return the question about a metric of a deployment; "p99 ttft_ms" is its tail.
+def width_key(deployment: Deployment, metric: str, regime: str) -> WidthKey:
+    """Return what the width of a metric of a deployment depends on; "p99 ttft_ms" is its tail.
 
     >>> from simulator.deployment.deployment import deploy
-    >>> question_of(deploy("gpt-oss-120b", "h100-sxm"), "p99 ttft_ms", "closed_loop")
-    Question(metric='ttft_ms', regime='closed_loop', traits=('experts', 'tail'))
+    >>> width_key(deploy("gpt-oss-120b", "h100-sxm"), "p99 ttft_ms", "closed_loop")
+    WidthKey(metric='ttft_ms', regime='closed_loop', traits=('experts', 'tail'))
     """
     traits = traits_of(deployment, metric, regime, shipped_basis(deployment))
-    return Question(metric.rpartition(" ")[2], regime, traits)
+    return WidthKey(metric.rpartition(" ")[2], regime, traits)
 
 
 def traits_of(deployment: Deployment, metric: str, regime: str, basis: EvidenceLevel) -> tuple[str, ...]:
-    """Return what sets a question apart, in the order of TRAITS; `metric` as in `question_of`.
+    """Return what sets a question apart, in the order of TRAITS; `metric` as in `width_key`.
 
     experts: the model has routed experts. family: the engine was not fitted on the device's family; guess: nor are its
     rates measured. tail: a percentile from the 90th on. desktop: prompts of one batch on a consumer's or an integrated
@@ -124,21 +124,21 @@ class Side:
     traits: Mapping[str, float]
     shape: tuple[float, ...]
 
-    def scale(self, question: Question) -> float:
-        """Return W of a question; a metric or regime without measurements has the factor 1.
+    def scale(self, key: WidthKey) -> float:
+        """Return W of a key; a metric or regime without measurements has the factor 1.
 
         >>> side = Side(0.2, {"ttft_ms": 1.5}, {}, {"experts": 2.0}, (1.0,) * 6)
-        >>> round(side.scale(Question("prefill_ms", "single", ("experts",))), 3)
+        >>> round(side.scale(WidthKey("prefill_ms", "single", ("experts",))), 3)
         0.6
         """
-        metric, regime = question.names
-        factors = (self.traits.get(each, 1.0) for each in question.traits)
+        metric, regime = key.names
+        factors = (self.traits.get(each, 1.0) for each in key.traits)
         return float(self.width * self.metric.get(metric, 1.0) * self.regime.get(regime, 1.0) * np.prod(list(factors)))
 
-    def end(self, question: Question, level: npt.ArrayLike) -> Floats:
+    def end(self, key: WidthKey, level: npt.ArrayLike) -> Floats:
         """Return how far from the prediction an interval of a level ends, in ln; 0 at level 0."""
         shape = np.interp(np.asarray(level, float), (0.0, *LEVELS), (0.0, *self.shape))
-        return np.asarray(shape * self.scale(question))
+        return np.asarray(shape * self.scale(key))
 
 
 @dataclass(frozen=True)
@@ -148,33 +148,33 @@ class Widths:
     slower: Side
     faster: Side
 
-    def ends(self, question: Question, level: npt.ArrayLike) -> tuple[Floats, Floats]:
+    def ends(self, key: WidthKey, level: npt.ArrayLike) -> tuple[Floats, Floats]:
         """Return both ends of an interval in ln(measured / predicted), of the shape of `level`: at most 0, at least 0.
 
         >>> one = Widths(*(Side(width, {}, {}, {}, (1.0,) * 6) for width in (0.3, 0.1)))
-        >>> [float(end) for end in one.ends(Question("tpot_ms", "single"), 0.8)]
+        >>> [float(end) for end in one.ends(WidthKey("tpot_ms", "single"), 0.8)]
         [-0.1, 0.3]
-        >>> [float(end) for end in one.ends(Question("req_s", "single"), 0.8)]
+        >>> [float(end) for end in one.ends(WidthKey("req_s", "single"), 0.8)]
         [-0.3, 0.1]
         """
-        sides = (self.slower, self.faster) if question.is_rate else (self.faster, self.slower)
-        low, high = (side.end(question, level) for side in sides)
+        sides = (self.slower, self.faster) if key.is_rate else (self.faster, self.slower)
+        low, high = (side.end(key, level) for side in sides)
         return -low, high
 
-    def with_own(self, residuals: Sequence[float], question: Question, level: float) -> tuple[float, float]:
+    def with_own(self, residuals: Sequence[float], key: WidthKey, level: float) -> tuple[float, float]:
         """Return `ends` with a user's own residuals, one per held-out setup, mixed in.
 
         The table counts as SHIPPED_SETUPS setups: a few own residuals change little, many decide.
 
-        >>> few, many = (shipped().with_own([0.01, -0.02] * n, Question("tpot_ms", "single"), 0.8) for n in (1, 20))
+        >>> few, many = (shipped().with_own([0.01, -0.02] * n, WidthKey("tpot_ms", "single"), 0.8) for n in (1, 20))
         >>> many[0] > few[0], many[1] < few[1], many[1] < 0.05
         (True, True, True)
         """
         if not residuals:
-            low, high = self.ends(question, level)
+            low, high = self.ends(key, level)
             return float(low), float(high)
         places = 2 * (np.arange(GRID) + 0.5) / GRID - 1  # the share of an interval that ends there, and on which side
-        lows, highs = self.ends(question, np.abs(places))
+        lows, highs = self.ends(key, np.abs(places))
         values = np.array([*residuals, *np.where(places < 0, lows, highs)])
         weights = np.repeat([1.0, SHIPPED_SETUPS / GRID], [len(residuals), GRID])
         low, high = weighted_quantiles(values, weights, [(1 - level) / 2, (1 + level) / 2])

@@ -24,7 +24,7 @@ import numpy as np
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import CACHE_ERROR
 from simulator.errors import InfercastError
-from simulator.reports.interval_widths import LEVELS, EvidenceLevel, basis_of, question_of, shipped, shipped_basis
+from simulator.reports.interval_widths import LEVELS, EvidenceLevel, basis_of, shipped, shipped_basis, width_key
 
 # (metric, regime) that measure step times, the most reliable first
 STEPS = (("throughput_out_tok_s", "offline"), ("tpot_ms", "closed_loop"), ("tpot_ms", "open_loop"))
@@ -84,10 +84,10 @@ def interval(deployment: Deployment, metric: str, regime: str, level: float = 0.
     >>> found.low <= 1.0 <= found.high, found.basis
     (True, 'fitted')
     """
-    question = question_of(deployment, metric, regime)
-    known = "throughput_out_tok_s" if question.metric == "req_s" else question.metric
+    key = width_key(deployment, metric, regime)
+    known = "throughput_out_tok_s" if key.metric == "req_s" else key.metric
     own = deployment.kernels.residuals.get(f"{known} {regime}", ())
-    low, high = np.exp(shipped().with_own(own, question, level))
+    low, high = np.exp(shipped().with_own(own, key, level))
     basis: EvidenceLevel = "measured" if own else shipped_basis(deployment)
     return Interval(float(low), float(high), level, basis)
 

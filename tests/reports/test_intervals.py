@@ -14,7 +14,7 @@ from simulator.cost.capacity import capacity
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import deploy
 from simulator.deployment.memory import CACHE_ERROR
-from simulator.reports.interval_widths import Question, basis_of, question_of, shipped
+from simulator.reports.interval_widths import WidthKey, basis_of, shipped, width_key
 from simulator.reports.intervals import Interval, PredictionRange, interval, step_factors
 from simulator.reports.slo import Slo
 from simulator.validation.prediction import ask, predict
@@ -81,7 +81,7 @@ def test_own_measurements_are_the_basis_of_what_they_are_of_and_of_nothing_else(
 def test_one_own_setup_stands_beside_the_widths_of_what_the_answer_rested_on():
     widths = []
     for traits in ((), ("family", "guess")):
-        low, high = shipped().with_own([0.02], Question("tpot_ms", "single", traits), 0.8)
+        low, high = shipped().with_own([0.02], WidthKey("tpot_ms", "single", traits), 0.8)
         widths.append(high - low)
     assert widths[0] < widths[1]
 
@@ -99,21 +99,21 @@ def test_an_interval_holds_the_prediction_and_grows_with_the_level():
 @pytest.mark.parametrize("weaker", [("family",), ("family", "guess"), ("experts",), ("tail",), ("desktop",)])
 def test_what_is_further_from_the_fit_is_no_surer(weaker):
     for metric in METRICS:
-        (low, high), (least, most) = (shipped().ends(Question(metric, "single", each), 0.8) for each in ((), weaker))
+        (low, high), (least, most) = (shipped().ends(WidthKey(metric, "single", each), 0.8) for each in ((), weaker))
         assert least <= low <= 0 <= high <= most
     assert any(each.traits[weaker[0]] > 1 for each in (shipped().slower, shipped().faster))
 
 
 def test_traits_are_those_of_the_deployment_and_the_statistic():
     dense, experts = (deploy(model, "h100-sxm") for model in ("llama-3.1-8b", "gpt-oss-120b"))
-    assert question_of(dense, "mean ttft_ms", "closed_loop") == ("ttft_ms", "closed_loop", ())
-    assert question_of(experts, "p95 ttft_ms", "closed_loop").traits == ("experts", "tail")
-    assert question_of(deploy("llama-3.1-8b", "l40s"), "tpot_ms", "single").traits == ("family",)
-    assert question_of(deploy("llama-3.1-8b", "t4"), "tpot_ms", "single").traits == ("family", "guess")
+    assert width_key(dense, "mean ttft_ms", "closed_loop") == ("ttft_ms", "closed_loop", ())
+    assert width_key(experts, "p95 ttft_ms", "closed_loop").traits == ("experts", "tail")
+    assert width_key(deploy("llama-3.1-8b", "l40s"), "tpot_ms", "single").traits == ("family",)
+    assert width_key(deploy("llama-3.1-8b", "t4"), "tpot_ms", "single").traits == ("family", "guess")
     desktop = deploy("llama-3.1-8b", "rtx-4090", "llama.cpp")
     kinds = ("pp_tok_s", "single"), ("ttft_ms", "fixed_batch"), ("ttft_ms", "closed_loop"), ("tg_tok_s", "single")
-    assert ["desktop" in question_of(desktop, *kind).traits for kind in kinds] == [True, True, False, False]
-    assert "desktop" not in question_of(dense, *kinds[0]).traits
+    assert ["desktop" in width_key(desktop, *kind).traits for kind in kinds] == [True, True, False, False]
+    assert "desktop" not in width_key(dense, *kinds[0]).traits
     median, tail = (interval(dense, f"{stat} ttft_ms", "closed_loop") for stat in ("median", "p99"))
     assert tail.high > median.high
 
@@ -223,7 +223,7 @@ def test_steps_twice_as_long_are_a_clock_that_runs_half_as_fast(factor):
 @pytest.mark.parametrize("share", LOADS)
 def test_an_engine_whose_steps_differ_as_measured_ones_do_lies_within(share):
     """Engines with steps from all over what throughput was measured at: 80 % intervals hold at least 80 % of them."""
-    slow, fast = shipped().ends(Question("throughput_out_tok_s", "offline"), np.abs(DRAWS))
+    slow, fast = shipped().ends(WidthKey("throughput_out_tok_s", "offline"), np.abs(DRAWS))
     draws = np.exp(np.where(DRAWS < 0, slow, fast))
     for metric in ("ttft_ms", "tpot_ms"):
         low, high = ends(metric, share)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simulator.reports.interval_widths import LEVELS, Question, shipped
+from simulator.reports.interval_widths import LEVELS, WidthKey, shipped
 from tools.fit_intervals import Summary, held
 from tools.fit_widths import Residual, Residuals
 
@@ -19,14 +19,14 @@ def made(sigma: float = 0.2, sources: int = 30, rows: int = 60, **changed: float
             experts = at % 2 == 0
             metric = "tpot_ms" if at % 4 < 2 else "req_s"
             spread = changed.get("experts", sigma) if experts else sigma
-            question = Question(metric, "closed_loop", ("experts",) if experts else ())
-            found.append(Residual(question, (f"s{source}", "h", "m"), float(draw.normal(0, spread))))
+            key = WidthKey(metric, "closed_loop", ("experts",) if experts else ())
+            found.append(Residual(key, (f"s{source}", "h", "m"), float(draw.normal(0, spread))))
     return found
 
 
 def test_widths_are_those_that_made_the_residuals_and_hold_their_share():
     table = Residuals(made(0.2)).tables[""]
-    low, high = table.ends(Question("tpot_ms", "closed_loop"), 0.8)
+    low, high = table.ends(WidthKey("tpot_ms", "closed_loop"), 0.8)
     assert (float(-low), float(high)) == pytest.approx((0.2 * Z90, 0.2 * Z90), rel=0.1)
     assert Summary.of(held(Residuals(made(0.2)))).inside == pytest.approx(0.8, abs=0.03)
 
@@ -34,11 +34,11 @@ def test_widths_are_those_that_made_the_residuals_and_hold_their_share():
 def test_a_trait_that_doubles_errors_widens_nearly_as_much():
     """Nearly: what no measurement demands is shrunk."""
     known = Residuals(made(0.2, experts=0.4))
-    ends = [known.tables[""].ends(Question("tpot_ms", "closed_loop", each), 0.8)[1] for each in ((), ("experts",))]
+    ends = [known.tables[""].ends(WidthKey("tpot_ms", "closed_loop", each), 0.8)[1] for each in ((), ("experts",))]
     assert 1.6 < ends[1] / ends[0] < 2.0
     found = held(known)
     for experts in (True, False):
-        some = [each for each in found if bool(each.residual.question.traits) == experts]
+        some = [each for each in found if bool(each.residual.key.traits) == experts]
         assert 0.75 < Summary.of(some).inside < 0.88
 
 
@@ -51,12 +51,12 @@ def test_a_trait_that_tells_nothing_widens_nothing_and_none_narrows():
 
 def test_slowness_is_that_of_times_and_of_rates():
     """Engines that are slower than predicted: longer times, lower rates."""
-    slower = [each._replace(value=-abs(each.value) if each.question.is_rate else abs(each.value)) for each in made(0.3)]
+    slower = [each._replace(value=-abs(each.value) if each.key.is_rate else abs(each.value)) for each in made(0.3)]
     table = Residuals(slower).tables[""]
-    low, high = table.ends(Question("tpot_ms", "closed_loop"), 0.8)
+    low, high = table.ends(WidthKey("tpot_ms", "closed_loop"), 0.8)
     assert -low < 0.05
     assert high > 0.3
-    low, high = table.ends(Question("req_s", "closed_loop"), 0.8)
+    low, high = table.ends(WidthKey("req_s", "closed_loop"), 0.8)
     assert low < -0.3
     assert high < 0.05
 
@@ -67,20 +67,20 @@ def test_what_few_sources_measured_is_wider():
     ends = []
     for number in (4, 24):
         named = [each._replace(group=(f"s{at % number}", "h", "m")) for at, each in enumerate(made(0.2))]
-        few = [each._replace(question=Question("pp_tok_s", "single")) for each in named]
+        few = [each._replace(key=WidthKey("pp_tok_s", "single")) for each in named]
         usual = [each._replace(group=(f"t{at % 24}", "h", "m")) for at, each in enumerate(made(0.2))]
         table = Residuals([*few, *usual]).tables[""]
         of = [
-            float(table.ends(Question(*kind), 0.8)[1]) for kind in (("pp_tok_s", "single"), ("tpot_ms", "closed_loop"))
+            float(table.ends(WidthKey(*kind), 0.8)[1]) for kind in (("pp_tok_s", "single"), ("tpot_ms", "closed_loop"))
         ]
         ends.append(of[0] / of[1])
     assert ends[0] > 1.2 * ends[1]
 
 
 def test_large_sources_do_not_decide():
-    big = [Residual(Question("tpot_ms", "single"), ("big", "h", "m"), 0.01)] * 2000
-    others = [Residual(Question("tpot_ms", "single"), (f"s{at}", "h", "m"), 1.0) for at in range(20)]
-    assert float(Residuals([*big, *others]).tables[""].ends(Question("tpot_ms", "single"), 0.8)[1]) > 0.5
+    big = [Residual(WidthKey("tpot_ms", "single"), ("big", "h", "m"), 0.01)] * 2000
+    others = [Residual(WidthKey("tpot_ms", "single"), (f"s{at}", "h", "m"), 1.0) for at in range(20)]
+    assert float(Residuals([*big, *others]).tables[""].ends(WidthKey("tpot_ms", "single"), 0.8)[1]) > 0.5
 
 
 def test_the_shipped_table_is_ordered():
