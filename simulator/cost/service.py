@@ -27,6 +27,7 @@ from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.fleet_state import DRAINING, FAILED, OFF, STATES, UP
 from simulator.simulation.replica import pool_of
 from simulator.simulation.routers import Router
+from simulator.units import counted
 from simulator.workloads.workload import Requests
 
 
@@ -201,7 +202,7 @@ class ServiceReport:
     def describe(self) -> str:
         """Describe the service in one line: replicas, deployment, engine and router."""
         service = self.service
-        replicas = "1 replica" if self.run.replicas == 1 else f"{self.run.replicas} replicas"
+        replicas = counted(self.run.replicas, "replica")
         if service.prefill_replicas:
             prefilling = _range(service.prefill_autoscaler, service.prefill_replicas)
             replicas = f"{prefilling} prefill and {_range(service.autoscaler, service.decode_replicas)} decode replicas"

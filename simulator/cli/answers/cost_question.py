@@ -92,7 +92,7 @@ def _capacity(asked: LoadQuestion) -> Capacity:
 
 @lru_cache(maxsize=SHARED)
 def _shared_ends(asked: LoadQuestion, level: float) -> list[float]:
-    return _capacity_ends(asked.scenario()[0], _capacity(asked).rate_per_s, level)
+    return capacity_ends(asked.scenario()[0], _capacity(asked).rate_per_s, level)
 
 
 def answer_rows(found: list[Answer], level: float, priced: OfferOptions) -> list[Row]:
@@ -100,7 +100,7 @@ def answer_rows(found: list[Answer], level: float, priced: OfferOptions) -> list
     known: dict[int, list[float]] = {}
     rows: list[Row] = []
     for each in found:
-        ends_per_s = known.get(id(each.capacity)) or _capacity_ends(each.scenario, each.capacity.rate_per_s, level)
+        ends_per_s = known.get(id(each.capacity)) or capacity_ends(each.scenario, each.capacity.rate_per_s, level)
         known[id(each.capacity)] = ends_per_s
         rows.append(_answer_row(each, level, priced, ends_per_s))
     return rows
@@ -119,7 +119,7 @@ AT_LOAD = (
 )
 
 
-def _capacity_ends(scenario: Scenario, highest: float, level: float) -> list[float]:
+def capacity_ends(scenario: Scenario, highest: float, level: float) -> list[float]:
     """Return the least and the highest max req/s of one replica: the search with the longest and shortest steps."""
 
     def capacity_per_s(step_factor: float) -> float:

@@ -13,6 +13,7 @@ from simulator.limits import known
 from simulator.questions.identity import identity
 from simulator.reports.provenance import Provenance
 from simulator.reports.slo import Slo
+from simulator.units import counted
 
 SHOWN_MONTHS = 6  # as many rows and the last month: the screen has 24 lines; json and csv have all
 MEANS = {
@@ -87,7 +88,7 @@ def _checked(plan: FleetPlan, row: FleetCheck | FleetMonth) -> Row:
 
 def split_verdict(split: PromptSplit, one: Picked | None, *, chosen: bool) -> str:
     """Say whether two fleets, for short and for long prompts, cost less than one."""
-    (usd, devices), sizes = split.cost, " and ".join(_counted(each.check.replicas) for each in split.fleets)
+    (usd, devices), sizes = split.cost, " and ".join(counted(each.check.replicas, "replica") for each in split.fleets)
     both = f"${usd:,.0f} in all" if math.isfinite(usd) else f"{devices} devices"
     other = ""
     if one is not None:
@@ -117,7 +118,7 @@ def pools_verdict(mixed: FleetPlan, pooled: FleetPlan, *, chosen: Sequence[Picke
     """Say whether a prefill and a decode pool were chosen, what they serve, and what they cost always on."""
     row, deployment = pools_row(mixed, pooled), pooled.scenario.deployment
     taken = any(each.plan.is_pooled and each.plan.scenario.deployment == deployment for each in chosen)
-    split = f"{_counted(row['prefill'])} for prefill and {row['replicas'] - row['prefill']} for decode"
+    split = f"{counted(row['prefill'], 'replica')} for prefill and {row['replicas'] - row['prefill']} for decode"
     served = f"{row['split_per_s']:.3g}/s {mixed.scenario.slo.within}"
     rates = f"{split} serve {served}, as many mixed ones {row['mixed_per_s']:.3g}/s"
     usd = row["split_usd"], row["mixed_usd"]
@@ -131,7 +132,7 @@ def verdict(picked: Picked) -> list[str]:
     months = [each for each in best.months if each.kind == check.kind]
     first, last = months[0], months[-1]
     least, most = min(each.least for each in months), max(each.most for each in months)
-    sizes = f"{least} to {most} replicas" if least < most else _counted(most)
+    sizes = f"{least} to {most} replicas" if least < most else counted(most, "replica")
     if best.is_pooled:
         sizes += f", {best.rates.prefill(check.replicas)} of {check.replicas} for prefill"
     total = best.usd(check.kind)
@@ -142,7 +143,7 @@ def verdict(picked: Picked) -> list[str]:
     prompts = best.scenario.workload.prompts
     means = f"{prompts}; {MEANS[check.kind]}" if prompts else MEANS[check.kind]
     said = [f"{check.kind.capitalize()} fleet ({means}) of {best.scenario.deployment}, {sizes}{price}."]
-    busiest = f"Simulated in month {check.month}, where it is busiest, with {_counted(check.replicas)}"
+    busiest = f"Simulated in month {check.month}, where it is busiest, with {counted(check.replicas, 'replica')}"
     kept = f"keep the SLO, {best.scenario.slo}" if best.scenario.slo.bounds_s else "are served, without an SLO"
     said.append(f"{busiest}: {check.within:.1%} of requests {kept}{_one_less(best, check)}.")
     return said + [_failed(each) for each in picked.failed]
@@ -152,13 +153,9 @@ def _one_less(best: FleetPlan, check: FleetCheck) -> str:
     """Say what one replica less keeps, and why it is not chosen where that would be enough."""
     if check.within_one_less is None:
         return ""
-    asked = f", but the headroom of {best.sizing.headroom:.0%} asks for {_counted(check.replicas)}"
+    asked = f", but the headroom of {best.sizing.headroom:.0%} asks for {counted(check.replicas, 'replica')}"
     enough = check.within_one_less >= check.share and best.sizing.headroom > 0
     return f"; with one less, {check.within_one_less:.1%}{asked if enough else ''}"
-
-
-def _counted(replicas: int) -> str:
-    return "1 replica" if replicas == 1 else f"{replicas} replicas"
 
 
 def _failed(check: FleetCheck) -> str:

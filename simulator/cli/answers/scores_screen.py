@@ -6,6 +6,7 @@ from dataclasses import replace
 from simulator.cli.answers.interval_columns import BASIS, IntervalColumn
 from simulator.cli.output import Column, Result, Row, View, count, number, percent
 from simulator.errors import InterruptedSweepError
+from simulator.units import counted
 from simulator.validation.parallel import INTERRUPTED
 from simulator.validation.prediction import Prediction
 from simulator.validation.scores import KEYS, Score, beating_light, by, not_covered, row_coverage, scored, sections
@@ -37,7 +38,7 @@ def scores_result(predictions: Sequence[Prediction], grades: list[str], *, every
     notes = [
         f"{predicted:,} of {len(kept):,} rows graded {graded} are predicted; {len(predictions):,} in all.",
         "Errors are shares of the measured value: the mean |error| of each (source, device, model), then over groups.",
-        *(f"Not covered, {_row_count(rows)}: {reason}" for reason, rows in not_covered(kept).items()),
+        *(f"Not covered, {counted(rows, 'row')}: {reason}" for reason, rows in not_covered(kept).items()),
         *(
             f"Beats the speed of light: {each.measurement.id} {each.measurement.metric} {each.measurement.value:g}, "
             f"light {each.light:g}"
@@ -54,9 +55,9 @@ def _verdict(kept: Sequence[Prediction]) -> str:
     Of rows where they are of one source, as a user's own are; of groups where there are several sources.
     """
     if all(each.value is None for each in kept):
-        return f"None of {_row_count(len(kept))} is predicted."
+        return f"None of {counted(len(kept), 'row')} is predicted."
     [found] = by(kept).values()
-    rows = f"{_row_count(found.rows)} predicted"
+    rows = f"{counted(found.rows, 'row')} predicted"
     if len(by(kept, "source")) == 1:
         inside = f"; {share:.0%} lie inside their interval" if (share := row_coverage(kept)) >= 0 else ""
         return f"{rows}, {found.row_median_ape:.0%} off in the median{inside}."
@@ -70,10 +71,6 @@ def _left(predictions: Sequence[Prediction]) -> list[InterruptedSweepError]:
     left = sum(each.reason == INTERRUPTED for each in predictions)
     remedy = "Let it run on, or ask for these rows alone"
     return [InterruptedSweepError.of(left, len(predictions), remedy)] if left else []
-
-
-def _row_count(rows: int) -> str:
-    return "1 row" if rows == 1 else f"{rows:,} rows"
 
 
 ROW = (

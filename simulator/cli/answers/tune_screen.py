@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from simulator.cli.answers.compare_screen import launch_words
+from simulator.cli.answers.cost_question import capacity_ends
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.layout import Command
 from simulator.cli.output import Column, Result, Row, View, evidence, number
-from simulator.cost.capacity import capacity
 from simulator.cost.scenario import Scenario
 from simulator.cost.tuning import HighestRate, Trial, Tuned
 from simulator.deployment.deployment import Deployment
@@ -14,7 +14,6 @@ from simulator.questions.deployment_question import SEQS, SHARE, TOKENS
 from simulator.questions.identity import identity
 from simulator.questions.load_rows import load_row
 from simulator.questions.tune_question import CACHE, CHUNKS, DRAFTS, LONG, TP, TuneQuestion
-from simulator.reports.intervals import PredictionRange
 from simulator.units import counted
 
 FRESH = "The gain is that on other random numbers than the search's: the best of many is lucky, too."
@@ -81,13 +80,9 @@ def _row(which: str, trial: Trial, question: TuneQuestion, level: float) -> Row:
 
 def _rate_ends(trial: Trial, level: float) -> tuple[float, float]:
     """Return the least and the highest rate within the SLO, with the longest and the shortest steps of the interval."""
-    scenario = trial.scenario
-
-    def again(step_factor: float) -> float:
-        return capacity(scenario.with_steps(step_factor)).rate_per_s * scenario.replicas
-
-    others = PredictionRange(scenario.deployment, "open_loop", level, trial.per_s, again).others
-    return min(trial.per_s, *others), max(trial.per_s, *others)
+    replicas = trial.scenario.replicas
+    least, most = capacity_ends(trial.scenario, trial.per_s / replicas, level)
+    return least * replicas, most * replicas
 
 
 def _setting_rows(question: TuneQuestion, found: Tuned) -> list[Row]:
