@@ -1,6 +1,5 @@
 """Pages in headless Chromium: no console error, no request, sorted by click and by keyboard, on a phone, on paper."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support.commands import infercast
+from tests.support.paths import CHROMIUM
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install '.[dev]'")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium"),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import ROOT
 from tools.draw_folders import PICTURE, boxes, reduced, svg, table
 
-ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "simulator"
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 STRUCTURE = ROOT / "docs" / "structure.md"

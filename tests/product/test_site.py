@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -14,10 +13,9 @@ import pytest
 
 import simulator
 from simulator.cli import COMMANDS
+from tests.support.paths import CHROMIUM, ROOT
 
-ROOT = Path(__file__).parents[2]
 FETCHED = re.compile(r"""(?:<(?:script|img|iframe|source)[^>]*\ssrc|<link[^>]*\shref)=["']?((?:https?:)?//[^"'\s>]+)""")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.slow
 
 

@@ -15,8 +15,8 @@ import pytest
 import simulator
 from simulator.scheduler.jit import COMPILED_FOLDERS
 from tests.support.for_each import for_each
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "simulator"
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 350, 50, 6

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from simulator.hardware.prices import offers
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 

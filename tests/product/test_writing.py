@@ -97,7 +97,6 @@ def total(a, b):
 print(total(1, 2), sum(total.stats.cache_hits.values()))
 """
 SMALL_DISK = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300, -1)); import sums"
-SMALL_DISK = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300, -1)); import sums"
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import os
 import platform
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -21,10 +20,10 @@ from simulator.reference.device import DTYPES, Device  # noqa: E402
 from simulator.reference.engine import Executor  # noqa: E402
 from simulator.reference.linear import can_pack, make_linear  # noqa: E402
 from simulator.reference.transformer import Build, Transformer  # noqa: E402
+from tests.support.paths import ROOT  # noqa: E402
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch's beta operators
-ROOT = Path(__file__).parents[2]
 PROMPT = list(range(3, 40))
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 NO_SUPPORT = RuntimeError("mkldnn_reorder_linear_weight: bf16 path needs the cpu support avx_ne_convert or avx512bw")

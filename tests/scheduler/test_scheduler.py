@@ -26,7 +26,7 @@ from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.traces import read_trace
 from simulator.workloads.workload import Requests, Workload
 from tests.oracle.engine import OracleLimits, OracleResult, run_oracle
-from tests.support.hand_made import TABLE, UNIT_S
+from tests.support.hand_made import TABLE, UNIT_S, requests_of
 
 
 def limits(**changes: int) -> SchedulerLimits:
@@ -52,11 +52,6 @@ def seconds(batch: list[tuple[int, int]]) -> float:
     tokens = sum(new for new, _ in batch)
     keys = sum(operations.pairs(new, past) for new, past in batch)
     return float(TABLE.token_s[tokens] + TABLE.logit_s[len(batch)] + TABLE.slopes[0] * keys)
-
-
-def table_of(rows: list[tuple[float, int, int]], concurrency: int = 0) -> Requests:
-    arrival_s, prompts, outputs = zip(*rows, strict=True)
-    return Requests(np.array(arrival_s), np.array(prompts), np.array(outputs), concurrency)
 
 
 def assert_equal(run: Run, oracle: OracleResult) -> None:
@@ -111,14 +106,14 @@ def test_equals_the_oracle(rows, max_num_seqs, extra_tokens, extra_blocks, block
         concurrency=concurrency,
         full_prompt_must_fit=full,
     )
-    run = simulate(ours, TABLE, table_of(rows, concurrency))
+    run = simulate(ours, TABLE, requests_of(rows, concurrency))
     assert_equal(run, run_oracle(rows, theirs, seconds))
 
 
 def test_a_short_request_waits_for_its_static_batch_only_in_that_policy():
     rows = [(0.0, 4, 100), (0.0, 4, 10), (0.001, 4, 10)]
-    static = simulate(limits(policy=state.STATIC, max_num_seqs=2, num_blocks=100), TABLE, table_of(rows))
-    mixed = simulate(limits(max_num_seqs=2, num_blocks=100), TABLE, table_of(rows))
+    static = simulate(limits(policy=state.STATIC, max_num_seqs=2, num_blocks=100), TABLE, requests_of(rows))
+    mixed = simulate(limits(max_num_seqs=2, num_blocks=100), TABLE, requests_of(rows))
     assert static.first_token_s[2] > static.finished_s[0]
     assert mixed.finished_s[2] < mixed.finished_s[0]
 
@@ -130,7 +125,7 @@ def test_groups_of_recurrent_layers_hold_a_few_blocks_of_each_sequence(rows, num
     run = simulate(
         limits(num_blocks=num_blocks, window_groups=3, window_blocks=held, max_num_seqs=3),
         TABLE,
-        table_of(sorted(rows)),
+        requests_of(sorted(rows)),
     )
     assert not np.isnan(run.finished_s).any()
     assert run.steps.blocks.max() <= num_blocks
@@ -154,7 +149,7 @@ def test_windowed_reads_and_blocks_equal_a_plain_count(window, rows, num_blocks)
     run = simulate(
         limits(num_blocks=num_blocks, window=window, window_groups=2, window_blocks=window_blocks, max_num_seqs=3),
         TABLE,
-        table_of(sorted(rows)),
+        requests_of(sorted(rows)),
     )
     assert not np.isnan(run.finished_s).any()
     assert run.steps.blocks.max() <= num_blocks
@@ -189,16 +184,16 @@ def test_requests_that_finish_in_one_step_are_listed_in_the_order_in_which_they_
 @pytest.mark.parametrize("most", [1, 3])
 def test_two_long_prompts_take_turns(most):
     """Rule L: each computes `most` of its 6 tokens in a step, however many there is room for; alone it computes all."""
-    both = simulate(limits(long_prefill_tokens=most), TABLE, table_of([(0.0, 6, 1), (0.0, 6, 1)]))
+    both = simulate(limits(long_prefill_tokens=most), TABLE, requests_of([(0.0, 6, 1), (0.0, 6, 1)]))
     assert both.steps.prompt_tokens.tolist() == [2 * most] * (6 // most)
-    alone = simulate(limits(long_prefill_tokens=most), TABLE, table_of([(0.0, 6, 1)]))
+    alone = simulate(limits(long_prefill_tokens=most), TABLE, requests_of([(0.0, 6, 1)]))
     assert alone.steps.prompt_tokens.tolist() == [6]
 
 
 def test_async_scheduling_shows_an_arrival_one_step_later():
     rows = [(0.0, 8, 20), (0.0015, 8, 2)]
-    at_once = simulate(limits(num_blocks=100), TABLE, table_of(rows))
-    lagging = simulate(limits(num_blocks=100, async_scheduling=True), TABLE, table_of(rows))
+    at_once = simulate(limits(num_blocks=100), TABLE, requests_of(rows))
+    lagging = simulate(limits(num_blocks=100, async_scheduling=True), TABLE, requests_of(rows))
     step = np.searchsorted(at_once.steps.start_s, at_once.scheduled_s[1])
     assert lagging.scheduled_s[1] == lagging.steps.start_s[step + 1]
 
@@ -207,7 +202,7 @@ def test_async_scheduling_shows_an_arrival_one_step_later():
 
 
 def together(count: int = 4, prompt: int = 20, output: int = 13) -> Requests:
-    return table_of([(0.0, prompt, output)] * count)
+    return requests_of([(0.0, prompt, output)] * count)
 
 
 @pytest.mark.parametrize("drafts", [1, 3])
@@ -288,13 +283,13 @@ def test_the_counter_hash_is_its_definition(counts):
 @pytest.mark.parametrize(("least", "step"), [(0, 1), (17, 1), (18, 9)])
 def test_prompts_wait_for_free_blocks_beside_what_runs(least, step):
     """Eight tokens and a new one take three of 20 blocks, so 17 are free; after nine steps nothing runs."""
-    run = simulate(limits(least_free_blocks=least), TABLE, table_of([(0.0, 8, 9), (1e-9, 8, 2)]))
+    run = simulate(limits(least_free_blocks=least), TABLE, requests_of([(0.0, 8, 9), (1e-9, 8, 2)]))
     assert run.scheduled_s.tolist() == [0.0, run.steps.start_s[step]]
 
 
 def test_prompts_wait_for_steps_with_a_decode_and_come_together():
     """Three such steps after the first prompt; then that of the second and third is itself the first of three."""
-    load = table_of([(0.0, 4, 20), (1e-9, 4, 20), (1e-9, 4, 20), (0.0045, 4, 1)])
+    load = requests_of([(0.0, 4, 20), (1e-9, 4, 20), (1e-9, 4, 20), (0.0045, 4, 1)])
     run = simulate(limits(prompt_interval=3), TABLE, load)
     assert run.scheduled_s.tolist() == run.steps.start_s[[0, 4, 4, 7]].tolist()
 
@@ -303,23 +298,23 @@ def test_prompts_wait_for_steps_with_a_decode_and_come_together():
 
 
 def test_a_prompt_that_is_all_in_the_cache_has_one_token_to_compute():
-    load = replace(table_of([(0.0, 33, 2), (1.0, 33, 2)]), prefixes=Prefixes.of([[5, 6], [5, 6]]))
+    load = replace(requests_of([(0.0, 33, 2), (1.0, 33, 2)]), prefixes=Prefixes.of([[5, 6], [5, 6]]))
     run = simulate(limits(num_blocks=100, max_num_batched_tokens=64, prefix_block_tokens=16), TABLE, load)
     assert run.hit_tokens.tolist() == [0, 32]
     assert run.steps.prompt_tokens.tolist() == [33, 0, 1, 0]
 
 
 def test_a_warm_cache_saves_the_first_prompt_too_and_keeps_what_is_most_recent():
-    load = table_of([(0.0, 33, 2)])
+    load = requests_of([(0.0, 33, 2)])
     warm = replace(Prefixes.of([[5, 6]]), warm=np.array([0, 1]))
     run = simulate(limits(num_blocks=100, prefix_block_tokens=16), TABLE, replace(load, prefixes=warm))
     assert run.hit_tokens.tolist() == [32]
     full = limits(num_blocks=10, prefix_block_tokens=16)  # two prefix blocks fit; of three the least recent goes
     more = replace(Prefixes.of([[5, 6], [7]]), warm=np.array([2, 0, 1]))
-    run = simulate(full, TABLE, replace(table_of([(0.0, 33, 2), (9.0, 17, 1)]), prefixes=more))
+    run = simulate(full, TABLE, replace(requests_of([(0.0, 33, 2), (9.0, 17, 1)]), prefixes=more))
     assert run.hit_tokens.tolist() == [32, 0]
     oldest = replace(Prefixes.of([[7], [5, 6]]), warm=np.array([0, 1, 2]))
-    run = simulate(full, TABLE, replace(table_of([(0.0, 17, 1), (9.0, 33, 2)]), prefixes=oldest))
+    run = simulate(full, TABLE, replace(requests_of([(0.0, 17, 1), (9.0, 33, 2)]), prefixes=oldest))
     assert run.hit_tokens[0] == 0
     with pytest.raises(WorkloadError, match="warm block"):
         replace(warm, warm=np.array([2]))
@@ -327,7 +322,7 @@ def test_a_warm_cache_saves_the_first_prompt_too_and_keeps_what_is_most_recent()
 
 def test_a_front_end_slower_than_the_engine_sets_the_rate():
     """Four streams of 100 tokens at 1 ms a token: 0.4 s, of which the engine works less than 0.25."""
-    load = table_of([(0.0, 1, 100)] * 4, concurrency=4)
+    load = requests_of([(0.0, 1, 100)] * 4, concurrency=4)
     free, bound = (simulate(limits(stream_s=each, num_blocks=200), TABLE, load) for each in (0.0, 1e-3))
     assert free.finished_s.max() < 0.25
     assert bound.finished_s.max() == pytest.approx(0.4, rel=0.01)
@@ -336,7 +331,7 @@ def test_a_front_end_slower_than_the_engine_sets_the_rate():
 
 
 def test_an_engine_that_nothing_warmed_up_takes_longer_for_its_first_step_alone():
-    load = table_of([(1.0, 16, 3), (1.0, 16, 3), (60.0, 16, 3)])
+    load = requests_of([(1.0, 16, 3), (1.0, 16, 3), (60.0, 16, 3)])
     warm, cold = (simulate(limits(first_call_s=each), TABLE, load) for each in (0.0, 9.0))
     assert (cold.first_token_s - warm.first_token_s).tolist() == pytest.approx([9.0, 9.0, 0.0])
     assert (cold.steps.seconds - warm.steps.seconds).tolist() == pytest.approx([9.0, *[0.0] * (len(warm.steps) - 1)])
@@ -400,7 +395,7 @@ def test_blocks_prefix_blocks_and_tokens_are_what_a_recount_gives(
     rows, drafts, extra_blocks, host_prefix_blocks, long, by_priority, prompts_first
 ):
     tables = [[100 * (kind % 3) + block + (50 if block >= kind else 0) for block in range(20)] for _, _, kind in rows]
-    load = table_of([(0.0, prompt, output) for prompt, output, _ in rows])
+    load = requests_of([(0.0, prompt, output) for prompt, output, _ in rows])
     load = replace(load, prefixes=Prefixes.of(tables), priority=[kind for _, _, kind in rows])
     allowed = limits(
         policy=state.PROMPTS_FIRST if prompts_first else state.CONTINUOUS,
@@ -436,7 +431,7 @@ def test_blocks_prefix_blocks_and_tokens_are_what_a_recount_gives(
 )
 def test_the_queue_is_in_order_whoever_leaves_it(rows, leaving, by_priority):
     arrival_s = sorted(float(arrival) for _, arrival in rows)
-    load = replace(table_of([(each, 4, 1) for each in arrival_s]), priority=[urgency for urgency, _ in rows])
+    load = replace(requests_of([(each, 4, 1) for each in arrival_s]), priority=[urgency for urgency, _ in rows])
     s = opening(limits(by_priority=by_priority), load)
     for index in range(len(rows)):
         enqueue(s, index)

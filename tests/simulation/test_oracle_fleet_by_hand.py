@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.oracle.engine import OracleBatch, OracleJob, OracleLimits, run_oracle
+from tests.oracle.engine import OracleJob, OracleLimits, run_oracle
 from tests.oracle.fleet import (
     OracleAutoscaler,
     OracleClients,
@@ -22,13 +22,10 @@ from tests.oracle.fleet import (
     run_fleet_oracle,
 )
 from tests.oracle.speculation import uniform
+from tests.support.timetables import finish, one_second
 
 ROOMY = OracleLimits(4, 64, num_blocks=99)
 ONE_SLOT = OracleLimits(1, 64, num_blocks=99)
-
-
-def one_second(_: OracleBatch) -> float:
-    return 1.0
 
 
 def replicas(count: int, router: str = "round-robin", limits: OracleLimits = ROOMY, **rules: int) -> OracleFleet:
@@ -38,10 +35,6 @@ def replicas(count: int, router: str = "round-robin", limits: OracleLimits = ROO
 def began(result: OracleFleetResult) -> list[tuple[float, int, tuple[int, ...]]]:
     """(start_s, replica, requests) of each step."""
     return [(each.step.start_s, each.replica, tuple(part[0] for part in each.step.scheduled)) for each in result.steps]
-
-
-def finish(result: OracleFleetResult) -> list[float | None]:
-    return [request.finished_s for request in result.requests]
 
 
 # ---------------------------------------------------------------- R, T

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from simulator.cli.answers.interval_columns import IntervalColumn, RangedColumn, intervals_view
+from simulator.cli.answers.load_columns import LOADS
 from simulator.cli.answers.offer_columns import energy_view
-from simulator.cli.answers.run_columns import LOADS
 from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.output import Column, Row, View, common, count, number, percent
 from simulator.deployment.deployment import Deployment

@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.cli.answers import load_screen
 from simulator.cli.answers.interval_columns import held_out, interval_notes, intervals_by_metric
-from simulator.cli.answers.run_columns import TOTALS
+from simulator.cli.answers.load_columns import TOTALS
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.options.fleet_options import ClientOptions
 from simulator.cli.output import Column, Result, Row, View, count, evidence, number, percent

@@ -9,6 +9,7 @@ from simulator.cli.answers.interval_columns import (
     intervals_by_metric,
     intervals_view,
 )
+from simulator.cli.answers.load_columns import TOTALS, loads
 from simulator.cli.answers.load_screen import (
     LATENCIES,
     latencies,
@@ -19,7 +20,6 @@ from simulator.cli.answers.load_screen import (
     verdict,
     verdict_of_several,
 )
-from simulator.cli.answers.run_columns import TOTALS, loads
 from simulator.cli.answers.run_details import split_view
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, percent

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from simulator.cli.answers.interval_columns import IntervalColumn, RangedColumn
-from simulator.cli.answers.run_columns import loads
+from simulator.cli.answers.load_columns import loads
 from simulator.cli.output import Column, Row, View, common, count, number, percent
 from simulator.cost.scenario import Scenario
 from simulator.questions.load_rows import STATS

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from simulator.cli.answers.fitted import FittedOption, with_fitted
 from simulator.cli.answers.interval_columns import IntervalOptions
+from simulator.cli.answers.load_columns import loads
 from simulator.cli.answers.load_result import load_result
 from simulator.cli.answers.load_screen import busiest
-from simulator.cli.answers.run_columns import loads
 from simulator.cli.answers.run_details import ExplainOptions, sweep_of
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, ReportFile, grouped

@@ -15,6 +15,10 @@ BLACKWELL_SEQS = 512  # max-num-seqs of 70b_fp{4,8}_b200_docker.sh and gptoss_fp
 class InferenceMax(Recipe):
     """A run of InferenceMAX's scripts; scripts that were read for a model have a subclass."""
 
+    client = "inferencemax"  # its own benchmark_serving.py
+    random_range_ratio = SHORTEST  # --random-range-ratio 0.8: both lengths are drawn from 0.8 x nominal to nominal
+    mean_of_nominal = (1 + SHORTEST) / 2
+
     @property
     def release(self) -> tuple[int, ...]:
         """The release of vLLM; () where none is stated."""
@@ -63,21 +67,6 @@ class InferenceMax(Recipe):
             raise NotModelledError(f"tp {self.setup.tp} in InferenceMAX", because, "State the engines, or leave it out")
         return super().load()
 
-    @property
-    def client(self) -> str:
-        """InferenceMAX's own benchmark_serving.py."""
-        return "inferencemax"
-
-    @property
-    def random_range_ratio(self) -> float:
-        """--random-range-ratio 0.8: both lengths are drawn from 0.8 x nominal to nominal."""
-        return SHORTEST
-
-    @property
-    def mean_of_nominal(self) -> float:
-        """0.9, the mean of 0.8 to 1."""
-        return (1 + SHORTEST) / 2
-
 
 class DenseScripts(InferenceMax):
     """A run of 70b_fp{4,8}_*.sh, of 2025-10: vLLM 0.10.2 (0.10.1 on AMD's) and TensorRT-LLM 1.1.0rc2.
@@ -85,6 +74,8 @@ class DenseScripts(InferenceMax):
     Llama left the runs then (pull request 149 of the repository). TensorRT-LLM's step has room for 16,384 tokens in
     70b_fp4_b200_trt_docker.sh, the last of its scripts, and in all that were forked after the repository opened.
     """
+
+    carries_fp8_cache = True  # --kv-cache-dtype fp8
 
     @property
     def rules(self) -> dict[str, object]:
@@ -99,11 +90,6 @@ class DenseScripts(InferenceMax):
             is_fp4 = "fp4" in self.setup.weight_dtype
             return {"quick_reduce": self.hardware.id == "mi300x" or is_fp4}
         return {"graph_tokens": 0} if self.is_blackwell else {}
-
-    @property
-    def carries_fp8_cache(self) -> bool | None:
-        """--kv-cache-dtype fp8."""
-        return True
 
     def limits(self, layout: Layout) -> Limits:
         """Return vLLM's --max-num-{seqs,batched-tokens}, --gpu-memory-utilization; TensorRT-LLM's --max_num_tokens."""

@@ -95,6 +95,9 @@ BATCHER_S = 0.3  # batcher_threshold of v4.1 (VllmFp8/mainVllmFp8_SyncServer.py)
 class Mlperf(Recipe):
     """An entry to MLPerf Inference."""
 
+    carries_fp8_cache = True  # of every entry
+    has_data_set = True  # every run has one
+
     @property
     def entry(self) -> Entry | None:
         """What the harness sets for the model on the family of devices in the scenario; None where it is not known."""
@@ -134,11 +137,6 @@ class Mlperf(Recipe):
         return "fp8" if "fp8" in self.hardware.peak_flops_per_s else self.model.weight_dtype
 
     @property
-    def carries_fp8_cache(self) -> bool:
-        """True: every entry runs with an fp8 KV cache."""
-        return True
-
-    @property
     def degrees(self) -> Degrees | None:
         """Parallel degrees that the harness sets, where there are as many devices."""
         found = self.entry
@@ -168,11 +166,6 @@ class Mlperf(Recipe):
             return None
         output = self.setup.output_tokens or data.output_tokens
         return Load(data.prompts, data.outputs_of(output), output)
-
-    @property
-    def has_data_set(self) -> bool:
-        """True: every run has one."""
-        return True
 
     def requests_of_replica(self, replicas: int) -> int:
         """Return the requests of a run per replica: as the rules ask; LONG_RUN, all there at once, without a rate."""

@@ -17,10 +17,7 @@ NODES = {"xeon-6787p": ("xeon-6787p-numa", 2), "xeon-6980p": ("xeon-6980p-numa",
 class MlperfOnXeons(Mlperf):
     """An entry to MLPerf Inference on Xeons."""
 
-    @property
-    def entry(self) -> Entry:
-        """What the harness sets."""
-        return SERVER
+    entry = SERVER
 
     @property
     def part(self) -> tuple[str, int] | None:

@@ -82,6 +82,9 @@ class ConsumerCards(Recipe):
     benchmark_runner.py, Dockerfile and configs of github.com/hholtmann/llm-consumer-gpu-benchmark, read 2026-11-22.
     """
 
+    retried_fraction = RETRIED_FRACTION  # --gpu-memory-utilization of the runner's second start
+    warmup_requests = WARMUP_REQUESTS  # warmup_request_count of its configurations
+
     @property
     def rules(self) -> dict[str, object]:
         """LoRA adapters (`--max-loras 3`) where 3 in 4 requests ask for one; a sampler that sorts the vocabulary.
@@ -103,16 +106,6 @@ class ConsumerCards(Recipe):
         """--max-model-len: for long prompts, as many tokens more as twice the longest answer's limit."""
         longest = round(self.setup.input_tokens) + 2 * max(ANSWER_LIMITS)
         return longest if self.setup.input_tokens > SHORT_CONTEXT else SHORT_CONTEXT
-
-    @property
-    def retried_fraction(self) -> float:
-        """--gpu-memory-utilization of the runner's second start."""
-        return RETRIED_FRACTION
-
-    @property
-    def warmup_requests(self) -> int:
-        """warmup_request_count of its configurations."""
-        return WARMUP_REQUESTS
 
     def load(self) -> Load | None:
         """Return equal prompts, and answers that may end before max_tokens; None where either is not known."""

@@ -42,10 +42,7 @@ OTHER_LIMITS = 2048, 2048  # guess: of models and devices that they leave out
 class TrtllmOffline(Recipe):
     """A run of TensorRT-LLM with all requests queued at the start, as its documentation measures."""
 
-    @property
-    def streams(self) -> bool:
-        """No: its benchmarks pass requests to the engine in their own process, and wait for the whole answers."""
-        return False
+    streams = False  # its benchmarks pass requests to the engine in their own process, and wait for whole answers
 
     @property
     def request_count(self) -> float | None:
