@@ -110,10 +110,7 @@ class LogNormal:
     max_tokens: int = MAX_TOKENS
 
     def __post_init__(self) -> None:
-        _check_tokens("longest length", self.max_tokens)
-        if not 1 <= self.mean_tokens <= self.max_tokens:
-            because = f"it is not between 1 and {self.max_tokens} tokens"
-            raise WorkloadError(f"mean length {self.mean_tokens}", because, "Correct the mean or the maximum")
+        _check_mean(self.mean_tokens, self.max_tokens)
         if not 0 <= self.cv < math.inf:
             raise WorkloadError(f"coefficient of variation {self.cv}", "it is not finite and >= 0", "Give, say, 1.2")
 
@@ -140,10 +137,7 @@ class Ended:
     max_tokens: int
 
     def __post_init__(self) -> None:
-        _check_tokens("longest length", self.max_tokens)
-        if not 1 <= self.mean_tokens <= self.max_tokens:
-            because = f"it is not between 1 and {self.max_tokens} tokens"
-            raise WorkloadError(f"mean length {self.mean_tokens}", because, "Correct the mean or the maximum")
+        _check_mean(self.mean_tokens, self.max_tokens)
 
     def draw(self, count: int, rng: Generator) -> Ints:
         """Return `count` independent lengths, shape (count,), int64."""
@@ -269,6 +263,14 @@ def _check_tokens(what: str, tokens: int) -> None:
     if not is_whole(tokens) or not 1 <= tokens <= MAX_TOKENS:
         because = f"it is not a whole number from 1 to {MAX_TOKENS}"
         raise WorkloadError(f"{what} {tokens}", because, "Give a count of tokens")
+
+
+def _check_mean(mean_tokens: float, max_tokens: int) -> None:
+    """Raise WorkloadError for a longest length that is none, and a mean beyond it."""
+    _check_tokens("longest length", max_tokens)
+    if not 1 <= mean_tokens <= max_tokens:
+        because = f"it is not between 1 and {max_tokens} tokens"
+        raise WorkloadError(f"mean length {mean_tokens}", because, "Correct the mean or the maximum")
 
 
 def _whole(tokens: NDArray[np.floating[Any]]) -> Ints:

@@ -20,7 +20,7 @@ from simulator.calibration.step_log import read_log  # noqa: E402
 from simulator.errors import DoesNotFitError, InfercastError, ProfileError, WorkloadError  # noqa: E402
 from simulator.models.layers import Attention  # noqa: E402
 from simulator.models.layout import Layout  # noqa: E402
-from simulator.models.model import load_model  # noqa: E402
+from simulator.models.model import Model, load_model  # noqa: E402
 from simulator.models.operations import Counts, Sequence, count  # noqa: E402
 from simulator.reference.batch import Part  # noqa: E402
 from simulator.reference.catalogue import load_checkpoint, shape  # noqa: E402
@@ -150,39 +150,32 @@ def flops(model, batch: list[Sequence]) -> float:
     return sum(float(counts.dot(op.flops)) * op.repeats for op in model.ops(Layout()))
 
 
-def test_flops_of_a_decode_step_are_torch_s():
-    """With contexts that fill their blocks, so that nothing is masked: equal to the last FLOP."""
-    model = shape("random-250m")
-    small = model.model_copy(update={"layers": (model.layers[0].model_copy(update={"repeat": 2}),), "vocab": 512})
+def small_engine(name: str, layers: int, known: list[list[int]]) -> tuple[Model, Executor]:
+    model = shape(name)
+    small = model.model_copy(update={"layers": (model.layers[0].model_copy(update={"repeat": layers}),), "vocab": 512})
     engine = Executor(Transformer(random_checkpoint(small), Build(packed=False, num_blocks=40)))
-    engine.known = [[1] * 64, [2] * 160]
+    engine.known = known
+    return small, engine
+
+
+@pytest.mark.parametrize(("name", "layers", "contexts"), [("random-250m", 2, (64, 160)), ("random-moe", 1, (16, 32))])
+def test_flops_of_a_decode_step_are_torch_s(name, layers, contexts):
+    """With contexts that fill their blocks, so that nothing is masked: equal to the last FLOP."""
+    model, engine = small_engine(name, layers, [[1 + 2 * row] * tokens for row, tokens in enumerate(contexts)])
     with FlopCounterMode(display=False) as counter:
-        engine.logits([Part(0, 1, 63), Part(1, 1, 159)])
-    assert counter.get_total_flops() == flops(small, [Sequence(1, 63), Sequence(1, 159)])
+        engine.logits([Part(row, 1, tokens - 1) for row, tokens in enumerate(contexts)])
+    assert counter.get_total_flops() == flops(model, [Sequence(1, tokens - 1) for tokens in contexts])
 
 
 def test_flops_of_a_prompt_are_torch_s():
     """Torch counts the whole square of a causal prompt, the profile its lower triangle."""
-    model = shape("random-250m")
-    small = model.model_copy(update={"layers": (model.layers[0].model_copy(update={"repeat": 2}),), "vocab": 512})
-    engine = Executor(Transformer(random_checkpoint(small), Build(packed=False, num_blocks=40)))
-    engine.known = [[1] * 100]
+    model, engine = small_engine("random-250m", 2, [[1] * 100])
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # it does not see the fused kernel
         engine.logits([Part(0, 100, 0)])
-    mixer = small.blocks["decoder"].mixer
+    mixer = model.blocks["decoder"].mixer
     assert isinstance(mixer, Attention)
     upper_triangle = 2 * 4 * mixer.heads * mixer.head_dim * (100 * 100 - 100 * 101 // 2)
-    assert counter.get_total_flops() - upper_triangle == flops(small, [Sequence(100, 0)])
-
-
-def test_expert_flops_are_torch_s():
-    model = shape("random-moe")
-    small = model.model_copy(update={"layers": (model.layers[0].model_copy(update={"repeat": 1}),), "vocab": 512})
-    engine = Executor(Transformer(random_checkpoint(small), Build(packed=False, num_blocks=40)))
-    engine.known = [[1] * 16, [3] * 32]
-    with FlopCounterMode(display=False) as counter:
-        engine.logits([Part(0, 1, 15), Part(1, 1, 31)])
-    assert counter.get_total_flops() == flops(small, [Sequence(1, 15), Sequence(1, 31)])
+    assert counter.get_total_flops() - upper_triangle == flops(model, [Sequence(100, 0)])
 
 
 def test_names_and_rows_of_a_gguf_file():
