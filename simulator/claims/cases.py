@@ -81,9 +81,7 @@ def scenario(options: Options) -> tuple[Scenario, Report]:
 
 @cache
 def _estimated(options: Frozen, _own: str | None) -> Estimate:
-    asked = batch_question(dict(options))
-    [batch] = asked.sizes.batches()
-    return asked.sizes.estimate(asked.deployment.deployment(), batch)
+    return batch_question(dict(options)).estimate()
 
 
 @cache

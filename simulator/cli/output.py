@@ -228,6 +228,13 @@ def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:
     return ", ".join(words), [*varying, *(each for each in SETTINGS if len({row[each.key] for row in rows}) > 1)]
 
 
+def side_by_side(what: str, rows: Sequence[Row], columns: Sequence[Column]) -> View:
+    """Return a table in which each row is a column, headed by what varies among the deployments."""
+    title, varying = common(rows)
+    named = [{**row, "name": "\n".join(str(row[each.key]) for each in varying)} for row in rows]
+    return View(f"{what}: {title}", (Column("name", ""), *columns), named, upright=True)
+
+
 def labels_of(deployments: Sequence[Deployment], known: Collection[str] = ()) -> list[str]:
     """Return what tells deployments apart, in a few words each, but for what is `known` (keys of `identity`)."""
     rows = [identity(each) for each in deployments]

@@ -39,6 +39,12 @@ def wide_axis(axes: "Axes", which: str, values: npt.ArrayLike, bounds: Sequence[
     axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
 
 
+def grid_lines(axes: "Axes") -> None:
+    """Draw thin lines at the ticks, below all that is plotted."""
+    axes.grid(True, color="#ececec", lw=0.6)
+    axes.set_axisbelow(True)
+
+
 def short(value: float) -> str:
     """Return a number with three significant digits, and all of those before the point.
 

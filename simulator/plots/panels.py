@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 
 from simulator.deployment.estimate import Phase
 from simulator.frames import Row
-from simulator.plots.palette import BOUND, RESOURCES, TIP, short, tip, wide_axis
+from simulator.plots.palette import BOUND, RESOURCES, TIP, grid_lines, short, tip, wide_axis
 from simulator.plots.run_plots import draw_distribution, draw_over_time, draw_parts
 from simulator.plots.sweep_plots import Sweep, draw_latency, draw_pareto
 from simulator.reports.latency_breakdown import Explanation
@@ -44,8 +44,7 @@ def latency_panel(sweep: Sweep, metric: str) -> Figure:
     figure, axes = panel()
     draw_latency(axes, sweep, metric)
     axes.set_title("")
-    axes.grid(True, color="#ececec", lw=0.6)
-    axes.set_axisbelow(True)
+    grid_lines(axes)
     figure.legend(handles=_keys(sweep, metric), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     return figure
 
@@ -74,8 +73,7 @@ def pareto_panel(sweep: Sweep) -> Figure:
     figure, axes = panel()
     draw_pareto(axes, sweep)
     axes.set_title("")
-    axes.grid(True, color="#ececec", lw=0.6)
-    axes.set_axisbelow(True)
+    grid_lines(axes)
     return figure
 
 
@@ -180,6 +178,5 @@ def frontier_panel(labels: Sequence[str], rows: Sequence[Row]) -> Figure:
     axes.margins(x=0.12)
     ends = [row[f"usd_per_million_output_tokens_{end}"] for _, _, row in points for end in ("low", "high")]
     wide_axis(axes, "y", [*(usd for _, usd, _ in points), *(end for end in ends if end)])
-    axes.grid(True, color="#ececec", lw=0.6)
-    axes.set_axisbelow(True)
+    grid_lines(axes)
     return figure

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from simulator.cost.plan import FleetPlan
-from simulator.plots.palette import BOUND, SERIES, TIP, tip
+from simulator.plots.palette import BOUND, SERIES, TIP, grid_lines, tip
 from simulator.plots.panels import WIDE_SIZE, panel
 
 HOUR_S = 3600.0
@@ -28,8 +28,7 @@ def months_panel(plan: FleetPlan) -> Figure:
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter("{x:,.10g}")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(True, color="#ececec", lw=0.6)
-    axes.set_axisbelow(True)
+    grid_lines(axes)
     figure.legend(loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
     return figure
 

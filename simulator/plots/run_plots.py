@@ -6,7 +6,7 @@ import numpy as np
 
 from simulator.arrays import Floats
 from simulator.frames import Row
-from simulator.plots.palette import BOUND, CACHE, DECODE, PROMPT, REDO, RUNNING, TIP, WAITING, wide_axis
+from simulator.plots.palette import BOUND, CACHE, DECODE, PROMPT, REDO, RUNNING, TIP, WAITING, grid_lines, wide_axis
 from simulator.plots.palette import RESOURCES as COLOURS_OF_RESOURCES
 from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.report import Report
@@ -172,4 +172,4 @@ def draw_distribution(axes: "Axes", report: Report, metric: str, row: Row | None
     shown = [*values[[0, -1]], *(end for end in ends if end is not None)]
     wide_axis(axes, "x", shown, [bound_s * 1e3] if bound_s else [])
     axes.set(xlabel=f"{metric.upper()} [ms]", ylabel="share of requests within", ylim=(0, 1.02))
-    axes.grid(True, color="#ececec", lw=0.6)
+    grid_lines(axes)

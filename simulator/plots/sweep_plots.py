@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.arrays import Floats
 from simulator.frames import Row
-from simulator.plots.palette import BOUND, SERIES, short, tip, wide_axis
+from simulator.plots.palette import BOUND, SERIES, grid_lines, short, tip, wide_axis
 from simulator.reports.slo import Slo
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ def plot_sweep(sweep: Sweep) -> "Figure":
     draw_pareto(panels[2], sweep)
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(True, color="#ececec", lw=0.6)
-        axes.set_axisbelow(True)
+        grid_lines(axes)
     figure.legend(handles=_legend(sweep), loc="outside lower center", ncols=3, fontsize=9, frameon=False)
     figure.suptitle(sweep.title, fontsize=10.5, wrap=True)
     return figure
@@ -224,7 +223,7 @@ def plot_cost_curves(rows: Sequence[Row], series: Sequence[str], title: str = ""
         wide_axis(axes, "x", [row["asked_rate_per_s"] for row in rows])
         wide_axis(axes, "y", seen)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(True, color="#ececec", lw=0.6)
+        grid_lines(axes)
     figure.legend(
         *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9, frameon=False
     )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from simulator.cli.output import Column, Row, View, common, count
+from simulator.cli.output import Column, Row, View, count, side_by_side
 from simulator.deployment.loaded_weights import padding_bytes, vision_bytes
 from simulator.deployment.memory import MemoryPlan
 from simulator.deployment.memory_advice import refuse_misfit
@@ -14,10 +14,8 @@ from simulator.units import MIB, gibibytes
 
 def ledger_view(ledger: Sequence[Row]) -> View:
     """Return the table of memory plans side by side, each a column, of rows that `plan_row` made."""
-    title, varying = common(ledger)
-    heads = [{**row, "name": "\n".join(str(row[each.key]) for each in varying)} for row in ledger]
     columns = [each for each in LEDGER if each.key not in OPTIONAL or any(row[each.key] for row in ledger)]
-    return View(f"Memory of each device: {title}", (Column("name", ""), *columns), heads, upright=True)
+    return side_by_side("Memory of each device", ledger, columns)
 
 
 def misfit(plan: MemoryPlan) -> DoesNotFitError | None:

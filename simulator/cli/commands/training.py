@@ -11,7 +11,7 @@ from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, grouped
 from simulator.cli.options.offer_options import OfferOptions
 from simulator.cli.options.workload_options import WorkloadOptions
-from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, number, percent, tried
+from simulator.cli.output import Column, Result, Row, count, emit, evidence, number, percent, side_by_side, tried
 from simulator.cli.progress import progress_bar
 from simulator.cost.bill import usd_per_million
 from simulator.cost.energy import full_watts, power_w
@@ -116,10 +116,8 @@ def command(
     with progress_bar("deployments"):
         found, refused = tried([partial(case, each) for each in choices])
     rows = [row for _, row in found]
-    title, varying = common(rows)
-    shown = [{**row, "name": "\n".join(str(row[each.key]) for each in varying)} for row in rows]
     columns = [each for each in COLUMNS if any(each.cell(row) != "-" for row in rows)]
-    views = [View(f"Training against inference: {title}", (Column("name", ""), *columns), shown, upright=True)]
+    views = [side_by_side("Training against inference", rows, columns)]
     notes = [*NOTES, *dict.fromkeys(f"Price of {row['hardware']}: {row['price']}." for row in rows)]
     used = [] if trained.usd_per_million_tokens else evidence(deployment for deployment, _ in found)
     emit(Result({"training": rows}, views, notes, used, refused, _verdict(rows, trained)), form)
