@@ -284,7 +284,7 @@ def _refuse_too_large(plan: MemoryPlan, batch: Batch) -> None:
         because = f"a sequence has {plan.context_tokens:,} tokens at most"
         raise InfercastError(given, because, f"Give shorter lengths{longer}")
     slots = deployment.engine.is_reserved and batch.size > plan.max_num_seqs  # as few as it was told to have
-    fit = plan.num_blocks // plan.blocks(batch.cached_tokens)
+    fit = plan.sequences(batch.cached_tokens)
     if batch.size > fit and not slots:
         because = (
             f"the cache holds {fit:,} such sequences at most"

@@ -112,6 +112,21 @@ class MemoryPlan(Framed):
         return max(0, int(self.cache_bytes // self.block_bytes) - spare) if self.block_bytes else 0
 
     @property
+    def rank_blocks(self) -> int:
+        """KV-cache blocks of one rank of data-parallel attention, which holds its sequences whole; else all blocks.
+
+        DeepSeek-V3 over 16 H100, each with 55.8 GiB of weights, and 0.85 of the memory: 8.61 GiB of cache in each hold
+        131,504 tokens, fewer than the context of 163,840.
+
+        >>> from simulator import Settings, default_layout, deploy, load_model
+        >>> layout = default_layout(load_model("deepseek-v3"), dp=16, ep=16)
+        >>> plan = memory_plan(deploy("deepseek-v3", "h100-sxm", "vllm-0.33", layout, Settings(memory_fraction=0.85)))
+        >>> plan.rank_blocks, plan.max_context_tokens
+        (8219, 131504)
+        """
+        return self.num_blocks // self.deployment.layout.dp
+
+    @property
     def cache_tokens(self) -> int:
         """Tokens in all blocks, of sequences no longer than the sliding window; longer ones hold more tokens."""
         return self.num_blocks // (self.groups.full + self.groups.limited) * self.block_size
@@ -137,8 +152,8 @@ class MemoryPlan(Framed):
 
     @property
     def max_context_tokens(self) -> int:
-        """Most tokens of a sequence that is allowed and whose KV cache fits if it runs alone."""
-        return bisect_right(range(1, self.context_tokens + 1), self.num_blocks, key=self.blocks)
+        """Most tokens of a sequence that is allowed and whose KV cache fits, on its rank, if it runs alone."""
+        return bisect_right(range(1, self.context_tokens + 1), self.rank_blocks, key=self.blocks)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return the parts of one device's memory: column `bytes`, indexed by part; they add up to the total."""
@@ -163,6 +178,10 @@ class MemoryPlan(Framed):
         if self.deployment.engine.is_reserved and tokens > self.block_size:
             return 0.0
         return self.num_blocks / self.blocks(tokens)
+
+    def sequences(self, tokens: int) -> int:
+        """Return how many sequences of `tokens` cached tokens fit at once, each whole in the cache of a rank."""
+        return self.deployment.layout.dp * (self.rank_blocks // self.blocks(tokens))
 
 
 def memory_plan(deployment: Deployment) -> MemoryPlan:

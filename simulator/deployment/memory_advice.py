@@ -34,7 +34,7 @@ def refuse_misfit(plan: MemoryPlan) -> None:
     """Raise DoesNotFitError, with flags that would help, where memory has no room for the cache that is asked for."""
     deployment, settings = plan.deployment, plan.deployment.settings
     _refuse_host_misfit(plan)
-    if plan.blocks_that_fit < 1:
+    if plan.blocks_that_fit < deployment.layout.dp:
         raise DoesNotFitError(str(deployment), _shortage(plan), partial(_advice, deployment))
     if plan.num_blocks > plan.blocks_that_fit:
         given, because = f"{deployment} with {plan.num_blocks} cache blocks", f"{plan.blocks_that_fit} fit"
@@ -45,7 +45,7 @@ def refuse_misfit(plan: MemoryPlan) -> None:
         raise DoesNotFitError(given, because, "Give a smaller --max-num-seqs or --max-model-len")
     if settings.max_model_len is not None and plan.max_context_tokens < settings.max_model_len:
         given = f"{deployment} with max_model_len {settings.max_model_len}"
-        because = f"the cache holds one sequence of {plan.max_context_tokens} tokens at most"
+        because = f"the cache holds one sequence of {plan.max_context_tokens:,} tokens at most"
         shorter = f"Give --max-model-len {plan.max_context_tokens}"
         raise DoesNotFitError(given, because, lambda: f"{shorter}. {_advice(deployment)}")
 

@@ -56,10 +56,15 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         graph_tokens=deployment.graph_tokens,
         stream_s=deployment.stream_s,
         turnaround_s=float(deployment.request_s(requests.prompt_tokens.mean() if requests else 0.0)),
-        max_model_len=0 if assume_fits else plan.context_tokens,
+        max_model_len=0 if assume_fits else _longest(plan),
         first_call_s=deployment.first_call_s,
     )
     return _with_estimate(allowed, deployment)
+
+
+def _longest(plan: MemoryPlan) -> int:
+    """Return the most tokens of a request: of the context, or that a data-parallel rank's share of the cache holds."""
+    return plan.max_context_tokens if plan.deployment.layout.dp > 1 else plan.context_tokens
 
 
 def _with_estimate(allowed: SchedulerLimits, deployment: Deployment) -> SchedulerLimits:

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment, deploy
+from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import Groups, MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit, remedies_for
@@ -88,6 +90,21 @@ def test_ranks_of_data_parallel_attention_hold_whole_adapters():
     engine = load_engine("vllm").model_copy(update={"adapters": True})
     found = [replace(deploy("deepseek-v3", "b200-sxm", layout=each), engine=engine) for each in (alone, ranks)]
     assert found[0].adapter_bytes == found[1].adapter_bytes > 0
+
+
+def test_ranks_of_data_parallel_attention_hold_whole_sequences():
+    """8.61 GiB of cache in each of 16 H100 hold 8,220 blocks of 16 x 576 x 61 numbers of two bytes; one is vLLM's."""
+    layout = default_layout(load_model("deepseek-v3"), dp=16, ep=16)
+    asked = Settings(memory_fraction=0.85)
+    found = memory_plan(deploy("deepseek-v3", "h100-sxm", "vllm-0.33", layout, asked))
+    blocks = int(found.cache_bytes // (16 * 576 * 61 * 2))
+    assert found.max_context_tokens == (blocks - 1) * 16 == 131_504
+    assert (found.sequences(65_536), found.sequences(70_000), found.sequences(163_840)) == (32, 16, 0)
+    assert limits(found.deployment).max_model_len == found.max_context_tokens
+    with pytest.raises(DoesNotFitError, match="holds 16 such sequences"):
+        estimate(found.deployment, Batch(17, 70_000, 100))
+    with pytest.raises(DoesNotFitError, match="one sequence of 131,504 tokens"):
+        refuse_misfit(memory_plan(replace(found.deployment, settings=replace(asked, max_model_len=163_840))))
 
 
 def test_tensorrt_llms_convention_by_hand():

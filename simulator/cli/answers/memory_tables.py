@@ -47,7 +47,7 @@ def plan_row(plan: MemoryPlan) -> dict[str, Any]:
         "unused_bytes": plan.unused_bytes,
         "state_bytes": plan.state_slots * plan.state_bytes,
         "cache_bytes": plan.cache_bytes,
-        "block_bytes": plan.block_bytes,
+        "block_bytes": plan.block_bytes * deployment.layout.dp,  # whole on its rank
         "block_tokens": plan.block_size,
         "blocks": plan.num_blocks,
         "cache_tokens": plan.cache_tokens,

@@ -96,7 +96,9 @@ def _verdict(plans: Sequence[MemoryPlan], ledger: Sequence[Row]) -> list[str]:
         is_weights = plans[0].weight_bytes > plans[0].total_bytes - plans[0].unused_bytes
         because = f"{gibibytes(first['weight_bytes'])} of weights" if is_weights else f"{error.given}: {error.because}"
         return [f"Does not fit: {because}."]
-    held = f"its KV cache of {gibibytes(first['cache_bytes'])} holds {first['cache_tokens']:,} tokens"
+    each = f" on each of {ranks} ranks" if (ranks := plans[0].deployment.layout.dp) > 1 else ""
+    held = f"its KV cache of {gibibytes(first['cache_bytes'])}{each} holds {first['cache_tokens']:,} tokens"
+    held += " in all" if each else ""
     longest = f"the longest sequence may have {first['max_context_tokens']:,}"
     if not plans[0].groups.limited:
         return [f"Fits: {held}, {longest}."]
@@ -110,7 +112,7 @@ def _sequence_rows(plan: MemoryPlan, lengths: ContextOptions) -> list[Row]:
             "sequence_tokens": tokens,
             "sequence_blocks": plan.blocks(tokens),
             "concurrency": plan.concurrency(tokens),
-            "running": min(int(plan.concurrency(tokens)), plan.max_num_seqs),
+            "running": min(plan.sequences(tokens) if plan.concurrency(tokens) else 0, plan.max_num_seqs),
         }
         for tokens in lengths.contexts(plan)
     ]
