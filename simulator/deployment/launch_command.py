@@ -8,6 +8,7 @@ from typing import Any
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.given_settings import as_given, given_settings
+from simulator.deployment.launch_hosts import words_of_hosts
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.deployment.speculation import EAGLE, MEDUSA, MTP, NGRAM, Speculation
@@ -28,8 +29,9 @@ def launch_command(deployment: Deployment) -> str:
     """Return the command that starts one replica, with every setting that its prediction rests on.
 
     Names of flags: `vllm serve --help` (0.33), SGLang's server_args.py, trtllm-serve, tools/server/README.md of
-    llama.cpp, mlx_lm.server, Ollama's FAQ. Raises NotModelledError for engines that no command is known for, and for
-    settings that no flag of the engine is known for; DoesNotFitError where the engine would not start.
+    llama.cpp, mlx_lm.server, Ollama's FAQ. Over several hosts it is the command of each (launch_hosts.py). Raises
+    NotModelledError for engines that no command is known for, and for settings that no flag of the engine is known
+    for; DoesNotFitError where the engine would not start.
 
     >>> from simulator.deployment.deployment import deploy
     >>> launch_command(deploy("qwen3-32b", "h100-sxm")).partition(" --max-num-batched")[0]
@@ -41,7 +43,8 @@ def launch_command(deployment: Deployment) -> str:
         raise NotModelledError(given, "its flags are not known here", f"Known: {known}")
     refuse_misfit(memory_plan(deployment))
     command = _COMMANDS[engine.engine]
-    return " ".join([*command.words(deployment), *_flags(command.flags, deployment)])
+    before, after = words_of_hosts(deployment)
+    return " ".join([*before, *command.words(deployment), *after, *_flags(command.flags, deployment)])
 
 
 def _flags(known: Mapping[str, Flag], deployment: Deployment) -> Words:

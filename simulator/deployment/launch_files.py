@@ -11,7 +11,6 @@ import yaml
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.launch_command import launch_command
 from simulator.errors import InfercastError, NotModelledError
-from simulator.hardware.hardware import NODE_DEVICES
 
 TOKEN = "HF_TOKEN"  # noqa: S105  the name of a variable: a Hugging Face token, for gated models
 SECRET, SECRET_KEY = "hf-token-secret", "token"  # as in vLLM's and Dynamo's guides
@@ -72,18 +71,13 @@ class Launch:
         if hardware.vendor.lower() != "nvidia":
             given, because = f"a container for {hardware.id}", "only NVIDIA's devices are known by name to Docker here"
             raise NotModelledError(given, because, command)
-        if deployment.devices > self.host_devices:
+        if deployment.devices > hardware.host_devices:
             given = f"a container of {deployment.devices} devices"
-            because = f"a host has {self.host_devices}, and replicas over several need Ray or LeaderWorkerSet"
+            because = f"a host has {hardware.host_devices}, and replicas over several need Ray or LeaderWorkerSet"
             raise NotModelledError(given, because, command)
         if missing := re.search("<.*?>", " ".join(self.words)):
             given, because = f"a container with {missing[0]}", "which checkpoint that is is not known"
             raise NotModelledError(given, because, f"{command}, and put its name in")
-
-    @property
-    def host_devices(self) -> int:
-        """Devices of one host: a container does not reach beyond it, even where their link does."""
-        return int(self.deployment.hardware.devices_per_node or NODE_DEVICES)
 
     @property
     def container(self) -> Container:
@@ -141,7 +135,7 @@ class _Dumper(yaml.SafeDumper):
 def _compose(launch: Launch) -> list[Document]:
     """Return a service for each replica, each with its own devices and its own port of the host (compose-spec.io)."""
     container, devices = launch.container, launch.deployment.devices
-    if launch.replicas * devices > (most := launch.host_devices):
+    if launch.replicas * devices > (most := launch.deployment.hardware.host_devices):
         given = f"a Compose file of {launch.replicas} replicas on {launch.replicas * devices} devices"
         raise NotModelledError(given, f"it starts one host, which has {most}", "Give --as kubernetes")
     services = {}

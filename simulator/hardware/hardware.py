@@ -165,9 +165,14 @@ class Hardware(Profile):
         return self.memory_reported_bytes or self.memory_marketed_bytes
 
     @property
+    def host_devices(self) -> int:
+        """Devices of one host: a container does not reach beyond it, even where their link does."""
+        return int(self.devices_per_node or NODE_DEVICES)
+
+    @property
     def node_devices(self) -> int:
         """Devices that reach each other without a network: those of a server, or of a larger domain of the link."""
-        return max(int(self.devices_per_node or NODE_DEVICES), self.link.devices if self.link else 0)
+        return max(self.host_devices, self.link.devices if self.link else 0)
 
     def nodes(self, devices: int) -> int:
         """Return how many nodes a group of devices takes, each with as many of them.

@@ -16,6 +16,16 @@ def test_the_command_is_that_of_the_deployment():
     assert shlex.split(printed(*ASKED, COLUMNS="60").replace("\\\n", "")) == wanted
 
 
+def test_a_command_over_two_hosts_says_where_to_type_it():
+    asked = ("launch", "--model", "deepseek-v3", "--hardware", "h100-sxm", "--tp", "16")
+    note, command = printed(*asked, COLUMNS="120").split("\n", 1)
+    assert note == (
+        "# On each of 2 hosts: NODE_RANK is its number from 0, HEAD_IP the first's address, "
+        "and the others take --headless."
+    )
+    assert command.startswith("vllm serve ")
+
+
 def test_a_file_is_written_or_printed(tmp_path):
     text = printed(*ASKED, "--as", "kubernetes", "--image", "mine/vllm:1")
     done = infercast(*ASKED, "--as", "kubernetes", "--image", "mine/vllm:1", "--out", str(tmp_path / "pod.yaml"))

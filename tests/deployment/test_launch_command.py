@@ -41,6 +41,28 @@ def test_vllm_with_experts_on_ranks_gives_each_its_share():
     assert "--max-num-seqs 64" in found
 
 
+def test_a_replica_over_two_hosts_is_started_on_both():
+    """A host of H100 has 8, one of GB200 has 4, though their link reaches 72."""
+    assert "--nnodes 2 --node-rank $NODE_RANK --master-addr $HEAD_IP" in command(
+        "deepseek-v3", "h100-sxm", "vllm", tp=16
+    )
+    assert "--nnodes" not in command("deepseek-v3", "h200-sxm", "vllm", tp=8)
+    assert "--nnodes 2 " in command("deepseek-v3", "gb200", "vllm", tp=8)
+    ranks = command("deepseek-v3", "h100-sxm", "vllm", dp=16, ep=16)
+    assert "--data-parallel-size-local 8 --data-parallel-address $HEAD_IP" in ranks
+    assert "--data-parallel-start-rank $((8*NODE_RANK))" in ranks
+    assert "--nnodes 2 --node-rank $NODE_RANK --dist-init-addr $HEAD_IP:5000" in command(
+        "deepseek-v3", "h100-sxm", "sglang", tp=16
+    )
+    assert command("deepseek-v3", "h100-sxm", "tensorrt-llm", tp=16).startswith(
+        "srun -N 2 --ntasks-per-node 8 --mpi=pmix trtllm-llmapi-launch trtllm-serve deepseek-ai/DeepSeek-V3 "
+    )
+    with pytest.raises(NotModelledError, match="over 2 hosts"):
+        command("llama-3.1-70b", "rtx-4090", "llama.cpp", pp=16)
+    with pytest.raises(NotModelledError, match="Give multiples of 2"):
+        command("llama-3.1-70b", "h100-sxm", "vllm", tp=1, pp=9)
+
+
 def test_sglang():
     found = command("llama-3.1-8b", "h100-sxm", "sglang", tp=2)
     assert found.startswith("python -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct --tp 2 ")

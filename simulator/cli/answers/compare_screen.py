@@ -17,6 +17,7 @@ from simulator.cost.risk import Risk, replicas_needed
 from simulator.cost.search import SAME_PRICE, Search, SearchNode, Solution, Target
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.launch_command import launch_command
+from simulator.deployment.launch_hosts import note_of_hosts
 from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import DoesNotFitError, NotModelledError
 from simulator.hardware.hardware import load_hardware
@@ -122,6 +123,12 @@ def launch_words(deployment: Deployment) -> str:
         return launch_command(deployment)
     except NotModelledError as error:
         return f"({error.given}: {error.because})"
+
+
+def launch_notes(deployment: Deployment, each: str = "") -> list[str]:
+    """Return a heading, where to type the command if it is over several hosts, and the command itself."""
+    heading = " ".join(filter(None, [f"Launch{each}:", note_of_hosts(deployment)]))
+    return [heading, Command(launch_words(deployment))]
 
 
 def table(rows: list[Row]) -> View:
@@ -291,7 +298,7 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     why = [f"Limit of {best.label} at {most}: {best.limiter.sentence}.", *best.knife_edge, *routed(best.answer)]
     why += [*rejection_notes([best.found.report.run]), *ties(search, compared)]
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
-    launch = [f"Launch{each}:", Command(rows[0]["launch_command"])]
+    launch = launch_notes(best.found.scenario.deployment, each)
     formats = ((each.found.candidate.layout.weight_dtype, each.found.candidate.model.weight_dtype) for each in compared)
     narrower = any(stored != own for stored, own in formats)
     notes = [*why, excluded(search, options), "", *launch, "", FOOT, *([QUALITY] if narrower else [])]

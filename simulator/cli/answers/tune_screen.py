@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from simulator.cli.answers.compare_screen import launch_words
+from simulator.cli.answers.compare_screen import launch_notes
 from simulator.cli.answers.cost_question import capacity_ends
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.layout import Command
@@ -74,7 +74,7 @@ def _row(which: str, trial: Trial, question: TuneQuestion, level: float) -> Row:
         "per_s_high": high,
         "range": f"{show(low)}-{show(high)}",
         "flags": " ".join(question.flags(trial.point)),
-        "launch_command": launch_words(scenario.deployment),
+        "launch_command": launch_notes(scenario.deployment),
     }
 
 
@@ -143,7 +143,7 @@ def _notes(found: Tuned, question: TuneQuestion) -> list[str]:
     lists = (asked.max_num_seqs, asked.max_num_batched_tokens, memory, asked.cache_dtype, asked.tp)
     notes = [tried, FIRST] if any("," in each for each in lists) else [tried]
     if found.best is not None:
-        notes = ["Launch:", Command(launch_words(found.best.scenario.deployment)), *notes]
+        notes = [*launch_notes(found.best.scenario.deployment), *notes]
     if found.best is not None and any(found.best.point.values()):
         notes = ["Flags:", Command(" ".join(question.flags(found.best.point))), *notes, FRESH]
         notes += [QUALITY] if found.best.point.get(CACHE) else []

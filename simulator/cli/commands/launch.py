@@ -10,6 +10,7 @@ from simulator.cli.options.deployment_options import DeploymentOptions, grouped
 from simulator.cli.output import put
 from simulator.deployment.launch_command import launch_command
 from simulator.deployment.launch_files import KINDS, Launch, launch_file
+from simulator.deployment.launch_hosts import note_of_hosts
 from simulator.errors import InfercastError
 from simulator.files import write_whole
 
@@ -41,7 +42,9 @@ def command(
     asked.choices()  # first: it opens the user's own profiles
     deployment = asked.deployment()
     if kind == COMMAND:
-        lines = wrapped(Command(launch_command(deployment)), columns())
+        note = note_of_hosts(deployment)
+        lines = [f"# {each}" for each in wrapped(note, columns() - 2)] if note else []
+        lines += wrapped(Command(launch_command(deployment)), columns())
         text = "\n".join(lines) + "\n"
     else:
         text = launch_file(Launch(deployment, replicas, image), kind)

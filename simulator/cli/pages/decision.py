@@ -28,6 +28,7 @@ from simulator.cli.pages.sections import (
 from simulator.cost.risk import CASES
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.launch_command import launch_command
+from simulator.deployment.launch_hosts import note_of_hosts
 from simulator.errors import NotModelledError
 from simulator.html.page import Block, CommandBlock, KeyFigure, KeyFigures, PageSection, Prose
 from simulator.plots.cost_plots import plot_costs
@@ -123,7 +124,9 @@ class Decision:
             command = launch_command(found.scenario.deployment)
         except NotModelledError as error:
             return Prose([f"{error}"])
-        return CommandBlock(f"Launch each of {found.replicas}" if found.replicas > 1 else "Launch", command)
+        heading = f"Launch each of {found.replicas}" if found.replicas > 1 else "Launch"
+        note = note_of_hosts(found.scenario.deployment)
+        return CommandBlock(f"{heading}. {note}" if note else heading, command)
 
     def _key_figures(self) -> list[KeyFigure]:
         row, found, slo = self.rows[0], self.best.found, self.best.load.slo
