@@ -30,10 +30,8 @@ SWITCHES = (
 OF_REQUESTS = ("identical_prompts", "ignore_eos", "sorted_sampling", "stream")
 OF_LOADING = ("language_model_only",)
 CHOICES = {"policy": get_args(Policy), "reservation": get_args(Reservation)}
-ONE_OR_MORE = (
-    *("batch_size", "block_size", "max_loras", "max_lora_rank"),
-    *("scheduler_recv_interval", "stream_interval"),
-)
+OF_ADAPTERS = ("max_loras", "max_lora_rank")
+ONE_OR_MORE = ("batch_size", "block_size", *OF_ADAPTERS, "scheduler_recv_interval", "stream_interval")
 NO_LIMIT = (  # counts that may be 0: no limit
     *("long_prefill_tokens", "micro_batch_tokens", "graph_tokens", "graph_tokens_per_seq"),
     *("drift_tokens", "gathered_steps", "prompt_interval"),
@@ -60,8 +58,9 @@ class Configured(NamedTuple):
 def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Configured:
     """Apply settings written NAME=VALUE, each under the engine's own name for it or under ours.
 
-    Raises InfercastError (with the nearest names) for an unknown name and for a value out of range, NotModelledError
-    for flash_attention where the engine's kernels were measured in one way only, UnitError for seconds without a unit.
+    Raises InfercastError (with the nearest names) for an unknown name, for a value out of range and for limits of
+    adapters without adapters, NotModelledError for flash_attention where the engine's kernels were measured in one way
+    only, UnitError for seconds without a unit.
 
     >>> configure(load_engine("sglang"), Settings(), ["--chunked-prefill-size=4096"]).settings.max_num_batched_tokens
     4096
@@ -77,6 +76,9 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
     rules = {name: values[name] for name in OF_ENGINE if name in values}
     sourced = {name: Figure(rules[name], GIVEN) for name in FIGURES if name in rules}
     changed = engine.model_copy(update=rules | sourced)
+    if not changed.adapters and (alone := [texts[name] for name in OF_ADAPTERS if name in texts]):
+        because = f"{engine.id} makes no room for adapters unless told to"
+        raise InfercastError(f"--set {alone[0]}", because, "Add --set enable_lora=true")
     of_user = (*LIMITS, *OF_REQUESTS, *OF_LOADING, "memory_fraction", "first_call_s")
     chosen = {name: values[name] for name in of_user if name in values}
     slots, size = values.get("max_num_seqs") or settings.max_num_seqs or 1, int(changed.block_size)

@@ -3,6 +3,7 @@
 `option` is always the flag that an error names.
 """
 
+import contextlib
 import math
 import re
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from simulator.units import parse
 Question = TypeVar("Question")
 
 FLAGS = {"changes": "--set"}  # fields whose flag is not their name
+UNITS = {"k": (1000, 1024), "m": (1000**2, 1024**2), "": (1,)}  # what a letter after a number may mean
 LENGTHS = ("--input-len", "--output-len", "--isl", "--osl", "--context")  # options of tokens
 MOST_SHARE = 100.0  # of a growth or a headroom: 10,000 %
 
@@ -52,9 +54,14 @@ def example(text: str, option: str) -> str:
 
     >>> example("8k", "--input-len"), example("many", "--batch")
     ('Write it out, --input-len 8000 or 8192', 'Give, say, --batch 8')
+    >>> example("1.5M", "--num-prompts"), example("1e6", "--num-prompts")
+    ('Write it out, --num-prompts 1500000 or 1572864', 'Write it out, --num-prompts 1000000')
     """
-    if thousands := re.fullmatch(r"([1-9][0-9]{0,5})k", text.lower()):
-        return f"Write it out, {option} {1000 * int(thousands[1])} or {1024 * int(thousands[1])}"
+    digits, unit = (text[:-1], text[-1:].lower()) if text[-1:].lower() in UNITS else (text, "")
+    with contextlib.suppress(ValueError):
+        sizes = [float(digits) * each for each in UNITS[unit]]
+        if all(1 <= size <= MOST_WHOLE and size.is_integer() for size in sizes):
+            return f"Write it out, {option} {' or '.join(f'{size:.0f}' for size in sizes)}"
     return f"Give, say, {option} {512 if option in LENGTHS else 8}"
 
 

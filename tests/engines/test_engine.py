@@ -1,6 +1,7 @@
 """Presets of engines: what each says, and any of its settings by its own name."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,9 +56,6 @@ def test_a_name_without_a_version_is_the_newest():
         ("vllm-0.8", "scheduling_policy=priority", "by_priority", True),  # an older version, the newest one's words
         ("vllm", "--enable-prefix-caching=false", "prefix_caching", False),
         ("vllm", "--enable-lora=true", "adapters", True),
-        ("vllm", "--max-loras=4", "max_loras", 4),
-        ("vllm", "--max-lora-rank=64", "max_lora_rank", 64),
-        ("sglang", "--max-loras-per-batch=2", "max_loras", 2),
         ("sglang", "disable_radix_cache=true", "prefix_caching", False),
         ("sglang", "--enable-mixed-chunk=true", "policy", "continuous"),
         ("tensorrt-llm", "capacity_scheduler_policy=MAX_UTILIZATION", "admit_full_output", False),
@@ -76,6 +74,22 @@ def test_a_setting_of_the_engine_by_its_own_name(engine, written, field, value):
     assert getattr(changed, field) == value
     assert changed.id == load_engine(engine).id
     assert settings == Settings(changes=(written,))
+
+
+@pytest.mark.parametrize(
+    ("engine", "written", "field", "value"),
+    [
+        ("vllm", "--max-loras=4", "max_loras", 4),
+        ("vllm", "--max-lora-rank=64", "max_lora_rank", 64),
+        ("sglang", "--max-loras-per-batch=2", "max_loras", 2),
+    ],
+)
+def test_limits_of_adapters_need_adapters(engine, written, field, value):
+    """vLLM and SGLang, too, change nothing for them without --enable-lora."""
+    changed, _ = configure(load_engine(engine), Settings(), ["enable_lora=true", written])
+    assert getattr(changed, field) == value
+    with pytest.raises(InfercastError, match=re.escape(f"--set {written}: ") + ".*Add --set enable_lora=true"):
+        configure(load_engine(engine), Settings(), [written])
 
 
 @pytest.mark.parametrize(

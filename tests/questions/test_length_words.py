@@ -32,9 +32,14 @@ def test_every_kind_is_read(text, lengths):
     assert read(text) == lengths
 
 
-def test_thousands_are_written_out():
-    with pytest.raises(WorkloadError, match="Write it out, --isl 4000 or 4096"):
-        read("4k")
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("4k", "4000 or 4096"), ("0.5K", "500 or 512"), ("1M", "1000000 or 1048576"), ("1e4", "10000"), ("0.1k", None)],
+)
+def test_units_are_written_out(text, written):
+    """0.1k may be 100, but no whole number of 1,024."""
+    with pytest.raises(WorkloadError, match=f"Write it out, --isl {written}" if written else "Give, say, --isl 512"):
+        read(text)
 
 
 def test_a_plain_length_is_spread_as_the_load_generator_does_it():
