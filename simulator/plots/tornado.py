@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 ASKED, UNCERTAIN, NOTHING = "#4c72b0", "#dd8452", "#c44e52"  # what users know; what predictions leave open; no SLO kept
 
+ROOM = 0.17  # of the longest bar: beside the shortest one, for the words at its end
+
 
 def plot_tornado(knobs: Sequence[Knob], usd_per_hour: float, title: str) -> "Figure":
     """Return a plot with a bar per knob, the largest swing on top, around the answer's `usd_per_hour`.
@@ -22,8 +24,8 @@ def plot_tornado(knobs: Sequence[Knob], usd_per_hour: float, title: str) -> "Fig
 
     figure = Figure(figsize=(10, 1.6 + 0.38 * len(knobs)), layout="constrained")
     axes = figure.subplots()
-    known = [end.own_usd for knob in knobs for end in (knob.low, knob.high) if end.own_usd is not None]
-    most = max([usd_per_hour, *known])
+    known = [usd_per_hour, *(end.own_usd for knob in knobs for end in (knob.low, knob.high) if end.own_usd is not None)]
+    most = max(known)
     for row, knob in enumerate(knobs):
         for end in (knob.low, knob.high):
             _draw(axes, row, end, (usd_per_hour, 1.15 * most, ASKED if knob.is_known else UNCERTAIN))
@@ -32,8 +34,9 @@ def plot_tornado(knobs: Sequence[Knob], usd_per_hour: float, title: str) -> "Fig
     axes.invert_yaxis()
     marks = "*: another answer is cheaper there; >: no number of replicas keeps the SLO"
     axes.set(xlabel=f"$ per hour\n{marks}", title=title)
-    axes.set_xlim(0, 1.3 * most)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlim(min(0, min(known) - ROOM * most), 1.3 * most)
+    axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= 1.3 * most])
+    axes.spines[["top", "right", "left"]].set_visible(False)
     bars = [Patch(color=colour) for colour in (ASKED, UNCERTAIN)]
     axes.legend(bars, ["asked", "uncertain"], loc="lower right", fontsize=9, frameon=False)
     return figure

@@ -151,3 +151,9 @@ def test_a_plan_of_owned_machines_says_that_electricity_is_in_it_and_what_it_res
     for said in ("hold electricity", "power: idle", "devices_share"):
         assert said in owned
         assert said not in rented
+
+
+def test_one_output_token_has_no_decode_step_that_anything_binds():
+    bound = [line for line in printed("estimate", *PLACE, "--osl", "1").splitlines() if line.startswith("Bound by")]
+    assert bound == ["Bound by: prefill compute."]
+    assert "Bound by: prefill compute, decode memory." in printed("estimate", *PLACE)

@@ -106,8 +106,17 @@ def test_the_headline_says_which_tokens_are_assumed():
     assert printed(*given).startswith("Training costs $")
     assumed = printed(*given[:-4], *given[-2:])
     assert " ".join(assumed.split()).startswith("Training on 161 G tokens (assumed: 20 per active parameter) costs $")
+    assert "Served:" not in assumed
     two = printed("training", "--model", "mixtral-8x7b,llama-3.1-8b", *given[3:5], *given[-2:])
     assert " ".join(two.split()).startswith("Training llama-3.1-8b on 161 G tokens (assumed: 20 per active parameter)")
+
+
+def test_it_says_under_which_load_serving_was_simulated():
+    """Prompts of a chat are cheaper per token than outputs: what a token costs depends on the load."""
+    chats = " ".join(printed(*ASKED).split())
+    assert "Served: 3,000 chat requests, 3,000 in flight: prompts mean " in chats
+    given = " ".join(printed(*ASKED, "--isl", "512", "--osl", "32", "--num-prompts", "50").split())
+    assert "Served: 50 requests, 50 in flight: prompts mean 512 (p95 512), outputs mean 32 (p95 32) tokens." in given
 
 
 def test_training_takes_the_prices_that_cost_takes():

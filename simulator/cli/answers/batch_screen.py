@@ -64,10 +64,11 @@ def _label(row: Row, rows: Sequence[Row]) -> str:
 
 
 def _binds(rows: Sequence[Row]) -> str:
-    """Say what binds most of the prefill and of the decode steps, of all rows."""
+    """Say what binds most of the prefill and, where there are any, of the decode steps, of all rows."""
+    phases = {"prefill": rows, "decode": [row for row in rows if row["tokens_per_s_user"] is not None]}
     found = {
-        phase: " or ".join(dict.fromkeys(row[f"{phase}_mostly"] for row in rows if row[f"{phase}_mostly"]))
-        for phase in ("prefill", "decode")
+        phase: " or ".join(dict.fromkeys(row[f"{phase}_mostly"] for row in of_phase if row[f"{phase}_mostly"]))
+        for phase, of_phase in phases.items()
     }
     return f"Bound by: {', '.join(f'{phase} {resource}' for phase, resource in found.items() if resource)}."
 

@@ -118,7 +118,8 @@ def command(
     rows = [row for _, row in found]
     columns = [each for each in COLUMNS if any(each.cell(row) != "-" for row in rows)]
     views = [side_by_side("Training against inference", rows, columns)]
-    notes = [*NOTES, *dict.fromkeys(f"Price of {row['hardware']}: {row['price']}." for row in rows)]
+    loads = [] if trained.usd_per_million_tokens else [f"Served: {_only_load(users).describe()}."]
+    notes = [*NOTES, *loads, *dict.fromkeys(f"Price of {row['hardware']}: {row['price']}." for row in rows)]
     used = [] if trained.usd_per_million_tokens else evidence(deployment for deployment, _ in found)
     emit(Result({"training": rows}, views, notes, used, refused, _verdict(rows, trained)), form)
 
