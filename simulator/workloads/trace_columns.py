@@ -115,7 +115,11 @@ def _named(trace: str, header: Sequence[str], role: str) -> str:
     if candidates:
         given = f"trace {trace} with columns {' and '.join(candidates)}"
         raise WorkloadError(given, f"each may hold the {ROLES[role]}", _remedy(role))
-    given = f"trace {trace} with columns {', '.join(header)[:200] or '(none)'}"
+    if not header:
+        raise WorkloadError(
+            f"trace {trace}", "it is empty", "Give a file with a line of column names and one request a line"
+        )
+    given = f"trace {trace} with columns {', '.join(header)[:200]}"
     raise WorkloadError(given, f"none of them is known to hold the {ROLES[role]}", _remedy(role))
 
 

@@ -1,6 +1,7 @@
 """The command line of prices: whole instances, commitments, owned machines, hosted APIs, offline work, refusals."""
 
 import json
+import re
 from functools import cache
 from typing import Any
 
@@ -156,3 +157,13 @@ def test_offline_work_says_how_many_requests_are_rejected():
 )
 def test_a_list_of_commitments_is_offered_where_it_is_taken(command, metavar):
     assert f"--price {metavar}" in printed(command, "--help", COLUMNS="120")
+
+
+def test_a_headline_writes_dollars_out():
+    """One request in 1,000 s leaves a device idle: thousands of dollars a million tokens, 2.89e+03 before."""
+    words = ("cost", "--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--slo", "ttft:1s,tpot:50ms")
+    load = ("--isl", "512", "--osl", "200", "--rate", "0.001", "--num-prompts", "200", "--usd-per-hour", "2")
+    per_million = 2 / (0.001 * 200 * 3600) * 1e6
+    text = " ".join(printed(*words, *load).split())
+    found = float(re.search(r"\$([\d,]+) per million output tokens", text)[1].replace(",", ""))
+    assert found == pytest.approx(per_million, rel=0.3)

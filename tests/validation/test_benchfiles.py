@@ -260,7 +260,8 @@ def test_checkpoints_lead_to_profiles(tmp_path, model_id, model, weights):
     [
         ("{", "line 1: it is not JSON"),
         ("[1, 2]", "it is no list of objects"),
-        ('{"speed": 3}', "no tool known here writes speed"),
+        ('{"speed": 3}', "no tool known here writes speed. Give what one of these wrote: "),
+        ("{}", "it holds nothing. Give what one of these wrote: "),
         ('{"avg_latency": 1, "percentiles": {}}\n{"avg_latency"', "line 2: it is not JSON"),
         ('{"benchmarks": []}', "the file has no figure"),
         ("speed\n3\n", "it has no column 'hardware'"),

@@ -107,8 +107,8 @@ def test_azure_ticks_of_100_ns_survive(tmp_path: Path) -> None:
 
 
 BAD = {
-    "empty": ("", "none of them is known to hold the prompt tokens", "--trace-columns prompt=NAME"),
-    "blank": ("\n\n", "columns (none)", "name the column prompt_tokens, input_tokens"),
+    "empty": ("", "it is empty", "Give a file with a line of column names"),
+    "blank": ("\n\n", "it is empty", "Give a file with a line of column names"),
     "header only": (HEADER, "no rows", "requests"),
     "header and blanks": (HEADER + "\n\n", "no rows", "requests"),
     "no header": ("0,5,5\n1,5,5\n", "columns 0, 5, 5", "--trace-columns prompt=NAME"),

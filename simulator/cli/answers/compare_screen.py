@@ -253,7 +253,7 @@ def exclusions(search: Search, options: Options) -> Iterator[str]:
         yield f"{_counted_verb(sum(of.values()), words.get(reason, reason))}{named}"
     left = search.left
     if priced := sum(not without_price for without_price, *_ in left):
-        yield f"{_counted_verb(priced, 'cost more')} (${search.least_usd_left:.3g}/h at least)"
+        yield f"{_counted_verb(priced, 'cost more')} (${number(3)(search.least_usd_left)}/h at least)"
     if priced < len(left):
         yield _counted_verb(len(left) - priced, "have no price")
 

@@ -110,7 +110,7 @@ def headline(best: Row, deployment: Deployment) -> str:
     if best["usd_per_hour"] is None:
         return "None of those that keep the SLO has a price; --usd-per-hour takes your own."
     replicas = f"{best['replicas']} replicas of " if best["replicas"] > 1 else ""
-    per_million = f"${best['usd_per_million_output_tokens']:.3g} per million output tokens"
+    per_million = f"${number(3)(best['usd_per_million_output_tokens'])} per million output tokens"
     price = f"${best['usd_per_month']:,.0f} a month, {per_million}"
     rate = best["asked_rate_per_s"]
     at = f"{rate:g} request{'' if rate == 1 else 's'}/s"

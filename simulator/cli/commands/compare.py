@@ -16,7 +16,7 @@ from simulator.cli.options.deployment_options import Details, OutputFormat, Repo
 from simulator.cli.options.executor_options import ExecutorName, Jobs
 from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions, one_load
-from simulator.cli.output import Result, Row, emit, evidence
+from simulator.cli.output import Result, Row, emit, evidence, number
 from simulator.cli.progress import progress_bar
 from simulator.cost.light_bounds import Demand
 from simulator.cost.search import Search, priced_target
@@ -104,7 +104,7 @@ def _with_hosted(result: Result, figures: CostDetails) -> Result:
 def _left(search: Search) -> list[InterruptedSweepError]:
     """Return what an interrupted search has left open."""
     left = f"{len(search.left):,} of {len(search.candidates):,} deployments"
-    because = f"an interrupt came before they were decided; none costs less than ${search.least_usd_left:.3g}/h"
+    because = f"an interrupt came before they were decided; none costs less than ${number(3)(search.least_usd_left)}/h"
     return [InterruptedSweepError(left, because, "Let it run on, or ask for fewer")]
 
 

@@ -123,9 +123,10 @@ def _object(line: str, path: Path, number: int) -> Any:
 def _read(document: Mapping[str, Any], stated: Stated, path: Path, run: int) -> Iterator[Measurement]:
     tool = next((each for each in TOOLS if each.tells(document)), None)
     if tool is None:
-        because = f"no tool known here writes {', '.join(list(document)[:6]) or 'nothing'}"
+        keys = ", ".join(list(document)[:6])
+        because = f"no tool known here writes {keys}" if keys else "it holds nothing"
         raise ProfileError(
-            str(path), because, f"Known: {', '.join(each.name for each in TOOLS)}, and .csv of measurements"
+            str(path), because, f"Give what one of these wrote: {', '.join(each.name for each in TOOLS)}"
         )
     try:
         for index, cells in enumerate(tool.rows(document, stated)):
