@@ -74,10 +74,19 @@ class RateCurve:
         reached = np.concatenate([[0.0], np.cumsum(self.shape)]) * (self.window_s / self.shape.mean())
         return self.rate_per_s * float(whole * self.span_s + np.interp(rest_s, edges, reached))
 
+    def peak_per_s(self, span_s: float = math.inf) -> float:
+        """Return the highest rate in the first `span_s` seconds, in requests/s; by default of the whole curve.
+
+        >>> day = daily(10.0)
+        >>> round(day.peak_per_s(), 2), round(day.peak_per_s(3600.0), 2)
+        (18.0, 2.23)
+        """
+        windows = len(self.shape) if span_s >= self.span_s else max(1, math.ceil(span_s / self.window_s))
+        return float(self.shape[:windows].max() / self.shape.mean() * self.rate_per_s)
+
     def describe(self) -> str:
         """Return the curve's name, mean rate and peak rate as text."""
-        peak = float(self.shape.max() / self.shape.mean() * self.rate_per_s)
-        return f"{self.name} of mean {self.rate_per_s:g}/s, peak {peak:.3g}/s"
+        return f"{self.name} of mean {self.rate_per_s:g}/s, peak {self.peak_per_s():.3g}/s"
 
 
 def daily(rate_per_s: float, swing: float = 0.8, window_s: float = 600.0) -> RateCurve:

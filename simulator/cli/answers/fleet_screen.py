@@ -27,6 +27,7 @@ from simulator.reports.intervals import PredictionRange
 from simulator.reports.vllm_result import GROWING, vllm_result
 from simulator.units import counted, lasting, scaled
 from simulator.workloads.arrivals import OpenLoop
+from simulator.workloads.rate_curves import RateCurve
 from simulator.workloads.workload import Requests, Workload
 
 SHOWN = 12  # most changes of replicas in the text; json has all
@@ -78,9 +79,24 @@ def _verdict(found: Found, row: Row, fleets: int) -> list[str]:
     if row["slo_attainment"] is not None and found.workload.is_random and draws_for(len(found.sent)) > 1:
         few = f"One draw of {counted(len(found.sent), 'request')} carries this verdict"
         told.append(f"{few}; give {ENOUGH_REQUESTS:,}, of which chance decides less.")
+    told += _left_of_curve(found)
     if lost := len(found.service.run.abandoned):
         told.append(f"{lost:,} of {len(found.sent):,} requests gave up waiting; latencies are those of the others.")
     return [f"{name}{said}" for said in told]
+
+
+def _left_of_curve(found: Found) -> list[str]:
+    """Say that a run ends before the peak of its rate curve, if it does: the verdict is of lower rates only."""
+    curve = found.workload.arrivals
+    if not isinstance(curve, RateCurve):
+        return []
+    span_s = float(found.sent.arrival_s.max())
+    reached, peak = curve.peak_per_s(span_s), curve.peak_per_s()
+    if math.isclose(reached, peak):
+        return []
+    seen = f"Only the first {lasting(span_s)} of the rate curve, at {reached:.3g} requests/s or less"
+    whole = f"Give --duration {curve.span_s / 3600:g}h, or ask infercast plan"
+    return [f"{seen}: its peak of {peak:.3g} is not simulated. {whole}."]
 
 
 def load_in_words(found: Found, behaviour: ClientOptions) -> str:
