@@ -13,6 +13,8 @@ from simulator.models.number_formats import named_format
 # Engines without a KV cache in 4-bit integers: SGLang's page "Quantized KV cache" has fp8 and fp4, trtllm-serve's
 # --kv_cache_dtype auto, fp8 and nvfp4 (read 2026-11-24). vLLM has int4_per_token_head.
 WITHOUT_INT4_CACHE = ("sglang", "tensorrt-llm")
+# vLLM's kernels for a KV cache in nvfp4 are Blackwell's (CacheDType in vllm/config/cache.py; read 2026-11-24)
+NVFP4_CACHE_FAMILIES = ("blackwell", "blackwell-geforce", "blackwell-rtx")
 
 
 def running_layout(
@@ -28,6 +30,9 @@ def running_layout(
     if engine.engine in WITHOUT_INT4_CACHE and layout.cache_dtype.startswith("int4"):
         given = f"a KV cache in {layout.cache_dtype} in {engine.id}"
         raise NotModelledError(given, "it stores none in 4-bit integers", "Give --cache-dtype fp8 or nvfp4")
+    if engine.engine == "vllm" and layout.cache_dtype == "nvfp4" and hardware.family not in NVFP4_CACHE_FAMILIES:
+        given = f"a KV cache in nvfp4 in {engine.id} on {hardware.id}"
+        raise NotModelledError(given, "its kernels for that are Blackwell's", "Give --cache-dtype fp8")
     platform = engine.platform(hardware)
     casts = platform.casts if platform else {}
     weights, cached = (

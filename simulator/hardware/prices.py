@@ -162,6 +162,22 @@ def offers(hardware: str, terms: Terms | None = None) -> tuple[Offer, ...]:
     return tuple(each for each in found if each.devices not in young or not each.is_stale(terms.on, OLD_DAYS))
 
 
+def refuse_unknown(terms: Terms) -> None:
+    """Raise InfercastError for a provider or a region of which no price list has an offer.
+
+    >>> refuse_unknown(Terms(providers=("a*",), regions=("us-*",)))
+    """
+    every = _all_offers(os.environ.get("INFERCAST_PROFILES"))
+    names_of = {"provider": {each.provider for each in every}, "region": {each.region for each in every} - {""}}
+    for what, globs in (("provider", terms.providers), ("region", terms.regions)):
+        for glob in globs:
+            if any(_matches(name, (glob,)) for name in names_of[what]):
+                continue
+            wider = sorted(name for name in names_of[what] if _matches(name, (f"{glob}*",)))
+            remedy = f"Give '{glob}*', for {', '.join(wider)}" if wider else nearest(glob, names_of[what])
+            raise InfercastError(f"--{what} {glob}", f"no price list has such a {what}", remedy)
+
+
 def cheapest(hardware: str, terms: Terms | None = None) -> Offer:
     """Return the offer that counts with the lowest price per device. Raises ProfileError where there is none.
 

@@ -161,7 +161,7 @@ class DeploymentQuestion:
         )
         sizes = [whole(each, SEQS) for each in listed(self.max_num_seqs, SEQS)]
         budgets = [whole(each, TOKENS) for each in listed(self.max_num_batched_tokens, TOKENS)]
-        shares = [number(each, SHARE) if each else None for each in listed(self.gpu_memory_utilization, SHARE)]
+        shares = [number(each, SHARE, "0.9") if each else None for each in listed(self.gpu_memory_utilization, SHARE)]
         return [
             replace(one, max_num_seqs=seqs, max_num_batched_tokens=tokens, memory_fraction=share)
             for seqs, tokens, share in product(sizes, budgets, shares)

@@ -98,12 +98,15 @@ def probability(text: str, option: str) -> float:
     return value
 
 
-def number(text: str, option: str) -> float:
-    """Return a number, infinity too. Raises InfercastError for a text that is none, NaN, and what is out of range."""
+def number(text: str, option: str, example: str = "2") -> float:
+    """Return a number, infinity too. Raises InfercastError for a text that is none, NaN, and what is out of range.
+
+    `example`: what the error says to write, say.
+    """
     try:
         value = float(text)
     except ValueError:
-        raise InfercastError(f"{option} {text!r}", "it is not a number", f"Give, say, {option} 2") from None
+        raise InfercastError(f"{option} {text!r}", "it is not a number", f"Give, say, {option} {example}") from None
     return value if math.isinf(value) else in_range(value, f"{option} {text}")
 
 

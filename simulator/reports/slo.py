@@ -64,7 +64,8 @@ class Slo:
 def parse_slo(text: str, share: float = 0.95) -> Slo:
     """Return the SLO in a text such as "ttft:500ms,tpot:50ms"; bare numbers are milliseconds (vLLM's --goodput).
 
-    Raises InfercastError for a part that is not metric:bound, and UnitError for a bound that is not a time.
+    Raises InfercastError for a part that is not metric:bound and for a metric with two bounds, UnitError for a bound
+    that is not a time.
 
     >>> parse_slo("ttft:500ms,tpot:50").bounds_s
     {'ttft': 0.5, 'tpot': 0.05}
@@ -72,8 +73,9 @@ def parse_slo(text: str, share: float = 0.95) -> Slo:
     bounds_s: dict[str, float] = {}
     for part in filter(None, (each.strip() for each in text.replace(" ", ",").split(","))):
         metric, colon, value = part.partition(":")
-        if not colon or metric in bounds_s:
-            raise InfercastError(f"SLO {part!r}", "it is not one metric:bound", "Write, say, ttft:500ms,tpot:50ms")
+        if not colon or metric.lower() in bounds_s:
+            because = f"{metric} has two bounds" if colon else "it is not one metric:bound"
+            raise InfercastError(f"SLO {part!r}", because, "Write, say, ttft:500ms,tpot:50ms")
         bare = re.fullmatch(r"[+-]?[\d.]+([eE][+-]?\d+)?", value)
         bounds_s[metric.lower()] = parse(f"{value} ms" if bare else value, "s")
     return Slo(bounds_s, share)

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from simulator import Settings, Speculation, default_layout, deploy, load_model
+from simulator import DeploymentQuestion, Settings, Speculation, default_layout, deploy, load_model
 from simulator.deployment.launch_command import launch_command
 from simulator.deployment.offload import Offload
 from simulator.errors import DoesNotFitError, NotModelledError
@@ -33,6 +33,12 @@ def test_vllm():
     ):
         assert words in found
     assert "--kv-cache-dtype fp8" in found
+
+
+def test_vllm_keeps_a_cache_in_nvfp4_on_blackwell_only():
+    assert "--kv-cache-dtype nvfp4" in command("llama-3.1-8b", "b200-sxm", "vllm", dtypes=("", "nvfp4"))
+    with pytest.raises(NotModelledError, match=r"its kernels for that are Blackwell's\. Give --cache-dtype fp8"):
+        DeploymentQuestion("llama-3.1-8b", "h100-sxm", engine="vllm", cache_dtype="fp4").deployment()
 
 
 def test_vllm_with_experts_on_ranks_gives_each_its_share():

@@ -157,6 +157,8 @@ def test_what_is_no_number_is_refused():
     assert number("inf", "--request-rate") == float("inf")
     with pytest.raises(InfercastError, match=r"--request-rate 'fast': it is not a number. Give, say, --request-rate 2"):
         number("fast", "--request-rate")
+    with pytest.raises(InfercastError, match=r"Give, say, --gpu-memory-utilization 0\.9"):
+        DeploymentQuestion("llama-3.1-8b", "h100-sxm", gpu_memory_utilization="90%").deployment()
 
 
 def test_a_bare_share_above_one_is_refused():

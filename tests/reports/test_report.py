@@ -289,6 +289,11 @@ def test_bill_by_hand():
     assert both == pytest.approx(155 * cost.usd_per_million_total_tokens)
 
 
+def test_a_metric_with_two_bounds_is_said_to_have_two():
+    with pytest.raises(InfercastError, match="TTFT has two bounds"):
+        parse_slo("ttft:1s,TTFT:2s")
+
+
 def test_what_is_rejected_makes_no_tokens_to_share_the_bill():
     """$7.2 an hour for three requests a second, of which two are answered: 10 tokens in, one out."""
     report = summarize(run([0.0, 0.5, 1.0], [10, 20_000, 10], [1, 1, 1]), steady=False)

@@ -12,7 +12,7 @@ from simulator.day import today
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, nearest
 from simulator.hardware.hardware import Hardware
-from simulator.hardware.prices import Commitment, Offer, Terms, offers, own_offer
+from simulator.hardware.prices import Commitment, Offer, Terms, offers, own_offer, refuse_unknown
 from simulator.hardware.sites import Site, load_site
 from simulator.profile import Figure, Source
 from simulator.questions.words import seconds, split
@@ -152,11 +152,16 @@ class OfferOptions(OwnerOptions):
         if self.purchase_usd is not None and self.price != "owned":
             given = f"--purchase-usd {self.purchase_usd:g} with --price {self.price}"
             raise InfercastError(given, "what is rented is not bought", "Give --price owned")
+        if self.usd_per_hour is not None and not 0 <= self.usd_per_hour < float("inf"):
+            given, because = f"--usd-per-hour {self.usd_per_hour:g}", "a price is finite and not negative"
+            raise InfercastError(given, because, "Give, say, 2.5")
         if self.usd_per_hour is not None and self.price == "owned":
             given = f"--usd-per-hour {self.usd_per_hour:g} with --price owned"
             raise InfercastError(given, "an hour of an owned machine is computed", "Give --purchase-usd, or no --price")
         providers, regions = (tuple(filter(None, text.split(","))) for text in (self.provider, self.region))
-        return Terms(self.commitment, providers, regions, self._day())
+        found = Terms(self.commitment, providers, regions, self._day())
+        refuse_unknown(found)
+        return found
 
     def offers(self, deployment: Deployment) -> tuple[Offer, ...]:
         """Return the offers for a deployment, empty where its device has none. Raises as `terms` does."""
