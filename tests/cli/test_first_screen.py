@@ -157,3 +157,10 @@ def test_one_output_token_has_no_decode_step_that_anything_binds():
     bound = [line for line in printed("estimate", *PLACE, "--osl", "1").splitlines() if line.startswith("Bound by")]
     assert bound == ["Bound by: prefill compute."]
     assert "Bound by: prefill compute, decode memory." in printed("estimate", *PLACE)
+
+
+def test_ranks_that_share_one_sequence_are_said_to():
+    """A lone prompt lies on one rank of eight: that the others take a share of its attention flatters it."""
+    ranks = ("estimate", "--model", "deepseek-v3", "--hardware", "h200-sxm", "--dp", "8", "--ep", "8", "--batch")
+    assert "DP above the batch: ranks are taken to share its tokens evenly" in printed(*ranks, "1")
+    assert "DP above the batch" not in printed(*ranks, "8")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from simulator.cli.answers.batch_screen import details, table, verdict
+from simulator.cli.answers.batch_screen import SIZE, details, table, verdict
 from simulator.cli.answers.fitted import FittedOption, with_fitted
 from simulator.cli.answers.interval_columns import IntervalOptions, held_out, interval_notes
 from simulator.cli.answers.op_tables import op_rows, op_views
@@ -21,6 +21,10 @@ from simulator.questions.sweep import SweepCase
 
 LIGHT = "light: the speed of light, at the data sheet's peaks without any overhead; ratio: predicted over light."
 REQUEST = "TTFT: the prefill, and what a request takes outside the steps; --explain lists its parts."
+RANKS = (
+    "DP above the batch: ranks are taken to share its tokens evenly, though each computes whole sequences. Attention "
+    "takes up to dp / batch times as long as here."
+)
 PIPELINE = "PP above 1 is the latency of one batch in flight: the stages work one after the other and idle in between."
 
 
@@ -73,7 +77,9 @@ def command(
         views += [view for each in found for view in op_views(each)]
     told = form is not Format.CSV or fitted  # csv has rows alone, of which there may be many
     deployments = [each.deployment() for each in dict.fromkeys(one.deployment for one in questions)] if told else []
-    notes = [held_out(rows, level), *([PIPELINE] if asked.pp > 1 else []), *technique_notes(deployments)]
+    uneven = any(row[SIZE.key] < asked.dp for row in rows)
+    notes = [held_out(rows, level), *([PIPELINE] if asked.pp > 1 else []), *([RANKS] if uneven else [])]
+    notes += technique_notes(deployments)
     words = [LIGHT, REQUEST, *interval_notes(rows)]
     result = Result(sections, views, notes, evidence(deployments), answered.refused, verdict(rows), words)
     emit(with_fitted(result, deployments) if fitted else result, form, details=with_details)
