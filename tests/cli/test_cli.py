@@ -180,7 +180,8 @@ def test_numbers_keep_three_digits_and_whole_thousands():
         ([*ESTIMATE, "--batch", "0"], "--batch 0"),
         ([*ESTIMATE, "--batch", "1,,2"], "a part of the list is empty"),
         ([*ESTIMATE, "--isl", "-5"], "--input-len -5"),
-        ([*ESTIMATE, "--isl", "1e3"], "not a whole number above 0. Give, say, --input-len 512"),
+        ([*ESTIMATE, "--isl", "many"], "not a whole number above 0. Give, say, --input-len 512"),
+        ([*ESTIMATE, "--isl", "1e3"], "not a whole number above 0. Write it out, --input-len 1000."),
         ([*ESTIMATE, "--isl", "1k"], "Write it out, --input-len 1000 or 1024"),
         ([*ESTIMATE, "--tp", "3"], "do not divide"),
         ([*ESTIMATE, "--ep", "4"], "Give ep 1, or tp 4 too"),
@@ -236,7 +237,7 @@ def test_a_misfit_prints_the_plan_and_what_would_make_it_fit():
     ("options", "verdict"),
     [
         ("gpt-oss-120b --hardware h100-sxm --num-gpu-blocks-override 1000000", "with 999999 cache blocks: 15053 fit."),
-        ("llama-3.3-70b --hardware b200-sxm --max-model-len 131072", "the cache holds one sequence of 95120 tokens"),
+        ("llama-3.3-70b --hardware b200-sxm --max-model-len 131072", "the cache holds one sequence of 95,120 tokens"),
         ("llama-3.3-70b --hardware h100-sxm", "Does not fit: 131.42 GiB of weights."),
     ],
 )
