@@ -141,7 +141,8 @@ def _group(group: Fields) -> str:
     given = " ".join(str(weights.raw.get(each)) for each in ("type", "num_bits", "strategy", size))
     if given not in _GROUPS:
         raise NotModelledError(f"{weights.where}: {given}", "not modelled", f"Known: {', '.join(_GROUPS)}")
-    return _GROUPS[given]
+    stored = _GROUPS[given]
+    return stored if group.raw.get("input_activations") else _OF_WEIGHTS_ALONE.get(stored, stored)
 
 
 _OF_GROUPS: dict[int, dict[int, str]] = {4: {128: "int4", 32: "int4-g32"}, 8: {128: "int8-g128"}}
@@ -154,6 +155,7 @@ _GROUPS = {
     "int 4 group 32": "int4-g32",
     "float 4 tensor_group 16": "nvfp4",
 }
+_OF_WEIGHTS_ALONE = {"int8": "int8-w8a16", "nvfp4": "nvfp4a16"}  # inputs stay in 16 bits
 _METHODS: dict[str, Callable[[Fields], str]] = {
     "auto-round": _grouped,
     "awq": _grouped,

@@ -98,6 +98,7 @@ _MX = _of(4 + 8 / 32, _source("OCP MX: an 8-bit scale per 32"))
 _MX_MOE = _of(
     4 + 8 / 32, _source("llama.cpp: experts in mxfp4, all else in q8_0 (ggml-org/llama.cpp pull request 25446)")
 )
+_MX8 = _of(8 + 8 / 32, _source("OCP MX: an 8-bit scale per 32"))
 _NV = _of(4 + 8 / 16, _source("an fp8 scale per 16"))
 _NV_MLP = _of(4 + 8 / 16, _source("an fp8 scale per 16; ModelOpt: NVFP4_MLP_ONLY_CFG"))
 _F16 = _of(16, _source("GGUF's F16: x86 has no fp16 multiplication, and llama.cpp widens to fp32"))
@@ -127,6 +128,7 @@ FORMATS: dict[str, NumberFormat] = {
     "fp8": NumberFormat(_of(8, _WIDTH), "linear", _FP8, files=_HF),
     "fp8-block": NumberFormat(_BLOCKS, "linear", _FP8, files=_HF, scaled_late=True),
     "int8": NumberFormat(_of(8, _WIDTH), "linear", ("int8", *_WIDE), files=_HF),
+    "int8-w8a16": NumberFormat(_of(8, _WIDTH), "linear", _WIDE, files=_HF),
     "int4": NumberFormat(_INT4, "linear", _WIDE, files=_HF),
     "int4-g32": NumberFormat(_INT4_G32, "linear", _WIDE, files=_HF),
     "int4-experts": NumberFormat(_INT4_EXPERTS, "experts", _WIDE, files=_HF),
@@ -135,7 +137,9 @@ FORMATS: dict[str, NumberFormat] = {
     "bnb-nf4-double": NumberFormat(_BNB_DOUBLE, "linear", _WIDE, files=_HF),
     "mxfp4": NumberFormat(_MX, "experts", _FP4, files=("safetensors", "gguf", "mlx")),
     "mxfp4_MoE": NumberFormat(_MX_MOE, "experts", _FP4, rest="q8_0", files=("gguf",)),
+    "mxfp8": NumberFormat(_MX8, "linear", _FP8, files=_HF, scaled_late=True),
     "nvfp4": NumberFormat(_NV, "linear", _FP4, files=("safetensors", "mlx")),
+    "nvfp4a16": NumberFormat(_NV, "linear", _WIDE, files=_HF),
     "nvfp4-mlp": NumberFormat(_NV_MLP, "feed-forward", _FP4, files=_HF),
     "mlc-q4f16": NumberFormat(_Q4F16, "all", _HALF, files=("mlc",)),
     "bfp8": NumberFormat(_BFP8, "all", _WIDE, files=("bfp",)),
@@ -148,30 +152,37 @@ UNSTATED = {  # formats whose bits are in the rest of their names
     "mlx": NumberFormat(_of(4.5, _MLX), "all", _HALF, files=("mlx",)),
     "exl2": NumberFormat(_of(4, _EXL2), "linear", _HALF, files=("exl2",)),
 }
-SPELLINGS = {  # of formats, as patterns that fit the whole name in any capitals, by our name
-    r"fp8([-_](dynamic|e4m3(fn)?|e5m2|static))?|float8([-_]e4m3(fn)?)?|w8a8[-_]fp8|fp8[-_](w8a8|quark)": "fp8",
-    r"fp8[-_]block(wise)?|block[-_]?fp8": "fp8-block",
-    r"(int8[-_])?w8a8([-_]int8)?|quantized\.w8a8|int8[-_]sq|smoothquant": "int8",
-    r"(awq|gptq)([-_]int4)?|u?int4([-_](awq|gptq|autoround|w4a16))?|auto-?round|(quantized\.)?w4a16": "int4",
-    r"(int4|awq|gptq|w4a16)[-_]?(g|group)[-_]?32": "int4-g32",
-    r"gptq[-_]int8|int8[-_]?(g|group)[-_]?128": "int8-g128",
-    r"bnb[-_]4[-_]?bit": "bnb-nf4-double",  # as unsloth's checkpoints of that name are
-    r"(mlc[-_])?q4f16(_\d)?|int4 \(mlc q4f16\)": "mlc-q4f16",
-    r"nvfp4|fp4": "nvfp4",
-    r"nvfp4[-_]mlp([-_]only)?": "nvfp4-mlp",
-    r"mxfp4[-_ ]moe": "mxfp4_MoE",
-    r"bfloat16|bf16": "bf16",
-    r"float16|half|fp16|f16": "fp16",
-    r"float32|f32|fp32": "fp32",
-    r"bfp8/bfp4 mixed": "bfp8-bfp4",
-    r"iq3_s mix": "iq3_M",  # llama.cpp's name of the file type, which has tensors of more bits
-    r"q2_k - medium": "q2_K",
-    r"q([345])_k - small": r"q\1_K_S",
-    r"q([345])_k - medium": r"q\1_K_M",
-    r"q3_k - large": "q3_K_L",
+SPELLINGS = {  # of formats, as patterns that fit the whole name in small letters, joined by hyphens; by our name
+    r"(fp8|float8)(-(dynamic|static|quark|inc|kv|per-tensor|per-channel|w8a8))?|fp8-?w8a8|w8a8-?fp8": "fp8",
+    r"((fp8|float8)-)?(e4m3(fn(uz)?)?|e5m2)|(fbgemm|ptpc|modelopt)-fp8": "fp8",
+    r"fp8-block(wise)?|block(wise)?-?fp8": "fp8-block",
+    r"int8-kv|(int8-)?w8a8(-int8)?|quantized\.w8a8|int8-sq|smoothquant": "int8",
+    r"w8a16|quantized\.w8a16|int8-weight-only": "int8-w8a16",
+    r"u?int4(-(awq|gptq|auto-?round|w4a16|g128))?|(quantized\.)?w4a16(-g128|-asym)?|4-?bit-(awq|gptq)": "int4",
+    r"(awq|gptq|auto-?round)(-(int4|4-?bit|w4a16|marlin|g128|128g))*": "int4",
+    r"(int4|awq|gptq|w4a16)-?(g|group-?)32|(awq|gptq)-4-?bit-32g(-actorder)?": "int4-g32",
+    r"gptq-(int8|8-?bit)|int8-gptq|int8-?(g|group-?)128": "int8-g128",
+    r"(bitsandbytes-)?nf4|bnb-fp4": "bnb-nf4",  # of fp4's bits, too
+    r"bnb-4-?bit": "bnb-nf4-double",  # as unsloth's checkpoints of that name are
+    r"(int4-)?(mlc-)?q4f16(-\d)?": "mlc-q4f16",
+    r"(nv-?)?fp4(-(w4a4|kv|e2m1))?|(modelopt|petit)-(nv)?fp4|w4a4-nvfp4": "nvfp4",
+    r"nvfp4-mlp(-only)?": "nvfp4-mlp",
+    r"mxfp4-q([468])": r"mxfp4+mlx-q\1",  # mlx-community's gpt-oss: all but the experts in so many bits
+    r"(mlx-)?(bfloat16|bf16)": "bf16",
+    r"(mlx-)?(float16|half|fp16|f16)": "fp16",
+    r"float(32)?|f32|fp32": "fp32",
+    r"bfp8/bfp4-mixed": "bfp8-bfp4",
+    r"iq3-s-mix": "iq3_M",  # llama.cpp's name of the file type, which has tensors of more bits
+    r"q2-k-medium": "q2_K",
+    r"q([345])-k-small": r"q\1_K_S",
+    r"q([345])-k(-medium)?": r"q\1_K_M",  # llama-quantize: Q4_K is another name of Q4_K_M
+    r"q3-k-large": "q3_K_L",
+    r"exl2-(\d+(?:\.\d+)?)-?bpw|(\d+(?:\.\d+)?)-?bpw(?:-h\d)?-exl2": r"exl2@\1\2",
 }
-MLX_NAME = r"(?:mlx[-_ ]q?(?P<bits>\d)(?:[-_]?bit)?|(?P<named>\d)[-_]?bit)(?:[-_ ]gs?(?P<group>\d+))?"  # mlx-q6 g32
-EXL2_NAME = r"exl2[-_](\d+(?:\.\d+)?)[-_]?bpw"
+# What stands around a name and tells who made the file, not how its numbers are stored: choices of types by unsloth and
+# mradermacher, distillation for MLX, bits per weight as llama.cpp prints them.
+AROUND = r"(?:gguf-|ud-|i1-)*(?P<name>.+?)(?:-dwq|(?<!exl2)-[\d.]+-bpw)?"
+MLX_NAME = r"(?:mlx-q?(?P<bits>\d)(?:-?bit)?|(?P<named>\d)-?bit)(?:-gs?(?P<group>\d+))?"  # mlx-q6-g32
 MIXED = {*GGUF, *UNSTATED}  # their files mix types, so that one may have other bits
 KEPT_EXPERTS = "mxfp4+"  # before the format of all else, in files whose routed experts stay in mxfp4
 
@@ -188,7 +199,9 @@ def number_format(name: str) -> NumberFormat:
     (8.5, 4.9, 7.0)
     """
     if name.startswith(KEPT_EXPERTS):
-        return replace(FORMATS["mxfp4"], rest=_known(name.removeprefix(KEPT_EXPERTS)), files=("gguf",))
+        rest = name.removeprefix(KEPT_EXPERTS)
+        files: tuple[Files, ...] = ("mlx",) if "mlx" in number_format(rest).files else ("gguf",)
+        return replace(FORMATS["mxfp4"], rest=rest, files=files)
     if found := re.fullmatch(r"mlx-q(\d)(?:-g(\d+))?", name):
         return _affine(name, int(found[1]), int(found[2] or MLX_GROUP))
     base, at, bits = name.partition("@")
@@ -222,34 +235,55 @@ def _affine(name: str, bits: int, group: int) -> NumberFormat:
 def named_format(text: str) -> str:
     """Return our name of a format, in any capitals or as checkpoints, sources and options have it; "" for no text.
 
-    A question mark behind it, with which sources doubt, and a note in brackets are left out. ProfileError for a name
-    that is not known, with the nearest ones.
+    A question mark behind it, with which sources doubt, and a note in brackets that names no format are left out.
+    ProfileError for a name that is not known, with the nearest ones, and for a note that names another format.
 
     >>> named_format("Q4_K_M"), named_format("bfloat16"), named_format("W4A16"), named_format("mlx-q6 g32")
     ('q4_K_M', 'bf16', 'int4', 'mlx-q6-g32')
     """
     plain = text.strip().rstrip("?")
-    found = _spelt(plain) or _spelt(plain.partition(" (")[0].rstrip("?"))
+    found = _noted(*plain.split("(", 1)) if "(" in plain else _spelt(plain)
     if plain and plain != "auto" and not found:
         raise ProfileError(f"number format {text!r}", "it is not known", nearest(plain, [*FORMATS, *EXAMPLES.values()]))
     return found if found in ("", *UNSTATED) else _known(found)
 
 
+def _noted(plain: str, bracket: str) -> str:
+    """Return our name of a format with a note in brackets: of both, as W8A8 (FP8), else the same without the note."""
+    name, note = plain.strip().rstrip("?"), bracket.strip(" )?")
+    found, other = _spelt(name), "" if re.fullmatch(r"\d[- ]?bits?", note) else _spelt(note)
+    return _spelt(f"{name}-{note}") or (found if other in ("", found) else "")
+
+
+def _joined(text: str) -> str:
+    """Return a name in small letters, its words joined by hyphens.
+
+    >>> _joined("Q4_K - Medium"), _joined("fp8_e4m3")
+    ('q4-k-medium', 'fp8-e4m3')
+    """
+    return re.sub(r"[\s_-]+", "-", text.strip().lower())
+
+
+OURS = {_joined(name): name for name in (*FORMATS, *UNSTATED)}
+
+
 @cache
 def _spelt(plain: str) -> str:
     """Return our name of a format, "" for one that is not known."""
-    low = plain.lower()
-    if low.startswith(KEPT_EXPERTS):
+    if plain.lower().startswith(KEPT_EXPERTS):
         rest = _spelt(plain[len(KEPT_EXPERTS) :])
         return f"{KEPT_EXPERTS}{rest}" if rest else ""
     base, at, bits = plain.partition("@")
-    if known := next((each for each in (*FORMATS, *UNSTATED) if each.lower() == base.lower()), ""):
-        return f"{known}{at}{bits}"
-    for pattern, name in SPELLINGS.items():
-        if found := re.fullmatch(pattern, low):
-            return found.expand(name)
-    exl2 = re.fullmatch(EXL2_NAME, low)
-    return f"exl2@{exl2[1]}" if exl2 else mlx_name(low)
+    around = re.fullmatch(AROUND, _joined(base))
+    for each in (_joined(base), around["name"] if around else ""):
+        if each in OURS:
+            return f"{OURS[each]}{at}{bits}"
+        for pattern, name in SPELLINGS.items():
+            if not at and (found := re.fullmatch(pattern, each)):
+                return found.expand(name)
+        if not at and (mlx := mlx_name(each)):
+            return mlx
+    return ""
 
 
 def mlx_name(text: str) -> str:
@@ -258,7 +292,7 @@ def mlx_name(text: str) -> str:
     >>> mlx_name("4bit"), mlx_name("mlx-q8"), mlx_name("mlx-6bit g32"), mlx_name("q8_0")
     ('mlx-q4', 'mlx-q8', 'mlx-q6-g32', '')
     """
-    found = re.fullmatch(MLX_NAME, text.lower())
+    found = re.fullmatch(MLX_NAME, _joined(text))
     bits = int(found["bits"] or found["named"]) if found else 0
     if not found or bits not in MLX_BITS:
         return ""
@@ -277,10 +311,10 @@ def ending(name: str) -> tuple[str, str]:
     (('Qwen3-8B', 'q5_K_M'), ('Qwen3-8B', 'q4_K_M'), ('Qwen3-8B', 'q8_0'))
     """
     name = re.sub(r"\.gguf$", "", name, flags=re.IGNORECASE)
-    if repository := re.fullmatch(r"(.+)[-_]GGUF(?::(?:UD-)?(.+))?", name, re.IGNORECASE):
+    if repository := re.fullmatch(r"(.+)[-_]GGUF(?::(.+))?", name, re.IGNORECASE):
         stored = _spelt(repository[2] or "Q4_K_M")
         return (repository[1], stored) if stored else (name, "")
-    for found in re.finditer(r"[-_.](?:UD-|MLX-)?(?=\w)", name, re.IGNORECASE):
+    for found in re.finditer(r"[-_.](?=\w)", name):
         if stored := _spelt(name[found.end() :]):
             return name[: found.start()], stored
     return name, ""

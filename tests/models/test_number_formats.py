@@ -53,6 +53,12 @@ ELSEWHERE = {  # as checkpoints, options and users write it
         "GPTQ-Int8": "int8-g128",
         "bnb-4bit": "bnb-nf4-double",
     },
+    **{"AWQ-4bit": "int4", "GPTQ 4-bit": "int4", "awq_marlin": "int4", "W4A16-G128": "int4", "AWQ (4-bit)": "int4"},
+    **{"gptq-4bit-32g-actorder": "int4-g32", "w8a16": "int8-w8a16", "int8 (W8A16)": "int8-w8a16", "nf4": "bnb-nf4"},
+    **{"W8A8 (FP8)": "fp8", "FP8 (W8A8)": "fp8", "e4m3": "fp8", "FP8-KV": "fp8", "mxfp8": "mxfp8", "fp4_e2m1": "nvfp4"},
+    **{"NVFP4A16": "nvfp4a16", "MXFP4-Q8": "mxfp4+mlx-q8", "UD-Q4_K_XL": "q4_K_XL", "i1-IQ4_XS": "iq4_XS"},
+    **{"gguf q8_0": "q8_0", "GGUF-Q4_K_M (4-bit)": "q4_K_M", "IQ4_XS - 4.25 bpw": "iq4_XS", "Q4_K": "q4_K_M"},
+    **{"exl2 4.0bpw": "exl2@4.0", "4.5bpw-h6-exl2": "exl2@4.5", "MLX 4bit-DWQ": "mlx-q4", "mlx-bf16": "bf16"},
     **{"fp8_e4m3": "fp8", "FP8-dynamic": "fp8", "half": "fp16", "bfloat16": "bf16", "auto": "", "": ""},
     **{"Q4_K - Medium": "q4_K_M", "Q2_K - Medium": "q2_K", "IQ3_S mix": "iq3_M", "mxfp4+Q4_K_M": "mxfp4+q4_K_M"},
 }
@@ -109,6 +115,15 @@ def test_bits_that_a_name_leaves_open_are_asked_for() -> None:
             number_format(name)
     with pytest.raises(ProfileError, match=r"groups of 32, 64, 128"):
         number_format("mlx-q4-g48")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["fp4 (mxfp4)", "int4 (Q4_K_M)", "fp8 (int8)", "W4A8", "w4afp8", "hqq", "int4wo", "Q6_K_L", "IQ4_KS", "mlx-mxfp4"],
+)
+def test_a_format_of_other_bits_or_kernels_is_no_spelling_of_a_known_one(text: str) -> None:
+    with pytest.raises(ProfileError, match="it is not known"):
+        named_format(text)
 
 
 KNOWN_WORDS = {"auto", "half", "awq", "gptq"}

@@ -114,7 +114,7 @@ def _format(kind: str) -> str:
     >>> _format("qwen2 7B Q4_K - Medium"), _format("llama 7B mostly Q4_0"), _format("gpt-oss 20B MXFP4 MoE")
     ('q4_K_M', 'q4_0', 'mxfp4_MoE')
     """
-    words = re.sub(r"( - [\d.]+ bpw.*| \(guessed\))$", "", kind.strip()).split()
+    words = kind.split()
     for first in range(len(words)):
         with suppress(ProfileError):
             return named_format(" ".join(words[first:]))
