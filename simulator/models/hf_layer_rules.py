@@ -127,6 +127,12 @@ def ernie(fields: Fields) -> Derived:
     return {"first_k_dense_replace": fields.maybe("moe_layer_start_index"), **step}, {}
 
 
+def afmoe(fields: Fields) -> Derived:
+    """Return the dense layers of Trinity, which come first, and how often a layer has no window."""
+    every = fields.maybe("global_attn_every_n_layers") or 4
+    return {"first_k_dense_replace": fields.maybe("num_dense_layers"), "sliding_window_pattern": every}, {}
+
+
 def step_layers(fields: Fields, layers: int) -> list[LayerKind]:
     """Return the kind of each layer of Step 3.5; its list goes on with prediction layers, which are left out.
 

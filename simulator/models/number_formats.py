@@ -159,7 +159,7 @@ SPELLINGS = {  # of formats, as patterns that fit the whole name in small letter
     r"int8-kv|(int8-)?w8a8(-int8)?|quantized\.w8a8|int8-sq|smoothquant": "int8",
     r"w8a16|quantized\.w8a16|int8-weight-only": "int8-w8a16",
     r"u?int4(-(awq|gptq|auto-?round|w4a16|g128))?|(quantized\.)?w4a16(-g128|-asym)?|4-?bit-(awq|gptq)": "int4",
-    r"(awq|gptq|auto-?round)(-(int4|4-?bit|w4a16|marlin|g128|128g))*": "int4",
+    r"(awq|gptq|auto-?round)(-(gptq|int4|4-?bit|w4a16|marlin|g128|128g))*": "int4",
     r"(int4|awq|gptq|w4a16)-?(g|group-?)32|(awq|gptq)-4-?bit-32g(-actorder)?": "int4-g32",
     r"gptq-(int8|8-?bit)|int8-gptq|int8-?(g|group-?)128": "int8-g128",
     r"(bitsandbytes-)?nf4|bnb-fp4": "bnb-nf4",  # of fp4's bits, too

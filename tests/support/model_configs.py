@@ -48,7 +48,7 @@ def deepseek_moe(experts: int, chosen: int, width: int, shared: int, first: int)
 def nemotron(pattern: str, sizes: str, mamba_heads: int, **more: Any) -> Config:
     mamba = {"mamba_num_heads": mamba_heads, "mamba_head_dim": 64, "ssm_state_size": 128, "n_groups": 8}
     mamba |= {"conv_kernel": 4, "hybrid_override_pattern": pattern, "head_dim": 128}
-    return sized("nemotron_h", f"{len(pattern)} {sizes}", **mamba, **more)
+    return sized("nemotron_h", f"{len(pattern)} {sizes}", **{**mamba, **more})
 
 
 def gemma4(sizes: str, global_kv_heads: int, **more: Any) -> Config:
@@ -88,6 +88,42 @@ def qwen2_vl(kind: str, sizes: str, vision: Config, **more: Any) -> Config:
     return {"model_type": kind, "text_config": text, "vision_config": {"model_type": kind, **vision}}
 
 
+def trinity(sizes: str, experts: int, chosen: int, width: int, **more: Any) -> Config:
+    """Trinity: every fourth layer has no window, and the first ones no experts."""
+    shape = {"head_dim": 128, "sliding_window": 2048, "num_dense_layers": 2, "num_shared_experts": 1}
+    layers = int(sizes.split(maxsplit=1)[0])
+    types = {"layer_types": [*["sliding_attention"] * 3, "full_attention"] * (layers // 4)}
+    moe = {"num_experts": experts, "num_experts_per_tok": chosen, "moe_intermediate_size": width}
+    return sized("afmoe", sizes, **{**shape, **types, **moe, **more})
+
+
+def granite_hybrid(sizes: str, experts: int, chosen: int, shared: int, heads: int) -> Config:
+    """Granite 4.0 H: attention in one of ten layers, Mamba-2 of heads of 64 in the others; no experts are dense."""
+    moe = {"num_local_experts": experts, "num_experts_per_tok": chosen, "shared_intermediate_size": shared}
+    mamba = {"mamba_n_heads": heads, "mamba_d_head": 64, "mamba_d_state": 128, "mamba_n_groups": 1}
+    types = [*["mamba"] * 5, "attention", *["mamba"] * 4] * 4
+    return sized(
+        *("granitemoehybrid", sizes),
+        **{"tie_word_embeddings": True, "layer_types": types, "mamba_expand": 2, "mamba_d_conv": 4, **moe, **mamba},
+    )
+
+
+def opt(sizes: str, width: int) -> Config:
+    """OPT from "layers hidden heads"."""
+    layers, hidden, heads = map(int, sizes.split())
+    return {
+        **{"model_type": "opt", "num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads},
+        **{"ffn_dim": width, "vocab_size": 50272, "max_position_embeddings": 2048, "dtype": "float16"},
+        "word_embed_proj_dim": hidden,
+    }
+
+
+STATIC_FP8 = {"quantization_config": {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None}}
+PIXTRAL: Config = {"model_type": "pixtral", "image_size": 1540, "patch_size": 14}
+FULL_OF_LFM2 = (2, 5, 9, 13, 17, 21, 24, 27)  # layers of LFM2 2.6B with attention
+NANO_9B = "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-"
+NANO_12B = "M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M-"
+NEMOTRON_H_47B = "M-M-M-M-M-M-M-M-M*-M-M-M-M-M-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-M-M---MM---M-M*-M-M-M-M-M-"
 LLAMA4 = {"head_dim": 128, "intermediate_size_mlp": 16384, "num_experts_per_tok": 1, "attention_chunk_size": 8192}
 NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 SUPER = "MEMEMEM*" + "EMEMEMEM*" * 2 + "EMEMEMEMEM*" * 4 + "EMEMEMEM*" + "EMEMEMEME"
@@ -413,6 +449,90 @@ CONFIGS: dict[str, Config] = {
         **{"head_dim": 128, "sliding_window": 4096, "sliding_window_pattern": "LLLG"},
         layer_types=[*["sliding_attention"] * 3, "full_attention"] * 16,
     ),
+    "nemotron-nano-9b-v2": nemotron(NANO_9B, "4480 40 8 15680 131072 131072", 128, mamba_head_dim=80),
+    "nemotron-nano-12b-v2": nemotron(NANO_12B, "5120 40 8 20480 131072 131072", 128, mamba_head_dim=80),
+    "nemotron-h-47b": nemotron(NEMOTRON_H_47B, "8192 64 8 30720 131072 8192", 256, ssm_state_size=256),
+    "nemotron-h-4b": nemotron(NEMOTRON_H_8B, "3072 32 8 12288 131072 8192", 112),
+    "devstral-2-123b": sized("ministral3", "88 12288 96 8 28672 131072 262144", head_dim=128, **STATIC_FP8),
+    "devstral-small-2-24b": {
+        "model_type": "mistral3",
+        "text_config": sized("ministral3", "40 5120 32 8 32768 131072 393216", head_dim=128),
+        "vision_config": PIXTRAL,
+        **STATIC_FP8,
+    },
+    "mistral-medium-3.5-128b": {
+        "model_type": "mistral3",
+        "text_config": sized("ministral3", "88 12288 96 8 28672 131072 262144", head_dim=128),
+        "vision_config": PIXTRAL
+        | {"head_dim": 104, "hidden_size": 1664, "intermediate_size": 8192, "num_hidden_layers": 48},
+        **STATIC_FP8,
+    },
+    "mistral-large-3": sized(
+        "mistral4",
+        "61 7168 128 128 16384 131072 294912",
+        **latent(1536, "512 64 128 128"),
+        **deepseek_moe(128, 4, 4096, 1, 3),
+        quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]},
+    ),
+    "glm-4-9b": sized("glm", "40 4096 32 2 13696 151552 131072"),
+    "glm-4-9b-0414": sized("glm4", "40 4096 32 2 13696 151552 131072"),
+    "glm-4-32b-0414": sized("glm4", "61 6144 48 2 23040 151552 32768"),
+    "hy3-preview": sized(
+        "hy_v3", "80 4096 64 8 13312 120832 131072", num_experts=192, num_experts_per_tok=8, moe_intermediate_size=1536
+    ),
+    "solar-open-100b": sized(
+        "solar_open",
+        "48 4096 64 8 0 196608 131072",
+        **{"n_routed_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 1280},
+    ),
+    "internlm3-8b": sized("internlm3", "48 4096 32 2 10240 128512 32768"),
+    "internlm2-7b": sized("internlm2", "32 4096 32 8 14336 92544 32768", bias=False),
+    "exaone-3.0-7.8b": sized("exaone", "32 4096 32 8 14336 102400 4096"),
+    "afm-4.5b": sized("arcee", "36 2560 20 4 18432 128004 65536"),
+    "apertus-8b": sized("apertus", "32 4096 32 8 21504 131072 65536"),
+    "trinity-nano": trinity("56 1024 8 2 3072 200192 131072", 128, 8, 256),
+    "trinity-mini": trinity("32 2048 32 4 6144 200192 131072", 128, 8, 1024),
+    "trinity-large": trinity("60 3072 48 8 12288 200192 131072", 256, 4, 3072, num_dense_layers=6, sliding_window=4096),
+    "granite-4.0-h-tiny": granite_hybrid("40 1536 12 4 512 100352 131072", 64, 6, 1024, 48),
+    "granite-4.0-h-1b": granite_hybrid("40 1536 12 4 4096 100352 131072", 0, 0, 4096, 48),
+    "lfm2-2.6b": sized(
+        "lfm2",
+        "30 2048 32 8 10752 65536 128000",
+        **{"tie_embedding": True, "conv_L_cache": 3, "block_auto_adjust_ff_dim": False},
+        layer_types=["full_attention" if layer in FULL_OF_LFM2 else "conv" for layer in range(30)],
+    ),
+    "hunyuan-7b": sized("hunyuan_v1_dense", "32 4096 32 8 14336 128167 262144", head_dim=128, tie_word_embeddings=True),
+    "hunyuan-4b": sized("hunyuan_v1_dense", "36 3072 32 8 8192 120818 262144", head_dim=128, tie_word_embeddings=True),
+    "falcon-h1-3b": sized(
+        "falcon_h1",
+        "32 2560 10 2 6144 65536 131072",
+        head_dim=128,
+        **{"mamba_d_state": 256, "mamba_n_groups": 1, "mamba_n_heads": 32, "mamba_d_head": 128, "mamba_d_ssm": 4096},
+    ),
+    "command-r-plus": sized("cohere", "64 12288 96 8 33792 256000 131072"),
+    "command-r-08-2024": sized("cohere", "40 8192 64 8 24576 256000 131072"),
+    "deepseek-v2": sized(
+        "deepseek_v2",
+        "60 5120 128 128 12288 102400 163840",
+        **latent(1536, "512 64 128 128"),
+        **deepseek_moe(160, 6, 1536, 2, 1),
+    ),
+    "qwen2-57b-a14b": sized(
+        "qwen2_moe",
+        "28 3584 28 4 18944 151936 32768",
+        **{**routed(64, 8, 2560), "shared_expert_intermediate_size": 20480},
+    ),
+    "yi-34b": sized("llama", "60 7168 56 8 20480 64000 4096"),
+    "mistral-7b-v0.2": sized("mistral", "32 4096 32 8 14336 32000 32768", sliding_window=None),
+    "pythia-12b": sized("gpt_neox", "36 5120 40 0 20480 50688 2048", dtype="float16"),
+    "pythia-2.8b": sized("gpt_neox", "32 2560 32 0 10240 50304 2048", dtype="float16"),
+    "pythia-1.4b": sized("gpt_neox", "24 2048 16 0 8192 50304 2048", dtype="float16"),
+    "pythia-160m": sized("gpt_neox", "12 768 12 0 3072 50304 2048", dtype="float16"),
+    "opt-125m": opt("12 768 12", 3072),
+    "opt-1.3b": opt("24 2048 32", 8192),
+    "opt-13b": opt("40 5120 40", 20480),
+    "opt-30b": opt("48 7168 56", 28672),
+    "opt-175b": opt("96 12288 96", 49152),
 }
 
 LLAMA_SMALL = {

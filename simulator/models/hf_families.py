@@ -1,0 +1,123 @@
+"""Structures that several Hugging Face model_types share; hf_model_types.py says which, and what each changes.
+
+Source: the configuration and modelling files of transformers 5.23.0.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from simulator.models import hf_layer_rules as hybrids
+from simulator.models import hf_rules as rules
+from simulator.models.hf_architecture import ModelType
+from simulator.models.hf_fields import MOE_WIDTH
+
+MHA: dict[str, Any] = {"num_key_value_heads": None}
+PLAIN = ModelType({}, norm_bias=True, gated=False)
+QWEN2 = ModelType({}, rules.late, qkv_bias=True)
+QWEN3 = ModelType(
+    {"head_dim": 128}, rules.late, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="head"
+)
+GEMMA: dict[str, Any] = {"head_dim": 256, "tie_word_embeddings": True}
+GEMMA3_DEFAULTS: dict[str, Any] = GEMMA | {
+    "vocab_size": 262208,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 131072,
+    "sliding_window": 4096,
+    "sliding_window_pattern": 6,
+}
+GEMMA1 = ModelType(GEMMA, qkv_bias="attention_bias", output_bias="attention_bias")
+GEMMA2 = replace(GEMMA1, defaults=GEMMA | {"sliding_window": 4096}, windowed=rules.alternate, norms=4)
+GEMMA3 = replace(GEMMA2, defaults=GEMMA3_DEFAULTS, windowed=rules.by_pattern, qk_norm="head")
+DEEPSEEK2 = ModelType(
+    {"q_lora_rank": 1536, "n_shared_experts": 2, "first_k_dense_replace": 0},
+    latent=True,
+    expert_width=MOE_WIDTH,
+    refused=("attention_bias", "mlp_bias"),
+)
+DEEPSEEK3 = replace(
+    DEEPSEEK2,
+    defaults={"q_lora_rank": 1536, "n_shared_experts": 1, "first_k_dense_replace": 3},
+    router_bias=True,
+)
+DEEPSEEK32 = replace(
+    DEEPSEEK3,
+    defaults={**DEEPSEEK3.defaults, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048},
+    indexer=rules.indexer,
+    handled=("index_topk",),
+)
+QWEN35 = ModelType(
+    {"head_dim": 256, "linear_conv_kernel_dim": 4},
+    linear=rules.every_fourth,
+    recurrent=rules.gated_delta_net,
+    qkv_bias="attention_bias",
+    output_bias="attention_bias",
+    qk_norm="head",
+    gate=True,
+    handled=rules.GATED_DELTA_NET_FIELDS,
+)
+QWEN35_MOE = replace(
+    QWEN35,
+    defaults={**QWEN35.defaults, "shared_expert_intermediate_size": 512},
+    shared_gate=True,
+    expert_width=MOE_WIDTH,
+)
+GEMMA4 = replace(
+    GEMMA1,
+    defaults=GEMMA | {"sliding_window": 512, "sliding_window_pattern": 6, "vocab_size": 262144},
+    windowed=rules.by_pattern,
+    norms=4,
+    expert_norms=7,
+    qk_norm="head",
+    shape=rules.gemma4_shape,
+    router_bias=True,
+    router_scale=True,
+    expert_width=MOE_WIDTH,
+    handled=("use_bidirectional_attention",),
+    derive=rules.gemma4,
+)
+LLAMA4 = ModelType(
+    {"attention_chunk_size": 8192, "num_key_value_heads": 8, "head_dim": 128, "interleave_moe_layer_step": 1},
+    rules.chunked,
+    span="attention_chunk_size",
+    qkv_bias="attention_bias",
+    output_bias="attention_bias",
+    expert_width=("intermediate_size",),
+    dense_width=("intermediate_size_mlp",),
+    shared="intermediate_size",
+    handled=("attention_chunk_size",),
+)
+GLM4 = ModelType(
+    MHA | {"first_k_dense_replace": 1, "n_shared_experts": 1},
+    qkv_bias="attention_bias",
+    qk_norm="head",
+    router_bias=True,
+    router_dtype="fp32",
+    expert_width=MOE_WIDTH,
+)
+GLM = ModelType({"head_dim": 128, "attention_bias": True, "num_key_value_heads": 2}, qkv_bias="attention_bias")
+LLAMA = ModelType(MHA, qkv_bias="attention_bias", output_bias="attention_bias", ffn_bias="mlp_bias")
+QWEN3_MOE = replace(QWEN3, defaults={}, expert_width=MOE_WIDTH, refused=("use_sliding_window",))
+LFM2 = ModelType(
+    {"tie_word_embeddings": True, "conv_L_cache": 3, "max_position_embeddings": 128000},
+    layers=hybrids.lfm2_layers,
+    recurrent=hybrids.short_convolution,
+    qk_norm="head",
+    refused=("conv_bias",),
+    derive=hybrids.lfm2,
+)
+COHERE = ModelType(
+    MHA | {"tie_word_embeddings": True},
+    norms=1,
+    qkv_bias="attention_bias",
+    output_bias="attention_bias",
+    refused=("use_qk_norm",),
+)
+OLMO2 = ModelType(MHA, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="full")
+OLD = replace(PLAIN, qkv_bias=True, output_bias=True, ffn_bias=True, derive=rules.four_fold)
+FALCON: dict[str, Any] = {
+    "tie_word_embeddings": True,
+    "multi_query": True,
+    "parallel_attn": True,
+    "max_position_embeddings": 2048,
+}
