@@ -1,6 +1,8 @@
 """Every device: data-sheet peaks, achievable fractions of them, and how devices are linked."""
 
 import math
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -198,6 +200,53 @@ class Family(Profile):
     network: Network | None = None
 
 
+COUNTED = re.compile(r"(\d+)\s*[x\u00d7]\s*(.+)", re.IGNORECASE)  # 8xH100-SXM5
+VENDOR = re.compile(r"\s*\b(nvidia|amd|intel|apple|google)\b(?:\(r\))?[\s_-]*", re.IGNORECASE)
+FILLERS = re.compile(r"\((?:r|tm)\)|\b(?:geforce|tesla|instinct|radeon|tensor core|graphics|gpu|oam)\b", re.IGNORECASE)
+SIZED = re.compile(r"(.+?)[\s_-]*\b(\d+)\s?Gi?B?\b(?:[\s_-]*(?:HBM|GDDR|LPDDR)\w*)?", re.IGNORECASE)
+SAME_SIZE = 0.08  # of the memory: 192 GB are 180 usable ones of B200; no two devices of one name are nearer
+
+
+def device_path(name: str) -> Path:
+    """Return the path of a device's profile by id, alias or path, also as vendors and `nvidia-smi` spell it.
+
+    Around a known name may stand its vendor, words like GeForce, and its memory, which has to be that of the device.
+    Raises ProfileError for a device that the library does not know, and for a number of devices.
+
+    >>> device_path("NVIDIA H200 141GB HBM3e").stem, device_path("Intel(R) Arc(TM) A770 Graphics").stem
+    ('h200-sxm', 'arc-a770-16')
+    """
+    with suppress(ProfileError):
+        return find(KIND, name)
+    if counted := COUNTED.fullmatch(name.strip()):
+        because, remedy = "it counts devices", f"Give {counted[2]} and the devices of a replica, say --tp {counted[1]}"
+        raise ProfileError(f"hardware {name!r}", because, remedy)
+    vendor, without = VENDOR.match(name), VENDOR.sub("", name, count=1)
+    for plain in (without, FILLERS.sub(" ", without).strip()):
+        sized = SIZED.fullmatch(plain)
+        for each in (plain, f"{sized[1]} {sized[2]}GB", sized[1]) if sized else (plain,):
+            if found := _named(each, vendor[1] if vendor else ""):
+                return _of_size(found, name, float(sized[2])) if sized and each == sized[1] else found.path
+    return find(KIND, name)
+
+
+def _named(name: str, vendor: str) -> Hardware | None:
+    """Return a device of a vendor, "" for any, by id or alias; None where there is none."""
+    with suppress(ProfileError):
+        found = Hardware.from_yaml(find(KIND, name))
+        return found if vendor.lower() in ("", found.vendor.lower()) else None
+    return None
+
+
+def _of_size(hardware: Hardware, name: str, gigabytes: float) -> Path:
+    """Return the path of a device; ProfileError if its name states another memory."""
+    own = hardware.memory_marketed_bytes / 1e9
+    if abs(gigabytes / own - 1) > SAME_SIZE:
+        remedy = f"Give {hardware.id}, or a profile of your own"
+        raise ProfileError(f"hardware {name!r}", f"{hardware.name} has {own:.0f} GB in this library", remedy)
+    return hardware.path
+
+
 def load_hardware(name: str) -> Hardware:
     """Return a device by id, alias or path; what it lacks of fractions and of its node is its family's or its class's.
 
@@ -206,7 +255,7 @@ def load_hardware(name: str) -> Hardware:
     >>> load_hardware("h100-sxm").peak_flops_per_s["bf16"]
     989000000000000.0
     """
-    hardware = Hardware.from_yaml(find(KIND, name))
+    hardware = Hardware.from_yaml(device_path(name))
     achievable, devices, network = hardware.achievable, hardware.devices_per_node, hardware.network
     for general in (hardware.family, hardware.device_class):
         path = _family_path(general)

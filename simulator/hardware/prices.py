@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
@@ -14,6 +13,7 @@ from pydantic import Field
 from simulator.day import today
 from simulator.errors import InfercastError, ProfileError, nearest
 from simulator.hardware.hardware import KIND as HARDWARE
+from simulator.hardware.hardware import device_path
 from simulator.profile import Profile, Strict, UsdPerHour, find
 from simulator.profile_folders import names
 
@@ -247,4 +247,4 @@ def _all_offers(_own: str | None) -> tuple[Offer, ...]:
 
 
 def _device_id(hardware: str) -> str:
-    return Path(find(HARDWARE, hardware)).stem
+    return device_path(hardware).stem

@@ -2,12 +2,11 @@
 
 import os
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simulator.hardware.hardware import KIND as HARDWARE
+from simulator.hardware.hardware import device_path
 from simulator.hardware.prices import first_day
 from simulator.profile import Profile, Strict, Usd, find
 from simulator.profile_folders import names
@@ -50,7 +49,7 @@ def purchases(hardware: str) -> tuple[Purchase, ...]:
     >>> [(each.devices, each.condition, each.usd) for each in purchases("h100-pcie")]
     [(1, 'new', 27500.0)]
     """
-    device = Path(find(HARDWARE, hardware)).stem
+    device = device_path(hardware).stem
     newest: dict[tuple[bool, int, bool], Purchase] = {}
     for each in _all(os.environ.get("INFERCAST_PROFILES")):
         if each.hardware != device:

@@ -9,6 +9,8 @@ from pydantic import BaseModel
 
 from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import DeviceClass, Family, Hardware, load_hardware
+from simulator.hardware.prices import offers
+from simulator.hardware.purchases import purchases
 from simulator.profile import Figure, find
 from simulator.profile_files import read_yaml
 from simulator.profile_folders import folders, names
@@ -187,10 +189,37 @@ def test_aliases_name_one_device_each():
         ("AMD Radeon RX 6500 XT", "rx-6500-xt"),
         ("AMD Radeon RX 580", "rx-580"),
         ("CPU Raspberry Pi 500+ (BCM2712)", "rpi5"),
+        ("NVIDIA H200 141GB HBM3e", "h200-sxm"),
+        ("NVIDIA H100-SXM5-80GB", "h100-sxm"),
+        ("H100-94G", "h100-nvl"),
+        ("B200 192GB", "b200-sxm"),
+        ("NVIDIA GH200 120GB", "gh200-96"),
+        ("A100-40G", "a100-sxm-40"),
+        ("NVIDIA GeForce RTX 4090 24GB", "rtx-4090"),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "rtx-4090-laptop"),
+        ("AMD Instinct MI300X OAM", "mi300x"),
+        ("AMD Instinct MI50 32GB", "mi50-32"),
+        ("Apple M4 Max 40-core GPU", "m4-max"),
     ],
 )
 def test_names_of_measurements_find_their_device(given, device):
     assert load_hardware(given).name == load_hardware(device).name
+
+
+@pytest.mark.parametrize(
+    ("given", "because"),
+    [
+        ("8xH100-SXM5", r"it counts devices\. Give H100-SXM5 and the devices of a replica, say --tp 8"),
+        ("H20 141GB", "has 96 GB in this library. Give h20-sxm"),
+        ("RTX 4090 48GB", "has 24 GB"),
+        ("NVIDIA M2", "no file and no alias"),
+        ("AMD A10", "no file and no alias"),
+    ],
+)
+def test_a_name_that_says_another_device_than_a_known_one_is_refused_by_every_reader(given, because):
+    for read in (load_hardware, offers, purchases):
+        with pytest.raises(ProfileError, match=because):
+            read(given)
 
 
 def test_devices_that_only_look_alike_are_not_aliases():
