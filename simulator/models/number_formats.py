@@ -302,8 +302,8 @@ def mlx_name(text: str) -> str:
 def ending(name: str) -> tuple[str, str]:
     """Split what a checkpoint's or a file's name ends in off it: (the rest, our name of its format or "").
 
-    >>> ending("Qwen2.5-7B-Instruct-Q4_K_M"), ending("gemma-3-4b-it-4bit"), ending("Llama-3.1-8B")
-    (('Qwen2.5-7B-Instruct', 'q4_K_M'), ('gemma-3-4b-it', 'mlx-q4'), ('Llama-3.1-8B', ''))
+    >>> ending("Qwen2.5-7B-Instruct-Q4_K_M"), ending("gemma-3-4b-it-4bit"), ending("Llama 3.1 8B (FP8)")
+    (('Qwen2.5-7B-Instruct', 'q4_K_M'), ('gemma-3-4b-it', 'mlx-q4'), ('Llama 3.1 8B', 'fp8'))
 
     A repository of GGUF files is read as `llama-server -hf` reads it: Q4_K_M, unless it says another file.
 
@@ -314,7 +314,9 @@ def ending(name: str) -> tuple[str, str]:
     if repository := re.fullmatch(r"(.+)[-_]GGUF(?::(.+))?", name, re.IGNORECASE):
         stored = _spelt(repository[2] or "Q4_K_M")
         return (repository[1], stored) if stored else (name, "")
-    for found in re.finditer(r"[-_.](?=\w)", name):
+    if (noted := re.fullmatch(r"(.+?)\s*\((.+)\)", name)) and (stored := _spelt(noted[2])):
+        return noted[1], stored
+    for found in re.finditer(r"[-_.\s](?=\w)", name):
         if stored := _spelt(name[found.end() :]):
             return name[: found.start()], stored
     return name, ""

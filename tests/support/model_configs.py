@@ -460,6 +460,16 @@ CONFIGS: dict[str, Config] = {
         "vision_config": PIXTRAL,
         **STATIC_FP8,
     },
+    "mistral-small-3.1-24b": {
+        "model_type": "mistral3",
+        "text_config": sized("mistral", "40 5120 32 8 32768 131072 131072", head_dim=128, sliding_window=None),
+        "vision_config": PIXTRAL,
+    },
+    "qwen3-235b-a22b-2507": sized(
+        "qwen3_moe",
+        "94 4096 64 4 12288 151936 262144",
+        **{"head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 1536},
+    ),
     "mistral-medium-3.5-128b": {
         "model_type": "mistral3",
         "text_config": sized("ministral3", "88 12288 96 8 28672 131072 262144", head_dim=128),
