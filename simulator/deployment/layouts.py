@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from simulator.deployment.weight_files import weight_format
+from simulator.deployment.weight_files import refuse_cache, weight_format
 from simulator.engines.engine import Engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware
@@ -10,9 +10,6 @@ from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.number_formats import named_format
 
-# Engines without a KV cache in 4-bit integers: SGLang's page "Quantized KV cache" has fp8 and fp4, trtllm-serve's
-# --kv_cache_dtype auto, fp8 and nvfp4 (read 2026-11-24). vLLM has int4_per_token_head.
-WITHOUT_INT4_CACHE = ("sglang", "tensorrt-llm")
 # vLLM's kernels for a KV cache in nvfp4 are Blackwell's (CacheDType in vllm/config/cache.py; read 2026-11-24)
 NVFP4_CACHE_FAMILIES = ("blackwell", "blackwell-geforce", "blackwell-rtx")
 
@@ -27,9 +24,7 @@ def running_layout(
     """
     weights = weight_format(dtypes[0], model, engine)
     layout = default_layout(model, dtypes=(weights, dtypes[1] or usual_cache(weights, engine)), **degrees)
-    if engine.engine in WITHOUT_INT4_CACHE and layout.cache_dtype.startswith("int4"):
-        given = f"a KV cache in {layout.cache_dtype} in {engine.id}"
-        raise NotModelledError(given, "it stores none in 4-bit integers", "Give --cache-dtype fp8 or nvfp4")
+    refuse_cache(layout.cache_dtype, engine)
     if engine.engine == "vllm" and layout.cache_dtype == "nvfp4" and hardware.family not in NVFP4_CACHE_FAMILIES:
         given = f"a KV cache in nvfp4 in {engine.id} on {hardware.id}"
         raise NotModelledError(given, "its kernels for that are Blackwell's", "Give --cache-dtype fp8")

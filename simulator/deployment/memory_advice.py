@@ -9,7 +9,7 @@ from simulator.deployment.deployment import Deployment, deployment_of
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.offload import NO_OFFLOAD, Offload, host_of
 from simulator.deployment.sharding import scaled_hardware
-from simulator.deployment.weight_files import narrower_formats
+from simulator.deployment.weight_files import cache_formats, narrower_formats
 from simulator.errors import DoesNotFitError, InfercastError
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.layout import Layout
@@ -104,7 +104,7 @@ def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
     usual = float(deployment.engine.memory.fraction)
     yield [{"--gpu-memory-utilization": usual}] if deployment.memory_fraction < usual else []
     yield degrees
-    yield [{"--cache-dtype": "fp8"}]
+    yield [{"--cache-dtype": each} for each in cache_formats(deployment.engine)[:1]]
     bits = number_format(layout.weight_dtype).bits
     narrower = [each for each in narrower_formats(deployment.engine) if number_format(each).bits < bits]
     yield [{"--weight-dtype": dtype, **more} for more in ({}, *degrees) for dtype in narrower]

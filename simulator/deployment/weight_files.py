@@ -1,4 +1,6 @@
-"""What a format's name means in the checkpoints that an engine reads: Hugging Face's, GGUF, MLX."""
+"""What a format's name means in the checkpoints that an engine reads (Hugging Face's, GGUF, MLX), and in its cache."""
+
+import re
 
 from simulator.engines.engine import Engine
 from simulator.errors import NotModelledError
@@ -10,6 +12,36 @@ NARROWER: dict[Files, tuple[str, str]] = {  # formats of 8 and 4 bits that every
     "gguf": ("q8_0", "q4_K_M"),
     "mlx": ("mlx-q8", "mlx-q4"),
 }
+
+# Formats of KV caches: --kv-cache-dtype of vLLM and SGLang, --kv_cache_dtype of trtllm-serve, -ctk of llama.cpp and
+# --kv-bits of mlx_lm, by the checkpoints that such engines read (read 2026-11-24).
+CACHES: dict[Files, tuple[str, ...]] = {
+    "safetensors": ("fp8", "nvfp4", "int8", "int4", "bf16", "fp16", "fp32"),
+    "gguf": ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_NL", "bf16", "fp16", "fp32"),
+    "mlx": ("mlx-q8", "mlx-q4", "mlx-q6", "mlx-q3", "mlx-q2", "bf16", "fp16", "fp32"),
+}
+# Engines without a cache in 4-bit integers: SGLang's page "Quantized KV cache" has fp8 and fp4, trtllm-serve's
+# --kv_cache_dtype auto, fp8 and nvfp4 (read 2026-11-24). vLLM has int4_per_token_head.
+WITHOUT_INT4_CACHE = ("sglang", "tensorrt-llm")
+
+
+def cache_formats(engine: Engine) -> tuple[str, ...]:
+    """Return the formats of KV caches that engines of a kind have, narrower ones first; none where they are not known.
+
+    >>> from simulator.engines.engine import load_engine
+    >>> cache_formats(load_engine("llama.cpp"))[0], cache_formats(load_engine("sglang"))[:3]
+    ('q8_0', ('fp8', 'nvfp4', 'int8'))
+    """
+    known = CACHES.get(engine.reads[0], ()) if engine.reads else ()
+    return tuple(each for each in known if each != "int4" or engine.engine not in WITHOUT_INT4_CACHE)
+
+
+def refuse_cache(stored: str, engine: Engine) -> None:
+    """Raise NotModelledError for a format that an engine keeps no KV cache in, as one of weights alone."""
+    known = cache_formats(engine)
+    if known and re.sub(r"(mlx-q\d)-g\d+", r"\1", stored) not in known:
+        because = f"its caches are {', '.join(known)}"
+        raise NotModelledError(f"a KV cache in {stored} in {engine.id}", because, f"Give --cache-dtype {known[0]}")
 
 
 def weight_format(text: str, model: Model, engine: Engine) -> str:

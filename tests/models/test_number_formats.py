@@ -217,6 +217,15 @@ def test_a_format_that_an_engine_cannot_read_is_refused(text: str, engine: str) 
 
 
 @pytest.mark.parametrize(
+    ("text", "engine"),
+    [("q8_0", "vllm"), ("bnb-nf4", "vllm"), ("fp8-block", "sglang"), ("fp8", "llama.cpp"), ("Q4_K_M", "llama.cpp")],
+)
+def test_a_cache_in_a_format_of_weights_or_of_other_engines_is_refused(text: str, engine: str) -> None:
+    with pytest.raises(NotModelledError, match=r"its caches are .*--cache-dtype"):
+        DeploymentQuestion("llama-3.1-8b", "l40s", engine=engine, cache_dtype=text).deployment()
+
+
+@pytest.mark.parametrize(
     ("name", "stored"),
     [
         ("unsloth/Qwen3-8B-GGUF", "q4_K_M"),
