@@ -51,6 +51,15 @@ MODEL_TYPES: dict[str, ModelType] = {
     ),
     "apertus": replace(LLAMA, gated=False, qk_norm="head"),  # without its activation's two numbers a layer
     "arcee": replace(LLAMA, gated=False),
+    "bailing_moe_v2": ModelType(
+        {"head_dim": 128, "num_shared_experts": 1},
+        qkv_bias="use_qkv_bias",
+        output_bias="use_bias",
+        qk_norm="head",
+        router_bias=True,
+        router_dtype="fp32",
+        expert_width=MOE_WIDTH,
+    ),
     "bloom": replace(OLD, defaults=MHA | {"tie_word_embeddings": True}, embedding_norm=True),
     "cohere": COHERE,
     "cohere2": replace(

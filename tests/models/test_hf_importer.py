@@ -200,7 +200,16 @@ SHIPPED: dict[str, Config] = {
     },
 }
 
-
+LING = {"num_experts": 256, "num_experts_per_tok": 8, "num_shared_experts": 1, "first_k_dense_replace": 1}
+SHIPPED |= {  # of an architecture that transformers does not have
+    "ling-mini-2.0": sized("bailing_moe_v2", "20 2048 16 4 5120 157184 32768", **LING, moe_intermediate_size=512),
+    "ling-flash-2.0": sized("bailing_moe_v2", "32 4096 32 4 9216 157184 32768", **LING, moe_intermediate_size=1024),
+    "ling-1t": sized(
+        "bailing_moe_v2",
+        "80 8192 64 8 18432 157184 32768",
+        **{**LING, "first_k_dense_replace": 4, "moe_intermediate_size": 2048},
+    ),
+}
 SHIPPED |= {name: config for name, config in CONFIGS.items() if name != "gpt2-xl"}  # measured in its own fp32
 
 
