@@ -324,5 +324,6 @@ def checkpoint(name: str) -> tuple[Model, str]:
     for each in (name, f"{organisation}{slash}{stem}", stem.removeprefix("Meta-")):
         with suppress(ProfileError):
             model = load_model(each)
-            return model, "" if stored in ("", model.weight_dtype) else stored
+            usual = model.weight_dtype == "mxfp4" and last.upper().endswith("GGUF")  # of gpt-oss, with no file's name
+            return model, "" if usual or stored in ("", model.weight_dtype) else stored
     return load_model(name), ""

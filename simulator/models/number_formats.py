@@ -153,12 +153,13 @@ UNSTATED = {  # formats whose bits are in the rest of their names
     "exl2": NumberFormat(_of(4, _EXL2), "linear", _HALF, files=("exl2",)),
 }
 SPELLINGS = {  # of formats, as patterns that fit the whole name in small letters, joined by hyphens; by our name
-    r"(fp8|float8)(-(dynamic|static|quark|inc|kv|per-tensor|per-channel|w8a8))?|fp8-?w8a8|w8a8-?fp8": "fp8",
+    r"(fp8|float8)(-(dynamic|static|quark|inc|kv|per-(tensor|channel|token-head)|w8a8))?|fp8-?w8a8|w8a8-?fp8": "fp8",
     r"((fp8|float8)-)?(e4m3(fn(uz)?)?|e5m2)|(fbgemm|ptpc|modelopt)-fp8": "fp8",
     r"fp8-block(wise)?|block(wise)?-?fp8": "fp8-block",
-    r"int8-kv|(int8-)?w8a8(-int8)?|quantized\.w8a8|int8-sq|smoothquant": "int8",
+    r"int8-(kv|per-token-head)|(int8-)?w8a8(-int8)?|quantized\.w8a8|int8-sq|smoothquant": "int8",
     r"w8a16|quantized\.w8a16|int8-weight-only": "int8-w8a16",
-    r"u?int4(-(awq|gptq|auto-?round|w4a16|g128))?|(quantized\.)?w4a16(-g128|-asym)?|4-?bit-(awq|gptq)": "int4",
+    r"u?int4(-(awq|gptq|auto-?round|w4a16|g128|per-token-head))?|4-?bit-(awq|gptq)": "int4",
+    r"(quantized\.)?w4a16(-g128|-asym)?": "int4",
     r"(awq|gptq|auto-?round)(-(gptq|int4|4-?bit|w4a16|marlin|g128|128g))*": "int4",
     r"(int4|awq|gptq|w4a16)-?(g|group-?)32|(awq|gptq)-4-?bit-32g(-actorder)?": "int4-g32",
     r"gptq-(int8|8-?bit)|int8-gptq|int8-?(g|group-?)128": "int8-g128",

@@ -56,6 +56,7 @@ ELSEWHERE = {  # as checkpoints, options and users write it
     **{"AWQ-4bit": "int4", "GPTQ 4-bit": "int4", "awq_marlin": "int4", "W4A16-G128": "int4", "AWQ (4-bit)": "int4"},
     **{"gptq-4bit-32g-actorder": "int4-g32", "w8a16": "int8-w8a16", "int8 (W8A16)": "int8-w8a16", "nf4": "bnb-nf4"},
     **{"W8A8 (FP8)": "fp8", "FP8 (W8A8)": "fp8", "e4m3": "fp8", "FP8-KV": "fp8", "mxfp8": "mxfp8", "fp4_e2m1": "nvfp4"},
+    **{"fp8_per_token_head": "fp8", "int8_per_token_head": "int8", "int4_per_token_head": "int4"},
     **{"NVFP4A16": "nvfp4a16", "MXFP4-Q8": "mxfp4+mlx-q8", "UD-Q4_K_XL": "q4_K_XL", "i1-IQ4_XS": "iq4_XS"},
     **{"gguf q8_0": "q8_0", "GGUF-Q4_K_M (4-bit)": "q4_K_M", "IQ4_XS - 4.25 bpw": "iq4_XS", "Q4_K": "q4_K_M"},
     **{"exl2 4.0bpw": "exl2@4.0", "4.5bpw-h6-exl2": "exl2@4.5", "MLX 4bit-DWQ": "mlx-q4", "mlx-bf16": "bf16"},
@@ -236,6 +237,10 @@ def test_a_cache_in_a_format_of_weights_or_of_other_engines_is_refused(text: str
 def test_a_gguf_repository_is_a_model_and_the_file_that_llama_server_fetches(name, stored):
     model, found = checkpoint(name)
     assert (model.id, found) == ("qwen3-8b", stored)
+
+
+def test_a_gguf_repository_of_a_model_in_mxfp4_has_its_own_format():
+    assert [checkpoint(f"ggml-org/gpt-oss-20b-GGUF{file}")[1] for file in ("", ":Q8_0")] == ["", "q8_0"]
 
 
 def test_a_gguf_file_of_no_known_format_is_no_model():
