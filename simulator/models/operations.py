@@ -102,18 +102,31 @@ def count(batch: list[Sequence], window: int | None = None) -> Counts:
 
 
 class Experts(NamedTuple):
-    """Routed experts: each of `tokens` (of any shape) goes to `chosen` of `total`, uniformly, on `ranks` devices."""
+    """Routed experts: each of `tokens` (of any shape) goes to `chosen` of `total`, on `ranks` devices.
+
+    `uneven`: their popularity spreads as an exponential variable does, whose variance is its squared mean; else all are
+    chosen alike.
+    """
 
     total: int
     chosen: int
     ranks: int = 1
+    uneven: bool = False
 
     def touched(self, tokens: Array) -> Array:
-        """Return the expected number of distinct experts that `tokens` tokens reach: E (1 - (1 - k/E)^n).
+        """Return the expected number of distinct experts that `tokens` tokens reach.
 
-        >>> round(float(Experts(8, 2).touched(1)), 6), round(float(Experts(8, 2).touched(1000)), 6)
-        (2.0, 8.0)
+        E (1 - (1 - k/E)^n) if they are chosen alike; its mean over an exponential popularity, E n k / (E - k + n k).
+
+        >>> [round(float(Experts(8, 2).touched(tokens)), 6) for tokens in (1, 2, 1000)]
+        [2.0, 3.5, 8.0]
+        >>> [round(float(Experts(128, 8, uneven=uneven).touched(16)), 1) for uneven in (False, True)]
+        [82.4, 66.1]
         """
+        if self.uneven:
+            draws = np.asarray(tokens) * float(self.chosen)
+            reached: Array = self.total * draws / (self.total - self.chosen + draws)
+            return reached
         missed = math.log1p(-self.chosen / self.total) if self.chosen < self.total else -1e3  # its logarithm, per token
         touched: Array = -self.total * np.expm1(tokens * missed)
         return touched
@@ -137,16 +150,21 @@ class Experts(NamedTuple):
         return np.maximum(1.0 + rows / 2 * tiles, least * tiles)
 
     def busiest_tokens(self, tokens: Array) -> Array:
-        """Return the tokens of the busiest rank over the mean of all ranks, if tokens choose experts at random.
+        """Return the tokens of the busiest rank over the mean of all ranks, whose experts are placed at random.
 
-        1 + z sqrt((1 - 1/R) / mean), at most R: loads are binomial, approximated as normal, and z is the expected
-        maximum of R standard normals (Blom, Statistical Estimates and Transformed Beta-Variables, 1958). Real routers
-        also prefer some experts, which is not modelled here.
+        exp(z s - s^2 / 2), at most R: loads are binomial about the popularity of a rank's experts, so their variance is
+        (1 - 1/R) (1 / mean + R / E) = exp(s^2) - 1, without R / E if all are alike; taken as log-normal (as recorded
+        loads of ranks are: deepseek-ai/DeepEP pull request 393), and z is the expected maximum of R standard normals
+        (Blom, Statistical Estimates and Transformed Beta-Variables, 1958).
 
-        >>> round(float(Experts(256, 8, 8).busiest_tokens(1.0)), 2), float(Experts(8, 2).busiest_tokens(1.0))
-        (2.34, 1.0)
+        >>> [round(float(Experts(256, 8, 8, uneven=True).busiest_tokens(tokens)), 2) for tokens in (1.0, 1e6)]
+        [2.29, 1.25]
+        >>> float(Experts(8, 2).busiest_tokens(1.0))
+        1.0
         """
-        return self._busiest(tokens * self.chosen, 1.0 - 1.0 / self.ranks)
+        draws = tokens * self.chosen
+        variance = 1.0 + self.uneven * draws / self.total  # of a rank's draws, over that of a binomial
+        return self._busiest(draws, (1.0 - 1.0 / self.ranks) * variance)
 
     def busiest_experts(self, tokens: Array) -> Array:
         """Return the most distinct experts touched on a rank over the mean of all ranks; 1 once all are touched.
@@ -156,10 +174,12 @@ class Experts(NamedTuple):
         touched = self.touched(tokens)
         return self._busiest(touched, 1.0 - touched / self.total)
 
-    def _busiest(self, load: Array, spread: Array) -> Array:
+    def _busiest(self, load: Array, variance: Array) -> Array:
+        """Return the largest of all ranks' loads over their mean; `variance`: of one, over its mean."""
         largest = NormalDist().inv_cdf((self.ranks - 0.375) / (self.ranks + 0.25))
         mean = np.maximum(load, 1e-9) / self.ranks
-        factor: Array = np.minimum(1.0 + largest * np.sqrt(spread / mean), float(self.ranks))
+        squared = np.log1p(variance / mean)
+        factor: Array = np.clip(np.exp(largest * np.sqrt(squared) - squared / 2), 1.0, float(self.ranks))
         return factor
 
     @property

@@ -102,23 +102,35 @@ def test_ranks_hold_the_cache_of_their_own_sequences():
     assert ranks.layout.devices == 8
 
 
+def popularity(experts: Experts, dice: np.random.Generator) -> np.ndarray:
+    """Return the chances of experts to be drawn: alike, or exponential where there are many."""
+    drawn = dice.exponential(size=experts.total) if experts.uneven else np.ones(experts.total)
+    return drawn / drawn.sum()
+
+
 @pytest.mark.parametrize("batch", [64, 1024, 16_384])
-@pytest.mark.parametrize(("total", "chosen", "ranks"), [(8, 2, 8), (256, 8, 8), (256, 8, 64)])
-def test_the_busiest_rank_is_as_busy_as_drawing_says(batch, total, chosen, ranks):
-    dice = np.random.default_rng(7)
-    loads = dice.multinomial(batch * chosen, [1 / ranks] * ranks, size=2000)
-    drawn = loads.max(axis=1).mean() / (batch * chosen / ranks)
-    assert float(Experts(total, chosen, ranks).busiest_tokens(float(batch))) == pytest.approx(drawn, rel=0.06)
+@pytest.mark.parametrize(
+    "experts", [Experts(8, 2, 8), Experts(256, 8, 8, uneven=True), Experts(256, 8, 32, uneven=True)]
+)
+def test_the_busiest_rank_is_as_busy_as_drawing_says(batch, experts):
+    dice, most = np.random.default_rng(7), []
+    for _ in range(2000):
+        of_ranks = popularity(experts, dice).reshape(experts.ranks, -1).sum(axis=1)
+        most.append(dice.multinomial(batch * experts.chosen, of_ranks).max())
+    drawn = np.mean(most) / (batch * experts.chosen / experts.ranks)
+    assert float(experts.busiest_tokens(float(batch))) == pytest.approx(drawn, rel=0.06)
 
 
 @pytest.mark.parametrize("batch", [8, 64, 512])
 def test_the_rank_with_the_most_experts_has_as_many_as_drawing_says(batch):
-    dice, counts = np.random.default_rng(7), []
-    for _ in range(50):
-        chosen = np.unique([dice.choice(256, 8, replace=False) for _ in range(batch)])
+    dice, counts, experts = np.random.default_rng(7), [], Experts(256, 8, 8, uneven=True)
+    for _ in range(100):
+        chances = popularity(experts, dice)
+        chosen = np.unique([dice.choice(256, 8, replace=False, p=chances) for _ in range(batch)])
         counts.append(np.bincount(chosen // 32, minlength=8))
+    assert float(experts.touched(float(batch))) == pytest.approx(np.sum(counts) / len(counts), rel=0.03)
     drawn = np.max(counts, axis=1).mean() / np.mean(counts)
-    assert float(Experts(256, 8, 8).busiest_experts(float(batch))) == pytest.approx(drawn, rel=0.06)
+    assert float(experts.busiest_experts(float(batch))) == pytest.approx(drawn, rel=0.06)
 
 
 @pytest.mark.parametrize("rate", ["gemm", "elementwise"])
