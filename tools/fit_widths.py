@@ -123,12 +123,9 @@ class Residuals:
     def shapes(self, keep: Bools) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the multiples of the widths at LEVELS, slower and faster, from the rows that are kept.
 
-        Quantiles of u / width, moved outwards by one in n sources, as conformal prediction does for one more. The
-        widths are of fits without the row's own source, but not without those that are not kept here.
+        Quantiles of u / width, of fits without the row's own source, but not without those that are not kept here.
         """
-        spread = 1 + 1 / len(np.unique(self.sources[keep]))
-        at = np.minimum(0.5 + np.array(LEVELS) / 2 * spread, 1.0)
-        found = []
+        at, found = 0.5 + np.array(LEVELS) / 2, []
         for sign, width in zip((1.0, -1.0), self.apart, strict=True):
             ends = weighted_quantiles(sign * self.slowness[keep] / width[keep], self.weights[keep], at)
             found.append(tuple(round(max(0.0, float(each)), 3) for each in ends))

@@ -3,6 +3,7 @@
 import pytest
 
 from simulator.cli.answers.load_screen import verdict
+from simulator.cli.output import number
 from simulator.reports.slo import Slo
 from tests.support.commands import answer, printed
 
@@ -73,7 +74,8 @@ def test_without_an_slo_the_latencies_are_the_answer():
     load = ("--isl", "256", "--osl", "32", "--max-concurrency", "2", "--num-prompts", "20")
     text = printed("simulate", *PLACE, *load)
     [row] = answer("simulate", *PLACE, *load)["simulations"]
-    assert text.startswith(f"TTFT p95 {row['p95_ttft_ms']:.3g} ms, TPOT p95 {row['p95_tpot_ms']:.3g} ms; ")
+    ttft_ms, tpot_ms = (number()(row[f"p95_{each}_ms"]) for each in ("ttft", "tpot"))
+    assert text.startswith(f"TTFT p95 {ttft_ms} ms, TPOT p95 {tpot_ms} ms; ")
 
 
 def test_overloaded_loads_are_said_to_be_left_out():

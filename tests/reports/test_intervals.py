@@ -172,13 +172,13 @@ def test_intervals_of_80_per_cent_hold_on_sources_that_nothing_has_seen(known):
 def test_so_do_the_simulated_intervals_of_open_loops(left_out, known):
     loops = open_loops(left_out, published(), known)
     assert 0.75 <= Summary.of(loops).inside <= 0.95
-    ttft = [each for each in loops if each.residual.question.metric == "ttft_ms"]
+    ttft = [each for each in loops if each.residual.key.metric == "ttft_ms"]
     assert Summary.of(ttft).inside >= 0.75
 
 
 @pytest.mark.slow
 def test_runs_under_published_limits_are_told_apart_alike(left_out):
-    regimes = {each.id: each.question.regime for each in left_out}
+    regimes = {each.id: each.key.regime for each in left_out}
     rows = [row for row in published() if row.id in regimes]
     limited = {setup: bool(recipe(setup).latency_limits_s) for setup in {row.setup for row in rows}}
     for row in rows:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from simulator.cli.answers.compare_screen import launch_notes
+from simulator.cli.answers.compare_screen import launch_notes, launch_words
 from simulator.cli.answers.cost_question import capacity_ends
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.layout import Command
@@ -74,7 +74,7 @@ def _row(which: str, trial: Trial, question: TuneQuestion, level: float) -> Row:
         "per_s_high": high,
         "range": f"{show(low)}-{show(high)}",
         "flags": " ".join(question.flags(trial.point)),
-        "launch_command": launch_notes(scenario.deployment),
+        "launch_command": launch_words(scenario.deployment),
     }
 
 
