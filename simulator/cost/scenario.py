@@ -193,7 +193,8 @@ class Scenario:
         does not start, and for one block. The same requests are left out as warm-up.
         """
         longest = max(int(report.run.requests.max_total_tokens), self.deployment.settings.max_model_len or 0)
-        needed = (self.memory.blocks(longest) + 1) * self.deployment.layout.pp
+        layout = self.deployment.layout
+        needed = (self.memory.blocks(longest) + 1) * layout.pp * layout.dp  # a rank holds its sequences whole
         least = min(0.0, (needed - self.memory.num_blocks) * self.memory.block_bytes / self.memory.total_bytes)
         shifted = replace(self, deployment=replace(self.deployment, cache_shift=max(share, least)))
         return shifted._rerun(report)

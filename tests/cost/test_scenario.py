@@ -12,9 +12,11 @@ from simulator.cost.capacity import capacity
 from simulator.cost.scenario import ENOUGH_REQUESTS, MOST_DRAWS, Scenario, simulate
 from simulator.cost.slo_rate import within_slo
 from simulator.deployment.deployment import deploy
-from simulator.deployment.memory import CACHE_ERROR
+from simulator.deployment.layouts import default_layout
+from simulator.deployment.memory import CACHE_ERROR, memory_plan
 from simulator.deployment.settings import Settings
 from simulator.errors import DoesNotFitError, WorkloadError
+from simulator.models.model import load_model
 from simulator.questions.load_rows import load_row
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
@@ -171,13 +173,21 @@ def test_a_smaller_cache_still_holds_the_longest_request():
     assert tight.rerun_with_cache(report, -0.5).completed == 20
 
 
-def test_a_smaller_cache_still_holds_a_sequence_of_the_set_context():
-    """vLLM does not start without room for one sequence of `max_model_len`: a plan that just fits has an interval."""
-    plain = Scenario(
-        deploy("llama-3.1-8b", "rtx-4090"), Workload(ClosedLoop(64), Independent(Fixed(1000), Fixed(500)), 120)
-    )
-    settings = Settings(max_model_len=plain.memory.cache_tokens - 64)
-    full = replace(plain, deployment=replace(plain.deployment, settings=settings))
+RANKS = default_layout(load_model("deepseek-v3"), dp=16, ep=16)
+
+
+@pytest.mark.parametrize(
+    ("placed", "prompt_tokens"),
+    [
+        (deploy("llama-3.1-8b", "rtx-4090"), 1_000),
+        (deploy("deepseek-v3", "h100-sxm", "vllm-0.33", RANKS, Settings(memory_fraction=0.85)), 30_000),
+    ],
+)
+def test_a_smaller_cache_still_holds_a_sequence_of_the_set_context(placed, prompt_tokens):
+    """vLLM does not start without room for one of `max_model_len`, on each rank: what just fits is answered."""
+    longest = memory_plan(placed).max_context_tokens - 64
+    given = replace(placed, settings=replace(placed.settings, max_model_len=longest))
+    full = Scenario(given, Workload(ClosedLoop(64), Independent(Fixed(prompt_tokens), Fixed(500)), 120))
     report = full.simulated()
     assert full.cache_decides(report)
     assert load_row(full, report)["mean_ttft_ms_high"] > report.metrics["ttft"]["mean"] * 1e3
