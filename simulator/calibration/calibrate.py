@@ -195,6 +195,8 @@ def engine_preset(bench: Bench, tables: OpTables, model: Model) -> dict[str, Any
     made = today().isoformat()
     own = {"text": "simulator/reference: its own rules and defaults", "date": made, "evidence": "derived"}
     measured = {"text": f"infercast calibrate on {bench.device}", "date": made, "evidence": "measured"}
+    kernels = sum(op.launches * op.repeats for op in model.ops(SINGLE))
+    prompt_launch_s = {"value": f"{tables.prompt_least_s / kernels * 1e6:.4g} us", "source": "measured"}
     return {
         KEY: VERSIONS[Engine.__name__],
         "engine": "reference",
@@ -217,6 +219,7 @@ def engine_preset(bench: Bench, tables: OpTables, model: Model) -> dict[str, Any
             "sequence_s": {"value": f"{sequence_s * 1e6:.4g} us", "source": "measured"},
             "request_s": {"value": "0 us", "source": "own"},
         },
+        **({"kernels": ({"fitted": {"prompt_launch_s": prompt_launch_s}},)} if tables.prompt_least_s else {}),
     }
 
 

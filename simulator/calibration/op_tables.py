@@ -31,7 +31,7 @@ class OpTables:
     `gemm`: "inputs x outputs" -> tokens -> seconds. `decode_attention`: rows (sequences, context in tokens, seconds) of
     one layer. `prefill_attention`: rows (new tokens, past tokens, seconds) of one layer. `layer_rest`: tokens ->
     seconds of everything else in a layer. `host_s`, `host_sequence_s`: the engine's own seconds per step and per
-    sequence.
+    sequence. `prompt_least_s`: seconds of a step with prompts at least, where the host launches its kernels one by one.
     """
 
     gemm: Mapping[str, Mapping[int, float]]
@@ -40,6 +40,7 @@ class OpTables:
     layer_rest: Mapping[int, float]
     host_s: float
     host_sequence_s: float
+    prompt_least_s: float = 0.0
 
     def gemm_seconds(self, inputs: int, outputs: int, tokens: Floats) -> Floats:
         """Return the seconds of a GEMM, of the shape of `tokens`, float64, interpolated between measured tokens.
@@ -111,7 +112,8 @@ def step_table(tables: OpTables, model: Model, max_tokens: int, max_sequences: i
     logit_s = logit_s + np.where(sequences > 0, layers * (per_step + per_sequence * sequences), 0.0)
     full, windowed = (float(each) for each in model.attention_layers)
     slopes = [full * per_read, windowed * per_read, layers * per_token, full * per_pair, windowed * per_pair]
-    return StepTable(token_s, np.ascontiguousarray(logit_s), np.array(slopes))
+    least_s = tables.prompt_least_s
+    return StepTable(token_s, np.ascontiguousarray(logit_s), np.array(slopes), prompt_least_s=least_s)
 
 
 def decode_line(tables: OpTables) -> tuple[float, float, float]:
@@ -151,6 +153,11 @@ def _positive_fit(columns: Floats, aims: Floats, scale: Floats) -> Floats:
 
 def table_seconds(table: StepTable, counts: Counts) -> float:
     """Return the seconds of one step by a table, as the event loop computes them."""
+    return max(_kernels_s(table, counts), table.prompt_least_s if counts.prefill_tokens else 0.0)
+
+
+def _kernels_s(table: StepTable, counts: Counts) -> float:
+    """Return the seconds of one step by a table, but for the least of steps with prompts."""
     lengths = (
         counts.decode_reads,
         counts.decode_reads_windowed,
@@ -167,8 +174,14 @@ def fit_step_table(table: StepTable, measured: Sequence[tuple[Counts, float]]) -
 
     token_s is scaled by a curve over tokens (straight between `KNOTS` in the logarithm), logit_s by one factor, the
     decode slopes by one, the prompt slopes by one: a linear least-squares fit of relative errors, tied to factors of 1
-    and to the factors of neighbouring knots by `STIFFNESS`; factors are kept within 0.2 and 5.
+    and to the factors of neighbouring knots by `STIFFNESS`; factors are kept within 0.2 and 5. Steps whose kernels the
+    host launches more slowly than they run tell what that takes, and nothing else: their median.
     """
+    launched = [
+        (counts, seconds) for counts, seconds in measured if table_seconds(table, counts) > _kernels_s(table, counts)
+    ]
+    least_s = float(np.median([seconds for _, seconds in launched])) if launched else table.prompt_least_s
+    measured = [each for each in measured if each not in launched]
     overall = float(np.median([seconds / table_seconds(table, counts) for counts, seconds in measured]))
     table = StepTable(overall * table.token_s, overall * table.logit_s, overall * table.slopes)
     tokens = np.arange(len(table.token_s), dtype=np.float64)
@@ -178,7 +191,7 @@ def fit_step_table(table: StepTable, measured: Sequence[tuple[Counts, float]]) -
     for counts, _ in measured:
         at = int(counts.tokens)
         decode = table.slopes[0] * counts.decode_reads + table.slopes[1] * counts.decode_reads_windowed
-        prompt = table_seconds(table, counts) - table.token_s[at] - table.logit_s[int(counts.logits)] - decode
+        prompt = _kernels_s(table, counts) - table.token_s[at] - table.logit_s[int(counts.logits)] - decode
         rows.append([*(weights[at] * table.token_s[at]), table.logit_s[int(counts.logits)], decode, prompt])
     seconds = np.array([each for _, each in measured])
     columns = np.array(rows, dtype=np.float64) / seconds[:, None]
@@ -190,7 +203,8 @@ def fit_step_table(table: StepTable, measured: Sequence[tuple[Counts, float]]) -
     factors = np.clip(np.linalg.lstsq(np.concatenate([columns, ties]), known, rcond=None)[0], 0.2, 5.0)
     logit, decode, prompt = factors[len(knots) :]
     scale = np.array([decode, decode, prompt, prompt, prompt])
-    return StepTable(weights @ factors[: len(knots)] * table.token_s, logit * table.logit_s, scale * table.slopes)
+    token_s = weights @ factors[: len(knots)] * table.token_s
+    return StepTable(token_s, logit * table.logit_s, scale * table.slopes, prompt_least_s=least_s)
 
 
 def _knot_weights(tokens: Floats, knots: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Attention over a paged KV cache: prompts with torch's fused kernel, decodes block by block.
+"""Attention over a paged KV cache: prompts with torch's fused kernel, decodes block by block; on CUDA both in one.
 
 The decodes of a batch have different lengths. Padding them to the longest costs batch x longest; here each cached
 block is one small product, and the blocks of a sequence are put together by a running softmax (Dao et al. 2023,
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from simulator.reference.batch import Chunk, Reads, StepBatch
+from simulator.reference.batch import Chunk, Ragged, Reads, StepBatch
 from simulator.reference.cache import LayerCache
 
 
@@ -19,11 +19,36 @@ def attend(queries: Tensor, cache: LayerCache, batch: StepBatch, window: int) ->
     Rows 0 to `batch.decodes` - 1 are decodes, the others prompt chunks. Keys and values of the new tokens must be in
     the cache already. `window`: tokens that a layer attends to, 0 for all.
     """
+    if batch.ragged is not None:
+        return attend_ragged(queries, cache, batch.ragged, window)
     rows = []
     if batch.decodes:
         rows.append(attend_decodes(queries[: batch.decodes], cache, batch.reads[window]))
     rows.extend(attend_chunk(queries[chunk.start : chunk.end], cache, chunk, window) for chunk in batch.chunks)
     return rows[0] if len(rows) == 1 else torch.cat(rows)
+
+
+def attend_ragged(queries: Tensor, cache: LayerCache, ragged: Ragged, window: int) -> Tensor:
+    """Return [new tokens, heads x head_dim] for the queries [new tokens, heads, head_dim] of all sequences together.
+
+    Their cached tokens are put one after the other. How many kernels run does not depend on the batch: what the host
+    takes to launch a step is a constant.
+    """
+    blocks, offsets = ragged.places
+    keys, values = (each[blocks, :, offsets] for each in (cache.keys, cache.values))
+    return flash_attention(queries, keys, values, ragged, window).reshape(len(queries), -1)
+
+
+def flash_attention(queries: Tensor, keys: Tensor, values: Tensor, ragged: Ragged, window: int) -> Tensor:
+    """Return [new tokens, heads, head_dim]; token i of a sequence attends to those before it, the last `window`.
+
+    FlashAttention 2 (Dao 2023) as torch has it on CUDA. Its public name, varlen_attn, is in the newest releases alone.
+    """
+    ends = ragged.query_ends, ragged.key_ends, ragged.most_queries, ragged.most_keys
+    left = window - 1 if window else None
+    flash = torch.ops.aten._flash_attention_forward
+    output: Tensor = flash(queries, keys, values, *ends, 0.0, True, False, window_size_left=left)[0]
+    return output
 
 
 def attend_decodes(queries: Tensor, cache: LayerCache, reads: Reads) -> Tensor:

@@ -1,10 +1,11 @@
 """The input of one forward pass: token ids, positions and cache blocks of prompt chunks and decodes together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -31,6 +32,17 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True)
+class Ragged:
+    """All sequences of a batch, decodes and prompt chunks alike, for one kernel that takes any lengths."""
+
+    query_ends: Tensor  # [sequences + 1], int32: 0, and the row after the last new token of each sequence
+    key_ends: Tensor  # [sequences + 1], int32: the same of the tokens in the cache, the new ones among them
+    places: tuple[Tensor, Tensor]  # [tokens in the cache] each, int64: the block of each, and its offset there
+    most_queries: int  # new tokens of a sequence, at most
+    most_keys: int  # its tokens in the cache, at most
+
+
+@dataclass(frozen=True, slots=True)
 class StepBatch:
     """One forward pass over T new tokens. Rows 0 to `decodes` - 1 are decodes, the others prompt chunks."""
 
@@ -41,14 +53,19 @@ class StepBatch:
     decodes: int
     reads: dict[int, Reads]  # by sliding window in tokens, 0 for none
     chunks: tuple[Chunk, ...]
+    ragged: Ragged | None = None  # in place of `reads` and `chunks`
 
 
 class BatchLayout(NamedTuple):
-    """How batches are laid out: tokens per cache block, the sliding windows of the layers (0 for none), the device."""
+    """How batches are laid out: tokens per cache block, the sliding windows of the layers (0 for none), the device.
+
+    `ragged`: for one attention kernel that takes sequences of any lengths (Device.fuses_attention).
+    """
 
     block_size: int
     windows: tuple[int, ...]
     device: str
+    ragged: bool = False
 
 
 def make_batch(
@@ -70,18 +87,41 @@ def make_batch(
     def there(values: object) -> Tensor:
         return torch.as_tensor(np.asarray(values, dtype=np.int64), device=layout.device)
 
-    chunks = tuple(
-        Chunk(int(end - part.new_tokens), int(end), part.past_tokens, there(table))
-        for part, end, table in list(zip(parts, ends, tables, strict=True))[decodes:]
-    )
-    return StepBatch(
+    rows = StepBatch(
         tokens=there(tokens),
         positions=there(positions),
         places=(there(held), there(positions % layout.block_size)),
         last_rows=there(ends - 1),
         decodes=decodes,
-        reads={window: make_reads(lengths, tables[:decodes], window, layout) for window in layout.windows},
-        chunks=chunks,
+        reads={},
+        chunks=(),
+    )
+    if layout.ragged:
+        return replace(rows, ragged=_ragged(parts, tables, layout))
+    reads = {window: make_reads(lengths, tables[:decodes], window, layout) for window in layout.windows}
+    chunks = tuple(
+        Chunk(int(end - part.new_tokens), int(end), part.past_tokens, there(table))
+        for part, end, table in list(zip(parts, ends, tables, strict=True))[decodes:]
+    )
+    return replace(rows, reads=reads, chunks=chunks)
+
+
+def _ragged(parts: Sequence[Part], tables: Sequence[list[int]], layout: BatchLayout) -> Ragged:
+    new = np.array([part.new_tokens for part in parts])
+    cached = new + [part.past_tokens for part in parts]
+    index = [np.arange(count) for count in cached.tolist()]
+    blocks = [np.asarray(table)[each // layout.block_size] for table, each in zip(tables, index, strict=True)]
+    offsets = np.concatenate(index) % layout.block_size
+
+    def there(values: npt.NDArray[np.int_], dtype: torch.dtype) -> Tensor:
+        return torch.as_tensor(values, dtype=dtype, device=layout.device)
+
+    return Ragged(
+        query_ends=there(np.concatenate([[0], new.cumsum()]), torch.int32),
+        key_ends=there(np.concatenate([[0], cached.cumsum()]), torch.int32),
+        places=(there(np.concatenate(blocks), torch.int64), there(offsets, torch.int64)),
+        most_queries=int(new.max()),
+        most_keys=int(cached.max()),
     )
 
 

@@ -16,6 +16,7 @@ from simulator.calibration.calibrate import Bench, engine_preset, hardware_profi
 from simulator.calibration.comparison import StepErrors, errors_by_kind, latencies
 from simulator.calibration.op_tables import OpTables, fit_step_table, step_table, table_seconds
 from simulator.calibration.step_log import StepLog, typical_steps
+from simulator.deployment.host_launches import prompt_launches_s
 from simulator.engines.engine import Engine
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
@@ -40,6 +41,7 @@ from simulator.workloads.workload import Workload
 Progress = Callable[[str], None]
 TIERS = ("roofline", "profile", "op tables", "calibrated")
 MAX_TOKENS = 2048  # of a cell
+SHORT_PROMPT = Cell(new=16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,8 @@ class Checker:
         self.model, self.build, self.plan, self._progress = checkpoint.model, build, plan, progress
         progress("loading the weights")
         self.executor = Executor(Transformer(checkpoint, build))
+        progress("warming up")
+        self.executor.warm_up(max(plan.max_num_seqs, *(cell.decodes for cell in HELD_OUT)))
         self._windowed = self.model.window
 
     def measure_held_out(self) -> list[Timing]:
@@ -174,9 +178,16 @@ class Checker:
         """Measure ceilings and op tables for a profile `name`; peaks of `like`, where given, stand for the ceilings."""
         bench = with_peaks_of(bench_of(name, self.build.device, self._progress), like)
         probe = Probe(self.model, self.build, self._progress)
-        tables = probe.tables()
+        tables = replace(probe.tables(), prompt_least_s=self._prompt_least_s())
         shares = [each.contended for each in probe.timings]
         return replace(bench, contended=sum(shares) / len(shares)), tables
+
+    def _prompt_least_s(self) -> float:
+        """Return the seconds of a step with one short prompt: on CUDA the host launches its kernels one by one."""
+        if self.build.device.kind != "cuda":
+            return 0.0
+        self._progress("a short prompt")
+        return measure_cells(self.executor, [SHORT_PROMPT], rounds=7)[0].seconds
 
     def check(self, name: str, like: Hardware | None = None, again: Sequence[Timing] = ()) -> Check:
         """Calibrate, predict, and only then run the held-out cells and the load.
@@ -229,10 +240,12 @@ class Checker:
         engine = Engine.from_mapping(engine_preset(bench, tables, self.model), "reference")
         dtype = self.build.device.dtype_name
         ops = self.model.ops(Layout(weight_dtype=dtype, cache_dtype=dtype, model_dtype=dtype))
-        profile = StepModel(ops, hardware, engine.overheads)
+        kernels = engine.kernels_on(hardware)
+        least_s = prompt_launches_s(kernels, hardware, ops)
+        profile = StepModel(ops, hardware, engine.overheads, kernels=kernels, prompt_least_s=least_s)
         composed = step_table(tables, self.model, *sizes)
         return {
-            "roofline": replace(profile, light=True).table(*sizes),
+            "roofline": replace(profile, light=True, prompt_least_s=0.0).table(*sizes),
             "profile": profile.table(*sizes),
             "op tables": composed,
             "calibrated": fit_step_table(composed, steps),

@@ -38,6 +38,11 @@ class Device:
         return DTYPES[self.dtype_name]
 
     @property
+    def fuses_attention(self) -> bool:
+        """Whether one kernel attends for sequences of all lengths: FlashAttention, on CUDA in 16 bits."""
+        return self.kind == "cuda" and self.dtype_name == "bf16"
+
+    @property
     def free_bytes(self) -> int:
         """Bytes of device memory that are free; on a CPU of main memory, the page cache included."""
         if self.kind == "cuda":

@@ -49,9 +49,16 @@ class Executor:
         build = transformer.build
         self.transformer = transformer
         self.pool = BlockPool(build.num_blocks, build.block_size, shuffled=shuffled)
-        self.layout = BatchLayout(build.block_size, transformer.windows, build.device.kind)
-        self._graphs = DecodeGraphs(transformer, self.layout) if graphs and build.device.kind == "cuda" else None
+        device = build.device
+        padded = BatchLayout(build.block_size, transformer.windows, device.kind)
+        self.layout = padded._replace(ragged=device.fuses_attention)
+        self._graphs = DecodeGraphs(transformer, padded) if graphs and device.kind == "cuda" else None
         self.known: list[Tokens] = []
+
+    def warm_up(self, max_sequences: int) -> None:
+        """Capture the graphs of steps of up to so many decodes, as engines do before they serve."""
+        if self._graphs is not None:
+            self._graphs.capture_all(max_sequences)
 
     def logits(self, parts: Sequence[Part]) -> torch.Tensor:
         """Compute a step; return the logits of each sequence's last new token, [sequences, vocabulary]."""

@@ -13,12 +13,13 @@ from simulator.calibration.op_tables import OpTables, gemm_shapes
 from simulator.calibration.step_log import Part
 from simulator.models.layers import Attention
 from simulator.models.model import Model
-from simulator.reference.attention import attend_chunk, attend_decodes
-from simulator.reference.batch import BatchLayout, Chunk, StepBatch, make_reads
+from simulator.reference.attention import attend
+from simulator.reference.batch import BatchLayout, StepBatch, make_batch
 from simulator.reference.cache import BlockPool, CacheShape, LayerCache
 from simulator.reference.checkpoint import random_checkpoint
 from simulator.reference.device import Device
 from simulator.reference.engine import Executor
+from simulator.reference.graphs import capture
 from simulator.reference.linear import Linear, make_linear
 from simulator.reference.timing import Timing, other_process, timed
 from simulator.reference.transformer import Build, Transformer
@@ -98,6 +99,10 @@ class Probe:
     def _gemm_shapes(self) -> list[tuple[int, int]]:
         return [*gemm_shapes(self.model), (self.model.hidden, self.model.vocab)]
 
+    def _kernels_s(self, work: Callable[[], object], what: str) -> float:
+        """Time kernels; on CUDA as a graph replays them, without the host's launches between them."""
+        return self._time(capture(work)[0] if self.build.device.kind == "cuda" else work, what)
+
     def _time(self, work: Callable[[], object], what: str) -> float:
         self._progress(what)
         timing = timed(work, self.build.device, least_s=0.03, repeats=3, before=self._others.sum)
@@ -121,7 +126,7 @@ class Probe:
 
     def _gemm_s(self, linears: list[Linear], tokens: int, shape: tuple[int, int]) -> float:
         inputs, outputs = shape
-        seconds = self._time(
+        seconds = self._kernels_s(
             _in_turn(linears, self._rows(tokens, inputs)), f"GEMM {inputs} x {outputs}, {tokens} tokens"
         )
         return seconds / len(linears)
@@ -138,34 +143,36 @@ class Probe:
         return mixer, [one, *(LayerCache(shape, self.build.device) for _ in range(copies - 1))]
 
     def _decode_attention(self, sequences: int, context: int) -> float:
-        layout = BatchLayout(self.build.block_size, (0,), self.build.device.kind)
-        pool = BlockPool(-(-context // layout.block_size) * sequences, layout.block_size)
-        mixer, caches = self._caches(pool.free_blocks)
-        tables = [pool.grow(index, context) for index in range(sequences)]
-        reads = make_reads([context] * sequences, tables, 0, layout)
-        queries = self._rows(sequences, mixer.heads * mixer.head_dim).view(sequences, mixer.heads, mixer.head_dim)
-        calls = [partial(attend_decodes, cache=cache, reads=reads) for cache in caches]
-        return self._time(_in_turn(calls, queries), f"decode attention {sequences} x {context}") / len(caches)
+        parts = [Part(row, 1, context - 1) for row in range(sequences)]
+        return self._attention(parts, f"decode attention {sequences} x {context}")
 
     def _prefill_attention(self, new: int, past: int) -> float:
-        pool = BlockPool(-(-(new + past) // self.build.block_size), self.build.block_size)
+        fused = self.build.device.fuses_attention
+        return self._attention([Part(0, new, past)], f"prompt attention {new} after {past}", ragged=fused)
+
+    def _attention(self, parts: list[Part], what: str, *, ragged: bool = False) -> float:
+        """Return the seconds of one layer's attention; `ragged`: in the kernel that takes all lengths."""
+        layout = BatchLayout(self.build.block_size, (0,), self.build.device.kind, ragged)
+        lengths = [new + past for _, new, past in parts]
+        pool = BlockPool(sum(-(-length // layout.block_size) for length in lengths), layout.block_size)
         mixer, caches = self._caches(pool.free_blocks)
-        blocks = torch.tensor(pool.grow(0, new + past), device=self.build.device.kind)
-        chunk = Chunk(0, new, past, blocks)
-        queries = self._rows(new, mixer.heads * mixer.head_dim).view(new, mixer.heads, mixer.head_dim)
-        calls = [partial(attend_chunk, cache=cache, chunk=chunk, window=0) for cache in caches]
-        return self._time(_in_turn(calls, queries), f"prompt attention {new} after {past}") / len(caches)
+        new_tokens = sum(new for _, new, _ in parts)
+        batch = make_batch(parts, [0] * new_tokens, [pool.grow(row, each) for row, each in enumerate(lengths)], layout)
+        queries = self._rows(new_tokens, mixer.heads * mixer.head_dim).view(new_tokens, mixer.heads, mixer.head_dim)
+        calls = [partial(attend, cache=cache, batch=batch, window=0) for cache in caches]
+        return self._kernels_s(_in_turn(calls, queries), what) / len(caches)
 
     def _rest(self) -> tuple[dict[int, float], float, float]:
         """Return the rest of a layer in seconds by number of tokens, and the host's seconds per step and per sequence.
 
         Steps of two models without GEMMs and attention, of 2 and 10 layers: the slope over layers is the rest of a
-        layer, what is left is the host's.
+        layer, what is left is the host's. On CUDA all of them are decodes: these are replayed, prompts are not.
         """
+        most_decodes = TOKENS[-1] if self.build.device.kind == "cuda" else 32
         few, many = (self._hollow(layers) for layers in (2, 10))
         rest, left = {}, {}
         for tokens in TOKENS:
-            parts = [Part(row, 1, 4) for row in range(tokens)] if tokens <= 32 else [Part(0, tokens, 0)]
+            parts = [Part(row, 1, 4) for row in range(tokens)] if tokens <= most_decodes else [Part(0, tokens, 0)]
             short, long = (self._hollow_step(engine, parts) for engine in (few, many))
             rest[tokens] = max(1e-7, (long - short) / 8)
             left[tokens] = max(0.0, short - 2 * rest[tokens])
@@ -177,7 +184,7 @@ class Probe:
         run = self.model.layers[0].model_copy(update={"repeat": layers, "of": (name,)})
         changes = {"layers": (run,), "vocab": 64, "tied_embeddings": True, "max_context_tokens": 2 * TOKENS[-1]}
         small = self.model.model_copy(update=changes)
-        return Executor(_Hollow(random_checkpoint(small), replace(self.build, num_blocks=128)), graphs=False)
+        return Executor(_Hollow(random_checkpoint(small), replace(self.build, num_blocks=TOKENS[-1])))
 
     def _hollow_step(self, engine: Executor, parts: list[Part]) -> float:
         engine.known = [[1] * (part.past_tokens + part.new_tokens) for part in parts]

@@ -1,6 +1,7 @@
 """Steps composed of op tables, their correction by a few steps, and the profile that is fitted to them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +26,13 @@ from simulator.calibration.op_tables import (
     table_seconds,
 )
 from simulator.deployment.deployment import Deployment
+from simulator.deployment.host_launches import prompt_launches_s
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.settings import Settings
-from simulator.engines.engine import load_engine
+from simulator.engines.engine import Engine, load_engine
 from simulator.errors import ProfileError
-from simulator.hardware.hardware import load_hardware
+from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.layout import Layout
 from simulator.models.model import Model, load_model
 from simulator.models.operations import Counts, Sequence, count
 
@@ -108,6 +111,30 @@ def test_a_correction_meets_steps_that_are_slower_by_phase():
         before = abs(table_seconds(table, each) / truth(each) - 1)
         after = abs(table_seconds(better, each) / truth(each) - 1)
         assert after < min(0.05, before)
+
+
+def test_what_the_host_takes_to_launch_a_prompt_is_told_by_prompts_that_run_faster_than_that():
+    """Of 200 ms by the tables, 250 in truth: a prompt of 1,000 tokens takes longer, and decodes are graphs."""
+    table = step_table(replace(tables(), prompt_least_s=0.200), MODEL, 1024, 64)
+    short, long, decode = count([Sequence(16, 0)]), count([Sequence(1000, 0)]), count([Sequence(1, 64)] * 4)
+    assert table_seconds(table, short) == 0.200
+    assert table_seconds(table, long) > 0.300
+    assert table_seconds(table, decode) == table_seconds(step_table(tables(), MODEL, 1024, 64), decode)
+    steps = [(short, 0.250), *((each, table_seconds(table, each)) for each in (long, decode))]
+    better = fit_step_table(table, steps)
+    assert table_seconds(better, short) == 0.250
+    for each in (long, decode):
+        assert table_seconds(better, each) == pytest.approx(table_seconds(table, each))
+
+
+def test_a_preset_says_what_the_host_takes_to_launch_a_kernel_of_a_prompt():
+    """As many seconds as were measured, shared among the kernels of a step, and the same again by the simulator."""
+    measured = replace(tables(), prompt_least_s=0.010)
+    engine = Engine.from_mapping(engine_preset(BENCH, measured, MODEL), "reference")
+    hardware = Hardware.from_mapping(hardware_profile(BENCH, measured, MODEL), "measured")
+    found = prompt_launches_s(engine.kernels_on(hardware), hardware, MODEL.ops(Layout()))
+    assert found == pytest.approx(0.010, rel=1e-3)
+    assert "kernels" not in engine_preset(BENCH, tables(), MODEL)
 
 
 def test_a_correction_of_nothing_changes_little():

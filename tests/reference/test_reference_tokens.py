@@ -18,6 +18,7 @@ from simulator.calibration.step_log import Part  # noqa: E402
 from simulator.errors import NotModelledError  # noqa: E402
 from simulator.models.hf_importer import model_from_config  # noqa: E402
 from simulator.models.model import Model  # noqa: E402
+from simulator.reference import attention  # noqa: E402
 from simulator.reference.batch import BatchLayout, make_batch  # noqa: E402
 from simulator.reference.catalogue import load_checkpoint  # noqa: E402
 from simulator.reference.checkpoint import Checkpoint, folder_checkpoint, random_checkpoint, shapes  # noqa: E402
@@ -247,6 +248,37 @@ def test_padding_for_graphs_changes_no_row(tiny):
     torch.testing.assert_close(padded, plain, atol=1e-5, rtol=1e-5)
     assert not graphs.takes(parts)  # this model has experts
     assert not graphs.takes([Part(0, 4, 0)])
+
+
+def test_sequences_of_any_lengths_can_be_laid_out_for_one_kernel(tiny, monkeypatch):
+    """Where a kernel takes decodes and prompts together: here torch's own attention, sequence by sequence."""
+
+    def each_alone(queries, keys, values, ragged, window):
+        found = []
+        rows, cached = ragged.query_ends.tolist(), ragged.key_ends.tolist()
+        for start, end, first, last in zip(rows, rows[1:], cached, cached[1:], strict=False):
+            place, key = torch.arange(last - first)[-(end - start) :, None], torch.arange(last - first)[None]
+            mask = (key <= place) & (key > place - (window or 10**6))
+            asked, *held = (
+                each.transpose(0, 1)[None] for each in (queries[start:end], keys[first:last], values[first:last])
+            )
+            one = torch.nn.functional.scaled_dot_product_attention(asked, *held, attn_mask=mask, enable_gqa=True)
+            found.append(one[0].transpose(0, 1))
+            assert end - start <= ragged.most_queries
+            assert last - first <= ragged.most_keys
+        return torch.cat(found)
+
+    monkeypatch.setattr(attention, "flash_attention", each_alone)
+    parts = [Part(0, 1, 30), Part(1, 1, 7), Part(2, 9, 40), Part(3, 33, 0)]
+    tables = [tiny.pool.grow(row, new + past) for row, new, past in parts]
+    for layer in tiny.transformer.layers:
+        layer.cache.keys[1:].normal_()
+        layer.cache.values[1:].normal_()
+    tokens = list(range(44))
+    plain = tiny.transformer.forward(make_batch(parts, tokens, tables, tiny.layout))
+    together = tiny.transformer.forward(make_batch(parts, tokens, tables, tiny.layout._replace(ragged=True)))
+    tiny.pool.keep(set())
+    torch.testing.assert_close(together, plain, atol=1e-5, rtol=1e-5)
 
 
 def test_shapes_hold_on_the_meta_device():
