@@ -4,9 +4,11 @@ from typing import Annotated, get_args
 
 from pydantic import AfterValidator, Field
 
+from simulator.engines.tuned_experts import is_tuned
 from simulator.hardware.hardware import Hardware, PeakName
 from simulator.models.number_formats import number_format
-from simulator.profile import Figure, Number, Positive, Source, Strict
+from simulator.models.operations import Experts
+from simulator.profile import Figure, Number, Positive, Seconds, Source, Strict
 
 WIDE_BYTES = 2.0  # of a cached number in the registers of a kernel
 CROWDED_HEADS = 512  # sequences x query heads beyond which the other kernel runs (vllm/attention/ops/paged_attn.py)
@@ -52,15 +54,21 @@ class ExpertKernels(Strict):
     inputs: PeakName | None = Field(None, description="type of inputs and multiplications; of formats of experts alone")
     least_tile: Positive | None = Field(None, description="rows of a tile, as many as tokens reach an expert, at least")
     most_tile: Positive | None = Field(None, description="the same at most; none: experts are not padded to tiles")
+    default_tiles: bool = Field(False, description="only for experts that tuned_experts.is_tuned says have no others")
+    walk_s: Seconds | None = Field(None, description="as KernelRules.walk_s")
     launches: tuple[int, int] | None = Field(
         None,
         description="kernels up to the first GEMM, which activates and quantises for the second, and those from there"
         " on; none: as grouped GEMMs have them",
     )
 
-    def holds(self, hardware: Hardware) -> bool:
-        """Tell whether a device runs these kernels."""
-        return hardware.family in self.families and hardware.id in (self.devices or (hardware.id,))
+    def holds(self, hardware: Hardware, stored: str, experts: Experts | None) -> bool:
+        """Tell whether a device runs these kernels; `experts`: whose, None for any whose tiles are tuned."""
+        if hardware.family not in self.families or hardware.id not in (self.devices or (hardware.id,)):
+            return False
+        if not self.default_tiles:
+            return True
+        return experts is not None and not is_tuned(hardware.id, experts, stored)
 
 
 class KernelRules(Strict):
@@ -112,6 +120,11 @@ class KernelRules(Strict):
         None,
         description="rows of a tile of routed experts, at least and at most: as many as the whole batch has, though an"
         " expert sees few of them; none: `expert_tile`, if it was fitted",
+    )
+    walk_s: Seconds | None = Field(
+        None,
+        description="per input of a GEMM of routed experts, as a tile waits for one after the other from memory; none:"
+        " experts that share their inputs among tiles, or it is not known",
     )
     eager_kernels: Positive | None = Field(
         None,

@@ -16,7 +16,7 @@ from simulator.engines.kernel_rules import (
 from simulator.engines.overheads import Overheads
 from simulator.hardware.hardware import Hardware, PeakName
 from simulator.models.number_formats import number_format
-from simulator.models.operations import NOTHING, Array, Op
+from simulator.models.operations import NOTHING, Array, Experts, Op
 from simulator.profile import Strict
 
 
@@ -86,14 +86,24 @@ class Kernels(Strict):
         narrow = min(1.0, number_format(cache_format).size_bytes / WIDE_BYTES)
         return narrow * np.where((heads > 0) & (heads <= CROWDED_HEADS), few, crowded)
 
-    def experts_of(self, stored: str, hardware: Hardware) -> ExpertKernels | None:
-        """Return the kernels of routed experts in a format on a device; None where they are the engine's own GEMMs."""
+    def experts_of(self, stored: str, hardware: Hardware, experts: Experts | None) -> ExpertKernels | None:
+        """Return the kernels of routed experts in a format on a device; None where they are the engine's own GEMMs.
+
+        `experts`: which, None for any whose tiles are tuned.
+        """
         known = (each for each in self.rules.expert_kernels if stored in each.formats)
-        return next((each for each in known if each.holds(hardware)), None)
+        return next((each for each in known if each.holds(hardware, stored, experts)), None)
+
+    def walk_s(self, op: Op, hardware: Hardware) -> float:
+        """Return the seconds in which a tile of a GEMM takes its inputs one after the other; 0 but for experts."""
+        if op.experts is None:
+            return 0.0
+        own = self.experts_of(op.format, hardware, op.experts)
+        return op.inputs * float((own.walk_s if own else self.rules.walk_s) or 0.0)
 
     def compute_share(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
         """Return the factor on the compute fraction of a device's GEMM that is multiplied in a type."""
-        own = self.experts_of(op.format, hardware)
+        own = self.experts_of(op.format, hardware, op.experts)
         freely = op.format.partition("@")[0] in self.rules.unpacks_freely
         return self.fitted.of_compute(peak, op, own.compute if own else None, freely=freely)
 
@@ -101,14 +111,14 @@ class Kernels(Strict):
         """Return the factor on the bandwidth fraction at which weights are read that are multiplied in a type."""
         if not number_format(op.format).unpacked_for(peak):
             return 1.0
-        own = self.experts_of(op.format, hardware) if op.experts is not None else None
+        own = self.experts_of(op.format, hardware, op.experts) if op.experts is not None else None
         return float(own.memory if own and own.memory else self.fitted.packed)
 
     def padding(self, op: Op, tokens: Array, hardware: Hardware) -> Array:
         """Return the tokens that experts compute over those that reach them; 1 for dense GEMMs."""
         if op.experts is None:
             return 1.0
-        own, tiles = self.experts_of(op.format, hardware), self.rules.expert_tiles
+        own, tiles = self.experts_of(op.format, hardware, op.experts), self.rules.expert_tiles
         if tiles and not own:
             return op.experts.padded(tokens, np.clip(tokens, float(tiles[0]), float(tiles[1])))
         most = own.most_tile if own else self.fitted.expert_tile
@@ -117,7 +127,7 @@ class Kernels(Strict):
 
     def launches(self, op: Op, hardware: Hardware) -> int:
         """Return how many kernels of an op follow one another on a device."""
-        own = self.experts_of(op.format, hardware) if op.experts and op.rate == "gemm" else None
+        own = self.experts_of(op.format, hardware, op.experts) if op.experts and op.rate == "gemm" else None
         return own.launches[op.shared_inputs == NOTHING] if own and own.launches else op.launches
 
     def start_s(self, hardware: Hardware, peak: PeakName, op: Op) -> float:
@@ -134,6 +144,6 @@ class Kernels(Strict):
         plain = launches if op.format in self.rules.fuses else 0
         if op.experts is not None:
             plain = launches - 1 if self.rules.routes_apart else 0
-            if (kernels := self.experts_of(op.format, hardware)) and kernels.launches:
+            if (kernels := self.experts_of(op.format, hardware, op.experts)) and kernels.launches:
                 plain = launches - (op.shared_inputs != NOTHING)
         return float(self.fitted.launch) * (own.launch_s * (launches - plain) + plain * least_s)

@@ -217,7 +217,7 @@ class MixtureOfExperts(Strict):
         experts, width = self._local(layout)
         inner = 2 if self.gated else 1
         per_token = self.chosen * experts / self.experts
-        routed = Experts(self.experts, self.chosen, layout.ep, uneven=self.experts >= UNEVEN_EXPERTS)
+        routed = Experts(self.experts, self.chosen, layout.ep, self.experts >= UNEVEN_EXPERTS, width)
         stored = layout.format_of("experts")
 
         def gemm(name: str, inputs: int, outputs: int, launches: int) -> Op:
@@ -227,6 +227,7 @@ class MixtureOfExperts(Strict):
                 format=stored,
                 flops=Counts(tokens=2.0 * per_token * inputs * outputs),
                 columns=outputs,
+                inputs=inputs,
                 expert_bytes=inputs * outputs * number_format(stored).size_bytes * experts / self.experts,
                 experts=routed,
                 activation_bytes=Counts(tokens=per_token * (inputs + outputs) * layout.activation_bytes),

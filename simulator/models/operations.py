@@ -105,13 +105,14 @@ class Experts(NamedTuple):
     """Routed experts: each of `tokens` (of any shape) goes to `chosen` of `total`, on `ranks` devices.
 
     `uneven`: their popularity spreads as an exponential variable does, whose variance is its squared mean; else all are
-    chosen alike.
+    chosen alike. `width`: intermediate numbers of one on a device.
     """
 
     total: int
     chosen: int
     ranks: int = 1
     uneven: bool = False
+    width: int = 0
 
     def touched(self, tokens: Array) -> Array:
         """Return the expected number of distinct experts that `tokens` tokens reach.
@@ -211,6 +212,7 @@ class Op:
     flops: Counts = NOTHING
     weight_bytes: float = 0.0
     columns: int = 0  # outputs of a GEMM
+    inputs: int = 0  # of a GEMM of routed experts
     expert_bytes: float = 0.0  # weights of one expert
     experts: Experts | None = None
     shared_inputs: Counts = NOTHING  # input numbers that are read once, though several experts use them

@@ -187,7 +187,7 @@ def _idle(part: _Part) -> dict[str, bool]:
     """Tell of the rules and multipliers that only some ops rest on whether none of these does."""
     rates, kernels, ops = part.rates, part.rates.kernels, part.ops
     gemms = [op for op in ops if op.rate == "gemm"]
-    own = {op: kernels.experts_of(op.format, part.hardware) for op in gemms if op.experts is not None}
+    own = {op: kernels.experts_of(op.format, part.hardware, op.experts) for op in gemms if op.experts is not None}
     grouped = [op for op, experts in own.items() if experts is None]
     late = [op for op in grouped if rates.peak(op.format)[0] == "fp8" and number_format(op.format).scaled_late]
     apart = [op for op in ops if op.heads and kernels.reads_per_head(op.cache_format, op.shared_by)]
@@ -200,7 +200,7 @@ def _idle(part: _Part) -> dict[str, bool]:
         "experts": not grouped or (kernels.fitted.block_experts is not None and len(late) == len(grouped)),
         "block_experts": not late,
         "experts_launch_s": not own,
-        **dict.fromkeys(("expert_tile", "expert_tiles"), not grouped),
+        **dict.fromkeys(("expert_tile", "expert_tiles", "walk_s"), not grouped),
         **{f"expert_kernels.{at}": each not in own.values() for at, each in enumerate(kernels.rules.expert_kernels)},
         **dict.fromkeys(("per_head", "per_head_crowded"), not apart),
         "packed": not any(rates.unpacks(op.format) for op in gemms if not getattr(own.get(op), "memory", None)),

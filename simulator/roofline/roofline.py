@@ -14,7 +14,15 @@ from simulator.models.operations import NOTHING, Array, Counts, Op, pairs
 from simulator.profile import Figure, Source
 from simulator.roofline.collectives import Links
 from simulator.roofline.cost import Cost
-from simulator.roofline.gemm import EXPERTS_EXPONENT, IDEAL_GEMM, AchievedGemm, exponent_of, panel_s, soft_maximum
+from simulator.roofline.gemm import (
+    EXPERTS_EXPONENT,
+    IDEAL_GEMM,
+    WALK_EXPONENT,
+    AchievedGemm,
+    exponent_of,
+    panel_s,
+    soft_maximum,
+)
 from simulator.roofline.scan import scan_s
 from simulator.roofline.weight_only import compute_of_rows, unpacked
 
@@ -79,7 +87,7 @@ class Rates:
         """
         own, *wider = number_format(stored).compute
         weight_only = () if self.light else self.kernels.rules.weight_only
-        if not self.light and (experts := self.kernels.experts_of(stored, self.hardware)) and experts.inputs:
+        if not self.light and (experts := self.kernels.experts_of(stored, self.hardware, None)) and experts.inputs:
             own = experts.inputs
         peaks = self.peaks(stored)[1]
         for name in wider if stored in weight_only else (own, *wider):
@@ -114,7 +122,7 @@ class Rates:
         """T = ((F / (c P))^p + max(B / (m W), panels)^p)^(1/p) + what prepares its inputs + t0 (hardware.Gemm).
 
         P: peak FLOP/s, W: bytes/s, c, m, p, t0 as `achieved`; experts also compute whole tiles, and on several ranks
-        the busiest one is waited for.
+        the busiest one is waited for; their tiles take their inputs one after the other (KernelRules.walk_s).
         """
         name, peak = self.peak(op.format)
         gemm = IDEAL_GEMM if self.light else self.achieved(name, op)
@@ -128,6 +136,9 @@ class Rates:
             compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
             memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
         kernel_s = soft_maximum(compute_s, np.maximum(memory_s, gemm.panel_s * counts.steps), gemm.exponent)
+        if op.experts is not None and not self.light:
+            walk_s = self.kernels.walk_s(op, self.hardware) * counts.steps
+            kernel_s = soft_maximum(kernel_s, walk_s, float(WALK_EXPONENT))
         kernel_s = kernel_s + self._prepared_s(name, op, counts)
         return self._made(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
 
@@ -138,7 +149,7 @@ class Rates:
         """
         late = name == "fp8" and number_format(op.format).scaled_late
         shared = op.shared_inputs != NOTHING
-        gathers = self.kernels.experts_of(op.format, self.hardware) is not None
+        gathers = self.kernels.experts_of(op.format, self.hardware, op.experts) is not None
         sorts = shared and self.kernels.rules.sorts_inputs and not gathers
         if self.light or not (late or sorts):
             return 0.0
@@ -226,6 +237,8 @@ class Rates:
                 yield most
             if name in rates.gemm and op.experts and (rates.gemm[name].exponent or math.inf) > EXPERTS_EXPONENT:
                 yield "exponent of routed experts", EXPERTS_EXPONENT
+            if self.kernels.walk_s(op, self.hardware):
+                yield "exponent of experts' walk", WALK_EXPONENT
         if op.rate == "decode_attention" and rates.decode_attention:
             if self._cache_fraction(rates.decode_attention, op) == HIGHEST_MEMORY_FRACTION:
                 yield most

@@ -32,6 +32,7 @@ from tests.support.kernels import figure, kernels_with
 from tests.support.measured import answer, question
 
 MAX_1550 = load_hardware("max-1550")
+GLM = load_model("glm-4.6").blocks["experts"].ffn
 
 
 def attention_s(
@@ -130,6 +131,37 @@ def test_tiles_of_the_whole_batch_are_padded_for_each_expert():
     own = ExpertKernels(formats=("q4_K_M",), families=("rdna3.5",), compute=figure(1.0))
     ruled = kernels.model_copy(update={"rules": kernels.rules.model_copy(update={"expert_kernels": (own,)})})
     assert ruled.padding(op, 512.0, halo) == 1.0  # they have tiles of their own, or none
+
+
+def test_a_tile_of_experts_waits_for_one_input_after_the_other():
+    """Of 5,120 inputs, 2 ns each: no GEMM of one token of GLM-4.6 takes less than 10 us, however many devices share it."""
+    rates = Rates(load_hardware("h100-sxm"), kernels_with(walk_s=2e-9))
+    op = next(op for op in GLM.ops(5120, Layout(tp=8)) if op.name == "experts up")
+    assert op.inputs == 5120
+    alone = rates.cost(op, Counts(steps=1.0, tokens=1.0))
+    read_s = float(Rates(rates.hardware, Kernels()).cost(op, Counts(steps=1.0, tokens=1.0)).seconds - alone.overhead_s)
+    assert alone.seconds - alone.overhead_s == pytest.approx(soft_maximum(read_s, 5120 * 2e-9, 1.5))
+    dense = linear("", (5120, 5120), Layout())
+    once = Counts(steps=1.0, tokens=1.0)
+    assert rates.cost(dense, once).seconds == Rates(rates.hardware, Kernels()).cost(dense, once).seconds
+
+
+def test_default_tiles_are_for_sizes_that_nobody_tuned():
+    """SGLang 0.5.10 has a file for 128 experts of 768 on an H100 in bf16, and none for 704 (GLM-4.5-Air on two)."""
+    h100 = load_hardware("h100-sxm")
+    kernels = load_engine("sglang-0.5.10").kernels_on(h100)
+    tuned, other = (Experts(128, 8, width=width) for width in (768, 704))
+    assert kernels.experts_of("bf16", h100, tuned) is None
+    assert kernels.experts_of("bf16", h100, other).default_tiles
+    assert kernels.experts_of("fp16", h100, other).default_tiles  # takes the tiles of bf16
+    assert kernels.experts_of("fp8-block", h100, other) is None
+    assert kernels.experts_of("bf16", load_hardware("mi300x"), other) is None  # AITER's, not Triton's
+    assert load_engine("vllm-0.33").kernels_on(h100).experts_of("bf16", h100, other) is None
+
+
+def test_the_width_of_experts_is_that_on_a_device():
+    assert {op.experts.width for op in GLM.ops(5120, Layout(tp=8)) if op.experts} == {192}
+    assert {op.experts.width for op in GLM.ops(5120, Layout(tp=8, ep=8)) if op.experts} == {1536}
 
 
 @pytest.mark.parametrize(("engine", "device", "reached"), [("vllm-0.33", "h100-sxm", 254), ("vllm-0.33", "b200", 285)])
