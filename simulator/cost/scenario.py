@@ -9,6 +9,7 @@ from simulator.cost.spot import Interruptions, is_spot, rented
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
+from simulator.errors import InfercastError
 from simulator.hardware.prices import Offer
 from simulator.reports.report import Report, summarize
 from simulator.reports.slo import Slo
@@ -43,6 +44,9 @@ def simulate(scenario: "Scenario", progress: Progress | None = None) -> Report:
     >>> sorted(report.metrics), report.overloaded
     (['e2el', 'itl', 'queue', 'tpot', 'ttft'], False)
     """
+    if not isinstance(scenario, Scenario):
+        given = f"simulate({type(scenario).__name__})"
+        raise InfercastError(given, "a Scenario is a deployment and its load", "Give Scenario(deployment, workload)")
     return scenario.simulated(progress)
 
 

@@ -8,7 +8,7 @@ from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model
-from simulator.models.number_formats import named_format
+from simulator.models.number_formats import cache_format, named_format
 
 # vLLM's kernels for a KV cache in nvfp4 are Blackwell's (CacheDType in vllm/config/cache.py; read 2026-11-24)
 NVFP4_CACHE_FAMILIES = ("blackwell", "blackwell-geforce", "blackwell-rtx")
@@ -64,6 +64,5 @@ def default_layout(
     if isinstance(dtypes, str) or len(dtypes) != 2:
         because = "they are two formats, of the weights and of the KV cache"
         raise InfercastError(f"dtypes {dtypes!r}", because, 'Give, say, ("fp8", ""): "" is the checkpoint\'s own')
-    weights, cached = (named_format(name) for name in dtypes)
-    weights = model.checkpoint_format(weights)
+    weights, cached = model.checkpoint_format(named_format(dtypes[0])), cache_format(dtypes[1])
     return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype, dp)

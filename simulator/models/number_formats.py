@@ -183,6 +183,7 @@ SPELLINGS = {  # of formats, as patterns that fit the whole name in small letter
 # What stands around a name and tells who made the file, not how its numbers are stored: choices of types by unsloth and
 # mradermacher, distillation for MLX, bits per weight as llama.cpp prints them.
 AROUND = r"(?:gguf-|ud-|i1-)*(?P<name>.+?)(?:-dwq|(?<!exl2)-[\d.]+-bpw)?"
+QUANTISES_WEIGHTS = re.compile(r"awq|gptq|auto-?round|smoothquant|marlin|w\d+a\d+", re.IGNORECASE)
 MLX_NAME = r"(?:mlx-q?(?P<bits>\d)(?:-?bit)?|(?P<named>\d)-?bit)(?:-gs?(?P<group>\d+))?"  # mlx-q6-g32
 MIXED = {*GGUF, *UNSTATED}  # their files mix types, so that one may have other bits
 KEPT_EXPERTS = "mxfp4+"  # before the format of all else, in files whose routed experts stay in mxfp4
@@ -247,6 +248,18 @@ def named_format(text: str) -> str:
     if plain and plain != "auto" and not found:
         raise ProfileError(f"number format {text!r}", "it is not known", nearest(plain, [*FORMATS, *EXAMPLES.values()]))
     return found if found in ("", *UNSTATED) else _known(found)
+
+
+def cache_format(text: str) -> str:
+    """Return our name of a KV cache's format, as `named_format` does; ProfileError for a way to quantise weights, too.
+
+    >>> cache_format("fp8_e4m3"), cache_format("")
+    ('fp8', '')
+    """
+    if QUANTISES_WEIGHTS.search(text):
+        remedy = "Give the type of its numbers, as fp8 or int8, or leave it out"
+        raise ProfileError(f"a KV cache in {text!r}", "that is a way to quantise weights", remedy)
+    return named_format(text)
 
 
 def _noted(plain: str, bracket: str) -> str:

@@ -135,6 +135,9 @@ def sweep(
     [['l40s', 1, 'bf16'], ['l40s', 8, 'bf16'], ['h100-sxm', 1, 'bf16'], ['h100-sxm', 8, 'bf16']]
     """
     refuse_level(level)
+    if not hasattr(question, "each"):
+        because = "a sweep answers a question with comma lists"
+        raise InfercastError(f"sweep({question!r})", because, "Give a BatchQuestion, a LoadQuestion or a SloQuestion")
     cases = [SweepCase(each, level) for each in question.each()]
     chosen = executor_named(executor, jobs) if isinstance(executor, str) else executor
     found = answers(cases, chosen, store)

@@ -15,7 +15,7 @@ from simulator.deployment.deployment import deploy
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import CACHE_ERROR, memory_plan
 from simulator.deployment.settings import Settings
-from simulator.errors import DoesNotFitError, WorkloadError
+from simulator.errors import DoesNotFitError, InfercastError, WorkloadError
 from simulator.models.model import load_model
 from simulator.questions.load_rows import load_row
 from simulator.reports.report import Report
@@ -304,3 +304,8 @@ def test_weights_without_room_are_refused_whatever_is_assumed():
     large = Scenario(deploy("llama-3.1-70b", "l40s"), OPEN.workload)
     with pytest.raises(DoesNotFitError):
         large.simulated()
+
+
+def test_a_deployment_without_a_load_is_refused():
+    with pytest.raises(InfercastError, match=r"simulate\(Deployment\): a Scenario is a deployment and its load"):
+        simulate(deploy("llama-3.1-8b", "h100-sxm"))

@@ -492,3 +492,10 @@ def test_mistakes_in_a_profile_are_named(part: dict[str, Any], named: str) -> No
     assert Model.from_mapping(sound, "x.yaml").parameters == 2 * (3 * 64 * 64 + 2 * 64) + 2 * 100 * 64 + 64
     with pytest.raises(ProfileError, match=named):
         Model.from_mapping(sound | part, "x.yaml")
+
+
+def test_a_file_in_this_folder_is_named_by_its_path(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-moe.yaml").write_text("name: x\n")
+    with pytest.raises(ProfileError, match=r"'my-moe': no file and no alias has that name\. Give my-moe.yaml, which"):
+        load_model("my-moe")

@@ -16,7 +16,7 @@ from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.models.hf_importer import model_from_config
 from simulator.models.layout import Layout
 from simulator.models.model import checkpoint, load_model
-from simulator.models.number_formats import FORMATS, ending, named_format, number_format
+from simulator.models.number_formats import FORMATS, cache_format, ending, named_format, number_format
 from simulator.profile import find
 from simulator.profile_folders import names
 from simulator.questions.deployment_question import DeploymentQuestion
@@ -246,3 +246,10 @@ def test_a_gguf_repository_of_a_model_in_mxfp4_has_its_own_format():
 def test_a_gguf_file_of_no_known_format_is_no_model():
     with pytest.raises(ProfileError, match="no model profile 'unsloth/Qwen3-8B-GGUF:foo'"):
         checkpoint("unsloth/Qwen3-8B-GGUF:foo")
+
+
+@pytest.mark.parametrize("text", ["awq", "GPTQ-Int4", "w8a8", "auto-round", "int4_w4a16"])
+def test_a_cache_is_in_no_way_to_quantise_weights(text):
+    with pytest.raises(ProfileError, match=r"that is a way to quantise weights\. Give the type of its numbers"):
+        cache_format(text)
+    assert named_format(text)

@@ -201,3 +201,10 @@ def test_an_answer_is_read_as_it_was_written():
     assert json.loads(answer.text())["rows"][0]["e"] == 3
     refused = CaseAnswer.read(CaseAnswer(refused=InfercastError("a", "b", "c")).text()).refused
     assert str(refused) == "a: b. c."
+
+
+def test_what_is_no_question_is_refused():
+    with pytest.raises(
+        InfercastError, match=r"sweep\(1\): a sweep answers a question with comma lists\. Give a Batch"
+    ):
+        sweep(1)
