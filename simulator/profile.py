@@ -256,7 +256,7 @@ def find(kind: str, name: str, groups: Iterable[str] = ()) -> Path:
     what = kind.rpartition("/")[-1].removesuffix("_profiles").rstrip("s")
     hint = nearest(name, {*names(kind), *groups}, most=LISTED)
     remedy = f"{hint}. `infercast profiles` lists all; they lie in {folders(kind)[-1]}"
-    if Path(f"{name}.yaml").is_file():
+    if is_file(Path(f"{name}.yaml")):
         remedy = f"Give {name}.yaml, which lies here: a profile outside of the library is named by its path"
     raise ProfileError(f"no {what} profile {name!r}", "no file and no alias has that name", remedy)
 
