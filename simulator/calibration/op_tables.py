@@ -153,7 +153,12 @@ def _positive_fit(columns: Floats, aims: Floats, scale: Floats) -> Floats:
 
 def table_seconds(table: StepTable, counts: Counts) -> float:
     """Return the seconds of one step by a table, as the event loop computes them."""
-    return max(_kernels_s(table, counts), table.prompt_least_s if counts.prefill_tokens else 0.0)
+    return table.prompt_least_s if _waits_for_host(table, counts) else _kernels_s(table, counts)
+
+
+def _waits_for_host(table: StepTable, counts: Counts) -> bool:
+    """Tell whether the host launches the kernels of a step with prompts more slowly than they run."""
+    return bool(counts.prefill_tokens > 0 and _kernels_s(table, counts) < table.prompt_least_s)
 
 
 def _kernels_s(table: StepTable, counts: Counts) -> float:
@@ -174,14 +179,12 @@ def fit_step_table(table: StepTable, measured: Sequence[tuple[Counts, float]]) -
 
     token_s is scaled by a curve over tokens (straight between `KNOTS` in the logarithm), logit_s by one factor, the
     decode slopes by one, the prompt slopes by one: a linear least-squares fit of relative errors, tied to factors of 1
-    and to the factors of neighbouring knots by `STIFFNESS`; factors are kept within 0.2 and 5. Steps whose kernels the
-    host launches more slowly than they run tell what that takes, and nothing else: their median.
+    and to the factors of neighbouring knots by `STIFFNESS`; factors are kept within 0.2 and 5. Steps that wait for the
+    host tell how long that takes, and nothing else: their median.
     """
-    launched = [
-        (counts, seconds) for counts, seconds in measured if table_seconds(table, counts) > _kernels_s(table, counts)
-    ]
-    least_s = float(np.median([seconds for _, seconds in launched])) if launched else table.prompt_least_s
-    measured = [each for each in measured if each not in launched]
+    launched = [seconds for counts, seconds in measured if _waits_for_host(table, counts)]
+    least_s = float(np.median(launched)) if launched else table.prompt_least_s
+    measured = [(counts, seconds) for counts, seconds in measured if not _waits_for_host(table, counts)]
     overall = float(np.median([seconds / table_seconds(table, counts) for counts, seconds in measured]))
     table = StepTable(overall * table.token_s, overall * table.logit_s, overall * table.slopes)
     tokens = np.arange(len(table.token_s), dtype=np.float64)
