@@ -55,7 +55,7 @@ class ExpertKernels(Strict):
     least_tile: Positive | None = Field(None, description="rows of a tile, as many as tokens reach an expert, at least")
     most_tile: Positive | None = Field(None, description="the same at most; none: experts are not padded to tiles")
     default_tiles: bool = Field(False, description="only for experts that tuned_experts.is_tuned says have no others")
-    walk_s: Seconds | None = Field(None, description="as KernelRules.walk_s")
+    k_loop_s: Seconds | None = Field(None, description="as KernelRules.k_loop_s")
     launches: tuple[int, int] | None = Field(
         None,
         description="kernels up to the first GEMM, which activates and quantises for the second, and those from there"
@@ -121,10 +121,10 @@ class KernelRules(Strict):
         description="rows of a tile of routed experts, at least and at most: as many as the whole batch has, though an"
         " expert sees few of them; none: `expert_tile`, if it was fitted",
     )
-    walk_s: Seconds | None = Field(
+    k_loop_s: Seconds | None = Field(
         None,
-        description="per input of a GEMM of routed experts, as a tile waits for one after the other from memory; none:"
-        " experts that share their inputs among tiles, or it is not known",
+        description="per element of K (the inputs) of routed experts' GEMMs: a tile reads K in steps, each of which"
+        " waits for memory; none: tiles that share K, or not known",
     )
     eager_kernels: Positive | None = Field(
         None,

@@ -94,12 +94,12 @@ class Kernels(Strict):
         known = (each for each in self.rules.expert_kernels if stored in each.formats)
         return next((each for each in known if each.holds(hardware, stored, experts)), None)
 
-    def walk_s(self, op: Op, hardware: Hardware) -> float:
-        """Return the seconds in which a tile of a GEMM takes its inputs one after the other; 0 but for experts."""
+    def k_loop_s(self, op: Op, hardware: Hardware) -> float:
+        """Return the seconds of a tile's loop over K, the inputs of a GEMM; 0 but for routed experts."""
         if op.experts is None:
             return 0.0
         own = self.experts_of(op.format, hardware, op.experts)
-        return op.inputs * float((own.walk_s if own else self.rules.walk_s) or 0.0)
+        return op.inputs * float((own.k_loop_s if own else self.rules.k_loop_s) or 0.0)
 
     def compute_share(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
         """Return the factor on the compute fraction of a device's GEMM that is multiplied in a type."""

@@ -20,11 +20,11 @@ EXPERTS_EXPONENT = Figure(
     ),
 )
 
-WALK_EXPONENT = Figure(
+K_LOOP_EXPONENT = Figure(
     1.5,
     Source(
         text="times of vLLM's Triton kernel of experts on an H100 (tests/fixtures/kernels-h100.csv): with 1 to 64"
-        " tokens of GLM-4.6, Qwen3-235B and DeepSeek-V3 on 8 devices, between reading weights and walking the inputs",
+        " tokens of GLM-4.6, Qwen3-235B and DeepSeek-V3 on 8 devices, between reading weights and a tile's loop over K",
         date="2026-11-26",
         evidence="measured",
     ),

@@ -17,7 +17,7 @@ from simulator.roofline.cost import Cost
 from simulator.roofline.gemm import (
     EXPERTS_EXPONENT,
     IDEAL_GEMM,
-    WALK_EXPONENT,
+    K_LOOP_EXPONENT,
     AchievedGemm,
     exponent_of,
     panel_s,
@@ -122,7 +122,7 @@ class Rates:
         """T = ((F / (c P))^p + max(B / (m W), panels)^p)^(1/p) + what prepares its inputs + t0 (hardware.Gemm).
 
         P: peak FLOP/s, W: bytes/s, c, m, p, t0 as `achieved`; experts also compute whole tiles, and on several ranks
-        the busiest one is waited for; their tiles take their inputs one after the other (KernelRules.walk_s).
+        the busiest one is waited for; a tile of theirs loops over K (KernelRules.k_loop_s).
         """
         name, peak = self.peak(op.format)
         gemm = IDEAL_GEMM if self.light else self.achieved(name, op)
@@ -137,8 +137,8 @@ class Rates:
             memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
         kernel_s = soft_maximum(compute_s, np.maximum(memory_s, gemm.panel_s * counts.steps), gemm.exponent)
         if op.experts is not None and not self.light:
-            walk_s = self.kernels.walk_s(op, self.hardware) * counts.steps
-            kernel_s = soft_maximum(kernel_s, walk_s, float(WALK_EXPONENT))
+            k_loop_s = self.kernels.k_loop_s(op, self.hardware) * counts.steps
+            kernel_s = soft_maximum(kernel_s, k_loop_s, float(K_LOOP_EXPONENT))
         kernel_s = kernel_s + self._prepared_s(name, op, counts)
         return self._made(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
 
@@ -237,8 +237,8 @@ class Rates:
                 yield most
             if name in rates.gemm and op.experts and (rates.gemm[name].exponent or math.inf) > EXPERTS_EXPONENT:
                 yield "exponent of routed experts", EXPERTS_EXPONENT
-            if self.kernels.walk_s(op, self.hardware):
-                yield "exponent of experts' walk", WALK_EXPONENT
+            if self.kernels.k_loop_s(op, self.hardware):
+                yield "exponent of experts' loop over K", K_LOOP_EXPONENT
         if op.rate == "decode_attention" and rates.decode_attention:
             if self._cache_fraction(rates.decode_attention, op) == HIGHEST_MEMORY_FRACTION:
                 yield most

@@ -133,9 +133,9 @@ def test_tiles_of_the_whole_batch_are_padded_for_each_expert():
     assert ruled.padding(op, 512.0, halo) == 1.0  # they have tiles of their own, or none
 
 
-def test_a_tile_of_experts_waits_for_one_input_after_the_other():
+def test_a_tile_of_experts_loops_over_its_inputs():
     """Of 5,120 inputs, 2 ns each: one token of GLM-4.6 takes 10 us at least, however many devices share an expert."""
-    rates = Rates(load_hardware("h100-sxm"), kernels_with(walk_s=2e-9))
+    rates = Rates(load_hardware("h100-sxm"), kernels_with(k_loop_s=2e-9))
     op = next(op for op in GLM.ops(5120, Layout(tp=8)) if op.name == "experts up")
     assert op.inputs == 5120
     alone = rates.cost(op, Counts(steps=1.0, tokens=1.0))

@@ -204,7 +204,5 @@ def test_an_answer_is_read_as_it_was_written():
 
 
 def test_what_is_no_question_is_refused():
-    with pytest.raises(
-        InfercastError, match=r"sweep\(1\): a sweep answers a question with comma lists\. Give a Batch"
-    ):
+    with pytest.raises(InfercastError, match=r"sweep\(1\): a sweep answers a question with comma lists\. Give a Batch"):
         sweep(1)
