@@ -87,7 +87,7 @@ def test_narrow_gemms_have_a_further_share(peak):
 
 @pytest.mark.parametrize(
     ("engine", "stored", "as_bf16"),
-    [("tensorrt-llm-1.2", "fp8", True), ("tensorrt-llm-1.2", "fp8-block", False), ("vllm-0.14", "fp8", False)],
+    [("tensorrt-llm-1.2", "fp8", True), ("tensorrt-llm-1.2", "fp8-block", False), ("sglang-0.5.10", "fp8", False)],
 )
 def test_products_start_as_in_bf16_where_the_kernel_before_quantises(engine, stored, as_bf16):
     """4.2 us on an H200, and 7.6 with the kernel that quantises; experts sort their inputs in any case."""

@@ -37,9 +37,12 @@ def experts_of(row: dict[str, str]) -> list[Op]:
 
 
 def errors(engine: str, rows: list[dict[str, str]], ops_of) -> np.ndarray:
-    """ln(predicted / measured) of each row."""
+    """ln(predicted / measured) of each row, without the kernels that an engine launches beside those of experts."""
     hardware = load_hardware("h100-sxm")
-    rates = Rates(hardware, load_engine(engine).kernels_on(hardware))
+    kernels = load_engine(engine).kernels_on(hardware)
+    alone = tuple(each.model_copy(update={"launches": None}) for each in kernels.rules.expert_kernels)
+    rules = kernels.rules.model_copy(update={"expert_kernels": alone})
+    rates = Rates(hardware, kernels.model_copy(update={"rules": rules}))
     found = [
         sum(float(rates.cost(op, Counts(steps=1.0, tokens=float(row["tokens"]))).seconds) for op in ops_of(row))
         for row in rows
