@@ -56,7 +56,7 @@ class ExpertKernels(Strict):
     most_tile: Positive | None = Field(None, description="the same at most; none: experts are not padded to tiles")
     default_tiles: bool = Field(False, description="only for experts that tuned_experts.is_tuned says have no others")
     k_loop_s: Seconds | None = Field(None, description="as KernelRules.k_loop_s")
-    launches: tuple[int, int] | None = Field(
+    launches: tuple[Positive, Positive] | None = Field(
         None,
         description="kernels up to the first GEMM, which activates and quantises for the second, and those from there"
         " on; none: as grouped GEMMs have them",

@@ -178,7 +178,8 @@ def _kernels(part: _Part) -> Iterator[tuple[str, Figure]]:
     idle = _idle(part)
     for path, figure in figures(part.rates.kernels, "kernels"):
         name = path.removeprefix("kernels.").removeprefix("rules.").removeprefix("fitted.")
-        name = name.rpartition(".")[0] if name.startswith("expert_kernels.") else name.partition(".")[0]
+        parts = name.split(".")
+        name = ".".join(parts[: 2 if parts[0] == "expert_kernels" else 1])
         if figure.source != UNITY.source and not idle.get(name, False) and not path.startswith("kernels.overheads"):
             yield path, figure
 
