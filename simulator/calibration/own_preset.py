@@ -44,17 +44,22 @@ def _times(overheads: Overheads, sources: dict[str, Any]) -> dict[str, Any]:
 
 def _as_profile(value: Strict, sources: dict[str, Any]) -> dict[str, Any]:
     """Return the mapping of a value beyond its defaults, as a profile has it; adds its sources to `sources`."""
-    found: dict[str, Any] = {}
-    for name, field in type(value).model_fields.items():
-        each = getattr(value, name)
-        if isinstance(each, Figure) and each is not field.default:
-            found[name] = _figure_as_profile(name, each, sources)
-        elif isinstance(each, Strict) and each != field.default:
-            found[name] = _as_profile(each, sources)
-        elif not isinstance(each, Figure | Strict) and each != field.default:
-            nested = isinstance(each, tuple) and each and isinstance(each[0], Strict)
-            found[name] = tuple(_as_profile(part, sources) for part in each) if nested else each
-    return found
+    found = {name: (getattr(value, name), field.default) for name, field in type(value).model_fields.items()}
+    return {name: _written(name, each, sources) for name, (each, default) in found.items() if _is_set(each, default)}
+
+
+def _is_set(value: Any, default: Any) -> bool:
+    """Tell whether a value is beyond its default: figures that equal it may have a source of their own."""
+    return value is not default if isinstance(value, Figure) else bool(value != default)
+
+
+def _written(name: str, value: Any, sources: dict[str, Any]) -> Any:
+    """Return what a profile has of a field: mappings of figures and of nested values, also within tuples."""
+    if isinstance(value, Figure):
+        return _figure_as_profile(name, value, sources)
+    if isinstance(value, Strict):
+        return _as_profile(value, sources)
+    return tuple(_written(name, each, sources) for each in value) if isinstance(value, tuple) else value
 
 
 def _figure_as_profile(name: str, figure: Figure, sources: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from simulator.calibration import user_calibration
 from simulator.calibration.map_fit import NOISE, OUTLIER, Fit, Problem
-from simulator.calibration.own_preset import preset
+from simulator.calibration.own_preset import preset, write_preset
 from simulator.calibration.terms import TERMS, adjusted, uncalibrated
 from simulator.calibration.user_calibration import FOLDS, GAIN, Calibration, calibrated
 from simulator.cli import build
@@ -317,6 +317,18 @@ def test_rows_of_another_device_engine_or_model_are_named():
 
 
 # ------------------------------------------------------------------------------------------------------- what it writes
+
+
+def test_a_preset_whose_rules_hold_several_figures_is_written(tmp_path):
+    """llama.cpp's tiles on an A100, at least and at most: they stopped `calibrate --measured` with a traceback."""
+    a100 = load_hardware("a100-sxm-80")
+    cells = CELLS | {"hardware": "a100-sxm-80", "engine": "llama.cpp", "engine_version": "b6400", "batch": "1"}
+    measured = measurement_of(cells | {"input_len": "512", "metric": "ttft_ms", "value": "90"}, "mine")
+    found = calibrated([measured], a100)
+    read = Engine.from_yaml(write_preset(found, tmp_path))
+    tiles = read.kernels_on(a100).rules.expert_tiles
+    assert [*map(float, tiles)] == [8, 128]
+    assert tiles == found.shipped.kernels_on(a100).rules.expert_tiles
 
 
 @pytest.mark.slow
