@@ -78,6 +78,8 @@ def test_anchors(name: str, parameters: int, cache_bytes_per_token: int) -> None
         ("nemotron-3-ultra-550b-a55b", 550, 55),
         ("gemma-4-12b", 11.95, 11.95),
         ("seed-oss-36b", 36, 36),
+        ("k-exaone-236b-a23b", 236, 23),
+        ("jamba-large", 398, 94),
     ],
 )
 def test_parameters_that_publishers_announce(name: str, billions: float, active: float) -> None:
@@ -102,6 +104,33 @@ def test_parameters_that_publishers_announce(name: str, billions: float, active:
 )
 def test_parameters_that_llama_cpp_prints_for_gguf_files(name: str, billions: float) -> None:
     assert round(load_model(name).parameters / 1e9, 2) == billions
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("glm-4.5v", 107.710933120),  # its safetensors, counted file by file (the profile's source)
+        ("pixtral-large", 124),  # its name
+        ("internvl3.5-8b", 8.5),  # these: ErfeiCui/InternVL-doc docs/en/internvl3.5/introduction.md
+        ("internvl3.5-14b", 15.1),
+        ("internvl3.5-38b", 38.4),
+        ("internvl3.5-30b-a3b", 30.8),
+        ("internvl3.5-241b-a28b", 240.7),
+    ],
+)
+def test_text_and_vision_together_are_what_publishers_count(name: str, billions: float) -> None:
+    model = load_model(name)
+    assert model.vision
+    digits = len(f"{billions}".partition(".")[2].removesuffix("0")) if billions % 1 else 0
+    assert round((model.parameters + model.vision.parameters) / 1e9, digits) == round(billions, digits)
+
+
+def test_layers_that_were_searched_one_by_one() -> None:
+    # 253.4 and 49.9 billion (Hugging Face, recalled); the names say 253 and 49. Other layers have no attention.
+    ultra, super49 = load_model("llama-3.1-nemotron-ultra-253b"), load_model("llama-3.3-nemotron-super-49b")
+    assert [round(each.parameters / 1e9, 1) for each in (ultra, super49)] == [253.4, 49.9]
+    assert [each.attention_layers for each in (ultra, super49)] == [(64, 0), (49, 0)]
+    assert [len(each.layer_names) for each in (ultra, super49)] == [162 - 81, 80]
 
 
 def test_a_tuned_checkpoint_has_the_shape_of_its_base() -> None:
