@@ -40,27 +40,40 @@ SKIPPED = (ast.JoinedStr, ast.Import, ast.ImportFrom)
 Change = Callable[[Any], ast.AST]  # a node of the kind that it was made for, to its mutant
 
 
+class Site(NamedTuple):
+    """A node that can be changed: in which function and statement, and how."""
+
+    function: str
+    statement: ast.AST
+    node: ast.AST
+    change: Change
+
+    def changed(self, tree: ast.AST) -> ast.AST:
+        """Return a copy of a tree that has the node, with the node changed."""
+        copies: dict[int, Any] = {}
+        copied = copy.deepcopy(tree, copies)
+        old = copies[id(self.node)]
+        return ast.fix_missing_locations(_Replace(old, ast.copy_location(self.change(old), old)).visit(copied))
+
+
 class Mutant(NamedTuple):
-    """A changed module: the function, its statement before and after in one line each, and the whole source."""
+    """A module with one change: the function, its statement before and after in one line each."""
 
     function: str
     before: str
     after: str
-    source: str
+    module: ast.Module
+    site: Site
 
     @property
     def name(self) -> str:
         """The change without a line number, which would move."""
         return f"{self.function}: {self.before} -> {self.after}"
 
-
-class Site(NamedTuple):
-    """A node that can be changed: in which function and statement, by its place in the tree, and how."""
-
-    function: str
-    statement: int
-    node: int
-    change: Change
+    @property
+    def source(self) -> str:
+        """The whole changed module."""
+        return ast.unparse(self.site.changed(self.module))
 
 
 def mutants(source: str, count: int, seed: str) -> list[Mutant]:
@@ -76,16 +89,8 @@ def mutants(source: str, count: int, seed: str) -> list[Mutant]:
 
 
 def _mutant(tree: ast.Module, site: Site) -> Mutant:
-    before = ast.unparse(_nodes(tree)[site.statement])
-    changed = copy.deepcopy(tree)
-    nodes = _nodes(changed)
-    old, statement = nodes[site.node], nodes[site.statement]
-    new = ast.copy_location(site.change(old), old)
-    whole = _Replace(old, new).visit(changed)
-    after = ast.unparse(new if old is statement else statement)
-    return Mutant(
-        site.function, _told(before, after), _told(after, before), ast.unparse(ast.fix_missing_locations(whole))
-    )
+    before, after = ast.unparse(site.statement), ast.unparse(site.changed(site.statement))
+    return Mutant(site.function, _told(before, after), _told(after, before), tree, site)
 
 
 def _told(text: str, other: str) -> str:
@@ -104,13 +109,7 @@ class _Replace(ast.NodeTransformer):
         return self.new if node is self.old else super().visit(node)
 
 
-def _nodes(tree: ast.AST) -> list[ast.AST]:
-    return list(ast.walk(tree))
-
-
 def _sites(tree: ast.Module) -> Iterator[Site]:
-    order = {id(node): index for index, node in enumerate(_nodes(tree))}
-
     def within(node: ast.AST, function: str, statement: ast.AST) -> Iterator[Site]:
         if isinstance(node, SKIPPED) or _is_text(node) or _is_for_types(node) or _is_table(node):
             return
@@ -119,7 +118,7 @@ def _sites(tree: ast.Module) -> Iterator[Site]:
         if isinstance(node, ast.stmt):
             statement = node
         for change in _changes(node):
-            yield Site(function or "module", order[id(statement)], order[id(node)], change)
+            yield Site(function or "module", statement, node, change)
         for name, value in ast.iter_fields(node):
             if name in (
                 "annotation",
