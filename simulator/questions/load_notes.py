@@ -25,6 +25,7 @@ def load_notes(scenario: Scenario, report: Report) -> list[str]:
         f"{report.requests_per_s:.3g} requests/s; {limiter(bounds(scenario), report).sentence}.",
         *rejected,
         *_computed_anew(scenario),
+        *_never_together(scenario),
     ]
     if report.overloaded:
         grew = f"in the second half of the trace the queue grew by {report.queue_growth_per_s:.3g} requests per second"
@@ -38,6 +39,14 @@ def _computed_anew(scenario: Scenario) -> list[str]:
     if (workload.shared is None and workload.repeated is None) or not model.state_bytes():
         return []
     return [f"Shared tokens are computed for each prompt: no cache of {model.id}'s recurrent states is modelled."]
+
+
+def _never_together(scenario: Scenario) -> list[str]:
+    """Say where a closed loop has fewer requests than it would keep in flight."""
+    sent, asked = scenario.workload.request_count, scenario.workload.arrivals.concurrency
+    if sent >= asked:
+        return []
+    return [f"At most {sent:,} of {asked:,} are in flight: no more requests are sent (--num-prompts)."]
 
 
 def load_remarks(scenario: Scenario, report: Report) -> list[str]:

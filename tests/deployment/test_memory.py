@@ -374,6 +374,17 @@ def test_a_remedy_for_devices_that_do_not_divide_the_model_is_planned_as_it_woul
     assert any(each.endswith(f"{tokens:,} tokens of cache)") for each in remedies_for(misfit))
 
 
+def test_an_engine_that_computes_layers_on_the_cpu_is_offered_the_most_that_the_device_holds():
+    layout = default_layout(load_model("llama-3.1-70b"), dtypes=("q4_k_m", ""))
+    misfit = deploy("llama-3.1-70b", "rtx-4090", "llama.cpp", layout)
+    found = [each for each in remedies_for(misfit) if "gpu-layers" in each or "offload" in each]
+    assert len(found) == 1
+    kept = int(found[0].split()[1])
+    for layers, fits in ((kept, True), (kept + 1, False)):
+        plan = memory_plan(replace(misfit, settings=replace(misfit.settings, offload=Offload(gpu_layers=layers))))
+        assert (plan.max_context_tokens >= 2048) is fits
+
+
 def test_data_parallel_experts_are_offered_more_devices():
     layout = default_layout(load_model("deepseek-v3"), dp=8, ep=8)
     misfit = deploy("deepseek-v3", "h100-sxm", layout=layout)

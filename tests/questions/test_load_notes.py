@@ -6,9 +6,9 @@ import re
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import deploy
 from simulator.deployment.settings import Settings
-from simulator.questions.load_notes import load_remarks
+from simulator.questions.load_notes import load_notes, load_remarks
 from simulator.reports.report import Report
-from simulator.workloads.arrivals import OpenLoop
+from simulator.workloads.arrivals import ClosedLoop, OpenLoop
 from simulator.workloads.workload import Workload, load_workload
 
 
@@ -42,3 +42,10 @@ def test_a_run_whose_engine_is_rarely_full_says_so():
 def test_a_run_that_states_its_intervals_says_nothing_of_them():
     report, sentences = said(4.0)
     assert not sentences and report.metrics["ttft"].half_widths["mean"] > 0
+
+
+def test_fewer_requests_than_a_closed_loop_keeps_in_flight_are_said():
+    deployment, lengths = deploy("smollm2-135m", "l4"), load_workload("chat").lengths
+    for sent, told in ((8, ["At most 8 of 16 are in flight: no more requests are sent (--num-prompts)."]), (16, [])):
+        scenario = Scenario(deployment, Workload(ClosedLoop(16), lengths, sent))
+        assert [each for each in load_notes(scenario, scenario.simulated()) if "are in flight" in each] == told

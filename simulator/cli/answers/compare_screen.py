@@ -194,7 +194,7 @@ def _risk_in_words(best: Compared, others: list[Compared]) -> str:
     if never:
         takes.append(f"in {never} of 5{'' if more else ' cases'} no number of them keeps the SLO")
     months = f" (${cost * HOURS_PER_MONTH:,.0f})" if cost else ""
-    then = f", then {_counted(other, other.risk.then or 1)}{months} is cheapest" if other else ""
+    then = f", then {_counted(other, other.risk.then or 1)}{months} is the cheapest of these" if other else ""
     return f"{', '.join(takes)}{then}."
 
 

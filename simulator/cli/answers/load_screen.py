@@ -74,8 +74,8 @@ def _overloads(rows: Sequence[Row]) -> list[str]:
     """Say how many loads are overloaded, which the verdict leaves out, and that they have no TTFT."""
     if not (many := sum(row["p95_ttft_ms"] is None for row in rows)):
         return []
-    whose = "is overloaded and left out: its queue grows" if many == 1 else "are overloaded and left out: queues grow"
-    return [f"{many} of {len(rows)} {whose} without end, and so does TTFT (-)."]
+    whose = "is overloaded: its queue grows" if many == 1 else "are overloaded: queues grow"
+    return [f"{many} of {len(rows)} {whose} without end, so their TTFT is '-'."]
 
 
 def busiest(rows: Sequence[Row], slo: Slo) -> int:
