@@ -7,7 +7,7 @@ from typing import Any
 
 from simulator.deployment.deployment import Deployment, deployment_of
 from simulator.deployment.memory import MemoryPlan, memory_plan
-from simulator.deployment.offload import NO_OFFLOAD, Offload, host_of, is_built_on_ggml
+from simulator.deployment.offload import NO_OFFLOAD, Offload, host_of
 from simulator.deployment.sharding import scaled_hardware
 from simulator.deployment.weight_files import cache_formats, narrower_formats
 from simulator.errors import DoesNotFitError, InfercastError
@@ -110,11 +110,15 @@ def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
     yield [{"--weight-dtype": dtype, **more} for more in ({}, *degrees) for dtype in narrower]
     yield [{"--max-num-batched-tokens": tokens, "--max-num-seqs": seqs} for tokens in (2048, 512)]
     yield [{"--hardware": name, **more} for more in ({}, *degrees) for name in larger]
-    if deployment.settings.offload == NO_OFFLOAD and is_built_on_ggml(deployment.engine):
-        yield [{"--gpu-layers": kept} for kept in reversed(range(1, len(deployment.model.layer_names)))]
-    elif deployment.settings.offload == NO_OFFLOAD:
-        short = max(0, -int(memory_plan(deployment).cache_bytes // GIB))
-        yield [{"--cpu-offload-gb": short + more} for more in OFFLOADS_GIB]
+    yield _offloads(deployment) if deployment.settings.offload == NO_OFFLOAD else []
+
+
+def _offloads(deployment: Deployment) -> list[Flags]:
+    """Return layers that the CPU computes, in engines that have such kernels; in others weights that are copied."""
+    if deployment.engine.is_built_on_ggml:
+        return [{"--gpu-layers": kept} for kept in reversed(range(1, len(deployment.model.layer_names)))]
+    short = max(0, -int(memory_plan(deployment).cache_bytes // GIB))
+    return [{"--cpu-offload-gb": short + more} for more in OFFLOADS_GIB]
 
 
 def _experts(layout: Layout, tp: int) -> Flags:

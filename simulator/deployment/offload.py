@@ -67,14 +67,9 @@ def host_layers(model: Model, offload: Offload) -> tuple[str, ...]:
     return () if offload.gpu_layers is None else names[: max(0, len(names) - offload.gpu_layers)]
 
 
-def is_built_on_ggml(engine: Engine) -> bool:
-    """Whether an engine computes layers on the CPU (-ngl): those that read GGUF first."""
-    return engine.reads[:1] == ("gguf",)
-
-
 def refuse_layers_on_host(model: Model, engine: Engine, offload: Offload) -> None:
     """Raise NotModelledError for layers on the CPU in a product that has no such kernels."""
-    if host_layers(model, offload) and engine.reads and not is_built_on_ggml(engine):
+    if host_layers(model, offload) and engine.reads and not engine.is_built_on_ggml:
         given, because = f"gpu_layers {offload.gpu_layers} in {engine.id}", "it computes no layers on the CPU"
         raise NotModelledError(given, because, "Give --cpu-offload-gb instead, or --engine llama.cpp")
 

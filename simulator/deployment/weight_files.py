@@ -84,7 +84,7 @@ def refuse_unreadable(stored: str, engine: Engine) -> None:
 
 def _in_files(stored: str, model: Model, engine: Engine) -> str:
     """Return what a format is in the checkpoints that an engine reads."""
-    if "gguf" not in engine.reads[:1]:
+    if not engine.is_built_on_ggml:
         return stored
     stored = IN_GGUF.get(stored, stored)
     if stored == "mxfp4":  # ggml-org's files have all else in q8_0; Ollama's library has it as published

@@ -146,6 +146,11 @@ class Engine(Profile):
         """Whether whole contexts are set aside, so that no batch waits for blocks."""
         return self.reservation == "contiguous"
 
+    @property
+    def is_built_on_ggml(self) -> bool:
+        """Whether it reads GGUF first, as engines built on GGML do; these compute layers on the CPU, too (-ngl)."""
+        return self.reads[:1] == ("gguf",)
+
     def platform(self, hardware: Hardware) -> Platform | None:
         """Return what it is on a device; NotModelledError where it does not run there, None where that is unknown."""
         found, missing = self._stated(hardware)

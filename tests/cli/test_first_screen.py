@@ -78,10 +78,12 @@ def test_without_an_slo_the_latencies_are_the_answer():
     assert text.startswith(f"TTFT p95 {ttft_ms} ms, TPOT p95 {tpot_ms} ms; ")
 
 
-def test_overloaded_loads_are_said_to_be_left_out():
+def test_overloaded_loads_are_said_and_have_no_ttft():
     load = ("--isl", "512", "--osl", "64", "--num-prompts", "300")
     text = unwrapped(printed("simulate", *PLACE, *load, "--rate", "1,500,1000"))
     assert "2 of 3 are overloaded: queues grow without end, so their TTFT is '-'." in text
+    one = unwrapped(printed("simulate", *PLACE, *load, "--rate", "1,500"))
+    assert "1 of 2 is overloaded: its queue grows without end, so its TTFT is '-'." in one
     assert "overloaded" not in printed("simulate", *PLACE, *load, "--rate", "1,2")
 
 

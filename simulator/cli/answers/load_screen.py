@@ -74,8 +74,9 @@ def _overloads(rows: Sequence[Row]) -> list[str]:
     """Say how many loads are overloaded, which the verdict leaves out, and that they have no TTFT."""
     if not (many := sum(row["p95_ttft_ms"] is None for row in rows)):
         return []
-    whose = "is overloaded: its queue grows" if many == 1 else "are overloaded: queues grow"
-    return [f"{many} of {len(rows)} {whose} without end, so their TTFT is '-'."]
+    if many == 1:
+        return [f"1 of {len(rows)} is overloaded: its queue grows without end, so its TTFT is '-'."]
+    return [f"{many} of {len(rows)} are overloaded: queues grow without end, so their TTFT is '-'."]
 
 
 def busiest(rows: Sequence[Row], slo: Slo) -> int:
