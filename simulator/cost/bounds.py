@@ -155,6 +155,11 @@ class Bounds:
     def _logit_lines(self) -> Lines:
         return lines_below(self._floor.logits, self._last_slope(self._floor.logits.seconds))
 
+    @property
+    def _steps_s(self) -> Floats:
+        """Least seconds of a step in each block of tokens."""
+        return self._least.seconds + float(self._logit_lines.least_s(1.0, 0.0))
+
     @cached_property
     def _attention_s(self) -> tuple[Floats, Floats]:
         """Return the least seconds of attention of each request, shape (requests,): of its prompt, of its decoding."""
@@ -164,6 +169,21 @@ class Bounds:
         windowed = prompt_pairs(prompts, window) * (window < np.inf)
         of_prompt = slopes[2] * prompts + slopes[3] * prompt_pairs(prompts) + slopes[4] * windowed
         return of_prompt, slopes[0] * self._reads + slopes[1] * reads_windowed
+
+    @cached_property
+    def _held_up_s(self) -> float:
+        """Seconds at most by which tokens of others hold up a first token more than a last one, in the front end.
+
+        **Proof.** It streams the k tokens of a step in k s. Let no step, over the stages, be shorter than that. Then
+        what steps bring that begin in a time is streamed in it: no more waits than of one largest step per stage, which
+        began before. A last token takes s. Where a step may be shorter, there is no bound.
+        """
+        allowed, stream_s = self.allowed, self.allowed.stream_s
+        if not stream_s:
+            return 0.0
+        most = min(allowed.max_num_seqs, allowed.max_num_batched_tokens, len(self.requests))
+        keeps_up = (self._steps_s >= self._stages * stream_s * np.minimum(self._least.last + 1, most)).all()
+        return stream_s * (self._stages * most - 1) if keeps_up else np.inf
 
     @cached_property
     def _least_steps(self) -> dict[str, float]:
@@ -217,9 +237,10 @@ class Bounds:
         or more, so that for any a with a T <= f(T), sum x_T f(T) >= a X + sum x_T r_T with r_T = f(T) - a T >= 0.
         A step decodes min(T, s) sequences at most, of D, and reads min(T l, C) cached tokens at most, of R, in s slots
         and a cache of C tokens, by requests of l tokens or fewer. So sum x_T r_T is no less than D min r_T / min(T, s)
-        and than R min r_T / min(T l, C). Those who keep a bound t on TPOT are in G decode steps or more, which last
-        t G at most: of each such step, for any m >= 0, r_T / min(T, s) + m (f(T) - t) sums up to no more than r_T,
-        so that G times its least over T bounds it too. G is of those with the fewest decodes.
+        and than R min r_T / min(T l, C). The N who keep a bound t on TPOT are in G decode steps or more, which last
+        t' G = t G + N h at most, where a first token is held up by h: of each such step, for any m >= 0,
+        r_T / min(T, s) + m (f(T) - t') sums up to no more than r_T, so that G times its least over T bounds it too. G
+        is of those with the fewest decodes.
         """
         if self.allowed.policy in (STATIC, UNCACHED):
             return self.most_per_s
@@ -232,17 +253,20 @@ class Bounds:
             held = self.allowed.num_blocks * self.allowed.block_size / self.allowed.full_groups
             reads = np.minimum(tokens * float(self.requests.max_total_tokens), held)
             rest = np.maximum(rest, float(self._reads.sum()) * (left / reads).min(axis=1))
-        if (bound_s := slo.bounds_s.get("tpot")) is not None:
-            late_s = seconds + float(self._logit_lines.least_s(1.0, 0.0)) - bound_s * (1 + self.allowed.draft_tokens)
+        decodes = self._fewest_decodes(slo.share)
+        if (bound_s := slo.bounds_s.get("tpot")) is not None and len(decodes) and np.isfinite(self._held_up_s):
+            most_s = bound_s * (1 + self.allowed.draft_tokens) + self._held_up_s / decodes.mean()
+            late_s = self._steps_s - most_s
             each_s = (by_decode + PATIENCE[:, None, None] * late_s).min(axis=2).max(axis=0)
-            rest = np.maximum(rest, self._fewest_decodes(slo.share) * each_s)
+            rest = np.maximum(rest, float(decodes.sum()) * each_s)
         token_s = float((paid[:, 0] * self._tokens + rest).max())
         busy_s = max(self.busy_s, token_s + self._beside_tokens_s(max(self._least_steps.values())))
         return len(self.requests) * self._stages / busy_s
 
-    def _fewest_decodes(self, share: float) -> float:
-        """Return the decode steps of a share of all requests at least."""
-        return float(np.sort(self._decodes)[: int(share * len(self.requests))].sum())
+    def _fewest_decodes(self, share: float) -> Floats:
+        """Return the decode steps, one or more, of those in a share of all requests that have the fewest."""
+        fewest = np.sort(self._decodes)[: int(share * len(self.requests))]
+        return fewest[fewest > 0]
 
     @cached_property
     def latencies_s(self) -> dict[str, Floats]:
@@ -255,8 +279,9 @@ class Bounds:
         outside_s = deployment.request_s(self.requests.prompt_tokens)
         ttft = self._lines.least_s(steps, prompts - steps) + of_prompt
         one_s = self._decodes * self._lines.least_s(1.0, 0.0) + of_decodes
+        seen_s = np.maximum(one_s - self._held_up_s, self.allowed.stream_s * self._decodes)
         gaps = np.maximum(self.requests.output_tokens - 1, 1)
-        return {"ttft": ttft + outside_s, "tpot": one_s / gaps, "e2el": ttft + one_s + outside_s}
+        return {"ttft": ttft + outside_s, "tpot": seen_s / gaps, "e2el": ttft + one_s + outside_s}
 
     def misses(self, slo: Slo) -> str:
         """Return the metric that too many requests miss at any rate; "" where they might keep the SLO.

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, load_workload, parse_slo
@@ -55,6 +55,8 @@ def replica(case, **settings_):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case)))
 @settings(max_examples=6)
 @given(lengths=LENGTHS, load=st.sampled_from([0.05, 0.8, 3.0]), seed=st.integers(0, 99))
+@example(lengths=Independent(Fixed(6), Fixed(3)), load=0.8, seed=0)  # 57 first tokens at once hold each other up
+@example(lengths=Independent(Fixed(81), Fixed(2)), load=3.0, seed=0)
 def test_no_simulation_is_below_its_bounds(case, lengths, load, seed):
     scenario = Scenario(replica(case, max_model_len=8192), Workload(OpenLoop(1.0), lengths, 60, seed), whole_run=True)
     found = bounds(scenario)
