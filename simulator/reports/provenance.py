@@ -222,7 +222,8 @@ def _idle(part: _Part) -> dict[str, bool]:
 
 def memory_basis(deployment: Deployment) -> list[Provenance]:
     """Return the figures behind the memory plan alone; a setting that the user gives is no figure of a profile."""
-    hardware, engine, settings = deployment.hardware, deployment.engine, deployment.settings
+    hardware, engine, settings, model = deployment.hardware, deployment.engine, deployment.settings, deployment.model
+    shape = [Provenance(model.id, "shape", None, each) for key, each in model.sources.items() if key == "config"]
     name = "memory_reported_bytes" if hardware.memory_reported_bytes else "memory_marketed_bytes"
     used = _named(hardware.id, _of(hardware, name))
     lora = ("max_lora_rank",) if engine.adapters else ()
@@ -236,8 +237,8 @@ def memory_basis(deployment: Deployment) -> list[Provenance]:
     apart = not engine.memory.recurrent_blocks  # states, beside the cache
     if apart and settings.max_num_seqs is None and deployment.device_part.state_bytes(deployment.layout):
         rules.append(("share of the memory for states", STATE_SHARE))
-    vision = _named(deployment.model.id, figures(vision_of(deployment), "vision"))
-    return used + vision + _named(engine.id, rules)
+    vision = _named(model.id, figures(vision_of(deployment), "vision"))
+    return used + shape + vision + _named(engine.id, rules)
 
 
 def _of(profile: Profile, *names: str) -> Iterator[tuple[str, Figure]]:

@@ -126,7 +126,7 @@ def test_explain_adds_up():
 
 def test_json_names_every_figure_with_its_source():
     used = answer(*ESTIMATE)["rests_on"]
-    assert {each["profile"] for each in used} == {"h100-sxm", "vllm-0.33"}
+    assert {each["profile"] for each in used} == {"h100-sxm", "llama-3.1-8b", "vllm-0.33"}
     assert all(each["text"] and each["evidence"] for each in used)
 
 

@@ -130,6 +130,13 @@ def test_guesses_in_python_reach_the_line_of_guesses():
     assert "network" not in rests_on(basis(LLAMA), "guess")
 
 
+def test_a_model_whose_shape_is_recalled_is_a_guess():
+    found = [memory_basis(each) for each in (asked("solar-10.7b", "h100-sxm", "vllm"), LLAMA)]
+    assert ["shape" in rests_on(each, "guess") for each in found] == [True, False]
+    assert all(each.source == LLAMA.model.sources["config"] for each in found[1] if each.figure == "shape")
+    assert "shape" in {each.figure for each in found[1]}
+
+
 def test_the_share_of_states_is_part_of_the_memory_plan_unless_sequences_are_set():
     states = asked("nemotron-h-8b", "rtx-4090", "sglang")
     called = "share of the memory for states"
