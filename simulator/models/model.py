@@ -82,6 +82,7 @@ class Model(Profile):
     head_bias: bool = False
     dtype: str = "bf16"
     weight_dtype: str = "bf16"
+    fp8_dtype: str = "fp8"  # format of its publisher's fp8 checkpoint, beside the one in weight_dtype
     fp4_dtype: str = "nvfp4"  # format of its fp4 checkpoint; that may leave attention in the model's own type
     int4_dtype: str = "int4"  # format of its int4 checkpoint, likewise
     blocks: dict[str, Block]
@@ -109,6 +110,15 @@ class Model(Profile):
         ('int4-experts', 'int4')
         """
         return {"nvfp4": self.fp4_dtype, "int4": self.int4_dtype}.get(stated, stated)
+
+    @property
+    def published_fp8(self) -> str:
+        """Format of its publisher's checkpoint in fp8: with a scale for each block of 128 x 128, or others.
+
+        >>> load_model("qwen3-32b").published_fp8, load_model("llama-3.1-8b").published_fp8
+        ('fp8-block', 'fp8')
+        """
+        return self.weight_dtype if self.weight_dtype == "fp8-block" else self.fp8_dtype
 
     @property
     def layer_names(self) -> tuple[str, ...]:
@@ -311,13 +321,21 @@ def _find(name: str) -> Path:
         raise
 
 
+def _publishes(model: Model, organisation: str) -> bool:
+    """Whether an organisation on Hugging Face, "" for none, is one of a model's own."""
+    return organisation in {"", *(each.partition("/")[0] for each in model.aliases if "/" in each)}
+
+
 def checkpoint(name: str) -> tuple[Model, str]:
     """Return a model and the number format in which a checkpoint of this name is stored, "" for the profile's own.
 
-    Raises ProfileError, with the nearest names, if there is no such model.
+    FP8 is what its publisher calls so: Qwen's has a scale for each block of 128 x 128, others' of the same model need
+    not. Raises ProfileError, with the nearest names, if there is no such model.
 
     >>> [checkpoint(each)[1] for each in ("Llama-3.1-8B-Instruct-FP8", "gemma-3-4b-it-4bit", "llama-3.1-8b")]
     ['fp8', 'mlx-q4', '']
+    >>> [checkpoint(each)[1] for each in ("Qwen/Qwen3-32B-FP8", "RedHatAI/Qwen3-32B-FP8-dynamic")]
+    ['fp8-block', 'fp8']
     """
     organisation, slash, last = name.rstrip("/").rpartition("/")
     stem, stored = ending("" if name.endswith((".yaml", ".yml")) else last)
@@ -325,5 +343,7 @@ def checkpoint(name: str) -> tuple[Model, str]:
         with suppress(ProfileError):
             model = load_model(each)
             usual = model.weight_dtype == "mxfp4" and last.upper().endswith("GGUF")  # of gpt-oss, with no file's name
+            if last.upper().endswith("-FP8") and _publishes(model, organisation):
+                stored = model.published_fp8
             return model, "" if usual or stored in ("", model.weight_dtype) else stored
     return load_model(name), ""

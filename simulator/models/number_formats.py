@@ -181,8 +181,8 @@ SPELLINGS = {  # of formats, as patterns that fit the whole name in small letter
     r"exl2-(\d+(?:\.\d+)?)-?bpw|(\d+(?:\.\d+)?)-?bpw(?:-h\d)?-exl2": r"exl2@\1\2",
 }
 # What stands around a name and tells who made the file, not how its numbers are stored: choices of types by unsloth and
-# mradermacher, distillation for MLX, bits per weight as llama.cpp prints them.
-AROUND = r"(?:gguf-|ud-|i1-)*(?P<name>.+?)(?:-dwq|(?<!exl2)-[\d.]+-bpw)?"
+# mradermacher, distillation for MLX, bits per weight as llama.cpp prints them, releases of NVIDIA's and AMD's files.
+AROUND = r"(?:gguf-|ud-|i1-)*(?P<name>.+?)(?:-dwq|-v\d|-preview|(?<!exl2)-[\d.]+-bpw)?"
 QUANTISES_WEIGHTS = re.compile(r"awq|gptq|auto-?round|smoothquant|marlin|w\d+a\d+", re.IGNORECASE)
 MLX_NAME = r"(?:mlx-q?(?P<bits>\d)(?:-?bit)?|(?P<named>\d)-?bit)(?:-gs?(?P<group>\d+))?"  # mlx-q6-g32
 MIXED = {*GGUF, *UNSTATED}  # their files mix types, so that one may have other bits

@@ -219,7 +219,7 @@ def imported(config: Config) -> Model:
 
 def structure(model: Model) -> dict[str, Any]:
     told = {"name", "aliases", "notes", "sources", "published_parameters", "published_cache_bytes_per_token", "vision"}
-    told |= {"fp4_dtype", "int4_dtype"}  # of another checkpoint
+    told |= {"fp8_dtype", "fp4_dtype", "int4_dtype"}  # of another checkpoint
     return model.model_dump(exclude=told | {"blocks", "layers"}) | {
         "blocks": [(name, model.blocks[name]) for name in model.layer_names]
     }

@@ -239,6 +239,33 @@ def test_a_gguf_repository_is_a_model_and_the_file_that_llama_server_fetches(nam
     assert (model.id, found) == ("qwen3-8b", stored)
 
 
+@pytest.mark.parametrize(
+    ("name", "model", "stored"),
+    [
+        ("Qwen/Qwen3-Coder-Next-FP8", "qwen3-next-80b-a3b", "fp8-block"),
+        ("Qwen3.6-35B-A3B-FP8", "qwen3.5-35b-a3b", "fp8-block"),
+        ("nvidia/Qwen3-235B-A22B-FP8", "qwen3-235b-a22b", "fp8"),
+        ("RedHatAI/Qwen3-32B-FP8-dynamic", "qwen3-32b", "fp8"),
+        ("zai-org/GLM-4.6-FP8", "glm-4.6", "fp8"),
+    ],
+)
+def test_fp8_is_what_its_publisher_calls_so(name, model, stored):
+    found, of = checkpoint(name)
+    assert (found.id, of) == (model, stored)
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("nvidia/DeepSeek-R1-0528-NVFP4-v2", "nvfp4"),
+        ("nvidia/DeepSeek-R1-FP4-v2", "nvfp4"),
+        ("amd/Llama-3.3-70B-Instruct-MXFP4-Preview", "mxfp4"),
+    ],
+)
+def test_the_release_of_a_checkpoint_is_no_part_of_its_format(name, stored):
+    assert checkpoint(name)[1] == stored
+
+
 def test_a_gguf_repository_of_a_model_in_mxfp4_has_its_own_format():
     assert [checkpoint(f"ggml-org/gpt-oss-20b-GGUF{file}")[1] for file in ("", ":Q8_0")] == ["", "q8_0"]
 

@@ -184,7 +184,7 @@ def test_a_front_end_bounds_the_rate_but_not_the_speed_of_light():
 
 @pytest.mark.parametrize(
     ("model", "client", "scaled"),
-    [("MiniMax-M2.5", "", "fp8-block"), ("Qwen3-32B", "aiconfigurator", "fp8-block"), ("Qwen3-32B", "", "fp8")],
+    [("MiniMax-M2.5", "", "fp8-block"), ("Qwen3-32B", "", "fp8-block"), ("Qwen3-32B", "trtllm-bench", "fp8")],
 )
 def test_fp8_is_the_kind_of_the_checkpoint(model, client, scaled):
     given = setup(model=model, weight_dtype="fp8", hardware="H200 SXM", devices=8, tp=4, client=client)

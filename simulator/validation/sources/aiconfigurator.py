@@ -45,11 +45,6 @@ class Aiconfigurator(Recipe):
         return found | mixed | drift
 
     @property
-    def fp8_dtype(self) -> str:
-        """fp8-block for Qwen3: a guess, by Qwen/Qwen3-32B-FP8 in tools/automation/README.md."""
-        return "fp8-block" if self.model.id.startswith("qwen3") else super().fp8_dtype
-
-    @property
     def carries_fp8_cache(self) -> bool | None:
         """Whether its deployments ask for an fp8 KV cache: a guess, by the seconds of their steps.
 

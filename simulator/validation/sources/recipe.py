@@ -113,8 +113,8 @@ class Recipe:
 
     @property
     def fp8_dtype(self) -> str:
-        """What a row calls fp8: fp8-block where the checkpoint's scales are of blocks, else fp8."""
-        return self.model.weight_dtype if self.model.weight_dtype == "fp8-block" else "fp8"
+        """What a row calls fp8: the checkpoint of the model's publisher."""
+        return self.model.published_fp8
 
     @property
     def int4_dtype(self) -> str:

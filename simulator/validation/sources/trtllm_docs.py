@@ -57,6 +57,11 @@ class TrtllmOffline(Recipe):
 class TrtllmBench(TrtllmOffline):
     """A run of trtllm-bench (v0.15 and later)."""
 
+    @property
+    def fp8_dtype(self) -> str:
+        """NVIDIA's checkpoint, scaled as a whole (nvidia/Qwen3-235B-A22B-FP8 in perf-overview.md), but of DeepSeek."""
+        return super().fp8_dtype if self.model.weight_dtype == "fp8-block" else "fp8"
+
     def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
         """Return 16 bits on Hopper where the page or the checkpoint leaves the format open, whatever is stated.
 
