@@ -14,6 +14,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Offer
 from simulator.models.layout import Layout
 from simulator.models.model import Model
+from simulator.reports.intervals import step_quantile
 from simulator.reports.slo import Slo
 from simulator.workloads.workload import Workload
 
@@ -66,13 +67,17 @@ class Tried(NamedTuple):
 
 
 class BoundLookup(NamedTuple):
-    """A candidate to be built, and the load, at the asked rate, that its own steps bound."""
+    """A candidate to be built, and the load, at the asked rate, that its own steps bound.
+
+    `quantile`: of the measurements, the share whose steps take less.
+    """
 
     candidate: Candidate
     workload: Workload
     slo: Slo
     offers: tuple[Offer, ...]
     interruptions: Interruptions
+    quantile: float
 
 
 class LoadLookup(NamedTuple):
@@ -93,7 +98,8 @@ def learned_of(asked: BoundLookup | LoadLookup) -> Bounded | Tried | InfercastEr
             busy_w = asked.replicas * busy_watts(scenario.deployment, report) if is_extra else 0.0
             return Tried(asked.replicas, asked.share_per_s, report.meets_slo, busy_w)
         built = asked.candidate.build(asked.candidate.layout)
-        found = bounds(Scenario(built, asked.workload, asked.slo, asked.offers, interruptions=asked.interruptions))
+        scenario = Scenario(built, asked.workload, asked.slo, asked.offers, interruptions=asked.interruptions)
+        found = bounds(scenario.with_steps(step_quantile(built, asked.quantile)))
         return Bounded(found, found.most_within(asked.slo), found.misses(asked.slo))
     except InfercastError as error:
         return error

@@ -162,9 +162,10 @@ def _resource(deployment: Deployment, seen: Explanation, metric: str) -> Limiter
             name = _link(deployment, op) if cost.bound == "link" else RESOURCES[cost.bound]
             seconds[name] = seconds.get(name, 0.0) + weight * float(cost.seconds) / total
     name = max(seconds, key=lambda each: seconds[each])
-    of = {"tpot": "of a decode step", "ttft": "of the steps before a first token"}.get(metric, "of the time in steps")
+    of = {"tpot": "of a decode step", "ttft": "of the time before a first token"}.get(metric, "of the time in steps")
+    most = "" if seconds[name] > MOST else ", more than anything else"
     piles = f"; requests pile up, by {report.queue_growth_per_s:.2g}/s" if report.overloaded else ""
-    return Limiter(name, f"{EXPLAINED[name]} binds {seconds[name]:.0%} {of}{piles}")
+    return Limiter(name, f"{EXPLAINED[name]} takes {seconds[name]:.0%} {of}{most}{piles}")
 
 
 def _link(deployment: Deployment, op: Op | None) -> str:

@@ -8,7 +8,7 @@ from simulator.cost.bisection import bisect_first
 from simulator.cost.bounds import bounds
 from simulator.cost.scenario import Scenario
 from simulator.cost.search import LIGHTEST_SHARE, Solution, Target
-from simulator.reports.intervals import step_factors
+from simulator.reports.intervals import step_quantile
 from simulator.reports.report import Report
 
 CASES = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of step times: five equally likely cases
@@ -44,14 +44,6 @@ def replicas_needed(
     return bisect_first(keeps, low, high)
 
 
-def step_quantile(found: Solution, quantile: float) -> float:
-    """Return the factor on all step times that a share `quantile` of measurements lies below."""
-    if quantile == 0.5:
-        return 1.0
-    low, high = step_factors(found.scenario.deployment, abs(2 * quantile - 1))
-    return low if quantile < 0.5 else high
-
-
 @dataclass(frozen=True)
 class Risk:
     """Replicas that an answer takes in each of CASES, of which the middle one is the prediction."""
@@ -82,7 +74,7 @@ class Risk:
 
     def at(self, quantile: float) -> int | None:
         """Return the replicas that steps at a quantile of their times call for."""
-        scenario = self.found.scenario.with_steps(step_quantile(self.found, quantile))
+        scenario = self.found.scenario.with_steps(step_quantile(self.found.scenario.deployment, quantile))
         return replicas_needed(scenario, self.load.rate_per_s, self.found.replicas)
 
     @property
@@ -94,6 +86,11 @@ class Risk:
     def never(self) -> int:
         """In how many of CASES no number of replicas keeps the SLO."""
         return self.replicas.count(None)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the predicted replicas are enough in all of CASES."""
+        return not (self.more or self.never)
 
     @property
     def then(self) -> int | None:

@@ -161,14 +161,16 @@ class Search:
     can cost less, and it is the next best: an exhaustive search finds the same. Of one device only the best candidate
     is an answer, since the others are the same offer with another layout or format.
 
-    `top`: how many answers are wanted. `executor` expands as many nodes side by side as it has workers. `found`
-    and `least_usd_left` may be read at any time.
+    `top`: how many answers are wanted. `executor` expands as many nodes side by side as it has workers. `quantile`: of
+    the measurements, the share whose steps take less than those searched with. `found` and `least_usd_left` may be read
+    at any time.
     """
 
     load: Target
     candidates: Sequence[Candidate]
     top: int = 5
     executor: TaskExecutor = field(default_factory=Threads)
+    quantile: float = 0.5
     found: list[Solution] = field(default_factory=list)
     out: list[SearchNode] = field(default_factory=list)
     same_cost: dict[int, list[Candidate]] = field(default_factory=dict)  # by the place of an answer
@@ -275,7 +277,7 @@ class Search:
         load = self.load
         if node.bounds is None:
             offers = load.offers(node.candidate.hardware, node.candidate.devices)
-            return BoundLookup(node.candidate, self._workload, load.slo, offers, load.interruptions)
+            return BoundLookup(node.candidate, self._workload, load.slo, offers, load.interruptions, self.quantile)
         replicas = (node.low + node.replicas) // 2 if node.replicas else self._affordable(node) or node.low + node.step
         return LoadLookup(node.bounds.scenario, replicas, load.rate_per_s / replicas)
 

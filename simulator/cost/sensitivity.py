@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from simulator.cost.risk import CASES, Risk, replicas_needed, step_quantile
+from simulator.cost.risk import CASES, Risk, replicas_needed
 from simulator.cost.scenario import Scenario
 from simulator.cost.search import Solution, Target
 from simulator.deployment.memory import CACHE_ERROR
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import scaled_peaks
+from simulator.reports.intervals import step_quantile
 from simulator.reports.slo import Slo
 from simulator.workloads.lengths import Stretched
 
@@ -113,7 +114,8 @@ class Sensitivity:
         """Return the knob of the step times of the answer that is best as asked: the first and last of its cases."""
         risk = self.risks[0]
         others = [self._usd(each, None) for each in self.risks[1:]]
-        ends = [(step_quantile(risk.found, CASES[at]), self._price_of(risk.found, risk.replicas[at])) for at in (0, -1)]
+        built, wanted = risk.found.scenario.deployment, [(CASES[at], risk.replicas[at]) for at in (0, -1)]
+        ends = [(step_quantile(built, case), self._price_of(risk.found, replicas)) for case, replicas in wanted]
         low, high = (self._cheapest(f"{factor:.2f} x", [own, *others]) for factor, own in ends)
         return Knob("step times", low, high, is_known=False)
 

@@ -108,6 +108,20 @@ def step_factors(deployment: Deployment, level: float = 0.8) -> tuple[float, flo
     return (found.of_inverse if metric == STEPS[0][0] else found).around(1.0)
 
 
+def step_quantile(deployment: Deployment, quantile: float) -> float:
+    """Return the factor on all step times that a share `quantile` of measurements lies below; 1 for the prediction.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> found = deploy("llama-3.1-8b", "h100-sxm")
+    >>> step_quantile(found, 0.1) < step_quantile(found, 0.5) == 1.0 < step_quantile(found, 0.9)
+    True
+    """
+    if quantile == 0.5:
+        return 1.0
+    low, high = step_factors(deployment, abs(2 * quantile - 1))
+    return low if quantile < 0.5 else high
+
+
 @dataclass(frozen=True)
 class PredictionRange(Generic[Found]):
     """A prediction and, for open loops, the same prediction with shorter and longer steps, to derive intervals.

@@ -19,6 +19,7 @@ from simulator.deployment.deployment import deployment_of
 from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
 from simulator.executors.threads import Threads
+from simulator.reports.intervals import step_quantile
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, LogNormal
 
@@ -54,7 +55,7 @@ class Elsewhere:
             yield place, pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(task)))))
 
 
-def search_of(library, load: Target, top: int, executor=ALONE) -> Search:
+def search_of(library, load: Target, top: int, executor=ALONE, quantile=0.5) -> Search:
     asked = Demand(load.workload.requests(), load.slo)
     candidates = []
     for place, (hardware, tp) in enumerate(library):
@@ -62,13 +63,13 @@ def search_of(library, load: Target, top: int, executor=ALONE) -> Search:
         light = LightBounds(MODEL, (layout.weight_dtype, layout.cache_dtype), asked)
         build = partial(built_on, hardware)
         candidates.append(Candidate(MODEL, hardware, layout, light.device_s(hardware), build, place))
-    return Search(load, candidates, top=top, executor=executor)
+    return Search(load, candidates, top=top, executor=executor, quantile=quantile)
 
 
 MOST = 24  # replicas that are simulated
 
 
-def exhaustive(library, load: Target) -> dict[str, float]:
+def exhaustive(library, load: Target, quantile: float) -> dict[str, float]:
     """The least cost of each device by simulating every number of replicas of every layout, without any bound.
 
     Loads on the edge of the SLO, of which more replicas keep less by chance, are no examples, nor are those that need
@@ -76,9 +77,8 @@ def exhaustive(library, load: Target) -> dict[str, float]:
     """
     least: dict[str, float] = {}
     for hardware, tp in library:
-        scenario = Scenario(
-            deployment_of(MODEL, hardware, ENGINE, default_layout(MODEL, tp=tp), Settings()), load.workload, load.slo
-        )
+        deployment = deployment_of(MODEL, hardware, ENGINE, default_layout(MODEL, tp=tp), Settings())
+        scenario = Scenario(deployment, load.workload, load.slo).with_steps(step_quantile(deployment, quantile))
         rates = [load.workload.at_rate(load.rate_per_s / replicas) for replicas in range(1, MOST + 1)]
         keeps = [scenario.report(workload).meets_slo for workload in rates]
         assume(keeps == sorted(keeps))
@@ -113,19 +113,20 @@ slos = st.sampled_from(["ttft:60ms", "ttft:300ms,tpot:8ms", "ttft:1s,tpot:30ms",
     slo=slos,
     rate=st.sampled_from([1.0, 6.0, 20.0]),
     prices=st.lists(st.sampled_from([0.5, 1.0, 1.5, 4.0]), min_size=12, max_size=12),
+    quantile=st.sampled_from([0.5, 0.9]),
 )
-def test_the_search_finds_what_simulating_everything_finds(library, lengths, slo, rate, prices):
+def test_the_search_finds_what_simulating_everything_finds(library, lengths, slo, rate, prices, quantile):
     ids = sorted({hardware.id for hardware, _ in library})
 
     def price(hardware, devices, replicas, *_):
         return prices[ids.index(hardware.id)] * devices * replicas
 
     load = Target(rate, Workload(OpenLoop(rate), lengths, 300), parse_slo(slo), price)
-    search = search_of(library, load, top=len(library))
+    search = search_of(library, load, top=len(library), quantile=quantile)
     search.run()
-    everything = exhaustive(library, load)
+    everything = exhaustive(library, load, quantile)
     assert {each.candidate.hardware.id: each.usd_per_hour for each in search.found} == everything
-    best = search_of(library, load, top=1, executor=Threads(2))
+    best = search_of(library, load, top=1, executor=Threads(2), quantile=quantile)
     best.run()
     assert [each.usd_per_hour for each in best.found] == sorted(everything.values())[:1]
 
@@ -160,6 +161,18 @@ def test_each_answer_keeps_the_slo_and_one_replica_less_does_not():
         if each.replicas > 1:
             less = load.rate_per_s / (each.replicas - 1)
             assert less > each.bounds.most_per_s or not again.report(load.workload.at_rate(less)).meets_slo
+
+
+def test_slower_steps_take_no_fewer_replicas():
+    found = []
+    for quantile in (0.1, 0.5, 0.9):
+        search = search_of(LIBRARY, chat_load(100.0), top=len(LIBRARY), quantile=quantile)
+        search.run()
+        found.append({each.candidate.hardware.id: each.usd_per_hour for each in search.found})
+    fast, predicted, slow = found
+    assert all(fast[each] <= predicted[each] for each in predicted)
+    assert all(predicted[each] <= slow[each] for each in slow)
+    assert sum(predicted.values()) < sum(slow.values()) or len(slow) < len(predicted)
 
 
 def test_most_of_a_large_library_is_cut_without_a_simulation():

@@ -8,10 +8,10 @@ import pytest
 from simulator import Scenario, Workload, deploy, load_workload, parse_slo
 from simulator.cost.candidate import Candidate
 from simulator.cost.light_bounds import Demand, LightBounds
-from simulator.cost.risk import CASES, Risk, replicas_needed, step_quantile
+from simulator.cost.risk import CASES, Risk, replicas_needed
 from simulator.cost.search import Search, Target
 from simulator.cost.sensitivity import Sensitivity, worth_measuring
-from simulator.reports.intervals import step_factors
+from simulator.reports.intervals import step_factors, step_quantile
 
 CHAT = load_workload("chat")
 SLO = parse_slo("ttft:800ms,tpot:50ms")
@@ -67,7 +67,7 @@ def test_slower_steps_take_no_fewer_replicas(found):
 
 
 def test_cases_are_quantiles_of_step_times(found):
-    factors = [step_quantile(found.found[0], case) for case in CASES]
+    factors = [step_quantile(found.found[0].scenario.deployment, case) for case in CASES]
     assert factors == sorted(factors)
     assert factors[2] == 1.0
 
@@ -76,7 +76,7 @@ def test_a_quantile_of_step_times_is_an_end_of_an_interval(found):
     """An interval of 80 % ends at 10 % and at 90 %, one of 40 % at 30 % and at 70 %."""
     deployment = found.found[0].scenario.deployment
     ends = [step_factors(deployment, share) for share in (0.8, 0.4)]
-    cases = [step_quantile(found.found[0], case) for case in (0.1, 0.9, 0.3, 0.7)]
+    cases = [step_quantile(found.found[0].scenario.deployment, case) for case in (0.1, 0.9, 0.3, 0.7)]
     assert cases == pytest.approx([*ends[0], *ends[1]])
 
 

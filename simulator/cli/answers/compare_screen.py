@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from simulator.cli.answers.interval_columns import BASES
 from simulator.cli.answers.routed import routed
 from simulator.cli.layout import Command
 from simulator.cli.output import Column, Result, Row, View, count, number, percent
-from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.candidate import Candidate
 from simulator.cost.capacity import Answer
 from simulator.cost.limiter import Limiter, limiter
@@ -25,6 +25,7 @@ from simulator.models.layout import Layout
 from simulator.questions.compare_question import NO_ROOM, Options
 from simulator.questions.deployment_question import loaded
 from simulator.questions.load_notes import rejection_notes
+from simulator.reports.interval_widths import basis_of
 from simulator.reports.slo import Slo
 from simulator.units import counted, scaled
 
@@ -159,43 +160,41 @@ def table(rows: list[Row]) -> View:
     return View("", columns, shown)
 
 
-def verdict(compared: list[Compared], rows: list[Row]) -> str:
-    """Return the answer in a sentence: what, how many, dollars a month, in how many of five cases it is too little.
+def verdict(compared: list[Compared], rows: list[Row], surest: str = "") -> str:
+    """Return the answer: what, how many, dollars a month, in how many of five cases it is too little, and `surest`.
 
-    Its model is named where there are several.
+    Its model is named where there are several. `surest`: a sentence on what is enough in all of them.
     """
     best, usd = compared[0], rows[0]["usd_per_month"]
     price = f"${usd:,.0f} a month" if usd else "no price known"
     model = f"{rows[0]['model']}: " if len({row["model"] for row in rows}) > 1 else ""
-    return f"{model}{_counted(best, best.found.replicas)}, {price}; {_risk_in_words(best, compared[1:])}"
+    named = counted_replicas(best.label, best.found.candidate.devices, best.found.replicas)
+    said = f"{model}{named}, {price}; {_risk_in_words(best.risk)}"
+    return " ".join(filter(None, [said, surest]))
 
 
-def _counted(each: Compared, replicas: int) -> str:
-    """Return so many replicas of an answer in words."""
-    if each.found.candidate.devices == 1:
-        return f"{replicas} x {each.label}"
-    return each.label if replicas == 1 else f"{replicas} replicas of {each.label}"
+def counted_replicas(label: str, devices: int, replicas: int) -> str:
+    """Return so many replicas, each of so many devices, in words.
+
+    >>> counted_replicas("l40s", 1, 2), counted_replicas("4 x l40s", 4, 1), counted_replicas("4 x l40s", 4, 2)
+    ('2 x l40s', '4 x l40s', '2 replicas of 4 x l40s')
+    """
+    if devices == 1:
+        return f"{replicas} x {label}"
+    return label if replicas == 1 else f"{replicas} replicas of {label}"
 
 
-def _risk_in_words(best: Compared, others: list[Compared]) -> str:
-    """Say in how many cases it takes more, in how many none does, and which other answer is cheapest in the worst."""
-    risk = best.risk
-    more, never = risk.more, risk.never
-    if not (more or never):
+def _risk_in_words(risk: Risk) -> str:
+    """Say in how many cases it takes more, and in how many none does."""
+    if risk.is_sure:
         return "enough in 5 of 5 cases."
-    usd = best.usd(risk.then)
-    sure = [(each.usd(each.risk.then), each) for each in others]
-    cheaper = [(cost, each) for cost, each in sure if cost is not None and (usd is None or cost < usd)]
-    cost, other = min(cheaper, key=lambda pair: pair[0], default=(None, None))
     takes = []
-    if more:
+    if more := risk.more:
         most = "" if more[0] == more[-1] else f" to {more[-1]}"
         takes.append(f"in {len(more)} of 5 cases it takes {more[0]}{most} replicas")
-    if never:
-        takes.append(f"in {never} of 5{'' if more else ' cases'} no number of them keeps the SLO")
-    months = f" (${cost * HOURS_PER_MONTH:,.0f})" if cost else ""
-    then = f", then {_counted(other, other.risk.then or 1)}{months} is the cheapest of these" if other else ""
-    return f"{', '.join(takes)}{then}."
+    if risk.never:
+        takes.append(f"in {risk.never} of 5{'' if more else ' cases'} no number of them keeps the SLO")
+    return f"{', '.join(takes)}."
 
 
 def ties(search: Search, compared: list[Compared]) -> Iterator[str]:
@@ -291,22 +290,31 @@ def _reason(node: SearchNode) -> str:
     return node.never
 
 
-def first_screen(search: Search, options: Options, compared: list[Compared], rows: list[Row]) -> Result:
-    """Return what is printed where nothing else is asked for: at most 80 columns and 24 lines."""
+def first_screen(search: Search, options: Options, compared: list[Compared], rows: list[Row], surest: str) -> Result:
+    """Return what is printed where nothing else is asked for: at most 80 columns and 24 lines.
+
+    `surest`: a sentence on what is enough however long steps take.
+    """
     best = compared[0]
     most = f"{best.answer.capacity.rate_per_s:.3g} req/s per replica, the most within the SLO"
     why = [f"Limit of {best.label} at {most}: {best.limiter.sentence}.", *best.knife_edge, *routed(best.answer)]
-    why += [*rejection_notes([best.found.report.run]), *ties(search, compared)]
+    why += [*rejection_notes([best.found.report.run]), *guessed(best), *ties(search, compared)]
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
     launch = launch_notes(best.found.scenario.deployment, each)
     formats = ((each.found.candidate.layout.weight_dtype, each.found.candidate.model.weight_dtype) for each in compared)
     narrower = any(stored != own for stored, own in formats)
     notes = [*why, excluded(search, options), "", *launch, "", FOOT, *([QUALITY] if narrower else [])]
-    return Result({"answers": rows}, [table(rows)], notes, verdict=[verdict(compared, rows)])
+    return Result({"answers": rows}, [table(rows)], notes, verdict=[verdict(compared, rows, surest)])
+
+
+def guessed(best: Compared) -> list[str]:
+    """Return a sentence where the rates of the answer's device are guesses."""
+    basis = basis_of(best.found.scenario.deployment)
+    return [f"{best.label} rests on {BASES[basis]}."] if basis == "guess" else []
 
 
 QUALITY = "What another format than the checkpoint's costs in quality is not judged."
 FOOT = (
-    'TTFT, TPOT: p95, ms. "limited by": at the highest rate within the SLO. Cases: steps as measured errors spread. '
-    "--details: all."
+    'TTFT, TPOT: p95, ms. "limited by": at the highest rate within the SLO. Cases: steps as far off as past '
+    "predictions were. --details: all."
 )

@@ -10,6 +10,7 @@ from simulator.cli.answers.compare_details import CostDetails
 from simulator.cli.answers.compare_screen import Compared, compared_row, excluded, exclusions, first_screen, ties
 from simulator.cli.answers.compare_sensitivity import SensitivityTables
 from simulator.cli.answers.interval_columns import IntervalOptions
+from simulator.cli.answers.surest import surest_row, surest_words
 from simulator.cli.layout import Format
 from simulator.cli.options.compare_options import CompareOptions
 from simulator.cli.options.deployment_options import Details, OutputFormat, ReportFile, grouped
@@ -19,6 +20,7 @@ from simulator.cli.options.workload_options import RateOptions, SloOptions, one_
 from simulator.cli.output import Result, Row, emit, evidence, number
 from simulator.cli.progress import progress_bar
 from simulator.cost.light_bounds import Demand
+from simulator.cost.risk import CASES
 from simulator.cost.search import Search, priced_target
 from simulator.errors import InfercastError, InterruptedSweepError
 from simulator.executors.choice import executor_named
@@ -26,10 +28,6 @@ from simulator.executors.executor import cores, in_order
 from simulator.executors.threads import Threads
 from simulator.html.page import refuse_ending
 from simulator.questions.compare_question import Options
-from simulator.workloads.arrivals import RecordedArrivals
-from simulator.workloads.workload import Workload
-
-REQUESTS = 4_000  # of each simulation, where nothing is said
 
 
 @grouped
@@ -54,9 +52,9 @@ def command(
 ) -> None:
     """Search devices, layouts, formats and engines for the cheapest that keeps the SLO at a load.
 
-    By default all devices and 4,000 requests. What bounds prove to be no answer is cut; the rest is simulated on them.
+    By default all devices. What bounds prove to be no answer is cut; the rest is simulated on them.
     """
-    slo, (rate, workload) = accepted.value(), _fewer(users)
+    slo, (rate, workload) = accepted.value(), one_load(users)
     refuse_ending(report)
     priced.checked()
     options = asked.options(Demand(workload.requests(), slo))
@@ -68,7 +66,9 @@ def command(
         raise InfercastError(*_nothing(search, options, interrupted=interrupted))
     compared = [Compared(each, load) for each in search.found]
     rows = list(in_order(threads, compared_row, compared))
-    result = replace(first_screen(search, options, compared, rows), refused=_left(search) if interrupted else [])
+    surest, said = ({}, "") if interrupted else _surest(search, compared[0])
+    result = first_screen(search, options, compared, rows, said)
+    result = replace(result, refused=_left(search) if interrupted else [], sections={**surest, **result.sections})
     figures = CostDetails(compared, priced, interval_options.interval)
     if priced.vs_api:
         result = _with_hosted(result, figures)
@@ -80,8 +80,10 @@ def command(
     elif plot is not None:
         _draw(compared, plot)
     if report is not None:
+        from simulator.cli.pages.decision import Decision
+
         others = [*map(str, result.refused), *ties(search, compared), excluded(search, options)]
-        _save_page(report, figures, rows, moved, others)
+        Decision(figures, rows, moved, others, said).save(report)
     emit(result, form)
 
 
@@ -108,12 +110,6 @@ def _left(search: Search) -> list[InterruptedSweepError]:
     return [InterruptedSweepError(left, because, "Let it run on, or ask for fewer")]
 
 
-def _save_page(path: Path, found: CostDetails, rows: list[Row], moved: SensitivityTables, others: list[str]) -> None:
-    from simulator.cli.pages.decision import Decision
-
-    Decision(found, rows, moved, others).save(path)
-
-
 def _draw(compared: list[Compared], path: Path) -> None:
     from simulator.plots.cost_plots import plot_costs
     from simulator.plots.plot_file import save
@@ -121,11 +117,15 @@ def _draw(compared: list[Compared], path: Path) -> None:
     save(plot_costs([each.answer for each in compared]), path)
 
 
-def _fewer(users: RateOptions) -> tuple[float, Workload]:
-    """Return the rate and its workload, of REQUESTS requests where their number is open."""
-    rate, workload = one_load(users)
-    is_open = users.num_prompts is None and not isinstance(workload.arrivals, RecordedArrivals)
-    return rate, replace(workload, request_count=REQUESTS) if is_open else workload
+def _surest(search: Search, best: Compared) -> tuple[dict[str, list[Row]], str]:
+    """Search again in the slowest case, where the cheapest is not enough in all; return a section, a sentence."""
+    if best.risk.is_sure:
+        return {}, ""
+    slow = Search(search.load, search.candidates, 1, search.executor, CASES[-1])
+    if _searched(slow):
+        return {}, ""
+    row = surest_row(Compared(slow.found[0], search.load), slow.found[0].replicas) if slow.found else None
+    return {"enough_in_all_cases": [row]} if row else {}, surest_words(row, of_these=False)
 
 
 def _searched(search: Search) -> bool:

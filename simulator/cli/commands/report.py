@@ -12,6 +12,7 @@ from simulator.cli.answers.compare_details import CostDetails
 from simulator.cli.answers.compare_screen import Compared, compared_row, verdict
 from simulator.cli.answers.compare_sensitivity import SensitivityTables
 from simulator.cli.answers.interval_columns import IntervalOptions
+from simulator.cli.answers.surest import surest_of, surest_words
 from simulator.cli.layout import columns, wrapped
 from simulator.cli.options.deployment_options import DeploymentOptions, grouped
 from simulator.cli.options.executor_options import Jobs
@@ -96,8 +97,10 @@ def command(
     from simulator.cli.pages.decision import Decision
 
     figures = CostDetails(compared, priced, interval_options.interval)
-    Decision(figures, rows, SensitivityTables(compared, threads), excluded).save(out)
-    said = f"{verdict([*compared], rows)} All of it: {out}"
+    is_open = len(compared) > 1 and not compared[0].risk.is_sure
+    surest = surest_words(surest_of(compared), of_these=True) if is_open else ""
+    Decision(figures, rows, SensitivityTables(compared, threads), excluded, surest).save(out)
+    said = f"{verdict([*compared], rows, surest)} All of it: {out}"
     typer.echo("\n".join(wrapped(said, columns())))
     exit_if_interrupted(refused)
 

@@ -44,13 +44,14 @@ class Decision:
     """Answers of a search or of a list, the cheapest first, with all that a page says of them.
 
     `details`: every figure of each. `rows`: of `compared_row`. `moved`: what moves the cheapest. `excluded`: sentences
-    on those that are no answer.
+    on those that are no answer. `surest`: a sentence on what is enough however long steps take.
     """
 
     details: CostDetails
     rows: Sequence[Row]
     moved: SensitivityTables
     excluded: Sequence[str] = ()
+    surest: str = ""
 
     @property
     def compared(self) -> Sequence[Compared]:
@@ -104,7 +105,7 @@ class Decision:
             evidence_section(self.deployments, [*energy_guesses(), *self.details.priced.guesses()]),
             repeat_section([QUALITY, *technique_notes(self.deployments)]),
         ]
-        write(path, title, asked, verdict(list(self.compared), list(self.rows)), sections)
+        write(path, title, asked, verdict(list(self.compared), list(self.rows), self.surest), sections)
 
     @property
     def _sweep(self) -> Sweep:
