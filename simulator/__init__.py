@@ -13,7 +13,10 @@ functions (`deploy`, `memory_plan`, `estimate`, `simulate`, `sweep`, `capacity`,
 
 from importlib import import_module
 from importlib.metadata import version
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
+
+from simulator.public import checked
 
 if TYPE_CHECKING:  # what type checkers and editors see
     from simulator.calibration.engine_logs import check_logs
@@ -135,7 +138,9 @@ if not TYPE_CHECKING:  # a type checker sees no name that is not there
             return version("infercast")
         if name not in _HOME:
             raise AttributeError(f"module 'simulator' has no attribute {name!r}")
-        return getattr(import_module(f"simulator.{_HOME[name]}"), name)
+        found = getattr(import_module(f"simulator.{_HOME[name]}"), name)
+        globals()[name] = checked(found) if isinstance(found, FunctionType) else found
+        return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -279,7 +279,7 @@ def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> Comparison:
     """Return the answer of each scenario to the same rate in requests/s, cheapest first.
 
     Those that cannot keep the SLO come last. A deployment that raises InfercastError (it does not fit, say) is in
-    `refused` with that error. Raises WorkloadError for a rate that is not finite and above 0.
+    `refused` with that error. Raises WorkloadError for a rate that is not finite and above 0, InfercastError for none.
 
     >>> from simulator.deployment.deployment import deploy
     >>> from simulator.workloads.lengths import Fixed, Independent
@@ -294,6 +294,8 @@ def compare(scenarios: Iterable[Scenario], rate_per_s: float) -> Comparison:
             answers.append(answer(scenario, rate_per_s))
         except InfercastError as error:
             refused.append(error)
+    if not answers and not refused:
+        raise InfercastError("compare([], ..)", "there is no scenario to answer", "Give one at least")
     return Comparison(ranked(answers), refused)
 
 

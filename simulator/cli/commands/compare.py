@@ -70,20 +70,16 @@ def command(
     result = first_screen(search, options, compared, rows, said)
     result = replace(result, refused=_left(search) if interrupted else [], sections={**surest, **result.sections})
     figures = CostDetails(compared, priced, interval_options.interval)
-    if priced.vs_api:
-        result = _with_hosted(result, figures)
-    if with_details or form is not Format.TEXT:
-        result = _with_details(result, figures)
+    result = _with_hosted(result, figures) if priced.vs_api else result
+    result = _with_details(result, figures) if with_details or form is not Format.TEXT else result
     moved = SensitivityTables(compared, threads)
     if sensitivity:
         result = _with_sensitivity(result, moved, plot)
     elif plot is not None:
         _draw(compared, plot)
     if report is not None:
-        from simulator.cli.pages.decision import Decision
-
         others = [*map(str, result.refused), *ties(search, compared), excluded(search, options)]
-        Decision(figures, rows, moved, others, said).save(report)
+        _save_page(report, figures, rows, moved, (others, said))
     emit(result, form)
 
 
@@ -108,6 +104,15 @@ def _left(search: Search) -> list[InterruptedSweepError]:
     left = f"{len(search.left):,} of {len(search.candidates):,} deployments"
     because = f"an interrupt came before they were decided; none costs less than ${number(3)(search.least_usd_left)}/h"
     return [InterruptedSweepError(left, because, "Let it run on, or ask for fewer")]
+
+
+def _save_page(
+    path: Path, found: CostDetails, rows: list[Row], moved: SensitivityTables, words: tuple[list[str], str]
+) -> None:
+    """Write the page; `words`: sentences on those that are no answer, and on what is enough in all cases."""
+    from simulator.cli.pages.decision import Decision
+
+    Decision(found, rows, moved, *words).save(path)
 
 
 def _draw(compared: list[Compared], path: Path) -> None:
