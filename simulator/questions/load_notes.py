@@ -26,6 +26,7 @@ def load_notes(scenario: Scenario, report: Report) -> list[str]:
         *rejected,
         *_computed_anew(scenario),
         *_never_together(scenario),
+        *_soon_overloaded(report),
     ]
     if report.overloaded:
         grew = f"in the second half of the trace the queue grew by {report.queue_growth_per_s:.3g} requests per second"
@@ -47,6 +48,14 @@ def _never_together(scenario: Scenario) -> list[str]:
     if sent >= asked:
         return []
     return [f"At most {sent:,} of {asked:,} are in flight: no more requests are sent (--num-prompts)."]
+
+
+def _soon_overloaded(report: Report) -> list[str]:
+    """Say where a run is too short to show that its queue grows without end."""
+    length = report.length
+    if report.overloaded or not length or length.is_enough() or length.load.requests_needed < math.inf:
+        return []
+    return ["The requests come faster than full steps serve them: a longer run is OVERLOADED (--num-prompts)."]
 
 
 def load_remarks(scenario: Scenario, report: Report) -> list[str]:
