@@ -262,6 +262,20 @@ def test_sglang_keeps_a_pool_of_states_of_which_a_sequence_takes_three_beside_it
     assert found.max_num_seqs == (pool // each if each else max_num_seqs)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm", "llama.cpp"])
+def test_without_attention_a_block_is_the_states_of_one_sequence_of_any_length(engine: str) -> None:
+    """vLLM 0.33.0, models/config.py: MambaModelConfig sets blocks of max_model_len tokens, so each sequence has one."""
+    found = plan("mamba-2.8b", "l40s", engine, Settings(max_num_seqs=200))
+    number = 4 if engine == "sglang" else 2  # bytes: SGLang keeps states in fp32
+    assert found.block_bytes == 64 * (5120 * 16 * number + 3 * 5120 * 2)
+    assert (found.state_bytes, found.groups.full, found.groups.limited) == (0, 1, 0)
+    assert found.block_size == found.max_context_tokens == 2048
+    assert [found.blocks(tokens) for tokens in (1, 16, 2048)] == [1, 1, 1]
+    spare = 0 if found.deployment.engine.is_reserved else 1
+    assert found.blocks_that_fit == int(found.cache_bytes // found.block_bytes) - spare
+    assert found.sequences(2048) == found.sequences(1) == found.num_blocks >= 200
+
+
 def test_sglang_keeps_states_in_fp32_where_a_model_does_not_say():
     """Qwen3-Next: 36 layers with 32 x 128 x 128 numbers, and 3 x 8,192 inputs of a convolution in 16 bits."""
     kept = {
