@@ -166,6 +166,8 @@ def test_what_drafts_takes_weights_cache_and_rows_of_the_sampler():
     draft = load_model("llama-3.2-1b")
     assert found.weight_bytes - without.weight_bytes == 2 * draft.parameters
     assert found.block_bytes - without.block_bytes == 16 * draft.cache_bytes(1)
+    slot = plan("llama-3.1-8b", "h100-sxm", "llama.cpp", drafts)
+    assert slot.block_bytes == slot.block_size * (load_model("llama-3.1-8b").cache_bytes(1) + draft.cache_bytes(1))
     assert found.sampler_bytes == 4 * without.sampler_bytes
 
 
