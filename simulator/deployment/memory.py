@@ -44,7 +44,8 @@ class Groups:
 class MemoryPlan(Framed):
     """Bytes of one device by use, and its KV-cache blocks; a negative `cache_bytes` is what the device is short of.
 
-    `block_size`: tokens of a block; where whole contexts are reserved (llama.cpp), a block is the slot of one sequence.
+    `block_size`: tokens of a block; where whole contexts are reserved (llama.cpp), a block is the slot of one sequence,
+    and in models without attention its states (vLLM 0.33.0, models/config.py: MambaModelConfig).
     Llama-3.1-8B has 8,030,261,248 parameters of 2 bytes (its safetensors index); a block of 16 tokens takes 16 x 2 x 32
     layers x 8 heads x 128 x 2 bytes (its config.json).
 
@@ -210,7 +211,7 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
         "of_rest": min(share * (total - rule.context_bytes) - weights, free),
     }[rule.convention] + deployment.cache_shift * total
     groups = _groups(deployment)
-    state = 0.0 if groups.recurrent else part.state_bytes(deployment.layout)
+    state = part.state_bytes(deployment.layout) if any(part.attention_layers) and not groups.recurrent else 0.0
     running, slots = _running_and_states(deployment, state, room)
     cache = room - slots * state
     size = _slot_tokens(deployment, cache) if deployment.engine.is_reserved else _block_tokens(deployment, groups)
@@ -285,7 +286,7 @@ def _groups(deployment: Deployment) -> Groups:
         return Groups(full + share * windowed, 1, 0)
     kinds = [each for each in (full, windowed, recurrent) if each]
     if len(kinds) < 2:
-        return Groups(full + windowed, int(full > 0), int(windowed > 0))
+        return Groups(full + windowed, int(not windowed), int(windowed > 0))
     low, high = min(kinds), max(kinds)
     size = high if high < 1.25 * low else low
     return Groups(size, -(-full // size), -(-windowed // size), -(-recurrent // size))
@@ -302,6 +303,8 @@ def _block_tokens(deployment: Deployment, groups: Groups) -> int:
     >>> memory_plan(deploy("qwen3.5-27b", "h100-sxm")).block_size
     784
     """
+    if not any(deployment.device_part.attention_layers):
+        return deployment.context_tokens
     size = int(deployment.engine.block_size)
     if not groups.recurrent:
         return size
@@ -326,14 +329,15 @@ def _slot_tokens(deployment: Deployment, cache_bytes: float) -> int:
 
 
 def _sequence_bytes(deployment: Deployment, tokens: int) -> float:
-    own = deployment.device_part.cache_bytes(tokens, deployment.layout)
+    part, layout = deployment.device_part, deployment.layout
+    own = part.cache_bytes(tokens, layout) if any(part.attention_layers) else part.state_bytes(layout)
     return own + tokens * deployment.draft.cache_bytes_per_token
 
 
 def _block_bytes(deployment: Deployment, groups: Groups, size: int) -> float:
     """Return the bytes of one block; a draft model's cache lies in the blocks of the full groups."""
-    if deployment.engine.is_reserved:
-        return _sequence_bytes(deployment, size)
     layers = sum(deployment.device_part.attention_layers)
-    per_token = deployment.device_part.cache_bytes(1, deployment.layout) * groups.layers / max(layers, 1)
+    if deployment.engine.is_reserved or not layers:
+        return _sequence_bytes(deployment, size)
+    per_token = deployment.device_part.cache_bytes(1, deployment.layout) * groups.layers / layers
     return size * (per_token + deployment.draft.cache_bytes_per_token / max(groups.full, 1))

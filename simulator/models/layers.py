@@ -17,6 +17,7 @@ from simulator.models.latent import LatentAttention
 from simulator.models.layout import Layout, Weights
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import (
+    NORM_SUMS,
     SINGLE,
     Ops,
     PositiveInt,
@@ -28,10 +29,9 @@ from simulator.models.op_builders import (
     whole_experts,
 )
 from simulator.models.operations import Counts, Experts, Op
-from simulator.models.recurrent import GatedDeltaNet, KimiDelta, Mamba, Mamba2, ShortConvolution
+from simulator.models.recurrent import GatedDeltaNet, KimiDelta, LightningAttention, Mamba, Mamba2, ShortConvolution
 from simulator.profile import Strict
 
-NORM_SUMS = 4  # an all-reduce of two fp32 sums of squares (of a norm over all heads) is as large as 4 16-bit numbers
 LAST_OF_EXPERTS = "experts down"  # the op of a layer of routed experts that stands for the layer
 EXPERT_LAUNCHES = 5  # choose experts, sort tokens, the first of two grouped GEMMs, activation, sum
 
@@ -269,6 +269,6 @@ class MixtureOfExperts(Strict):
         )
 
 
-Recurrent = GatedDeltaNet | KimiDelta | ShortConvolution | Mamba | Mamba2
+Recurrent = GatedDeltaNet | KimiDelta | LightningAttention | ShortConvolution | Mamba | Mamba2
 Mixer = Annotated[Attention | LatentAttention | Recurrent, Field(discriminator="kind")]
 FeedForward = Annotated[Dense | MixtureOfExperts, Field(discriminator="kind")]

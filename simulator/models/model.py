@@ -17,6 +17,7 @@ from simulator.models.layout import Layout, Weights
 from simulator.models.number_formats import ending
 from simulator.models.op_builders import SINGLE, Ops, PositiveInt, elementwise, linear
 from simulator.models.operations import Counts, Op
+from simulator.models.refused import refuse_known
 from simulator.models.vision import VisionEncoder
 from simulator.profile import Number, Profile, Strict, find
 
@@ -298,7 +299,8 @@ TUNED = re.compile(r"[-_](instruct|chat|it|hf|base)(?=[-_]|$)")
 def load_model(name: str) -> Model:
     """Return a model by name, alias or path of a YAML profile; a tuned checkpoint is its base model.
 
-    Raises ProfileError, with the nearest names, if there is no such profile.
+    Raises ProfileError, with the nearest names, if there is no such profile, NotModelledError for what is known and not
+    modelled.
 
     >>> load_model("Qwen/Qwen2.5-7B-Instruct").id
     'qwen2.5-7b'
@@ -313,6 +315,7 @@ def _find(name: str) -> Path:
         plain = TUNED.sub("", name.rpartition("/")[2].lower())
         with suppress(ProfileError):
             return find(KIND, plain)
+        refuse_known(name)
         with suppress(OSError):  # a name that is too long for a file
             config = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
             if config.suffix == ".json":

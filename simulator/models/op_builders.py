@@ -13,6 +13,7 @@ from simulator.profile import Figure, Source
 
 PACKED = {"qkv projection": 3, "gate and up projection": 2}  # fused projections (vLLM: packed_modules_mapping)
 ADAPTER_TRAFFIC = Figure(1.5, Source(text="of a GEMM's: its result is read, too", date="", evidence="guess"))
+NORM_SUMS = 4  # an all-reduce of two fp32 sums of squares (of a norm over all heads) is as large as 4 16-bit numbers
 SCAN = "scan of prompts"
 SCAN_RATE = Source(text="that of a GEMM; kernels reach less of it", date="2026-11-21", evidence="guess")
 SINGLE = Layout()

@@ -1,4 +1,4 @@
-"""Recurrent layers, with a state of constant size per sequence: gated DeltaNet, KDA, convolutions, Mamba and Mamba-2.
+"""Recurrent layers, with a state of constant size per sequence: linear attention, convolutions, Mamba and Mamba-2.
 
 Each sequence of a step reads and writes its state once; prompts are scanned in chunks. So the memory traffic grows with
 the batch and not with the length of the context.
@@ -8,7 +8,16 @@ from typing import Literal
 
 from simulator.models.layout import Layout, Weights
 from simulator.models.number_formats import number_format
-from simulator.models.op_builders import SINGLE, Ops, PositiveInt, all_reduce, elementwise, linear, recurrence
+from simulator.models.op_builders import (
+    NORM_SUMS,
+    SINGLE,
+    Ops,
+    PositiveInt,
+    all_reduce,
+    elementwise,
+    linear,
+    recurrence,
+)
 from simulator.profile import Strict
 
 CHUNK_TOKENS = 64  # per chunk of a prompt, which a scan computes as GEMMs; flash-linear-attention's default
@@ -143,6 +152,50 @@ class KimiDelta(_Recurrent):
             ),
             elementwise("gated norm", 3 * width, layout),
             output,
+            *all_reduce("all-reduce after attention", hidden, layout),
+        )
+
+
+class LightningAttention(_Recurrent):
+    """Lightning attention of MiniMax-01: linear attention whose state decays at a rate of each head, not of the input.
+
+    Per token and head of d channels: write v k, read S q, 4 d^2 FLOPs; in chunks of C tokens 4 d^2 + 4 C d. There is no
+    convolution; the output has a norm over all heads and a gate. Source: MiniMax-01, arXiv:2501.08313, section 2.2;
+    weights as in transformers 5.24.0 (minimax). Its state is kept in fp32: recalled of vLLM's kernel.
+    """
+
+    kind: Literal["lightning"]
+    heads: PositiveInt
+    head_dim: PositiveInt
+    state_dtype: Literal["model", "fp32"] = "fp32"
+
+    def _width(self, layout: Layout) -> int:
+        return layout.share(self.heads, "attention heads") * self.head_dim
+
+    def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
+        """Parameters on one device: q, k, v, gate and output projections; norm."""
+        return Weights(mixer=5 * hidden * self._width(layout), other=self._width(layout))
+
+    def state_bytes(self, layout: Layout = SINGLE) -> float:
+        """Bytes per sequence: d^2 numbers per head."""
+        return self._state_bytes(self._width(layout) * self.head_dim, 0, layout)
+
+    def ops(self, hidden: int, layout: Layout) -> Ops:
+        """QKV projection, recurrence, norm and gate, output projection, all-reduce."""
+        width = self._width(layout)
+        update = 4.0 * width * self.head_dim
+        return (
+            linear("qkv projection", (hidden, 3 * width), layout, "mixer"),
+            *recurrence(
+                layout,
+                state_bytes=self.state_bytes(layout),
+                flops_per_update=update,
+                flops_per_prompt_token=update + 4.0 * CHUNK_TOKENS * width,
+            ),
+            *all_reduce("all-reduce of norms", NORM_SUMS, layout),
+            linear("output gate", (hidden, width), layout, "mixer"),
+            elementwise("gated norm", 3 * width, layout),
+            linear("output projection", (width, hidden), layout, "mixer"),
             *all_reduce("all-reduce after attention", hidden, layout),
         )
 

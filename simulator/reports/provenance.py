@@ -234,8 +234,9 @@ def memory_basis(deployment: Deployment) -> list[Provenance]:
             rules += figures(rule.value, setting)
     if settings.memory_fraction is not None:
         rules = [(path, figure) for path, figure in rules if path != "memory.fraction"]
-    apart = not engine.memory.recurrent_blocks  # states, beside the cache
-    if apart and settings.max_num_seqs is None and deployment.device_part.state_bytes(deployment.layout):
+    part = deployment.device_part
+    apart = not engine.memory.recurrent_blocks and any(part.attention_layers)  # states, beside the cache
+    if apart and settings.max_num_seqs is None and part.state_bytes(deployment.layout):
         rules.append(("share of the memory for states", STATE_SHARE))
     vision = _named(model.id, figures(vision_of(deployment), "vision"))
     return used + shape + vision + _named(engine.id, rules)

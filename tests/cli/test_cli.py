@@ -269,9 +269,11 @@ def test_memory_refuses_lengths_beyond_the_context_as_estimate_does():
             "gemma-3-27b",
             "tokens of short sequences and more of long ones, which not all layers keep whole;",
         ),
+        ("mamba-codestral-7b", "Fits: no layer caches tokens; "),
+        ("mamba-codestral-7b", "sequences, of up to 262,144 tokens each."),
     ],
 )
-def test_the_tokens_of_a_cache_are_those_of_short_sequences_where_layers_have_windows(model, said):
+def test_the_verdict_says_what_a_cache_holds_as_its_layers_keep_it(model, said):
     told = infercast("memory", "--model", model, "--hardware", "h100-sxm").stdout
     assert said in " ".join(told.split())
 

@@ -166,6 +166,8 @@ def test_what_drafts_takes_weights_cache_and_rows_of_the_sampler():
     draft = load_model("llama-3.2-1b")
     assert found.weight_bytes - without.weight_bytes == 2 * draft.parameters
     assert found.block_bytes - without.block_bytes == 16 * draft.cache_bytes(1)
+    slot = plan("llama-3.1-8b", "h100-sxm", "llama.cpp", drafts)
+    assert slot.block_bytes == slot.block_size * (load_model("llama-3.1-8b").cache_bytes(1) + draft.cache_bytes(1))
     assert found.sampler_bytes == 4 * without.sampler_bytes
 
 
@@ -260,6 +262,20 @@ def test_sglang_keeps_a_pool_of_states_of_which_a_sequence_takes_three_beside_it
     assert 40 < pool < 1024
     assert found.state_slots == (pool if cached or max_num_seqs is None else max_num_seqs)
     assert found.max_num_seqs == (pool // each if each else max_num_seqs)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm", "llama.cpp"])
+def test_without_attention_a_block_is_the_states_of_one_sequence_of_any_length(engine: str) -> None:
+    """vLLM 0.33.0, models/config.py: MambaModelConfig sets blocks of max_model_len tokens, so each sequence has one."""
+    found = plan("mamba-2.8b", "l40s", engine, Settings(max_num_seqs=200))
+    number = 4 if engine == "sglang" else 2  # bytes: SGLang keeps states in fp32
+    assert found.block_bytes == 64 * (5120 * 16 * number + 3 * 5120 * 2)
+    assert (found.state_bytes, found.groups.full, found.groups.limited) == (0, 1, 0)
+    assert found.block_size == found.max_context_tokens == 2048
+    assert [found.blocks(tokens) for tokens in (1, 16, 2048)] == [1, 1, 1]
+    spare = 0 if found.deployment.engine.is_reserved else 1
+    assert found.blocks_that_fit == int(found.cache_bytes // found.block_bytes) - spare
+    assert found.sequences(2048) == found.sequences(1) == found.num_blocks >= 200
 
 
 def test_sglang_keeps_states_in_fp32_where_a_model_does_not_say():

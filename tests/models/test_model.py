@@ -18,7 +18,7 @@ from simulator.models.layout import PARTS, Layout, Weights
 from simulator.models.model import KIND, Model, load_model
 from simulator.models.number_formats import FORMATS, number_format
 from simulator.models.operations import Counts, Op
-from simulator.models.recurrent import GatedDeltaNet
+from simulator.models.recurrent import GatedDeltaNet, Mamba
 from simulator.profile import find
 from simulator.profile_files import read_yaml
 from simulator.profile_folders import folders, names
@@ -80,6 +80,15 @@ def test_anchors(name: str, parameters: int, cache_bytes_per_token: int) -> None
         ("seed-oss-36b", 36, 36),
         ("k-exaone-236b-a23b", 236, 23),
         ("jamba-large", 398, 94),
+        ("nemotron-4-340b", 341, 341),
+        ("snowflake-arctic", 480, 17),
+        ("minimax-text-01", 456, 45.9),
+        ("deepseek-moe-16b", 16.4, 2.8),
+        ("a.x-k1", 519, 33),
+        ("granite-3.1-3b-a800m", 3.3, 0.88),
+        ("falcon-mamba-7b", 7.27, 7.27),
+        ("mamba-codestral-7b", 7.29, 7.29),
+        ("qwen1.5-110b", 111, 111),
     ],
 )
 def test_parameters_that_publishers_announce(name: str, billions: float, active: float) -> None:
@@ -116,6 +125,9 @@ def test_parameters_that_llama_cpp_prints_for_gguf_files(name: str, billions: fl
         ("internvl3.5-38b", "38.4"),
         ("internvl3.5-30b-a3b", "30.8"),
         ("internvl3.5-241b-a28b", "240.7"),
+        ("internvl3.5-4b", "4.7"),
+        ("internvl3.5-2b", "2.3"),
+        ("internvl3.5-1b", "1.1"),
     ],
 )
 def test_text_and_vision_together_are_what_publishers_count(name: str, billions: str) -> None:
@@ -263,12 +275,40 @@ def test_names_that_measurements_use(name: str, profile: str) -> None:
     assert find(KIND, name).stem == profile
 
 
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        ("microsoft/Orca-2-13b", "llama-2-13b"),
+        ("OpenHermes-2.5-Mistral-7B", "mistral-7b-v0.1"),
+        ("Phind/Phind-CodeLlama-34B-v2", "codellama-34b"),
+        ("defog/sqlcoder-7b-2", "codellama-7b"),
+        ("WizardLMTeam/WizardCoder-15B-V1.0", "starcoder"),
+        ("mistralai/Mistral-Small-Instruct-2409", "codestral-22b"),
+        ("Qwen/Qwen-72B-Chat", "qwen1.5-72b"),
+        ("moonshotai/Kimi-Dev-72B", "qwen2.5-72b"),
+        ("CohereForAI/aya-expanse-32b", "command-r-08-2024"),
+        ("ibm-granite/granite-3.0-3b-a800m-instruct", "granite-3.1-3b-a800m"),
+        ("nvidia/Nemotron-4-340B-Instruct", "nemotron-4-340b"),
+        ("llava:7b", "llava-v1.6-mistral-7b"),
+        ("openai-community/gpt2", "gpt2"),
+        ("MiniMaxAI/MiniMax-M1-80k", "minimax-text-01"),
+        ("nvidia/Llama-3.1-Nemotron-Nano-4B-v1.1", "llama-3.1-minitron-4b-width"),
+    ],
+)
+def test_checkpoints_of_a_known_shape_are_found_by_their_names(name: str, profile: str) -> None:
+    assert load_model(name).id == profile
+
+
 def test_layers_are_in_their_true_order() -> None:
     gemma = load_model("gemma-3-27b").layer_names
     assert [layer for layer, name in enumerate(gemma) if name == "global"] == list(range(5, 62, 6))
     for name in ("gemma-2-9b", "gpt-oss-20b"):
         assert load_model(name).layer_names[:4] == ("local", "global", "local", "global")
     assert load_model("deepseek-v3").layer_names == ("dense",) * 3 + ("experts",) * 58
+    bamba = load_model("bamba-9b").layer_names
+    assert [layer for layer, name in enumerate(bamba) if name == "global"] == [9, 18, 27]
+    full = load_model("minimax-text-01").layer_names
+    assert [layer for layer, name in enumerate(full) if name == "global"] == list(range(7, 80, 8))
 
 
 # ---------------------------------------------------------------------------------- laws of weights and of the cache
@@ -279,7 +319,7 @@ DEGREES = st.sampled_from([1, 2, 4, 8, 16])
 @st.composite
 def mixers(draw: st.DrawFn) -> dict[str, Any]:
     heads = 2 ** draw(st.integers(0, 6))
-    plain = ["gated_delta_net", "kimi_delta", "short_convolution", "mamba2", "mamba"]
+    plain = ["gated_delta_net", "kimi_delta", "lightning", "short_convolution", "mamba2", "mamba"]
     kind = draw(st.sampled_from(["attention", "attention", "latent", *plain]))
     if kind == "latent":
         latent = {"kind": "latent", "heads": heads, "kv_lora": 512, "rope_dim": 64, "nope_dim": 128, "v_dim": 96}
@@ -289,6 +329,7 @@ def mixers(draw: st.DrawFn) -> dict[str, Any]:
         shapes: dict[str, dict[str, Any]] = {
             "gated_delta_net": {"key_heads": heads, "value_heads": 2 * heads, "key_dim": 64, "value_dim": 128},
             "kimi_delta": {"heads": heads, "head_dim": 64},
+            "lightning": {"heads": heads, "head_dim": 64},
             "short_convolution": {"channels": 128 * heads, "conv": 3},
             "mamba2": {"heads": 2 * heads, "head_dim": 64, "state": 128, "groups": draw(st.sampled_from([1, heads]))},
             "mamba": {"inner": 128 * heads, "state": 16, "step_rank": 32},
@@ -472,7 +513,10 @@ def test_a_token_costs_two_flops_per_weight_that_it_meets(name: str) -> None:
     model = load_model(name)
     flops = total(tuple(op for op in model.ops() if op.name != "state update"), "flops")
     lookup = ((0 if model.tied_embeddings else model.vocab) + model.learned_positions) * model.hidden
-    met = model.active_parameters - lookup
+    # Mamba has a decay of every channel and state and a convolution of every channel, which no GEMM multiplies.
+    mixers = [model.blocks[name].mixer for name in model.layer_names]
+    scanned = sum(each.inner * (each.state + each.conv) for each in mixers if isinstance(each, Mamba))
+    met = model.active_parameters - lookup - scanned
     # What is left over are vectors: norms, biases, sinks.
     assert 0 <= met - (flops.tokens + flops.logits) / 2 < 0.002 * met
 

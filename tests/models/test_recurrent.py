@@ -21,7 +21,7 @@ from simulator.workloads.workload import Requests
 
 HYBRIDS = (
     *("qwen3-next-80b-a3b", "qwen3.5-27b", "nemotron-3-nano-30b-a3b", "nemotron-h-8b", "jamba-v0.1"),
-    "kimi-linear-48b-a3b",
+    *("kimi-linear-48b-a3b", "minimax-text-01", "falcon-mamba-7b"),
 )
 
 
@@ -42,6 +42,10 @@ def named(ops: tuple[Op, ...], name: str) -> Op:
         ("kimi-linear-48b-a3b", 20 * (32 * 128 * 128 * 4 + 3 * 12288 * 2)),
         # 18 layers: 2 inputs of 2,048 channels.
         ("lfm2-8b-a1b", 18 * 2 * 2048 * 2),
+        # 64 layers of 5,120 channels with 16 numbers, and 3 inputs of each.
+        ("mamba-2.8b", 64 * (5120 * 16 * 2 + 3 * 5120 * 2)),
+        # 70 layers of 64 heads with 128 x 128 numbers in fp32, and no convolution.
+        ("minimax-text-01", 70 * 64 * 128 * 128 * 4),
         ("llama-3.1-8b", 0),
     ],
 )
@@ -80,6 +84,25 @@ def test_kimi_delta_is_the_delta_rule_with_a_decay_of_every_channel() -> None:
     ops = mixer.ops(hidden, Layout())
     assert named(ops, "state update").flops.logits == 6 * 32 * 128 * 128
     assert named(ops, "scan of prompts").flops.prefill_tokens == 32 * (6 * 128 * 128 + 64 * 10 * 128)
+
+
+def test_lightning_attention_by_its_own_loop() -> None:
+    # One token, one head of MiniMax-Text-01: the outer product of value and key, S q; d^2 multiply-adds each.
+    mixer = load_model("minimax-text-01").blocks["linear"].mixer
+    assert mixer is not None
+    heads, size, hidden, counted = 64, 128, 6144, 0
+    state, key, value, query = np.zeros((size, size)), np.ones(size), np.ones(size), np.ones(size)
+    for token in range(1, 4):
+        state = 0.5 * state + np.outer(value, key)
+        assert (state @ query)[0] == size * sum(0.5**age for age in range(token))
+        counted += 2 * 2 * size * size
+    ops = mixer.ops(hidden, Layout())
+    assert named(ops, "state update").flops.logits * 3 == heads * counted
+    assert named(ops, "scan of prompts").flops.prefill_tokens == heads * (4 * size * size + 4 * 64 * size)
+    assert mixer.weights(hidden).total == 5 * hidden * heads * size + heads * size
+    assert [op.name for op in mixer.ops(hidden, Layout(tp=2)) if op.rate == "all_reduce"] == [
+        *("all-reduce of norms", "all-reduce after attention"),
+    ]
 
 
 def test_a_gate_per_head_is_one_column_per_head() -> None:

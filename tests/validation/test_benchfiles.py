@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from simulator.cli import build
 from simulator.errors import ProfileError
 from simulator.validation.benchfiles import Stated, read_results
+from simulator.validation.benchfiles.rows import model_named
 from simulator.validation.prediction import predict
 from tests.support.measured import answer
 
@@ -32,6 +33,10 @@ MEANS = {
     **{"ttft_ms": 100.0, "tpot_ms": 10.0, "itl_ms": 10.0, "e2e_latency_ms": 1370.0},
     **{"throughput_out_tok_s": 40 * 128 / 13.7, "throughput_total_tok_s": 40 * 640 / 13.7},
 }
+
+
+def test_a_model_that_is_refused_by_name_is_left_to_what_reads_the_rows():
+    assert model_named("google/flan-t5-xxl") == {"model": "google/flan-t5-xxl"}
 
 
 def read(name: str, stated: Stated = SAID):

@@ -97,6 +97,9 @@ def _verdict(plans: Sequence[MemoryPlan], ledger: Sequence[Row]) -> list[str]:
         because = f"{gibibytes(first['weight_bytes'])} of weights" if is_weights else f"{error.given}: {error.because}"
         return [f"Does not fit: {because}."]
     each = f" on each of {ranks} ranks" if (ranks := plans[0].deployment.layout.dp) > 1 else ""
+    if not any(plans[0].deployment.model.attention_layers):
+        states = f"{gibibytes(first['cache_bytes'])}{each} hold the states of {first['blocks']:,} sequences"
+        return [f"Fits: no layer caches tokens; {states}, of up to {first['max_context_tokens']:,} tokens each."]
     held = f"its KV cache of {gibibytes(first['cache_bytes'])}{each} holds {first['cache_tokens']:,} tokens"
     held += " in all" if each else ""
     longest = f"the longest sequence may have {first['max_context_tokens']:,}"

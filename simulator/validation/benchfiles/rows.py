@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from simulator.errors import ProfileError
+from simulator.errors import NotModelledError, ProfileError
 from simulator.models.model import checkpoint
 
 Cells = dict[str, Any]  # by the columns of measurements; a column that a file does not state is left out
@@ -108,8 +108,8 @@ def model_named(name: object) -> Cells:
         return {}
     try:
         model, stored = checkpoint(str(name))
-    except ProfileError:
-        return {"model": name}  # it is named as missing later
+    except (ProfileError, NotModelledError):
+        return {"model": name}  # it is named as missing, or why it is not modelled, later
     return {"model": model.id, **({"weight_dtype": stored} if stored else {})}
 
 

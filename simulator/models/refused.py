@@ -1,0 +1,53 @@
+"""Models that people ask for by name and that infercast does not model, and why: in place of a list of near names."""
+
+import re
+
+from simulator.errors import NotModelledError
+
+OTHERS = "Choose a model that writes text token by token: `infercast profiles` lists all"
+LAYERS = "Choose another model: `infercast profiles` lists all"
+VECTORS = "Give the language model whose layers it has, with --output-len 1: TTFT is then the time of a text"
+REFUSED = {  # why and what to do, by a pattern for the names without their organisation, in small letters
+    r"(flan-|m|u|long-|code|byt|fastchat-)?t5(gemma)?\b.*|ul2|flan-ul2|aya-101|t0pp|mt0-.*": (
+        "it is an encoder and a decoder, and decoders alone are modelled",
+        OTHERS,
+    ),
+    r"(m?bart|pegasus|nllb|m2m100|opus-mt|madlad400)\b.*": (
+        "it is an encoder and a decoder, and decoders alone are modelled",
+        OTHERS,
+    ),
+    r"((distil|al|modern-?|sci|fin)?bert|(xlm-)?roberta|deberta|electra|gte-(small|base|large)|e5-(small|base|large))\b.*"
+    r"|(bge|m3e|all-minilm|all-mpnet|nomic-embed|jina-embeddings|mxbai-embed|embeddinggemma|multilingual-e5)\b.*": (
+        "it makes vectors of texts and writes none",
+        OTHERS,
+    ),
+    r".*\b(embedding|reranker)\b.*|(gte-qwen|e5-mistral|stella|nv-embed|sfr-embedding).*": (
+        "it makes vectors or scores of texts and writes none",
+        VECTORS,
+    ),
+    r"(whisper|wav2vec|canary|parakeet|seamless)\b.*": ("it turns speech into text", OTHERS),
+    r"(stable-diffusion|sdxl|flux)\b.*": ("it draws images", OTHERS),
+    r"recurrentgemma\b.*|griffin\b.*": ("its recurrence, RG-LRU, is not modelled", LAYERS),
+    r"(rwkv|xlstm|retnet|stripedhyena|hyena)\b.*": ("its recurrence is not modelled", LAYERS),
+    r"zamba2?\b.*": ("several of its layers share one attention block, which is not modelled", LAYERS),
+    r"(tencent-)?hunyuan-(large|a52b)\b.*": ("its layers share keys and values, which is not modelled", LAYERS),
+    r"phi-3-small\b.*": ("its block-sparse attention is not modelled", LAYERS),
+    r"deepseek-v4\b.*": ("its compressed attention is not modelled", LAYERS),
+    r"bitnet\b.*": ("weights of 1.58 bits are no number format that is modelled", LAYERS),
+}
+PATTERNS = {re.compile(pattern): said for pattern, said in REFUSED.items()}
+
+
+def refuse_known(name: str) -> None:
+    """Raise NotModelledError, which says why, for a model that is known and not modelled; return for other names.
+
+    >>> try:
+    ...     refuse_known("google/flan-t5-xxl")
+    ... except NotModelledError as error:
+    ...     error.because
+    'it is an encoder and a decoder, and decoders alone are modelled'
+    """
+    plain = re.sub(r"[\s_]+", "-", name.rstrip("/").rpartition("/")[2].lower())
+    for pattern, (because, remedy) in PATTERNS.items():
+        if pattern.fullmatch(plain):
+            raise NotModelledError(f"model {name!r}", because, remedy)
