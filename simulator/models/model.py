@@ -324,11 +324,6 @@ def _find(name: str) -> Path:
         raise
 
 
-def _publishes(model: Model, organisation: str) -> bool:
-    """Whether an organisation on Hugging Face, "" for none, is one of a model's own."""
-    return organisation in {"", *(each.partition("/")[0] for each in model.aliases if "/" in each)}
-
-
 def checkpoint(name: str) -> tuple[Model, str]:
     """Return a model and the number format in which a checkpoint of this name is stored, "" for the profile's own.
 
@@ -346,7 +341,8 @@ def checkpoint(name: str) -> tuple[Model, str]:
         with suppress(ProfileError):
             model = load_model(each)
             usual = model.weight_dtype == "mxfp4" and last.upper().endswith("GGUF")  # of gpt-oss, with no file's name
-            if last.upper().endswith("-FP8") and _publishes(model, organisation):
+            publishers = {"", *(alias.partition("/")[0] for alias in model.aliases if "/" in alias)}
+            if last.upper().endswith("-FP8") and organisation in publishers:
                 stored = model.published_fp8
             return model, "" if usual or stored in ("", model.weight_dtype) else stored
     return load_model(name), ""
