@@ -139,8 +139,7 @@ if not TYPE_CHECKING:  # a type checker sees no name that is not there
         if name not in _HOME:
             raise AttributeError(f"module 'simulator' has no attribute {name!r}")
         found = getattr(import_module(f"simulator.{_HOME[name]}"), name)
-        globals()[name] = checked(found) if isinstance(found, FunctionType) else found
-        return globals()[name]
+        return checked(found) if isinstance(found, FunctionType) else found
 
 
 def __dir__() -> list[str]:

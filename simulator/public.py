@@ -13,6 +13,7 @@ WORDS = {str: "a text", float: "a number", int: "a whole number", NoneType: "Non
 NUMBERS = {float: Real, int: Integral}  # numpy's, too
 
 
+@cache  # pickle compares what it finds with what it was given
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that raises InfercastError for arguments which its annotations do not allow.
 

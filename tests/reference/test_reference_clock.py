@@ -230,7 +230,7 @@ class TestRefusals:
 
     def test_an_unknown_name(self):
         with pytest.raises(InfercastError, match=r"Nearest: .*smollm2-135m"):
-            load_checkpoint("smollm-135m")
+            load_checkpoint("smollm2-153m")
 
     def test_an_empty_folder(self, tmp_path):
         with pytest.raises(InfercastError, match=r"config\.json: it cannot be read"):
