@@ -6,7 +6,7 @@ from typing import Any
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
 from simulator.models.model import Block, Model
-from simulator.models.recurrent import GatedDeltaNet, KimiDelta, Mamba, Mamba2, ShortConvolution
+from simulator.models.recurrent import GatedDeltaNet, KimiDelta, LightningAttention, Mamba, Mamba2, ShortConvolution
 
 
 def layers_in_words(model: Model) -> list[tuple[str, str]]:
@@ -80,6 +80,7 @@ WORDS: Mapping[type, Callable[[Any], str]] = {
         f"gated DeltaNet of {mixer.value_heads} heads with a state of {mixer.key_dim} x {mixer.value_dim}"
     ),
     KimiDelta: lambda mixer: f"Kimi delta attention of {mixer.heads} heads of {mixer.head_dim}",
+    LightningAttention: lambda mixer: f"lightning attention of {mixer.heads} heads of {mixer.head_dim}",
     ShortConvolution: lambda mixer: f"convolution over {mixer.conv} tokens of {mixer.channels:,} channels",
     Mamba: lambda mixer: f"Mamba of {mixer.inner:,} channels with a state of {mixer.state}",
     Mamba2: lambda mixer: f"Mamba-2 of {mixer.heads} heads of {mixer.head_dim} with a state of {mixer.state}",
