@@ -202,3 +202,12 @@ def test_a_numa_node_is_its_part_of_a_socket(name, parts):
     for peak, flops_per_s in socket.peak_flops_per_s.items():
         assert parts * node.peak_flops_per_s[peak] == pytest.approx(flops_per_s, rel=1e-3)
     assert parts * node.cores <= socket.cores < parts * (node.cores + 1)
+
+
+def test_lightning_attention_has_fp32_states_where_an_engine_keeps_all_in_fp32():
+    model = load_model("minimax-text-01")
+    linear = model.blocks["linear"]
+    narrow = linear.model_copy(update={"mixer": linear.mixer.model_copy(update={"state_dtype": "model"})})
+    model = model.model_copy(update={"blocks": {**model.blocks, "linear": narrow}})
+    kept = [sharded(model, H100, load_engine(each), Layout()).model.state_bytes() for each in ("sglang", "vllm")]
+    assert kept == [70 * 64 * 128 * 128 * each for each in (4, 2)]
