@@ -71,6 +71,9 @@ def _is_above(x: Floats, y: Floats, first: int, middle: int, last: int) -> bool:
     return bool((y[middle] - y[first]) * (x[last] - x[first]) >= rise)
 
 
+REJECTED = "rejected"
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Least times of a workload's requests on one replica, in any simulation with its step table, at any rate.
@@ -284,10 +287,12 @@ class Bounds:
         return {"ttft": ttft + outside_s, "tpot": seen_s / gaps, "e2el": ttft + one_s + outside_s}
 
     def misses(self, slo: Slo) -> str:
-        """Return the metric that too many requests miss at any rate; "" where they might keep the SLO.
+        """Return the metric that too many requests miss at any rate, REJECTED where too many are; "" for neither.
 
-        Too many: more than 1 - share of those counted, whatever of the first half is left out as warm-up.
+        Too many: more than 1 - share of all, or of those counted, whatever of the first half is left out as warm-up.
         """
+        if self._served.mean() < slo.share:
+            return REJECTED
         for name, bound_s in slo.bounds_s.items():
             late = self.latencies_s[name] > bound_s if name in self.latencies_s else np.zeros(len(self.requests), bool)
             if least_share(late) > 1 - slo.share:

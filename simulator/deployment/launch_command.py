@@ -90,10 +90,12 @@ def _name(model: Model) -> str:
 
 
 def _checkpoint(deployment: Deployment) -> str:
-    """Return the checkpoint in the format of the weights: the model's own by name, another as what has to be found."""
+    """Return the checkpoint in the format of the weights: its publisher's by name, another as what has to be found."""
     stored, own = deployment.layout.weight_dtype, deployment.model.weight_dtype
     if stored == own or {stored, own} <= CAST:
         return _name(deployment.model)
+    if stored == deployment.model.published_fp8 != "fp8":  # Qwen's; that others' publishers have one is not known
+        return f"{_name(deployment.model)}-FP8"
     return f"'<{_name(deployment.model)} in {stored}>'"
 
 

@@ -43,6 +43,13 @@ def test_prompts_that_the_engine_rejects_are_counted():
     assert "more than 8,192 tokens" in " ".join(told.split())
 
 
+def test_a_load_too_long_for_the_model_is_refused_with_what_to_do():
+    asked = ["compare", "--model", "opt-125m", "--hardware", "l4", "--workload", "chat", "--request-rate", "1"]
+    said = refused(*asked, "--slo", "ttft:1s")
+    assert "reject too many requests as too long" in said
+    assert "Give shorter prompts and outputs" in said
+
+
 def test_the_verdict_comes_first_with_dollars_and_risk(screen):
     first = " ".join(screen[:2])
     assert "a month" in first

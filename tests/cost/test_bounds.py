@@ -185,6 +185,17 @@ def test_what_cannot_keep_the_slo_alone_is_known_without_a_simulation():
     assert light.misses(load_hardware("h100-sxm"), 1, 0) == ""
 
 
+def test_too_many_rejected_requests_are_known_without_a_simulation():
+    """A context of 2,048 tokens: one request of ten is longer."""
+    lengths = Independent(Uniform(1, 2_200), Fixed(8))
+    scenario = Scenario(deploy("opt-125m", "l4"), Workload(OpenLoop(1.0), lengths, 2_000), parse_slo("ttft:9s"))
+    report = scenario.simulated()
+    assert report.rejected_share == pytest.approx(1 - bounds(scenario)._served.mean())
+    assert bounds(scenario).misses(scenario.slo) == "rejected"
+    assert bounds(scenario).misses(replace(scenario.slo, share=0.9)) == ""
+    assert not report.meets_slo
+
+
 def test_the_data_sheet_bounds_replicas():
     assert light_replicas(0.5, devices=4, rate_per_s=8.0) == 1
     assert light_replicas(0.5, devices=4, rate_per_s=8.1) == 2

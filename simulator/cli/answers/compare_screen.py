@@ -10,6 +10,7 @@ from simulator.cli.answers.interval_columns import BASES
 from simulator.cli.answers.routed import routed
 from simulator.cli.layout import Command
 from simulator.cli.output import Column, Result, Row, View, count, number, percent
+from simulator.cost.bounds import REJECTED
 from simulator.cost.candidate import Candidate
 from simulator.cost.capacity import Answer
 from simulator.cost.limiter import Limiter, limiter
@@ -29,6 +30,7 @@ from simulator.reports.interval_widths import basis_of
 from simulator.reports.slo import Slo
 from simulator.units import counted, scaled
 
+REGULAR = ("cost", "keep", "reject")  # verbs of why others are no answer
 LOOSER = 1.1  # times the bounds of the SLO, to see whether the answer stands on a knife edge
 SHOWN_DEVICES = 3
 
@@ -242,6 +244,7 @@ def exclusions(search: Search, options: Options) -> Iterator[str]:
         "ttft": "miss TTFT even for lone requests",
         "tpot": "miss TPOT even for lone requests",
         "e2el": "miss E2EL even for lone requests",
+        REJECTED: "reject too many requests as too long",
         "even almost alone": "keep the SLO at no load",
     }
     for reason in dict.fromkeys(name for name, _ in cut):
@@ -264,7 +267,9 @@ def _counted_verb(number: int, said: str) -> str:
     ('1 has no price', '1,200 miss TTFT')
     """
     verb, _, rest = said.partition(" ")
-    one = {"have": "has", "miss": "misses", "keep": "keeps", "are": "is", "cost": "costs"}.get(verb, verb)
+    one = {"have": "has", "miss": "misses", "reject": "rejects", "keep": "keeps", "are": "is", "cost": "costs"}.get(
+        verb, verb
+    )
     return f"{number:,} {one if number == 1 else verb} {rest}"
 
 

@@ -19,6 +19,7 @@ from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions, one_load
 from simulator.cli.output import Result, Row, emit, evidence, number
 from simulator.cli.progress import progress_bar
+from simulator.cost.bounds import REJECTED
 from simulator.cost.light_bounds import Demand
 from simulator.cost.risk import CASES
 from simulator.cost.search import Search, priced_target
@@ -150,6 +151,9 @@ def _nothing(search: Search, options: Options, *, interrupted: bool) -> tuple[st
     why = list(exclusions(search, options))
     because = f"no deployment keeps the SLO: {', '.join(why)}" if why else "no deployment is possible"
     last = f"{because}; {errors[0]}" if errors else because
+    rejecting = sum(each.never == REJECTED for each in search.out)
+    if rejecting > len(search.out) / 2:
+        return f"{search.load.slo}", because, "Give shorter prompts and outputs, or a model with a longer context"
     return f"{search.load.slo}", last, "Loosen the SLO, or give more devices, formats or engines"
 
 
