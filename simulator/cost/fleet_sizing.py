@@ -97,10 +97,10 @@ class Sizing:
         low, high = self.least - 1, self.least
         while highest_per_s(high) < rate_per_s:
             if high == MOST_REPLICAS:
+                room = f" with {self.headroom:.0%} of headroom" if self.headroom else ""
+                given = f"{rate_per_s / (1 + self.headroom):,.0f} requests/s{room}"
                 because = f"{MOST_REPLICAS:,} replicas serve {highest_per_s(high):,.0f}/s"
-                raise WorkloadError(
-                    f"{rate_per_s:,.0f} requests/s", because, "Plan a part of the load, or larger replicas"
-                )
+                raise WorkloadError(given, because, "Plan a part of the load, or larger replicas")
             low, high = high, min(2 * high, MOST_REPLICAS)
         return bisect_first(lambda replicas: highest_per_s(replicas) >= rate_per_s, low, high)
 

@@ -23,6 +23,7 @@ MFU = Figure(
         evidence="measured",
     ),
 )
+PUBLISHED_TIMES = 0.8, 2.9  # the device hours at MFU, of five published runs (tests/cost/test_training.py)
 OPTIMAL_TOKENS_PER_PARAMETER = Figure(
     20.0,
     Source(

@@ -37,8 +37,9 @@ def refuse_misfit(plan: MemoryPlan) -> None:
     if plan.blocks_that_fit < deployment.layout.dp:
         raise DoesNotFitError(str(deployment), _shortage(plan), partial(_advice, deployment))
     if plan.num_blocks > plan.blocks_that_fit:
-        given, because = f"{deployment} with {plan.num_blocks} cache blocks", f"{plan.blocks_that_fit} fit"
-        raise DoesNotFitError(given, because, f"Give --num-gpu-blocks-override {plan.blocks_that_fit} or less")
+        asked, fit = plan.num_blocks + 1, plan.blocks_that_fit + 1  # of the flag: one is vLLM's null block
+        given, because = f"{deployment} with {asked:,} cache blocks", f"{fit:,} fit"
+        raise DoesNotFitError(given, because, f"Give --num-gpu-blocks-override {fit} or less")
     if deployment.engine.is_reserved and plan.max_num_seqs > plan.num_blocks:
         given = f"{deployment} with {plan.max_num_seqs} slots of {plan.block_size:,} tokens"
         because = f"each slot reserves its context, and {plan.num_blocks} such slots fit"

@@ -20,10 +20,13 @@ FLAGS = {"changes": "--set"}  # fields whose flag is not their name
 UNITS = {"k": (1000, 1024), "m": (1000**2, 1024**2), "": (1,)}  # what a letter after a number may mean
 LENGTHS = ("--input-len", "--output-len", "--isl", "--osl", "--context")  # options of tokens
 MOST_SHARE = 100.0  # of a growth or a headroom: 10,000 %
+THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")  # 1,024 is no list of 1 and 24
 
 
 def split(text: str, option: str) -> list[str]:
-    """Return the parts of a comma list, without spaces around them. Raises InfercastError where one is empty.
+    """Return the parts of a comma list, without spaces around them.
+
+    Raises InfercastError where one is empty, and for 1,000.
 
     >>> split("h100-sxm, h200-sxm", "--hardware")
     ['h100-sxm', 'h200-sxm']
@@ -31,6 +34,8 @@ def split(text: str, option: str) -> list[str]:
     parts = [each.strip() for each in text.split(",")]
     if not all(parts):
         raise InfercastError(f"{option} {text!r}", "a part of the list is empty", "Give values with commas between")
+    if THOUSANDS.fullmatch(text) and any(each.startswith("0") for each in parts):
+        raise InfercastError(f"{option} {text}", "a comma makes a list", f"Give {option} {text.replace(',', '')}")
     return parts
 
 

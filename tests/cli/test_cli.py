@@ -236,9 +236,12 @@ def test_a_misfit_prints_the_plan_and_what_would_make_it_fit():
 @pytest.mark.parametrize(
     ("options", "verdict"),
     [
-        ("gpt-oss-120b --hardware h100-sxm --num-gpu-blocks-override 1000000", "with 999999 cache blocks: 15053 fit."),
+        (
+            "gpt-oss-120b --hardware h100-sxm --num-gpu-blocks-override 1000000",
+            "1,000,000 cache blocks: 15,054 fit.",
+        ),
         ("llama-3.3-70b --hardware b200-sxm --max-model-len 131072", "the cache holds one sequence of 95,120 tokens"),
-        ("llama-3.3-70b --hardware h100-sxm", "Does not fit: 131.42 GiB of weights."),
+        ("llama-3.3-70b --hardware h100-sxm", "Does not fit: 131.42 GiB of weights in 79.22 GiB of memory."),
     ],
 )
 def test_the_verdict_of_a_misfit_is_its_own_reason(options, verdict):

@@ -61,6 +61,8 @@ def test_a_rate_beyond_all_fleets_is_refused() -> None:
     assert Sizing(lambda replicas: 2.0 * replicas).replicas(np.array([2000.0])).tolist() == [1000]
     with pytest.raises(WorkloadError, match="1,000 replicas serve 2,000/s"):
         Sizing(lambda replicas: 2.0 * replicas).replicas(np.array([1.0, 2001.0]))
+    with pytest.raises(WorkloadError, match=r"^2,000 requests/s with 10% of headroom: "):
+        Sizing(lambda replicas: 2.0 * replicas, headroom=0.1).replicas(np.array([2000.0]))
 
 
 def test_a_month_costs_what_is_up_and_what_starts() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from simulator import load_hardware, load_model, training_of
-from simulator.cost.training import MFU, Training, equal_cost_tokens
+from simulator.cost.training import MFU, PUBLISHED_TIMES, Training, equal_cost_tokens
 from simulator.errors import InfercastError
 from simulator.hardware.sites import load_site
 from tests.support.commands import answer, printed, refused
@@ -24,6 +24,20 @@ def test_published_device_hours(name):
     device, tokens, hours = PUBLISHED[name]
     training = training_of(load_model(name), load_hardware(device), tokens)
     assert hours / training.device_hours == pytest.approx(TIMES[name], rel=0.02)
+
+
+def test_the_range_is_that_of_the_published_runs():
+    assert (round(min(TIMES.values()), 1), round(max(TIMES.values()), 1)) == PUBLISHED_TIMES
+
+
+def test_the_cost_has_the_range_of_published_runs_unless_the_utilisation_is_given():
+    asked = ["training", "--model", "llama-3.1-8b", "--hardware", H100, "--usd-per-million-tokens", "0.1"]
+    (row,) = answer(*asked)["training"]
+    assert row["training_usd_low"] == pytest.approx(0.8 * row["training_usd"])
+    assert row["training_usd_high"] == pytest.approx(2.9 * row["training_usd"])
+    (given,) = answer(*asked, "--mfu", "0.4")["training"]
+    assert (given["training_usd_low"], given["training_usd_high"]) == (None, None)
+    assert "to $" in printed(*asked).partition("\n\n")[0]
 
 
 def test_the_flops_of_gpt_3():

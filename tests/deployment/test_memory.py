@@ -441,7 +441,7 @@ def test_a_context_that_does_not_fit_is_refused_with_the_longest_that_does():
 def test_more_blocks_than_fit_are_refused():
     fit = plan("llama-3.1-8b", "l4").num_blocks
     refuse_misfit(plan("llama-3.1-8b", "l4", settings_=Settings(num_blocks=fit)))
-    with pytest.raises(DoesNotFitError, match=f"--num-gpu-blocks-override {fit} or less"):
+    with pytest.raises(DoesNotFitError, match=f"--num-gpu-blocks-override {fit + 1} or less"):
         refuse_misfit(plan("llama-3.1-8b", "l4", settings_=Settings(num_blocks=fit + 1)))
 
 

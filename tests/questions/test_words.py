@@ -166,3 +166,13 @@ def test_a_bare_share_above_one_is_refused():
         share("10", "--headroom")
     written = {"1000%": 10.0, "10%": 0.1, "1": 1.0, "0.1": 0.1, "-0.5": -0.5, "0": 0.0}
     assert {text: share(text, "--growth") for text in written} == pytest.approx(written)
+
+
+@pytest.mark.parametrize("text", ["1,000", "1,024", "12,000,000"])
+def test_thousands_are_no_list(text):
+    with pytest.raises(InfercastError, match=f"a comma makes a list. Give --isl {text.replace(',', '')}"):
+        split(text, "--isl")
+
+
+def test_numbers_that_may_be_a_list_are_one():
+    assert split("1,512,1024", "--isl") == ["1", "512", "1024"]

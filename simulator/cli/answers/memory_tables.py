@@ -73,7 +73,7 @@ LEDGER = (
     Column("graph_bytes", "captured graphs", gibibytes),
     Column("unused_bytes", "unused", gibibytes),
     Column("state_bytes", "recurrent states", gibibytes),
-    Column("cache_bytes", "KV cache", gibibytes),
+    Column("cache_bytes", "KV cache", lambda value: gibibytes(value) if value >= 0 else f"{gibibytes(-value)} short"),
     Column("block_bytes", "one block", lambda value: f"{value / MIB:,.2f} MiB"),
     Column("block_tokens", "  tokens in it", count),
     Column("blocks", "blocks", count),

@@ -19,9 +19,9 @@ SCORES = (
     Column("median_ape", "median", percent),
     Column("p90_ape", "p90", percent),
     Column("bias", "bias", percent),
-    Column("row_median_ape", "by row", percent),
-    Column("row_p90_ape", "p90", percent),
-    Column("row_bias", "bias", percent),
+    Column("row_median_ape", "row median", percent),
+    Column("row_p90_ape", "row p90", percent),
+    Column("row_bias", "row bias", percent),
     Column("interval_coverage", "in interval", percent),
 )
 

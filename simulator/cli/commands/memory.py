@@ -94,7 +94,8 @@ def _verdict(plans: Sequence[MemoryPlan], ledger: Sequence[Row]) -> list[str]:
         return [f"{sum(row['fits'] for row in ledger)} of {len(ledger)} fit."]
     if error := misfit(plans[0]):
         is_weights = plans[0].weight_bytes > plans[0].total_bytes - plans[0].unused_bytes
-        because = f"{gibibytes(first['weight_bytes'])} of weights" if is_weights else f"{error.given}: {error.because}"
+        weights = f"{gibibytes(first['weight_bytes'])} of weights in {gibibytes(first['memory_bytes'])} of memory"
+        because = weights if is_weights else f"{error.given}: {error.because}"
         return [f"Does not fit: {because}."]
     each = f" on each of {ranks} ranks" if (ranks := plans[0].deployment.layout.dp) > 1 else ""
     if not any(plans[0].deployment.model.attention_layers):

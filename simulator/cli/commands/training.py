@@ -16,7 +16,7 @@ from simulator.cli.progress import progress_bar
 from simulator.cost.bill import usd_per_million
 from simulator.cost.energy import full_watts, power_w
 from simulator.cost.packing import full_usd_per_hour
-from simulator.cost.training import MFU, OPTIMAL_TOKENS_PER_PARAMETER, equal_cost_tokens, training_of
+from simulator.cost.training import MFU, OPTIMAL_TOKENS_PER_PARAMETER, PUBLISHED_TIMES, equal_cost_tokens, training_of
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.hardware.prices import Offer, cheapest
@@ -29,7 +29,8 @@ from simulator.workloads.workload import Workload
 
 NOTES = (
     "Training: 6 N D FLOPs at MFU x the dense 16-bit peak; N parameters that a token uses, D tokens, by default 20 N.",
-    "Left out: attention's pairs, failed runs, data, post-training. Published device hours are 0.8 to 2.9 times these.",
+    "Left out: attention's pairs, failed runs, data, post-training. Five published runs took 0.8 to 2.9 times these "
+    "device hours: the range in brackets, where no MFU is given.",
     "Training takes the cheapest devices, serving the cheapest instances that hold replicas, all of them full. Equal "
     "FLOPs: inference takes 2 N per token, so after 3 D.",
 )
@@ -137,6 +138,8 @@ def _verdict(rows: list[Row], asked: TrainingOptions) -> list[str]:
         per_parameter = f"{float(OPTIMAL_TOKENS_PER_PARAMETER):g} per active parameter"
         assumed = f" on {scaled(best['training_tokens'], '')} tokens (assumed: {per_parameter})"
     trained = f"Training{model}{assumed} costs ${_rounded(best['training_usd'])}{where}"
+    if best["training_usd_low"]:
+        trained += f" (${_rounded(best['training_usd_low'])} to ${_rounded(best['training_usd_high'])})"
     if best["equal_cost_tokens"] is None:
         return [f"{trained}."]
     days = f", {best['equal_cost_days']:,.0f} days" if best["equal_cost_days"] else ""
@@ -168,6 +171,8 @@ def _row(
             ("_high", per_million["usd_per_million_total_tokens_low"]),
         )
     }
+    times = PUBLISHED_TIMES if asked.mfu is None else (None, None)
+    ends = {f"training_usd{end}": by and usd * by for end, by in zip(("_low", "_high"), times, strict=True)}
     tokens, each = equal["equal_cost_tokens"], per_million["tokens_per_request"]
     requests = tokens / each if tokens and each else None
     return {
@@ -179,6 +184,7 @@ def _row(
         "price": f"{price.usd_per_hour:.3g} $/h ({', '.join(filter(None, (price.offer.provider, price.offer.date)))})",
         "usd_per_device_hour": price.usd_per_hour,
         "training_usd": usd,
+        **ends,
         **per_million,
         **equal,
         "equal_cost_over_training_tokens": tokens / training.tokens if tokens else None,
@@ -248,6 +254,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("training_flops", "training FLOPs", "{:.3g}".format),
     Column("training_device_hours", "training device hours", count),
     Column("training_usd", "training $", number(3)),
+    IntervalColumn("training_usd", "  by published runs", _rounded),
     Column("usd_per_replica_hour", "serving $/h of a replica", number(3)),
     Column("usd_per_million_total_tokens", "serving $/M tokens, in and out", number(3)),
     IntervalColumn("usd_per_million_total_tokens", "  interval", number(3)),
