@@ -210,7 +210,7 @@ def test_names_of_measurements_find_their_device(given, device):
     ("given", "because"),
     [
         ("8xH100-SXM5", r"it counts devices\. Give H100-SXM5 and the devices of a replica, say --tp 8"),
-        ("H20 141GB", "has 96 GB in this library. Give h20-sxm"),
+        ("H20 80GB", "has 96 GB in this library. Give h20-sxm"),
         ("RTX 4090 48GB", "has 24 GB"),
         ("NVIDIA M2", "no file and no alias"),
         ("AMD A10", "no file and no alias"),
