@@ -1,5 +1,6 @@
 """What is enough however long steps take: a row, and a sentence behind the verdict."""
 
+import math
 from collections.abc import Sequence
 
 from simulator.cli.answers.compare_screen import Compared, counted_replicas
@@ -9,12 +10,15 @@ from simulator.cost.bill import HOURS_PER_MONTH
 
 def surest_of(compared: Sequence[Compared]) -> Row | None:
     """Return which answer is the cheapest in the slowest of the cases, and so enough in all; None where none is."""
-    costs = [(each.usd(each.risk.then), each) for each in compared if each.risk.then is not None]
-    priced = [(usd, place) for place, (usd, _) in enumerate(costs) if usd is not None]
-    if not costs:
+    enough = [each for each in compared if each.risk.then is not None]
+    if not enough:
         return None
-    each = costs[min(priced)[1] if priced else 0][1]
-    return surest_row(each, each.risk.then or 0)
+    best = min(enough, key=lambda each: _or_last(each.usd(each.risk.then)))
+    return surest_row(best, best.risk.then or 0)
+
+
+def _or_last(usd: float | None) -> float:
+    return math.inf if usd is None else usd
 
 
 def surest_row(each: Compared, replicas: int) -> Row:
@@ -30,8 +34,10 @@ def surest_row(each: Compared, replicas: int) -> Row:
     }
 
 
-def surest_words(row: Row | None, *, of_these: bool) -> str:
+def surest_words(row: Row | None, *, of_these: bool, models: int = 1) -> str:
     """Say what is enough in all cases: the cheapest of all that were searched, or of those that are shown.
+
+    Its model is named where there are several.
 
     >>> row = {"deployment": "l40s", "devices": 1, "replicas": 2, "usd_per_month": 1241.0}
     >>> surest_words(row, of_these=False), surest_words(None, of_these=True)
@@ -41,4 +47,5 @@ def surest_words(row: Row | None, *, of_these: bool) -> str:
         return f"None{' of these' if of_these else ''} is enough in all 5."
     price = f", ${row['usd_per_month']:,.0f} a month" if row["usd_per_month"] else ""
     named = counted_replicas(row["deployment"], row["devices"], row["replicas"])
+    named = f"{row['model']} on {named}" if models > 1 else named
     return f"{'Of these, enough' if of_these else 'Enough'} in all 5: {named}{price}."

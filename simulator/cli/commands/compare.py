@@ -131,7 +131,8 @@ def _surest(search: Search, best: Compared) -> tuple[dict[str, list[Row]], str]:
     if _searched(slow):
         return {}, ""
     row = surest_row(Compared(slow.found[0], search.load), slow.found[0].replicas) if slow.found else None
-    return {"enough_in_all_cases": [row]} if row else {}, surest_words(row, of_these=False)
+    models = len({each.model.id for each in search.candidates})
+    return {"enough_in_all_cases": [row]} if row else {}, surest_words(row, of_these=False, models=models)
 
 
 def _searched(search: Search) -> bool:

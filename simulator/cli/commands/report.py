@@ -98,7 +98,8 @@ def command(
 
     figures = CostDetails(compared, priced, interval_options.interval)
     is_open = len(compared) > 1 and not compared[0].risk.is_sure
-    surest = surest_words(surest_of(compared), of_these=True) if is_open else ""
+    models = len({row["model"] for row in rows})
+    surest = surest_words(surest_of(compared), of_these=True, models=models) if is_open else ""
     Decision(figures, rows, SensitivityTables(compared, threads), excluded, surest).save(out)
     said = f"{verdict([*compared], rows, surest)} All of it: {out}"
     typer.echo("\n".join(wrapped(said, columns())))
