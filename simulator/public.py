@@ -48,7 +48,7 @@ def _refuse(function: str, name: str, value: Any, wanted: Any) -> None:
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    """Whether a value may be what an annotation wants; what is not a class or a list of classes is let through."""
+    """Whether a value may be what an annotation wants; what is no class, or a protocol, is let through."""
     origin = get_origin(wanted) or wanted
     if origin in (Union, UnionType):
         return any(_fits(value, each) for each in get_args(wanted))
@@ -58,7 +58,9 @@ def _fits(value: Any, wanted: Any) -> bool:
         if isinstance(value, str) or not isinstance(value, Iterable):
             return False
         return all(_fits(each, *get_args(wanted)) for each in (value if isinstance(value, Collection) else ()))
-    return not isinstance(origin, type) or origin in (Any, tuple) or isinstance(value, NUMBERS.get(origin, origin))
+    if not isinstance(origin, type) or origin in (Any, tuple) or getattr(origin, "_is_protocol", False):
+        return True
+    return isinstance(value, NUMBERS.get(origin, origin))
 
 
 def _words(wanted: Any) -> list[str]:

@@ -10,6 +10,8 @@ import pytest
 
 import simulator
 from simulator.errors import InfercastError
+from simulator.executors.executor import TaskExecutor
+from simulator.executors.threads import Threads
 from simulator.public import checked
 
 
@@ -21,9 +23,10 @@ def made(
     kind: Literal["a", "b"] = "a",
     many: Iterable[float] = (),
     pair: tuple[str, str] = ("", ""),
+    executor: TaskExecutor | str = "",
     unknown=None,
 ) -> tuple:
-    return name, numbers, share, path, kind, many, pair, unknown
+    return name, numbers, share, path, kind, many, pair, executor, unknown
 
 
 @pytest.mark.parametrize(
@@ -31,7 +34,7 @@ def made(
     [
         (("x", 1, np.int64(2)), {"share": np.float32(0.5), "path": Path("a"), "many": np.arange(3.0)}),
         (("x",), {"share": 1, "path": "a", "kind": "b", "many": (each for each in (1, 2)), "unknown": object()}),
-        (("x",), {"path": None, "many": [1, 2.5], "pair": ["fp8", ""]}),
+        (("x",), {"path": None, "many": [1, 2.5], "pair": ["fp8", ""], "executor": Threads(1)}),
     ],
 )
 def test_what_annotations_allow_passes(positional, named):
