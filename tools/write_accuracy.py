@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from simulator.profile_files import read_yaml
 from simulator.reports.interval_widths import is_rate
 from simulator.validation.measurements import read_measurements
+from simulator.validation.scatter import Dot, draw_dots
 from simulator.validation.scores import GRADES, LIGHT_MARGIN
 from tools.fit_intervals import LOOPS, SAME
 from tools.fitting import EXCLUDED, REPLAYS, TABLES
@@ -26,6 +27,7 @@ from tools.fitting import EXCLUDED, REPLAYS, TABLES
 ROOT = Path(__file__).parents[1]
 KINDS = ("device and model", "device", "model", "source")
 WORST = 14
+DRAWN = ("ttft_ms", "tpot_ms", "e2e_latency_ms", "throughput_out_tok_s", "throughput_total_tok_s", "tg_tok_s")
 WHY = {  # what was found behind groups that are far off
     **EXCLUDED,
     (
@@ -219,21 +221,8 @@ def light(rows: list[Row]) -> Iterator[str]:
 
 def draw(rows: list[Row]) -> Figure:
     """Draw predicted over measured of what was left out by device and model, one panel per metric."""
-    left = [row for row in rows if row.left_out == KINDS[0]]
-    names = ("ttft_ms", "tpot_ms", "e2e_latency_ms", "throughput_out_tok_s", "throughput_total_tok_s", "tg_tok_s")
-    figure = Figure(figsize=(12, 7.2), layout="constrained")
-    for ax, name in zip(figure.subplots(2, 3).ravel(), names, strict=True):
-        some = [row for row in left if row.metric == name]
-        for regime in sorted({row.regime for row in some}):
-            these = [row for row in some if row.regime == regime]
-            x = np.array([row.measured for row in these])
-            ax.plot(x, x * np.array([1 + row.error for row in these]), ".", ms=3, alpha=0.5, label=regime)
-        ends = np.array([min(row.measured for row in some), max(row.measured for row in some)])
-        for factor, style in ((1.0, "-"), (1.25, ":"), (0.8, ":")):
-            ax.plot(ends, ends * factor, style, color="#444444", lw=0.8)
-        ax.set(xscale="log", yscale="log", title=name, xlabel="measured", ylabel="predicted")
-        ax.legend(fontsize=8, frameon=False)
-    return figure
+    left = [row for row in rows if row.left_out == KINDS[0] and row.metric in DRAWN and math.isfinite(row.error)]
+    return draw_dots(Dot(row.metric, row.regime, row.measured, row.measured * (1 + row.error)) for row in left)
 
 
 def explicable(rows: list[Row]) -> str:
@@ -277,7 +266,7 @@ def main() -> None:
     rows = read(Path(sys.argv[1]), Path(sys.argv[2]))
     (ROOT / "docs" / "accuracy.md").write_text(page(rows))
     (ROOT / "docs" / "images").mkdir(exist_ok=True)
-    draw(rows).savefig(ROOT / "docs" / "images" / "accuracy.png", dpi=72)
+    draw(rows).savefig(ROOT / "docs" / "images" / "accuracy.png", dpi=80)
 
 
 if __name__ == "__main__":

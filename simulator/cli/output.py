@@ -211,7 +211,6 @@ SETTINGS = (  # that a user gave: columns where they vary, never part of a title
     Column("max_num_seqs", "max seqs"),
     Column("max_num_batched_tokens", "max tokens"),
     Column("gpu_memory_utilization", "GPU memory"),
-    Column("settings", "settings", left=True),
 )
 
 
@@ -225,7 +224,16 @@ def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:
         for each in IDENTITY
         if each not in varying and not (each.key in degrees and rows[0][each.key] == 1)
     ]
-    return ", ".join(words), [*varying, *(each for each in SETTINGS if len({row[each.key] for row in rows}) > 1)]
+    settings = [each for each in SETTINGS if len({row[each.key] for row in rows}) > 1]
+    return ", ".join(words), [*varying, *settings, *_other_settings(rows, {each.key for each in settings})]
+
+
+def _other_settings(rows: Sequence[Row], told: Collection[str]) -> list[Column]:
+    """Return the column of changed settings, without what all rows share and what is `told` by its own column."""
+    words = [set((row["settings"] or "").split()) for row in rows]
+    known = set.intersection(*words).union(word for each in words for word in each if word.split("=")[0] in told)
+    kept = lambda text: " ".join(word for word in text.split() if word not in known) or "-"  # noqa: E731
+    return [Column("settings", "settings", kept, left=True)] if set.union(*words) - known else []
 
 
 def side_by_side(what: str, rows: Sequence[Row], columns: Sequence[Column]) -> View:
@@ -269,13 +277,7 @@ def _json(result: Result) -> str:
 def _text(result: Result, width: int, *, bold: bool) -> str:
     buffer = io.StringIO()
     console = Console(
-        file=buffer,
-        width=width,
-        force_terminal=bold,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
+        file=buffer, width=width, force_terminal=bold, highlight=False, markup=False, emoji=False, legacy_windows=False
     )
     for sentence in result.verdict:
         console.print(Text("\n".join(wrapped(sentence, width)), style="bold"), soft_wrap=True)

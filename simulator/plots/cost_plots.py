@@ -1,18 +1,18 @@
 """Plots of cost and capacity: what deployments cost at a rate, and how much one replica serves within the SLO."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from simulator.cost.capacity import Answer
 from simulator.deployment.deployment import Deployment
 from simulator.frames import Row
-from simulator.plots.palette import BOUND, wide_axis
+from simulator.plots.labels import legend_below
+from simulator.plots.marks import WHISKER, Curve, whisker
+from simulator.plots.palette import BOUND, ON_PAPER, grid_lines, short, wide_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-DARK, LIGHT = "#4c72b0", "#b3c6e0"  # at the asked rate; at the highest load within the SLO
 
 
 def plot_costs(answers: Sequence[Answer], rows: Sequence[Row] = (), labels: Sequence[str] = ()) -> "Figure":
@@ -20,76 +20,86 @@ def plot_costs(answers: Sequence[Answer], rows: Sequence[Row] = (), labels: Sequ
 
     All answers are to the same rate, workload and SLO: those of the first are in the title. `rows` of `infercast
     cost`'s JSON, one per answer, have the intervals that are drawn. `labels`: instead of what tells deployments apart.
+    Dots, not bars: an axis may be logarithmic, where the length of a bar says nothing.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415  half a second
+    from matplotlib.lines import Line2D  # noqa: PLC0415
 
     rate, scenario = answers[0].rate_per_s, answers[0].scenario
-    size = (11, 2.4 + 0.6 * len(answers))
-    figure = Figure(figsize=size, layout="constrained")
+    figure = Figure(figsize=(11, 2.2 + 0.72 * len(answers)), layout="constrained")
     (left, right) = figure.subplots(1, 2, sharey=True)
     shared, own = _labels(answers)
     figure.suptitle(f"{shared}; {scenario.slo}\n{scenario.workload.describe()}", fontsize=10)
-    _price_bars(left, answers, rows)
+    key = "usd_per_million_output_tokens"
+    at_load, at_capacity = (
+        [bill.usd_per_million_output_tokens if bill else None for bill in bills]
+        for bills in ([each.at_load for each in answers], [each.at_capacity for each in answers])
+    )
+    asked = _Values(f"at {rate:g} requests/s", Curve.of(0), at_load, [_ends(row, key) for row in rows], -0.2, "$")
+    most = [_ends(row, f"at_capacity_{key}") for row in rows]
+    full = _Values("at the highest load within the SLO", Curve.of(1), at_capacity, most, 0.2, "$")
+    _plot_values(left, [asked, full])
     replicas = [f"\n{each.replicas} replicas" if each.replicas > 1 else "" for each in answers]
     left.set_yticks(range(len(answers)), [a + b for a, b in zip(labels or own, replicas, strict=True)])
-    left.invert_yaxis()
+    left.set_ylim(len(answers) - 0.4, -0.6)
     left.set(xlabel="$ per million output tokens", title="Cost", ylabel="")
-    highest = [each.capacity.rate_per_s for each in answers]
-    right.barh(range(len(answers)), highest, 0.5, color=LIGHT)
-    _interval_bars(right, highest, 0.0, rows, "capacity_per_s")
-    ends = [row[f"capacity_per_s_{end}"] for row in rows for end in ("low", "high")]
-    wide_axis(right, "x", [*highest, *ends], [rate])
-    right.axvline(rate, color=BOUND, linestyle="--", linewidth=1.2, label=f"asked: {rate:g} requests/s")
+    rates = [each.capacity.rate_per_s or None for each in answers]
+    served = _Values("", Curve.of(1), rates, [_ends(row, "capacity_per_s") for row in rows])
+    _plot_values(right, [served], [rate])
+    bound = right.axvline(rate, color=BOUND, linestyle="--", linewidth=1.2, label=f"asked: {rate:g} requests/s")
     right.set(xlabel="requests/s", title="Max requests/s per replica within the SLO")
+    for place, each in enumerate(answers):
+        if each.at_load is None:
+            _say(left, place, "cannot meet the SLO")
+        if not each.capacity.rate_per_s:
+            _say(right, place, "none")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
-    handles = [handle for axes in (left, right) for handle in axes.get_legend_handles_labels()[0]]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+        grid_lines(axes)
+    handles = [*left.get_legend_handles_labels()[0], bound]
+    if rows:
+        said = f"{rows[0]['interval']:.0%} interval; an arrow: without an upper end"
+        handles.append(Line2D([], [], color=WHISKER, lw=1.0, marker="|", markersize=6, label=said))
+    legend_below(figure, handles)
     return figure
 
 
-def _interval_bars(axes: "Axes", values: Sequence[float], offset: float, rows: Sequence[Row], key: str) -> None:
-    """Draw the interval of each value over its bar, an arrow where it has no upper end."""
-    for place, (value, row) in enumerate(zip(values, rows, strict=False)):
-        low, high = row[f"{key}_low"], row[f"{key}_high"]
-        if value and low is not None:
-            axes.plot([low, high or value], [place + offset] * 2, color="#333333", lw=1.0, marker="|", markersize=5)
-            if high is None:
-                axes.plot(value, place + offset, color="#333333", marker=">", markersize=5)
+class _Values(NamedTuple):
+    """Values of all answers, each with its interval, drawn alike: beside the middle of an answer's row by `offset`."""
+
+    label: str
+    curve: Curve
+    values: Sequence[float | None]
+    intervals: Sequence[tuple[float | None, float | None]]
+    offset: float = 0.0
+    unit: str = ""
 
 
-def _price_bars(axes: "Axes", answers: Sequence[Answer], rows: Sequence[Row]) -> None:
-    key = "usd_per_million_output_tokens"
-    bars = (
-        (-0.2, DARK, f"at {answers[0].rate_per_s:g} requests/s", [each.at_load for each in answers], key),
-        (
-            0.2,
-            LIGHT,
-            "at the highest load within the SLO",
-            [each.at_capacity for each in answers],
-            f"at_capacity_{key}",
-        ),
-    )
-    seen = list[float]()
-    for offset, colour, label, bills, its_key in bars:
-        prices = [bill.usd_per_million_output_tokens if bill else 0.0 for bill in bills]
-        axes.barh([row + offset for row in range(len(answers))], prices, 0.38, color=colour, label=label)
-        _interval_bars(axes, prices, offset, rows, its_key)
-        ends = [row[f"{its_key}_high"] or 0.0 for row in rows]
-        for place, price in enumerate(prices):
-            if price:
-                where = "bottom" if rows else "center"  # above the line of its interval
-                at = (price, place + offset)
-                axes.annotate(f"${price:.3g}", at, (3, 0), textcoords="offset points", va=where, fontsize=8)
-        seen += [each for each in (*prices, *ends) if each]
-    wide_axis(axes, "x", seen)
-    axes.set_xlim(right=axes.get_xlim()[1] * (1.6 if axes.get_xscale() == "log" else 1.15))  # room for the figures
-    for row, each in enumerate(answers):
-        if each.at_load is None:
-            at = (0.01, row)
-            axes.text(
-                *at, "cannot meet the SLO", va="center", fontsize=9, color=BOUND, transform=axes.get_yaxis_transform()
+def _plot_values(axes: "Axes", drawn: Sequence[_Values], bounds: Sequence[float] = ()) -> None:
+    """Plot dots with their figures above them and their intervals through them."""
+    for each in drawn:
+        known = [(place, value) for place, value in enumerate(each.values) if value is not None]
+        x, y = [value for _, value in known], [place + each.offset for place, _ in known]
+        axes.plot(x, y, each.curve.marker, color=each.curve.colour, markersize=7, label=each.label or None, zorder=3)
+        for value, at in zip(x, y, strict=True):
+            written = f"{each.unit}{short(value)}"
+            axes.annotate(
+                written, (value, at), (0, 6), textcoords="offset points", ha="center", fontsize=8.5, bbox=ON_PAPER
             )
+        for place, _ in known:
+            if each.intervals:
+                whisker(axes, "x", place + each.offset, each.intervals[place])
+    ends = [end for each in drawn for pair in each.intervals for end in pair if end]
+    wide_axis(axes, "x", [*(value for each in drawn for value in each.values if value), *ends], bounds)
+
+
+def _say(axes: "Axes", place: int, text: str) -> None:
+    """Write a text in an answer's row, instead of a value."""
+    axes.text(0.01, place, text, va="center", fontsize=9, color=BOUND, transform=axes.get_yaxis_transform())
+
+
+def _ends(row: Row, key: str) -> tuple[float | None, float | None]:
+    return row[f"{key}_low"], row[f"{key}_high"]
 
 
 def _labels(answers: Sequence[Answer]) -> tuple[str, list[str]]:

@@ -6,8 +6,7 @@ import numpy as np
 
 from simulator.arrays import Floats
 from simulator.cost.service import ServiceReport
-from simulator.plots.cost_plots import DARK, LIGHT
-from simulator.plots.palette import BOUND
+from simulator.plots.palette import BOUND, DARK, LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

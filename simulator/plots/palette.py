@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PROMPT, DECODE = "#d95f02", "#4c72b0"  # work on prompts; on generated tokens
-WAITING, RUNNING, CACHE, REDO = "#a6a6a6", "#333333", "#4d9221", "#b5428b"  # requests; KV cache; preemptions
+WAITING, RUNNING, CACHE, REDO = "#8f8f8f", "#333333", "#4d9221", "#8e1b5e"  # requests; KV cache; preemptions
 BOUND = "#c44e52"  # what the SLO or the asked rate demands, and what fails it
-RESOURCES = {"compute": "#7570b3", "memory": "#1b9e77", "link": "#e6ab02", "overhead": "#c9b29b", "idle": "#efefef"}
-SERIES = ("#1b6ca8", "#e08214", "#35978f", "#8073ac", "#6b4c2a", "#f4a6c1", "#7f7f7f", "#bcbd22")  # deployments
+RESOURCES = {"compute": "#7570b3", "memory": "#1b9e77", "link": "#e6ab02", "overhead": "#d8c3ae", "idle": "#efefef"}
+SERIES = ("#1b6ca8", "#e08214", "#882255", "#009e73", "#6b4c2a", "#56b4e9", "#cc79a7")  # curves; `marks.Curve`
+DARK, LIGHT = "#4c72b0", "#b3c6e0"  # two of a kind: p95 and median, up and paid
+ON_PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}  # behind a text over lines
 TIP = "tip: "  # begins the id of what shows a text when pointed at, in an SVG inside a page
 WIDE = 8.0  # largest over smallest value from which an axis is logarithmic
 
@@ -21,7 +23,7 @@ WIDE = 8.0  # largest over smallest value from which an axis is logarithmic
 def wide_axis(axes: "Axes", which: str, values: npt.ArrayLike, bounds: Sequence[float] = ()) -> None:
     """Make an axis ("x" or "y") logarithmic where positive values differ by more than `WIDE`, else let it begin at 0.
 
-    `bounds` are lines that it has to show, too. Ticks are plain numbers: 1, 2, 5, 10.
+    `bounds` are lines that it has to show, too. Ticks are plain numbers: 1, 2, 5, 10; of long ones 1,000, 3,000.
     """
     from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter  # noqa: PLC0415  half a second
 
@@ -30,8 +32,9 @@ def wide_axis(axes: "Axes", which: str, values: npt.ArrayLike, bounds: Sequence[
     axis = axes.xaxis if which == "x" else axes.yaxis
     if len(shown) and shown.max() / shown.min() > WIDE:
         axes.set(**{f"{which}scale": "log"})
-        tens = shown.max() / shown.min() > 200
-        axis.set_major_locator(LogLocator(subs=(1.0,) if tens else (1.0, 2.0, 5.0)))
+        ratio = shown.max() / shown.min()
+        few = which == "x" and shown.max() >= 1000 and ratio > 20  # long numbers side by side
+        axis.set_major_locator(LogLocator(subs=(1.0,) if ratio > 200 else (1.0, 3.0) if few else (1.0, 2.0, 5.0)))
         axis.set_minor_locator(NullLocator())
         axes.set(**{f"{which}lim": (shown.min() / 1.3, shown.max() * 1.3)})
     else:

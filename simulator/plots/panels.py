@@ -10,8 +10,10 @@ from matplotlib.patches import Patch
 
 from simulator.deployment.estimate import Phase
 from simulator.frames import Row
+from simulator.plots.labels import legend_below, spread_labels
+from simulator.plots.marks import whisker
 from simulator.plots.palette import BOUND, RESOURCES, TIP, grid_lines, short, tip, wide_axis
-from simulator.plots.run_plots import draw_distribution, draw_over_time, draw_parts
+from simulator.plots.run_plots import distribution_keys, draw_distribution, draw_over_time, draw_parts
 from simulator.plots.sweep_plots import Sweep, draw_latency, draw_pareto
 from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.timeline import Timeline
@@ -19,15 +21,16 @@ from simulator.units import GIB
 
 SIZE = (5.2, 3.5)  # inches: 10 px letters on a phone that is 390 px wide
 WIDE_SIZE = (10.6, 3.6)
+OTHERS = "#8f8f8f"  # ops of which several things bind
 MOST_OPS = 9  # bars of a step; the rest is one more
 MEMORY = {  # parts of a device's memory, in the order of `infercast memory`, each with its colour
     "weights": "#4c72b0",
-    "workspace of a step": "#dd8452",
-    "other buffers": "#8c8c8c",
-    "captured graphs": "#937860",
-    "recurrent states": "#8172b3",
+    "workspace of a step": "#f4b183",
+    "other buffers": "#a0a0a0",
+    "captured graphs": "#6b4c2a",
+    "recurrent states": "#882255",
     "KV cache": "#4d9221",
-    "unused": "#d5d9de",
+    "unused": "#dfe3e8",
 }
 
 
@@ -45,17 +48,14 @@ def latency_panel(sweep: Sweep, metric: str) -> Figure:
     draw_latency(axes, sweep, metric)
     axes.set_title("")
     grid_lines(axes)
-    figure.legend(handles=_keys(sweep, metric), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    legend_below(figure, _keys(sweep, metric), grows=True)
     return figure
 
 
 def _keys(sweep: Sweep, metric: str) -> list[Line2D | Patch]:
     """Return what the lines of a latency over the load mean, in words short enough for a small plot."""
     ink: dict[str, Any] = {"color": "#555555"}
-    found: list[Line2D | Patch] = [
-        Line2D([], [], color=colour, marker="o", markersize=4, label=name or "p95")
-        for name, colour in sweep.colours.items()
-    ]
+    found: list[Line2D | Patch] = [curve.handle(name or "p95") for name, curve in sweep.marks.items()]
     found.append(Line2D([], [], ls=":", label="median", **ink))
     found.append(Patch(alpha=0.2, lw=0, label=f"{sweep.rows[0]['interval']:.0%} interval of p95", **ink))
     if bound_s := sweep.slo.bounds_s.get(metric):
@@ -74,6 +74,9 @@ def pareto_panel(sweep: Sweep) -> Figure:
     draw_pareto(axes, sweep)
     axes.set_title("")
     grid_lines(axes)
+    if len(sweep.marks) > 1:
+        legend_below(figure, [curve.handle(name) for name, curve in sweep.marks.items()], grows=True)
+    spread_labels(figure)
     return figure
 
 
@@ -84,7 +87,7 @@ def parts_panel(explained: Explanation) -> Figure:
     for axes, metric in zip(bars, ("ttft", "e2el"), strict=True):
         draw_parts(axes, explained, metric)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(*bars[1].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    legend_below(figure, bars[1].get_legend_handles_labels()[0])
     return figure
 
 
@@ -92,6 +95,8 @@ def distribution_panel(explained: Explanation, metric: str, row: Row) -> Figure:
     """Return the share of requests within a latency, with the SLO's bound and the interval of the p95."""
     figure, axes = panel()
     draw_distribution(axes, explained.report, metric, row)
+    if keys := distribution_keys([axes]):
+        legend_below(figure, keys)
     return figure
 
 
@@ -109,19 +114,19 @@ def phase_panel(phase: Phase) -> Figure:
     shown, rest = ops[:MOST_OPS], ops[MOST_OPS:]
     bars = [(op.cost.name, float(op.cost.seconds) * 1e3, op.cost.bound) for op in shown]
     if rest:
-        bars.append((f"{len(rest)} others", sum(float(op.cost.seconds) for op in rest) * 1e3, "idle"))
+        bars.append((f"{len(rest)} others", sum(float(op.cost.seconds) for op in rest) * 1e3, "several"))
     for place, (name, took_ms, bound) in enumerate(bars):
         share = took_ms / (phase.seconds * 1e3)
-        (bar,) = axes.barh(place, took_ms, 0.7, color=RESOURCES.get(bound, RESOURCES["idle"]))
+        (bar,) = axes.barh(place, took_ms, 0.7, color=RESOURCES.get(bound, OTHERS))
         bar.set_gid(f"{TIP}{name}: {short(took_ms)} ms, {share:.0%} of {short(phase.seconds * 1e3)} ms")
         axes.annotate(f"{share:.0%}", (took_ms, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_yticks(range(len(bars)), [name for name, _, _ in bars], fontsize=8.5)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.set_xlabel("ms")
-    bounds = dict.fromkeys(bound for _, _, bound in bars if bound in RESOURCES and bound != "idle")
+    bounds = dict.fromkeys(bound for _, _, bound in bars if bound in RESOURCES)
     handles = [axes.barh(0, 0, color=RESOURCES[bound], label=f"bound by {bound}") for bound in bounds]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    legend_below(figure, handles)
     return figure
 
 
@@ -141,7 +146,7 @@ def memory_panel(labels: Sequence[str], stacks: Sequence[Mapping[str, float]]) -
     axes.set_xlabel("GiB of each device")
     used = [part for part in MEMORY if any(stack.get(part, 0.0) > 0 for stack in stacks)]
     handles = [axes.barh(0, 0, color=MEMORY[part], label=part) for part in used]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8.5, frameon=False)
+    legend_below(figure, handles)
     return figure
 
 
@@ -163,15 +168,10 @@ def frontier_panel(labels: Sequence[str], rows: Sequence[Row]) -> Figure:
         if not any(other >= user and less < usd for other, less, _ in points)
     ]
     axes.plot(*zip(*best, strict=True), "-", color="#b3c6e0", lw=1.4, zorder=1)
-    middle = sum(user for user, *_ in points) / len(points)
-    for place, (user, usd, row) in enumerate(sorted(points, key=lambda each: each[0])):
-        low, high = (row[f"usd_per_million_output_tokens_{end}"] for end in ("low", "high"))
-        if low is not None and high is not None:
-            axes.plot([user, user], [low, high], color="#8c8c8c", lw=1, marker="_", markersize=6, zorder=1)
+    for user, usd, row in points:
+        whisker(axes, "y", user, (row["usd_per_million_output_tokens_low"], row["usd_per_million_output_tokens_high"]))
         axes.plot(user, usd, "o", color="#4c72b0", markersize=6)
-        side, beside = ("left", 6) if user <= middle else ("right", -6)
-        up = 5 + 11 * (place % 2)  # neighbours of one price do not cover each other's names
-        axes.annotate(row["label"], (user, usd), (beside, up), textcoords="offset points", fontsize=8, ha=side)
+        axes.annotate(row["label"], (user, usd), (5, 3), textcoords="offset points", fontsize=8.5)
         told = f"${short(usd)} per million output tokens, {short(user)} tokens/s of a user"
         tip(axes, user, usd, f"{row['label']}: {told}")
     axes.set(xlabel="tokens/s of a user at p95 (1 / TPOT)", ylabel="$ per million output tokens")
@@ -179,4 +179,5 @@ def frontier_panel(labels: Sequence[str], rows: Sequence[Row]) -> Figure:
     ends = [row[f"usd_per_million_output_tokens_{end}"] for _, _, row in points for end in ("low", "high")]
     wide_axis(axes, "y", [*(usd for _, usd, _ in points), *(end for end in ends if end)])
     grid_lines(axes)
+    spread_labels(figure)
     return figure

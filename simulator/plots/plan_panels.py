@@ -5,6 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from simulator.cost.plan import FleetPlan
+from simulator.plots.labels import legend_below
 from simulator.plots.palette import BOUND, SERIES, TIP, grid_lines, tip
 from simulator.plots.panels import WIDE_SIZE, panel
 
@@ -29,7 +30,7 @@ def months_panel(plan: FleetPlan) -> Figure:
     axes.yaxis.set_major_formatter("{x:,.10g}")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     grid_lines(axes)
-    figure.legend(loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
+    legend_below(figure, axes.get_legend_handles_labels()[0])
     return figure
 
 
@@ -52,5 +53,5 @@ def day_panel(plan: FleetPlan, month: int) -> Figure:
     axes.set(xlabel=f"hour of the day, month {month}", ylabel="requests/s")
     axes.set_ylim(bottom=0)
     axes.margins(x=0)
-    figure.legend(loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
+    legend_below(figure, axes.get_legend_handles_labels()[0])
     return figure

@@ -15,7 +15,7 @@ from matplotlib.ticker import EngFormatter, NullLocator, StrMethodFormatter
 from simulator.deployment.batches import Batch
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.estimate import Estimate
-from simulator.plots.palette import DECODE, PROMPT, tip
+from simulator.plots.palette import DECODE, ON_PAPER, PROMPT, tip
 from simulator.roofline.roofline import Rates
 from simulator.units import scaled
 
@@ -147,7 +147,6 @@ def _plot_ceilings(ax: Axes, deployment: Deployment, points: Sequence[_Point]) -
 
 def _label(ax: Axes, text: str, at: tuple[float, float], offset: tuple[int, int]) -> None:
     """Write text above and left of a point, on white."""
-    white = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
     ax.annotate(
-        text, at, offset, textcoords="offset points", ha="right", va="bottom", fontsize=8.5, color=INK, bbox=white
+        text, at, offset, textcoords="offset points", ha="right", va="bottom", fontsize=8.5, color=INK, bbox=ON_PAPER
     )

@@ -1,12 +1,25 @@
 """Plot of `infercast simulate --plot`: state, throughput and binding resource over time, and parts of the latencies."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simulator.arrays import Floats
 from simulator.frames import Row
-from simulator.plots.palette import BOUND, CACHE, DECODE, PROMPT, REDO, RUNNING, TIP, WAITING, grid_lines, wide_axis
+from simulator.plots.palette import (
+    BOUND,
+    CACHE,
+    DECODE,
+    PROMPT,
+    REDO,
+    RUNNING,
+    TIP,
+    WAITING,
+    grid_lines,
+    short,
+    wide_axis,
+)
 from simulator.plots.palette import RESOURCES as COLOURS_OF_RESOURCES
 from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.report import Report
@@ -17,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase
 
 PART_COLOURS = {
-    "network": "#dcdcdc",
+    "network": "#bcd0e6",
     "engine": COLOURS_OF_RESOURCES["overhead"],
     "queue": WAITING,
     "prefill": PROMPT,
@@ -26,6 +39,7 @@ PART_COLOURS = {
     "decode": DECODE,
 }
 DISTRIBUTIONS = ("ttft", "tpot", "e2el")
+LONG_S = 10.0  # from which latencies are drawn in seconds
 
 
 def plot_run(title: str, over_time: Timeline, explained: Explanation, row: Row | None = None) -> "Figure":
@@ -38,8 +52,8 @@ def plot_run(title: str, over_time: Timeline, explained: Explanation, row: Row |
     """
     from matplotlib.figure import Figure  # noqa: PLC0415  half a second
 
-    figure = Figure(figsize=(16, 8.4), layout="constrained")
-    grid = figure.add_gridspec(1, 3, width_ratios=(2.0, 1, 1))
+    figure = Figure(figsize=(15, 8.4), layout="constrained")
+    grid = figure.add_gridspec(1, 3, width_ratios=(1.9, 1, 1.1))
     left, right, last = (figure.add_subfigure(grid[place]) for place in range(3))
     draw_over_time(left, over_time)
     bars = right.subplots(2, 1)
@@ -49,6 +63,7 @@ def plot_run(title: str, over_time: Timeline, explained: Explanation, row: Row |
     shares = last.subplots(len(DISTRIBUTIONS), 1)
     for axes, metric in zip(shares, DISTRIBUTIONS, strict=True):
         draw_distribution(axes, explained.report, metric, row)
+    last.legend(handles=distribution_keys(shares), loc="outside lower center", fontsize=9, frameon=False)
     for axes in (*bars, *shares):
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(title, fontsize=11, wrap=True)
@@ -69,6 +84,8 @@ def draw_over_time(figure: "FigureBase", over_time: Timeline) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
         axes.margins(x=0)
+    panels[3].xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    figure.align_ylabels(panels)
 
 
 def _legend(axes: "Axes") -> None:
@@ -136,40 +153,47 @@ def draw_parts(axes: "Axes", explained: Explanation, metric: str) -> None:
         if explained.split.of("e2el")[part].any():
             bars = axes.bar((0, 1), height, 0.6, bottom=below, color=colour, label=part)
             for bar, seconds in zip(bars, height, strict=True):
-                bar.set_gid(f"{TIP}{part}: {seconds:.3g} s")
+                bar.set_gid(f"{TIP}{part}: {short(seconds)} s")
         below += height
     for place, total in enumerate(below):
-        axes.annotate(f"{total:.3g} s", (place, total), (0, 3), textcoords="offset points", ha="center", fontsize=9)
+        axes.annotate(f"{short(total)} s", (place, total), (0, 3), textcoords="offset points", ha="center", fontsize=9)
     axes.set_xticks((0, 1), ("mean", "request at p95"))
     axes.set(ylabel=f"{metric.upper()} [s]")
+    axes.set_ylim(bottom=0)
     axes.margins(x=0.2, y=0.12)
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
 
 
 def draw_distribution(axes: "Axes", report: Report, metric: str, row: Row | None) -> None:
-    """Plot the share of requests within a latency in ms, the SLO's bound, and the held-out interval of the p95.
+    """Plot the share of requests within a latency, the SLO's bound, and the held-out interval of the p95.
 
-    Rejected requests are within none, so the curve may end below 1.
+    In seconds where latencies reach ten of them, else in ms. Rejected requests are within none, so the curve may end
+    below 1. What the lines are is said by `distribution_keys`: inside the plot words would lie on the curve.
     """
-    values = np.sort(report.latencies_s[metric] * 1e3)
-    values = values[~np.isnan(values)]
-    if not len(values):
+    values_s = np.sort(report.latencies_s[metric])
+    values_s = values_s[~np.isnan(values_s)]
+    if not len(values_s):
         axes.set_axis_off()
         return
-    kept = (1 - report.rejected_share) * np.arange(1, len(values) + 1) / len(values)
-    axes.step(values, kept, where="post", color=RUNNING, lw=1.6)
+    unit, per_s = ("s", 1.0) if values_s[-1] >= LONG_S else ("ms", 1e3)
+    kept = (1 - report.rejected_share) * np.arange(1, len(values_s) + 1) / len(values_s)
+    axes.step(values_s * per_s, kept, where="post", color=RUNNING, lw=1.6)
     bound_s = report.slo.bounds_s.get(metric)
-    ends: list[Any] = [row.get(f"p95_{metric}_ms_{end}") if row else None for end in ("low", "high")]
-    if None not in ends and not report.endless:
-        axes.plot(ends, [0.95, 0.95], color=RUNNING, lw=6, alpha=0.18, solid_capstyle="butt")
-        axes.annotate("interval of p95", (ends[1], 0.95), (0, -13), textcoords="offset points", ha="right", fontsize=8)
+    ends_ms: list[Any] = [row.get(f"p95_{metric}_ms_{end}") if row else None for end in ("low", "high")]
+    ends = [each * per_s / 1e3 for each in ends_ms if each is not None]
+    if len(ends) == 2 and row is not None and not report.endless:
+        label = f"{row['interval']:.0%} interval of the p95"
+        axes.plot(ends, [0.95, 0.95], color=RUNNING, lw=6, alpha=0.25, solid_capstyle="butt", label=label)
     if bound_s:
-        axes.axvline(bound_s * 1e3, color=BOUND, ls="--", lw=1.2)
-        axes.annotate(
-            f"SLO: {report.within[metric]:.1%} within", (bound_s * 1e3, 0.04), (4, 0), textcoords="offset points",
-            fontsize=8.5, color=BOUND,
-        )  # fmt: skip
-    shown = [*values[[0, -1]], *(end for end in ends if end is not None)]
-    wide_axis(axes, "x", shown, [bound_s * 1e3] if bound_s else [])
-    axes.set(xlabel=f"{metric.upper()} [ms]", ylabel="share of requests within", ylim=(0, 1.02))
+        axes.axvline(bound_s * per_s, color=BOUND, ls="--", lw=1.2, label="the SLO's bound")
+        told = f"{report.within[metric]:.1%} within {bound_s * 1e3:,g} ms"
+        axes.set_title(told, fontsize=9, color=BOUND, loc="right", pad=4)
+    wide_axis(axes, "x", [*values_s[[0, -1]] * per_s, *ends], [bound_s * per_s] if bound_s else [])
+    axes.set(xlabel=f"{metric.upper()} [{unit}]", ylabel="share of requests within", ylim=(0, 1.02))
     grid_lines(axes)
+
+
+def distribution_keys(panels: Iterable["Axes"]) -> list[Any]:
+    """Return the entries of a legend of distributions: the SLO's bound and the interval, where they are drawn."""
+    found = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    return list(found.values())

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from simulator.cost.sensitivity import End, Knob
+from simulator.cost.sensitivity import Knob
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,8 +27,7 @@ def plot_tornado(knobs: Sequence[Knob], usd_per_hour: float, title: str) -> "Fig
     known = [usd_per_hour, *(end.own_usd for knob in knobs for end in (knob.low, knob.high) if end.own_usd is not None)]
     most = max(known)
     for row, knob in enumerate(knobs):
-        for end in (knob.low, knob.high):
-            _draw(axes, row, end, (usd_per_hour, 1.15 * most, ASKED if knob.is_known else UNCERTAIN))
+        _draw(axes, row, knob, (usd_per_hour, 1.15 * most))
     axes.axvline(usd_per_hour, color="black", linewidth=1)
     axes.set_yticks(range(len(knobs)), [f"{knob.name}: {knob.low.value} to {knob.high.value}" for knob in knobs])
     axes.invert_yaxis()
@@ -42,12 +41,18 @@ def plot_tornado(knobs: Sequence[Knob], usd_per_hour: float, title: str) -> "Fig
     return figure
 
 
-def _draw(axes: "Axes", row: int, end: End, scale: tuple[float, float, str]) -> None:
-    """Draw one end of a bar; `scale`: the dollars of the answer, those of an end without an SLO, the colour."""
-    now, far, colour = scale
-    usd = far if end.own_usd is None else end.own_usd
-    axes.barh(row, usd - now, 0.6, left=now, color=NOTHING if end.own_usd is None else colour)
-    mark = " >" if end.own_usd is None else "*" if end.best else ""
-    label = "" if usd == now and not mark else f"{end.value}{mark}"
-    side = "left" if usd >= now else "right"
-    axes.text(usd, row, f" {label} ", va="center", ha=side, fontsize=8)
+def _draw(axes: "Axes", row: int, knob: Knob, scale: tuple[float, float]) -> None:
+    """Draw both ends of a knob with their words; `scale`: the dollars of the answer, those of an end without an SLO."""
+    now, far = scale
+    colour, words = ASKED if knob.is_known else UNCERTAIN, 0
+    low, high = (far if end.own_usd is None else end.own_usd for end in (knob.low, knob.high))
+    for end, usd, other, free in ((knob.low, low, high, "right"), (knob.high, high, low, "left")):
+        axes.barh(row, usd - now, 0.6, left=now, color=NOTHING if end.own_usd is None else colour)
+        mark = " >" if end.own_usd is None else "*" if end.best else ""
+        if usd != now or mark:
+            beyond = usd - now or now - other  # an end that changes nothing has its words beside the other's bar
+            side = "left" if beyond > 0 else "right" if beyond < 0 else free
+            axes.text(usd, row, f" {end.value}{mark} ", va="center", ha=side, fontsize=8.5)
+            words += 1
+    if not words:
+        axes.text(now, row, "  no change", va="center", fontsize=8.5, color="#666666")

@@ -166,6 +166,15 @@ def test_sensitivity_says_what_moves_the_answer_and_what_to_measure():
     assert max(map(len, text.splitlines())) <= 110
 
 
+def test_the_picture_of_the_answers_has_their_intervals(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("simulator.plots.plot_file.save", lambda figure, _: drawn.append(figure))
+    run(*ASKED, *SLO, "--hardware", "l40s,h100-sxm", "--tp", "1", "--pp", "1", "--plot", str(tmp_path / "answers.png"))
+    (figure,) = drawn
+    for axes in figure.axes:
+        assert [line for line in axes.lines if line.get_marker() == "|"]
+
+
 @pytest.mark.slow
 def test_a_tornado_can_be_drawn(tmp_path):
     words = [*ASKED, *SLO, "--hardware", "l40s", "--tp", "1", "--pp", "1", "--sensitivity", "--plot"]

@@ -168,3 +168,33 @@ def test_ranks_that_share_one_sequence_are_said_to():
     ranks = ("estimate", "--model", "deepseek-v3", "--hardware", "h200-sxm", "--dp", "8", "--ep", "8", "--batch")
     assert "DP above the batch: ranks are taken to share its tokens evenly" in printed(*ranks, "1")
     assert "DP above the batch" not in printed(*ranks, "8")
+
+
+SEVERAL = ("--model", "llama-3.1-8b", "--hardware", "l40s,a100-sxm-80,h100-sxm")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("estimate", *SEVERAL, "--batch", "1,64", "--isl", "1024", "--osl", "128"),
+        ("simulate", *SEVERAL, *CHAT, "--rate", "0.5,16"),
+        ("simulate", *PLACE, "--isl", "1000", "--osl", "200", "--max-concurrency", "1,256", "--num-prompts", "512",
+         "--slo", "ttft:1s"),
+    ],
+)  # fmt: skip
+def test_a_sweep_is_one_table_of_80_columns(command):
+    text = printed(*command, COLUMNS="80")
+    assert sum("───" in line for line in text.splitlines()) == 1
+    assert max(map(len, text.splitlines())) <= 80
+    whole = printed(*command, "--details", COLUMNS="200")
+    assert "tok/s/user" in whole
+
+
+def test_settings_that_have_a_column_or_are_the_same_in_all_rows_are_not_told_again():
+    changed = ("--set", "block_size=16,32", "--set", "max_num_batched_tokens=512,2048", "--set", "max_num_seqs=64")
+    text = printed("estimate", *PLACE, "--batch", "8", *changed)
+    heading, _, *lines = text.split("\n\n")[1].splitlines()[-6:]
+    assert heading.split()[:4] == ["max", "tokens", "settings", "batch"]
+    assert [line.split()[:2] for line in lines] == [
+        [tokens, f"block_size={size}"] for size in (16, 32) for tokens in ("512", "2048")
+    ]

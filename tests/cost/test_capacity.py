@@ -18,6 +18,7 @@ from simulator.models.model import load_model
 from simulator.plots.cost_plots import plot_costs
 from simulator.workloads.arrivals import OpenLoop, RecordedArrivals
 from simulator.workloads.lengths import Fixed, Independent
+from tests.support.pictures import cut_off, overlaps
 
 CHAT = load_workload("chat")
 SLO = parse_slo("ttft:500ms,tpot:50ms")
@@ -129,11 +130,29 @@ def test_a_closed_loop_is_counted_whole(users):
     assert report.output_tokens_per_s * report.run.end_s == pytest.approx(load.requests().output_tokens.sum())
 
 
-def test_a_picture_tells_deployments_apart_and_has_each_price_at_its_bar():
-    answers = compare([scenario(), scenario(model="qwen2.5-7b")], 1.0).answers
-    axes = plot_costs(answers).axes[0]
-    assert {label.get_text() for label in axes.get_yticklabels()} == {"l40s llama-3.1-8b", "l40s qwen2.5-7b"}
-    assert [each.xy[0] for each in axes.texts] == [bar.get_width() for bar in axes.patches]
+def interval(key: str, low: float, high: float | None) -> dict[str, float | None]:
+    return {f"{key}_low": low, f"{key}_high": high}
+
+
+def test_a_picture_tells_deployments_apart_and_has_each_price_at_its_dot():
+    answers = compare([scenario(), scenario(model="qwen2.5-7b"), scenario("l4")], 1.0).answers
+    keys = [f"{at}usd_per_million_output_tokens" for at in ("", "at_capacity_")]
+    ends = interval(keys[0], 0.2, 40.0) | interval(keys[1], 0.1, None) | interval("capacity_per_s", 0.5, 9.0)
+    figure = plot_costs(answers, [{"interval": 0.8, **ends}] * 3)
+    left, right = figure.axes
+    named = [label.get_text() for label in left.get_yticklabels()]
+    assert sorted(named) == ["l4 llama-3.1-8b", "l40s llama-3.1-8b", "l40s qwen2.5-7b"]
+    bills = [[getattr(each, name) for each in answers] for name in ("at_load", "at_capacity")]
+    prices = [[bill.usd_per_million_output_tokens for bill in some if bill] for some in bills]
+    dots = [line for line in left.lines if line.get_markersize() == 7]
+    assert [list(line.get_xdata()) for line in dots] == prices
+    assert left.get_xscale() == "log"  # where the length of a bar says nothing
+    assert not [*left.patches, *right.patches]
+    assert [list(line.get_xdata()) for line in left.lines if line.get_marker() == "|"][:2] == [[0.2, 40.0]] * 2
+    assert len([line for line in left.lines if line.get_marker() == ">"]) == len(prices[1])
+    assert "cannot meet the SLO" in [text.get_text() for text in left.texts]
+    assert not overlaps(figure)
+    assert not cut_off(figure)
 
 
 def test_the_public_face_is_complete():

@@ -3,11 +3,14 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from simulator.plots.marks import MARKERS, Curve
 from simulator.plots.palette import BOUND, wide_axis
 from simulator.plots.sweep_plots import Sweep, plot_cost_curves, plot_sweep
 from simulator.plots.tuning_plot import plot_tuned
 from simulator.reports.slo import Slo
+from tests.support.pictures import cut_off, overlaps
 
 
 def row(x: float, attained: float, *, overloaded: bool = False, factor: float = 1.0) -> dict:
@@ -48,6 +51,7 @@ def test_latencies_the_slo_and_the_knee_are_drawn_where_they_are():
     assert (list(ring.get_xdata()), list(ring.get_ydata())) == ([4], [400])
     (cross,) = (line for line in ttft.lines if line.get_marker() == "x")
     assert list(cross.get_xdata()) == [16]
+    assert cross.get_window_extent().y0 > ttft.get_window_extent().y1
     assert (ttft.get_xscale(), ttft.get_yscale()) == ("log", "log")
     points = np.array(pareto.lines[0].get_xydata()).tolist()
     assert points == [[100 / x, 100 * x] for x in (1, 2, 4, 8, 16)]  # of six devices
@@ -77,11 +81,46 @@ def test_one_colour_is_one_deployment_and_words_are_ticks():
     sweep = Sweep("", "settings", ["x=on", "x=off"] * 2, ["a", "a", "b", "b"], rows, Slo(), of_load=False)
     figure = plot_sweep(sweep)
     assert [each.get_text() for each in figure.axes[0].get_xticklabels()] == ["x=on", "x=off"]
-    colours = [{line.get_color() for line in axes.lines if line.get_marker() == "o"} for axes in figure.axes]
-    assert len(colours[0]) == 2
-    assert colours[0] == colours[1] == colours[2]
+    marks = [{(line.get_color(), line.get_marker()) for line in axes.lines if line.get_marker() in MARKERS}
+             for axes in figure.axes]  # fmt: skip
+    assert marks[0] == marks[1] == marks[2] == {tuple(Curve.of(0)), tuple(Curve.of(1))}
     (legend,) = figure.legends
     assert [each.get_text() for each in legend.get_texts()] == ["a", "b", "p95", "median", "held-out 80% interval"]
+
+
+def test_crosses_of_curves_that_are_overloaded_at_one_load_do_not_cover_each_other():
+    rows = [row(x, 0.9, overloaded=x > 2) for x in (1, 2, 4, 8)] * 3
+    figure = plot_sweep(Sweep("", "requests/s", [1.0, 2, 4, 8] * 3, [*"aaaabbbbcccc"], rows, Slo()))
+    FigureCanvasAgg(figure).draw()
+    crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x"]
+    heights = sorted(line.get_window_extent().y0 for line in crosses)
+    assert [list(line.get_xdata()) for line in crosses] == [[4, 8]] * 3
+    assert min(np.diff(heights)) > crosses[0].get_markersize() * figure.dpi / 72
+    assert not overlaps(figure)
+
+
+def test_points_of_one_curve_that_lie_on_each_other_share_a_label():
+    """Above its capacity a device serves the same, whatever is asked of it."""
+    rows = [row(min(x, 4), 0.9) for x in (1, 2, 4, 8, 16)]
+    _, _, pareto = plot_sweep(Sweep("", "requests/s", [1.0, 2, 4, 8, 16], ["a"] * 5, rows, Slo())).axes
+    assert [each.get_text() for each in pareto.texts] == ["1", "2", "4 to 16"]
+
+
+def test_labels_of_curves_that_lie_close_do_not_cover_each_other_or_leave_the_figure():
+    x, names = [1.0, 2, 4, 8] * 4, [f"{model} on l40s" for model in ("llama-3.1-8b", "mistral-7b", "qwen2.5-7b", "opt")]
+    rows = [row(each, 0.9, factor=1.02**place) | {"output_throughput": 600.0 * each * 1.02**place}
+            for place in range(4) for each in x[:4]]  # fmt: skip
+    figure = plot_sweep(Sweep("title", "requests/s", x, [name for name in names for _ in range(4)], rows, SWEEP.slo))
+    assert not overlaps(figure)
+    assert not cut_off(figure)
+    assert len(figure.axes[2].texts) == 16
+
+
+def test_a_single_load_has_its_interval():
+    rows = [row(1, 1), row(2, 1)]
+    ttft, *_ = plot_sweep(Sweep("", "max tokens", [1.0, 2.0], ["a", "b"], rows, Slo(), of_load=False)).axes
+    spans = [list(line.get_ydata()) for line in ttft.lines if line.get_marker() == "_"]
+    assert spans == [[50, 200], [100, 400]]
 
 
 def test_cost_is_drawn_over_the_load_with_replicas_and_without_what_keeps_no_slo():
@@ -97,7 +136,10 @@ def test_cost_is_drawn_over_the_load_with_replicas_and_without_what_keeps_no_slo
     assert np.array(left.lines[0].get_xydata()).tolist() == [[1, 9], [10, 3]]
     assert [each.get_text() for each in right.texts] == ["1", "2"]
     assert left.get_xscale() == "log"
-    assert len(left.lines[1].get_xdata()) == 0
+    curves = [line for line in left.lines if line.get_marker() in MARKERS[:2]]
+    assert [len(line.get_xdata()) for line in curves] == [2, 0]
+    arrows = [line.get_xdata()[0] for line in left.lines if line.get_marker() == "^"]
+    assert arrows == [1, 10]  # neither interval has an upper end
 
 
 @pytest.mark.parametrize(("values", "scale"), [([1, 7], "linear"), ([1, 9], "log"), ([], "linear"), ([0, 5], "linear")])
@@ -113,5 +155,5 @@ def test_tuned_settings_have_a_bar_each_and_what_keeps_no_slo_is_written():
     (axes,) = plot_tuned(bars, "req/s", "title").axes
     assert [bar.get_width() for bar in axes.patches] == [2.0, 3.0, 0.0]
     assert [list(line.get_xdata()) for line in axes.lines] == [[1.0, 3.0], [2.0, 4.0]]
-    assert [text.get_text().strip() for text in axes.texts] == ["no load keeps the SLO"]
+    assert [text.get_text().strip() for text in axes.texts] == ["2", "3", "no load keeps the SLO"]
     assert [label.get_text() for label in axes.get_yticklabels()] == [name for name, *_ in bars]

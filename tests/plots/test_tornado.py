@@ -27,3 +27,15 @@ def test_words_at_the_ends_of_bars_do_not_cover_the_names_of_the_knobs(most):
     assert len(words) == 4
     assert min(each.x0 for each in words) >= max(each.x1 for each in names)
     assert all(tick >= 0 for tick in axes.get_xticks())
+
+
+def test_both_ends_on_one_side_have_their_words_beside_the_bar():
+    """The end that costs the same, but at which another answer is best, has its word left of the bar, not on it."""
+    knobs = [
+        Knob("rate", End("2/s", 1.0, 1, 0.5), End("10/s", 2.0, 0, 2.0), is_known=True),
+        Knob("TTFT bound", End("400 ms", 1.0, 0, 1.0), End("625 ms", 1.0, 0, 1.0), is_known=True),
+    ]
+    (axes,) = plot_tornado(knobs, 1.0, "title").axes
+    said = {each.get_text().strip(): each for each in axes.texts}
+    assert list(said) == ["2/s*", "10/s", "no change"]
+    assert (said["2/s*"].get_ha(), said["10/s"].get_ha()) == ("right", "left")

@@ -38,7 +38,7 @@ def table(rows: Sequence[Row], replicas: int = 1) -> View:
         *sized,
         RangedColumn("ttft_s", "TTFT ms", factor=1e3),
         RangedColumn("tpot_s", "TPOT ms", factor=1e3),
-        Column("tokens_per_s_user", "tok/s/user", number()),
+        *([] if varying else [Column("tokens_per_s_user", "tok/s/user", number())]),  # as much as fits 80 columns
         RangedColumn("output_tokens_per_s", "tok/s"),
         *([SPEEDUP] if any(row["speculation_speedup"] for row in rows) else []),
     )

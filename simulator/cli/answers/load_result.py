@@ -105,6 +105,7 @@ def _summary_view(rows: list[Row]) -> View:
         *common(rows)[1],
         *loads(rows),
         *metrics,
+        Column("tokens_per_s_user", "tok/s/user", number(3)),
         Column("output_throughput", "out tok/s", number(3)),
         Column("request_throughput", "req/s", number(3)),
         Column("mean_num_requests_running", "at once", number(3)),

@@ -124,7 +124,7 @@ def statistics(row: Row, name: str, bound_s: float | None) -> Row:
 
 
 def summary(rows: Sequence[Row]) -> View:
-    """Return one line per run, for a sweep of deployments or loads."""
+    """Return one line per run, for a sweep of deployments or loads, of what 80 columns have room for."""
     title, varying = common(rows)
     columns = [
         *varying,
@@ -132,8 +132,9 @@ def summary(rows: Sequence[Row]) -> View:
         *([Column(RUN_AT, "run at /s", number(3))] if RUN_AT in rows[0] else []),
         RangedColumn(f"{TAIL}_ttft_ms", f"TTFT {TAIL} ms"),
         RangedColumn(f"{TAIL}_tpot_ms", f"TPOT {TAIL} ms"),
-        Column("tokens_per_s_user", "tok/s/user", number(3)),
-        RangedColumn("output_throughput", "out tok/s"),
+        Column("output_throughput", "out tok/s", number(3))
+        if varying
+        else RangedColumn("output_throughput", "out tok/s"),
     ]
     if any(row["failed"] for row in rows):
         columns.append(Column("failed", "rejected", count))

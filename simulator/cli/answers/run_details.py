@@ -125,7 +125,7 @@ def sweep_of(rows: Sequence[Row], varying: Sequence[Column], title: str, slo: Sl
     over = min(varying, key=lambda column: _preference(column, rows))
     others = [each for each in varying if each is not over]
     series = [" ".join(_said(each, row) for each in others) for row in rows]
-    x, label = [_number(row[over.key]) for row in rows], X_LABELS.get(over.key, over.heading)
+    x, label = [_value(over, row) for row in rows], X_LABELS.get(over.key, over.heading)
     return Sweep(title, label, x, series, rows, slo, over.key in ("request_rate", "max_concurrency"))
 
 
@@ -136,8 +136,13 @@ def _said(column: Column, row: Row) -> str:
 
 def _preference(column: Column, rows: Sequence[Row]) -> tuple[bool, bool, bool]:
     """Return what makes a column a better x the smaller it is: a load, then numbers."""
-    words = any(isinstance(_number(row[column.key]), str) for row in rows)
+    words = any(isinstance(_value(column, row), str) for row in rows)
     return words, column.key != "request_rate", column.key != "max_concurrency"
+
+
+def _value(column: Column, row: Row) -> float | str:
+    """Return the value of a column; of settings those that its cell tells."""
+    return _number(column.cell(row) if column.key == "settings" else row[column.key])
 
 
 def _number(value: Any) -> float | str:

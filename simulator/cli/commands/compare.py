@@ -77,7 +77,7 @@ def command(
     if sensitivity:
         result = _with_sensitivity(result, moved, plot)
     elif plot is not None:
-        _draw(compared, plot)
+        _draw(figures, plot)
     if report is not None:
         others = [*map(str, result.refused), *ties(search, compared), excluded(search, options)]
         _save_page(report, figures, rows, moved, (others, said))
@@ -116,11 +116,11 @@ def _save_page(
     Decision(found, rows, moved, *words).save(path)
 
 
-def _draw(compared: list[Compared], path: Path) -> None:
+def _draw(figures: CostDetails, path: Path) -> None:
     from simulator.plots.cost_plots import plot_costs
     from simulator.plots.plot_file import save
 
-    save(plot_costs([each.answer for each in compared]), path)
+    save(plot_costs([each.answer for each in figures.compared], figures.rows), path)
 
 
 def _surest(search: Search, best: Compared) -> tuple[dict[str, list[Row]], str]:

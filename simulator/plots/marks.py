@@ -1,0 +1,55 @@
+"""Marks that plots share: of a value with its interval, and of the curves of a plot."""
+
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from simulator.plots.palette import SERIES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+BEYOND = 1e12  # of all axes: where an interval without an end is drawn to
+MARKERS = "osD^vP"  # as many as make, with the colours, 42 kinds of curves: none rests on its colour alone
+WHISKER = "#555555"
+
+
+class Curve(NamedTuple):
+    """How a curve is drawn."""
+
+    colour: str
+    marker: str
+
+    @classmethod
+    def of(cls, place: int) -> Self:
+        """Return the mark of a plot's first, second, ... curve.
+
+        >>> Curve.of(0).marker, Curve.of(0).colour == Curve.of(7).colour, Curve.of(7).marker
+        ('o', True, 's')
+        """
+        return cls(SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)])
+
+    def handle(self, label: str) -> "Line2D":
+        """Return the curve's entry of a legend."""
+        from matplotlib.lines import Line2D  # noqa: PLC0415  half a second
+
+        return Line2D([], [], color=self.colour, marker=self.marker, markersize=4, label=label)
+
+
+def whisker(
+    axes: "Axes", which: str, at: float, ends: tuple[float | None, float | None], colour: str = WHISKER
+) -> None:
+    """Draw an interval along an axis ("x" or "y") at a place of the other; without an upper end an arrow to the edge.
+
+    An interval that is not known, both ends None, is not drawn.
+    """
+    low, high = ends
+    if low is None:
+        return
+    along, across = [low, BEYOND if high is None else high], [at, at]
+    across_name = "_" if which == "y" else "|"
+    x, y = (along, across) if which == "x" else (across, along)
+    axes.plot(x, y, color=colour, lw=1.0, marker=across_name, markersize=5, zorder=1.5)
+    if high is None:
+        transform = axes.get_yaxis_transform() if which == "x" else axes.get_xaxis_transform()
+        tip, marker = ((1.0, at), ">") if which == "x" else ((at, 1.0), "^")
+        axes.plot(*tip, marker, color=colour, markersize=5, transform=transform, clip_on=False)
