@@ -14,7 +14,6 @@ from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Offer
 from simulator.models.layout import Layout
 from simulator.models.model import Model
-from simulator.reports.intervals import step_quantile
 from simulator.reports.slo import Slo
 from simulator.workloads.workload import Workload
 
@@ -99,7 +98,7 @@ def learned_of(asked: BoundLookup | LoadLookup) -> Bounded | Tried | InfercastEr
             return Tried(asked.replicas, asked.share_per_s, report.meets_slo, busy_w)
         built = asked.candidate.build(asked.candidate.layout)
         scenario = Scenario(built, asked.workload, asked.slo, asked.offers, interruptions=asked.interruptions)
-        found = bounds(scenario.with_steps(step_quantile(built, asked.quantile)))
+        found = bounds(scenario.at_quantile(asked.quantile))
         return Bounded(found, found.most_within(asked.slo), found.misses(asked.slo))
     except InfercastError as error:
         return error

@@ -8,7 +8,6 @@ from simulator.cost.bisection import bisect_first
 from simulator.cost.bounds import bounds
 from simulator.cost.scenario import Scenario
 from simulator.cost.search import LIGHTEST_SHARE, Solution, Target
-from simulator.reports.intervals import step_quantile
 from simulator.reports.report import Report
 
 CASES = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of step times: five equally likely cases
@@ -74,8 +73,7 @@ class Risk:
 
     def at(self, quantile: float) -> int | None:
         """Return the replicas that steps at a quantile of their times call for."""
-        scenario = self.found.scenario.with_steps(step_quantile(self.found.scenario.deployment, quantile))
-        return replicas_needed(scenario, self.load.rate_per_s, self.found.replicas)
+        return replicas_needed(self.found.scenario.at_quantile(quantile), self.load.rate_per_s, self.found.replicas)
 
     @property
     def more(self) -> list[int]:

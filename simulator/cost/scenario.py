@@ -11,6 +11,7 @@ from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Offer
+from simulator.reports.intervals import step_quantile
 from simulator.reports.report import Report, summarize
 from simulator.reports.slo import Slo
 from simulator.roofline.step_model import StepTable
@@ -211,8 +212,14 @@ class Scenario:
         return replace(rerun_one(report), draws=tuple(map(rerun_one, report.draws)))
 
     def with_steps(self, factor: float) -> "Scenario":
-        """Return the same scenario with every step time multiplied by `factor`."""
+        """Return the same scenario with every step time multiplied by `factor`; itself where they are already."""
+        if factor == self.deployment.step_factor:
+            return self
         return replace(self, deployment=replace(self.deployment, step_factor=factor))
+
+    def at_quantile(self, quantile: float) -> "Scenario":
+        """Return the same scenario with step times that a share `quantile` of measurements lies below; 0.5: itself."""
+        return self.with_steps(step_quantile(self.deployment, quantile))
 
     def _simulate(self, requests: Requests, progress: Progress | None = None, *, steady: bool) -> Report:
         pool = pool_of(self.deployment, self.table, requests, self.replicas, assume_fits=self.assume_fits)

@@ -30,7 +30,7 @@ from simulator.reports.interval_widths import basis_of
 from simulator.reports.slo import Slo
 from simulator.units import counted, scaled
 
-REGULAR = ("cost", "keep", "reject")  # verbs of why others are no answer
+OF_ONE = {"have": "has", "miss": "misses", "reject": "rejects", "keep": "keeps", "are": "is", "cost": "costs"}
 LOOSER = 1.1  # times the bounds of the SLO, to see whether the answer stands on a knife edge
 SHOWN_DEVICES = 3
 
@@ -267,10 +267,7 @@ def _counted_verb(number: int, said: str) -> str:
     ('1 has no price', '1,200 miss TTFT')
     """
     verb, _, rest = said.partition(" ")
-    one = {"have": "has", "miss": "misses", "reject": "rejects", "keep": "keeps", "are": "is", "cost": "costs"}.get(
-        verb, verb
-    )
-    return f"{number:,} {one if number == 1 else verb} {rest}"
+    return f"{number:,} {OF_ONE.get(verb, verb) if number == 1 else verb} {rest}"
 
 
 def excluded(search: Search, options: Options) -> str:
