@@ -210,8 +210,7 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
         "of_free": min(share * free, free),
         "of_rest": min(share * (total - rule.context_bytes) - weights, free),
     }[rule.convention] + deployment.cache_shift * total
-    groups = _groups(deployment)
-    state = part.state_bytes(deployment.layout) if any(part.attention_layers) and not groups.recurrent else 0.0
+    groups, state = _groups(deployment), separate_state_bytes(deployment)
     running, slots = _running_and_states(deployment, state, room)
     cache = room - slots * state
     size = _slot_tokens(deployment, cache) if deployment.engine.is_reserved else _block_tokens(deployment, groups)
@@ -269,6 +268,13 @@ def _running_and_states(deployment: Deployment, state_bytes: float, room_bytes: 
     share = max(1, int(STATE_SHARE * room_bytes // state_bytes))
     running = max(1, min(most, share // rule.state_slots if rule.state_slots and cached else share))
     return running, share if rule.state_slots else running
+
+
+def separate_state_bytes(deployment: Deployment) -> float:
+    """Return the bytes of a sequence's recurrent states where they lie beside the cache, not in its blocks; else 0."""
+    part = deployment.device_part
+    in_blocks = not any(part.attention_layers) or _groups(deployment).recurrent
+    return 0.0 if in_blocks else part.state_bytes(deployment.layout)
 
 
 def _groups(deployment: Deployment) -> Groups:

@@ -7,10 +7,9 @@ from typing import NamedTuple
 from simulator.engines.engine import Engine
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware, scaled_peaks
-from simulator.models.layers import Attention, Dense, MixtureOfExperts
+from simulator.models.layers import Attention, Dense, MixtureOfExperts, Recurrent
 from simulator.models.layout import Layout
 from simulator.models.model import Model
-from simulator.models.recurrent import GatedDeltaNet, KimiDelta, LightningAttention, Mamba, Mamba2
 
 DEGREES = (64, 32, 16, 8, 4, 2, 1)
 
@@ -85,7 +84,7 @@ def _with_fp32_states(model: Model) -> Model:
     """Return a model whose recurrent states are fp32 where its config.json does not say so (MemoryRule.fp32_states)."""
     blocks = dict(model.blocks)
     for name, block in model.blocks.items():
-        if isinstance(block.mixer, GatedDeltaNet | KimiDelta | LightningAttention | Mamba | Mamba2):
+        if isinstance(block.mixer, Recurrent):
             mixer = block.mixer.model_copy(update={"state_dtype": "fp32"})
             blocks[name] = block.model_copy(update={"mixer": mixer})
     return model.model_copy(update={"blocks": blocks})

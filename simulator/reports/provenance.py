@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from simulator.deployment import pipeline_overlap
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.loaded_weights import vision_of
-from simulator.deployment.memory import STATE_SHARE
+from simulator.deployment.memory import STATE_SHARE, separate_state_bytes
 from simulator.deployment.offload import HOST_SOURCE, host_of
 from simulator.engines.engine import Engine
 from simulator.engines.fitted_multipliers import EXPERTS, UNITY, FittedMultipliers
@@ -234,9 +234,7 @@ def memory_basis(deployment: Deployment) -> list[Provenance]:
             rules += figures(rule.value, setting)
     if settings.memory_fraction is not None:
         rules = [(path, figure) for path, figure in rules if path != "memory.fraction"]
-    part = deployment.device_part
-    apart = not engine.memory.recurrent_blocks and any(part.attention_layers)  # states, beside the cache
-    if apart and settings.max_num_seqs is None and part.state_bytes(deployment.layout):
+    if settings.max_num_seqs is None and separate_state_bytes(deployment):
         rules.append(("share of the memory for states", STATE_SHARE))
     vision = _named(model.id, figures(vision_of(deployment), "vision"))
     return used + shape + vision + _named(engine.id, rules)
