@@ -7,7 +7,7 @@ from simulator.cost.capacity import Answer
 from simulator.deployment.deployment import Deployment
 from simulator.frames import Row
 from simulator.plots.labels import legend_below
-from simulator.plots.marks import WHISKER, Curve, whisker
+from simulator.plots.marks import WHISKER, Curve, Ends, ends_of, whisker
 from simulator.plots.palette import BOUND, ON_PAPER, grid_lines, short, wide_axis
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def plot_costs(answers: Sequence[Answer], rows: Sequence[Row] = (), labels: Sequ
         [bill.usd_per_million_output_tokens if bill else None for bill in bills]
         for bills in ([each.at_load for each in answers], [each.at_capacity for each in answers])
     )
-    asked = _Values(f"at {rate:g} requests/s", Curve.of(0), at_load, [_ends(row, key) for row in rows], -0.2, "$")
-    most = [_ends(row, f"at_capacity_{key}") for row in rows]
+    asked = _Values(f"at {rate:g} requests/s", Curve.of(0), at_load, [ends_of(row, key) for row in rows], -0.2, "$")
+    most = [ends_of(row, f"at_capacity_{key}") for row in rows]
     full = _Values("at the highest load within the SLO", Curve.of(1), at_capacity, most, 0.2, "$")
     _plot_values(left, [asked, full])
     replicas = [f"\n{each.replicas} replicas" if each.replicas > 1 else "" for each in answers]
@@ -44,7 +44,7 @@ def plot_costs(answers: Sequence[Answer], rows: Sequence[Row] = (), labels: Sequ
     left.set_ylim(len(answers) - 0.4, -0.6)
     left.set(xlabel="$ per million output tokens", title="Cost", ylabel="")
     rates = [each.capacity.rate_per_s or None for each in answers]
-    served = _Values("", Curve.of(1), rates, [_ends(row, "capacity_per_s") for row in rows])
+    served = _Values("", Curve.of(1), rates, [ends_of(row, "capacity_per_s") for row in rows])
     _plot_values(right, [served], [rate])
     bound = right.axvline(rate, color=BOUND, linestyle="--", linewidth=1.2, label=f"asked: {rate:g} requests/s")
     right.set(xlabel="requests/s", title="Max requests/s per replica within the SLO")
@@ -70,7 +70,7 @@ class _Values(NamedTuple):
     label: str
     curve: Curve
     values: Sequence[float | None]
-    intervals: Sequence[tuple[float | None, float | None]]
+    intervals: Sequence[Ends]
     offset: float = 0.0
     unit: str = ""
 
@@ -96,10 +96,6 @@ def _plot_values(axes: "Axes", drawn: Sequence[_Values], bounds: Sequence[float]
 def _say(axes: "Axes", place: int, text: str) -> None:
     """Write a text in an answer's row, instead of a value."""
     axes.text(0.01, place, text, va="center", fontsize=9, color=BOUND, transform=axes.get_yaxis_transform())
-
-
-def _ends(row: Row, key: str) -> tuple[float | None, float | None]:
-    return row[f"{key}_low"], row[f"{key}_high"]
 
 
 def _labels(answers: Sequence[Answer]) -> tuple[str, list[str]]:

@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from simulator.frames import Row
 from simulator.plots.palette import SERIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
+Ends = tuple[float | None, float | None]  # of an interval; the upper one None: it has none
 BEYOND = 1e12  # of all axes: where an interval without an end is drawn to
 MARKERS = "osD^vP"  # as many as make, with the colours, 42 kinds of curves: none rests on its colour alone
 WHISKER = "#555555"
@@ -35,9 +37,16 @@ class Curve(NamedTuple):
         return Line2D([], [], color=self.colour, marker=self.marker, markersize=4, label=label)
 
 
-def whisker(
-    axes: "Axes", which: str, at: float, ends: tuple[float | None, float | None], colour: str = WHISKER
-) -> None:
+def ends_of(row: Row, key: str) -> Ends:
+    """Return the interval of a figure of a row.
+
+    >>> ends_of({"usd": 2.0, "usd_low": 1.5, "usd_high": None}, "usd")
+    (1.5, None)
+    """
+    return row[f"{key}_low"], row[f"{key}_high"]
+
+
+def whisker(axes: "Axes", which: str, at: float, ends: Ends, colour: str = WHISKER) -> None:
     """Draw an interval along an axis ("x" or "y") at a place of the other; without an upper end an arrow to the edge.
 
     An interval that is not known, both ends None, is not drawn.
@@ -46,9 +55,8 @@ def whisker(
     if low is None:
         return
     along, across = [low, BEYOND if high is None else high], [at, at]
-    across_name = "_" if which == "y" else "|"
     x, y = (along, across) if which == "x" else (across, along)
-    axes.plot(x, y, color=colour, lw=1.0, marker=across_name, markersize=5, zorder=1.5)
+    axes.plot(x, y, color=colour, lw=1.0, marker="|" if which == "x" else "_", markersize=5, zorder=1.5)
     if high is None:
         transform = axes.get_yaxis_transform() if which == "x" else axes.get_xaxis_transform()
         tip, marker = ((1.0, at), ">") if which == "x" else ((at, 1.0), "^")

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from simulator.deployment.estimate import Phase
 from simulator.frames import Row
 from simulator.plots.labels import legend_below, spread_labels
-from simulator.plots.marks import whisker
+from simulator.plots.marks import ends_of, whisker
 from simulator.plots.palette import BOUND, RESOURCES, TIP, grid_lines, short, tip, wide_axis
 from simulator.plots.run_plots import distribution_keys, draw_distribution, draw_over_time, draw_parts
 from simulator.plots.sweep_plots import Sweep, draw_latency, draw_pareto
@@ -169,14 +169,14 @@ def frontier_panel(labels: Sequence[str], rows: Sequence[Row]) -> Figure:
     ]
     axes.plot(*zip(*best, strict=True), "-", color="#b3c6e0", lw=1.4, zorder=1)
     for user, usd, row in points:
-        whisker(axes, "y", user, (row["usd_per_million_output_tokens_low"], row["usd_per_million_output_tokens_high"]))
+        whisker(axes, "y", user, ends_of(row, "usd_per_million_output_tokens"))
         axes.plot(user, usd, "o", color="#4c72b0", markersize=6)
         axes.annotate(row["label"], (user, usd), (5, 3), textcoords="offset points", fontsize=8.5)
         told = f"${short(usd)} per million output tokens, {short(user)} tokens/s of a user"
         tip(axes, user, usd, f"{row['label']}: {told}")
     axes.set(xlabel="tokens/s of a user at p95 (1 / TPOT)", ylabel="$ per million output tokens")
     axes.margins(x=0.12)
-    ends = [row[f"usd_per_million_output_tokens_{end}"] for _, _, row in points for end in ("low", "high")]
+    ends = [end for _, _, row in points for end in ends_of(row, "usd_per_million_output_tokens")]
     wide_axis(axes, "y", [*(usd for _, usd, _ in points), *(end for end in ends if end)])
     grid_lines(axes)
     spread_labels(figure)

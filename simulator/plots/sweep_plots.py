@@ -10,7 +10,7 @@ import numpy as np
 from simulator.arrays import Floats
 from simulator.frames import Row
 from simulator.plots.labels import legend_below, spread_labels
-from simulator.plots.marks import BEYOND, Curve, whisker
+from simulator.plots.marks import BEYOND, Curve, ends_of, whisker
 from simulator.plots.palette import BOUND, grid_lines, short, tip, wide_axis
 from simulator.reports.slo import Slo
 
@@ -273,13 +273,13 @@ def _plot_cost(axes: "Axes", rows: Sequence[Row], key: str, curve: Curve) -> lis
     x, y = [row["asked_rate_per_s"] for row in rows], [row[key] for row in rows]
     known = [each for each in y if each is not None]
     most = ROOM * max(known, default=0.0)
-    ends = [(row[f"{key}_low"], row[f"{key}_high"]) for row in rows]
-    ends = [(low, high if high is not None and high <= most else None) for low, high in ends]
+    both = (ends_of(row, key) for row in rows)
+    ends = [(low, high if high is not None and high <= most else None) for low, high in both]
     axes.plot(x, [np.nan if each is None else each for each in y], color=curve.colour, marker=curve.marker, lw=1.6)
     replicas = 0
-    for row, at_x, at_y, both in zip(rows, x, y, ends, strict=True):
-        whisker(axes, "y", at_x, both, curve.colour)
+    for row, at_x, at_y, interval in zip(rows, x, y, ends, strict=True):
+        whisker(axes, "y", at_x, interval, curve.colour)
         if at_y is not None and row["replicas"] != replicas:
             said, replicas = str(row["replicas"]), row["replicas"]
             axes.annotate(said, (at_x, at_y), (4, 5), textcoords="offset points", fontsize=9, color=curve.colour)
-    return known + [end for both in ends for end in both if end is not None]
+    return known + [end for interval in ends for end in interval if end is not None]
