@@ -8,11 +8,8 @@ OTHERS = "Choose a model that writes text token by token: `infercast profiles` l
 LAYERS = "Choose another model: `infercast profiles` lists all"
 VECTORS = "Give the language model whose layers it has, with --output-len 1: TTFT is then the time of a text"
 REFUSED = {  # why and what to do, by a pattern for the names without their organisation, in small letters
-    r"(flan-|m|u|long-|code|byt|fastchat-)?t5(gemma)?\b.*|ul2|flan-ul2|aya-101|t0pp|mt0-.*": (
-        "it is an encoder and a decoder, and decoders alone are modelled",
-        OTHERS,
-    ),
-    r"(m?bart|pegasus|nllb|m2m100|opus-mt|madlad400)\b.*": (
+    r"(flan-|m|u|long-|code|byt|fastchat-)?t5(gemma)?\b.*|ul2|flan-ul2|aya-101|t0pp|mt0-.*"
+    r"|(m?bart|pegasus|nllb|m2m100|opus-mt|madlad400)\b.*": (
         "it is an encoder and a decoder, and decoders alone are modelled",
         OTHERS,
     ),

@@ -52,8 +52,7 @@ def _never_together(scenario: Scenario) -> list[str]:
 
 def _soon_overloaded(report: Report) -> list[str]:
     """Say where a run is too short to show that its queue grows without end."""
-    length = report.length
-    if report.overloaded or not length or length.is_enough() or length.load.requests_needed < math.inf:
+    if report.overloaded or not report.length or report.length.load.requests_needed < math.inf:
         return []
     return ["The requests come faster than full steps serve them: a longer run is OVERLOADED (--num-prompts)."]
 

@@ -29,8 +29,9 @@ from simulator.workloads.workload import Workload
 
 NOTES = (
     "Training: 6 N D FLOPs at MFU x the dense 16-bit peak; N parameters that a token uses, D tokens, by default 20 N.",
-    "Left out: attention's pairs, failed runs, data, post-training. Five published runs took 0.8 to 2.9 times these "
-    "device hours: the range in brackets, where no MFU is given.",
+    "Left out: attention's pairs, failed runs, data, post-training. Five published runs took "
+    f"{PUBLISHED_TIMES[0]} to {PUBLISHED_TIMES[1]} times these device hours: the range in brackets, where no MFU is "
+    "given.",
     "Training takes the cheapest devices, serving the cheapest instances that hold replicas, all of them full. Equal "
     "FLOPs: inference takes 2 N per token, so after 3 D.",
 )
