@@ -166,6 +166,7 @@ def test_sensitivity_says_what_moves_the_answer_and_what_to_measure():
     assert max(map(len, text.splitlines())) <= 110
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_answers_has_their_intervals(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr("simulator.plots.plot_file.save", lambda figure, _: drawn.append(figure))

@@ -35,6 +35,7 @@ def test_it_begins_with_the_answer_and_fits_a_window(verdict):
     assert "\n--details: " in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verdict", COMMANDS)
 def test_details_add_to_it_and_leave_nothing_out(verdict):
     command = COMMANDS[verdict]
@@ -173,6 +174,7 @@ def test_ranks_that_share_one_sequence_are_said_to():
 SEVERAL = ("--model", "llama-3.1-8b", "--hardware", "l40s,a100-sxm-80,h100-sxm")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

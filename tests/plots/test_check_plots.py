@@ -9,6 +9,7 @@ from tests.support.pictures import cut_off, overlaps
 TIERS = ("roofline", "profile", "op tables", "calibrated")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decades", [0.5, 1.4, 3.3])
 def test_words_do_not_cover_each_other_and_axes_are_equal(decades):
     draw = np.random.default_rng(0)

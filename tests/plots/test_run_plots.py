@@ -10,6 +10,7 @@ from simulator.reports.timeline import timeline_of
 from tests.support.pictures import cut_off, overlaps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hardware", "rate", "unit"), [("l40s", 3.0, "ms"), ("l4", 6.0, "s")])
 def test_texts_of_a_run_do_not_cover_each_other(hardware, rate, unit):
     """An L4 is overloaded by 6 requests/s: its latencies reach minutes."""

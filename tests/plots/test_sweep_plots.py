@@ -106,6 +106,7 @@ def test_points_of_one_curve_that_lie_on_each_other_share_a_label():
     assert [each.get_text() for each in pareto.texts] == ["1", "2", "4 to 16"]
 
 
+@pytest.mark.slow
 def test_labels_of_curves_that_lie_close_do_not_cover_each_other_or_leave_the_figure():
     x, names = [1.0, 2, 4, 8] * 4, [f"{model} on l40s" for model in ("llama-3.1-8b", "mistral-7b", "qwen2.5-7b", "opt")]
     rows = [row(each, 0.9, factor=1.02**place) | {"output_throughput": 600.0 * each * 1.02**place}

@@ -3,6 +3,7 @@
 from typing import get_args
 
 import numpy as np
+import pytest
 
 from simulator.validation.measurements import METRICS, Regime
 from simulator.validation.scatter import NAMES, REGIMES, Dot, draw_dots
@@ -15,6 +16,7 @@ def test_every_metric_has_a_name_and_every_regime_a_mark():
     assert len(set(REGIMES.values())) == len(REGIMES)
 
 
+@pytest.mark.slow
 def test_all_are_drawn_under_names_that_do_not_cover_each_other():
     """From 10 ms to 16 minutes: labels of ticks are long."""
     draw = np.random.default_rng(1)

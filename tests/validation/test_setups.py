@@ -243,6 +243,7 @@ def test_a_setup_is_of_one_source():
         assert all(issubclass(found[0], each) for each in found), setup
 
 
+@pytest.mark.slow
 def test_sources_set_rules_that_the_command_line_takes():
     """Each is a name of `--set`: of an engine's rule, or of what clients ask."""
     for setup in {row.setup for row in published()}:
