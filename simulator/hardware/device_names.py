@@ -15,8 +15,8 @@ SIZED = re.compile(r"(.+?)[\s_-]*\b(\d+)\s?Gi?B?\b(?:[\s_-]*(?:HBM|GDDR|LPDDR)\w
 LAPTOP = re.compile(r"[\s-]*\(?\b(?:laptop|notebook|mobile)\b\)?(?:\s*gpu)?[\s-]*", re.IGNORECASE)
 MOBILE = re.compile(r"((?:[rg]tx\s?)?\d{4}(?:\s?ti)?)m", re.IGNORECASE)  # RTX 4090M
 NUMBER = re.compile(r"[a-z]?\d{2,4}[a-z0-9+-]*(?:\s(?:ti|super|xtx?|gre|d|ada|laptop|v\d))*", re.IGNORECASE)
-BRANDS = ("RTX", "GTX", "Quadro", "Tesla", "RX", "Radeon", "Radeon Pro", "Arc", "Arc Pro")
-BRANDS += ("Ryzen", "Threadripper", "EPYC", "Xeon", "i9", "i7", "i5", "i3", "Core Ultra")
+GPUS = ("RTX", "GTX", "Quadro", "Tesla", "RX", "Radeon", "Radeon Pro", "Arc", "Arc Pro")
+CPUS = ("Ryzen", "Threadripper", "EPYC", "Xeon", "i9", "i7", "i5", "i3", "Core Ultra")
 
 
 def vendor_of(name: str) -> str:
@@ -60,4 +60,4 @@ def branded(name: str) -> Iterator[tuple[str, int]]:
     """
     for each, gigabytes in dict.fromkeys(spellings(name)):
         if NUMBER.fullmatch(each):
-            yield from ((f"{brand} {each}", gigabytes) for brand in BRANDS)
+            yield from ((f"{brand} {each}", gigabytes) for brand in (*GPUS, *CPUS))
