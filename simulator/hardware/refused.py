@@ -84,7 +84,8 @@ SEVERAL = {  # names of several devices, which differ
     r"(intel-)?(xeon-)?granite-rapids": "xeon-6980p, xeon-6787p or another of its models",
     r"arrow-lake": "core-ultra-285k or core-ultra-265k (CPUs), or arc-140t (the GPU of a laptop's chip)",
     r"tenstorrent|wormhole|blackhole": "wormhole-n150, wormhole-n300, blackhole-p100 or blackhole-p150",
-    r"cpu|gpu|cuda|mps|metal|rocm|host|laptop|mac|macbook": "the chip or the card, say m4-pro, rtx-4090 or ryzen-9950x",
+    r"mac|macbook|macbook-(air|pro)|mac-(mini|studio)|imac": "its chip, say m4-pro; `compare` takes apple, for all of them",
+    r"cpu|cuda|mps|metal|rocm|host": "the chip or the card, say m4-pro, rtx-4090 or ryzen-9950x",
 }
 REFUSED = {  # why no engine of the library runs there
     r"groq.*|lpu.*": "its weights lie in the SRAM of hundreds of chips, and its compiler is no engine here",
