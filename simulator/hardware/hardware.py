@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from simulator.errors import NotModelledError, ProfileError
 from simulator.files import named_file
-from simulator.hardware.device_names import COUNTED, branded, spellings, vendor_of
+from simulator.hardware.device_names import branded, counted, spellings, vendor_of
 from simulator.hardware.refused import refuse_known
 from simulator.profile import (
     Bytes,
@@ -235,9 +235,8 @@ def _device(name: str) -> tuple[Path, int]:
     """Return a device's path, and the memory in GB of its machine where the name states another than the profile's."""
     with suppress(ProfileError):
         return find(KIND, name), 0
-    if counted := COUNTED.fullmatch(name.strip()):
-        device, many = (counted[2], counted[1]) if counted[1] else (counted[3], counted[4])
-        remedy = f"Give {device} and the devices of a replica, say --tp {many}"
+    if several_of := counted(name):
+        remedy = f"Give {several_of[0]} and the devices of a replica, say --tp {several_of[1]}"
         raise ProfileError(f"hardware {name!r}", "it counts devices", remedy)
     vendor = vendor_of(name)
     for each, gigabytes in spellings(name):

@@ -6,6 +6,7 @@ from simulator.errors import NotModelledError
 
 OWN = "Compare with a device that has an engine here (`infercast profiles hardware`)"
 SERVER = "a server of eight; --tp says how many of them a replica takes"
+SLICE = "a slice of chips; --tp says how many of them a replica takes"
 SYSTEMS = {  # what has devices, and the device to name
     r"g4dn\..+": ("an instance of AWS", "t4"),
     r"g5g\..+": ("an instance of AWS", "t4g"),
@@ -61,6 +62,10 @@ SYSTEMS = {  # what has devices, and the device to name
     r"gpu-\d+x-h100-pcie": ("an instance of Lambda", "h100-pcie"),
     r"gpu-\d+x-gh200": ("an instance of Lambda", "gh200-96"),
     r"gpu-\d+x-b200(-sxm6)?": ("an instance of Lambda", "b200-sxm"),
+    r"(tpu-?)?(v5e|v5litepod)-\d+": (SLICE, "tpu-v5e"),
+    r"(tpu-?)?v6e-\d+": (SLICE, "tpu-v6e"),
+    r"(tpu-?)?v4-\d+": (SLICE, "tpu-v4"),
+    r"(tpu-?)?v5p-\d+": (SLICE, "tpu-v5p"),
     r"(dgx|hgx)-a100": (SERVER, "a100-sxm-80"),
     r"(dgx|hgx)-h100": (SERVER, "h100-sxm"),
     r"(dgx|hgx)-h200": (SERVER, "h200-sxm"),
@@ -71,7 +76,7 @@ SEVERAL = {  # names of several devices, which differ
     r"rtx-?4000": "quadro-rtx-4000 (Turing), rtx-4000-ada or rtx-pro-4000 (Blackwell)",
     r"rtx-?5000": "quadro-rtx-5000 (Turing), rtx-5000-ada or rtx-pro-5000 (Blackwell)",
     r"rtx-?6000": "quadro-rtx-6000 (Turing), rtx-6000-ada or rtx-pro-6000-ws (Blackwell)",
-    r"a6000-ada": "rtx-a6000 (Ampere) or rtx-6000-ada",
+    r"a6000-ada.*": "rtx-a6000 (Ampere) or rtx-6000-ada",
     r"titan-?x": "titan-x-pascal or titan-x-maxwell",
     r"jetson-orin|orin": "jetson-orin-nano-super-8, jetson-orin-nx-16 or jetson-agx-orin-64",
     r"(amd-)?(epyc-)?rome": "epyc-7742, epyc-7502 or another of its models",
@@ -84,7 +89,7 @@ SEVERAL = {  # names of several devices, which differ
     r"(intel-)?(xeon-)?granite-rapids": "xeon-6980p, xeon-6787p or another of its models",
     r"arrow-lake": "core-ultra-285k or core-ultra-265k (CPUs), or arc-140t (the GPU of a laptop's chip)",
     r"tenstorrent|wormhole|blackhole": "wormhole-n150, wormhole-n300, blackhole-p100 or blackhole-p150",
-    r"mac|macbook|macbook-(air|pro)|mac-(mini|studio)|imac": "its chip, say m4-pro; `compare` takes apple, for all of them",
+    r"mac|macbook|macbook-(air|pro)|mac-(mini|studio)|imac": "its chip, say m4-pro; `compare` takes apple, for all",
     r"cpu|cuda|mps|metal|rocm|host": "the chip or the card, say m4-pro, rtx-4090 or ryzen-9950x",
 }
 REFUSED = {  # why no engine of the library runs there
@@ -107,9 +112,10 @@ REFUSED = {  # why no engine of the library runs there
     r"(tenstorrent-)?grayskull.*": "its software no longer supports it (tt-metal runs on Wormhole and Blackhole)",
     r"tpu-?v[123]|tpu-?v4i": "vLLM on TPUs, its engine here, begins with v4",
     r"(aws-)?inferentia-?1?|inf1(\..+)?": "it has 8 GB of DDR4 and runs no language model; Inferentia2 does",
-    r"(nvidia-)?(tesla-|quadro-)?(k\d{2,4}m?|m2050)|gtx-?(6[0-9]0|7[0-46-9]0)(-ti)?|(gtx-)?titan(-black|-z)?": (
+    r"(nvidia-)?(tesla-|quadro-)?k\d{2,4}m?(-\d+gb)?|gtx-?(6[0-9]0|7[0-46-9]0)(-ti)?|(gtx-)?titan(-black|-z)?": (
         "it is of Kepler or older, for which llama.cpp is no longer built"
     ),
+    r".*-mig-.*|.*[-.]\d+g\.\d+gb|(grid|nvidia)-.*-\d+[cq]": "a part of a GPU (MIG, vGPU) is not modelled",
     r"(nvidia-)?cmp-.*": "it is a card for mining, whose multiplications NVIDIA cut, by how much is not known here",
     r"(apple-)?m[45]-ultra": "it was not sold when this library was made",
     r"(iphone|ipad|pixel|galaxy-s|snapdragon-8).*|a1[5789](-pro)?": "a phone slows down with its heat: not modelled",
